@@ -1,0 +1,93 @@
+//! Checks of whole arrays, in parallel, that name the first element at fault.
+
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use crate::{FeatureView, MAX_NODES};
+
+/// The first impossible element of an array.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Fault {
+    pub(crate) array: &'static str,
+    pub(crate) element: u64,
+    pub(crate) what: String,
+}
+
+fn fault(array: &'static str, element: usize, what: String) -> Result<(), Fault> {
+    Err(Fault { array, element: element as u64, what })
+}
+
+fn first<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync + Send) -> Option<usize> {
+    const CHUNK: usize = 1 << 16;
+    values
+        .par_chunks(CHUNK)
+        .enumerate()
+        // A whole chunk is tested without branching, and searched only when something is wrong with it.
+        .filter(|(_, c)| c.iter().fold(false, |any, v| any | bad(v)))
+        .map(|(i, c)| i * CHUNK + c.iter().position(&bad).expect("the chunk holds a bad value"))
+        .min()
+}
+
+pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>) -> Result<(), Fault> {
+    let Some((&start, &end)) = indptr.first().zip(indptr.last()) else {
+        return fault("indptr", 0, "the array is empty and must hold at least one offset".into());
+    };
+    let num_nodes = indptr.len() as u64 - 1;
+    if num_nodes > MAX_NODES {
+        return fault(
+            "indptr",
+            0,
+            format!("{num_nodes} nodes are more than the {MAX_NODES} that ids of 32 bits allow"),
+        );
+    }
+    if start != 0 {
+        return fault("indptr", 0, format!("the first offset is {start} and must be 0"));
+    }
+    let falls = indptr.par_windows(2).position_first(|w| w[0] > w[1]);
+    if let Some(i) = falls {
+        return fault("indptr", i + 1, format!("the offset decreases from {} to {}", indptr[i], indptr[i + 1]));
+    }
+    if end != indices.len() as u64 {
+        return fault(
+            "indptr",
+            indptr.len() - 1,
+            format!("the last offset is {end}, but there are {} edges", indices.len()),
+        );
+    }
+    if let Some(i) = first(indices, |&u| u64::from(u) >= num_nodes) {
+        return fault("indices", i, format!("an edge comes from node {}, but there are {num_nodes} nodes", indices[i]));
+    }
+    if let Some(weights) = weights {
+        if weights.len() != indices.len() {
+            return fault("weights", 0, format!("{} weights for {} edges", weights.len(), indices.len()));
+        }
+        if let Some(i) = first(weights, |w| !(w.is_finite() && *w >= 0.0)) {
+            return fault("weights", i, format!("the weight {} is not a finite number of at least 0", weights[i]));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn features(view: FeatureView<'_>) -> Result<(), Fault> {
+    let bad = match view {
+        FeatureView::F32(d) => first(d, |v: &f32| !v.is_finite()),
+        FeatureView::F16(d) => first(d, |v: &f16| !v.is_finite()),
+        FeatureView::Bf16(d) => first(d, |v: &bf16| !v.is_finite()),
+        FeatureView::U8(_) => None,
+    };
+    bad.map_or(Ok(()), |i| fault("features", i, "the value is NaN or infinite".into()))
+}
+
+pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Result<(), Fault> {
+    match first(labels, |&l| l < -1 || l >= num_classes as i32) {
+        Some(i) => fault("labels", i, format!("the label is {}, outside -1 (none) and 0..{num_classes}", labels[i])),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Result<(), Fault> {
+    match first(nodes, |&v| v as usize >= num_nodes) {
+        Some(i) => fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i])),
+        None => Ok(()),
+    }
+}

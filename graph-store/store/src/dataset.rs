@@ -1,0 +1,247 @@
+//! A dataset, opened: topology, features, labels, splits.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::check::{self, Fault};
+use crate::{
+    Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta, Position,
+    Result, Topology, read_npy,
+};
+
+/// Where the arrays of an opened dataset lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Load {
+    /// Read into memory.
+    #[default]
+    Ram,
+    /// Mapped from the files: pages come in as they are touched, and leave under memory pressure.
+    Mmap,
+}
+
+/// How a dataset is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenOptions {
+    /// RAM (default) or mmap.
+    pub load: Load,
+    /// Compares every array with its checksum and looks for NaN features: reads all data once. Default true;
+    /// structure (offsets, ids, labels, splits) is checked in any case.
+    pub verify: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { load: Load::Ram, verify: true }
+    }
+}
+
+/// Nodes to train on, to validate on and to test on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Splits {
+    /// Training nodes.
+    pub train: Array<u32>,
+    /// Validation nodes.
+    pub valid: Array<u32>,
+    /// Test nodes.
+    pub test: Array<u32>,
+}
+
+/// A graph with all that belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// The directory it was opened from; empty for a dataset made in memory.
+    pub path: PathBuf,
+    /// What people call it.
+    pub name: String,
+    /// The graph.
+    pub topology: Topology,
+    /// Features, one row a node.
+    pub features: Option<FeatureMatrix>,
+    /// Class of each node, -1 for none.
+    pub labels: Option<Array<i32>>,
+    /// Number of classes, 0 without labels.
+    pub num_classes: usize,
+    /// Splits; empty where the data has none.
+    pub splits: Splits,
+    /// Ids the nodes had where they came from, where they were renumbered.
+    pub node_ids: Option<Array<u64>>,
+}
+
+impl Dataset {
+    /// Opens and checks the dataset at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Missing or cut files, wrong element types, impossible structure, checksums that do not hold, a newer version.
+    ///
+    /// # Complexity
+    ///
+    /// O(size of the dataset) with `verify`, else O(nodes + edges).
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let meta = read_meta(path)?;
+        let reader = Reader { path, meta: &meta, options };
+        let (indptr, indices) = (reader.vector::<u64>("indptr")?, reader.vector::<u32>("indices")?);
+        let weights = reader.optional("weights", |m| reader.typed::<f32>("weights", m))?;
+        let fault = |f: Fault| reader.fault(f);
+        check::topology(&indptr, &indices, weights.as_deref()).map_err(fault)?;
+        let topology = Topology::from_checked(indptr, indices, weights);
+        let num_nodes = topology.num_nodes();
+        let features = reader.optional("features", |m| reader.features(m))?;
+        if let (Some(features), true) = (&features, options.verify) {
+            check::features(features.view()).map_err(fault)?;
+        }
+        let labels = reader.optional("labels", |m| reader.typed::<i32>("labels", m))?;
+        if let Some(labels) = &labels {
+            check::labels(labels, meta.num_classes).map_err(fault)?;
+        }
+        let split = |name: &'static str| -> Result<Array<u32>> {
+            let nodes = reader.optional(name, |m| reader.typed::<u32>(name, m))?;
+            let nodes = nodes.unwrap_or_else(|| Vec::new().into());
+            check::split(name, &nodes, num_nodes).map_err(fault)?;
+            Ok(nodes)
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            name: meta.name.clone(),
+            splits: Splits { train: split("train")?, valid: split("valid")?, test: split("test")? },
+            node_ids: reader.optional("node_ids", |m| reader.typed::<u64>("node_ids", m))?,
+            num_classes: meta.num_classes,
+            topology,
+            features,
+            labels,
+        })
+    }
+
+    /// Number of nodes.
+    pub fn num_nodes(&self) -> usize {
+        self.topology.num_nodes()
+    }
+
+    /// Values a node's feature row has, 0 without features.
+    pub fn feature_dim(&self) -> usize {
+        self.features.as_ref().map_or(0, FeatureMatrix::dim)
+    }
+}
+
+/// Reads `graph.json` of the dataset at `path`.
+pub(crate) fn read_meta(path: &Path) -> Result<Meta> {
+    let file = path.join("graph.json");
+    let text = fs::read_to_string(&file).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
+            let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
+            Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
+        } else if e.kind() == std::io::ErrorKind::NotFound {
+            let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
+            Error::invalid(path, Position::File, "there is no such dataset", cure)
+        } else {
+            Error::io(&file, e)
+        }
+    })?;
+    let broken = |e: serde_json::Error| {
+        let what = format!("not a dataset description ({e})");
+        Error::invalid(&file, Position::Line(e.line() as u64), what, "import the dataset again")
+    };
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(broken)?;
+    // The version is looked at before the rest: a newer file may have another shape.
+    let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if value.get("format").and_then(|f| f.as_str()) == Some(DATASET_FORMAT) && version > u64::from(DATASET_VERSION) {
+        let found = u32::try_from(version).unwrap_or(u32::MAX);
+        return Err(Error { path: file, kind: ErrorKind::Newer { found, supported: DATASET_VERSION } });
+    }
+    let meta: Meta = serde_json::from_value(value).map_err(broken)?;
+    if meta.format != DATASET_FORMAT || version == 0 {
+        let what = format!("the format is {:?} version {version}", meta.format);
+        return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
+    }
+    check_shapes(path, &meta)?;
+    Ok(meta)
+}
+
+/// Checks that the arrays' shapes fit one another.
+pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
+    let wrong = |what: String| Err(Error::invalid(path, Position::File, what, "import the dataset again"));
+    for (name, rank, rows) in [
+        ("indptr", 1, Some(meta.num_nodes + 1)),
+        ("indices", 1, Some(meta.num_edges)),
+        ("weights", 1, Some(meta.num_edges)),
+        ("features", 2, Some(meta.num_nodes)),
+        ("labels", 1, Some(meta.num_nodes)),
+        ("node_ids", 1, Some(meta.num_nodes)),
+        ("train", 1, None),
+        ("valid", 1, None),
+        ("test", 1, None),
+    ] {
+        let Some(array) = meta.arrays.get(name) else {
+            if matches!(name, "indptr" | "indices") {
+                return wrong(format!("the array {name} is missing"));
+            }
+            continue;
+        };
+        if array.shape.len() != rank {
+            return wrong(format!("{name} has {} dimensions, expected {rank}", array.shape.len()));
+        }
+        if rows.is_some_and(|rows| array.shape[0] != rows) {
+            let rows = rows.unwrap_or(0);
+            return wrong(format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes));
+        }
+    }
+    Ok(())
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    meta: &'a Meta,
+    options: OpenOptions,
+}
+
+impl Reader<'_> {
+    fn vector<T: Element>(&self, name: &str) -> Result<Array<T>> {
+        self.typed(name, &self.meta.arrays[name])
+    }
+
+    fn optional<R>(&self, name: &str, read: impl FnOnce(&ArrayMeta) -> Result<R>) -> Result<Option<R>> {
+        self.meta.arrays.get(name).map(read).transpose()
+    }
+
+    fn typed<T: Element>(&self, name: &str, meta: &ArrayMeta) -> Result<Array<T>> {
+        let file = self.path.join(&meta.file);
+        if meta.dtype != T::DTYPE {
+            let what = format!("graph.json says {name} is {}, expected {}", meta.dtype, T::DTYPE);
+            return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
+        }
+        let (array, shape) = read_npy::<T>(&file, self.options.load)?;
+        if shape != meta.shape {
+            let what = format!("the shape is {shape:?}, graph.json says {:?}", meta.shape);
+            return Err(Error::invalid(&file, Position::File, what, "the file was replaced: import the dataset again"));
+        }
+        if self.options.verify && format!("{:016x}", xxh3_64(bytemuck::cast_slice(&array))) != meta.xxh3 {
+            let cure = "the file was altered or damaged: copy it or import the dataset again";
+            return Err(Error::invalid(&file, Position::File, "the checksum does not hold", cure));
+        }
+        Ok(array)
+    }
+
+    fn features(&self, meta: &ArrayMeta) -> Result<FeatureMatrix> {
+        let dim = meta.shape[1] as usize;
+        Ok(match meta.dtype {
+            Dtype::F32 => FeatureMatrix::F32 { data: self.typed("features", meta)?, dim },
+            Dtype::F16 => FeatureMatrix::F16 { data: self.typed("features", meta)?, dim },
+            Dtype::Bf16 => FeatureMatrix::Bf16 { data: self.typed("features", meta)?, dim },
+            Dtype::U8 => FeatureMatrix::U8 { data: self.typed("features", meta)?, dim },
+            other => {
+                let file = self.path.join(&meta.file);
+                let cure = "import the dataset again with --dtype f32, f16, bf16 or u8";
+                return Err(Error::invalid(file, Position::File, format!("features cannot be {other}"), cure));
+            }
+        })
+    }
+
+    fn fault(&self, fault: Fault) -> Error {
+        let file = self.meta.arrays.get(fault.array).map_or(fault.array, |a| a.file.as_str());
+        let cure = "the dataset is damaged: import it again";
+        Error::invalid(self.path.join(file), Position::Element(fault.element), fault.what, cure)
+    }
+}

@@ -1,0 +1,126 @@
+//! What can go wrong with a dataset, always with the file and the cure.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of every fallible function of the store and of the readers built on it.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure tied to one file, on one line of text: file, position, what is wrong, what to do.
+#[derive(Debug)]
+pub struct Error {
+    /// The file or directory at fault.
+    pub path: PathBuf,
+    /// What happened.
+    pub kind: ErrorKind,
+}
+
+/// Where in a file the fault lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// The file as a whole.
+    File,
+    /// A line of a text file, counted from 1.
+    Line(u64),
+    /// A byte offset, counted from 0.
+    Byte(u64),
+    /// An element of an array, counted from 0.
+    Element(u64),
+}
+
+/// The kinds of failure.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused: missing file, no permission, disk full.
+    Io(io::Error),
+    /// The content is corrupt or impossible.
+    Invalid {
+        /// Where.
+        at: Position,
+        /// What is wrong.
+        what: String,
+        /// What the reader can do about it.
+        cure: String,
+    },
+    /// The dataset was written by a newer version of the format.
+    Newer {
+        /// The version found in the file.
+        found: u32,
+        /// The newest version this build reads.
+        supported: u32,
+    },
+}
+
+impl Error {
+    /// Wraps an operating system error.
+    pub fn io(path: impl AsRef<Path>, error: io::Error) -> Self {
+        Self { path: path.as_ref().to_path_buf(), kind: ErrorKind::Io(error) }
+    }
+
+    /// Reports impossible content, with its cure.
+    pub fn invalid(path: impl AsRef<Path>, at: Position, what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            path: path.as_ref().to_path_buf(),
+            kind: ErrorKind::Invalid { at, what: what.into(), cure: cure.into() },
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::File => Ok(()),
+            Position::Line(n) => write!(f, ", line {n}"),
+            Position::Byte(n) => write!(f, ", byte {n}"),
+            Position::Element(n) => write!(f, ", element {n}"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.kind {
+            ErrorKind::Io(e) => {
+                // libc's text ends in "(os error N)", which helps nobody who is not looking at errno tables.
+                let text = e.to_string();
+                let text = text.split(" (os error").next().unwrap_or(&text);
+                write!(f, "{path}: {}; {}", lower_first(text), io_cure(e))
+            }
+            ErrorKind::Invalid { at, what, cure } => write!(f, "{path}{at}: {what}; {cure}"),
+            ErrorKind::Newer { found, supported } => write!(
+                f,
+                "{path}: dataset version {found} is newer than {supported}, the newest this build reads; \
+                 update morphgl or import the dataset again"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Io(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_lowercase().collect::<String>() + chars.as_str())
+}
+
+fn io_cure(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "check the permissions",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some disk space and run again",
+        io::ErrorKind::FileTooLarge => "raise the file-size limit (ulimit -f) or write to another disk",
+        io::ErrorKind::UnexpectedEof => "the file is cut short: copy or create it again",
+        io::ErrorKind::AlreadyExists => "choose another output or remove it first",
+        _ => "check the disk and try again",
+    }
+}

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(target_endian = "big")]
+compile_error!("morphgl-graph-store maps little-endian files as they are and needs a little-endian machine");
+
+mod array;
+mod check;
+mod dataset;
+mod error;
+mod features;
+mod meta;
+mod npy;
+mod topology;
+mod write;
+
+pub use array::{Array, Dtype, Element};
+pub use dataset::{Dataset, Load, OpenOptions, Splits};
+pub use error::{Error, ErrorKind, Position, Result};
+pub use features::{FeatureMatrix, FeatureView};
+pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
+pub use npy::{NpyWriter, read_npy};
+pub use topology::{MAX_NODES, Topology};
+pub use write::DatasetWriter;

@@ -1,0 +1,172 @@
+//! Plain `.npy` files: a checked reader (RAM or mmap) and a streaming writer.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Array, ArrayMeta, Dtype, Element, Error, Load, Position, Result};
+
+/// Bytes our writer keeps for the header: room for any shape, and data aligned to two cache lines.
+const HEADER_BYTES: usize = 128;
+
+/// Reads a C-ordered `.npy` file of element type `T`; returns the array and its shape.
+///
+/// # Errors
+///
+/// Missing file, not a npy file, another element type, Fortran order, or fewer bytes than the header promises.
+pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u64>)> {
+    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let (shape, offset) = read_header::<T>(path, &file)?;
+    let len = shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+    let bytes = len.and_then(|n| n.checked_mul(size_of::<T>() as u64));
+    let actual = file.metadata().map_err(|e| Error::io(path, e))?.len();
+    let (Some(len), Some(bytes)) = (len, bytes) else {
+        return Err(Error::invalid(path, Position::Byte(0), "the shape is impossibly large", "create the file again"));
+    };
+    if actual.checked_sub(offset) != Some(bytes) {
+        let want = offset.saturating_add(bytes);
+        return Err(Error::invalid(
+            path,
+            Position::Byte(actual.min(want)),
+            format!("the header promises {want} bytes, the file has {actual}"),
+            "the file was cut short or altered: copy or create it again",
+        ));
+    }
+    let array = match load {
+        Load::Ram => {
+            let mut values = vec![T::zeroed(); len as usize];
+            let mut file = file;
+            file.seek(SeekFrom::Start(offset)).map_err(|e| Error::io(path, e))?;
+            file.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(|e| Error::io(path, e))?;
+            values.into()
+        }
+        Load::Mmap => {
+            // SAFETY: the map is read-only and private to this process. A dataset's files are immutable by contract
+            // (they are written beside and renamed); whoever truncates one under a running reader gets SIGBUS.
+            let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
+            Array::from_map(Arc::new(map), offset as usize, len as usize).ok_or_else(|| {
+                Error::invalid(
+                    path,
+                    Position::Byte(offset),
+                    "the data is misaligned",
+                    "load it to RAM or write it again",
+                )
+            })?
+        }
+    };
+    Ok((array, shape))
+}
+
+fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
+    let mut reader = BufReader::new(file);
+    let header = npyz::NpyHeader::from_reader(&mut reader).map_err(|e| {
+        let what = format!("not a readable npy file ({e})");
+        Error::invalid(path, Position::Byte(0), what, "the file was cut short or is something else: create it again")
+    })?;
+    let offset = reader.stream_position().map_err(|e| Error::io(path, e))?;
+    let found = header.dtype().descr();
+    let found = found.trim_matches(['\'', '"']);
+    if found != T::DTYPE.npy_descr() {
+        return Err(Error::invalid(
+            path,
+            Position::Byte(0),
+            format!("element type {found}, expected {} ({})", T::DTYPE.npy_descr(), T::DTYPE),
+            format!("convert the array to {} or import the dataset again", T::DTYPE),
+        ));
+    }
+    if header.order() != npyz::Order::C && header.shape().len() > 1 {
+        return Err(Error::invalid(
+            path,
+            Position::Byte(0),
+            "the array is in Fortran order",
+            "save it in C order (numpy.ascontiguousarray)",
+        ));
+    }
+    Ok((header.shape().to_vec(), offset))
+}
+
+/// Writes a `.npy` file piece by piece, hashing on the way; the shape is known at the end.
+pub struct NpyWriter<T: Element> {
+    path: PathBuf,
+    out: BufWriter<File>,
+    hash: Box<Xxh3>,
+    len: u64,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> fmt::Debug for NpyWriter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NpyWriter({}, {} x {})", self.path.display(), self.len, T::DTYPE)
+    }
+}
+
+impl<T: Element> NpyWriter<T> {
+    /// Creates or truncates `path`.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(|e| Error::io(&path, e))?);
+        out.write_all(&[0; HEADER_BYTES]).map_err(|e| Error::io(&path, e))?;
+        Ok(Self { path, out, hash: Box::new(Xxh3::new()), len: 0, element: PhantomData })
+    }
+
+    /// Appends elements.
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        let bytes = bytemuck::cast_slice(values);
+        self.hash.update(bytes);
+        self.len += values.len() as u64;
+        self.out.write_all(bytes).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Elements written so far.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes the header, flushes to disk and describes the array. `dim` gives a matrix its row length.
+    ///
+    /// # Panics
+    ///
+    /// When `dim` does not divide the number of elements.
+    pub fn finish(mut self, dim: Option<usize>) -> Result<ArrayMeta> {
+        let shape = match dim {
+            None => vec![self.len],
+            Some(dim) => {
+                assert_eq!(self.len % dim.max(1) as u64, 0, "{} elements in rows of {dim}", self.len);
+                vec![self.len / dim.max(1) as u64, dim as u64]
+            }
+        };
+        let io = |e| Error::io(&self.path, e);
+        self.out.seek(SeekFrom::Start(0)).map_err(io)?;
+        self.out.write_all(&header(T::DTYPE, &shape)).map_err(io)?;
+        self.out.flush().map_err(io)?;
+        self.out.get_ref().sync_all().map_err(io)?;
+        let file = self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(ArrayMeta { file, dtype: T::DTYPE, shape, xxh3: format!("{:016x}", self.hash.digest()) })
+    }
+}
+
+/// The npy header, version 1.0, padded with blanks to [`HEADER_BYTES`].
+fn header(dtype: Dtype, shape: &[u64]) -> [u8; HEADER_BYTES] {
+    let shape = match shape {
+        [n] => format!("({n},)"),
+        dims => format!("({})", dims.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    let dict = format!("{{'descr': '{}', 'fortran_order': False, 'shape': {shape}, }}", dtype.npy_descr());
+    let mut header = [b' '; HEADER_BYTES];
+    header[..8].copy_from_slice(b"\x93NUMPY\x01\x00");
+    header[8..10].copy_from_slice(&(HEADER_BYTES as u16 - 10).to_le_bytes());
+    header[10..10 + dict.len()].copy_from_slice(dict.as_bytes());
+    header[HEADER_BYTES - 1] = b'\n';
+    header
+}

@@ -1,0 +1,118 @@
+//! Writing a dataset: beside its place first, renamed into it when whole.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Element, Error, Meta, NpyWriter, Position, Result};
+
+/// A dataset directory in the making. Dropping it unfinished removes every trace.
+#[derive(Debug)]
+pub struct DatasetWriter {
+    target: PathBuf,
+    partial: PathBuf,
+    replace: bool,
+    arrays: BTreeMap<String, ArrayMeta>,
+    finished: bool,
+}
+
+impl DatasetWriter {
+    /// Starts a dataset that will stand at `target`. With `replace`, an existing dataset there gives way at the end.
+    ///
+    /// # Errors
+    ///
+    /// `target` exists and `replace` is false, or is something other than a dataset; the directory cannot be made.
+    pub fn create(target: impl AsRef<Path>, replace: bool) -> Result<Self> {
+        let target = target.as_ref().to_path_buf();
+        if target.exists() {
+            if !replace {
+                let cure = "choose another output or pass --force to replace it";
+                return Err(Error::invalid(&target, Position::File, "the output exists", cure));
+            }
+            if !target.join("graph.json").exists() {
+                let cure = "choose another output: only a dataset is ever replaced";
+                return Err(Error::invalid(&target, Position::File, "the output exists and is not a dataset", cure));
+            }
+        }
+        let Some(name) = target.file_name() else {
+            return Err(Error::invalid(&target, Position::File, "not a directory name", "name the output directory"));
+        };
+        let partial = target.with_file_name(format!(".{}.partial-{}", name.to_string_lossy(), std::process::id()));
+        if partial.exists() {
+            fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
+        }
+        fs::create_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
+        Ok(Self { target, partial, replace, arrays: BTreeMap::new(), finished: false })
+    }
+
+    /// The directory the files lie in until the dataset is finished: also the room for an ingest's own spill files.
+    pub fn dir(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Opens the stream of one array; hand what it returns at its end to [`DatasetWriter::add`].
+    pub fn stream<T: Element>(&self, name: &str) -> Result<NpyWriter<T>> {
+        NpyWriter::create(self.partial.join(format!("{name}.npy")))
+    }
+
+    /// Takes a finished stream's description as the array `name`.
+    pub fn add(&mut self, name: &str, meta: ArrayMeta) {
+        self.arrays.insert(name.to_string(), meta);
+    }
+
+    /// Writes a whole array; `dim` gives a matrix its row length.
+    pub fn array<T: Element>(&mut self, name: &str, values: &[T], dim: Option<usize>) -> Result<()> {
+        let mut stream = self.stream(name)?;
+        stream.write(values)?;
+        let meta = stream.finish(dim)?;
+        self.add(name, meta);
+        Ok(())
+    }
+
+    /// Writes `graph.json`, and moves the directory to its place in one rename.
+    ///
+    /// # Errors
+    ///
+    /// Arrays that do not fit one another, and whatever the disk refuses.
+    pub fn finish(
+        mut self,
+        name: &str,
+        num_classes: usize,
+        provenance: BTreeMap<String, serde_json::Value>,
+    ) -> Result<PathBuf> {
+        let count = |array: &str| self.arrays.get(array).map_or(0, |a| a.shape[0]);
+        let meta = Meta {
+            format: DATASET_FORMAT.into(),
+            version: DATASET_VERSION,
+            name: name.into(),
+            num_nodes: count("indptr").saturating_sub(1),
+            num_edges: count("indices"),
+            num_classes,
+            arrays: self.arrays.clone(),
+            provenance,
+        };
+        crate::dataset::check_shapes(&self.target, &meta)?;
+        let json = self.partial.join("graph.json");
+        let text = serde_json::to_string_pretty(&meta).expect("a Meta holds only what JSON can say") + "\n";
+        fs::write(&json, text).map_err(|e| Error::io(&json, e))?;
+        let old = self.partial.with_extension("old");
+        if self.replace && self.target.exists() {
+            fs::rename(&self.target, &old).map_err(|e| Error::io(&self.target, e))?;
+        }
+        fs::rename(&self.partial, &self.target).map_err(|e| Error::io(&self.target, e))?;
+        self.finished = true;
+        if old.exists() {
+            fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))?;
+        }
+        Ok(self.target.clone())
+    }
+}
+
+impl Drop for DatasetWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nothing better can be done about a directory that cannot be removed than to leave it: its name says it is partial.
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
