@@ -1,0 +1,84 @@
+//! What an import does to the data on its way.
+
+use morphgl_graph_store::Dtype;
+
+/// Options of every import, whatever the format.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// What the dataset is called; the source's file name by default.
+    pub name: Option<String>,
+    /// Adds the reverse of every edge; duplicates are dropped then. Default false.
+    pub symmetrise: bool,
+    /// Drops edges from a node to itself. Default false.
+    pub drop_self_loops: bool,
+    /// Keeps the first of several edges between the same nodes, with its weight. Default false.
+    pub drop_duplicates: bool,
+    /// Gives every node that has no edge to itself one, of weight 1; after `drop_self_loops`. Default false.
+    pub add_self_loops: bool,
+    /// Ignores the weights of the source. Default false.
+    pub drop_weights: bool,
+    /// Draws splits anew, instead of the source's own. Default: the source's own, where it has any.
+    pub split: Option<RandomSplit>,
+    /// Features for a graph that has none. Default: it stays without.
+    pub random_features: Option<RandomFeatures>,
+    /// Element type of the stored features: f32, f16, bf16, or u8 where that is exact. Default: the source's.
+    pub feature_dtype: Option<Dtype>,
+    /// Scales each feature row to sum 1, as PyG's `NormalizeFeatures`. Default false.
+    pub normalize_features: bool,
+    /// Bytes that sorting and buffers may take. Default 2 GiB.
+    pub memory: u64,
+    /// Replaces a dataset that stands at the target. Default false.
+    pub replace: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: None,
+            symmetrise: false,
+            drop_self_loops: false,
+            drop_duplicates: false,
+            add_self_loops: false,
+            drop_weights: false,
+            split: None,
+            random_features: None,
+            feature_dtype: None,
+            normalize_features: false,
+            memory: 2 << 30,
+            replace: false,
+        }
+    }
+}
+
+/// A seeded, uniform split of the labelled nodes (of all nodes where there are no labels).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RandomSplit {
+    /// Share of training nodes.
+    pub train: f64,
+    /// Share of validation nodes.
+    pub valid: f64,
+    /// Share of test nodes; the three sum to at most 1.
+    pub test: f64,
+    /// Seed of the permutation.
+    pub seed: u64,
+}
+
+/// Random features: zero mean and unit variance (u8: uniform bytes), a function of seed, node and column alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RandomFeatures {
+    /// Values a row has.
+    pub dim: usize,
+    /// Element type: f32, f16, bf16 or u8.
+    pub dtype: Dtype,
+    /// Seed of the values.
+    pub seed: u64,
+}
+
+/// What row `v` of a row-wise source lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// The source nodes of the edges into `v` (CSC, in-neighbours): rows are stored as they come.
+    Sources,
+    /// The target nodes of the edges out of `v` (CSR, successors): the dataset stores the transpose.
+    Targets,
+}
