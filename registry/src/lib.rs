@@ -1,1 +1,45 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod batch;
+mod description;
+mod error;
+mod handle;
+mod key;
+mod lookup;
+mod machine;
+mod operator;
+mod place;
+mod route;
+mod settings;
+
+pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
+pub use description::{Accelerators, Build, Description, Probe, Unavailable, always, no_accelerators};
+pub use error::{Error, ErrorKind, Result};
+pub use handle::{Handle, Wait};
+pub use key::{Hardware, Key, Phase, Resource};
+pub use lookup::{Registry, Status};
+pub use machine::{Accelerator, Machine};
+pub use operator::{
+    Batching, BatchingContext, BatchingWorker, Gradients, NamedTensor, Score, Training, TrainingContext, Transferring,
+    TransferringContext,
+};
+pub use place::{At, Place};
+pub use route::Route;
+pub use settings::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};
+
+#[doc(hidden)]
+pub use inventory as __inventory;
+
+inventory::collect!(Description);
+
+/// Registers an operator: `morphgl_registry::submit! { Description::batching(KEY, "…", At::Host, build) }`.
+///
+/// The description is a constant; nothing of the operator runs before it is built.
+/// A crate that nobody names is not linked, and its descriptions vanish without a word:
+/// the program has to say `use the_operator_crate as _;`.
+#[macro_export]
+macro_rules! submit {
+    ($description:expr) => {
+        $crate::__inventory::submit! { $description }
+    };
+}

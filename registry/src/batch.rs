@@ -1,0 +1,232 @@
+//! Mini-batches: what batching makes, transferring moves and training reads.
+
+use std::any::Any;
+use std::fmt;
+
+use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, Place, Result};
+
+/// Which mini-batch of which epoch. With the graph, the sampler settings and the seed it determines the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct BatchId {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Index within the epoch, from 0.
+    pub index: u32,
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mini-batch {} of epoch {}", self.index, self.epoch)
+    }
+}
+
+/// One hop: a bipartite graph in CSC form from source nodes to destination nodes, in local ids.
+///
+/// The destination nodes are the first `num_dst` of the source nodes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Block {
+    /// Number of destination nodes.
+    pub num_dst: usize,
+    /// Number of source nodes, the destination nodes included.
+    pub num_src: usize,
+    /// Row offsets, `num_dst + 1` of them.
+    pub indptr: Vec<u32>,
+    /// Local ids of the source nodes, row after row.
+    pub indices: Vec<u32>,
+    /// Weight of each edge, where the graph has weights.
+    pub weights: Option<Vec<f32>>,
+}
+
+impl Block {
+    /// Number of edges.
+    pub fn num_edges(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Sources of the edges that end in destination `row`.
+    pub fn row(&self, row: usize) -> &[u32] {
+        &self.indices[self.indptr[row] as usize..self.indptr[row + 1] as usize]
+    }
+}
+
+/// Input features of a mini-batch, one row an input node, in the type they are stored with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchFeatures {
+    /// Values a row has.
+    pub dim: usize,
+    /// Element type: f32, f16, bf16 or u8.
+    pub dtype: Dtype,
+    /// The elements' bytes, row after row. Kept as words of 8 bytes, so that every element type is aligned.
+    words: Vec<u64>,
+    /// Bytes in use.
+    len: usize,
+}
+
+impl BatchFeatures {
+    /// An empty matrix of rows like those of `matrix`.
+    pub fn like(matrix: &FeatureMatrix) -> Self {
+        Self { dim: matrix.dim(), dtype: matrix.dtype(), words: Vec::new(), len: 0 }
+    }
+
+    /// Number of rows.
+    pub fn num_rows(&self) -> usize {
+        self.len.checked_div(self.row_bytes()).unwrap_or(0)
+    }
+
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> usize {
+        self.dim * self.dtype.size()
+    }
+
+    /// Makes room for `rows` rows of type `dtype` and length `dim`, and gives their bytes; old content is left as it was.
+    pub fn resize(&mut self, rows: usize, dim: usize, dtype: Dtype) -> &mut [u8] {
+        (self.dim, self.dtype) = (dim, dtype);
+        self.len = rows * self.row_bytes();
+        self.words.resize(self.len.div_ceil(8), 0);
+        if let Some(last) = self.words.last_mut() {
+            // The unused tail stays zero, so that equality of words is equality of content.
+            *last &= u64::MAX >> (8 * (8 - (self.len - 1) % 8 - 1));
+        }
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.len]
+    }
+
+    /// The elements as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len]
+    }
+
+    /// The elements in their type.
+    pub fn view(&self) -> FeatureView<'_> {
+        let bytes = self.as_bytes();
+        match self.dtype {
+            Dtype::F32 => FeatureView::F32(bytemuck::cast_slice(bytes)),
+            Dtype::F16 => FeatureView::F16(bytemuck::cast_slice(bytes)),
+            Dtype::Bf16 => FeatureView::Bf16(bytemuck::cast_slice(bytes)),
+            Dtype::U8 => FeatureView::U8(bytes),
+            other => unreachable!("a feature matrix is never {other}"),
+        }
+    }
+}
+
+/// A mini-batch in host memory. Two of them are the same mini-batch exactly when they are `==`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostBatch {
+    /// Which one it is.
+    pub id: BatchId,
+    /// Number of seeds: the first of the input nodes.
+    pub num_seeds: usize,
+    /// Nodes whose features the first layer reads, each once: the seeds, then by first appearance hop after hop.
+    /// The source nodes of every block are a prefix of them.
+    pub input_nodes: Vec<u32>,
+    /// In-degree in the whole graph of each input node (sum of its edges' weights, where there are weights).
+    pub degrees: Vec<f32>,
+    /// The hops, the one farthest from the seeds first: `blocks[l]` feeds layer `l`.
+    pub blocks: Vec<Block>,
+    /// Features of the input nodes; `None` where transferring is to fill them in, or the graph has none.
+    pub features: Option<BatchFeatures>,
+    /// Class of each seed, -1 for none; empty where the graph has no labels.
+    pub labels: Vec<i32>,
+}
+
+impl HostBatch {
+    /// The seeds.
+    pub fn seeds(&self) -> &[u32] {
+        &self.input_nodes[..self.num_seeds]
+    }
+
+    /// Edges of all blocks.
+    pub fn num_edges(&self) -> usize {
+        self.blocks.iter().map(Block::num_edges).sum()
+    }
+
+    /// Bytes of everything a transfer moves.
+    pub fn num_bytes(&self) -> usize {
+        let block = |b: &Block| 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len));
+        let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
+        4 * (self.input_nodes.len() + self.degrees.len() + self.labels.len())
+            + self.blocks.iter().map(block).sum::<usize>()
+            + features
+    }
+}
+
+/// A mini-batch in a device's memory, known only to the operators of that device.
+pub trait DeviceBatch: Any + fmt::Debug + Send {
+    /// Which one it is.
+    fn id(&self) -> BatchId;
+    /// Where it lies.
+    fn place(&self) -> Place;
+    /// Number of seeds.
+    fn num_seeds(&self) -> usize;
+    /// Copies it to the host, for comparison and for tests.
+    fn to_host(&self) -> Result<HostBatch>;
+    /// Gives the operators of the device their own type back.
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+    /// The same, borrowed.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A mini-batch, wherever it lies.
+#[derive(Debug)]
+pub enum MiniBatch {
+    /// In host memory.
+    Host(HostBatch),
+    /// In a device's memory.
+    Device(Box<dyn DeviceBatch>),
+}
+
+impl MiniBatch {
+    /// Which one it is.
+    pub fn id(&self) -> BatchId {
+        match self {
+            MiniBatch::Host(batch) => batch.id,
+            MiniBatch::Device(batch) => batch.id(),
+        }
+    }
+
+    /// Where it lies.
+    pub fn place(&self) -> Place {
+        match self {
+            MiniBatch::Host(_) => Place::Host,
+            MiniBatch::Device(batch) => batch.place(),
+        }
+    }
+
+    /// Number of seeds.
+    pub fn num_seeds(&self) -> usize {
+        match self {
+            MiniBatch::Host(batch) => batch.num_seeds,
+            MiniBatch::Device(batch) => batch.num_seeds(),
+        }
+    }
+
+    /// The mini-batch as one in host memory.
+    ///
+    /// # Errors
+    ///
+    /// It lies on a device: a plan put operators together whose places do not match.
+    pub fn host(&self) -> Result<&HostBatch> {
+        match self {
+            MiniBatch::Host(batch) => Ok(batch),
+            MiniBatch::Device(batch) => Err(misplaced(batch.as_ref())),
+        }
+    }
+
+    /// The mini-batch as one in host memory, by value.
+    ///
+    /// # Errors
+    ///
+    /// As [`MiniBatch::host`].
+    pub fn into_host(self) -> Result<HostBatch> {
+        match self {
+            MiniBatch::Host(batch) => Ok(batch),
+            MiniBatch::Device(batch) => Err(misplaced(batch.as_ref())),
+        }
+    }
+}
+
+fn misplaced(batch: &dyn DeviceBatch) -> Error {
+    Error::new(batch.id(), ErrorKind::Misplaced(format!("expected in host memory, lies at {}", batch.place())))
+}

@@ -1,0 +1,87 @@
+//! What an operator crate submits: a constant that describes, not an object.
+
+use std::fmt;
+
+use crate::{
+    Accelerator, At, Batching, BatchingContext, Key, Machine, Phase, Result, Training, TrainingContext, Transferring,
+    TransferringContext,
+};
+
+/// Why an operator cannot run on this machine. Not an error: a machine without the hardware is a good machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// What is missing, in words for the user.
+    pub reason: String,
+}
+
+/// Says whether an operator can run on this machine. Never panics.
+pub type Probe = fn(&Machine) -> std::result::Result<(), Unavailable>;
+/// Lists the devices an operator's backend finds. Never panics.
+pub type Accelerators = fn(&Machine) -> Vec<Accelerator>;
+
+/// How an operator is made.
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "each variant builds an operator of its phase")]
+pub enum Build {
+    Batching(fn(&BatchingContext) -> Result<Box<dyn Batching>>),
+    Transferring(fn(&TransferringContext) -> Result<Box<dyn Transferring>>),
+    Training(fn(&TrainingContext) -> Result<Box<dyn Training>>),
+}
+
+impl Build {
+    /// The phase of what it builds.
+    pub const fn phase(&self) -> Phase {
+        match self {
+            Build::Batching(_) => Phase::Batching,
+            Build::Transferring(_) => Phase::Transferring,
+            Build::Training(_) => Phase::Training,
+        }
+    }
+}
+
+impl fmt::Debug for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Build::{}", self.phase())
+    }
+}
+
+/// The description of an operator, submitted as a constant by [`crate::submit!`].
+#[derive(Debug, Clone)]
+pub struct Description {
+    /// Its name.
+    pub key: Key,
+    /// What it does, in one line without a full stop.
+    pub summary: &'static str,
+    /// Where what it reads lies. Batching reads the dataset, transferring and training read mini-batches.
+    pub reads: At,
+    /// Where what it makes lies.
+    pub writes: At,
+    /// Whether it can run here.
+    pub probe: Probe,
+    /// The devices its backend finds.
+    pub accelerators: Accelerators,
+    /// How it is made.
+    pub build: Build,
+}
+
+/// A probe for operators that run anywhere.
+pub fn always(_: &Machine) -> std::result::Result<(), Unavailable> {
+    Ok(())
+}
+
+/// For operators that bring no device.
+pub fn no_accelerators(_: &Machine) -> Vec<Accelerator> {
+    Vec::new()
+}
+
+impl Description {
+    /// Describes an operator that runs anywhere and brings no device; set the other fields by struct update.
+    ///
+    /// # Panics
+    ///
+    /// When the key names another phase than `build` builds; in a constant, at compile time.
+    pub const fn new(key: Key, summary: &'static str, reads: At, writes: At, build: Build) -> Self {
+        assert!(key.phase as u8 == build.phase() as u8, "the key's phase is the phase of what is built");
+        Self { key, summary, reads, writes, probe: always, accelerators: no_accelerators, build }
+    }
+}

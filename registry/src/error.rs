@@ -1,0 +1,76 @@
+//! What operators and lookups can fail with.
+
+use std::fmt;
+
+/// Result of every fallible function of the registry and of the operators.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure, with what was being done.
+#[derive(Debug)]
+pub struct Error {
+    /// What was being done or looked at: an operator's key, a setting, a file.
+    pub context: String,
+    /// What went wrong.
+    pub kind: ErrorKind,
+}
+
+/// The kinds of failure.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A key, place or setting that cannot be read as one.
+    Parse(String),
+    /// No operator has this key.
+    Unknown(String),
+    /// Two linked crates registered the same key.
+    Duplicate,
+    /// The operator exists, but not on this machine.
+    Unavailable(String),
+    /// A setting the operator cannot work with; the text says the cure.
+    Setting(String),
+    /// A mini-batch lies in another place than the operator reads from.
+    Misplaced(String),
+    /// The operator failed while it ran.
+    Failed(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// An error of the given kind.
+    pub fn new(context: impl fmt::Display, kind: ErrorKind) -> Self {
+        Self { context: context.to_string(), kind }
+    }
+
+    /// A setting that cannot work, with its cure.
+    pub fn setting(context: impl fmt::Display, what: impl Into<String>) -> Self {
+        Self::new(context, ErrorKind::Setting(what.into()))
+    }
+
+    /// A failure while an operator ran.
+    pub fn failed(context: impl fmt::Display, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::new(context, ErrorKind::Failed(source.into()))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let context = &self.context;
+        match &self.kind {
+            ErrorKind::Parse(what) | ErrorKind::Setting(what) | ErrorKind::Misplaced(what) => {
+                write!(f, "{context}: {what}")
+            }
+            ErrorKind::Unknown(exists) => write!(f, "{context}: no operator has this key; {exists}"),
+            ErrorKind::Duplicate => write!(f, "{context}: two linked crates register this key; unlink one of them"),
+            ErrorKind::Unavailable(reason) => write!(f, "{context}: not available on this machine: {reason}"),
+            ErrorKind::Failed(source) => write!(f, "{context}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Failed(source) => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The operators this program is linked with, on this machine.
+
+use crate::{
+    Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Result, Route, Training,
+    TrainingContext, Transferring, TransferringContext, Unavailable, route,
+};
+
+/// All registered operators, sorted by key, held against one machine.
+#[derive(Debug)]
+pub struct Registry {
+    // Invariant: sorted by key, no key twice.
+    descriptions: Vec<Description>,
+    machine: Machine,
+}
+
+/// An operator and whether it can run here.
+#[derive(Debug)]
+pub struct Status<'a> {
+    /// The operator.
+    pub description: &'a Description,
+    /// Whether it can run here, or why not.
+    pub availability: std::result::Result<(), Unavailable>,
+}
+
+impl Registry {
+    /// Collects what the linked crates submitted, and probes the machine.
+    ///
+    /// # Errors
+    ///
+    /// Two crates registered the same key.
+    pub fn collect() -> Result<Self> {
+        Self::new(inventory::iter::<Description>.into_iter().cloned().collect(), Machine::probe())
+    }
+
+    /// Holds `descriptions` against `machine`, whose accelerators are found here.
+    ///
+    /// # Errors
+    ///
+    /// Two descriptions have the same key.
+    pub fn new(mut descriptions: Vec<Description>, mut machine: Machine) -> Result<Self> {
+        descriptions.sort_by(|a, b| a.key.cmp(&b.key));
+        if let Some(pair) = descriptions.windows(2).find(|pair| pair[0].key == pair[1].key) {
+            return Err(Error::new(&pair[0].key, ErrorKind::Duplicate));
+        }
+        for description in &descriptions {
+            for found in (description.accelerators)(&machine) {
+                if machine.accelerators.iter().all(|known| known.place != found.place) {
+                    machine.accelerators.push(found);
+                }
+            }
+        }
+        machine.accelerators.sort_by(|a, b| a.place.cmp(&b.place));
+        Ok(Self { descriptions, machine })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Every operator with its availability, sorted by key.
+    pub fn status(&self) -> Vec<Status<'_>> {
+        let status = |d| Status { description: d, availability: (d.probe)(&self.machine) };
+        self.descriptions.iter().map(status).collect()
+    }
+
+    /// Every route of available operators, sorted.
+    pub fn routes(&self) -> Vec<Route> {
+        let available: Vec<&Description> =
+            self.descriptions.iter().filter(|d| (d.probe)(&self.machine).is_ok()).collect();
+        route::find(&available, &self.machine)
+    }
+
+    /// Finds an operator that can run here.
+    ///
+    /// # Errors
+    ///
+    /// No such key (the error lists what exists), or not available on this machine (the error says why).
+    pub fn get(&self, key: &Key) -> Result<&Description> {
+        let Ok(i) = self.descriptions.binary_search_by(|d| d.key.cmp(key)) else {
+            return Err(Error::new(key, ErrorKind::Unknown(self.list(key.phase))));
+        };
+        let description = &self.descriptions[i];
+        match (description.probe)(&self.machine) {
+            Ok(()) => Ok(description),
+            Err(Unavailable { reason }) => Err(Error::new(key, ErrorKind::Unavailable(reason))),
+        }
+    }
+
+    fn list(&self, phase: Phase) -> String {
+        let of_phase = self.status().into_iter().filter(|s| s.description.key.phase == phase);
+        let lines: Vec<String> = of_phase
+            .map(|s| match s.availability {
+                Ok(()) => s.description.key.to_string(),
+                Err(u) => format!("{} (not here: {})", s.description.key, u.reason),
+            })
+            .collect();
+        if lines.is_empty() {
+            format!("no operator of phase {phase} is linked into this program")
+        } else {
+            format!("of phase {phase} there are: {}", lines.join(", "))
+        }
+    }
+
+    /// Builds a batching operator.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::get`], a key of another phase, or the operator's own.
+    pub fn batching(&self, key: &Key, context: &BatchingContext) -> Result<Box<dyn Batching>> {
+        match self.get(key)?.build {
+            Build::Batching(build) => build(context),
+            _ => Err(wrong_phase(key, Phase::Batching)),
+        }
+    }
+
+    /// Builds a transferring operator.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::batching`].
+    pub fn transferring(&self, key: &Key, context: &TransferringContext) -> Result<Box<dyn Transferring>> {
+        match self.get(key)?.build {
+            Build::Transferring(build) => build(context),
+            _ => Err(wrong_phase(key, Phase::Transferring)),
+        }
+    }
+
+    /// Builds a training operator.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::batching`].
+    pub fn training(&self, key: &Key, context: &TrainingContext) -> Result<Box<dyn Training>> {
+        match self.get(key)?.build {
+            Build::Training(build) => build(context),
+            _ => Err(wrong_phase(key, Phase::Training)),
+        }
+    }
+}
+
+fn wrong_phase(key: &Key, wanted: Phase) -> Error {
+    Error::setting(key, format!("this is an operator of phase {}, one of phase {wanted} is needed", key.phase))
+}

@@ -1,0 +1,205 @@
+//! The three roles an operator can play, and what each is built from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+use serde::{Deserialize, Serialize};
+
+use crate::{BatchId, Handle, MiniBatch, Place, Result, SamplerSettings, SeedSet};
+
+/// What a batching operator is built from.
+#[derive(Debug, Clone)]
+pub struct BatchingContext {
+    /// The graph.
+    pub dataset: Arc<Dataset>,
+    /// The nodes to make mini-batches of.
+    pub seeds: SeedSet,
+    /// How they are made.
+    pub settings: SamplerSettings,
+    /// Whether batching gathers the features, or leaves them to transferring.
+    pub gather: bool,
+    /// Where the operator runs, and its mini-batches lie.
+    pub place: Place,
+    /// Options of this operator alone, `null` without any.
+    pub options: serde_json::Value,
+}
+
+/// What a transferring operator is built from.
+#[derive(Debug, Clone)]
+pub struct TransferringContext {
+    /// The graph, for what mini-batches lack.
+    pub dataset: Arc<Dataset>,
+    /// Where mini-batches come from.
+    pub from: Place,
+    /// Where they go.
+    pub to: Place,
+    /// Options of this operator alone, `null` without any.
+    pub options: serde_json::Value,
+}
+
+/// What a training operator is built from.
+#[derive(Debug, Clone)]
+pub struct TrainingContext {
+    /// The graph, for full-neighbour inference.
+    pub dataset: Arc<Dataset>,
+    /// Model and optimizer, as `morphgl-model-spec` reads them.
+    pub spec: serde_json::Value,
+    /// Seed of initial parameters and of dropout.
+    pub seed: u64,
+    /// Host threads the operator may use.
+    pub threads: usize,
+    /// Where it trains.
+    pub place: Place,
+    /// Options of this operator alone, `null` without any.
+    pub options: serde_json::Value,
+}
+
+/// Phase Batching: turns (epoch, batch index) into a mini-batch at its place.
+///
+/// A mini-batch is a function of the context and the [`BatchId`]: the same from every operator, thread and run.
+pub trait Batching: fmt::Debug + Send + Sync {
+    /// Mini-batches of one epoch.
+    fn num_batches(&self) -> usize;
+
+    /// Makes a worker with buffers of its own, to be moved into a thread.
+    /// It spreads each mini-batch over `threads` threads, for when there are fewer mini-batches than cores.
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
+}
+
+/// One worker of a batching operator.
+pub trait BatchingWorker: Send {
+    /// Prepares a mini-batch. The buffers of `recycled`, a mini-batch no longer needed, are used again where they can be.
+    ///
+    /// # Errors
+    ///
+    /// `id.index` is not below `num_batches`, or the operator's own failures.
+    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>>;
+}
+
+/// Phase Transferring: moves a mini-batch to a place and fills in what it lacks.
+pub trait Transferring: fmt::Debug + Send {
+    /// Moves one mini-batch.
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>>;
+}
+
+/// Sums over seeds, so that unequal shares combine exactly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Sum of the seeds' cross-entropy losses.
+    pub loss_sum: f64,
+    /// Seeds whose class was predicted.
+    pub correct: u64,
+    /// Seeds with a label.
+    pub count: u64,
+}
+
+impl Score {
+    /// Mean loss a seed; NaN without seeds.
+    pub fn loss(&self) -> f64 {
+        self.loss_sum / self.count as f64
+    }
+
+    /// Share of the seeds whose class was predicted; NaN without seeds.
+    pub fn accuracy(&self) -> f64 {
+        self.correct as f64 / self.count as f64
+    }
+
+    /// Scores the rows of `logits` (`[nodes, num_classes]`) against `labels`; a label of -1 does not count.
+    ///
+    /// # Panics
+    ///
+    /// When there are not `num_classes` logits a label.
+    pub fn of(logits: &[f32], labels: &[i32], num_classes: usize) -> Self {
+        assert_eq!(logits.len(), labels.len() * num_classes, "logits and labels x classes");
+        let mut score = Self::default();
+        for (row, &label) in logits.chunks_exact(num_classes.max(1)).zip(labels).filter(|(_, l)| **l >= 0) {
+            let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let log_sum = row.iter().map(|&x| f64::from(x - max).exp()).sum::<f64>().ln() + f64::from(max);
+            // The first of equal logits is the prediction, as in numpy and torch.
+            let best = row.iter().position(|&x| x == max);
+            score.loss_sum += log_sum - f64::from(row[label as usize]);
+            score.correct += u64::from(best == Some(label as usize));
+            score.count += 1;
+        }
+        score
+    }
+}
+
+impl std::ops::AddAssign for Score {
+    fn add_assign(&mut self, other: Self) {
+        self.loss_sum += other.loss_sum;
+        self.correct += other.correct;
+        self.count += other.count;
+    }
+}
+
+/// A named tensor in host memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedTensor {
+    /// Its name in `morphgl-model-spec`.
+    pub name: String,
+    /// Lengths of its dimensions, slowest first.
+    pub shape: Vec<usize>,
+    /// Its elements, row after row.
+    pub values: Vec<f32>,
+}
+
+/// Gradients accumulated since the last step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Gradients {
+    /// Sum of the seeds' gradients, a tensor a parameter.
+    pub tensors: Vec<NamedTensor>,
+    /// Seeds summed over.
+    pub count: u64,
+}
+
+/// Phase Training: owns model and optimizer at its place.
+///
+/// Accumulate and step are separate so that several trainers can share one step (unified-cpu-gpu-protocol §4).
+pub trait Training: fmt::Debug + Send {
+    /// Sets the host threads the operator may use from now on.
+    fn set_threads(&mut self, threads: usize) -> Result<()>;
+
+    /// Adds the gradients of a mini-batch, summed over its seeds, to those accumulated; returns its score in training mode.
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
+
+    /// Copies out the accumulated gradients.
+    fn gradients(&mut self) -> Result<Gradients>;
+
+    /// Replaces the accumulated gradients.
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()>;
+
+    /// Updates the parameters with the accumulated gradients divided by their count, and clears them.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was accumulated, or a parameter is no longer a number.
+    fn step(&mut self) -> Result<Handle<()>>;
+
+    /// Copies out the parameters, in the order of `morphgl-model-spec`.
+    fn parameters(&self) -> Result<Vec<NamedTensor>>;
+
+    /// Replaces the parameters by name.
+    ///
+    /// # Errors
+    ///
+    /// A name or shape that is not the model's, or one that is missing.
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()>;
+
+    /// Copies out the optimizer's state.
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>>;
+
+    /// Replaces the optimizer's state.
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()>;
+
+    /// Scores a mini-batch in evaluation mode (no dropout): sampled evaluation.
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>>;
+
+    /// Logits of `nodes` with all their neighbours, `[nodes, num_classes]`: layer by layer over all nodes, never by recursion.
+    ///
+    /// # Complexity
+    ///
+    /// O(layers · (nodes · width² + edges · width)) time, two node-by-width matrices of memory.
+    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>>;
+}

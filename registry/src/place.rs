@@ -1,0 +1,94 @@
+//! Where data lies.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind};
+
+/// A place data can lie in, printed `host` or `backend:index`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Place {
+    /// The host's memory.
+    Host,
+    /// A device's memory.
+    Device {
+        /// The backend, for example `cuda`.
+        backend: Cow<'static, str>,
+        /// Which of the backend's devices.
+        index: u32,
+    },
+}
+
+/// The kind of place an operator reads from or writes to; the machine says which devices of a backend there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum At {
+    /// The host's memory.
+    Host,
+    /// A device of this backend.
+    Device(&'static str),
+}
+
+impl At {
+    /// Whether `place` is of this kind.
+    pub fn matches(self, place: &Place) -> bool {
+        match (self, place) {
+            (At::Host, Place::Host) => true,
+            (At::Device(a), Place::Device { backend, .. }) => a == backend,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            At::Host => "host",
+            At::Device(backend) => backend,
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host => f.pad("host"),
+            Place::Device { backend, index } => f.pad(&format!("{backend}:{index}")),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self, Error> {
+        if s == "host" {
+            return Ok(Place::Host);
+        }
+        s.split_once(':')
+            .filter(|(backend, _)| !backend.is_empty() && backend.bytes().all(|b| b.is_ascii_alphanumeric()))
+            .and_then(|(backend, i)| Some((backend, i.parse().ok()?)))
+            .map(|(backend, index)| Place::Device { backend: Cow::Owned(backend.to_string()), index })
+            .ok_or_else(|| {
+                let what = "not a place; places read host or backend:index, for example cuda:0".to_string();
+                Error::new(format!("{s:?}"), ErrorKind::Parse(what))
+            })
+    }
+}
+
+impl From<Place> for String {
+    fn from(place: Place) -> String {
+        place.to_string()
+    }
+}
+
+impl TryFrom<String> for Place {
+    type Error = Error;
+
+    fn try_from(s: String) -> Result<Self, Error> {
+        s.parse()
+    }
+}

@@ -1,0 +1,54 @@
+//! Routes: chains of operators whose places match.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{At, Description, Key, Machine, Phase, Place};
+
+/// One viable chain batching → transferring → training.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Route {
+    /// Who batches.
+    pub batching: Key,
+    /// Who transfers.
+    pub transferring: Key,
+    /// Who trains.
+    pub training: Key,
+    /// Where mini-batches lie after batching.
+    pub batched_at: Place,
+    /// Where they lie after transferring, and are trained.
+    pub trained_at: Place,
+}
+
+/// Every chain of `operators` whose places match on `machine`, sorted. The dataset lies in host memory.
+///
+/// A device is one place: a chain never changes from one device of a backend to another.
+pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> {
+    let of = |phase| operators.iter().filter(move |d| d.key.phase == phase);
+    let places = |at: At| -> Vec<Place> {
+        let devices = machine.accelerators.iter().map(|a| a.place.clone());
+        std::iter::once(Place::Host).chain(devices).filter(|p| at.matches(p)).collect()
+    };
+    let mut routes = Vec::new();
+    for batching in of(Phase::Batching).filter(|d| d.reads == At::Host) {
+        for batched_at in places(batching.writes) {
+            for transferring in of(Phase::Transferring).filter(|d| d.reads.matches(&batched_at)) {
+                for trained_at in places(transferring.writes) {
+                    if batched_at != Place::Host && batched_at != trained_at {
+                        continue;
+                    }
+                    for training in of(Phase::Training).filter(|d| d.reads.matches(&trained_at)) {
+                        routes.push(Route {
+                            batching: batching.key.clone(),
+                            transferring: transferring.key.clone(),
+                            training: training.key.clone(),
+                            batched_at: batched_at.clone(),
+                            trained_at: trained_at.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    routes.sort();
+    routes
+}
