@@ -75,7 +75,7 @@ pub fn no_accelerators(_: &Machine) -> Vec<Accelerator> {
 }
 
 impl Description {
-    /// Describes an operator that runs anywhere and brings no device; set the other fields by struct update.
+    /// Describes an operator that runs anywhere and brings no device.
     ///
     /// # Panics
     ///
@@ -83,5 +83,17 @@ impl Description {
     pub const fn new(key: Key, summary: &'static str, reads: At, writes: At, build: Build) -> Self {
         assert!(key.phase as u8 == build.phase() as u8, "the key's phase is the phase of what is built");
         Self { key, summary, reads, writes, probe: always, accelerators: no_accelerators, build }
+    }
+
+    /// The same operator with a probe of its own.
+    pub const fn with_probe(mut self, probe: Probe) -> Self {
+        self.probe = probe;
+        self
+    }
+
+    /// The same operator, which also finds its backend's devices.
+    pub const fn with_accelerators(mut self, accelerators: Accelerators) -> Self {
+        self.accelerators = accelerators;
+        self
     }
 }

@@ -1,0 +1,65 @@
+//! Lookup: sorted, without duplicates, with errors that list what exists.
+
+use morphgl_registry::{
+    At, Build, Description, Error, Hardware, Key, Machine, Phase, Registry, Resource, Unavailable,
+};
+
+fn machine() -> Machine {
+    Machine { cpu: "test".into(), cores: 2, memory_bytes: 1 << 30, available_bytes: 1 << 29, accelerators: Vec::new() }
+}
+
+const CPU: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::CPU, "Neighbor"),
+    "samples",
+    At::Host,
+    At::Host,
+    Build::Batching(|_| Err(Error::setting("test", "is never built"))),
+);
+
+const MISSING: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::new(&[Resource::new("ABACUS")]), "Beads"),
+    "counts",
+    At::Host,
+    At::Host,
+    Build::Batching(|_| Err(Error::setting("test", "is never built"))),
+)
+.with_probe(|_| Err(Unavailable { reason: "no abacus found".into() }));
+
+#[test]
+fn listing_is_sorted_and_says_why_something_is_missing() {
+    let registry = Registry::new(vec![CPU, MISSING], machine()).expect("no duplicates");
+    let rows: Vec<(String, bool)> =
+        registry.status().iter().map(|s| (s.description.key.to_string(), s.availability.is_ok())).collect();
+    assert_eq!(rows, [("Batching_ABACUS_Beads".into(), false), ("Batching_CPU_Neighbor".into(), true)]);
+    let error = registry.get(&MISSING.key).expect_err("not available").to_string();
+    assert_eq!(error, "Batching_ABACUS_Beads: not available on this machine: no abacus found");
+}
+
+#[test]
+fn an_unknown_key_lists_what_exists() {
+    let registry = Registry::new(vec![CPU, MISSING], machine()).expect("no duplicates");
+    let unknown: Key = "Batching_CPU_Walk".parse().expect("a key");
+    assert_eq!(
+        registry.get(&unknown).expect_err("unknown").to_string(),
+        "Batching_CPU_Walk: no operator has this key; of phase Batching there are: \
+         Batching_ABACUS_Beads (not here: no abacus found), Batching_CPU_Neighbor"
+    );
+    let training: Key = "Training_CPU_Burn".parse().expect("a key");
+    let error = registry.get(&training).expect_err("unknown").to_string();
+    assert!(error.ends_with("no operator of phase Training is linked into this program"), "{error}");
+}
+
+#[test]
+fn duplicates_are_refused_at_start() {
+    let error = Registry::new(vec![CPU, MISSING, CPU], machine()).expect_err("a key twice").to_string();
+    assert_eq!(error, "Batching_CPU_Neighbor: two linked crates register this key; unlink one of them");
+}
+
+#[test]
+fn the_probed_machine_is_plausible() {
+    let machine = Machine::probe();
+    assert!(machine.cores >= 1);
+    assert!(machine.available_bytes <= machine.memory_bytes, "{machine:?}");
+    let json = serde_json::to_string(&machine).expect("a machine is plain data");
+    assert_eq!(serde_json::from_str::<Machine>(&json).expect("what was written"), machine);
+}
