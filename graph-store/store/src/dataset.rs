@@ -162,7 +162,9 @@ pub(crate) fn read_meta(path: &Path) -> Result<Meta> {
 
 /// Checks that the arrays' shapes fit one another.
 pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
-    let wrong = |what: String| Err(Error::invalid(path, Position::File, what, "import the dataset again"));
+    let wrong = |file: &str, what: String| {
+        Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
+    };
     for (name, rank, rows) in [
         ("indptr", 1, Some(meta.num_nodes + 1)),
         ("indices", 1, Some(meta.num_edges)),
@@ -176,16 +178,17 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
     ] {
         let Some(array) = meta.arrays.get(name) else {
             if matches!(name, "indptr" | "indices") {
-                return wrong(format!("the array {name} is missing"));
+                return wrong("graph.json", format!("the array {name} is missing"));
             }
             continue;
         };
         if array.shape.len() != rank {
-            return wrong(format!("{name} has {} dimensions, expected {rank}", array.shape.len()));
+            return wrong(&array.file, format!("{name} has {} dimensions, expected {rank}", array.shape.len()));
         }
         if rows.is_some_and(|rows| array.shape[0] != rows) {
             let rows = rows.unwrap_or(0);
-            return wrong(format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes));
+            let what = format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes);
+            return wrong(&array.file, what);
         }
     }
     Ok(())

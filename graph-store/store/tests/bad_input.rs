@@ -1,0 +1,175 @@
+//! Damaged datasets: one line that names the file and the cure, whatever is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Dataset, DatasetWriter, Load, NpyWriter, OpenOptions};
+
+struct Set {
+    dir: tempfile::TempDir,
+}
+
+impl Set {
+    /// A sound dataset: three nodes on a path, two classes.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+        writer.array("indptr", &[0u64, 1, 3, 4], None).expect("room on the disk");
+        writer.array("indices", &[1u32, 0, 2, 1], None).expect("room on the disk");
+        writer.array("features", &[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0], Some(2)).expect("room on the disk");
+        writer.array("labels", &[0i32, 1, -1], None).expect("room on the disk");
+        writer.array("train", &[0u32, 1], None).expect("room on the disk");
+        writer.finish("set", 2, Default::default()).expect("arrays that fit");
+        Self { dir }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("set")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Replaces one array behind the dataset's back, checksum and all, so that only its content is wrong.
+    fn replace<T: morphgl_graph_store::Element>(&self, name: &str, values: &[T], dim: Option<usize>) {
+        let mut writer = NpyWriter::create(self.file(&format!("{name}.npy"))).expect("room on the disk");
+        writer.write(values).expect("room on the disk");
+        let meta = writer.finish(dim).expect("room on the disk");
+        self.edit(|json| json["arrays"][name] = serde_json::to_value(&meta).expect("plain data"));
+    }
+
+    fn edit(&self, change: impl FnOnce(&mut serde_json::Value)) {
+        let path = self.file("graph.json");
+        let mut json = serde_json::from_str(&fs::read_to_string(&path).expect("readable")).expect("JSON");
+        change(&mut json);
+        fs::write(&path, json.to_string()).expect("room on the disk");
+    }
+
+    #[track_caller]
+    fn refused(&self, file: &str, words: &[&str]) {
+        for load in [Load::Ram, Load::Mmap] {
+            let error = Dataset::open(self.path(), OpenOptions { load, verify: true }).expect_err("damaged");
+            line(&error, &self.file(file), words);
+        }
+    }
+}
+
+#[track_caller]
+fn line(error: &morphgl_graph_store::Error, file: &Path, words: &[&str]) {
+    let text = error.to_string();
+    assert!(text.starts_with(&*file.to_string_lossy()), "{text:?} does not begin with {file:?}");
+    assert!(!text.contains('\n') && text.contains("; "), "{text:?} is one line with a cure");
+    words.iter().for_each(|w| assert!(text.contains(w), "{text:?} does not say {w:?}"));
+}
+
+#[test]
+fn missing_dataset_and_missing_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let error = Dataset::open(dir.path().join("none"), OpenOptions::default()).expect_err("missing");
+    line(&error, &dir.path().join("none"), &["there is no such dataset", "morphgl import"]);
+    let error = Dataset::open(dir.path(), OpenOptions::default()).expect_err("not a dataset");
+    line(&error, dir.path(), &["no graph.json"]);
+    let set = Set::new();
+    fs::remove_file(set.file("labels.npy")).expect("it was there");
+    set.refused("labels.npy", &["no such file", "check the path"]);
+}
+
+#[test]
+fn truncated_npy() {
+    let set = Set::new();
+    let bytes = fs::read(set.file("indices.npy")).expect("readable");
+    fs::write(set.file("indices.npy"), &bytes[..bytes.len() - 3]).expect("room on the disk");
+    set.refused("indices.npy", &["byte 141", "promises 144 bytes, the file has 141", "copy or create it again"]);
+    fs::write(set.file("indices.npy"), &bytes[..7]).expect("room on the disk");
+    set.refused("indices.npy", &["not a readable npy file"]);
+    fs::write(set.file("indices.npy"), b"").expect("room on the disk");
+    set.refused("indices.npy", &["not a readable npy file"]);
+}
+
+#[test]
+fn wrong_dtype() {
+    let set = Set::new();
+    set.replace("indices", &[1i64, 0, 2, 1], None);
+    set.refused("indices.npy", &["is i64, expected u32", "import the dataset again"]);
+    let set = Set::new();
+    let mut writer = NpyWriter::<f64>::create(set.file("labels.npy")).expect("room on the disk");
+    writer.write(&[0.0, 1.0, 1.0]).expect("room on the disk");
+    writer.finish(None).expect("room on the disk");
+    set.refused("labels.npy", &["element type <f8, expected <i4 (i32)", "convert the array to i32"]);
+    let set = Set::new();
+    set.replace("features", &[0u64; 6], Some(2));
+    set.refused("features.npy", &["features cannot be u64", "--dtype"]);
+}
+
+#[test]
+fn impossible_structure() {
+    let set = Set::new();
+    set.replace("indices", &[1u32, 0, 3, 1], None);
+    set.refused("indices.npy", &["element 2", "node 3, but there are 3 nodes", "import it again"]);
+    let set = Set::new();
+    set.replace("indptr", &[0u64, 3, 1, 4], None);
+    set.refused("indptr.npy", &["element 2", "decreases from 3 to 1"]);
+    let set = Set::new();
+    set.replace("train", &[0u32, 9], None);
+    set.refused("train.npy", &["element 1", "node 9 does not exist"]);
+}
+
+#[test]
+fn nan_features_and_labels_out_of_range() {
+    let set = Set::new();
+    set.replace("features", &[0.0f32, 1.0, f32::NAN, 3.0, 4.0, 5.0], Some(2));
+    set.refused("features.npy", &["element 2", "NaN"]);
+    let set = Set::new();
+    set.replace("labels", &[0i32, 2, 0], None);
+    set.refused("labels.npy", &["element 1", "the label is 2, outside -1 (none) and 0..2"]);
+    let set = Set::new();
+    set.replace("labels", &[0i32, -2, 0], None);
+    set.refused("labels.npy", &["the label is -2"]);
+}
+
+#[test]
+fn dimension_mismatch() {
+    let set = Set::new();
+    set.replace("features", &[0.0f32; 8], Some(2));
+    set.refused("features.npy", &["features has 4 rows, expected 3 for 3 nodes"]);
+    let set = Set::new();
+    set.edit(|json| json["arrays"]["features"]["shape"] = serde_json::json!([3, 1]));
+    set.refused("features.npy", &["the shape is [3, 2], graph.json says [3, 1]"]);
+}
+
+#[test]
+fn altered_content_fails_its_checksum() {
+    let set = Set::new();
+    let mut bytes = fs::read(set.file("features.npy")).expect("readable");
+    *bytes.last_mut().expect("not empty") ^= 1;
+    fs::write(set.file("features.npy"), bytes).expect("room on the disk");
+    set.refused("features.npy", &["the checksum does not hold", "copy it or import the dataset again"]);
+    // Without verification the structure is still sound, and that is all that is looked at.
+    let options = OpenOptions { load: Load::Mmap, verify: false };
+    Dataset::open(set.path(), options).expect("features are not read");
+}
+
+#[test]
+fn newer_version() {
+    let set = Set::new();
+    set.edit(|json| {
+        json["version"] = 2.into();
+        json["arrays"] = "something this version knows nothing of".into();
+    });
+    set.refused("graph.json", &["dataset version 2 is newer than 1", "update morphgl"]);
+    let set = Set::new();
+    set.edit(|json| json["format"] = "else".into());
+    set.refused("graph.json", &["the format is \"else\""]);
+    fs::write(set.file("graph.json"), "{").expect("room on the disk");
+    set.refused("graph.json", &["line 1", "not a dataset description"]);
+}
+
+#[test]
+fn an_existing_output_is_not_overwritten() {
+    let set = Set::new();
+    let error = DatasetWriter::create(set.path(), false).expect_err("it exists");
+    line(&error, &set.path(), &["the output exists", "--force"]);
+    let error = DatasetWriter::create(set.dir.path(), true).expect_err("not a dataset");
+    line(&error, set.dir.path(), &["not a dataset"]);
+}

@@ -1,0 +1,122 @@
+//! What is written is read back, from RAM and by mmap alike.
+
+use half::{bf16, f16};
+use morphgl_graph_store::{Array, Dataset, DatasetWriter, Element, FeatureView, Load, OpenOptions, Topology, read_npy};
+use proptest::prelude::*;
+
+const RAM: OpenOptions = OpenOptions { load: Load::Ram, verify: true };
+const MMAP: OpenOptions = OpenOptions { load: Load::Mmap, verify: true };
+
+/// Rows of in-neighbours, and one number a node to make features and labels from.
+fn graphs() -> impl Strategy<Value = (Vec<Vec<u32>>, Vec<u8>)> {
+    (1u32..40).prop_flat_map(|n| {
+        let rows = prop::collection::vec(prop::collection::vec(0..n, 0..8), n as usize);
+        (rows, prop::collection::vec(0u8..5, n as usize))
+    })
+}
+
+fn write<T: Element>(rows: &[Vec<u32>], numbers: &[u8], dim: usize, value: impl Fn(u8) -> T) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+    let mut indptr = vec![0u64];
+    indptr.extend(rows.iter().scan(0, |end, r| {
+        *end += r.len() as u64;
+        Some(*end)
+    }));
+    let indices = rows.concat();
+    let weights: Vec<f32> = indices.iter().map(|&u| u as f32 / 2.0).collect();
+    let features: Vec<T> = numbers.iter().flat_map(|&x| std::iter::repeat_n(value(x), dim)).collect();
+    let labels: Vec<i32> = numbers.iter().map(|&x| i32::from(x) - 1).collect();
+    writer.array("indptr", &indptr, None).expect("room on the disk");
+    // In pieces, as a stream.
+    let mut stream = writer.stream::<u32>("indices").expect("room on the disk");
+    rows.iter().for_each(|r| stream.write(r).expect("room on the disk"));
+    let meta = stream.finish(None).expect("room on the disk");
+    writer.add("indices", meta);
+    writer.array("weights", &weights, None).expect("room on the disk");
+    writer.array("features", &features, Some(dim)).expect("room on the disk");
+    writer.array("labels", &labels, None).expect("room on the disk");
+    writer.array("train", &[0u32], None).expect("room on the disk");
+    writer.finish("set", 4, Default::default()).expect("arrays that fit");
+    dir
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn ram_and_mmap_give_what_was_written((rows, numbers) in graphs(), dim in 1usize..5) {
+        let dir = write(&rows, &numbers, dim, f32::from);
+        let path = dir.path().join("set");
+        let (ram, mmap) = (Dataset::open(&path, RAM).expect("sound"), Dataset::open(&path, MMAP).expect("sound"));
+        prop_assert_eq!(&ram, &mmap);
+        prop_assert!(mmap.topology.indices().is_mapped() && !ram.topology.indices().is_mapped());
+        for (v, row) in rows.iter().enumerate() {
+            prop_assert_eq!(ram.topology.neighbors(v as u32), &row[..]);
+            prop_assert_eq!(ram.topology.degree(v as u32), row.len() as u64);
+        }
+        let weights = ram.topology.weights().expect("weights were written");
+        prop_assert!(weights.iter().zip(rows.concat()).all(|(w, u)| *w == u as f32 / 2.0));
+        prop_assert_eq!(ram.splits.train.to_vec(), vec![0]);
+        prop_assert!(ram.splits.test.is_empty());
+        let features = ram.features.expect("features were written");
+        prop_assert_eq!((features.num_rows(), features.dim()), (numbers.len(), dim));
+    }
+}
+
+#[test]
+fn every_feature_type_is_kept() {
+    let rows = vec![vec![], vec![0]];
+    let open = |dir: &tempfile::TempDir| Dataset::open(dir.path().join("set"), MMAP).expect("sound").features;
+    let widened = |view: FeatureView<'_>| {
+        let mut out = vec![0.0; view.len()];
+        view.to_f32(&mut out);
+        out
+    };
+    for features in [
+        open(&write(&rows, &[1, 3], 3, f32::from)),
+        open(&write(&rows, &[1, 3], 3, f16::from)),
+        open(&write(&rows, &[1, 3], 3, bf16::from)),
+        open(&write(&rows, &[1, 3], 3, |x| x)),
+    ] {
+        let features = features.expect("features were written");
+        assert_eq!(widened(features.view()), [1.0, 1.0, 1.0, 3.0, 3.0, 3.0], "{}", features.dtype());
+        assert_eq!(widened(features.rows(1..2)), [3.0; 3], "{}", features.dtype());
+    }
+}
+
+#[test]
+fn numpy_files_of_other_writers_are_read() {
+    // Version 2.0 of the format with its longer header, as numpy may write it.
+    let dict = "{'descr': '<u4', 'fortran_order': False, 'shape': (2,), }";
+    let mut bytes = b"\x93NUMPY\x02\x00".to_vec();
+    let header = format!("{dict:<115}\n");
+    bytes.extend((header.len() as u32).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend([7, 0, 0, 0, 9, 0, 0, 0]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("a.npy");
+    std::fs::write(&path, bytes).expect("room on the disk");
+    for load in [Load::Ram, Load::Mmap] {
+        let (array, shape): (Array<u32>, _) = read_npy(&path, load).expect("a good file");
+        assert_eq!((array.to_vec(), shape), (vec![7, 9], vec![2]));
+    }
+}
+
+#[test]
+fn an_unfinished_dataset_leaves_no_trace() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+    assert!(writer.dir().exists());
+    drop(writer);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
+}
+
+#[test]
+fn topologies_are_checked() {
+    let error = |indptr: Vec<u64>, indices: Vec<u32>| Topology::new(indptr, indices, None).expect_err("impossible");
+    assert_eq!(error(vec![], vec![]), "indptr, element 0: the array is empty and must hold at least one offset");
+    assert_eq!(error(vec![0, 2, 1], vec![0, 1]), "indptr, element 2: the offset decreases from 2 to 1");
+    assert_eq!(error(vec![0, 1], vec![1]), "indices, element 0: an edge comes from node 1, but there are 1 nodes");
+    assert_eq!(error(vec![1, 1], vec![]), "indptr, element 0: the first offset is 1 and must be 0");
+    assert_eq!(error(vec![0, 1], vec![]), "indptr, element 1: the last offset is 1, but there are 0 edges");
+}
