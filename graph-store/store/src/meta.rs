@@ -1,10 +1,11 @@
 //! `graph.json`: what a dataset's arrays are.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Dtype;
+use crate::{Dtype, Result};
 
 /// Marks a `graph.json` as ours.
 pub const DATASET_FORMAT: &str = "morphgl-dataset";
@@ -31,6 +32,17 @@ pub struct Meta {
     /// Where the data came from and what was done to it, in the words of the program that wrote it.
     #[serde(default)]
     pub provenance: BTreeMap<String, serde_json::Value>,
+}
+
+impl Meta {
+    /// Reads and checks the `graph.json` of the dataset at `path`.
+    ///
+    /// # Errors
+    ///
+    /// No dataset there, a newer version, or arrays that do not fit one another.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        crate::dataset::read_meta(path.as_ref())
+    }
 }
 
 /// One array of a dataset.
