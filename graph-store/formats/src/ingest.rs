@@ -1,20 +1,28 @@
 //! The pipeline every import goes through: edges, features, labels and splits, checked, into one dataset.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{DatasetWriter, Dtype, Result};
+use morphgl_graph_store::{ArrayMeta, DatasetWriter, Dtype, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
-use crate::{FeatureSink, Options, Progress};
+use crate::{EdgeSink, FeatureSink, Options, Progress, features, random};
 
 /// A dataset on its way from a source to a target. Dropping it unfinished leaves nothing behind.
 pub struct Ingest<'a> {
     source: PathBuf,
-    writer: DatasetWriter,
+    pub(crate) writer: DatasetWriter,
     options: &'a Options,
     progress: &'a dyn Progress,
     provenance: BTreeMap<String, Value>,
+    /// Known when the edges are finished.
+    pub(crate) num_nodes: Option<u64>,
+    /// Arrays with one row a node, and how many rows they have: compared with the number of nodes at the end.
+    rows: Vec<(&'static str, PathBuf, u64)>,
+    /// Highest node of a split, by the file it came from.
+    splits: Option<(PathBuf, Option<u32>)>,
+    num_classes: Option<usize>,
 }
 
 impl<'a> Ingest<'a> {
@@ -22,10 +30,27 @@ impl<'a> Ingest<'a> {
     ///
     /// # Errors
     ///
-    /// Options that contradict themselves; a target that exists or cannot be made.
+    /// Options that contradict themselves; a source that is missing; a target that exists or cannot be made.
     pub fn new(source: &Path, target: &Path, options: &'a Options, progress: &'a dyn Progress) -> Result<Self> {
-        let writer = DatasetWriter::create(target, options.replace)?;
-        Ok(Self { source: source.to_path_buf(), writer, options, progress, provenance: BTreeMap::new() })
+        options.check()?;
+        let mut ingest = Self {
+            source: source.to_path_buf(),
+            writer: DatasetWriter::create(target, options.replace)?,
+            options,
+            progress,
+            provenance: BTreeMap::new(),
+            num_nodes: None,
+            rows: Vec::new(),
+            splits: None,
+            num_classes: None,
+        };
+        ingest.provenance("source", source.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()));
+        for (name, set) in options.changes() {
+            if set {
+                ingest.provenance(name, true);
+            }
+        }
+        Ok(ingest)
     }
 
     /// The options of this import.
@@ -45,33 +70,78 @@ impl<'a> Ingest<'a> {
 
     /// Opens the stream of edges, once. `source` is the file that errors name; `num_nodes` is the highest id plus one
     /// when `None`; with `weighted`, every push brings weights.
+    ///
+    /// # Errors
+    ///
+    /// More nodes than ids of 32 bits allow.
     pub fn edges<'s>(&'s mut self, source: &Path, num_nodes: Option<u64>, weighted: bool) -> Result<EdgeSink<'s, 'a>> {
-        let _ = (source, num_nodes, weighted);
-        Ok(EdgeSink { ingest: self })
+        EdgeSink::new(source, self, num_nodes, weighted)
     }
 
     /// Opens the stream of feature rows of `dim` values. `stored` is their type in `source`, kept unless the options
     /// name another.
+    ///
+    /// # Errors
+    ///
+    /// No columns; a disk that refuses.
     pub fn features<'s>(&'s mut self, source: &Path, dim: usize, stored: Dtype) -> Result<FeatureSink<'s, 'a>> {
         FeatureSink::new(source, self, dim, stored)
     }
 
+    pub(crate) fn add_features(&mut self, source: &Path, num_rows: u64, meta: ArrayMeta) {
+        self.writer.add("features", meta);
+        self.rows.push(("features", source.to_path_buf(), num_rows));
+    }
+
     /// Takes the class of each node, -1 for none; the number of classes is the highest plus one when `None`.
+    ///
+    /// # Errors
+    ///
+    /// A label outside -1 and the classes; a disk that refuses.
     pub fn labels(&mut self, source: &Path, labels: &[i32], num_classes: Option<usize>) -> Result<()> {
-        let _ = (source, labels, num_classes);
+        let highest = labels.iter().max().map_or(0, |&l| i64::from(l) + 1) as usize;
+        let num_classes = num_classes.unwrap_or(highest);
+        if let Some(i) = labels.iter().position(|&l| l < -1 || i64::from(l) >= num_classes as i64) {
+            let what = format!("the label of node {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
+            return Err(Error::invalid(source, Position::Element(i as u64), what, "correct the labels"));
+        }
+        self.writer.array("labels", labels, None)?;
+        self.rows.push(("labels", source.to_path_buf(), labels.len() as u64));
+        self.num_classes = Some(num_classes);
         Ok(())
     }
 
     /// Takes the source's own splits (ignored when the options ask for a random one).
+    ///
+    /// # Errors
+    ///
+    /// A disk that refuses; nodes that do not exist are found by [`Ingest::finish`].
     pub fn splits(&mut self, source: &Path, train: &[u32], valid: &[u32], test: &[u32]) -> Result<()> {
-        let _ = (source, train, valid, test);
+        if self.options.split.is_some() {
+            return Ok(());
+        }
+        for (name, nodes) in [("train", train), ("valid", valid), ("test", test)] {
+            self.writer.array(name, nodes, None)?;
+        }
+        let highest = [train, valid, test].into_iter().flatten().max().copied();
+        self.splits = Some((source.to_path_buf(), highest));
         Ok(())
     }
 
     /// Takes the ids the nodes had in the source.
+    ///
+    /// # Errors
+    ///
+    /// A disk that refuses.
     pub fn node_ids(&mut self, source: &Path, ids: &[u64]) -> Result<()> {
-        let _ = (source, ids);
+        self.writer.array("node_ids", ids, None)?;
+        self.rows.push(("node ids", source.to_path_buf(), ids.len() as u64));
         Ok(())
+    }
+
+    pub(crate) fn add_node_ids(&mut self, source: &Path, num_rows: u64, meta: ArrayMeta) {
+        self.writer.add("node_ids", meta);
+        self.rows.push(("node ids", source.to_path_buf(), num_rows));
     }
 
     /// Notes where the data came from, for `graph.json`.
@@ -80,42 +150,61 @@ impl<'a> Ingest<'a> {
     }
 
     /// Checks that everything fits together, adds what the options ask for and puts the dataset in its place.
-    pub fn finish(self) -> Result<PathBuf> {
-        let name = self.source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        self.writer.finish(&name, 0, self.provenance)
-    }
-}
-
-impl std::fmt::Debug for Ingest<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ingest({} -> {})", self.source.display(), self.writer.dir().display())
-    }
-}
-
-/// Takes edges in any order, sorts them outside of memory and writes the graph.
-#[derive(Debug)]
-pub struct EdgeSink<'s, 'a> {
-    ingest: &'s mut Ingest<'a>,
-}
-
-impl EdgeSink<'_, '_> {
-    /// Appends edges `sources[i]` → `targets[i]`, in chunks as large as is convenient.
     ///
     /// # Errors
     ///
-    /// A node that does not exist, a weight that is negative or not finite, a disk that refuses.
+    /// Features, labels or ids for another number of nodes; a split with a node that does not exist.
     ///
     /// # Panics
     ///
-    /// When the slices differ in length, or weights are given or missing against what the stream was opened with.
-    pub fn push(&mut self, sources: &[u32], targets: &[u32], weights: Option<&[f32]>) -> Result<()> {
-        let _ = (sources, targets, weights);
-        Ok(())
+    /// When the edges were not given.
+    pub fn finish(mut self) -> Result<PathBuf> {
+        let num_nodes = self.num_nodes.expect("an importer gives the edges before it finishes");
+        for (name, path, rows) in &self.rows {
+            if *rows != num_nodes {
+                let what = format!("{name} for {rows} nodes, but the graph has {num_nodes}");
+                return Err(Error::invalid(path, Position::File, what, "give every node its row"));
+            }
+        }
+        if let Some((path, Some(highest))) = &self.splits
+            && u64::from(*highest) >= num_nodes
+        {
+            let what = format!("the split has node {highest}, but there are {num_nodes} nodes");
+            return Err(Error::invalid(path, Position::File, what, "correct the split or pass a random one"));
+        }
+        if let Some(shares) = self.options.split {
+            let nodes = self.labelled(num_nodes)?;
+            for (name, nodes) in ["train", "valid", "test"].into_iter().zip(random::split(nodes, &shares)) {
+                self.writer.array(name, &nodes, None)?;
+            }
+            self.provenance("split_seed", shares.seed);
+        }
+        if let (Some(wanted), false) = (&self.options.random_features, self.has("features")) {
+            let meta = features::random(&self, num_nodes, wanted)?;
+            self.writer.add("features", meta);
+            self.provenance("random_features_seed", wanted.seed);
+        }
+        let stem = self.source.file_stem().map(|n| n.to_string_lossy().into_owned());
+        let name = self.options.name.clone().or(stem).unwrap_or_else(|| "graph".into());
+        self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
     }
 
-    /// Sorts and writes the graph; returns its number of nodes.
-    pub fn finish(self) -> Result<u64> {
-        let _ = self.ingest;
-        Ok(0)
+    fn has(&self, array: &str) -> bool {
+        self.rows.iter().any(|(name, ..)| *name == array)
+    }
+
+    /// Nodes with a label; all of them where there are no labels.
+    fn labelled(&self, num_nodes: u64) -> Result<Vec<u32>> {
+        if !self.has("labels") {
+            return Ok((0..num_nodes as u32).collect());
+        }
+        let (labels, _) = read_npy::<i32>(&self.dir().join("labels.npy"), Load::Mmap)?;
+        Ok((0..).zip(labels.iter()).filter(|&(_, &l)| l >= 0).map(|(v, _)| v).collect())
+    }
+}
+
+impl fmt::Debug for Ingest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ingest({} in {})", self.source.display(), self.dir().display())
     }
 }

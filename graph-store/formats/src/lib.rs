@@ -1,16 +1,32 @@
 #![doc = include_str!("../README.md")]
 
+mod archive;
+mod compact;
+mod csc;
+mod csv_gz;
+mod dense;
+mod edges;
+mod elements;
 mod features;
 mod ingest;
 mod options;
+mod pickle;
+mod pickle_objects;
 mod progress;
+mod random;
 mod sort;
+mod text;
+mod sparse;
 
+pub mod edge_list;
+pub mod metis;
+pub mod mtx;
 pub mod npz;
 pub mod ogb;
 pub mod planetoid;
 
+pub use edges::EdgeSink;
 pub use features::FeatureSink;
-pub use ingest::{EdgeSink, Ingest};
+pub use ingest::Ingest;
 pub use options::{Options, RandomFeatures, RandomSplit, Rows};
 pub use progress::{Progress, Silent};

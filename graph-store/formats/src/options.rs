@@ -1,6 +1,6 @@
 //! What an import does to the data on its way.
 
-use morphgl_graph_store::Dtype;
+use morphgl_graph_store::{Dtype, Error, Position, Result};
 
 /// Options of every import, whatever the format.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,8 @@ pub struct Options {
     pub random_features: Option<RandomFeatures>,
     /// Element type of the stored features: f32, f16, bf16, or u8 where that is exact. Default: the source's.
     pub feature_dtype: Option<Dtype>,
-    /// Scales each feature row to sum 1, as PyG's `NormalizeFeatures`. Default false.
+    /// Divides each feature row by the sum of its absolute values, as PyG's `NormalizeFeatures` does for rows that
+    /// sum to at least 1; rows of zeros stay. Default false.
     pub normalize_features: bool,
     /// Bytes that sorting and buffers may take. Default 2 GiB.
     pub memory: u64,
@@ -47,6 +48,49 @@ impl Default for Options {
             memory: 2 << 30,
             replace: false,
         }
+    }
+}
+
+impl Options {
+    /// Refuses options that no import can follow; errors name the option as `morphgl import` spells it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |option: &str, what: String, cure: &str| Err(Error::invalid(option, Position::File, what, cure));
+        for (option, dtype) in
+            [("--dtype", self.feature_dtype), ("--random-features", self.random_features.map(|r| r.dtype))]
+        {
+            if let Some(dtype) = dtype
+                && !matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U8)
+            {
+                return wrong(option, format!("features cannot be {dtype}"), "use f32, f16, bf16 or u8");
+            }
+        }
+        if self.normalize_features && self.feature_dtype == Some(Dtype::U8) {
+            let what = "normalised features are fractions, which u8 cannot hold".into();
+            return wrong("--dtype", what, "use f32, f16 or bf16");
+        }
+        if self.random_features.is_some_and(|r| r.dim == 0) {
+            return wrong("--random-features", "the features have no columns".into(), "give a dimension of at least 1");
+        }
+        if let Some(RandomSplit { train, valid, test, .. }) = self.split {
+            let shares = [train, valid, test];
+            if shares.iter().any(|s| !(0.0..=1.0).contains(s)) || shares.iter().sum::<f64>() > 1.0 + 1e-9 {
+                let what = format!("the shares are {train}, {valid} and {test}");
+                return wrong("--split", what, "give three numbers of at least 0 that sum to at most 1");
+            }
+        }
+        Ok(())
+    }
+
+    /// The switches that change the graph or its features, as `graph.json` records them.
+    pub(crate) fn changes(&self) -> [(&'static str, bool); 6] {
+        [
+            ("symmetrised", self.symmetrise),
+            ("self_loops_dropped", self.drop_self_loops),
+            ("duplicates_dropped", self.drop_duplicates || self.symmetrise),
+            ("self_loops_added", self.add_self_loops),
+            ("weights_dropped", self.drop_weights),
+            ("features_normalized", self.normalize_features),
+        ]
     }
 }
 

@@ -1,0 +1,177 @@
+//! METIS graph files, of any `fmt` (vertex sizes, vertex weights, edge weights) and `ncon`.
+//!
+//! Line `v` lists the neighbours of node `v`, from 1; every edge stands on both its ends' lines and becomes two.
+//! Vertex sizes and vertex weights are passed over: they guide a partitioner, and a dataset has no place for them.
+//! Plain, gzip or zstd.
+
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+
+use crate::text::{Chunks, LineError, Scan, excerpt, parse};
+use crate::{Ingest, Options, Progress, random};
+
+/// What the first line says.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    num_nodes: u64,
+    /// Undirected.
+    num_edges: u64,
+    /// Numbers before the neighbours of a line.
+    vertex_numbers: usize,
+    weighted: bool,
+}
+
+/// The nodes of a piece of text.
+#[derive(Debug, Default)]
+struct Lines {
+    degrees: Vec<u32>,
+    neighbors: Vec<u32>,
+    weights: Vec<f32>,
+}
+
+/// Imports the METIS graph `source` into a dataset at `target`.
+///
+/// # Errors
+///
+/// A line that cannot be read, with its number; other numbers of nodes and edges than the first line promises; an edge
+/// that only one of its ends lists; and whatever the disk refuses.
+///
+/// # Complexity
+///
+/// O(E log E) time, `options.memory` bytes.
+pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    let mut chunks = Chunks::open(source, options.memory, progress)?;
+    let header = header(&mut chunks)?;
+    let mut ingest = Ingest::new(source, target, options, progress)?;
+    ingest.provenance("format", "metis");
+    let mut edges = ingest.edges(source, Some(header.num_nodes), header.weighted)?;
+    let mut nodes = 0u64;
+    let mut balance = 0u64;
+    let mut rows = Vec::new();
+    while let Some(chunk) = chunks.next()? {
+        for piece in parse(source, &chunk, |text| lines(text, header))? {
+            rows.clear();
+            for degree in piece.degrees {
+                if nodes < header.num_nodes {
+                    rows.extend(std::iter::repeat_n(nodes as u32, degree as usize));
+                    nodes += 1;
+                } else if degree > 0 {
+                    let what = format!("more than the {} nodes that the first line promises", header.num_nodes);
+                    let cure = "correct the first line or download the file again";
+                    return Err(Error::invalid(source, Position::File, what, cure));
+                }
+            }
+            for (&u, &v) in piece.neighbors.iter().zip(&rows) {
+                balance = balance.wrapping_add(mark(u, v)).wrapping_sub(mark(v, u));
+            }
+            edges.push(&piece.neighbors, &rows, header.weighted.then_some(&piece.weights))?;
+        }
+    }
+    let wrong = |what: String| {
+        Err(Error::invalid(source, Position::File, what, "correct the first line or download the file again"))
+    };
+    if nodes != header.num_nodes {
+        return wrong(format!("{nodes} nodes, but the first line promises {}", header.num_nodes));
+    }
+    if u128::from(edges.len()) != 2 * u128::from(header.num_edges) {
+        let (promised, found) = (header.num_edges, edges.len());
+        return wrong(format!("{found} neighbours, but the first line promises {promised} edges, each listed twice"));
+    }
+    if balance != 0 {
+        let cure = "list every edge on the lines of both its ends, or import the graph as an edge list";
+        return Err(Error::invalid(source, Position::File, "an edge is listed on one end's line only", cure));
+    }
+    edges.finish()?;
+    ingest.finish()
+}
+
+/// A number that differs for (u, v) and (v, u): summed over a graph with both, the differences cancel; over any other,
+/// they do with a chance of 2^-64.
+fn mark(u: u32, v: u32) -> u64 {
+    random::hash(u64::from(u) << 32 | u64::from(v), 0)
+}
+
+fn header(chunks: &mut Chunks<'_>) -> Result<Header> {
+    let path = chunks.path().to_path_buf();
+    while let Some((line, number)) = chunks.peek_line()? {
+        if line.starts_with(b"%") || line.trim_ascii().is_empty() {
+            chunks.skip_line();
+            continue;
+        }
+        let text = String::from_utf8_lossy(line);
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let header = parse_header(&words).ok_or_else(|| {
+            let what = format!("expected nodes, edges and perhaps fmt and ncon, found \"{}\"", excerpt(line));
+            Error::invalid(&path, Position::Line(number), what, "check that this is a METIS graph")
+        })?;
+        chunks.skip_line();
+        return Ok(header);
+    }
+    Err(Error::invalid(path, Position::File, "the file is empty", "check that this is a METIS graph"))
+}
+
+fn parse_header(words: &[&str]) -> Option<Header> {
+    if !(2..=4).contains(&words.len()) {
+        return None;
+    }
+    let (num_nodes, num_edges) = (words[0].parse().ok()?, words[1].parse().ok()?);
+    let fmt = words.get(2).unwrap_or(&"0");
+    if num_nodes > MAX_NODES || fmt.len() > 3 || !fmt.bytes().all(|b| matches!(b, b'0' | b'1')) {
+        return None;
+    }
+    let digit = |place: usize| fmt.len() > place && fmt.as_bytes()[fmt.len() - 1 - place] == b'1';
+    let ncon = words.get(3).map_or(Some(1), |w| w.parse::<u16>().ok())?;
+    let vertex_numbers = usize::from(digit(2)) + if digit(1) { usize::from(ncon) } else { 0 };
+    Some(Header { num_nodes, num_edges, vertex_numbers, weighted: digit(0) })
+}
+
+fn lines(text: &[u8], header: Header) -> std::result::Result<Lines, LineError> {
+    let mut scan = Scan::new(text);
+    let mut lines = Lines::default();
+    while !scan.is_at_end() {
+        scan.blanks();
+        if scan.peek() != Some(b'%') {
+            line(&mut scan, header, &mut lines)?;
+        }
+        scan.next_line();
+    }
+    Ok(lines)
+}
+
+fn line(scan: &mut Scan<'_>, header: Header, lines: &mut Lines) -> std::result::Result<(), LineError> {
+    const CURE: &str = "correct the line";
+    let before = lines.neighbors.len();
+    // Behind the last node there may be empty lines, which have no numbers either.
+    let vertex_numbers = if scan.at_line_end() { 0 } else { header.vertex_numbers };
+    for _ in 0..vertex_numbers {
+        if scan.whole().is_none() {
+            let n = header.vertex_numbers;
+            let what = |line: &str| format!("expected {n} whole numbers before the neighbours, found \"{line}\"");
+            return Err(scan.error(what, CURE));
+        }
+        scan.blanks();
+    }
+    while !scan.at_line_end() {
+        match scan.whole() {
+            Some(id) if (1..=header.num_nodes).contains(&id) => lines.neighbors.push((id - 1) as u32),
+            Some(id) => {
+                let what = |_: &str| format!("node {id} does not exist, there are {}, from 1", header.num_nodes);
+                return Err(scan.error(what, CURE));
+            }
+            None => return Err(scan.error(|line| format!("expected node ids, found \"{line}\""), CURE)),
+        }
+        scan.blanks();
+        if header.weighted {
+            let Some(weight) = scan.real().filter(|w| w.is_finite() && *w >= 0.0) else {
+                let what = |line: &str| format!("expected a weight of at least 0 after every id, found \"{line}\"");
+                return Err(scan.error(what, CURE));
+            };
+            lines.weights.push(weight);
+            scan.blanks();
+        }
+    }
+    let degree = u32::try_from(lines.neighbors.len() - before).expect("a piece of text has less than 2^32 numbers");
+    lines.degrees.push(degree);
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! MatrixMarket files: `coordinate`, with `pattern`, `real` or `integer` values, `general` or `symmetric`.
+//!
+//! The entry (i, j) is the edge i → j, its value the weight, as scipy and networkx read an adjacency matrix. A
+//! symmetric file stores one half, and both directions come in. Plain, gzip or zstd.
+
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Error, Position, Result};
+
+use crate::text::{Chunks, Pairs, PairsFormat, excerpt, parse};
+use crate::{Ingest, Options, Progress};
+
+/// What the first lines of the file say.
+struct Header {
+    weighted: bool,
+    symmetric: bool,
+    num_nodes: u64,
+    entries: u64,
+}
+
+/// Imports the MatrixMarket file `source` into a dataset at `target`.
+///
+/// # Errors
+///
+/// A matrix that is not square, dense, complex or skew; an entry outside the matrix; a negative value (import without
+/// weights then); fewer or more entries than announced; and whatever the disk refuses.
+///
+/// # Complexity
+///
+/// O(E log E) time, `options.memory` bytes.
+pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    let mut chunks = Chunks::open(source, options.memory, progress)?;
+    let header = header(&mut chunks)?;
+    let mut ingest = Ingest::new(source, target, options, progress)?;
+    ingest.provenance("format", "mtx");
+    let weighted = header.weighted && !options.drop_weights;
+    let num_nodes = Some(header.num_nodes);
+    let lines = PairsFormat { weighted, more_columns: header.weighted && !weighted, first_id: 1, num_nodes };
+    let mut edges = ingest.edges(source, num_nodes, weighted)?;
+    let mut entries = 0;
+    while let Some(chunk) = chunks.next()? {
+        for mut piece in parse(source, &chunk, |text| Pairs::<u32>::parse(text, lines))? {
+            entries += piece.sources.len() as u64;
+            edges.push(&piece.sources, &piece.targets, weighted.then_some(&piece.weights))?;
+            if header.symmetric {
+                piece.drop_self_loops();
+                edges.push(&piece.targets, &piece.sources, weighted.then_some(&piece.weights))?;
+            }
+        }
+    }
+    if entries != header.entries {
+        let what = format!("{entries} entries, but the header promises {}", header.entries);
+        return Err(Error::invalid(source, Position::File, what, "the file was cut short or altered: download it again"));
+    }
+    edges.finish()?;
+    ingest.finish()
+}
+
+fn header(chunks: &mut Chunks<'_>) -> Result<Header> {
+    let path = chunks.path().to_path_buf();
+    let fail = |line: u64, what: String, cure: &str| Err(Error::invalid(&path, Position::Line(line), what, cure));
+    let right_file = "check that this is a MatrixMarket file";
+    let banner = match chunks.peek_line()? {
+        Some((line, _)) => String::from_utf8_lossy(&line[..line.len().min(200)]).to_lowercase(),
+        None => String::new(),
+    };
+    let words: Vec<&str> = banner.split_ascii_whitespace().collect();
+    let &["%%matrixmarket", "matrix", layout, field, symmetry] = words.as_slice() else {
+        let what = format!("expected \"%%MatrixMarket matrix …\", found \"{}\"", excerpt(banner.as_bytes()));
+        return fail(1, what, right_file);
+    };
+    let known = layout == "coordinate"
+        && matches!(field, "pattern" | "real" | "integer" | "double")
+        && matches!(symmetry, "general" | "symmetric");
+    if !known {
+        let what = format!("a matrix of kind \"{layout} {field} {symmetry}\"");
+        return fail(1, what, "write it as coordinate, pattern or real or integer, general or symmetric");
+    }
+    chunks.skip_line();
+    while let Some((line, number)) = chunks.peek_line()? {
+        let line = line.trim_ascii();
+        if !line.is_empty() && !line.starts_with(b"%") {
+            let text = String::from_utf8_lossy(line);
+            let sizes: Option<Vec<u64>> = text.split_ascii_whitespace().map(|w| w.parse().ok()).collect();
+            let Some(&[rows, columns, entries]) = sizes.as_deref() else {
+                let what = format!("expected rows, columns and entries, found \"{}\"", excerpt(line));
+                return fail(number, what, right_file);
+            };
+            if rows != columns {
+                let what = format!("a matrix of {rows} rows and {columns} columns is no graph");
+                return fail(number, what, "import a square matrix");
+            }
+            let (weighted, symmetric) = (field != "pattern", symmetry == "symmetric");
+            chunks.skip_line();
+            return Ok(Header { weighted, symmetric, num_nodes: rows, entries });
+        }
+        chunks.skip_line();
+    }
+    fail(1, "the line of sizes is missing".into(), "the file was cut short: download it again")
+}

@@ -1,0 +1,77 @@
+//! Seeded numbers that are a function of their place, the same on every machine.
+
+use crate::RandomSplit;
+
+/// The `index`-th number of the sequence `seed` (the mixing function of SplitMix64, Steele et al., OOPSLA'14).
+pub(crate) fn hash(seed: u64, index: u64) -> u64 {
+    let mut z = mix(seed ^ 0x6d6f_7270_6867_6c00).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = mix(z);
+    mix(z)
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A value of zero mean and unit variance, in ±3.5: four uniform shares summed, so that no libm is asked.
+pub(crate) fn normal(seed: u64, index: u64) -> f32 {
+    let bits = hash(seed, index);
+    let sum: u64 = (0..4).map(|i| bits >> (16 * i) & 0xffff).sum();
+    let deviation = (4.0 * (65536.0f64 * 65536.0 - 1.0) / 12.0).sqrt();
+    ((sum as f64 - 2.0 * 65535.0) / deviation) as f32
+}
+
+/// A whole number below `bound`, uniform to within 2^-64 of the bound.
+fn below(seed: u64, index: u64, bound: u64) -> u64 {
+    ((u128::from(hash(seed, index)) * u128::from(bound)) >> 64) as u64
+}
+
+/// Shuffles `nodes` and cuts them into train, valid and test, each in ascending order.
+pub(crate) fn split(mut nodes: Vec<u32>, shares: &RandomSplit) -> [Vec<u32>; 3] {
+    let n = nodes.len();
+    for i in (1..n).rev() {
+        nodes.swap(i, below(shares.seed, i as u64, i as u64 + 1) as usize);
+    }
+    let upto = |share: f64| ((share * n as f64).round() as usize).min(n);
+    let (a, b) = (upto(shares.train), upto(shares.train + shares.valid));
+    let c = upto(shares.train + shares.valid + shares.test);
+    [0..a, a..b, b..c].map(|range| {
+        let mut part = nodes[range].to_vec();
+        part.sort_unstable();
+        part
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_values_have_mean_zero_and_variance_one() {
+        let n = 200_000;
+        let values: Vec<f64> = (0..n).map(|i| f64::from(normal(3, i))).collect();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let variance = values.iter().map(|v| v * v).sum::<f64>() / n as f64 - mean * mean;
+        assert!(mean.abs() < 0.01, "mean {mean}");
+        assert!((variance - 1.0).abs() < 0.01, "variance {variance}");
+    }
+
+    #[test]
+    fn a_split_is_uniform_and_disjoint() {
+        let nodes: Vec<u32> = (0..10).collect();
+        let mut times = [0u32; 10];
+        for seed in 0..4_000 {
+            let shares = RandomSplit { train: 0.3, valid: 0.2, test: 0.5, seed };
+            let [train, valid, test] = split(nodes.clone(), &shares);
+            assert_eq!((train.len(), valid.len(), test.len()), (3, 2, 5));
+            let mut all = [train.clone(), valid, test].concat();
+            all.sort_unstable();
+            assert_eq!(all, nodes);
+            train.iter().for_each(|&v| times[v as usize] += 1);
+        }
+        // 1200 expected each, standard deviation 29.
+        assert!(times.iter().all(|&t| (1080..1320).contains(&t)), "{times:?}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Lines of two node ids and, perhaps, a weight.
+
+use morphgl_graph_store::MAX_NODES;
+
+use super::{LineError, Scan};
+
+/// How the lines are to be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PairsFormat {
+    /// Whether a third column is a weight.
+    pub(crate) weighted: bool,
+    /// Whether further columns are passed over; refused otherwise.
+    pub(crate) more_columns: bool,
+    /// The id of the first node: taken off every id.
+    pub(crate) first_id: u64,
+    /// Number of nodes, where it is known.
+    pub(crate) num_nodes: Option<u64>,
+}
+
+/// Edges of a piece of text.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs<I> {
+    pub(crate) sources: Vec<I>,
+    pub(crate) targets: Vec<I>,
+    pub(crate) weights: Vec<f32>,
+}
+
+/// A node id of some width.
+pub(crate) trait Id: Copy + Send + Sync + Ord {
+    fn from_u64(id: u64) -> Option<Self>;
+}
+
+impl Id for u32 {
+    fn from_u64(id: u64) -> Option<Self> {
+        (id < MAX_NODES).then_some(id as u32)
+    }
+}
+
+impl Id for u64 {
+    fn from_u64(id: u64) -> Option<Self> {
+        Some(id)
+    }
+}
+
+impl<I: Id> Pairs<I> {
+    /// Drops the edges from a node to itself.
+    pub(crate) fn drop_self_loops(&mut self) {
+        let keep: Vec<bool> = self.sources.iter().zip(&self.targets).map(|(u, v)| u != v).collect();
+        let mut kept = keep.iter();
+        self.sources.retain(|_| *kept.next().expect("one mark an edge"));
+        let mut kept = keep.iter();
+        self.targets.retain(|_| *kept.next().expect("one mark an edge"));
+        let mut kept = keep.iter();
+        self.weights.retain(|_| *kept.next().expect("one mark an edge"));
+    }
+
+    /// Parses whole lines; empty ones and those that begin with `#` or `%` are passed over.
+    pub(crate) fn parse(text: &[u8], format: PairsFormat) -> Result<Self, LineError> {
+        let mut scan = Scan::new(text);
+        let mut pairs = Self { sources: Vec::new(), targets: Vec::new(), weights: Vec::new() };
+        // A line has nine bytes or more in any file where this matters.
+        pairs.sources.reserve(text.len() / 9);
+        pairs.targets.reserve(text.len() / 9);
+        while !scan.is_at_end() {
+            scan.blanks();
+            if !matches!(scan.peek(), None | Some(b'#' | b'%' | b'\n')) {
+                let source = id(&mut scan, format)?;
+                scan.separator();
+                let target = id(&mut scan, format)?;
+                if format.weighted {
+                    scan.separator();
+                    let Some(weight) = scan.real() else {
+                        let what = |line: &str| format!("expected two node ids and a weight, found \"{line}\"");
+                        return Err(scan.error(what, "correct or remove the line"));
+                    };
+                    if !(weight.is_finite() && weight >= 0.0) {
+                        let what = |_: &str| format!("the weight {weight} is not a finite number of at least 0");
+                        return Err(scan.error(what, "correct it or import without weights"));
+                    }
+                    pairs.weights.push(weight);
+                }
+                scan.blanks();
+                if !scan.at_line_end() && !format.more_columns {
+                    let columns = if format.weighted { 3 } else { 2 };
+                    let what = |line: &str| format!("expected {columns} columns as on the first line, found \"{line}\"");
+                    return Err(scan.error(what, "correct the line or import without weights"));
+                }
+                pairs.sources.push(source);
+                pairs.targets.push(target);
+            }
+            scan.next_line();
+        }
+        Ok(pairs)
+    }
+}
+
+fn id<I: Id>(scan: &mut Scan<'_>, format: PairsFormat) -> Result<I, LineError> {
+    let Some(read) = scan.whole() else {
+        let what = |line: &str| format!("expected two node ids, found \"{line}\"");
+        return Err(scan.error(what, "correct or remove the line"));
+    };
+    let Some(id) = read.checked_sub(format.first_id) else {
+        let what = |_: &str| format!("the node id {read} is below the first id {}", format.first_id);
+        return Err(scan.error(what, "correct the line or count ids from 0"));
+    };
+    if let Some(n) = format.num_nodes.filter(|&n| id >= n) {
+        let what = |_: &str| format!("node {read} does not exist, there are {n} nodes");
+        return Err(scan.error(what, "correct the line or the number of nodes"));
+    }
+    I::from_u64(id).ok_or_else(|| {
+        let what = |_: &str| format!("the node id {read} does not fit 32 bits");
+        scan.error(what, "import with compact ids")
+    })
+}

@@ -1,0 +1,296 @@
+//! Edge lists, MatrixMarket and METIS: real files against their published counts, and malformed ones against messages.
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+
+use morphgl_formats::edge_list::{self, EdgeListOptions, Ids};
+use morphgl_formats::{Options, Silent, metis, mtx};
+use morphgl_graph_store::Dataset;
+use support::{data, edges, open, refusal, write};
+
+#[track_caller]
+fn edge_list(source: &Path, format: EdgeListOptions, options: &Options) -> Dataset {
+    open(|target| edge_list::import(source, target, format, options, &Silent))
+}
+
+#[track_caller]
+fn check_counts(dataset: &Dataset, num_nodes: usize, num_edges: u64) {
+    assert_eq!((dataset.num_nodes(), dataset.topology.num_edges()), (num_nodes, num_edges));
+}
+
+#[track_caller]
+fn check_symmetric(dataset: &Dataset) {
+    let mut reversed: Vec<_> = edges(dataset).into_iter().map(|(u, v, w)| (v, u, w)).collect();
+    reversed.sort_by_key(|e| (e.1, e.0));
+    assert_eq!(reversed, edges(dataset));
+}
+
+#[test]
+fn wiki_vote_has_the_nodes_and_edges_its_header_says() {
+    let Some(source) = data("edge-lists/wiki-Vote.txt") else { return };
+    let kept = edge_list(&source, EdgeListOptions::default(), &Options::default());
+    check_counts(&kept, 8298, 103_689);
+    assert_eq!(kept.name, "wiki-Vote");
+    let format = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
+    let compact = edge_list(&source, format, &Options::default());
+    check_counts(&compact, 7115, 103_689);
+    let ids = compact.node_ids.as_ref().unwrap();
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    let renamed: Vec<_> = edges(&compact)
+        .into_iter()
+        .map(|(u, v, w)| (ids[u as usize] as u32, ids[v as usize] as u32, w))
+        .collect();
+    assert_eq!(renamed, edges(&kept), "the same graph under the old names");
+    // Little memory takes the way over the disk, in many small chunks.
+    let tight = Options { memory: 64 << 10, ..Options::default() };
+    assert_eq!(edge_list(&source, EdgeListOptions::default(), &tight).topology, kept.topology);
+    assert_eq!(edge_list(&source, format, &tight).topology, compact.topology);
+}
+
+#[test]
+fn mit8_is_an_undirected_list() {
+    let Some(source) = data("edge-lists/MIT8.edgelist") else { return };
+    let options = Options { symmetrise: true, ..Options::default() };
+    let dataset = edge_list(&source, EdgeListOptions::default(), &options);
+    check_counts(&dataset, 6440, 2 * 251_252);
+    check_symmetric(&dataset);
+}
+
+#[test]
+fn blanks_separate_weights() {
+    let Some(source) = data("edge-lists/spaceseparated_weighted.edgelist") else { return };
+    let dataset = edge_list(&source, EdgeListOptions { first_id: 1, ..Default::default() }, &Options::default());
+    assert_eq!(edges(&dataset), [(0, 1, 2.0), (0, 2, 4.0), (1, 2, 3.0)]);
+}
+
+#[test]
+fn every_dialect_and_compression_reads_alike() {
+    let expected = [(2, 0, 0.5), (0, 1, 1.0), (1, 2, 2e3)];
+    let texts = [
+        "0 1 1\n1 2 2e3\n2 0 .5\n",
+        "# SNAP\n#\n0\t1\t1.0\n1\t2\t2000\n2\t0\t0.5",
+        "source,target,weight\r\n0,1,1\r\n1,2,2000\r\n2,0,0.5\r\n",
+        "% KONECT\n\"src\";\"dst\";\"w\"\n0; 1; 1\n\n  1 ;2 ; 2000\n% between\n2;0;0.5\n\n",
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for text in texts {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text.as_bytes()).unwrap();
+        let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        for content in [text.as_bytes().to_vec(), gzip.finish().unwrap(), zstd] {
+            let source = write(&dir, "graph", &content);
+            let dataset = edge_list(&source, EdgeListOptions::default(), &Options::default());
+            assert_eq!(edges(&dataset), expected, "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn large_ids_are_renumbered_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = write(&dir, "large", b"18446744073709551615 5\n5 7000000000 3.5 x\n");
+    let format = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
+    let options = Options { drop_weights: true, ..Options::default() };
+    let dataset = edge_list(&source, format, &options);
+    assert_eq!(&dataset.node_ids.as_ref().unwrap()[..], [5, 7_000_000_000, u64::MAX]);
+    assert_eq!(edges(&dataset), [(2, 0, 1.0), (0, 1, 1.0)]);
+}
+
+#[track_caller]
+fn check_edge_list(content: &str, expected: &str) {
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &Options::default(), &Silent);
+    assert_eq!(refusal("e.txt", content.as_bytes(), import), expected);
+}
+
+#[test]
+fn malformed_edge_lists_are_refused_with_their_line() {
+    let fix = "correct or remove the line";
+    check_edge_list("# c\n0 1\n1 x\n", &format!("e.txt, line 3: expected two node ids, found \"1 x\"; {fix}"));
+    check_edge_list("0 1\n\n1\n", &format!("e.txt, line 3: expected two node ids, found \"1\"; {fix}"));
+    check_edge_list("0,1\n1,,2\n", &format!("e.txt, line 2: expected two node ids, found \"1,,2\"; {fix}"));
+    check_edge_list("0 1\n-1 2\n", &format!("e.txt, line 2: expected two node ids, found \"-1 2\"; {fix}"));
+    check_edge_list("0 1\n1.5 2\n", &format!("e.txt, line 2: expected two node ids, found \"1.5 2\"; {fix}"));
+    check_edge_list(
+        "0 1 1\n1 2\n",
+        &format!("e.txt, line 2: expected two node ids and a weight, found \"1 2\"; {fix}"),
+    );
+    check_edge_list(
+        "0 1\n1 2 3\n",
+        "e.txt, line 2: expected 2 columns as on the first line, found \"1 2 3\"; \
+         correct the line or import without weights",
+    );
+    check_edge_list(
+        "0 1 1\n1 2 -3\n",
+        "e.txt, line 2: the weight -3 is not a finite number of at least 0; correct it or import without weights",
+    );
+    check_edge_list("0 4294967295\n", "e.txt, line 1: the node id 4294967295 does not fit 32 bits; import with compact ids");
+    check_edge_list(
+        "0 99999999999999999999999\n",
+        &format!("e.txt, line 1: expected two node ids, found \"0 99999999999999999999999\"; {fix}"),
+    );
+    check_edge_list(
+        "0 4000000000\n",
+        "e.txt: the ids reach 4000000000 with only 1 edges; import with compact ids or give the number of nodes",
+    );
+    check_edge_list("# nothing\n\n", "e.txt: there is no edge; check that this is the right file and format");
+    check_edge_list("", "e.txt: there is no edge; check that this is the right file and format");
+}
+
+#[test]
+fn lines_are_counted_over_chunks_and_pieces() {
+    let mut text = "0 1\n".repeat(400_000);
+    text.push_str("0 q\n");
+    text.push_str(&"0 1\n".repeat(1000));
+    for memory in [1 << 10, 2 << 30] {
+        let options = Options { memory, ..Options::default() };
+        let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &options, &Silent);
+        let message = refusal("e.txt", text.as_bytes(), import);
+        assert_eq!(message, "e.txt, line 400001: expected two node ids, found \"0 q\"; correct or remove the line");
+    }
+}
+
+#[test]
+fn damaged_compression_and_other_limits_are_refused() {
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &Options::default(), &Silent);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all("0 1\n2 3\n".repeat(9000).as_bytes()).unwrap();
+    let mut bytes = gzip.finish().unwrap();
+    bytes.truncate(bytes.len() / 2);
+    let message = refusal("e.gz", &bytes, import);
+    assert!(message.starts_with("e.gz, line "), "{message}");
+    assert!(message.ends_with("; copy or download the file again"), "{message}");
+    let format = EdgeListOptions { num_nodes: Some(4), first_id: 1, ..Default::default() };
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, format, &Options::default(), &Silent);
+    let message = refusal("e.txt", b"1 4\n1 5\n", import);
+    assert_eq!(message, "e.txt, line 2: node 5 does not exist, there are 4 nodes; correct the line or the number of nodes");
+    let message = refusal("e.txt", b"1 4\n0 1\n", import);
+    assert_eq!(message, "e.txt, line 2: the node id 0 is below the first id 1; correct the line or count ids from 0");
+    let small = Options { memory: 1, ..Options::default() };
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &small, &Silent);
+    let message = refusal("e.bin", &[b'7'; 100_000], import);
+    let cure = "check that this is a text file, or raise the memory limit";
+    assert_eq!(message, format!("e.bin, line 1: a line of more than 65536 bytes; {cure}"));
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing.txt");
+    let error = edge_list::import(&missing, &dir.path().join("d"), Default::default(), &small, &Silent).unwrap_err();
+    assert_eq!(error.to_string(), format!("{}: no such file or directory; check the path", missing.display()));
+}
+
+#[test]
+fn matrix_market_files_have_their_published_counts() {
+    for (file, num_nodes, entries, loops, symmetric) in
+        [("GD01_b", 18, 37, 0, false), ("Hamrle1", 32, 98, 0, false), ("chesapeake", 39, 170, 0, true)]
+    {
+        let Some(source) = data(&format!("edge-lists/{file}.mtx")) else { return };
+        let options = Options { drop_weights: true, ..Options::default() };
+        let dataset = open(|target| mtx::import(&source, target, &options, &Silent));
+        check_counts(&dataset, num_nodes, if symmetric { 2 * entries - loops } else { entries });
+        if symmetric {
+            check_symmetric(&dataset);
+        }
+    }
+    let Some(source) = data("edge-lists/Hamrle1.mtx") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let error = mtx::import(&source, &dir.path().join("d"), &Options::default(), &Silent).unwrap_err().to_string();
+    assert!(error.contains("Hamrle1.mtx, line 9: the weight -0.2039"), "{error}");
+}
+
+#[test]
+fn matrix_market_entries_are_edges_from_row_to_column() {
+    let text = "%%MatrixMarket Matrix Coordinate Real Symmetric\n% c\n\n3 3 3\n1 1 5\n2 1 0.5\n3 2 2\n";
+    let dir = tempfile::tempdir().unwrap();
+    let source = write(&dir, "a.mtx", text.as_bytes());
+    let dataset = open(|target| mtx::import(&source, target, &Options::default(), &Silent));
+    assert_eq!(edges(&dataset), [(0, 0, 5.0), (1, 0, 0.5), (0, 1, 0.5), (2, 1, 2.0), (1, 2, 2.0)]);
+    let source = write(&dir, "b.mtx", b"%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 2\n3 1\n");
+    let dataset = open(|target| mtx::import(&source, target, &Options::default(), &Silent));
+    assert_eq!(edges(&dataset), [(2, 0, 1.0), (0, 1, 1.0)]);
+}
+
+#[test]
+fn malformed_matrices_are_refused() {
+    let check = |content: &str, expected: &str| {
+        let import = |s: &Path, t: &Path| mtx::import(s, t, &Options::default(), &Silent);
+        assert_eq!(refusal("a.mtx", content.as_bytes(), import), expected);
+    };
+    let banner = "%%MatrixMarket matrix coordinate pattern general\n";
+    check("0 1\n", "a.mtx, line 1: expected \"%%MatrixMarket matrix …\", found \"0 1\"; check that this is a MatrixMarket file");
+    check(
+        "%%MatrixMarket matrix array real general\n",
+        "a.mtx, line 1: a matrix of kind \"array real general\"; \
+         write it as coordinate, pattern or real or integer, general or symmetric",
+    );
+    check(
+        &format!("{banner}3 4 1\n1 1\n"),
+        "a.mtx, line 2: a matrix of 3 rows and 4 columns is no graph; import a square matrix",
+    );
+    check(
+        &format!("{banner}3 3 1\n1 4\n"),
+        "a.mtx, line 3: node 4 does not exist, there are 3 nodes; correct the line or the number of nodes",
+    );
+    check(
+        &format!("{banner}3 3 2\n1 3\n"),
+        "a.mtx: 1 entries, but the header promises 2; the file was cut short or altered: download it again",
+    );
+    check(banner, "a.mtx, line 1: the line of sizes is missing; the file was cut short: download it again");
+}
+
+#[test]
+fn metis_graphs_have_their_published_counts() {
+    for (file, num_nodes, num_edges, weighted) in [
+        ("wing", 62_032, 121_544, false),
+        ("astro-ph", 16_706, 121_251, false),
+        ("karate", 34, 78, false),
+        ("tiny_01", 7, 11, false),
+        ("tiny_03", 7, 11, true),
+    ] {
+        let Some(source) = data(&format!("edge-lists/{file}.graph")) else { return };
+        let dataset = open(|target| metis::import(&source, target, &Options::default(), &Silent));
+        check_counts(&dataset, num_nodes, 2 * num_edges);
+        assert_eq!(dataset.topology.weights().is_some(), weighted, "{file}");
+        check_symmetric(&dataset);
+    }
+}
+
+#[test]
+fn metis_takes_sizes_weights_and_several_constraints() {
+    // Vertex size, two vertex weights, then neighbours with weights; the third node has none.
+    let text = "% c\n3 1 111 2\n9 1 2 2 5\n% between\n9 3 4 1 5\n9 1 1\n";
+    let dir = tempfile::tempdir().unwrap();
+    let source = write(&dir, "a.graph", text.as_bytes());
+    let dataset = open(|target| metis::import(&source, target, &Options::default(), &Silent));
+    assert_eq!((dataset.num_nodes(), edges(&dataset)), (3, vec![(1, 0, 5.0), (0, 1, 5.0)]));
+}
+
+#[test]
+fn malformed_metis_graphs_are_refused() {
+    let check = |content: &str, expected: &str| {
+        let import = |s: &Path, t: &Path| metis::import(s, t, &Options::default(), &Silent);
+        assert_eq!(refusal("a.graph", content.as_bytes(), import), expected);
+    };
+    let again = "correct the first line or download the file again";
+    check("", "a.graph: the file is empty; check that this is a METIS graph");
+    check(
+        "3 x\n",
+        "a.graph, line 1: expected nodes, edges and perhaps fmt and ncon, found \"3 x\"; check that this is a METIS graph",
+    );
+    check("3 1\n2\n1\n", &format!("a.graph: 2 nodes, but the first line promises 3; {again}"));
+    check("2 1\n2\n1\n1\n", &format!("a.graph: more than the 2 nodes that the first line promises; {again}"));
+    check(
+        "2 2\n2\n1\n",
+        &format!("a.graph: 2 neighbours, but the first line promises 2 edges, each listed twice; {again}"),
+    );
+    check("2 1\n3\n1\n", "a.graph, line 2: node 3 does not exist, there are 2, from 1; correct the line");
+    check("2 1\n2 a\n1\n", "a.graph, line 2: expected node ids, found \"2 a\"; correct the line");
+    check(
+        "2 1 1\n2 1\n1\n",
+        "a.graph, line 3: expected a weight of at least 0 after every id, found \"1\"; correct the line",
+    );
+    check(
+        "3 1\n2 3\n\n\n",
+        "a.graph: an edge is listed on one end's line only; \
+         list every edge on the lines of both its ends, or import the graph as an edge list",
+    );
+}
