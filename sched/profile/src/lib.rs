@@ -1,1 +1,13 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod error;
+mod measure;
+mod profile;
+mod settings;
+mod statistics;
+
+pub use error::{Error, ErrorKind, Result};
+pub use measure::profile;
+pub use profile::{PoolSample, Profile, TrainingSample, VERSION};
+pub use settings::{Operators, Progress, Settings};
+pub use statistics::Statistics;

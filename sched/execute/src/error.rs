@@ -1,0 +1,72 @@
+//! What a run can fail with.
+
+use std::any::Any;
+use std::fmt;
+
+use morphgl_registry::{BatchId, Key};
+
+/// Result of every fallible function of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure, with who failed at which mini-batch.
+#[derive(Debug)]
+pub struct Error {
+    /// The operator; `None` when the caller's own function failed.
+    pub operator: Option<Key>,
+    /// The mini-batch; `None` when no mini-batch was at hand.
+    pub batch: Option<BatchId>,
+    /// What went wrong.
+    pub kind: ErrorKind,
+}
+
+/// The kinds of failure.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operator returned an error.
+    Failed(morphgl_registry::Error),
+    /// The operator panicked; what it said.
+    Panicked(String),
+    /// What was asked for cannot be run; the text says the cure.
+    Setting(String),
+    /// A worker's thread could not be started, or ended without a word.
+    Thread(String),
+}
+
+impl Error {
+    pub(crate) fn failed(operator: Option<&Key>, batch: Option<BatchId>, source: morphgl_registry::Error) -> Self {
+        Self { operator: operator.cloned(), batch, kind: ErrorKind::Failed(source) }
+    }
+
+    pub(crate) fn panicked(operator: Option<&Key>, batch: Option<BatchId>, payload: &(dyn Any + Send)) -> Self {
+        let message = payload.downcast_ref::<&str>().map(ToString::to_string);
+        let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
+        let message = message.unwrap_or_else(|| "it did not say why".to_string());
+        Self { operator: operator.cloned(), batch, kind: ErrorKind::Panicked(message) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = &self.operator {
+            write!(f, "{key}: ")?;
+        }
+        if let Some(batch) = &self.batch {
+            write!(f, "{batch}: ")?;
+        }
+        match &self.kind {
+            ErrorKind::Failed(source) => source.fmt(f),
+            ErrorKind::Panicked(message) => write!(f, "panicked: {message}; this is a fault of the operator"),
+            ErrorKind::Setting(what) | ErrorKind::Thread(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Failed(source) => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Durations measured at some counts of threads or workers, read at any count.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+
+/// Mean and standard deviation of a duration, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Seconds {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub std: f64,
+}
+
+impl Seconds {
+    /// A duration with this mean that does not vary.
+    pub const fn constant(mean: f64) -> Self {
+        Self { mean, std: 0.0 }
+    }
+
+    pub(crate) fn check(self, what: &dyn fmt::Display) -> Result<Self, Invalid> {
+        if !(self.mean.is_finite() && self.mean >= 0.0) {
+            return Err(Invalid(format!("{what}: a mean of {} s; give a finite number that is not negative", self.mean)));
+        }
+        if !(self.std.is_finite() && self.std >= 0.0) {
+            return Err(Invalid(format!("{what}: a deviation of {} s; give a finite number that is not negative", self.std)));
+        }
+        Ok(self)
+    }
+}
+
+/// A duration measured at a count of threads or workers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The count, from 1.
+    pub at: usize,
+    /// Seconds a mini-batch.
+    pub seconds: Seconds,
+}
+
+/// Seconds a mini-batch as a function of a count of threads or workers.
+///
+/// Between measured counts the *rate* (mini-batches a second) is interpolated linearly;
+/// below the first it is proportional to the count, and above the last it stays: no speed-up is assumed that was not measured.
+/// The coefficient of variation is interpolated in the same way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Point>", into = "Vec<Point>")]
+pub struct Curve(
+    // Invariant: not empty, `at` strictly ascending from at least 1, every mean and deviation finite and not negative.
+    Vec<Point>,
+);
+
+impl Curve {
+    /// Takes measured points in any order.
+    ///
+    /// # Errors
+    ///
+    /// No point, a count of 0 or one given twice, or seconds that are negative or not finite.
+    pub fn new(mut points: Vec<Point>) -> Result<Self, Invalid> {
+        points.sort_by_key(|p| p.at);
+        if points.is_empty() {
+            return Err(Invalid("a curve of durations: no point; measure at least one count".to_string()));
+        }
+        if points[0].at == 0 {
+            return Err(Invalid("a curve of durations: a count of 0; counts start at 1".to_string()));
+        }
+        if let Some(pair) = points.windows(2).find(|pair| pair[0].at == pair[1].at) {
+            return Err(Invalid(format!("a curve of durations: the count {} is there twice; give it once", pair[0].at)));
+        }
+        for point in &points {
+            point.seconds.check(&format_args!("a curve of durations, at {}", point.at))?;
+        }
+        Ok(Self(points))
+    }
+
+    /// The measured points, by ascending count.
+    pub fn points(&self) -> &[Point] {
+        &self.0
+    }
+
+    /// Seconds at `count`, which counts as 1 when it is 0.
+    pub fn at(&self, count: usize) -> Seconds {
+        let count = count.max(1);
+        let after = self.0.partition_point(|p| p.at < count);
+        match (after.checked_sub(1).map(|i| self.0[i]), self.0.get(after)) {
+            (_, Some(point)) if point.at == count => point.seconds,
+            (Some(low), Some(high)) => {
+                let share = (count - low.at) as f64 / (high.at - low.at) as f64;
+                let mix = |a: f64, b: f64| a + share * (b - a);
+                // A duration of zero is an infinite rate; so is every mix with it, save at the other end.
+                let mean = 1.0 / mix(1.0 / low.seconds.mean, 1.0 / high.seconds.mean);
+                let variation = |s: Seconds| if s.mean > 0.0 { s.std / s.mean } else { 0.0 };
+                Seconds { mean, std: mean * mix(variation(low.seconds), variation(high.seconds)) }
+            }
+            (None, Some(first)) => {
+                let scale = first.at as f64 / count as f64;
+                Seconds { mean: first.seconds.mean * scale, std: first.seconds.std * scale }
+            }
+            (Some(last), None) => last.seconds,
+            (None, None) => unreachable!("a curve has a point"),
+        }
+    }
+
+    /// The least mean of all counts.
+    pub fn least(&self) -> f64 {
+        self.0.iter().map(|p| p.seconds.mean).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The least of count times mean, over all counts: what a mini-batch costs in thread-seconds when done most thriftily.
+    ///
+    /// Between two points the rate is linear, so count over rate is monotone there, and the least lies at a measured point.
+    pub fn least_work(&self) -> f64 {
+        self.0.iter().map(|p| p.at as f64 * p.seconds.mean).fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl From<Curve> for Vec<Point> {
+    fn from(curve: Curve) -> Self {
+        curve.0
+    }
+}
+
+impl TryFrom<Vec<Point>> for Curve {
+    type Error = Invalid;
+
+    fn try_from(points: Vec<Point>) -> Result<Self, Invalid> {
+        Self::new(points)
+    }
+}

@@ -1,0 +1,140 @@
+//! What is known of a route: how long each phase takes a mini-batch.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Curve, Point, Seconds};
+
+/// Durations no plan can be made from; the text says which, and the cure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid(pub String);
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Batching by a pool: steady-state seconds a mini-batch of the pool.
+///
+/// A worker alone in its pool needs `seconds` for a mini-batch, each of several needs `workers · seconds`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PoolPoint {
+    /// Workers, each preparing mini-batches of its own.
+    pub workers: usize,
+    /// Threads each worker spreads a mini-batch over.
+    pub threads: usize,
+    /// Seconds a mini-batch of the pool.
+    pub seconds: Seconds,
+}
+
+/// Durations of the phases of one route, a mini-batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked", into = "Unchecked")]
+pub struct Durations {
+    /// Threads a worker to the curve over workers. Invariant: the curve of 1 thread is there, and starts at 1 worker.
+    pools: BTreeMap<usize, Curve>,
+    /// One worker, as a curve over its threads. Invariant: starts at 1 thread.
+    solo: Curve,
+    transferring: Seconds,
+    training: Curve,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Unchecked {
+    batching: Vec<PoolPoint>,
+    transferring: Seconds,
+    training: Curve,
+}
+
+impl Durations {
+    /// Takes measured durations: `batching` in any order, `training` as a curve over its threads.
+    ///
+    /// # Errors
+    ///
+    /// Batching by one worker of one thread is missing, a count is 0 or there twice, or seconds are negative or not finite.
+    pub fn new(batching: &[PoolPoint], transferring: Seconds, training: Curve) -> Result<Self, Invalid> {
+        let mut pools: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
+        for p in batching {
+            if p.threads == 0 {
+                return Err(Invalid("batching: a worker of 0 threads; counts start at 1".to_string()));
+            }
+            pools.entry(p.threads).or_default().push(Point { at: p.workers, seconds: p.seconds });
+        }
+        let alone = batching.iter().filter(|p| p.workers == 1);
+        let solo: Vec<Point> = alone.map(|p| Point { at: p.threads, seconds: p.seconds }).collect();
+        if solo.iter().all(|p| p.at != 1) {
+            let cure = "batching: one worker of one thread is missing; measure it too";
+            return Err(Invalid(cure.to_string()));
+        }
+        let named = |e: Invalid| Invalid(format!("batching: {e}"));
+        let pools = pools.into_iter().map(|(threads, points)| Ok((threads, Curve::new(points)?)));
+        Ok(Self {
+            pools: pools.collect::<Result<_, _>>().map_err(named)?,
+            solo: Curve::new(solo).map_err(named)?,
+            transferring: transferring.check(&"transferring")?,
+            training,
+        })
+    }
+
+    /// The counts of threads a worker that were measured, ascending; 1 is among them.
+    pub fn threads_per_worker(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pools.keys().copied()
+    }
+
+    /// Seconds a mini-batch of a pool of `workers`, each of `threads` threads.
+    ///
+    /// Read from the curve over workers where `threads` was measured, else, by one worker's curve over its threads,
+    /// from the pool of workers of one thread, sped up as one worker is.
+    pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
+        if let Some(pool) = self.pools.get(&threads) {
+            return pool.at(workers);
+        }
+        if workers <= 1 {
+            return self.solo.at(threads);
+        }
+        let (pool, alone) = (self.pools[&1].at(workers), self.solo.at(1));
+        let faster = if alone.mean > 0.0 { self.solo.at(threads).mean / alone.mean } else { 1.0 };
+        Seconds { mean: pool.mean * faster, std: pool.std * faster }
+    }
+
+    /// Batching by one worker, over its threads.
+    pub fn solo(&self) -> &Curve {
+        &self.solo
+    }
+
+    /// Batching by pools whose workers have `threads` threads each, over workers, where it was measured.
+    pub fn pool(&self, threads: usize) -> Option<&Curve> {
+        self.pools.get(&threads)
+    }
+
+    /// Transferring, a mini-batch.
+    pub fn transferring(&self) -> Seconds {
+        self.transferring
+    }
+
+    /// Training, over its threads.
+    pub fn training(&self) -> &Curve {
+        &self.training
+    }
+}
+
+impl From<Durations> for Unchecked {
+    fn from(d: Durations) -> Self {
+        let of = |threads: usize, p: &Point| PoolPoint { workers: p.at, threads, seconds: p.seconds };
+        let batching = d.pools.iter().flat_map(|(t, curve)| curve.points().iter().map(|p| of(*t, p))).collect();
+        Self { batching, transferring: d.transferring, training: d.training }
+    }
+}
+
+impl TryFrom<Unchecked> for Durations {
+    type Error = Invalid;
+
+    fn try_from(u: Unchecked) -> Result<Self, Invalid> {
+        Self::new(&u.batching, u.transferring, u.training)
+    }
+}

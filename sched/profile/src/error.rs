@@ -1,0 +1,75 @@
+//! What profiling can fail with.
+
+use std::fmt;
+use std::path::Path;
+
+use morphgl_registry::Key;
+
+/// Result of every fallible function of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure, with what was being done.
+#[derive(Debug)]
+pub struct Error {
+    /// What was being measured (an operator's key), or the file.
+    pub context: String,
+    /// What went wrong.
+    pub kind: ErrorKind,
+}
+
+/// The kinds of failure.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An operator failed while it was measured.
+    Operator(morphgl_registry::Error),
+    /// An operator panicked while it was measured; what it said.
+    Panicked(String),
+    /// There is nothing to measure.
+    Nothing(String),
+    /// The profile's file cannot be read or written.
+    Io(std::io::Error),
+    /// The file is no profile of this version.
+    Format(String),
+}
+
+impl Error {
+    pub(crate) fn operator(key: &Key, source: morphgl_registry::Error) -> Self {
+        Self { context: key.to_string(), kind: ErrorKind::Operator(source) }
+    }
+
+    pub(crate) fn panicked(key: &Key, message: String) -> Self {
+        Self { context: key.to_string(), kind: ErrorKind::Panicked(message) }
+    }
+
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self { context: path.display().to_string(), kind: ErrorKind::Io(source) }
+    }
+
+    pub(crate) fn format(path: &Path, what: String) -> Self {
+        Self { context: path.display().to_string(), kind: ErrorKind::Format(what) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let context = &self.context;
+        match &self.kind {
+            ErrorKind::Operator(source) => write!(f, "{context} failed while it was profiled: {source}"),
+            ErrorKind::Panicked(what) => write!(f, "{context} panicked while it was profiled: {what}"),
+            ErrorKind::Nothing(what) => write!(f, "{context}: {what}"),
+            ErrorKind::Io(source) => write!(f, "{context}: {source}; check the path of the profile"),
+            ErrorKind::Format(what) => write!(f, "{context}: not a profile: {what}; profile again"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Operator(source) => Some(source),
+            ErrorKind::Io(source) => Some(source),
+            _ => None,
+        }
+    }
+}
