@@ -1,1 +1,19 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod alias;
+mod block_model;
+mod degrees;
+mod error;
+mod node_data;
+mod output;
+mod poisson;
+mod quadrants;
+mod random;
+mod rmat;
+mod rows;
+mod sbm;
+
+pub use error::{Error, Result};
+pub use output::DEFAULT_MEMORY;
+pub use rmat::{RmatConfig, rmat, rmat_to_disk};
+pub use sbm::{SbmConfig, sbm, sbm_to_disk};

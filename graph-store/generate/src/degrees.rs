@@ -1,0 +1,133 @@
+//! Expected degrees by a bounded power law, and the rates that make the mean degree come out right.
+
+use crate::{Error, Result};
+
+/// A density proportional to `x^-exponent` between `min` and `max`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PowerLaw {
+    exponent: f64,
+    min: f64,
+    max: f64,
+}
+
+impl PowerLaw {
+    /// The law with the given mean and maximum: finds the minimum by bisection.
+    pub(crate) fn with_mean(mean: f64, max: f64, exponent: f64) -> Self {
+        let max = max.max(mean);
+        let (mut low, mut high) = (mean * 1e-9, mean);
+        for _ in 0..100 {
+            let min = 0.5 * (low + high);
+            let law = Self { exponent, min, max };
+            *(if law.mean() < mean { &mut low } else { &mut high }) = min;
+        }
+        Self { exponent, min: high, max }
+    }
+
+    fn mean(&self) -> f64 {
+        self.moment(1.0) / self.moment(0.0)
+    }
+
+    /// The integral of `x^(order - exponent)`.
+    fn moment(&self, order: f64) -> f64 {
+        integral(order - self.exponent, self.min, self.max)
+    }
+
+    /// The value below which a share `u` of the mass lies.
+    pub(crate) fn quantile(&self, u: f64) -> f64 {
+        let e = 1.0 - self.exponent;
+        let (a, b) = (self.min.powf(e), self.max.powf(e));
+        (a + u * (b - a)).powf(1.0 / e).clamp(self.min, self.max)
+    }
+
+    /// (value, share of mass) of slices even on a logarithmic scale.
+    fn slices(&self) -> Vec<(f64, f64)> {
+        const SLICES: usize = 48;
+        let step = (self.max / self.min).powf(1.0 / SLICES as f64);
+        if step <= 1.0 + 1e-9 {
+            return vec![(self.min, 1.0)];
+        }
+        let whole = self.moment(0.0);
+        (0..SLICES)
+            .map(|i| {
+                let from = self.min * step.powi(i as i32);
+                let mass = integral(-self.exponent, from, from * step);
+                (integral(1.0 - self.exponent, from, from * step) / mass, mass / whole)
+            })
+            .collect()
+    }
+
+    /// By what the rates must be multiplied so that, once duplicates and self-loops are gone, a node of `partners`
+    /// equally likely partners keeps `degree` of them on average. Rates alone would give that many with duplicates.
+    ///
+    /// # Errors
+    ///
+    /// There are too few partners for that degree.
+    pub(crate) fn boost(&self, degree: f64, partners: f64, cure: &str) -> Result<f64> {
+        if degree == 0.0 {
+            return Ok(1.0);
+        }
+        let slices = self.slices();
+        let mean = self.mean();
+        let mut boost = 1.0;
+        for _ in 0..60 {
+            // A pair of expected degrees x and y meets Poisson(rate) times; it is an edge when that is not 0.
+            let rate = boost * degree / (mean * mean * partners);
+            let share: f64 = slices
+                .iter()
+                .flat_map(|&(x, p)| slices.iter().map(move |&(y, q)| -p * q * (-rate * x * y).exp_m1()))
+                .sum();
+            let kept = share * (partners - 1.0).max(0.0);
+            if (kept / degree - 1.0).abs() < 1e-4 {
+                return Ok(boost);
+            }
+            boost *= degree / kept;
+            if boost.is_nan() || boost > 20.0 {
+                break;
+            }
+        }
+        let what = format!("{degree:.1} neighbours out of {partners:.0} nodes are too many to be distinct");
+        Err(Error::argument("degree", what, cure))
+    }
+}
+
+/// The integral of `x^power` from `a` to `b`.
+fn integral(power: f64, a: f64, b: f64) -> f64 {
+    let p = power + 1.0;
+    if p.abs() < 1e-9 { (b / a).ln() } else { (b.powf(p) - a.powf(p)) / p }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(mean: f64, max: f64, exponent: f64) {
+        let law = PowerLaw::with_mean(mean, max, exponent);
+        let n = 200_000;
+        let values: Vec<f64> = (0..n).map(|i| law.quantile((f64::from(i) + 0.5) / f64::from(n))).collect();
+        let measured = values.iter().sum::<f64>() / f64::from(n);
+        assert!((measured / mean - 1.0).abs() < 2e-3, "mean {measured} for {mean}, {exponent}");
+        assert!(values.iter().all(|&v| v <= max.max(mean)), "a value exceeds {max}");
+        let mass: f64 = law.slices().iter().map(|s| s.1).sum();
+        assert!((mass - 1.0).abs() < 1e-6, "slices hold {mass}");
+    }
+
+    #[test]
+    fn means_hold() {
+        for (mean, max, exponent) in
+            [(15.0, 216.0, 2.5), (15.0, 216.0, 2.0), (3.0, 50.0, 1.5), (10.0, 10.0, 2.5), (29.0, 4000.0, 3.2)]
+        {
+            check(mean, max, exponent);
+        }
+    }
+
+    #[test]
+    fn a_sparse_graph_needs_no_boost_and_a_dense_one_does() {
+        let boost = |degree: f64, partners: f64| {
+            PowerLaw::with_mean(degree, (degree * partners).sqrt(), 2.5).boost(degree, partners, "")
+        };
+        assert!((boost(10.0, 1e7).unwrap() - 1.0).abs() < 0.01);
+        assert!(boost(30.0, 100.0).unwrap() > 1.1);
+        assert!(boost(99.0, 100.0).is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! R-MAT made row block by row block: the edges of a cell of the adjacency matrix are a function of the cell.
+//!
+//! Rows are cut into intervals that share their ids' leading bits, finer where the hubs are. A cell is one interval of
+//! destinations by one of sources; its number of edges is a Poisson number whose mean is the product of the
+//! probabilities of the bits that it fixes, and each edge draws the other bits. With `symmetrise` a row block is made
+//! of the cells of its row and, turned over, those of its column.
+
+use crate::alias::{Slot, build, draw};
+use crate::node_data::NodeData;
+use crate::output::{Footprint, Model};
+use crate::poisson::poisson;
+use crate::random::{Key, Purpose};
+use crate::rows::{Rows, assemble};
+use crate::{Error, Result};
+
+/// Levels that one draw decides.
+const STRIDE: u32 = 4;
+
+/// Ids whose `level` leading bits, of `scale`, are `prefix`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Interval {
+    level: u32,
+    prefix: u64,
+}
+
+const EVERYTHING: Interval = Interval { level: 0, prefix: 0 };
+
+#[derive(Debug)]
+pub(crate) struct Quadrants {
+    data: NodeData,
+    key: Key,
+    symmetrise: bool,
+    scale: u32,
+    /// Probability of (source bit, destination bit), indexed `2 * source + destination`.
+    p: [f64; 4],
+    /// Edges to draw on the whole power of two, so that those within the nodes are as many as asked for.
+    draws: f64,
+    /// Row blocks in order; they cover the nodes.
+    intervals: Vec<Interval>,
+    /// The largest expected number of edges of a row block.
+    largest: f64,
+    /// One level's quadrants, and those of `STRIDE` levels: item = source bits above destination bits.
+    single: Vec<Slot>,
+    stride: Vec<Slot>,
+}
+
+impl Quadrants {
+    pub(crate) fn new(data: NodeData, p: [f64; 4], edge_factor: f64, symmetrise: bool) -> Result<Self> {
+        let scale = 64 - (data.nodes() - 1).leading_zeros();
+        let inside = share_inside(p, scale, data.nodes());
+        if inside < 1e-3 {
+            let what = format!("only a share of {inside:.1e} of the edges falls among {} nodes", data.nodes());
+            return Err(Error::argument("quadrants", what, "pass a power of two as nodes, or make the first larger"));
+        }
+        let weights = |levels: u32| -> Vec<(u32, u64)> {
+            (0..1u32 << (2 * levels))
+                .map(|item| {
+                    let (source, destination) = (item >> levels, item & ((1 << levels) - 1));
+                    let share: f64 =
+                        (0..levels).map(|l| p[(2 * (source >> l & 1) + (destination >> l & 1)) as usize]).product();
+                    (item, (share * 4_294_967_296.0).round() as u64)
+                })
+                .collect()
+        };
+        let (mut single, mut stride) = (Vec::new(), Vec::new());
+        build(&weights(1), &mut single);
+        build(&weights(STRIDE), &mut stride);
+        let mut model = Self {
+            key: Key::new(data.config.seed, Purpose::Edges),
+            symmetrise,
+            scale,
+            p,
+            draws: edge_factor * data.nodes() as f64 / inside,
+            intervals: Vec::new(),
+            largest: 0.0,
+            single,
+            stride,
+            data,
+        };
+        // At most some hundred blocks of equal load, each small enough for a fraction of the memory.
+        let limit = (model.expected(EVERYTHING) / 256.0).clamp(65536.0, 4_194_304.0);
+        model.cut(EVERYTHING, limit);
+        Ok(model)
+    }
+
+    pub(crate) fn footprint(&self) -> Footprint {
+        // Eight bytes an edge as drawn, four once sorted; a row block has at most 2^20 rows of 12 bytes.
+        Footprint { resident: 0, block: ((self.largest * 1.25 + 1024.0) * 12.0) as u64 + (12 << 20) }
+    }
+
+    fn cut(&mut self, interval: Interval, limit: f64) {
+        let shift = self.scale - interval.level;
+        if interval.prefix << shift >= self.data.nodes() {
+            return;
+        }
+        let expected = self.expected(interval);
+        if shift > 0 && (expected > limit || shift > 20) {
+            for bit in 0..2 {
+                self.cut(Interval { level: interval.level + 1, prefix: 2 * interval.prefix + bit }, limit);
+            }
+        } else {
+            self.largest = self.largest.max(expected);
+            self.intervals.push(interval);
+        }
+    }
+
+    /// Expected edges of the rows of an interval.
+    fn expected(&self, rows: Interval) -> f64 {
+        let turned = if self.symmetrise { self.mean(EVERYTHING, rows) } else { 0.0 };
+        self.mean(rows, EVERYTHING) + turned
+    }
+
+    /// Expected number of edges of a cell.
+    fn mean(&self, to: Interval, from: Interval) -> f64 {
+        let mut mean = self.draws;
+        for level in 1..=to.level.max(from.level) {
+            let bit = |i: Interval| (level <= i.level).then(|| (i.prefix >> (i.level - level) & 1) as usize);
+            mean *= match (bit(from), bit(to)) {
+                (Some(s), Some(d)) => self.p[2 * s + d],
+                (Some(s), None) => self.p[2 * s] + self.p[2 * s + 1],
+                (None, Some(d)) => self.p[d] + self.p[2 + d],
+                (None, None) => 1.0,
+            };
+        }
+        mean
+    }
+
+    /// Draws the edges of a cell as (destination, source).
+    fn cell(&self, to: Interval, from: Interval, mut edge: impl FnMut(u32, u32)) {
+        let name = |i: Interval| 1u64 << i.level | i.prefix;
+        let key = self.key.child(name(to)).child(name(from));
+        let ends = key.child(0);
+        let (common, fixed) = (to.level.min(from.level), to.level.max(from.level));
+        for i in 0..poisson(key, self.mean(to, from)) {
+            let mut bits = (0..).map({
+                let key = ends.child(i);
+                move |j| key.value(j)
+            });
+            let mut next = || bits.next().expect("a key's values do not end");
+            let (mut s, mut d) = (from.prefix >> (from.level - common), to.prefix >> (to.level - common));
+            for level in common + 1..=fixed {
+                let u = (next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
+                let (source, destination) = if from.level > common {
+                    let source = from.prefix >> (from.level - level) & 1;
+                    let (low, high) = (self.p[2 * source as usize], self.p[2 * source as usize + 1]);
+                    (source, u64::from(u * (low + high) >= low))
+                } else {
+                    let destination = to.prefix >> (to.level - level) & 1;
+                    let (low, high) = (self.p[destination as usize], self.p[2 + destination as usize]);
+                    (u64::from(u * (low + high) >= low), destination)
+                };
+                (s, d) = (2 * s + source, 2 * d + destination);
+            }
+            let mut left = self.scale - fixed;
+            while left > 0 {
+                let (table, levels) = if left >= STRIDE { (&self.stride, STRIDE) } else { (&self.single, 1) };
+                let item = u64::from(draw(table, next()));
+                (s, d) = (s << levels | item >> levels, d << levels | item & ((1 << levels) - 1));
+                left -= levels;
+            }
+            if s < self.data.nodes() && d < self.data.nodes() {
+                edge(d as u32, s as u32);
+            }
+        }
+    }
+}
+
+impl Model for Quadrants {
+    fn data(&self) -> &NodeData {
+        &self.data
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.intervals.len()
+    }
+
+    fn rows(&self, block: usize) -> Rows {
+        let rows = self.intervals[block];
+        let shift = self.scale - rows.level;
+        let first = rows.prefix << shift;
+        let len = ((rows.prefix + 1) << shift).min(self.data.nodes()) - first;
+        let mut edges = Vec::with_capacity((self.expected(rows) * 1.1) as usize);
+        if self.symmetrise {
+            for &other in &self.intervals {
+                self.cell(rows, other, |to, from| edges.push((to, from)));
+                self.cell(other, rows, |to, from| edges.push((from, to)));
+            }
+        } else {
+            self.cell(rows, EVERYTHING, |to, from| edges.push((to, from)));
+        }
+        assemble(first as u32, len as usize, &edges)
+    }
+}
+
+/// The probability that both ends of an edge on `2^scale` ids are below `nodes`.
+fn share_inside(p: [f64; 4], scale: u32, nodes: u64) -> f64 {
+    let last = nodes - 1;
+    // For each end: whether its bits so far equal those of the last node; once below, they stay below.
+    let mut share = [[0.0; 2]; 2];
+    share[1][1] = 1.0;
+    for level in (0..scale).rev() {
+        let bit = (last >> level & 1) as usize;
+        let mut next = [[0.0; 2]; 2];
+        for (s_equal, row) in share.iter().enumerate() {
+            for (d_equal, &now) in row.iter().enumerate() {
+                for s in 0..2 {
+                    for d in 0..2 {
+                        let (s_over, d_over) = (s_equal == 1 && s > bit, d_equal == 1 && d > bit);
+                        if !s_over && !d_over {
+                            let s_next = usize::from(s_equal == 1 && s == bit);
+                            let d_next = usize::from(d_equal == 1 && d == bit);
+                            next[s_next][d_next] += now * p[2 * s + d];
+                        }
+                    }
+                }
+            }
+        }
+        share = next;
+    }
+    share.iter().flatten().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_inside_equals_a_sum_over_all_pairs() {
+        let p = [0.57, 0.19, 0.19, 0.05];
+        let pair = |s: u64, d: u64| -> f64 { (0..5).map(|l| p[(2 * (s >> l & 1) + (d >> l & 1)) as usize]).product() };
+        for nodes in 17..=32u64 {
+            let exact: f64 = (0..nodes).flat_map(|s| (0..nodes).map(move |d| pair(s, d))).sum();
+            assert!((share_inside(p, 5, nodes) - exact).abs() < 1e-12, "{nodes} nodes");
+        }
+    }
+}

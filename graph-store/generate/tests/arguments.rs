@@ -1,0 +1,101 @@
+//! Impossible arguments: one line that names the argument and the cure, and nothing written.
+
+use morphgl_generate::{DEFAULT_MEMORY, RmatConfig, SbmConfig, rmat_to_disk, sbm, sbm_to_disk};
+use morphgl_graph_store::Dtype;
+
+#[track_caller]
+fn check_message(message: &str, argument: &str) {
+    assert!(message.starts_with(&format!("{argument}: ")), "{message}");
+    assert!(message.contains("; pass "), "no cure: {message}");
+    assert!(!message.contains('\n') && !message.ends_with('.'), "{message}");
+}
+
+#[track_caller]
+fn check(argument: &str, change: impl FnOnce(&mut SbmConfig)) {
+    let mut config = SbmConfig { nodes: 1000, dim: 4, ..SbmConfig::default() };
+    change(&mut config);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("graph");
+    let error = sbm_to_disk(&config, &target, DEFAULT_MEMORY, false, &|_, _, _| {}).unwrap_err();
+    check_message(&error.to_string(), argument);
+    assert_eq!(sbm(&config).unwrap_err().to_string(), error.to_string());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
+}
+
+#[test]
+fn impossible_block_models_are_refused() {
+    check("nodes", |c| c.nodes = 0);
+    check("nodes", |c| c.nodes = 1 << 32);
+    check("classes", |c| c.classes = 0);
+    check("classes", |c| c.classes = 1001);
+    check("dim", |c| c.dim = 0);
+    check("dim", |c| c.dim = usize::MAX);
+    check("dtype", |c| c.dtype = Dtype::F64);
+    check("degree", |c| c.degree = 0.0);
+    check("degree", |c| c.degree = 1000.0);
+    check("degree", |c| c.degree = f64::NAN);
+    // 0.6 of 150 neighbours cannot lie in a class of 62 nodes.
+    check("degree", |c| c.degree = 150.0);
+    check("homophily", |c| c.homophily = 1.5);
+    check("homophily", |c| c.homophily = f64::NAN);
+    check("homophily", |c| c.classes = 1);
+    check("exponent", |c| c.exponent = 1.0);
+    check("signal", |c| c.signal = -1.0);
+    check("label_noise", |c| c.label_noise = 2.0);
+    check("train", |c| c.train = 0.7);
+    check("valid", |c| c.valid = -0.1);
+    check("test", |c| c.test = f64::INFINITY);
+}
+
+#[test]
+fn impossible_kronecker_graphs_are_refused() {
+    let base = RmatConfig { nodes: 1000, dim: 4, ..RmatConfig::default() };
+    for (argument, config) in [
+        ("nodes", RmatConfig { nodes: 0, ..base.clone() }),
+        ("edge_factor", RmatConfig { edge_factor: 0.0, ..base.clone() }),
+        ("edge_factor", RmatConfig { edge_factor: 1e9, ..base.clone() }),
+        ("quadrants", RmatConfig { quadrants: [0.5, 0.5, 0.5, 0.5], ..base.clone() }),
+        ("quadrants", RmatConfig { quadrants: [1.5, -0.5, 0.0, 0.0], ..base.clone() }),
+        ("quadrants", RmatConfig { quadrants: [0.0, 0.0, 0.0, 1.0], ..base.clone() }),
+        ("dim", RmatConfig { dim: 0, ..base.clone() }),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("graph");
+        let error = rmat_to_disk(&config, &target, DEFAULT_MEMORY, false, &|_, _, _| {}).unwrap_err();
+        check_message(&error.to_string(), argument);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
+    }
+}
+
+#[test]
+fn too_little_memory_is_said_with_what_would_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = SbmConfig { nodes: 1000, ..SbmConfig::default() };
+    let error = sbm_to_disk(&config, &dir.path().join("graph"), 1 << 20, false, &|_, _, _| {}).unwrap_err();
+    check_message(&error.to_string(), "memory");
+}
+
+#[test]
+fn an_existing_dataset_gives_way_only_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("graph");
+    let config = SbmConfig { nodes: 1000, dim: 4, ..SbmConfig::default() };
+    let write = |replace| sbm_to_disk(&config, &target, DEFAULT_MEMORY, replace, &|_, _, _| {});
+    write(false).unwrap();
+    assert!(write(false).unwrap_err().to_string().contains("the output exists"));
+    write(true).unwrap();
+}
+
+#[test]
+fn progress_reaches_the_end_of_every_stage() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = SbmConfig { nodes: 5000, dim: 4, ..SbmConfig::default() };
+    let heard = std::sync::Mutex::new(Vec::new());
+    let progress = |stage: &str, done, total| heard.lock().unwrap().push((stage.to_string(), done, total));
+    sbm_to_disk(&config, &dir.path().join("graph"), DEFAULT_MEMORY, false, &progress).unwrap();
+    let heard = heard.into_inner().unwrap();
+    for stage in ["edges", "features", "labels"] {
+        let last = heard.iter().rfind(|h| h.0 == stage);
+        assert_eq!(last, Some(&(stage.to_string(), 5000, 5000)));
+    }
+}
