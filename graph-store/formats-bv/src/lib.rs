@@ -1,1 +1,6 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod import;
+mod properties;
+
+pub use import::import;
