@@ -6,28 +6,39 @@ fn config() -> RmatConfig {
     RmatConfig { nodes: 1 << 14, edge_factor: 8.0, dim: 2, ..RmatConfig::default() }
 }
 
-/// Share of the distinct edges with the given leading bits of source and destination.
-fn shares(config: &RmatConfig) -> ([f64; 4], u64) {
+/// Share of the distinct edges with the given bits of source and destination, for each bit from the leading one.
+fn shares(config: &RmatConfig) -> (Vec<[f64; 4]>, u64) {
     let topology = rmat(config).unwrap().topology;
-    let (nodes, mut counts) = (config.nodes.next_power_of_two() as u32, [0f64; 4]);
+    let scale = config.nodes.next_power_of_two().trailing_zeros();
+    let mut counts = vec![[0f64; 4]; scale as usize];
     for v in 0..topology.num_nodes() as u32 {
         for &u in topology.neighbors(v) {
-            counts[usize::from(u >= nodes / 2) * 2 + usize::from(v >= nodes / 2)] += 1.0;
+            for (level, counts) in (0..scale).rev().zip(&mut counts) {
+                counts[((u >> level & 1) * 2 + (v >> level & 1)) as usize] += 1.0;
+            }
         }
     }
-    (counts.map(|c| c / topology.num_edges() as f64), topology.num_edges())
+    let num_edges = topology.num_edges();
+    (counts.into_iter().map(|c| c.map(|c| c / num_edges as f64)).collect(), num_edges)
 }
 
 #[test]
-fn quadrants_get_their_shares_in_a_sparse_graph() {
+fn quadrants_get_their_shares_at_every_level() {
     // Few duplicates at this density, and an asymmetric matrix, so that source and destination cannot be swapped.
-    let config = RmatConfig { nodes: 1 << 17, edge_factor: 2.0, quadrants: [0.35, 0.3, 0.2, 0.15], ..config() };
-    let (shares, edges) = shares(&config);
-    for (share, p) in shares.iter().zip(config.quadrants) {
-        assert!((share - p).abs() < 0.005, "shares {shares:?}");
+    let [a, b, c, d] = [0.35, 0.3, 0.2, 0.15];
+    let base = RmatConfig { nodes: 1 << 18, quadrants: [a, b, c, d], ..config() };
+    for symmetrise in [false, true] {
+        let config = RmatConfig { symmetrise, edge_factor: if symmetrise { 4.0 } else { 8.0 }, ..base.clone() };
+        let expected = if symmetrise { [a, (b + c) / 2.0, (b + c) / 2.0, d] } else { [a, b, c, d] };
+        let (shares, num_edges) = shares(&config);
+        for (level, shares) in shares.iter().enumerate() {
+            for (share, p) in shares.iter().zip(expected) {
+                assert!((share - p).abs() < 0.003, "shares {shares:?} at level {level}, symmetrise {symmetrise}");
+            }
+        }
+        let asked = (base.nodes * 8) as f64;
+        assert!((0.98..=1.005).contains(&(num_edges as f64 / asked)), "{num_edges} of {asked} edges");
     }
-    let asked = (config.nodes * 2) as f64;
-    assert!((0.98..=1.005).contains(&(edges as f64 / asked)), "{edges} of {asked} edges");
 }
 
 #[test]
@@ -61,5 +72,5 @@ fn symmetrising_adds_the_reverse_of_each_edge() {
     }
     // An asymmetric matrix evens out.
     let (shares, _) = shares(&RmatConfig { symmetrise: true, quadrants: [0.4, 0.4, 0.1, 0.1], ..config() });
-    assert_eq!(shares[1], shares[2]);
+    assert!(shares.iter().all(|s| s[1] == s[2]), "shares {shares:?}");
 }
