@@ -11,12 +11,11 @@ mod features;
 mod ingest;
 mod options;
 mod pickle;
-mod pickle_objects;
 mod progress;
 mod random;
 mod sort;
-mod text;
 mod sparse;
+mod text;
 
 pub mod edge_list;
 pub mod metis;

@@ -1,1 +1,316 @@
-//! Under construction.
+//! OGB's raw directories of node-property sets: gzipped CSV (arxiv, products) and binary npz (papers100M).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Dtype, Error, MAX_NODES, Position, Result};
+
+use crate::archive::Archive;
+use crate::csv_gz::{self, Table};
+use crate::dense::{self, Choice};
+use crate::elements::Said;
+use crate::{Ingest, Options, Progress};
+
+/// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
+///
+/// Read are `raw/edge`, `node-feat`, `node-label`, `num-node-list` and `num-edge-list` (each `.csv.gz`), or, where
+/// there is a `raw/data.npz`, that and `raw/node-label.npz`; and the one split in `split/`.
+/// Features and labels may be missing. A set of many graphs becomes one graph of them all, without splits, for OGB's are
+/// of graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
+/// among them), which [`Options::symmetrise`] does. `node_year` and edge features are not stored; that they were there
+/// stands in the dataset's provenance.
+///
+/// # Errors
+///
+/// Missing, cut or damaged files, tables of other widths or lengths than promised, an edge to a node that does not
+/// exist, a feature that is not finite, a label that is not a class number, several splits.
+///
+/// # Complexity
+///
+/// One pass over each file, two over the binary edges; memory O(nodes) for labels and splits, and
+/// [`Options::memory`] for the edges.
+pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
+    let raw = source.join("raw");
+    if !raw.is_dir() {
+        let cure = "name the directory that holds OGB's raw/ and split/";
+        return Err(Error::invalid(&raw, Position::File, "there is no such directory", cure));
+    }
+    let mut ingest = Ingest::new(source, target, options, progress)?;
+    let graphs = if raw.join("data.npz").exists() { binary(&mut ingest, &raw)? } else { text(&mut ingest, &raw)? };
+    if graphs == 1 && options.split.is_none() {
+        splits(&mut ingest, &source.join("split"))?;
+    }
+    ingest.provenance("format", "ogb");
+    ingest.provenance("graphs", graphs as u64);
+    ingest.finish()
+}
+
+/// Nodes and edges of each graph of a set.
+struct Counts {
+    graphs: Vec<[u64; 2]>,
+    num_nodes: u64,
+    num_edges: u64,
+}
+
+impl Counts {
+    fn new(path: &Path, nodes: &[u64], edges: &[u64]) -> Result<Self> {
+        let fail = |what: String| Err(Error::invalid(path, Position::File, what, "download the files again"));
+        if nodes.len() != edges.len() || nodes.is_empty() {
+            return fail(format!("{} node counts and {} edge counts", nodes.len(), edges.len()));
+        }
+        let sum = |counts: &[u64]| counts.iter().try_fold(0u64, |n, &c| n.checked_add(c));
+        let (Some(num_nodes), Some(num_edges)) = (sum(nodes).filter(|&n| n <= MAX_NODES), sum(edges)) else {
+            return fail(format!("more than the {MAX_NODES} nodes that ids of 32 bits allow"));
+        };
+        let graphs = nodes.iter().zip(edges).map(|(&n, &e)| [n, e]).collect();
+        Ok(Self { graphs, num_nodes, num_edges })
+    }
+}
+
+/// Turns edges within each graph into edges of the one graph of them all.
+struct Renumber<'c> {
+    counts: &'c Counts,
+    graph: usize,
+    /// Edges of this graph to come.
+    left: u64,
+    /// Id of this graph's first node.
+    first: u64,
+    sources: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl<'c> Renumber<'c> {
+    fn new(counts: &'c Counts) -> Self {
+        Self { counts, graph: 0, left: counts.graphs[0][1], first: 0, sources: vec![], targets: vec![] }
+    }
+
+    /// Takes one edge; `Err` says why it is impossible.
+    fn edge(&mut self, source: u64, target: u64) -> Said<()> {
+        while self.left == 0 {
+            self.first += self.counts.graphs[self.graph][0];
+            self.graph += 1;
+            let Some(&[_, edges]) = self.counts.graphs.get(self.graph) else {
+                return Err(format!("more edges than the {} promised", self.counts.num_edges));
+            };
+            self.left = edges;
+        }
+        self.left -= 1;
+        let [nodes, _] = self.counts.graphs[self.graph];
+        if source.max(target) >= nodes {
+            return Err(format!("the edge {source},{target} names a node that does not exist, there are {nodes}"));
+        }
+        self.sources.push((self.first + source) as u32);
+        self.targets.push((self.first + target) as u32);
+        Ok(())
+    }
+}
+
+fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
+    let progress = ingest.progress();
+    let file = |name: &str| raw.join(format!("{name}.csv.gz"));
+    let nodes = column(file("num-node-list"), progress, csv_gz::id)?;
+    let edges = column(file("num-edge-list"), progress, csv_gz::id)?;
+    let counts = Counts::new(&file("num-node-list"), &nodes, &edges)?;
+
+    let mut table = Table::open(file("edge"), "edges", progress)?;
+    let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
+    let (mut pairs, mut renumber) = (vec![], Renumber::new(&counts));
+    loop {
+        let before = table.lines();
+        if !table.block(2, &mut pairs, |line, out| csv_gz::fields(line, out, csv_gz::id))? {
+            break;
+        }
+        for (i, pair) in pairs.chunks_exact(2).enumerate() {
+            renumber.edge(pair[0], pair[1]).or_else(|what| table.fail(before + i as u64 + 1, what))?;
+        }
+        sink.push(&renumber.sources, &renumber.targets, None)?;
+        renumber.sources.clear();
+        renumber.targets.clear();
+    }
+    expect_lines(&table, counts.num_edges, "edges")?;
+    sink.finish()?;
+
+    if file("node-feat").exists() {
+        features(ingest, file("node-feat"), counts.num_nodes)?;
+    }
+    if file("node-label").exists() {
+        let labels = column(file("node-label"), progress, csv_gz::label)?;
+        check_labels(&file("node-label"), &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
+        ingest.labels(&file("node-label"), &labels, None)?;
+    }
+    ingest.provenance("node_year", if file("node_year").exists() { "present, not stored" } else { "absent" });
+    ingest.provenance("edge_features", if file("edge-feat").exists() { "present, not stored" } else { "absent" });
+    Ok(counts.graphs.len())
+}
+
+/// All lines of a table of one column.
+fn column<T: Copy + Default + Send>(
+    path: PathBuf,
+    progress: &dyn Progress,
+    parse: impl Fn(&str) -> Said<T> + Sync,
+) -> Result<Vec<T>> {
+    let stage = path.file_name().unwrap_or_default().to_string_lossy().replace(".csv.gz", "");
+    let mut table = Table::open(path, &stage, progress)?;
+    let (mut all, mut block) = (vec![], vec![]);
+    while table.block(1, &mut block, |line, out| csv_gz::fields(line, out, &parse))? {
+        all.extend_from_slice(&block);
+    }
+    Ok(all)
+}
+
+fn features(ingest: &mut Ingest<'_>, path: PathBuf, num_nodes: u64) -> Result<()> {
+    let mut table = Table::open(path.clone(), "features", ingest.progress())?;
+    let Some(dim) = table.width()? else { return expect_lines(&table, num_nodes, "nodes") };
+    let mut sink = ingest.features(&path, dim, Dtype::F32)?;
+    let mut rows = vec![];
+    while table.block(dim, &mut rows, |line, out| csv_gz::fields(line, out, csv_gz::feature))? {
+        if table.lines() > num_nodes {
+            break;
+        }
+        sink.push(&rows)?;
+    }
+    expect_lines(&table, num_nodes, "nodes")?;
+    sink.finish()
+}
+
+fn expect_lines(table: &Table<'_>, expected: u64, what: &str) -> Result<()> {
+    if table.lines() == expected {
+        return Ok(());
+    }
+    table.fail(table.lines().min(expected) + 1, format!("{} lines for {expected} {what}", table.lines()))
+}
+
+/// A class number cannot exceed the number of nodes: one that does is an id or a measurement.
+fn check_labels(path: &Path, labels: &[i32], num_nodes: u64, at: impl Fn(usize) -> Position) -> Result<()> {
+    if labels.len() as u64 != num_nodes {
+        let what = format!("{} labels for {num_nodes} nodes", labels.len());
+        return Err(Error::invalid(
+            path,
+            Position::File,
+            what,
+            "the file is cut short or of another set: download it again",
+        ));
+    }
+    match labels.iter().position(|&l| i64::from(l) >= num_nodes.max(2) as i64) {
+        Some(i) => {
+            let what = format!("the label {} is out of range for {num_nodes} nodes", labels[i]);
+            Err(Error::invalid(path, at(i), what, "classes are numbered from 0: renumber them"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
+    let path = raw.join("data.npz");
+    let mut archive = Archive::open(&path)?;
+    let mut count = |name: &str| -> Result<Vec<u64>> {
+        let mut member = archive.member(name)?;
+        let counts = member.all_ints()?;
+        counts.iter().map(|&c| u64::try_from(c).or_else(|_| member.fail(0, format!("a count of {c}")))).collect()
+    };
+    let (nodes, edges) = (count("num_nodes_list")?, count("num_edges_list")?);
+    let counts = Counts::new(&path, &nodes, &edges)?;
+    binary_edges(ingest, &mut archive, &counts)?;
+    if archive.has("node_feat") {
+        dense::push_matrix(ingest, &mut archive, "node_feat", counts.num_nodes, Choice::Source)?;
+    }
+    let label_path = raw.join("node-label.npz");
+    if label_path.exists() {
+        let mut label_archive = Archive::open(&label_path)?;
+        let mut member = label_archive.member("node_label")?;
+        if !matches!(member.shape[..], [_] | [_, 1]) {
+            let what = format!("labels of shape {:?}: sets of several targets a node are not stored", member.shape);
+            return Err(Error::invalid(&member.path, Position::File, what, "keep one column"));
+        }
+        let labels = member.labels()?;
+        check_labels(&member.path, &labels, counts.num_nodes, |i| Position::Element(i as u64))?;
+        ingest.labels(&label_path, &labels, None)?;
+    }
+    ingest.provenance("node_year", if archive.has("node_year") { "present, not stored" } else { "absent" });
+    ingest.provenance("edge_features", if archive.has("edge_feat") { "present, not stored" } else { "absent" });
+    Ok(counts.graphs.len())
+}
+
+/// Streams `edge_index`: its two rows lie one after the other, so two readers go through the member side by side.
+fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts) -> Result<()> {
+    const STEP: u64 = 1 << 18;
+    let path = archive.path.clone();
+    let progress = ingest.progress();
+    let mut second = Archive::open(&path)?;
+    let mut first = archive.member("edge_index")?;
+    let mut second = second.member("edge_index")?;
+    if first.shape != [2, counts.num_edges] {
+        return first.fail(0, format!("edges of shape {:?}, expected [2, {}]", first.shape, counts.num_edges));
+    }
+    progress.stage("edges", Some(counts.num_edges));
+    let interleaved = first.fortran;
+    if !interleaved {
+        second.skip(counts.num_edges)?;
+    }
+    let mut sink = ingest.edges(&path, Some(counts.num_nodes), false)?;
+    let (mut sources, mut targets, mut renumber) = (vec![], vec![], Renumber::new(counts));
+    let mut done = 0;
+    while done < counts.num_edges {
+        let n = STEP.min(counts.num_edges - done);
+        sources.clear();
+        targets.clear();
+        if interleaved {
+            first.ints(2 * n, &mut targets)?;
+            sources.extend(targets.iter().step_by(2));
+            targets = targets.iter().skip(1).step_by(2).copied().collect();
+        } else {
+            first.ints(n, &mut sources)?;
+            second.ints(n, &mut targets)?;
+        }
+        for (i, (&u, &v)) in sources.iter().zip(&targets).enumerate() {
+            let (Ok(source), Ok(target)) = (u64::try_from(u), u64::try_from(v)) else {
+                return first.fail(0, format!("edge {} is {u},{v}", done + i as u64));
+            };
+            renumber.edge(source, target).map_err(|what| {
+                let at = Position::Element(done + i as u64);
+                Error::invalid(&first.path, at, what, "the file is damaged: download it again")
+            })?;
+        }
+        sink.push(&renumber.sources, &renumber.targets, None)?;
+        renumber.sources.clear();
+        renumber.targets.clear();
+        done += n;
+        progress.advance(n);
+    }
+    sink.finish()?;
+    Ok(())
+}
+
+/// Reads the one split there is, if there is one.
+fn splits(ingest: &mut Ingest<'_>, dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    let mut names = vec![];
+    for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, e))? {
+        let path = entry.map_err(|e| Error::io(dir, e))?.path();
+        if path.is_dir() {
+            names.push(path);
+        }
+    }
+    names.sort();
+    let [split] = &names[..] else {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let found: Vec<_> = names.iter().filter_map(|n| n.file_name()).map(|n| n.to_string_lossy()).collect();
+        let what = format!("several splits: {}", found.join(", "));
+        return Err(Error::invalid(dir, Position::File, what, "leave one of them, or ask for a random split"));
+    };
+    let progress = ingest.progress();
+    let read = |part: &str| {
+        column(split.join(format!("{part}.csv.gz")), progress, |field| {
+            field.parse::<u32>().map_err(|_| format!("{field:?} is not a node number"))
+        })
+    };
+    let (train, valid, test) = (read("train")?, read("valid")?, read("test")?);
+    ingest.splits(split, &train, &valid, &test)?;
+    let name = split.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    ingest.provenance("split", name);
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! numpy's element types, and decoding their bytes into the few types a dataset is made of.
+
+use half::f16;
+
+/// What can only be said to be wrong: where it is, the caller knows.
+pub(crate) type Said<T> = Result<T, String>;
+
+/// What kind of number an element is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    Int,
+    Uint,
+    Float,
+    Object,
+    /// Bytes, text, dates: read past, never decoded.
+    Other,
+}
+
+/// Element type of a numpy array as a header or a pickle names it, such as `<i8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ElementType {
+    pub(crate) kind: Kind,
+    /// Bytes an element takes.
+    pub(crate) size: usize,
+    pub(crate) big: bool,
+}
+
+macro_rules! decode {
+    ($self:ident, $bytes:ident, |$v:ident: $($t:ty => $convert:expr),*; $float:expr) => {
+        match ($self.kind, $self.size) {
+            $((kind, size) if (kind, size) == <$t as Number>::KIND => {
+                let big = $self.big;
+                $bytes.chunks_exact(size_of::<$t>()).try_for_each(|c| { let $v = <$t as Number>::read(c, big); $convert })
+            })*
+            _ => $float,
+        }
+    };
+}
+
+impl ElementType {
+    /// Reads `<i8`, `|b1`, `f4`; `None` for structured, unsized or unknown types.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (big, rest) = match text.as_bytes().first()? {
+            b'<' | b'|' | b'=' => (false, &text[1..]),
+            b'>' => (true, &text[1..]),
+            _ => (false, text),
+        };
+        let kind = match rest.as_bytes().first()? {
+            b'b' => Kind::Bool,
+            b'i' => Kind::Int,
+            b'u' => Kind::Uint,
+            b'f' => Kind::Float,
+            b'O' => Kind::Object,
+            b'S' | b'U' | b'V' | b'c' | b'M' | b'm' => Kind::Other,
+            _ => return None,
+        };
+        let digits = rest[1..].split('[').next().unwrap_or("");
+        let size = if digits.is_empty() && kind == Kind::Object { 8 } else { digits.parse::<u32>().ok()? as usize };
+        let size = if rest.starts_with('U') { size.checked_mul(4)? } else { size };
+        let known = match kind {
+            Kind::Bool => size == 1,
+            Kind::Int | Kind::Uint => matches!(size, 1 | 2 | 4 | 8),
+            Kind::Float => matches!(size, 2 | 4 | 8),
+            Kind::Object | Kind::Other => true,
+        };
+        known.then_some(Self { kind, size, big })
+    }
+
+    /// The name people know the type by.
+    pub(crate) fn name(self) -> String {
+        let bits = self.size * 8;
+        match self.kind {
+            Kind::Bool => "bool".into(),
+            Kind::Int => format!("int{bits}"),
+            Kind::Uint => format!("uint{bits}"),
+            Kind::Float => format!("float{bits}"),
+            Kind::Object => "object".into(),
+            Kind::Other => "text or bytes".into(),
+        }
+    }
+
+    /// Appends whole numbers; `Err` when the elements are none, with the type's name.
+    /// An unsigned number past `i64::MAX` becomes `i64::MAX`, which no later range check lets through.
+    pub(crate) fn ints(self, bytes: &[u8], out: &mut Vec<i64>) -> Result<(), String> {
+        let mut push = |v: i64| {
+            out.push(v);
+            Ok(())
+        };
+        decode!(self, bytes, |v: bool => push(i64::from(v)), i8 => push(i64::from(v)), i16 => push(i64::from(v)),
+            i32 => push(i64::from(v)), i64 => push(v), u8 => push(i64::from(v)), u16 => push(i64::from(v)),
+            u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.name()))
+    }
+
+    /// Appends numbers as f32, rounding f64 and wide integers to nearest; `Err` when the elements are no numbers.
+    pub(crate) fn floats(self, bytes: &[u8], out: &mut Vec<f32>) -> Result<(), String> {
+        let mut push = |v: f32| {
+            out.push(v);
+            Ok(())
+        };
+        decode!(self, bytes, |v: f32 => push(v), f64 => push(v as f32), f16 => push(v.to_f32()),
+            bool => push(u8::from(v).into()), i8 => push(v.into()), i16 => push(v.into()), i32 => push(v as f32),
+            i64 => push(v as f32), u8 => push(v.into()), u16 => push(v.into()), u32 => push(v as f32),
+            u64 => push(v as f32); Err(self.name()))
+    }
+
+    /// Appends class numbers: a NaN or -1 is "no label" (-1). `Err` says what the offending element holds.
+    pub(crate) fn labels(self, bytes: &[u8], out: &mut Vec<i32>) -> Result<(), String> {
+        let mut whole = |v: i64| match i32::try_from(v) {
+            Ok(label @ -1..) => {
+                out.push(label);
+                Ok(())
+            }
+            _ => Err(format!("the label is {v}")),
+        };
+        if self.kind != Kind::Float {
+            let mut ints = Vec::with_capacity(bytes.len() / self.size.max(1));
+            self.ints(bytes, &mut ints).map_err(|name| format!("labels of type {name}"))?;
+            return ints.into_iter().try_for_each(whole);
+        }
+        let mut real = |v: f64| match v {
+            v if v.is_nan() => whole(-1),
+            v if v.fract() == 0.0 && v.abs() < f64::from(i32::MAX) => whole(v as i64),
+            v => Err(format!("the label is {v}")),
+        };
+        decode!(self, bytes, |v: f32 => real(v.into()), f64 => real(v), f16 => real(v.to_f64()); Err(self.name()))
+    }
+}
+
+/// A number that numpy stores.
+trait Number: Sized {
+    const KIND: (Kind, usize);
+    fn read(bytes: &[u8], big: bool) -> Self;
+}
+
+macro_rules! numbers {
+    ($($t:ty => $kind:ident),*) => { $(impl Number for $t {
+        const KIND: (Kind, usize) = (Kind::$kind, size_of::<$t>());
+        fn read(bytes: &[u8], big: bool) -> Self {
+            let bytes = bytes.try_into().expect("chunks_exact gives whole elements");
+            if big { <$t>::from_be_bytes(bytes) } else { <$t>::from_le_bytes(bytes) }
+        }
+    })* };
+}
+numbers!(i8 => Int, i16 => Int, i32 => Int, i64 => Int, u8 => Uint, u16 => Uint, u32 => Uint, u64 => Uint,
+    f16 => Float, f32 => Float, f64 => Float);
+
+impl Number for bool {
+    const KIND: (Kind, usize) = (Kind::Bool, 1);
+    fn read(bytes: &[u8], _: bool) -> Self {
+        bytes[0] != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_byte_orders_and_every_width_decode() {
+        let mut ints = Vec::new();
+        ElementType::parse(">i4").unwrap().ints(&[0, 0, 1, 2], &mut ints).unwrap();
+        ElementType::parse("<i8").unwrap().ints(&(-5i64).to_le_bytes(), &mut ints).unwrap();
+        ElementType::parse("<u8").unwrap().ints(&u64::MAX.to_le_bytes(), &mut ints).unwrap();
+        ElementType::parse("|b1").unwrap().ints(&[1, 0], &mut ints).unwrap();
+        assert_eq!(ints, [258, -5, i64::MAX, 1, 0]);
+        assert_eq!(ElementType::parse("<f4").unwrap().ints(&[0; 4], &mut ints), Err("float32".into()));
+        let mut floats = Vec::new();
+        ElementType::parse("<f2").unwrap().floats(&f16::from_f32(1.5).to_le_bytes(), &mut floats).unwrap();
+        ElementType::parse("<f8").unwrap().floats(&0.1f64.to_le_bytes(), &mut floats).unwrap();
+        assert_eq!(floats, [1.5, 0.1f32]);
+    }
+
+    #[test]
+    fn labels_take_nan_for_none_and_refuse_fractions() {
+        let mut labels = Vec::new();
+        let float = ElementType::parse("<f4").unwrap();
+        let bytes: Vec<u8> = [f32::NAN, 3.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        float.labels(&bytes, &mut labels).unwrap();
+        assert_eq!(labels, [-1, 3, 0]);
+        assert_eq!(float.labels(&0.5f32.to_le_bytes(), &mut labels), Err("the label is 0.5".into()));
+        let int = ElementType::parse("<i8").unwrap();
+        assert_eq!(int.labels(&(-2i64).to_le_bytes(), &mut labels), Err("the label is -2".into()));
+    }
+
+    #[test]
+    fn types_that_are_no_numbers_are_named() {
+        assert_eq!(ElementType::parse("<U10").unwrap().size, 40);
+        assert_eq!(ElementType::parse("|O").unwrap().kind, Kind::Object);
+        assert_eq!(ElementType::parse("<M8[ns]").unwrap().kind, Kind::Other);
+        for bad in ["", "<", "<i3", "i", "<f16", "x4", "<i99999999999"] {
+            assert_eq!(ElementType::parse(bad), None, "{bad:?}");
+        }
+    }
+}

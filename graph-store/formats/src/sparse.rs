@@ -1,0 +1,109 @@
+//! A sparse matrix by rows, checked once, that gives dense rows one at a time.
+
+use crate::dense::is_small_integer;
+
+/// A matrix in compressed sparse rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SparseRows {
+    pub(crate) num_rows: usize,
+    pub(crate) num_cols: usize,
+    // Invariant, checked in `new`: starts at 0, does not decrease, ends at the number of entries; columns < num_cols.
+    indptr: Vec<usize>,
+    indices: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl SparseRows {
+    /// Checks and takes a matrix; `Err` says what is wrong with it.
+    pub(crate) fn new(shape: [i64; 2], indptr: Vec<i64>, indices: Vec<i64>, values: Vec<f32>) -> Result<Self, String> {
+        let [Ok(num_rows), Ok(num_cols)] = shape.map(usize::try_from) else {
+            return Err(format!("the shape {shape:?} is impossible"));
+        };
+        if num_rows.checked_add(1) != Some(indptr.len()) {
+            return Err(format!("{} row offsets for {num_rows} rows", indptr.len()));
+        }
+        if indices.len() != values.len() {
+            return Err(format!("{} column numbers for {} values", indices.len(), values.len()));
+        }
+        if let Some(i) = indptr.windows(2).position(|w| w[0] > w[1]) {
+            return Err(format!("the row offset decreases from {} to {} at row {}", indptr[i], indptr[i + 1], i + 1));
+        }
+        if indptr[0] != 0 || indptr[num_rows] != indices.len() as i64 {
+            let (first, last, len) = (indptr[0], indptr[num_rows], indices.len());
+            return Err(format!("row offsets from {first} to {last} for {len} entries"));
+        }
+        if let Some(i) = indices.iter().position(|&c| c < 0 || c as u64 >= num_cols as u64 || c > i64::from(u32::MAX)) {
+            return Err(format!("entry {i} is in column {}, but there are {num_cols}", indices[i]));
+        }
+        if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+            return Err(format!("entry {i} is {}, not a finite number", values[i]));
+        }
+        let indptr = indptr.into_iter().map(|p| p as usize).collect();
+        let indices = indices.into_iter().map(|c| c as u32).collect();
+        Ok(Self { num_rows, num_cols, indptr, indices, values })
+    }
+
+    /// Column numbers and values of a row, as they are stored.
+    pub(crate) fn row(&self, row: usize) -> (&[u32], &[f32]) {
+        let range = self.indptr[row]..self.indptr[row + 1];
+        (&self.indices[range.clone()], &self.values[range])
+    }
+
+    /// Writes a row densely into `out`; entries of the same column add up, as in scipy.
+    pub(crate) fn dense_row(&self, row: usize, out: &mut [f32]) {
+        out.fill(0.0);
+        let (cols, values) = self.row(row);
+        cols.iter().zip(values).for_each(|(&c, v)| out[c as usize] += v);
+    }
+
+    /// Values of all entries.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Whether u8 holds every value of the dense matrix exactly.
+    pub(crate) fn has_small_integers(&self) -> bool {
+        let mut sums = vec![0.0; self.num_cols];
+        (0..self.num_rows).all(|row| {
+            let (cols, values) = self.row(row);
+            cols.iter().zip(values).for_each(|(&c, v)| sums[c as usize] += v);
+            let small = cols.iter().all(|&c| is_small_integer(sums[c as usize]));
+            cols.iter().for_each(|&c| sums[c as usize] = 0.0);
+            small
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_dense_and_repeated_columns_add_up() {
+        let m = SparseRows::new([2, 3], vec![0, 3, 3], vec![2, 0, 2], vec![1.0, 2.0, 4.0]).unwrap();
+        let mut row = [9.0; 3];
+        m.dense_row(0, &mut row);
+        assert_eq!(row, [2.0, 0.0, 5.0]);
+        m.dense_row(1, &mut row);
+        assert_eq!(row, [0.0; 3]);
+        assert!(m.has_small_integers());
+        let large = SparseRows::new([1, 1], vec![0, 2], vec![0, 0], vec![200.0, 100.0]).unwrap();
+        assert!(!large.has_small_integers(), "300 does not fit u8 although each entry does");
+    }
+
+    #[test]
+    fn impossible_matrices_are_refused() {
+        let check = |indptr: &[i64], indices: &[i64], values: &[f32], what: &str| {
+            let fault = SparseRows::new([2, 2], indptr.to_vec(), indices.to_vec(), values.to_vec()).unwrap_err();
+            assert!(fault.contains(what), "{fault}");
+        };
+        check(&[0, 1], &[0], &[1.0], "2 row offsets for 2 rows");
+        check(&[0, 1, 2], &[0], &[1.0], "row offsets from 0 to 2");
+        check(&[0, 2, 1], &[0], &[1.0], "decreases from 2 to 1");
+        check(&[0, 1, 1], &[2], &[1.0], "in column 2");
+        check(&[0, 1, 1], &[-1], &[1.0], "in column -1");
+        check(&[0, 1, 1], &[0], &[f32::NAN], "is NaN");
+        check(&[0, 1, 1], &[0], &[], "1 column numbers for 0 values");
+        assert!(SparseRows::new([-1, 2], vec![], vec![], vec![]).unwrap_err().contains("impossible"));
+    }
+}

@@ -1,0 +1,274 @@
+//! OGB raw directories: a real one by its counts, small ones in OGB's layouts, and broken ones.
+
+mod data;
+
+use std::fs;
+use std::path::Path;
+
+use data::{failure, npy, real, write, write_gz, write_npz};
+use half::f16;
+use morphgl_formats::{Options, RandomSplit, Silent, ogb};
+use morphgl_graph_store::{Dataset, Dtype, FeatureView, OpenOptions};
+use proptest::prelude::*;
+
+fn open(source: &Path, options: &Options) -> Dataset {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = ogb::import(source, &tmp.path().join("out"), options, &Silent).unwrap();
+    Dataset::open(path, OpenOptions::default()).unwrap()
+}
+
+/// A node-property set of four nodes as OGB lays it out.
+fn small(root: &Path) {
+    for (name, text) in [
+        ("raw/num-node-list", "4\n"),
+        ("raw/num-edge-list", "5\n"),
+        ("raw/edge", "0,1\n2,1\n3,1\n3,0\n2,2\n"),
+        ("raw/node-feat", "0.5,-1\n1e-3,2\n3,4\n0.125,6\n"),
+        ("raw/node-label", "0\n2\n1\n0\n"),
+        ("split/time/train", "0\n2\n"),
+        ("split/time/valid", "1\n"),
+        ("split/time/test", "3\n"),
+    ] {
+        write_gz(&root.join(format!("{name}.csv.gz")), text);
+    }
+}
+
+#[track_caller]
+fn check_small(dataset: &Dataset) {
+    assert_eq!(dataset.topology.indptr()[..], [0u64, 1, 4, 5, 5][..]);
+    assert_eq!(dataset.topology.indices()[..], [3u32, 0, 2, 3, 2][..]);
+    assert_eq!(dataset.labels.as_deref(), Some(&[0, 2, 1, 0][..]));
+    assert_eq!(dataset.num_classes, 3);
+    assert_eq!(
+        (&dataset.splits.train[..], &dataset.splits.valid[..], &dataset.splits.test[..]),
+        (&[0, 2][..], &[1][..], &[3][..])
+    );
+}
+
+#[test]
+fn a_csv_set_with_and_without_years_is_read() {
+    for years in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        small(tmp.path());
+        if years {
+            write_gz(&tmp.path().join("raw/node_year.csv.gz"), "2010\n2011\n2012\n2013\n");
+        }
+        let target = tmp.path().join("out");
+        let path = ogb::import(tmp.path(), &target, &Options::default(), &Silent).unwrap();
+        let dataset = Dataset::open(&path, OpenOptions::default()).unwrap();
+        check_small(&dataset);
+        let features = dataset.features.as_ref().unwrap().view();
+        assert_eq!(features, FeatureView::F32(&[0.5, -1.0, 0.001, 2.0, 3.0, 4.0, 0.125, 6.0]));
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(path.join("graph.json")).unwrap()).unwrap();
+        assert_eq!(json["provenance"]["node_year"], if years { "present, not stored" } else { "absent" });
+        assert_eq!(json["provenance"]["split"], "time");
+    }
+}
+
+/// The same set as papers100M's files: `data.npz` and `node-label.npz`, with a label missing.
+fn small_binary(root: &Path, compressed: bool) {
+    small(root);
+    for name in ["num-node-list", "num-edge-list", "edge", "node-feat", "node-label"] {
+        fs::remove_file(root.join(format!("raw/{name}.csv.gz"))).unwrap();
+    }
+    let half = [0.5f32, -1.0, 0.25, 2.0, 3.0, 4.0, 0.125, 6.0].map(f16::from_f32);
+    let arrays = [
+        ("edge_index", npy("<i8", "(2, 5)", &le![i64: 0, 2, 3, 3, 2, 1, 1, 1, 0, 2])),
+        ("node_feat", npy("<f2", "(4, 2)", &half.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())),
+        ("node_year", npy("<i8", "(4, 1)", &le![i64: 2010, 2011, 2012, 2013])),
+        ("num_nodes_list", npy("<i8", "(1,)", &le![i64: 4])),
+        ("num_edges_list", npy("<i8", "(1,)", &le![i64: 5])),
+    ];
+    write_npz(&root.join("raw/data.npz"), compressed, &arrays);
+    let labels = npy("<f4", "(4, 1)", &le![f32: 0.0, f32::NAN, 1.0, 2.0]);
+    write_npz(&root.join("raw/node-label.npz"), compressed, &[("node_label", labels)]);
+}
+
+#[test]
+fn a_binary_set_is_read_deflated_or_stored() {
+    for compressed in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        small_binary(tmp.path(), compressed);
+        let dataset = open(tmp.path(), &Options::default());
+        assert_eq!(dataset.topology.indices()[..], [3u32, 0, 2, 3, 2][..]);
+        assert_eq!(dataset.labels.as_deref(), Some(&[0, -1, 1, 2][..]));
+        let features = dataset.features.as_ref().unwrap();
+        assert_eq!(features.dtype(), Dtype::F16);
+        let mut wide = [0.0; 8];
+        features.view().to_f32(&mut wide);
+        assert_eq!(wide, [0.5, -1.0, 0.25, 2.0, 3.0, 4.0, 0.125, 6.0]);
+        assert_eq!(dataset.splits.train[..], [0, 2]);
+    }
+}
+
+#[test]
+fn edges_of_several_chunks_arrive_in_both_variants() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (nodes, edges) = (1000u64, 700_000u64);
+    let pair = |i: u64| ((i * 7919) % nodes, (i * 104_729 + 13) % nodes);
+    let text: String = (0..edges).map(pair).map(|(u, v)| format!("{u},{v}\n")).collect();
+    let csv = tmp.path().join("csv");
+    write_gz(&csv.join("raw/edge.csv.gz"), &text);
+    write_gz(&csv.join("raw/num-node-list.csv.gz"), &format!("{nodes}\n"));
+    write_gz(&csv.join("raw/num-edge-list.csv.gz"), &format!("{edges}\n"));
+    let bytes: Vec<u8> =
+        (0..edges).map(|i| pair(i).0).chain((0..edges).map(|i| pair(i).1)).flat_map(|v| v.to_le_bytes()).collect();
+    let binary = tmp.path().join("binary");
+    let arrays = [
+        ("edge_index", npy("<i8", &format!("(2, {edges})"), &bytes)),
+        ("num_nodes_list", npy("<i8", "(1,)", &le![i64: nodes as i64])),
+        ("num_edges_list", npy("<i8", "(1,)", &le![i64: edges as i64])),
+    ];
+    write_npz(&binary.join("raw/data.npz"), true, &arrays);
+    let options = Options { name: Some("same".into()), ..Options::default() };
+    let (csv, binary) = (open(&csv, &options), open(&binary, &options));
+    assert_eq!(csv.topology, binary.topology);
+    assert_eq!(csv.topology.num_edges(), edges);
+    let (u, v) = pair(edges - 1);
+    assert!(csv.topology.neighbors(v as u32).contains(&(u as u32)));
+}
+
+#[test]
+fn a_real_set_of_many_graphs_becomes_one_graph() {
+    let Some(root) = real("ogb-raw") else { return };
+    let source = root.join("ogbg_molesol");
+    let dataset = open(&source, &Options::default());
+    assert_eq!((dataset.num_nodes(), dataset.topology.num_edges(), dataset.feature_dim()), (14_991, 15_428, 9));
+    assert!(dataset.labels.is_none() && dataset.splits.train.is_empty());
+    // The first molecule has 32 atoms, its first bond is 0 - 1; the second one's atoms begin at 32.
+    assert!(dataset.topology.neighbors(1).contains(&0));
+    assert!(dataset.topology.neighbors(33).contains(&32));
+    let both = open(&source, &Options { symmetrise: true, ..Options::default() });
+    assert_eq!(both.topology.num_edges(), 2 * 15_428);
+}
+
+#[test]
+fn a_random_split_replaces_even_several() {
+    let tmp = tempfile::tempdir().unwrap();
+    small(tmp.path());
+    write_gz(&tmp.path().join("split/other/train.csv.gz"), "0\n");
+    let target = tmp.path().join("out");
+    let result = ogb::import(tmp.path(), &target, &Options::default(), &Silent);
+    failure(result, &target, "several splits: other, time; leave one of them");
+    let split = Some(RandomSplit { train: 0.5, valid: 0.25, test: 0.25, seed: 3 });
+    assert_eq!(open(tmp.path(), &Options { split, ..Options::default() }).splits.train.len(), 2);
+}
+
+#[test]
+fn bad_tables_name_file_and_line() {
+    let tmp = tempfile::tempdir().unwrap();
+    for (name, text, what) in [
+        (
+            "raw/edge",
+            "0,1\n2,1\n3,4\n3,0\n2,2\n",
+            "edge.csv.gz, line 3: the edge 3,4 names a node that does not exist, there are 4",
+        ),
+        ("raw/edge", "0,1\n2,1,7\n3,1\n3,0\n2,2\n", "edge.csv.gz, line 2: 3 columns, expected 2"),
+        ("raw/edge", "0,1\n2,1\n3,1\n3,0\n", "edge.csv.gz, line 5: 4 lines for 5 edges"),
+        ("raw/edge", "0,1\n2,1\n3,1\n3,0\n2,2\n1,1\n", "edge.csv.gz, line 6: more edges than the 5 promised"),
+        ("raw/edge", "0,1\n2,x\n3,1\n3,0\n2,2\n", "edge.csv.gz, line 2: column 2: \"x\" is not a whole number"),
+        ("raw/node-feat", "1,2\n1,nan\n3,4\n5,6\n", "node-feat.csv.gz, line 2: column 2: the feature is nan"),
+        ("raw/node-feat", "1,2\n1\n3,4\n5,6\n", "node-feat.csv.gz, line 2: 1 columns, expected 2"),
+        ("raw/node-feat", "1,2\n1,2\n3,4\n", "node-feat.csv.gz, line 4: 3 lines for 4 nodes"),
+        ("raw/node-feat", "1,2\n1,2\n3,4\n5,6\n7,8\n", "node-feat.csv.gz, line 5: 5 lines for 4 nodes"),
+        ("raw/node-feat", "", "node-feat.csv.gz, line 1: 0 lines for 4 nodes"),
+        (
+            "raw/node-label",
+            "0\n1\n-3\n0\n",
+            "node-label.csv.gz, line 3: column 1: the label \"-3\" is not a class number",
+        ),
+        ("raw/node-label", "0\n1\n9\n0\n", "node-label.csv.gz, line 3: the label 9 is out of range for 4 nodes"),
+        ("raw/node-label", "0\n1\n", "node-label.csv.gz: 2 labels for 4 nodes"),
+        ("raw/node-label", "0,1\n1,0\n1,1\n0,0\n", "node-label.csv.gz, line 1: 2 columns, expected 1"),
+        ("raw/num-node-list", "4\n4\n", "num-node-list.csv.gz: 2 node counts and 1 edge counts"),
+        ("raw/num-node-list", "99999999999\n", "num-node-list.csv.gz: more than the"),
+        ("split/time/test", "4\n", "4"),
+        ("split/time/test", "one\n", "test.csv.gz, line 1: column 1: \"one\" is not a node number"),
+    ] {
+        small(tmp.path());
+        write_gz(&tmp.path().join(format!("{name}.csv.gz")), text);
+        let target = tmp.path().join("out");
+        failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
+    }
+}
+
+#[test]
+fn missing_cut_and_damaged_files_are_named() {
+    let tmp = tempfile::tempdir().unwrap();
+    let target = tmp.path().join("out");
+    let check = |what: &str| failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
+    check("raw: there is no such directory; name the directory that holds OGB's raw/ and split/");
+    for name in ["raw/edge", "raw/num-node-list", "raw/num-edge-list", "split/time/valid"] {
+        small(tmp.path());
+        fs::remove_file(tmp.path().join(format!("{name}.csv.gz"))).unwrap();
+        check(&format!("{name}.csv.gz: there is no such file"));
+    }
+    small(tmp.path());
+    let edge = tmp.path().join("raw/edge.csv.gz");
+    let bytes = fs::read(&edge).unwrap();
+    write(&edge, &bytes[..bytes.len() - 6]);
+    check("edge.csv.gz, line 6: the gzip data ends early");
+    write(&edge, "0,1\n2,1\n".repeat(9).as_bytes());
+    check("edge.csv.gz, line 1: the gzip data is damaged");
+}
+
+#[test]
+fn bad_binary_sets_name_the_array() {
+    let tmp = tempfile::tempdir().unwrap();
+    let target = tmp.path().join("out");
+    let counts =
+        || [("num_nodes_list", npy("<i8", "(1,)", &le![i64: 2])), ("num_edges_list", npy("<i8", "(1,)", &le![i64: 1]))];
+    for (array, what) in [
+        (
+            ("edge_index", npy("<i8", "(2, 1)", &le![i64: 0, 5])),
+            "element 0: the edge 0,5 names a node that does not exist",
+        ),
+        (("edge_index", npy("<i8", "(2, 1)", &le![i64: 0, -1])), "edge 0 is 0,-1"),
+        (("edge_index", npy("<i8", "(2, 3)", &[0; 48])), "edges of shape [2, 3], expected [2, 1]"),
+        (("edge_index", npy("<f4", "(2, 1)", &[0; 8])), "elements of type float32, expected integers"),
+        (("edge_index", npy("<i8", "(2, 1)", &[0; 9])), "edge_index.npy, byte"),
+        (("other", npy("<i8", "(2, 1)", &[0; 16])), "the archive has no array \"edge_index\""),
+    ] {
+        let mut arrays = counts().to_vec();
+        arrays.push(array);
+        write_npz(&tmp.path().join("raw/data.npz"), true, &arrays);
+        failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
+    }
+    small_binary(tmp.path(), true);
+    write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", npy("<f4", "(4, 2)", &[0; 32]))]);
+    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "labels of shape [4, 2]");
+    let labels = npy("<f4", "(4, 1)", &le![f32: 0.0, 1.0, 77.0, 0.0]);
+    write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", labels)]);
+    failure(
+        ogb::import(tmp.path(), &target, &Options::default(), &Silent),
+        &target,
+        "element 2: the label 77 is out of range",
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However a file is cut or altered: an error or a dataset that opens, and no panic.
+    #[test]
+    fn corrupt_files_never_panic(
+        name in proptest::sample::select(vec!["raw/edge", "raw/node-feat", "raw/num-node-list", "raw/data", "split/time/train"]),
+        cut in proptest::option::weighted(0.3, 0.0..1.0f64),
+        changes in proptest::collection::vec((0.0..1.0f64, any::<u8>()), 1..5),
+    ) {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = if name == "raw/data" {
+            small_binary(tmp.path(), false);
+            tmp.path().join("raw/data.npz")
+        } else {
+            small(tmp.path());
+            tmp.path().join(format!("{name}.csv.gz"))
+        };
+        write(&path, &data::corrupted(fs::read(&path).unwrap(), cut, &changes, &[]));
+        let target = tmp.path().join("out");
+        match ogb::import(tmp.path(), &target, &Options::default(), &Silent) {
+            Ok(path) => drop(Dataset::open(path, OpenOptions::default()).unwrap()),
+            Err(error) => prop_assert!(!error.to_string().contains('\n') && !target.exists(), "{error}"),
+        }
+    }
+}
