@@ -1,1 +1,13 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod file;
+mod model;
+mod optimizer;
+mod parameters;
+mod random;
+
+pub use file::{load_model, load_parameters, save_model};
+pub use model::{Activation, Attention, LayerShape, ModelKind, ModelSpec, Normalization};
+pub use optimizer::{Adam, OptimizerSpec, TrainingSpec, WeightDecayOn};
+pub use parameters::{Init, ParameterSpec, check_tensors, initial_parameters};
+pub use random::{Dropout, DropoutSite};

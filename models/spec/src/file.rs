@@ -1,0 +1,132 @@
+//! Models as safetensors files, with PyG's parameter names and the spec in the metadata.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use half::{bf16, f16};
+use morphgl_registry::{Error, NamedTensor, Result};
+use safetensors::tensor::{Metadata, TensorView};
+use safetensors::{Dtype, SafeTensors, View};
+
+use crate::{ModelSpec, check_tensors};
+
+/// Key of the metadata entry that holds the spec.
+const SPEC: &str = "morphgl_model_spec";
+
+struct Stored<'a>(&'a NamedTensor);
+
+impl View for Stored<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+    fn shape(&self) -> &[usize] {
+        &self.0.shape
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(bytemuck::cast_slice(&self.0.values))
+    }
+    fn data_len(&self) -> usize {
+        4 * self.0.values.len()
+    }
+}
+
+/// Writes a model to `path`: beside it first, then renamed, so that a file is whole or not there.
+///
+/// # Errors
+///
+/// Parameters that are not the spec's, or a file that cannot be written.
+pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> Result<()> {
+    let parameters = check_tensors(&path.display().to_string(), &spec.parameters(), parameters)?;
+    let json = serde_json::to_string(spec).expect("a spec of numbers and words is JSON");
+    let metadata = HashMap::from([(SPEC.to_string(), json), ("format".to_string(), "pt".to_string())]);
+    let tensors = parameters.iter().map(|&t| (t.name.as_str(), Stored(t)));
+    let bytes = safetensors::serialize(tensors, Some(metadata)).map_err(|e| Error::failed(path.display(), e))?;
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let written = File::create(&partial)
+        .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&partial, path));
+    written.map_err(|e| {
+        // The first failure is what the user is told; a leftover that cannot be removed says the same.
+        let _ = fs::remove_file(&partial);
+        Error::failed(path.display(), format!("{e}; check that the directory exists and has room"))
+    })
+}
+
+/// Reads a model that [`save_model`] wrote.
+///
+/// # Errors
+///
+/// A file that is missing, cut or no safetensors file, one without a spec, or parameters that are not the spec's.
+pub fn load_model(path: &Path) -> Result<(ModelSpec, Vec<NamedTensor>)> {
+    let bytes = read(path)?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(path, &e))?;
+    let json = spec_of(&metadata).ok_or_else(|| {
+        let cure = "it holds no model spec; read its tensors alone and give the model's options again";
+        Error::setting(path.display(), cure)
+    })?;
+    let spec: ModelSpec = serde_json::from_str(json)
+        .map_err(|e| Error::setting(path.display(), format!("its model spec cannot be read ({e}); save it again")))?;
+    spec.validate()?;
+    let tensors = tensors(path, &bytes)?;
+    let ordered = check_tensors(&path.display().to_string(), &spec.parameters(), &tensors)?;
+    let ordered = ordered.into_iter().cloned().collect();
+    Ok((spec, ordered))
+}
+
+/// Reads the tensors of a safetensors file, for example a PyG `state_dict`, widened or narrowed to f32.
+/// Entries named `num_batches_tracked` are left out: no model here reads them.
+///
+/// # Errors
+///
+/// As [`load_model`], but for the spec; a tensor that is not of floats.
+pub fn load_parameters(path: &Path) -> Result<Vec<NamedTensor>> {
+    tensors(path, &read(path)?)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|e| Error::failed(path.display(), format!("{e}; check the path")))
+}
+
+fn spec_of(metadata: &Metadata) -> Option<&str> {
+    metadata.metadata().as_ref()?.get(SPEC).map(String::as_str)
+}
+
+fn broken(path: &Path, error: &dyn std::error::Error) -> Error {
+    let what = format!("not a whole safetensors file ({error}); copy or export it again");
+    Error::failed(path.display(), what)
+}
+
+fn tensors(path: &Path, bytes: &[u8]) -> Result<Vec<NamedTensor>> {
+    let file = SafeTensors::deserialize(bytes).map_err(|e| broken(path, &e))?;
+    let wanted = file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked"));
+    let mut tensors = wanted
+        .map(|(name, view)| {
+            let values = floats(&view).ok_or_else(|| {
+                let what = format!("{name} is of type {:?}; export floats (f32, f64, f16 or bf16)", view.dtype());
+                Error::setting(path.display(), what)
+            })?;
+            Ok(NamedTensor { name: name.to_string(), shape: view.shape().to_vec(), values })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(tensors)
+}
+
+fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
+    fn each<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+        bytes.as_chunks::<N>().0.iter().map(|&b| read(b)).collect()
+    }
+    let bytes = view.data();
+    Some(match view.dtype() {
+        Dtype::F32 => each(bytes, f32::from_le_bytes),
+        Dtype::F64 => each(bytes, |b| f64::from_le_bytes(b) as f32),
+        Dtype::F16 => each(bytes, |b| f16::from_le_bytes(b).to_f32()),
+        Dtype::BF16 => each(bytes, |b| bf16::from_le_bytes(b).to_f32()),
+        _ => return None,
+    })
+}

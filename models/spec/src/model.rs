@@ -1,0 +1,254 @@
+//! What a model is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use morphgl_registry::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+/// Kind of model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelKind {
+    /// Graph convolution with symmetric normalisation (Kipf and Welling, ICLR 2017).
+    Gcn,
+    /// GraphSAGE with the mean aggregator (Hamilton et al., NeurIPS 2017).
+    Sage,
+    /// Graph attention (Veličković et al., ICLR 2018; Brody et al., ICLR 2022).
+    Gat,
+    /// Graph isomorphism network with a trainable epsilon (Xu et al., ICLR 2019).
+    Gin,
+    /// The features alone: what the graph is to be compared with.
+    Mlp,
+}
+
+impl ModelKind {
+    /// All kinds.
+    pub const ALL: [ModelKind; 5] = [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat, ModelKind::Gin, ModelKind::Mlp];
+}
+
+impl fmt::Display for ModelKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ModelKind::Gcn => "gcn",
+            ModelKind::Sage => "sage",
+            ModelKind::Gat => "gat",
+            ModelKind::Gin => "gin",
+            ModelKind::Mlp => "mlp",
+        })
+    }
+}
+
+impl FromStr for ModelKind {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        ModelKind::ALL.into_iter().find(|kind| kind.to_string() == s).ok_or_else(|| {
+            let what = "not a kind of model; use one of gcn, sage, gat, gin, mlp".to_string();
+            Error::new(format!("{s:?}"), ErrorKind::Parse(what))
+        })
+    }
+}
+
+/// What follows every layer but the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activation {
+    /// max(x, 0).
+    #[default]
+    Relu,
+    /// x where positive, else exp(x) − 1.
+    Elu,
+}
+
+/// What stands between a layer's output and its activation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Normalization {
+    /// Nothing.
+    #[default]
+    None,
+    /// Each row to mean 0 and variance 1, with a trainable scale and shift.
+    Layer,
+    /// Each column to mean 0 and variance 1 over the mini-batch; running statistics in evaluation.
+    Batch,
+}
+
+/// How GAT scores an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attention {
+    /// leaky_relu(a_src·Wx_u + a_dst·Wx_v).
+    #[default]
+    Gat,
+    /// a·leaky_relu(W_l x_u + W_r x_v).
+    Gatv2,
+}
+
+/// A model: all that its parameters' names and shapes and its forward pass depend on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSpec {
+    /// Kind of model.
+    pub kind: ModelKind,
+    /// Values a node's feature row has.
+    pub in_dim: usize,
+    /// Number of classes: width of the output.
+    pub num_classes: usize,
+    /// Width of every hidden layer, all heads together. Default 256.
+    #[serde(default = "default_hidden")]
+    pub hidden: usize,
+    /// Number of layers, at least 1. Default 3.
+    #[serde(default = "default_layers")]
+    pub layers: usize,
+    /// Attention heads of hidden layers, concatenated (GAT alone). Default 4.
+    #[serde(default = "default_heads")]
+    pub heads: usize,
+    /// Attention heads of the last layer, averaged (GAT alone). Default 1.
+    #[serde(default = "default_output_heads")]
+    pub output_heads: usize,
+    /// How an edge is scored (GAT alone). Default gat.
+    #[serde(default)]
+    pub attention: Attention,
+    /// Share of the hidden layers' outputs that is dropped. Default 0.5.
+    #[serde(default = "default_dropout")]
+    pub dropout: f32,
+    /// Share of the input features that is dropped. Default 0.
+    #[serde(default)]
+    pub input_dropout: f32,
+    /// Share of the attention coefficients that is dropped (GAT alone). Default 0.
+    #[serde(default)]
+    pub attention_dropout: f32,
+    /// What follows every layer but the last. Default relu.
+    #[serde(default)]
+    pub activation: Activation,
+    /// Whether hidden layers after the first add their input to their output. Default false.
+    #[serde(default)]
+    pub residual: bool,
+    /// What stands between a hidden layer's output and its activation. Default none.
+    #[serde(default)]
+    pub normalization: Normalization,
+    /// Whether every layer's output rows are scaled to length 1 (GraphSAGE alone). Default false.
+    #[serde(default)]
+    pub l2_normalize: bool,
+}
+
+fn default_hidden() -> usize {
+    256
+}
+fn default_layers() -> usize {
+    3
+}
+fn default_heads() -> usize {
+    4
+}
+fn default_output_heads() -> usize {
+    1
+}
+fn default_dropout() -> f32 {
+    0.5
+}
+
+/// Widths of one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerShape {
+    /// Width of its input.
+    pub in_dim: usize,
+    /// Width of its output.
+    pub out_dim: usize,
+    /// Attention heads; 1 for all but GAT.
+    pub heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// Whether it is the model's last layer.
+    pub last: bool,
+}
+
+impl ModelSpec {
+    /// A model with the defaults.
+    pub fn new(kind: ModelKind, in_dim: usize, num_classes: usize) -> Self {
+        Self {
+            kind,
+            in_dim,
+            num_classes,
+            hidden: default_hidden(),
+            layers: default_layers(),
+            heads: default_heads(),
+            output_heads: default_output_heads(),
+            attention: Attention::default(),
+            dropout: default_dropout(),
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
+            activation: Activation::default(),
+            residual: false,
+            normalization: Normalization::default(),
+            l2_normalize: false,
+        }
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// A field no model can be built with, named, with its cure.
+    pub fn validate(&self) -> Result<()> {
+        let wrong = |field: &str, what: String| Err(Error::setting(format!("model.{field}"), what));
+        for (field, value, cure) in [
+            ("in_dim", self.in_dim, "use a dataset with features, or import it with --random-features"),
+            ("num_classes", self.num_classes, "use a dataset with labels"),
+            ("hidden", self.hidden, "give a positive width"),
+            ("layers", self.layers, "give at least one layer"),
+            ("heads", self.heads, "give at least one head"),
+            ("output_heads", self.output_heads, "give at least one head"),
+        ] {
+            if value == 0 {
+                return wrong(field, format!("it is 0; {cure}"));
+            }
+        }
+        for (field, value) in [
+            ("dropout", self.dropout),
+            ("input_dropout", self.input_dropout),
+            ("attention_dropout", self.attention_dropout),
+        ] {
+            if !(0.0..1.0).contains(&value) {
+                return wrong(field, format!("{value} is not a share; give a number from 0 to below 1"));
+            }
+        }
+        let gat = self.kind == ModelKind::Gat;
+        if gat && self.layers > 1 && !self.hidden.is_multiple_of(self.heads) {
+            let (hidden, heads) = (self.hidden, self.heads);
+            let next = hidden.next_multiple_of(heads);
+            return wrong("hidden", format!("{heads} heads cannot share a width of {hidden}; use a width of {next}"));
+        }
+        if !gat && self.attention_dropout != 0.0 {
+            return wrong("attention_dropout", format!("a {} has no attention; leave it 0", self.kind));
+        }
+        if self.kind != ModelKind::Sage && self.l2_normalize {
+            return wrong("l2_normalize", format!("a {} has no such option; leave it false", self.kind));
+        }
+        Ok(())
+    }
+
+    /// Widths of layer `layer`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such layer.
+    pub fn layer(&self, layer: usize) -> LayerShape {
+        assert!(layer < self.layers, "layer {layer} of {}", self.layers);
+        let last = layer + 1 == self.layers;
+        let in_dim = if layer == 0 { self.in_dim } else { self.hidden };
+        let out_dim = if last { self.num_classes } else { self.hidden };
+        let (heads, head_dim) = match (self.kind, last) {
+            (ModelKind::Gat, false) => (self.heads, self.hidden / self.heads),
+            (ModelKind::Gat, true) => (self.output_heads, self.num_classes),
+            _ => (1, out_dim),
+        };
+        LayerShape { in_dim, out_dim, heads, head_dim, last }
+    }
+
+    /// Whether layer `layer` adds its input to its output.
+    pub fn has_residual(&self, layer: usize) -> bool {
+        self.residual && layer > 0 && layer + 1 < self.layers
+    }
+}

@@ -1,0 +1,193 @@
+//! Names and shapes, validation, files.
+
+use morphgl_model_spec::{
+    Adam, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, TrainingSpec, initial_parameters, load_model,
+    load_parameters, save_model,
+};
+use proptest::prelude::*;
+
+#[track_caller]
+fn check(spec: &ModelSpec, expected: &[(&str, &[usize])]) {
+    let actual: Vec<_> = spec.parameters().into_iter().map(|p| (p.name, p.shape)).collect();
+    let expected: Vec<_> = expected.iter().map(|(name, shape)| (name.to_string(), shape.to_vec())).collect();
+    assert_eq!(actual, expected);
+}
+
+fn two_layers(kind: ModelKind) -> ModelSpec {
+    ModelSpec { layers: 2, hidden: 8, heads: 2, ..ModelSpec::new(kind, 5, 3) }
+}
+
+/// The `state_dict` of PyG 2.6's GraphSAGE, GCN, GAT, GIN and MLP.
+#[test]
+fn names_and_shapes_are_pygs() {
+    check(
+        &two_layers(ModelKind::Sage),
+        &[
+            ("convs.0.lin_l.weight", &[8, 5]),
+            ("convs.0.lin_l.bias", &[8]),
+            ("convs.0.lin_r.weight", &[8, 5]),
+            ("convs.1.lin_l.weight", &[3, 8]),
+            ("convs.1.lin_l.bias", &[3]),
+            ("convs.1.lin_r.weight", &[3, 8]),
+        ],
+    );
+    check(
+        &ModelSpec { normalization: Normalization::Batch, ..two_layers(ModelKind::Gcn) },
+        &[
+            ("convs.0.bias", &[8]),
+            ("convs.0.lin.weight", &[8, 5]),
+            ("convs.1.bias", &[3]),
+            ("convs.1.lin.weight", &[3, 8]),
+            ("norms.0.module.weight", &[8]),
+            ("norms.0.module.bias", &[8]),
+            ("norms.0.module.running_mean", &[8]),
+            ("norms.0.module.running_var", &[8]),
+        ],
+    );
+    check(
+        &ModelSpec { output_heads: 4, ..two_layers(ModelKind::Gat) },
+        &[
+            ("convs.0.att_src", &[1, 2, 4]),
+            ("convs.0.att_dst", &[1, 2, 4]),
+            ("convs.0.bias", &[8]),
+            ("convs.0.lin.weight", &[8, 5]),
+            ("convs.1.att_src", &[1, 4, 3]),
+            ("convs.1.att_dst", &[1, 4, 3]),
+            ("convs.1.bias", &[3]),
+            ("convs.1.lin.weight", &[12, 8]),
+        ],
+    );
+    check(
+        &ModelSpec { layers: 1, attention: Attention::Gatv2, ..two_layers(ModelKind::Gat) },
+        &[
+            ("convs.0.att", &[1, 1, 3]),
+            ("convs.0.bias", &[3]),
+            ("convs.0.lin_l.weight", &[3, 5]),
+            ("convs.0.lin_l.bias", &[3]),
+            ("convs.0.lin_r.weight", &[3, 5]),
+            ("convs.0.lin_r.bias", &[3]),
+        ],
+    );
+    check(
+        &ModelSpec { layers: 1, ..two_layers(ModelKind::Gin) },
+        &[
+            ("convs.0.eps", &[1]),
+            ("convs.0.nn.lins.0.weight", &[3, 5]),
+            ("convs.0.nn.lins.0.bias", &[3]),
+            ("convs.0.nn.lins.1.weight", &[3, 3]),
+            ("convs.0.nn.lins.1.bias", &[3]),
+        ],
+    );
+    check(
+        &ModelSpec { normalization: Normalization::Layer, ..two_layers(ModelKind::Mlp) },
+        &[
+            ("lins.0.weight", &[8, 5]),
+            ("lins.0.bias", &[8]),
+            ("lins.1.weight", &[3, 8]),
+            ("lins.1.bias", &[3]),
+            ("norms.0.weight", &[8]),
+            ("norms.0.bias", &[8]),
+        ],
+    );
+}
+
+#[test]
+fn impossible_specs_name_field_and_cure() {
+    let good = two_layers(ModelKind::Gat);
+    let cases = [
+        (ModelSpec { layers: 0, ..good.clone() }, "model.layers: it is 0; give at least one layer"),
+        (ModelSpec { hidden: 9, ..good.clone() }, "use a width of 10"),
+        (ModelSpec { dropout: 1.0, ..good.clone() }, "model.dropout: 1 is not a share"),
+        (ModelSpec { dropout: f32::NAN, ..good.clone() }, "model.dropout: NaN is not a share"),
+        (ModelSpec { kind: ModelKind::Gcn, attention_dropout: 0.5, ..good.clone() }, "a gcn has no attention"),
+        (ModelSpec { l2_normalize: true, ..good.clone() }, "model.l2_normalize"),
+    ];
+    for (spec, part) in cases {
+        let error = spec.validate().expect_err("an impossible spec").to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(good.validate().is_ok());
+    let error = TrainingSpec::from_json(
+        &serde_json::json!({"model": {"kind": "gcn", "in_dim": 1, "num_classes": 2, "depth": 3}}),
+    );
+    assert!(error.expect_err("an unknown field").to_string().contains("unknown field `depth`"));
+    for (field, value) in [("lr", -1.0), ("beta1", 1.0), ("eps", 0.0), ("weight_decay", -0.1)] {
+        let json = serde_json::json!({
+            "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2}, "optimizer": {field: value}
+        });
+        let error = TrainingSpec::from_json(&json).expect_err("an impossible optimizer").to_string();
+        assert!(error.starts_with(&format!("optimizer.{field}: ")), "{error}");
+    }
+}
+
+#[test]
+fn specs_survive_json() {
+    let spec = TrainingSpec { model: two_layers(ModelKind::Gat), optimizer: OptimizerSpec::default() };
+    assert_eq!(TrainingSpec::from_json(&spec.to_json()).expect("its own JSON"), spec);
+}
+
+/// Three steps worked out by hand for one parameter: with a constant gradient Adam moves by lr a step.
+#[test]
+fn adam_moves_by_the_learning_rate() {
+    let spec = OptimizerSpec { lr: 0.1, ..Default::default() };
+    let (mut p, mut m, mut v) = ([1.0f32], [0.0f32], [0.0f32]);
+    for step in 1..=3 {
+        Adam::at(&spec, step, true).update(&mut p, &mut m, &mut v, &[8.0], 0.25);
+        assert!((p[0] - (1.0 - 0.1 * step as f32)).abs() < 1e-6, "after step {step}: {}", p[0]);
+    }
+    // Decay alone is a gradient of weight_decay * parameter.
+    let spec = OptimizerSpec { weight_decay: 0.5, ..spec };
+    let (mut p, mut m, mut v) = ([2.0f32], [0.0f32], [0.0f32]);
+    Adam::at(&spec, 1, true).update(&mut p, &mut m, &mut v, &[0.0], 1.0);
+    assert!((p[0] - 1.9).abs() < 1e-6 && (m[0] - 0.1).abs() < 1e-6, "{} {}", p[0], m[0]);
+    Adam::at(&spec, 1, false).update(&mut p, &mut [0.0], &mut [0.0], &[0.0], 1.0);
+    assert!((p[0] - 1.9).abs() < 1e-6);
+}
+
+#[test]
+fn a_model_survives_its_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("model.safetensors");
+    let spec = ModelSpec { normalization: Normalization::Batch, ..two_layers(ModelKind::Gat) };
+    let parameters = initial_parameters(&spec, 3);
+    save_model(&path, &spec, &parameters).expect("a file");
+    assert_eq!(load_model(&path).expect("the file"), (spec.clone(), parameters.clone()));
+    let mut sorted = parameters.clone();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(load_parameters(&path).expect("the file"), sorted);
+    let names: Vec<_> =
+        std::fs::read_dir(dir.path()).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["model.safetensors"], "nothing is left beside the file");
+
+    let whole = std::fs::read(&path).expect("the file");
+    for len in [0, 4, 20, whole.len() - 1] {
+        std::fs::write(&path, &whole[..len]).expect("a cut file");
+        let error = load_model(&path).expect_err("a cut file").to_string();
+        assert!(error.contains("model.safetensors") && error.contains("copy or export it again"), "{error}");
+    }
+    let error = load_model(&dir.path().join("none")).expect_err("no file").to_string();
+    assert!(error.contains("check the path"), "{error}");
+    let error = save_model(&dir.path().join("no/such/dir"), &spec, &parameters).expect_err("no directory").to_string();
+    assert!(error.contains("check that the directory exists"), "{error}");
+    let error = save_model(&path, &spec, &parameters[1..]).expect_err("a parameter less").to_string();
+    assert!(error.contains("convs.0.att_src is missing"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn initial_parameters_keep_their_bound(kind in 0usize..5, in_dim in 1usize..40, layers in 1usize..4, seed: u64) {
+        let spec = ModelSpec { layers, ..two_layers(ModelKind::ALL[kind]) };
+        let spec = ModelSpec { in_dim, ..spec };
+        prop_assert!(spec.validate().is_ok());
+        let values = initial_parameters(&spec, seed);
+        prop_assert_eq!(&values, &initial_parameters(&spec, seed));
+        for (p, t) in spec.parameters().iter().zip(&values) {
+            prop_assert_eq!(p.len(), t.values.len());
+            let bound = match p.init {
+                morphgl_model_spec::Init::Constant(c) => c.abs(),
+                morphgl_model_spec::Init::Uniform(b) => b,
+            };
+            prop_assert!(t.values.iter().all(|v| v.abs() <= bound));
+        }
+    }
+}
