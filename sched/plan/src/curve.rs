@@ -23,10 +23,16 @@ impl Seconds {
 
     pub(crate) fn check(self, what: &dyn fmt::Display) -> Result<Self, Invalid> {
         if !(self.mean.is_finite() && self.mean >= 0.0) {
-            return Err(Invalid(format!("{what}: a mean of {} s; give a finite number that is not negative", self.mean)));
+            return Err(Invalid(format!(
+                "{what}: a mean of {} s; give a finite number that is not negative",
+                self.mean
+            )));
         }
         if !(self.std.is_finite() && self.std >= 0.0) {
-            return Err(Invalid(format!("{what}: a deviation of {} s; give a finite number that is not negative", self.std)));
+            return Err(Invalid(format!(
+                "{what}: a deviation of {} s; give a finite number that is not negative",
+                self.std
+            )));
         }
         Ok(self)
     }
@@ -68,7 +74,10 @@ impl Curve {
             return Err(Invalid("a curve of durations: a count of 0; counts start at 1".to_string()));
         }
         if let Some(pair) = points.windows(2).find(|pair| pair[0].at == pair[1].at) {
-            return Err(Invalid(format!("a curve of durations: the count {} is there twice; give it once", pair[0].at)));
+            return Err(Invalid(format!(
+                "a curve of durations: the count {} is there twice; give it once",
+                pair[0].at
+            )));
         }
         for point in &points {
             point.seconds.check(&format_args!("a curve of durations, at {}", point.at))?;
@@ -89,8 +98,8 @@ impl Curve {
             (_, Some(point)) if point.at == count => point.seconds,
             (Some(low), Some(high)) => {
                 let share = (count - low.at) as f64 / (high.at - low.at) as f64;
-                let mix = |a: f64, b: f64| a + share * (b - a);
-                // A duration of zero is an infinite rate; so is every mix with it, save at the other end.
+                let mix = |a: f64, b: f64| (1.0 - share) * a + share * b;
+                // A duration of zero is an infinite rate, and so is every mix with it.
                 let mean = 1.0 / mix(1.0 / low.seconds.mean, 1.0 / high.seconds.mean);
                 let variation = |s: Seconds| if s.mean > 0.0 { s.std / s.mean } else { 0.0 };
                 Seconds { mean, std: mean * mix(variation(low.seconds), variation(high.seconds)) }

@@ -88,18 +88,29 @@ impl Durations {
 
     /// Seconds a mini-batch of a pool of `workers`, each of `threads` threads.
     ///
-    /// Read from the curve over workers where `threads` was measured, else, by one worker's curve over its threads,
-    /// from the pool of workers of one thread, sped up as one worker is.
+    /// One worker is read from its curve over threads, several from their curve over workers.
+    /// Where no pool of so many threads a worker was measured, the next lower count that was is taken: the other threads idle.
     pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
-        if let Some(pool) = self.pools.get(&threads) {
-            return pool.at(workers);
-        }
         if workers <= 1 {
             return self.solo.at(threads);
         }
-        let (pool, alone) = (self.pools[&1].at(workers), self.solo.at(1));
-        let faster = if alone.mean > 0.0 { self.solo.at(threads).mean / alone.mean } else { 1.0 };
-        Seconds { mean: pool.mean * faster, std: pool.std * faster }
+        let measured = self.pools.range(..=threads.max(1)).next_back();
+        measured.expect("pools of one thread a worker are always there").1.at(workers)
+    }
+
+    /// The least seconds a mini-batch of any pool.
+    pub(crate) fn least_batching(&self) -> f64 {
+        self.pools.values().map(Curve::least).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The least seconds from a worker's taking up a mini-batch to its being ready.
+    pub(crate) fn least_latency(&self) -> f64 {
+        self.pools.values().map(Curve::least_work).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The least core-seconds batching a mini-batch costs.
+    pub(crate) fn least_batching_work(&self) -> f64 {
+        self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.least_work()).fold(f64::INFINITY, f64::min)
     }
 
     /// Batching by one worker, over its threads.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Policy, Schedule};
+use crate::{Invalid, Policy, Schedule};
 
 /// The operators of a route, by their keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,13 +99,20 @@ impl fmt::Display for Time {
         } else {
             (self.0 * 1e6, "µs")
         };
-        let digits = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+        let digits = if value >= 100.0 {
+            0
+        } else if value >= 10.0 {
+            1
+        } else {
+            2
+        };
         f.pad(&format!("{value:.digits$} {unit}"))
     }
 }
 
 /// All plans of a problem, the best first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Plan>", into = "Vec<Plan>")]
 pub struct Plans(
     // Invariant: not empty, ascending by predicted epoch seconds.
     Vec<Plan>,
@@ -132,6 +139,23 @@ impl Plans {
     /// Every candidate, by ascending predicted epoch time.
     pub fn all(&self) -> &[Plan] {
         &self.0
+    }
+}
+
+impl From<Plans> for Vec<Plan> {
+    fn from(plans: Plans) -> Self {
+        plans.0
+    }
+}
+
+impl TryFrom<Vec<Plan>> for Plans {
+    type Error = Invalid;
+
+    fn try_from(plans: Vec<Plan>) -> Result<Self, Invalid> {
+        if plans.is_empty() {
+            return Err(Invalid("a list of plans: it is empty; plan again".to_string()));
+        }
+        Ok(Self::new(plans))
     }
 }
 

@@ -62,7 +62,7 @@ pub struct Schedule {
     pub threads_per_worker: usize,
     /// Threads training uses.
     pub training_threads: usize,
-    /// Mini-batches that may be ready or under way beyond one a worker and the one in training; a sequential schedule has none.
+    /// Mini-batches that may wait, batched, for training; a sequential schedule has none.
     pub queue: usize,
 }
 
@@ -70,14 +70,20 @@ impl Schedule {
     /// One mini-batch after the other, with `threads` threads in every phase.
     pub const fn sequential(threads: usize) -> Self {
         let threads = if threads == 0 { 1 } else { threads };
-        Self { policy: Policy::Sequential, workers: 1, threads_per_worker: threads, training_threads: threads, queue: 0 }
+        Self {
+            policy: Policy::Sequential,
+            workers: 1,
+            threads_per_worker: threads,
+            training_threads: threads,
+            queue: 0,
+        }
     }
 
-    /// `workers` workers of one thread each ahead of `training_threads` threads, with a queue as long as there are workers.
+    /// `workers` workers of one thread each ahead of `training_threads` threads, with a queue of two.
     pub const fn pipeline(workers: usize, training_threads: usize) -> Self {
         let workers = if workers == 0 { 1 } else { workers };
         let training_threads = if training_threads == 0 { 1 } else { training_threads };
-        Self { policy: Policy::Pipeline, workers, threads_per_worker: 1, training_threads, queue: workers }
+        Self { policy: Policy::Pipeline, workers, threads_per_worker: 1, training_threads, queue: 2 }
     }
 
     /// The most mini-batches in memory at any time.

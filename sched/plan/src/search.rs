@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Durations, Plans, RouteKeys};
+use crate::{Durations, Plan, Plans, RouteKeys, Schedule, predict};
 
 /// What a plan may use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,64 @@ pub struct Problem {
 }
 
 /// Predicts every candidate and sorts them.
+///
+/// Candidates are: sequential with all cores in every phase, and with the counts of threads at which each phase is fastest;
+/// pipelines of all splits `workers · threads a worker + training threads ≤ cores + extra_threads`,
+/// for every count of threads a worker that was measured.
+///
+/// # Complexity
+///
+/// O(cores² · log cores) for each measured count of threads a worker, however many mini-batches there are.
 pub fn plan(problem: &Problem) -> Plans {
-    todo!("{problem:?}")
+    let mut schedules = sequential(problem);
+    schedules.extend(pipelines(problem));
+    let plans = schedules.into_iter().map(|schedule| {
+        let prediction = predict(problem, &schedule);
+        Plan { route: problem.route.clone(), num_batches: problem.num_batches, schedule, prediction }
+    });
+    Plans::new(plans.collect())
+}
+
+fn sequential(problem: &Problem) -> Vec<Schedule> {
+    let (cores, d) = (problem.cores.max(1), &problem.durations);
+    let fastest = |seconds: &dyn Fn(usize) -> f64| {
+        let least = |a, b| if seconds(b) < seconds(a) { b } else { a };
+        (1..=cores).reduce(least).expect("there is a core")
+    };
+    let all = Schedule::sequential(cores);
+    let best = Schedule {
+        threads_per_worker: fastest(&|p| d.batching(1, p).mean),
+        training_threads: fastest(&|t| d.training().at(t).mean),
+        ..all
+    };
+    if best == all { vec![all] } else { vec![best, all] }
+}
+
+fn pipelines(problem: &Problem) -> Vec<Schedule> {
+    let cores = problem.cores.max(1);
+    let allowed = cores + problem.limits.extra_threads;
+    let mut found = Vec::new();
+    for threads in problem.durations.threads_per_worker().filter(|&p| p <= cores) {
+        for workers in (1..=problem.num_batches.clamp(1, cores)).take_while(|w| w * threads < allowed) {
+            for training_threads in 1..=(allowed - workers * threads).min(cores) {
+                let schedule =
+                    Schedule { threads_per_worker: threads, ..Schedule::pipeline(workers, training_threads) };
+                found.push(Schedule { queue: queue(problem, &schedule), ..schedule });
+            }
+        }
+    }
+    // Of plans that are predicted the same, the one with the fewest threads comes first.
+    found.sort_by_key(|s| s.workers * s.threads_per_worker + s.training_threads);
+    found
+}
+
+/// Two mini-batches, and as many more as training goes through while batching or training is late by two deviations.
+fn queue(problem: &Problem, schedule: &Schedule) -> usize {
+    let d = &problem.durations;
+    let latency = schedule.workers as f64 * d.batching(schedule.workers, schedule.threads_per_worker).std;
+    let late = 2.0 * latency.hypot(d.training().at(schedule.training_threads).std);
+    let period = predict(problem, schedule).period_seconds;
+    let more = if period > 0.0 { (late / period).ceil() } else { 0.0 };
+    // The cast saturates.
+    2usize.saturating_add(more as usize).min(problem.limits.max_queue).min(problem.num_batches).max(1)
 }
