@@ -1,1 +1,21 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod bounded;
+mod limits;
+mod logarithm;
+mod permutation;
+mod philox;
+mod relabel;
+mod stream;
+mod uniform;
+mod weighted;
+
+pub use bounded::{RETRIES, bounded};
+pub use limits::{MAX_HOPS, check_settings};
+pub use logarithm::ln;
+pub use permutation::permute;
+pub use philox::{philox4x32_10, philox4x32_10_blocks};
+pub use relabel::Relabel;
+pub use stream::{BLOCK_BITS, Counter, HOP_BITS, Row, Stream, key};
+pub use uniform::{MAX_FANOUT, UniformScratch, pick_uniform};
+pub use weighted::{MAX_WEIGHTED_DEGREE, WeightedScratch, count_positive, pick_weighted};

@@ -1,0 +1,170 @@
+//! Uniform picks without replacement.
+
+use crate::bounded::bounded;
+use crate::stream::{Row, Stream};
+
+/// The largest fanout of a uniform pick that leaves neighbours out: 64 blocks of retries for each draw fit the counter.
+pub const MAX_FANOUT: u32 = 1 << 16;
+
+/// Blocks of retries each draw has to itself.
+const RETRY_BLOCKS: u32 = crate::bounded::RETRIES / 4;
+
+/// Up to so many picks are kept sorted while they are drawn; beyond, membership is looked up in a bitmap.
+const SMALL: usize = 64;
+
+/// Buffers of [`pick_uniform`], used again from row to row.
+#[derive(Debug, Default)]
+pub struct UniformScratch {
+    // Invariant: all bits are 0 between two picks.
+    chosen: Vec<u64>,
+}
+
+/// Fills `out` with positions in `0..degree`, each at most once, ascending.
+///
+/// As many positions as `out` has room for: all of them without a draw when that is the degree, else by Floyd's method
+/// (Bentley, Floyd, "A sample of brilliance", CACM 1987). Draw `i` is uniform in `0..=j` with `j = degree - len + i`;
+/// a position chosen before gives way to `j`. Every subset is equally likely, every position in it with
+/// probability `len / degree`.
+///
+/// # Panics
+///
+/// When `out` is longer than `degree`, or than [`MAX_FANOUT`] and shorter than `degree`.
+///
+/// # Complexity
+///
+/// O(len · min(len, 64)) time for small picks; O(len + degree / 64) beyond 64 picks, with `degree` bits of scratch.
+pub fn pick_uniform(row: &Row, degree: u32, out: &mut [u32], scratch: &mut UniformScratch) {
+    let len = out.len();
+    assert!(len <= degree as usize, "{len} neighbours cannot be picked from {degree}");
+    if len == degree as usize {
+        out.iter_mut().zip(0..).for_each(|(o, position)| *o = position);
+        return;
+    }
+    assert!(len <= MAX_FANOUT as usize, "{len} draws overflow the counter");
+    if len <= SMALL { small(row, degree, out) } else { large(row, degree, out, &mut scratch.chosen) }
+}
+
+/// Calls `each` with (j, number drawn from `0..=j`), draw after draw.
+#[inline(always)]
+fn floyd(row: &Row, degree: u32, len: usize, mut each: impl FnMut(usize, u32, u32)) {
+    let first = degree - len as u32;
+    let mut run = |from: usize, words: &[[u32; 4]]| {
+        for (i, &word) in words.as_flattened().iter().enumerate().take(len - from) {
+            let i = from + i;
+            let j = first + i as u32;
+            let retry = |r: u32| {
+                let block = i as u32 * RETRY_BLOCKS + r / 4;
+                row.counter(Stream::SamplingRetry, block).draw(row.seed)[r as usize % 4]
+            };
+            each(i, j, bounded(j + 1, word, retry));
+        }
+    };
+    // Blocks are drawn four at a time, the last ones as few as are needed.
+    let mut from = 0;
+    while from < len {
+        let block = from as u32 / 4;
+        match len - from {
+            1..=4 => run(from, &row.draws::<1>(block)),
+            5..=8 => run(from, &row.draws::<2>(block)),
+            9..=12 => run(from, &row.draws::<3>(block)),
+            _ => run(from, &row.draws::<4>(block)),
+        }
+        from += 16;
+    }
+}
+
+/// Keeps the picks sorted: a draw is placed by insertion, and `j` is larger than all before it.
+fn small(row: &Row, degree: u32, out: &mut [u32]) {
+    floyd(row, degree, out.len(), |i, j, drawn| {
+        let at = out[..i].iter().take_while(|&&p| p < drawn).count();
+        if at < i && out[at] == drawn {
+            out[i] = j;
+        } else {
+            out.copy_within(at..i, at + 1);
+            out[at] = drawn;
+        }
+    });
+}
+
+/// Marks the picks in a bitmap, and reads them off in order.
+fn large(row: &Row, degree: u32, out: &mut [u32], chosen: &mut Vec<u64>) {
+    let words = (degree as usize).div_ceil(64);
+    if chosen.len() < words {
+        chosen.resize(words, 0);
+    }
+    floyd(row, degree, out.len(), |_, j, drawn| {
+        let taken = chosen[drawn as usize / 64] >> (drawn % 64) & 1 == 1;
+        let position = if taken { j } else { drawn };
+        chosen[position as usize / 64] |= 1 << (position % 64);
+    });
+    let mut next = out.iter_mut();
+    for (w, word) in chosen[..words].iter_mut().enumerate() {
+        while *word != 0 {
+            let position = w as u32 * 64 + word.trailing_zeros();
+            *next.next().expect("as many bits are set as there are picks") = position;
+            *word &= *word - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use morphgl_registry::BatchId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Floyd's method, word by word.
+    fn reference(row: &Row, degree: u32, len: u32) -> Vec<u32> {
+        let mut chosen = BTreeSet::new();
+        for i in 0..len {
+            let j = degree - len + i;
+            let word = row.counter(Stream::Sampling, i / 4).draw(row.seed)[i as usize % 4];
+            let retry = |r: u32| row.counter(Stream::SamplingRetry, i * 64 + r / 4).draw(row.seed)[r as usize % 4];
+            let drawn = bounded(j + 1, word, retry);
+            if !chosen.insert(drawn) {
+                chosen.insert(j);
+            }
+        }
+        chosen.into_iter().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_reference(
+            seed: u64, epoch: u32, index: u32, hop in 0u32..64, node: u32, degree in 1u32..3000, len in 0u32..3000,
+        ) {
+            let row = Row { seed, batch: BatchId { epoch, index }, hop, node };
+            let len = len.min(degree - 1);
+            let mut out = vec![0; len as usize];
+            let mut scratch = UniformScratch::default();
+            pick_uniform(&row, degree, &mut out, &mut scratch);
+            prop_assert_eq!(&out, &reference(&row, degree, len));
+            // A second pick finds the scratch as the first one did.
+            let mut again = vec![0; len as usize];
+            pick_uniform(&row, degree, &mut again, &mut scratch);
+            prop_assert_eq!(out, again);
+        }
+    }
+
+    #[test]
+    fn huge_degrees_meet_retries_and_still_agree() {
+        // At a degree just above 2^31 every second word is rejected.
+        for node in 0..200 {
+            let row = Row { seed: 3, batch: BatchId::default(), hop: 0, node };
+            let mut out = [0; 9];
+            pick_uniform(&row, (1 << 31) + 10, &mut out, &mut UniformScratch::default());
+            assert_eq!(out.to_vec(), reference(&row, (1 << 31) + 10, 9));
+        }
+    }
+
+    #[test]
+    fn all_neighbours_need_no_draw() {
+        let row = Row { seed: 0, batch: BatchId::default(), hop: 0, node: 0 };
+        let mut out = [9; 5];
+        pick_uniform(&row, 5, &mut out, &mut UniformScratch::default());
+        assert_eq!(out, [0, 1, 2, 3, 4]);
+    }
+}
