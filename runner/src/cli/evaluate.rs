@@ -1,0 +1,71 @@
+//! `morphgl evaluate`: scores a trained model.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Parser;
+use morphgl_model_spec::load_model;
+use morphgl_plan::Schedule;
+use serde_json::json;
+
+use super::Outcome;
+use super::job::{self, BatchArgs, DataArgs};
+use super::show::{self, Show};
+use super::train::EvaluationArg;
+use crate::{Job, Scores, TrainingSpec, evaluate};
+
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  morphgl train cora --save cora.safetensors && morphgl evaluate cora.safetensors cora
+  morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5")]
+pub(crate) struct Args {
+    /// Model file that `morphgl train --save` or --run wrote
+    model: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
+    /// With all neighbours, or on sampled mini-batches
+    #[arg(long, value_enum, default_value = "full")]
+    evaluation: EvaluationArg,
+}
+
+pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    let (model, parameters) = load_model(&args.model)?;
+    let dataset = args.data.open(show)?;
+    let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+    let names = ["train", "valid", "test"];
+    let splits = &dataset.splits;
+    let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];
+    if sets.iter().all(|s| s.is_empty()) {
+        anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", dataset.name);
+    }
+    let registry = crate::registry()?;
+    let route = crate::routes(&registry, &config.operators)?.swap_remove(0);
+    let Scores(scores) = match args.evaluation {
+        EvaluationArg::None => anyhow::bail!("--evaluation none: nothing to do; use full or sampled"),
+        EvaluationArg::Full => {
+            let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
+            training.set_parameters(&parameters)?;
+            evaluate::full(training.as_mut(), &dataset, &sets)?
+        }
+        EvaluationArg::Sampled => {
+            let mut job = Job::on_route(Arc::clone(&dataset), config.clone(), crate::registry()?, route)?;
+            let schedule = Schedule::sequential(job.threads());
+            let operators = job.operators_mut();
+            operators.training.set_parameters(&parameters)?;
+            evaluate::sampled(operators, &registry, &dataset, &config.sampler, &schedule, &sets)?
+        }
+    };
+    let present = || names.iter().zip(&scores).filter(|(_, s)| s.count > 0);
+    let rows: Vec<Vec<String>> = present()
+        .map(|(name, s)| {
+            let accuracy = format!("{:.2}%", 100.0 * s.accuracy());
+            vec![name.to_string(), show::number(s.count), accuracy, format!("{:.4}", s.loss())]
+        })
+        .collect();
+    let json: serde_json::Map<String, serde_json::Value> = present()
+        .map(|(name, s)| (name.to_string(), json!({ "nodes": s.count, "accuracy": s.accuracy(), "loss": s.loss() })))
+        .collect();
+    Ok(Outcome::new(show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]), json.into()))
+}

@@ -1,0 +1,125 @@
+//! `morphgl generate`: seeded graphs, streamed to disk.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use clap::{Parser, ValueEnum};
+use morphgl_formats::Progress;
+use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
+use morphgl_graph_store::Dtype;
+
+use super::import::{fractions, memory};
+use super::show::{Show, Stages};
+use super::{Outcome, info};
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Degree-corrected stochastic block model: classes, power-law degrees, class-dependent features
+    Sbm,
+    /// Recursive matrix (Kronecker) graph: hubs and communities, as in Graph500
+    Rmat,
+}
+
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  morphgl generate sbm -o small                               the embedded default of `morphgl train`
+  morphgl generate sbm -o big --nodes 2000000 --degree 50 --dim 100 --dtype f16 --classes 47
+  morphgl generate rmat -o web --nodes 1048576 --degree 16 --symmetrise --seed 7")]
+pub(crate) struct Args {
+    /// Kind of graph
+    kind: Kind,
+    /// Directory of the new dataset
+    #[arg(short, long, value_name = "DATASET")]
+    output: PathBuf,
+    /// Number of nodes [default: 50,000 (sbm), 65,536 (rmat)]
+    #[arg(long)]
+    nodes: Option<u64>,
+    /// sbm: mean number of neighbours [default: 15]; rmat: edges drawn a node [default: 16]
+    #[arg(long)]
+    degree: Option<f64>,
+    /// Number of classes
+    #[arg(long, default_value_t = SbmConfig::default().classes)]
+    classes: usize,
+    /// Values a node's features have
+    #[arg(long, default_value_t = SbmConfig::default().dim)]
+    dim: usize,
+    /// Stored type of the features: f32, f16, bf16 or u8
+    #[arg(long, default_value = "f32")]
+    dtype: Dtype,
+    /// sbm: share of the edges whose ends are of one class
+    #[arg(long, default_value_t = SbmConfig::default().homophily)]
+    homophily: f64,
+    /// Length scale of the class means of the features, where the noise has deviation 1
+    #[arg(long, default_value_t = SbmConfig::default().signal)]
+    signal: f64,
+    /// rmat: store each edge in both directions (sbm always does)
+    #[arg(long)]
+    symmetrise: bool,
+    /// Shares of training, validation and test nodes
+    #[arg(long, value_parser = fractions, default_value = "0.6,0.2,0.2")]
+    split: [f64; 3],
+    /// Seed of everything
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Memory to stay within, for example 512MiB
+    #[arg(long, value_parser = memory, default_value = "2GiB")]
+    memory: u64,
+    /// Replace a dataset that exists
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    let [train, valid, test] = args.split;
+    let stages = Stages::new(show);
+    let last = Mutex::new((String::new(), 0));
+    let progress = |stage: &str, done: u64, total: u64| {
+        let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if last.0 != stage {
+            *last = (stage.to_string(), 0);
+            stages.stage(stage, Some(total));
+        }
+        stages.advance(done.saturating_sub(last.1));
+        last.1 = done;
+    };
+    let path = match args.kind {
+        Kind::Sbm => {
+            let default = SbmConfig::default();
+            let config = SbmConfig {
+                nodes: args.nodes.unwrap_or(default.nodes),
+                degree: args.degree.unwrap_or(default.degree),
+                classes: args.classes,
+                dim: args.dim,
+                dtype: args.dtype,
+                homophily: args.homophily,
+                signal: args.signal,
+                seed: args.seed,
+                train,
+                valid,
+                test,
+                ..default
+            };
+            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+        }
+        Kind::Rmat => {
+            let default = RmatConfig::default();
+            let config = RmatConfig {
+                nodes: args.nodes.unwrap_or(default.nodes),
+                edge_factor: args.degree.unwrap_or(default.edge_factor),
+                symmetrise: args.symmetrise,
+                classes: args.classes,
+                dim: args.dim,
+                dtype: args.dtype,
+                signal: args.signal,
+                seed: args.seed,
+                train,
+                valid,
+                test,
+                ..default
+            };
+            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+        }
+    };
+    stages.finish();
+    info::describe(&path)
+}

@@ -1,0 +1,226 @@
+//! The options that every command with a model shares, and what they make.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::{JobConfig, Operators, TrainingSpec};
+use clap::{Args, ValueEnum};
+use morphgl_graph_store::{Dataset, Load, OpenOptions};
+use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
+use morphgl_registry::{Expansion, Fanouts, Key, Pick, SamplerSettings};
+
+use super::show::{self, Show};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Data")]
+pub(crate) struct DataArgs {
+    /// Directory of the dataset [default: a generated graph of 50,000 nodes]
+    pub(crate) dataset: Option<PathBuf>,
+    /// Map the dataset's files instead of reading them to memory
+    #[arg(long)]
+    pub(crate) mmap: bool,
+    /// Skip checksums and the search for NaN features when opening the dataset
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+}
+
+impl DataArgs {
+    /// Opens the dataset, or generates the embedded default.
+    pub(crate) fn open(&self, show: Show) -> anyhow::Result<Arc<Dataset>> {
+        let start = Instant::now();
+        let dataset = match &self.dataset {
+            Some(path) => open(path, self.mmap, !self.no_verify)?,
+            None => Arc::new(crate::default_dataset()),
+        };
+        show.say(format_args!(
+            "{}: {} nodes, {} edges, {} features, {} classes ({})",
+            dataset.name,
+            show::number(dataset.num_nodes() as u64),
+            show::number(dataset.topology.num_edges()),
+            dataset.feature_dim(),
+            dataset.num_classes,
+            show::seconds(start.elapsed().as_secs_f64()),
+        ));
+        Ok(dataset)
+    }
+}
+
+pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
+    let load = if mmap { Load::Mmap } else { Load::Ram };
+    Ok(Arc::new(Dataset::open(path, OpenOptions { load, verify })?))
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison)
+    #[arg(long, default_value = "sage")]
+    model: ModelKind,
+    /// Number of layers [default: as many as fanouts, else 3]
+    #[arg(long)]
+    layers: Option<usize>,
+    /// Width of hidden layers, all heads together
+    #[arg(long, default_value_t = 256)]
+    hidden: usize,
+    /// GAT: attention heads of hidden layers
+    #[arg(long, default_value_t = 4)]
+    heads: usize,
+    /// GAT: attention heads of the last layer, averaged
+    #[arg(long, default_value_t = 1)]
+    output_heads: usize,
+    /// GAT: how an edge is scored
+    #[arg(long, value_enum, default_value = "gat")]
+    attention: AttentionArg,
+    /// Share of the hidden layers' outputs that is dropped
+    #[arg(long, default_value_t = 0.5)]
+    dropout: f32,
+    /// Share of the input features that is dropped
+    #[arg(long, default_value_t = 0.0)]
+    input_dropout: f32,
+    /// GAT: share of the attention coefficients that is dropped
+    #[arg(long, default_value_t = 0.0)]
+    attention_dropout: f32,
+    /// What follows every layer but the last
+    #[arg(long, value_enum, default_value = "relu")]
+    activation: ActivationArg,
+    /// What stands between a hidden layer and its activation
+    #[arg(long, value_enum, default_value = "none")]
+    normalization: NormalizationArg,
+    /// Hidden layers after the first add their input to their output
+    #[arg(long)]
+    residual: bool,
+    /// GraphSAGE: scale every layer's output rows to length 1
+    #[arg(long)]
+    l2_normalize: bool,
+    /// Learning rate of Adam
+    #[arg(long, default_value_t = 0.003)]
+    lr: f64,
+    /// Weight decay of Adam, coupled (L2) as torch's
+    #[arg(long, default_value_t = 0.0)]
+    weight_decay: f64,
+    /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
+    #[arg(long)]
+    decay_first_layer: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AttentionArg {
+    Gat,
+    Gatv2,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ActivationArg {
+    Relu,
+    Elu,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum NormalizationArg {
+    None,
+    Layer,
+    Batch,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Mini-batches and machine")]
+pub(crate) struct BatchArgs {
+    /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers]
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) fanouts: Option<Fanouts>,
+    /// Seeds a mini-batch
+    #[arg(long, default_value_t = 1024)]
+    batch_size: usize,
+    /// Nodes a hop expands: all found so far (DGL), or the newly found (PyG)
+    #[arg(long, value_enum, default_value = "all")]
+    expansion: ExpansionArg,
+    /// Pick neighbours by edge weight instead of uniformly
+    #[arg(long)]
+    weighted: bool,
+    /// Seed of permutation, sampling, initial parameters and dropout
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Threads to use [default: all cores]
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Batching operator, by its key [default: of the first route]
+    #[arg(long, value_name = "KEY")]
+    batching: Option<Key>,
+    /// Transferring operator, by its key
+    #[arg(long, value_name = "KEY")]
+    transferring: Option<Key>,
+    /// Training operator, by its key
+    #[arg(long, value_name = "KEY")]
+    training: Option<Key>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ExpansionArg {
+    All,
+    New,
+}
+
+/// The job the options describe on `dataset`.
+pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
+    let layers = model.layers.or(batch.fanouts.as_ref().map(|f| f.0.len())).unwrap_or(3);
+    let spec = ModelSpec {
+        hidden: model.hidden,
+        layers,
+        heads: model.heads,
+        output_heads: model.output_heads,
+        attention: match model.attention {
+            AttentionArg::Gat => Attention::Gat,
+            AttentionArg::Gatv2 => Attention::Gatv2,
+        },
+        dropout: model.dropout,
+        input_dropout: model.input_dropout,
+        attention_dropout: model.attention_dropout,
+        activation: match model.activation {
+            ActivationArg::Relu => Activation::Relu,
+            ActivationArg::Elu => Activation::Elu,
+        },
+        residual: model.residual,
+        normalization: match model.normalization {
+            NormalizationArg::None => Normalization::None,
+            NormalizationArg::Layer => Normalization::Layer,
+            NormalizationArg::Batch => Normalization::Batch,
+        },
+        l2_normalize: model.l2_normalize,
+        ..ModelSpec::new(model.model, dataset.feature_dim(), dataset.num_classes)
+    };
+    let optimizer = OptimizerSpec {
+        lr: model.lr,
+        weight_decay: model.weight_decay,
+        weight_decay_on: if model.decay_first_layer { WeightDecayOn::FirstLayer } else { WeightDecayOn::All },
+        ..OptimizerSpec::default()
+    };
+    with_spec(TrainingSpec { model: spec, optimizer }, batch)
+}
+
+/// The job of a model that is already there.
+pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
+    let sampler = SamplerSettings {
+        fanouts: match &batch.fanouts {
+            Some(fanouts) => fanouts.clone(),
+            None => crate::default_fanouts(spec.model.layers),
+        },
+        batch_size: batch.batch_size,
+        seed: batch.seed,
+        expansion: match batch.expansion {
+            ExpansionArg::All => Expansion::All,
+            ExpansionArg::New => Expansion::New,
+        },
+        pick: if batch.weighted { Pick::Weighted } else { Pick::Uniform },
+        shuffle: true,
+    };
+    let operators = Operators {
+        batching: batch.batching.clone(),
+        transferring: batch.transferring.clone(),
+        training: batch.training.clone(),
+    };
+    if batch.threads == Some(0) {
+        anyhow::bail!("--threads: 0 threads can do nothing; give at least 1");
+    }
+    Ok(JobConfig { spec, sampler, seed: batch.seed, threads: batch.threads, operators })
+}

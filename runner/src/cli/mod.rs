@@ -1,0 +1,102 @@
+//! Reads the command line, runs one command, prints its outcome.
+
+mod evaluate;
+mod generate;
+mod import;
+mod info;
+mod job;
+mod ops;
+mod plan;
+mod predict;
+mod profile;
+mod run_dir;
+mod show;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const ABOUT: &str = "Trains graph neural networks by mini-batches on graphs larger than an accelerator's memory, on \
+whatever machine it finds.";
+
+const EXAMPLES: &str = "Examples:
+  morphgl train                                      generate a small learnable graph and train on it
+  morphgl import planetoid data/ind.cora -o cora     read Cora's original files
+  morphgl train cora --model gcn --epochs 200        train on them
+  morphgl ops                                        what can run on this machine
+
+stdout carries results, stderr logs and progress. Exit status: 0 done, 1 failed, 2 wrong usage.";
+
+#[derive(Debug, Parser)]
+#[command(name = "morphgl", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 110)]
+struct Cli {
+    /// Prints one JSON document on stdout instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Shows no progress and no remarks on stderr
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists the operators, whether they can run here, and the routes they form
+    Ops,
+    /// Generates a graph
+    Generate(generate::Args),
+    /// Imports a graph from another format
+    Import(import::Args),
+    /// Describes a dataset
+    Info(info::Args),
+    /// Measures every phase on this machine
+    Profile(profile::Args),
+    /// Computes the plan with the least predicted epoch time
+    Plan(plan::Args),
+    /// Trains a model
+    Train(train::Args),
+    /// Evaluates a trained model
+    Evaluate(evaluate::Args),
+    /// Predicts the classes of nodes with a trained model
+    Predict(predict::Args),
+}
+
+/// What a command gives back: for people, and for programs.
+struct Outcome {
+    text: String,
+    json: serde_json::Value,
+    /// Whether the exit status says that not all was done, though there is a result.
+    failed: bool,
+}
+
+impl Outcome {
+    fn new(text: String, json: serde_json::Value) -> Self {
+        Self { text, json, failed: false }
+    }
+}
+
+/// Runs the command line of this process: what the `morphgl` binary does, for binaries linked with further operators.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let show = show::Show { quiet: cli.quiet, json: cli.json };
+    let outcome = match cli.command {
+        Command::Ops => ops::run(),
+        Command::Generate(args) => generate::run(&args, show),
+        Command::Import(args) => import::run(&args, show),
+        Command::Info(args) => info::run(&args),
+        Command::Profile(args) => profile::run(&args, show),
+        Command::Plan(args) => plan::run(&args, show),
+        Command::Train(args) => train::run(&args, show),
+        Command::Evaluate(args) => evaluate::run(&args, show),
+        Command::Predict(args) => predict::run(&args, show),
+    };
+    match outcome {
+        Ok(outcome) => show.result(&outcome),
+        Err(error) => {
+            show.error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `morphgl predict`: classes of nodes, by a trained model.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Parser;
+use morphgl_graph_store::{Dataset, NpyWriter};
+use morphgl_model_spec::load_model;
+use serde_json::json;
+
+use super::Outcome;
+use super::job::{self, BatchArgs, DataArgs};
+use super::show::{self, Show};
+use crate::TrainingSpec;
+
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  morphgl predict cora.safetensors cora                            csv of all nodes on stdout
+  morphgl predict cora.safetensors cora --nodes test -o test.csv
+  morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy")]
+pub(crate) struct Args {
+    /// Model file that `morphgl train --save` or --run wrote
+    model: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
+    /// Nodes to predict: all, train, valid, test, or a file with one id a line
+    #[arg(long, default_value = "all")]
+    nodes: String,
+    /// File to write: .csv (node,class,probability) or .npy (classes as i32, in the nodes' order)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    let (model, parameters) = load_model(&args.model)?;
+    let dataset = args.data.open(show)?;
+    let nodes = nodes(&args.nodes, &dataset)?;
+    let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+    let registry = crate::registry()?;
+    let route = crate::routes(&registry, &config.operators)?.swap_remove(0);
+    let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
+    training.set_parameters(&parameters)?;
+    let logits = training.infer(&nodes)?;
+    let predictions: Vec<(i32, f64)> = logits.chunks_exact(dataset.num_classes).map(best).collect();
+    let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
+    let json = json!({ "nodes": nodes, "classes": classes, "probabilities": predictions.iter().map(|p| p.1).collect::<Vec<_>>() });
+    let Some(path) = &args.output else {
+        let mut csv = Vec::new();
+        write_csv(&mut csv, &nodes, &predictions)?;
+        return Ok(Outcome::new(String::from_utf8(csv)?, json));
+    };
+    let written = || format!("{}: cannot be written; check directory and disk space", path.display());
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("csv") => {
+            let mut out = BufWriter::new(File::create(path).with_context(written)?);
+            write_csv(&mut out, &nodes, &predictions).and_then(|()| out.flush()).with_context(written)?;
+        }
+        Some("npy") => {
+            let mut writer = NpyWriter::<i32>::create(path)?;
+            writer.write(&classes)?;
+            writer.finish(None)?;
+        }
+        _ => anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display()),
+    }
+    let text = format!("{} nodes predicted, written to {}\n", show::number(nodes.len() as u64), path.display());
+    Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))
+}
+
+fn nodes(wanted: &str, dataset: &Dataset) -> anyhow::Result<Vec<u32>> {
+    Ok(match wanted {
+        "all" => (0..dataset.num_nodes() as u32).collect(),
+        "train" => dataset.splits.train.to_vec(),
+        "valid" => dataset.splits.valid.to_vec(),
+        "test" => dataset.splits.test.to_vec(),
+        file => read_nodes(Path::new(file), dataset.num_nodes())?,
+    })
+}
+
+fn read_nodes(path: &Path, num_nodes: usize) -> anyhow::Result<Vec<u32>> {
+    let text = fs::read_to_string(path).with_context(|| {
+        format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display())
+    })?;
+    let id = |(line, text): (usize, &str)| {
+        let id = text.trim().parse::<u32>().ok().filter(|&v| (v as usize) < num_nodes);
+        id.with_context(|| {
+            format!("{}, line {}: {text:?} is no node; give ids from 0 to below {num_nodes}", path.display(), line + 1)
+        })
+    };
+    text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()).map(id).collect()
+}
+
+/// The predicted class of a row of logits, and its probability.
+fn best(logits: &[f32]) -> (i32, f64) {
+    let (mut class, mut max) = (0, f32::NEG_INFINITY);
+    for (i, &x) in logits.iter().enumerate() {
+        if x > max {
+            (class, max) = (i, x);
+        }
+    }
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
+    (class as i32, 1.0 / sum)
+}
+
+fn write_csv(out: &mut impl Write, nodes: &[u32], predictions: &[(i32, f64)]) -> std::io::Result<()> {
+    writeln!(out, "node,class,probability")?;
+    nodes.iter().zip(predictions).try_for_each(|(v, (class, p))| writeln!(out, "{v},{class},{p:.6}"))
+}

@@ -1,0 +1,65 @@
+//! A run directory: what was trained, how, and what came of it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::{EpochRow, JobConfig, Plan, TrainOptions};
+
+/// An open run directory.
+#[derive(Debug)]
+pub(crate) struct RunDir {
+    path: PathBuf,
+    metrics: File,
+}
+
+#[derive(Serialize)]
+struct Config<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataset: &'a Option<PathBuf>,
+    training: &'a TrainOptions,
+    job: &'a JobConfig,
+}
+
+impl RunDir {
+    /// Makes the directory with `config.toml` and an empty `metrics.jsonl`.
+    pub(crate) fn create(
+        path: &Path,
+        dataset: &Option<PathBuf>,
+        job: &JobConfig,
+        training: &TrainOptions,
+    ) -> Result<Self> {
+        let named = || format!("{}: cannot be written; choose another --run directory", path.display());
+        if path.join("config.toml").exists() {
+            anyhow::bail!("{}: it holds a run already; choose another --run directory", path.display());
+        }
+        fs::create_dir_all(path).with_context(named)?;
+        let config = toml::to_string(&Config { dataset, training, job })?;
+        fs::write(path.join("config.toml"), config).with_context(named)?;
+        let metrics = File::create(path.join("metrics.jsonl")).with_context(named)?;
+        Ok(Self { path: path.to_path_buf(), metrics })
+    }
+
+    /// Writes `plan.json`.
+    pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
+        let path = self.path.join("plan.json");
+        fs::write(&path, format!("{:#}\n", serde_json::to_value(plan)?))
+            .with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
+    }
+
+    /// Appends an epoch to `metrics.jsonl`.
+    pub(crate) fn append(&mut self, row: &EpochRow) -> Result<()> {
+        let line = serde_json::to_string(row)? + "\n";
+        self.metrics
+            .write_all(line.as_bytes())
+            .with_context(|| format!("{}/metrics.jsonl: cannot be written; free some disk space", self.path.display()))
+    }
+
+    /// Where the model goes.
+    pub(crate) fn model(&self) -> PathBuf {
+        self.path.join("model.safetensors")
+    }
+}

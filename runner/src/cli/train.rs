@@ -1,0 +1,233 @@
+//! `morphgl train`: plan, train, evaluate.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use indicatif::ProgressBar;
+use morphgl_plan::Policy;
+use serde_json::json;
+
+use super::Outcome;
+use super::job::{self, BatchArgs, DataArgs, ModelArgs};
+use super::profile::{BudgetArgs, Measured, measure};
+use super::run_dir::RunDir;
+use super::show::{self, Show};
+use crate::{BatchDone, EpochRow, Evaluation, Event, Executor, Plan, Stop, TrainOptions, TrainReport, Trainer, Why};
+
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  morphgl train                                             a generated graph, three-layer GraphSAGE
+  morphgl train --model mlp                                 the features alone, to compare with
+  morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
+  morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
+  morphgl train --json | jq .test_accuracy")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// Epochs at most
+    #[arg(long, default_value_t = 10)]
+    epochs: u32,
+    /// Stop after so many epochs without a better validation accuracy
+    #[arg(long)]
+    patience: Option<u32>,
+    /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
+    #[arg(long, value_enum, default_value = "full")]
+    evaluation: EvaluationArg,
+    /// Epochs between evaluations
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    evaluate_every: u32,
+    /// The plan: auto takes the least predicted epoch time
+    #[arg(long, value_enum, default_value = "auto")]
+    plan: PlanArg,
+    /// Writes config.toml, plan.json, metrics.jsonl and model.safetensors into this directory
+    #[arg(long, value_name = "DIR")]
+    run: Option<PathBuf>,
+    /// Writes the trained model to this safetensors file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum EvaluationArg {
+    Full,
+    Sampled,
+    None,
+}
+
+impl From<EvaluationArg> for Evaluation {
+    fn from(arg: EvaluationArg) -> Self {
+        match arg {
+            EvaluationArg::Full => Evaluation::Full,
+            EvaluationArg::Sampled => Evaluation::Sampled,
+            EvaluationArg::None => Evaluation::None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PlanArg {
+    Auto,
+    Sequential,
+    Pipeline,
+}
+
+pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    let dataset = args.data.open(show)?;
+    let config = job::config(&dataset, &args.model, &args.batch)?;
+    let options = TrainOptions {
+        epochs: args.epochs,
+        patience: args.patience,
+        evaluation: args.evaluation.into(),
+        evaluate_every: args.evaluate_every,
+    };
+    let mut run_dir =
+        args.run.as_ref().map(|dir| RunDir::create(dir, &args.data.dataset, &config, &options)).transpose()?;
+    let Measured { job, profile, plans } = measure(&dataset, &config, &args.budget, show)?.swap_remove(0);
+    let plan = match args.plan {
+        PlanArg::Auto => plans.best(),
+        PlanArg::Sequential => plans.best_of(Policy::Sequential).unwrap_or(plans.best()),
+        PlanArg::Pipeline => plans.best_of(Policy::Pipeline).ok_or_else(|| {
+            anyhow::anyhow!("--plan pipeline: this machine has no room for a pipeline; use --plan sequential")
+        })?,
+    };
+    if let Some(dir) = &run_dir {
+        dir.write_plan(plan)?;
+    }
+    show.line(format_args!("{}\nplan: {plan}\n", plan.route));
+
+    let stop = Stop::new();
+    let on_ctrl_c = stop.clone();
+    ctrlc::set_handler(move || {
+        if on_ctrl_c.is_requested() {
+            // Asked twice: the user does not want to wait for the mini-batch under way.
+            std::process::exit(130);
+        }
+        on_ctrl_c.request();
+    })?;
+    let mut trainer = Trainer { executor: Executor::new(job, plan)?, options };
+    let mut screen = Screen::new(show, plan.num_batches, args.epochs);
+    let mut failed = Ok(());
+    let report = trainer.train(&stop, &mut |event| {
+        screen.see(event);
+        if let (Event::Epoch(row), Some(dir), Ok(())) = (event, run_dir.as_mut(), &failed) {
+            failed = dir.append(row);
+            if failed.is_err() {
+                stop.request();
+            }
+        }
+    })?;
+    screen.bar.finish_and_clear();
+    failed?;
+    let parameters = trainer.executor.operators_mut().training.parameters()?;
+    let model = &config.spec.model;
+    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()) {
+        morphgl_model_spec::save_model(&path, model, &parameters)?;
+    }
+    let mut outcome = summary(&report, plan);
+    outcome.json["dataset"] = json!({
+        "name": dataset.name, "path": args.data.dataset,
+        "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),
+    });
+    outcome.json["config"] = serde_json::to_value(&config)?;
+    outcome.json["profile"] = serde_json::to_value(&profile)?;
+    outcome.json["run"] = json!(args.run);
+    Ok(outcome)
+}
+
+fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
+    let percent = |x: f64| format!("{:.2}%", 100.0 * x);
+    let mut text = String::new();
+    let say = |text: &mut String, line: String| writeln!(text, "{line}").expect("a string takes every line");
+    let best = report.best.as_ref();
+    let test = best.and_then(|b| b.test);
+    if let Some(best) = best {
+        let line = format!("best validation accuracy {} in epoch {}", percent(best.valid.accuracy()), best.epoch);
+        say(&mut text, test.map_or(line.clone(), |t| format!("{line}; test accuracy {}", percent(t.accuracy()))));
+    }
+    let predicted = plan.prediction.epoch_seconds;
+    let measured = report.median_epoch_seconds();
+    if let Some(measured) = measured {
+        let off = 100.0 * (measured / predicted - 1.0);
+        let (predicted, measured) = (show::seconds(predicted), show::seconds(measured));
+        say(&mut text, format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)"));
+    }
+    let peak = crate::peak_rss_bytes();
+    let why = match report.why {
+        Why::Epochs => "all epochs done",
+        Why::Patience => "stopped early: validation did not get better",
+        Why::Interrupted => "interrupted",
+    };
+    say(&mut text, format!("{why}; peak memory {}", show::bytes(peak)));
+    let epochs: Vec<_> =
+        report.epochs.iter().map(|e| serde_json::to_value(e).expect("a row of numbers is JSON")).collect();
+    let json = json!({
+        "test_accuracy": test.map(|t| t.accuracy()),
+        "test_loss": test.map(|t| t.loss()),
+        "best_valid_accuracy": best.map(|b| b.valid.accuracy()),
+        "best_epoch": best.map(|b| b.epoch),
+        "epochs": epochs,
+        "predicted_epoch_seconds": predicted,
+        "measured_epoch_seconds": measured,
+        "plan": plan,
+        "ended": report.why,
+        "peak_rss_bytes": peak,
+    });
+    Outcome { failed: report.why == Why::Interrupted, ..Outcome::new(text, json) }
+}
+
+/// The progress bar and the table of epochs.
+struct Screen {
+    show: Show,
+    bar: ProgressBar,
+    epochs: u32,
+    loss: f64,
+}
+
+const BAR: &str = "{msg:24} {bar:30} {pos}/{len} batches  {per_sec}  ETA {eta}";
+
+impl Screen {
+    fn new(show: Show, num_batches: usize, epochs: u32) -> Self {
+        show.line("epoch     loss  train     valid     seconds  batches/s   M edges/s  waiting");
+        let bar = show.bar(BAR, num_batches as u64 * u64::from(epochs));
+        Self { show, bar, epochs, loss: f64::NAN }
+    }
+
+    fn see(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Batch(batch) => self.batch(batch),
+            Event::Evaluating => self.bar.set_message("evaluating"),
+            Event::Epoch(row) => self.epoch(row),
+        }
+    }
+
+    fn batch(&mut self, batch: &BatchDone) {
+        let loss = batch.score.loss();
+        // A moving average: single mini-batches jump too much to be read.
+        self.loss = if self.loss.is_nan() { loss } else { 0.9 * self.loss + 0.1 * loss };
+        self.bar.set_message(format!("epoch {}/{} loss {:.4}", batch.id.epoch + 1, self.epochs, self.loss));
+        self.bar.inc(1);
+    }
+
+    fn epoch(&mut self, row: &EpochRow) {
+        let report = &row.report;
+        let line = format!(
+            "{:>5}  {:>7.4}  {:>6.2}%  {:>8}  {:>7.2}  {:>9.2}  {:>10.2}  {:>6.0}%",
+            row.epoch,
+            row.loss,
+            100.0 * row.train_accuracy,
+            row.valid_accuracy.map_or("–".into(), |a| format!("{:.2}%", 100.0 * a)),
+            row.seconds,
+            report.batches as f64 / row.seconds,
+            report.edges as f64 / row.seconds / 1e6,
+            100.0 * report.trainer_waited / row.seconds,
+        );
+        self.bar.suspend(|| self.show.line(line));
+    }
+}

@@ -1,0 +1,57 @@
+//! What is to be trained, and how.
+
+use morphgl_model_spec::TrainingSpec;
+use morphgl_registry::{Fanout, Fanouts, Key, SamplerSettings};
+use serde::{Deserialize, Serialize};
+
+/// All that a training run depends on besides the dataset: what Listing 1 of morphgl calls `input_dict`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobConfig {
+    /// Model and optimizer.
+    pub spec: TrainingSpec,
+    /// How mini-batches are made.
+    pub sampler: SamplerSettings,
+    /// Seed of initial parameters and dropout.
+    pub seed: u64,
+    /// Threads to use; `None` for all cores this process may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Operators asked for by key; the first route with them is taken.
+    #[serde(default)]
+    pub operators: Operators,
+}
+
+/// Operators asked for by key; `None` leaves the choice.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Operators {
+    /// Who batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batching: Option<Key>,
+    /// Who transfers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transferring: Option<Key>,
+    /// Who trains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<Key>,
+}
+
+impl JobConfig {
+    /// A job with the defaults: three-layer fanouts 15,10,5 cut to the model's layers, batch size 1024, seed 0.
+    pub fn new(spec: TrainingSpec) -> Self {
+        let fanouts = default_fanouts(spec.model.layers);
+        Self {
+            spec,
+            sampler: SamplerSettings { fanouts, ..SamplerSettings::default() },
+            seed: 0,
+            threads: None,
+            operators: Operators::default(),
+        }
+    }
+}
+
+/// The default fanouts of a model: 15, 10, then 5 a layer.
+pub fn default_fanouts(layers: usize) -> Fanouts {
+    let default = SamplerSettings::default().fanouts.0;
+    let last = default.last().copied().unwrap_or(Fanout::All);
+    Fanouts((0..layers).map(|l| default.get(l).copied().unwrap_or(last)).collect())
+}

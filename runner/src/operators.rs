@@ -1,0 +1,11 @@
+//! The operator crates this build is linked with: one line each.
+//!
+//! A dependency that nobody names is not linked, and its registration vanishes without a word;
+//! `tests/operators.rs` asserts the exact set of keys.
+
+#[cfg(feature = "cpu")]
+use morphgl_batching_cpu_neighbor as _;
+#[cfg(feature = "cpu")]
+use morphgl_training_cpu_burn as _;
+#[cfg(feature = "cpu")]
+use morphgl_transferring_cpu_host as _;

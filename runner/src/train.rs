@@ -1,0 +1,194 @@
+//! The training loop: epochs, evaluation, early stopping, the best model kept.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use morphgl_execute::{BatchDone, EpochReport, Stop};
+use morphgl_registry::{NamedTensor, Score};
+use serde::{Deserialize, Serialize};
+
+use crate::{Evaluation, Executor, Scores, evaluate};
+
+/// How long to train, and when to evaluate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainOptions {
+    /// Epochs at most. Default 10.
+    pub epochs: u32,
+    /// Epochs without a better validation accuracy after which training stops; `None` never stops early. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u32>,
+    /// How to evaluate. Default with all neighbours.
+    pub evaluation: Evaluation,
+    /// Epochs between evaluations. Default 1.
+    pub evaluate_every: u32,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self { epochs: 10, patience: None, evaluation: Evaluation::Full, evaluate_every: 1 }
+    }
+}
+
+/// One row of the table of epochs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpochRow {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Seconds of training, evaluation not counted.
+    pub seconds: f64,
+    /// Seconds of evaluation.
+    pub evaluation_seconds: f64,
+    /// Mean training loss a seed.
+    pub loss: f64,
+    /// Accuracy on the training seeds, in training mode.
+    pub train_accuracy: f64,
+    /// Mean validation loss, where it was evaluated.
+    pub valid_loss: Option<f64>,
+    /// Validation accuracy, where it was evaluated.
+    pub valid_accuracy: Option<f64>,
+    /// What the executor measured.
+    pub report: EpochReport,
+}
+
+/// The best model so far, by validation accuracy, then validation loss.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// Its epoch.
+    pub epoch: u32,
+    /// Its validation score.
+    pub valid: Score,
+    /// Its test score, where the dataset has test nodes.
+    pub test: Option<Score>,
+    /// Its parameters.
+    pub parameters: Vec<NamedTensor>,
+}
+
+/// Why training ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Why {
+    /// All epochs are done.
+    Epochs,
+    /// Validation did not get better for long enough.
+    Patience,
+    /// The stop was requested.
+    Interrupted,
+}
+
+/// What training came to.
+#[derive(Debug, Clone)]
+pub struct TrainReport {
+    /// The epochs.
+    pub epochs: Vec<EpochRow>,
+    /// The best model; `None` when nothing was evaluated.
+    pub best: Option<Best>,
+    /// Why training ended.
+    pub why: Why,
+}
+
+impl TrainReport {
+    /// Median of the whole epochs' training seconds, `None` without one.
+    pub fn median_epoch_seconds(&self) -> Option<f64> {
+        let mut seconds: Vec<f64> = self.epochs.iter().filter(|e| !e.report.stopped).map(|e| e.seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        let (low, high) = (seconds.get(seconds.len().wrapping_sub(1) / 2)?, seconds.get(seconds.len() / 2)?);
+        Some((low + high) / 2.0)
+    }
+}
+
+/// What training tells while it runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A mini-batch was trained.
+    Batch(&'a BatchDone),
+    /// Evaluation begins.
+    Evaluating,
+    /// An epoch is done.
+    Epoch(&'a EpochRow),
+}
+
+/// Runs the training loop on an executor.
+#[derive(Debug)]
+pub struct Trainer {
+    /// The executor.
+    pub executor: Executor,
+    /// How long, and when to evaluate.
+    pub options: TrainOptions,
+}
+
+impl Trainer {
+    /// Trains; at the end the executor's model is the best one, where any was evaluated.
+    ///
+    /// # Errors
+    ///
+    /// A failing operator, with its key and mini-batch.
+    pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
+        let mut report = TrainReport { epochs: Vec::new(), best: None, why: Why::Epochs };
+        for epoch in 0..self.options.epochs {
+            let done = self.executor.epoch(epoch, stop, &mut |batch| observe(&Event::Batch(batch)))?;
+            if done.stopped && done.batches == 0 {
+                report.why = Why::Interrupted;
+                break;
+            }
+            let start = Instant::now();
+            let last = epoch + 1 == self.options.epochs || done.stopped;
+            let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
+            let scores = if due && self.options.evaluation != Evaluation::None {
+                observe(&Event::Evaluating);
+                self.evaluate()?
+            } else {
+                None
+            };
+            let row = EpochRow {
+                epoch,
+                seconds: done.seconds,
+                evaluation_seconds: start.elapsed().as_secs_f64(),
+                loss: done.score.loss(),
+                train_accuracy: done.score.accuracy(),
+                valid_loss: scores.map(|(valid, _)| valid.loss()),
+                valid_accuracy: scores.map(|(valid, _)| valid.accuracy()),
+                report: done,
+            };
+            if let Some((valid, test)) = scores
+                && report.best.as_ref().is_none_or(|b| better(&valid, &b.valid))
+            {
+                let parameters = self.executor.operators_mut().training.parameters()?;
+                report.best = Some(Best { epoch, valid, test, parameters });
+            }
+            observe(&Event::Epoch(&row));
+            report.epochs.push(row);
+            if done.stopped {
+                report.why = Why::Interrupted;
+                break;
+            }
+            let waited = report.best.as_ref().map_or(0, |b| epoch - b.epoch);
+            if self.options.patience.is_some_and(|p| waited >= p.max(1)) {
+                report.why = Why::Patience;
+                break;
+            }
+        }
+        if let Some(best) = &report.best {
+            self.executor.operators_mut().training.set_parameters(&best.parameters)?;
+        }
+        Ok(report)
+    }
+
+    /// Scores of validation and test nodes; `None` without validation nodes.
+    fn evaluate(&mut self) -> Result<Option<(Score, Option<Score>)>> {
+        let dataset = std::sync::Arc::clone(self.executor.dataset());
+        let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
+        if sets[0].is_empty() {
+            return Ok(None);
+        }
+        let Scores(scores) = match self.options.evaluation {
+            Evaluation::Sampled => self.executor.sampled(&sets)?,
+            _ => self.executor.with_all_threads(|training| evaluate::full(training, &dataset, &sets))?,
+        };
+        Ok(Some((scores[0], (!sets[1].is_empty()).then_some(scores[1]))))
+    }
+}
+
+fn better(a: &Score, b: &Score) -> bool {
+    let key = |s: &Score| (s.accuracy(), -s.loss());
+    key(a) > key(b)
+}
