@@ -124,6 +124,16 @@ impl<'z> Member<'z> {
         self.left / self.ty.size.max(1) as u64
     }
 
+    /// Checks that what is not read yet fits into `limit` bytes once decoded, for arrays that are held whole.
+    pub(crate) fn fits(self, limit: u64) -> Result<Self> {
+        // Decoded, an element takes 8 bytes at most.
+        if self.remaining().saturating_mul(8) <= limit {
+            return Ok(self);
+        }
+        let what = format!("an array of {} elements, which must be held whole", self.remaining());
+        Err(Error::invalid(&self.path, Position::File, what, "raise the memory limit (--memory)"))
+    }
+
     /// Reads past `elements`.
     pub(crate) fn skip(&mut self, elements: u64) -> Result<()> {
         let mut bytes = elements.saturating_mul(self.ty.size as u64).min(self.left);
@@ -174,8 +184,7 @@ impl<'z> Member<'z> {
     pub(crate) fn labels(&mut self) -> Result<Vec<i32>> {
         let mut labels = vec![];
         self.chunks(u64::MAX, |ty, b| {
-            let before = labels.len();
-            ty.labels(b, &mut labels).map_err(|what| format!("{what} (element {} of its chunk)", labels.len() - before))
+            ty.labels(b, &mut labels).map_err(|what| format!("{what} (element {})", labels.len()))
         })?;
         Ok(labels)
     }
@@ -195,7 +204,7 @@ impl<'z> Member<'z> {
         read.or_else(|e| self.fail(at, format!("the archive cannot be read on ({e})")))?;
         if bytes.len() as u64 > limit {
             let what = format!("an object array of more than {limit} bytes, which must be held whole");
-            return Err(Error::invalid(&self.path, Position::File, what, "raise the memory limit"));
+            return Err(Error::invalid(&self.path, Position::File, what, "raise the memory limit (--memory)"));
         }
         Ok(bytes)
     }

@@ -21,7 +21,7 @@ use crate::{Ingest, Options, Progress};
 ///
 /// # Errors
 ///
-/// A damaged archive, arrays that do not fit one another, a pickle of anything else, an object array above the memory
+/// A damaged archive, arrays that do not fit one another, a pickle of anything else, a sparse matrix above the memory
 /// limit.
 ///
 /// # Complexity
@@ -67,9 +67,9 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
 /// The matrix of the plain arrays `{prefix}_data` … or of the pickled object `object`, whichever is there.
 fn sparse(archive: &mut Archive, prefix: &str, object: &str, memory: u64) -> Result<Option<SparseRows>> {
     if archive.has(&format!("{prefix}_data")) {
-        let mut ints = |part: &str| archive.member(&format!("{prefix}_{part}"))?.all_ints();
+        let mut ints = |part: &str| archive.member(&format!("{prefix}_{part}"))?.fits(memory)?.all_ints();
         let (shape, indptr, indices) = (ints("shape")?, ints("indptr")?, ints("indices")?);
-        let mut data = archive.member(&format!("{prefix}_data"))?;
+        let mut data = archive.member(&format!("{prefix}_data"))?.fits(memory)?;
         let mut values = vec![];
         data.floats(u64::MAX, &mut values)?;
         let path = data.path.clone();

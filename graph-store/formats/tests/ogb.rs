@@ -182,8 +182,8 @@ fn bad_tables_name_file_and_line() {
         ("raw/node-label", "0,1\n1,0\n1,1\n0,0\n", "node-label.csv.gz, line 1: 2 columns, expected 1"),
         ("raw/num-node-list", "4\n4\n", "num-node-list.csv.gz: 2 node counts and 1 edge counts"),
         ("raw/num-node-list", "99999999999\n", "num-node-list.csv.gz: more than the"),
-        ("split/time/test", "4\n", "4"),
-        ("split/time/test", "one\n", "test.csv.gz, line 1: column 1: \"one\" is not a node number"),
+        ("split/time/test", "3\n4\n", "test.csv.gz, line 2: column 1: node 4 does not exist, there are 4"),
+        ("split/time/test", "one\n", "test.csv.gz, line 1: column 1: \"one\" is not a whole number"),
     ] {
         small(tmp.path());
         write_gz(&tmp.path().join(format!("{name}.csv.gz")), text);
@@ -237,6 +237,8 @@ fn bad_binary_sets_name_the_array() {
     small_binary(tmp.path(), true);
     write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", npy("<f4", "(4, 2)", &[0; 32]))]);
     failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "labels of shape [4, 2]");
+    write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", npy("<f4", "(3, 1)", &[0; 12]))]);
+    failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, "3 labels for 4 nodes");
     let labels = npy("<f4", "(4, 1)", &le![f32: 0.0, 1.0, 77.0, 0.0]);
     write_npz(&tmp.path().join("raw/node-label.npz"), true, &[("node_label", labels)]);
     failure(

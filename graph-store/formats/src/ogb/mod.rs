@@ -1,15 +1,18 @@
 //! OGB's raw directories of node-property sets: gzipped CSV (arxiv, products) and binary npz (papers100M).
 
+mod counts;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dtype, Error, MAX_NODES, Position, Result};
+use morphgl_graph_store::{Dtype, Error, Position, Result};
 
 use crate::archive::Archive;
 use crate::csv_gz::{self, Table};
 use crate::dense::{self, Choice};
 use crate::elements::Said;
 use crate::{Ingest, Options, Progress};
+use counts::{Counts, Renumber};
 
 /// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
 ///
@@ -36,81 +39,29 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
         return Err(Error::invalid(&raw, Position::File, "there is no such directory", cure));
     }
     let mut ingest = Ingest::new(source, target, options, progress)?;
-    let graphs = if raw.join("data.npz").exists() { binary(&mut ingest, &raw)? } else { text(&mut ingest, &raw)? };
+    let counts = if raw.join("data.npz").exists() { binary(&mut ingest, &raw)? } else { text(&mut ingest, &raw)? };
+    let graphs = counts.graphs.len();
     if graphs == 1 && options.split.is_none() {
-        splits(&mut ingest, &source.join("split"))?;
+        splits(&mut ingest, &source.join("split"), counts.num_nodes)?;
     }
     ingest.provenance("format", "ogb");
     ingest.provenance("graphs", graphs as u64);
     ingest.finish()
 }
 
-/// Nodes and edges of each graph of a set.
-struct Counts {
-    graphs: Vec<[u64; 2]>,
-    num_nodes: u64,
-    num_edges: u64,
-}
-
-impl Counts {
-    fn new(path: &Path, nodes: &[u64], edges: &[u64]) -> Result<Self> {
-        let fail = |what: String| Err(Error::invalid(path, Position::File, what, "download the files again"));
-        if nodes.len() != edges.len() || nodes.is_empty() {
-            return fail(format!("{} node counts and {} edge counts", nodes.len(), edges.len()));
-        }
-        let sum = |counts: &[u64]| counts.iter().try_fold(0u64, |n, &c| n.checked_add(c));
-        let (Some(num_nodes), Some(num_edges)) = (sum(nodes).filter(|&n| n <= MAX_NODES), sum(edges)) else {
-            return fail(format!("more than the {MAX_NODES} nodes that ids of 32 bits allow"));
-        };
-        let graphs = nodes.iter().zip(edges).map(|(&n, &e)| [n, e]).collect();
-        Ok(Self { graphs, num_nodes, num_edges })
-    }
-}
-
-/// Turns edges within each graph into edges of the one graph of them all.
-struct Renumber<'c> {
-    counts: &'c Counts,
-    graph: usize,
-    /// Edges of this graph to come.
-    left: u64,
-    /// Id of this graph's first node.
-    first: u64,
-    sources: Vec<u32>,
-    targets: Vec<u32>,
-}
-
-impl<'c> Renumber<'c> {
-    fn new(counts: &'c Counts) -> Self {
-        Self { counts, graph: 0, left: counts.graphs[0][1], first: 0, sources: vec![], targets: vec![] }
-    }
-
-    /// Takes one edge; `Err` says why it is impossible.
-    fn edge(&mut self, source: u64, target: u64) -> Said<()> {
-        while self.left == 0 {
-            self.first += self.counts.graphs[self.graph][0];
-            self.graph += 1;
-            let Some(&[_, edges]) = self.counts.graphs.get(self.graph) else {
-                return Err(format!("more edges than the {} promised", self.counts.num_edges));
-            };
-            self.left = edges;
-        }
-        self.left -= 1;
-        let [nodes, _] = self.counts.graphs[self.graph];
-        if source.max(target) >= nodes {
-            return Err(format!("the edge {source},{target} names a node that does not exist, there are {nodes}"));
-        }
-        self.sources.push((self.first + source) as u32);
-        self.targets.push((self.first + target) as u32);
-        Ok(())
-    }
-}
-
-fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
+fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let progress = ingest.progress();
     let file = |name: &str| raw.join(format!("{name}.csv.gz"));
     let nodes = column(file("num-node-list"), progress, csv_gz::id)?;
     let edges = column(file("num-edge-list"), progress, csv_gz::id)?;
     let counts = Counts::new(&file("num-node-list"), &nodes, &edges)?;
+
+    // The labels come first: they tell soonest when the counts are wrong.
+    if file("node-label").exists() {
+        let labels = column(file("node-label"), progress, csv_gz::label)?;
+        check_labels(&file("node-label"), &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
+        ingest.labels(&file("node-label"), &labels, None)?;
+    }
 
     let mut table = Table::open(file("edge"), "edges", progress)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
@@ -133,14 +84,9 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
     if file("node-feat").exists() {
         features(ingest, file("node-feat"), counts.num_nodes)?;
     }
-    if file("node-label").exists() {
-        let labels = column(file("node-label"), progress, csv_gz::label)?;
-        check_labels(&file("node-label"), &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
-        ingest.labels(&file("node-label"), &labels, None)?;
-    }
     ingest.provenance("node_year", if file("node_year").exists() { "present, not stored" } else { "absent" });
     ingest.provenance("edge_features", if file("edge-feat").exists() { "present, not stored" } else { "absent" });
-    Ok(counts.graphs.len())
+    Ok(counts)
 }
 
 /// All lines of a table of one column.
@@ -182,15 +128,7 @@ fn expect_lines(table: &Table<'_>, expected: u64, what: &str) -> Result<()> {
 
 /// A class number cannot exceed the number of nodes: one that does is an id or a measurement.
 fn check_labels(path: &Path, labels: &[i32], num_nodes: u64, at: impl Fn(usize) -> Position) -> Result<()> {
-    if labels.len() as u64 != num_nodes {
-        let what = format!("{} labels for {num_nodes} nodes", labels.len());
-        return Err(Error::invalid(
-            path,
-            Position::File,
-            what,
-            "the file is cut short or of another set: download it again",
-        ));
-    }
+    check_count(path, labels.len() as u64, num_nodes)?;
     match labels.iter().position(|&l| i64::from(l) >= num_nodes.max(2) as i64) {
         Some(i) => {
             let what = format!("the label {} is out of range for {num_nodes} nodes", labels[i]);
@@ -200,7 +138,15 @@ fn check_labels(path: &Path, labels: &[i32], num_nodes: u64, at: impl Fn(usize) 
     }
 }
 
-fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
+fn check_count(path: &Path, labels: u64, num_nodes: u64) -> Result<()> {
+    if labels == num_nodes {
+        return Ok(());
+    }
+    let cure = "the file is cut short or of another set: download it again";
+    Err(Error::invalid(path, Position::File, format!("{labels} labels for {num_nodes} nodes"), cure))
+}
+
+fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let path = raw.join("data.npz");
     let mut archive = Archive::open(&path)?;
     let mut count = |name: &str| -> Result<Vec<u64>> {
@@ -210,10 +156,6 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
     };
     let (nodes, edges) = (count("num_nodes_list")?, count("num_edges_list")?);
     let counts = Counts::new(&path, &nodes, &edges)?;
-    binary_edges(ingest, &mut archive, &counts)?;
-    if archive.has("node_feat") {
-        dense::push_matrix(ingest, &mut archive, "node_feat", counts.num_nodes, Choice::Source)?;
-    }
     let label_path = raw.join("node-label.npz");
     if label_path.exists() {
         let mut label_archive = Archive::open(&label_path)?;
@@ -222,13 +164,18 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<usize> {
             let what = format!("labels of shape {:?}: sets of several targets a node are not stored", member.shape);
             return Err(Error::invalid(&member.path, Position::File, what, "keep one column"));
         }
+        check_count(&member.path, member.shape[0], counts.num_nodes)?;
         let labels = member.labels()?;
         check_labels(&member.path, &labels, counts.num_nodes, |i| Position::Element(i as u64))?;
         ingest.labels(&label_path, &labels, None)?;
     }
+    binary_edges(ingest, &mut archive, &counts)?;
+    if archive.has("node_feat") {
+        dense::push_matrix(ingest, &mut archive, "node_feat", counts.num_nodes, Choice::Source)?;
+    }
     ingest.provenance("node_year", if archive.has("node_year") { "present, not stored" } else { "absent" });
     ingest.provenance("edge_features", if archive.has("edge_feat") { "present, not stored" } else { "absent" });
-    Ok(counts.graphs.len())
+    Ok(counts)
 }
 
 /// Streams `edge_index`: its two rows lie one after the other, so two readers go through the member side by side.
@@ -282,7 +229,7 @@ fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts)
 }
 
 /// Reads the one split there is, if there is one.
-fn splits(ingest: &mut Ingest<'_>, dir: &Path) -> Result<()> {
+fn splits(ingest: &mut Ingest<'_>, dir: &Path, num_nodes: u64) -> Result<()> {
     if !dir.exists() {
         return Ok(());
     }
@@ -305,7 +252,9 @@ fn splits(ingest: &mut Ingest<'_>, dir: &Path) -> Result<()> {
     let progress = ingest.progress();
     let read = |part: &str| {
         column(split.join(format!("{part}.csv.gz")), progress, |field| {
-            field.parse::<u32>().map_err(|_| format!("{field:?} is not a node number"))
+            let node = csv_gz::id(field)?;
+            let exists = u32::try_from(node).ok().filter(|_| node < num_nodes);
+            exists.ok_or_else(|| format!("node {node} does not exist, there are {num_nodes}"))
         })
     };
     let (train, valid, test) = (read("train")?, read("valid")?, read("test")?);
