@@ -1,4 +1,5 @@
 //! cnr-2000 against the arrays of an independent decoder, and damaged copies of it against messages.
+#![allow(clippy::print_stderr, reason = "the reader of a test run learns what was not compared")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

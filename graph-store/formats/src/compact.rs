@@ -15,12 +15,7 @@ use crate::text::{Chunks, Pairs, PairsFormat, parse};
 ///
 /// Two passes: the ids go through a sorter that keeps one of each while the edges wait in a file; then each id is
 /// looked up in the sorted ids, which are mapped, so that their size does not count against the budget.
-pub(crate) fn edges(
-    ingest: &mut Ingest<'_>,
-    source: &Path,
-    chunks: &mut Chunks<'_>,
-    lines: PairsFormat,
-) -> Result<()> {
+pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<()> {
     let raw = Raw { path: ingest.dir().join("edges.raw"), weighted: lines.weighted };
     let blocks = collect(ingest, source, chunks, lines, &raw)?;
     let (ids, _) = read_npy::<u64>(&ingest.dir().join("node_ids.npy"), Load::Mmap)?;

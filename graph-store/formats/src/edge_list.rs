@@ -79,7 +79,12 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
     let highest = edges.highest().map_or(0, u64::from);
     if lines.num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
         let what = format!("the ids reach {highest} with only {} edges", edges.len());
-        return Err(Error::invalid(source, Position::File, what, "import with compact ids or give the number of nodes"));
+        return Err(Error::invalid(
+            source,
+            Position::File,
+            what,
+            "import with compact ids or give the number of nodes",
+        ));
     }
     edges.finish()?;
     Ok(())

@@ -50,7 +50,12 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     }
     if entries != header.entries {
         let what = format!("{entries} entries, but the header promises {}", header.entries);
-        return Err(Error::invalid(source, Position::File, what, "the file was cut short or altered: download it again"));
+        return Err(Error::invalid(
+            source,
+            Position::File,
+            what,
+            "the file was cut short or altered: download it again",
+        ));
     }
     edges.finish()?;
     ingest.finish()

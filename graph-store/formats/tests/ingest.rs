@@ -130,12 +130,16 @@ fn bad_values_are_named() {
         push(&[0.5, 1.0]),
     );
     let none = &Options::default();
-    check_refused("y.npy, element 1: the label of node 1 is 3, outside -1 (none) and 0..3; correct the labels", none, |i| {
-        i.labels(Path::new("y.npy"), &[-1, 3, 0, 0], Some(3))
-    });
-    check_refused("y.npy, element 0: the label of node 0 is -2, outside -1 (none) and 0..1; correct the labels", none, |i| {
-        i.labels(Path::new("y.npy"), &[-2, 0, 0, 0], None)
-    });
+    check_refused(
+        "y.npy, element 1: the label of node 1 is 3, outside -1 (none) and 0..3; correct the labels",
+        none,
+        |i| i.labels(Path::new("y.npy"), &[-1, 3, 0, 0], Some(3)),
+    );
+    check_refused(
+        "y.npy, element 0: the label of node 0 is -2, outside -1 (none) and 0..1; correct the labels",
+        none,
+        |i| i.labels(Path::new("y.npy"), &[-2, 0, 0, 0], None),
+    );
     check_refused("y.npy: labels for 3 nodes, but the graph has 4; give every node its row", none, |i| {
         i.labels(Path::new("y.npy"), &[0, 1, 0], None)
     });
@@ -162,7 +166,8 @@ fn bad_values_are_named() {
 
 #[test]
 fn contradicting_options_are_refused() {
-    let split = |train, valid, test| Options { split: Some(RandomSplit { train, valid, test, seed: 0 }), ..Options::default() };
+    let split =
+        |train, valid, test| Options { split: Some(RandomSplit { train, valid, test, seed: 0 }), ..Options::default() };
     let nothing = |_: &mut Ingest<'_>| Ok(());
     check_refused(
         "--split: the shares are 0.6, 0.3 and 0.2; give three numbers of at least 0 that sum to at most 1",
@@ -183,7 +188,8 @@ fn contradicting_options_are_refused() {
 
 #[test]
 fn random_splits_cover_the_labelled_nodes_and_replace_the_sources_own() {
-    let options = Options { split: Some(RandomSplit { train: 0.5, valid: 0.25, test: 0.25, seed: 3 }), ..Options::default() };
+    let options =
+        Options { split: Some(RandomSplit { train: 0.5, valid: 0.25, test: 0.25, seed: 3 }), ..Options::default() };
     let add = |i: &mut Ingest<'_>| {
         i.splits(Path::new("split"), &[0], &[1], &[2])?;
         i.labels(Path::new("y"), &[0, -1, 1, 1], None)
@@ -202,7 +208,8 @@ fn random_splits_cover_the_labelled_nodes_and_replace_the_sources_own() {
 
 #[test]
 fn random_features_are_a_function_of_the_seed_and_only_for_graphs_without() {
-    let wanted = |dtype, seed| Options { random_features: Some(RandomFeatures { dim: 3, dtype, seed }), ..Options::default() };
+    let wanted =
+        |dtype, seed| Options { random_features: Some(RandomFeatures { dim: 3, dtype, seed }), ..Options::default() };
     let nothing = |_: &mut Ingest<'_>| Ok(());
     let (a, b) = (wanted(Dtype::F16, 1), wanted(Dtype::F16, 2));
     let features = |o: &Options| path(o, nothing).unwrap().features.unwrap();

@@ -38,10 +38,8 @@ fn wiki_vote_has_the_nodes_and_edges_its_header_says() {
     check_counts(&compact, 7115, 103_689);
     let ids = compact.node_ids.as_ref().unwrap();
     assert!(ids.is_sorted_by(|a, b| a < b));
-    let renamed: Vec<_> = edges(&compact)
-        .into_iter()
-        .map(|(u, v, w)| (ids[u as usize] as u32, ids[v as usize] as u32, w))
-        .collect();
+    let renamed: Vec<_> =
+        edges(&compact).into_iter().map(|(u, v, w)| (ids[u as usize] as u32, ids[v as usize] as u32, w)).collect();
     assert_eq!(renamed, edges(&kept), "the same graph under the old names");
     // Little memory takes the way over the disk, in many small chunks.
     let tight = Options { memory: 64 << 10, ..Options::default() };
@@ -125,7 +123,10 @@ fn malformed_edge_lists_are_refused_with_their_line() {
         "0 1 1\n1 2 -3\n",
         "e.txt, line 2: the weight -3 is not a finite number of at least 0; correct it or import without weights",
     );
-    check_edge_list("0 4294967295\n", "e.txt, line 1: the node id 4294967295 does not fit 32 bits; import with compact ids");
+    check_edge_list(
+        "0 4294967295\n",
+        "e.txt, line 1: the node id 4294967295 does not fit 32 bits; import with compact ids",
+    );
     check_edge_list(
         "0 99999999999999999999999\n",
         &format!("e.txt, line 1: expected two node ids, found \"0 99999999999999999999999\"; {fix}"),
@@ -164,7 +165,10 @@ fn damaged_compression_and_other_limits_are_refused() {
     let format = EdgeListOptions { num_nodes: Some(4), first_id: 1, ..Default::default() };
     let import = |s: &Path, t: &Path| edge_list::import(s, t, format, &Options::default(), &Silent);
     let message = refusal("e.txt", b"1 4\n1 5\n", import);
-    assert_eq!(message, "e.txt, line 2: node 5 does not exist, there are 4 nodes; correct the line or the number of nodes");
+    assert_eq!(
+        message,
+        "e.txt, line 2: node 5 does not exist, there are 4 nodes; correct the line or the number of nodes"
+    );
     let message = refusal("e.txt", b"1 4\n0 1\n", import);
     assert_eq!(message, "e.txt, line 2: the node id 0 is below the first id 1; correct the line or count ids from 0");
     let small = Options { memory: 1, ..Options::default() };
@@ -216,7 +220,10 @@ fn malformed_matrices_are_refused() {
         assert_eq!(refusal("a.mtx", content.as_bytes(), import), expected);
     };
     let banner = "%%MatrixMarket matrix coordinate pattern general\n";
-    check("0 1\n", "a.mtx, line 1: expected \"%%MatrixMarket matrix …\", found \"0 1\"; check that this is a MatrixMarket file");
+    check(
+        "0 1\n",
+        "a.mtx, line 1: expected \"%%MatrixMarket matrix …\", found \"0 1\"; check that this is a MatrixMarket file",
+    );
     check(
         "%%MatrixMarket matrix array real general\n",
         "a.mtx, line 1: a matrix of kind \"array real general\"; \

@@ -82,7 +82,8 @@ impl<I: Id> Pairs<I> {
                 scan.blanks();
                 if !scan.at_line_end() && !format.more_columns {
                     let columns = if format.weighted { 3 } else { 2 };
-                    let what = |line: &str| format!("expected {columns} columns as on the first line, found \"{line}\"");
+                    let what =
+                        |line: &str| format!("expected {columns} columns as on the first line, found \"{line}\"");
                     return Err(scan.error(what, "correct the line or import without weights"));
                 }
                 pairs.sources.push(source);

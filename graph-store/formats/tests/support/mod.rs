@@ -1,5 +1,6 @@
 //! What the tests of the readers share.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::print_stderr, reason = "the reader of a test run learns what was not compared")]
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ pub(crate) fn data(part: &str) -> Option<PathBuf> {
         return Some(path);
     }
     eprintln!("no {part} in the test data: nothing compared with it");
+
     None
 }
 

@@ -1,0 +1,162 @@
+//! Plain arrays, one's own tables: a directory of `.npy` files, or an `.npz` archive of them.
+//!
+//! | array | meaning |
+//! |---|---|
+//! | `indptr`, `indices` | rows of neighbours; [`NumpyOptions::rows`] says which |
+//! | or `edge_index` | `[2, E]` (or `[E, 2]`): sources and targets |
+//! | or `src`, `dst` | sources and targets |
+//! | `weights` or `edge_weight` | a number of at least 0 an edge, in the order of the edges |
+//! | `features`, `x` or `feat` | `[N, dim]`: f16 and u8 are kept, all else becomes f32 |
+//! | `labels`, `label` or `y` | whole numbers, -1 or NaN for none |
+//! | `train`, `valid`, `test` | node ids, or bool masks; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
+//! | `node_ids` | ids the nodes have elsewhere |
+//!
+//! Ids may be of any integer type. All but the edges is optional.
+
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Dtype, Error, Position, Result};
+
+use crate::elements::Kind;
+use crate::table::{Table, Tables};
+use crate::{Ingest, Options, Progress, Rows, table_edges};
+
+/// How plain arrays are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NumpyOptions {
+    /// What the rows of `indptr` and `indices` list. Default: the sources of a node's edges, as a dataset stores them.
+    pub rows: Rows,
+    /// Number of nodes. Default: the rows of `indptr`, of the features or of the labels; else the highest id plus one.
+    pub num_nodes: Option<u64>,
+}
+
+impl Default for NumpyOptions {
+    fn default() -> Self {
+        Self { rows: Rows::Sources, num_nodes: None }
+    }
+}
+
+const SPLITS: [&[&str]; 3] = [
+    &["train", "train_idx", "train_mask"],
+    &["valid", "valid_idx", "valid_mask", "val", "val_idx", "val_mask"],
+    &["test", "test_idx", "test_mask"],
+];
+const FEATURES: [&str; 3] = ["features", "x", "feat"];
+const LABELS: [&str; 3] = ["labels", "label", "y"];
+
+/// Imports the arrays in `source`, a directory or an `.npz` file, into a dataset at `target`.
+///
+/// # Errors
+///
+/// No edges; an array of an unfit type or shape, or for another number of nodes or edges; ids that do not exist; two
+/// arrays of one meaning; and whatever the disk refuses.
+///
+/// # Complexity
+///
+/// O(E log E) time; `options.memory` bytes beside labels, splits and ids, which are held whole.
+pub fn import(
+    source: &Path,
+    target: &Path,
+    format: NumpyOptions,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<PathBuf> {
+    let mut tables = Tables::open(source)?;
+    let num_nodes = match format.num_nodes {
+        Some(n) => Some(n),
+        None => rows_of_others(&mut tables)?,
+    };
+    let mut ingest = Ingest::new(source, target, options, progress)?;
+    ingest.provenance("format", "numpy");
+    let num_nodes = table_edges::push(&mut ingest, source, num_nodes, format.rows)?;
+    if let Some(name) = tables.one_of(&FEATURES)? {
+        features(&mut ingest, tables.array(name)?)?;
+    }
+    if let Some(name) = tables.one_of(&LABELS)? {
+        let mut table = tables.array(name)?;
+        table.expect_vector()?;
+        ingest.labels(&table.path.clone(), &table.labels()?, None)?;
+    }
+    splits(&mut ingest, &mut tables, num_nodes)?;
+    if let Some(name) = tables.one_of(&["node_ids"])? {
+        let mut table = tables.array(name)?;
+        table.expect_vector()?;
+        let path = table.path.clone();
+        let ids = table.all_ints()?.into_iter().enumerate().map(|(i, id)| {
+            u64::try_from(id).map_err(|_| {
+                Error::invalid(&path, Position::Element(i as u64), format!("the node id is {id}"), "correct the ids")
+            })
+        });
+        ingest.node_ids(&path, &ids.collect::<Result<Vec<u64>>>()?)?;
+    }
+    ingest.finish()
+}
+
+/// Number of rows of the features or labels.
+fn rows_of_others(tables: &mut Tables) -> Result<Option<u64>> {
+    for names in [&FEATURES, &LABELS] {
+        if let Some(name) = tables.one_of(names)? {
+            return Ok(tables.array(name)?.shape.first().copied());
+        }
+    }
+    Ok(None)
+}
+
+fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
+    const VALUES: u64 = 1 << 20;
+    let path = table.path.clone();
+    let (&[rows, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
+        let order = if table.fortran { " in Fortran order" } else { "" };
+        let what = format!("features of shape {:?}{order}, expected [nodes, values] in C order", table.shape);
+        return Err(Error::invalid(&path, Position::File, what, "save them with numpy.ascontiguousarray and reshape"));
+    };
+    let stored = match (table.ty.kind, table.ty.size) {
+        (Kind::Bool, _) | (Kind::Uint, 1) => Dtype::U8,
+        (Kind::Float, 2) => Dtype::F16,
+        _ => Dtype::F32,
+    };
+    ingest.progress().stage("features", Some(rows));
+    let progress = ingest.progress();
+    let mut sink = ingest.features(&path, usize::try_from(dim).unwrap_or(usize::MAX), stored)?;
+    let step = (VALUES / dim.max(1)).max(1);
+    let mut values = Vec::new();
+    for start in (0..rows).step_by(step as usize) {
+        let count = step.min(rows - start);
+        values.clear();
+        table.floats(count * dim, &mut values)?;
+        sink.push(&values)?;
+        progress.advance(count);
+    }
+    sink.finish()
+}
+
+fn splits(ingest: &mut Ingest<'_>, tables: &mut Tables, num_nodes: u64) -> Result<()> {
+    let mut parts = [Vec::new(), Vec::new(), Vec::new()];
+    let mut path = None;
+    for (part, names) in parts.iter_mut().zip(SPLITS) {
+        let Some(name) = tables.one_of(names)? else { continue };
+        let mut table = tables.array(name)?;
+        table.expect_vector()?;
+        let file = table.path.clone();
+        let is_mask = table.ty.kind == Kind::Bool || name.ends_with("_mask");
+        if is_mask && table.shape[0] != num_nodes {
+            let what = format!("a mask of {} nodes, but the graph has {num_nodes}", table.shape[0]);
+            return Err(Error::invalid(file, Position::File, what, "give every node its element"));
+        }
+        let values = table.all_ints()?;
+        *part = if is_mask {
+            (0..).zip(values).filter(|&(_, v)| v != 0).map(|(node, _)| node).collect()
+        } else {
+            let node = |(i, v): (usize, i64)| {
+                u32::try_from(v).ok().filter(|&v| u64::from(v) < num_nodes).ok_or_else(|| {
+                    let what = format!("node {v} does not exist, there are {num_nodes} nodes");
+                    Error::invalid(&file, Position::Element(i as u64), what, "correct the split")
+                })
+            };
+            values.into_iter().enumerate().map(node).collect::<Result<_>>()?
+        };
+        path = Some(file);
+    }
+    let [train, valid, test] = &parts;
+    path.map_or(Ok(()), |path| ingest.splits(&path, train, valid, test))
+}

@@ -1,0 +1,92 @@
+//! Arrays by name, from a directory of `.npy` files or an `.npz` archive.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+
+use crate::archive::{Archive, Member};
+
+/// An array being read.
+pub(crate) type Table<'t> = Member<'t>;
+
+/// Where the arrays lie.
+pub(crate) enum Tables {
+    Directory(PathBuf),
+    Archive(Archive),
+}
+
+impl Tables {
+    pub(crate) fn open(source: &Path) -> Result<Self> {
+        let metadata = fs::metadata(source).map_err(|e| Error::io(source, e))?;
+        if metadata.is_dir() { Ok(Self::Directory(source.into())) } else { Archive::open(source).map(Self::Archive) }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Directory(path) => path.join(format!("{name}.npy")).is_file(),
+            Self::Archive(archive) => archive.has(name),
+        }
+    }
+
+    /// The one of `names` that exists.
+    pub(crate) fn one_of<'n>(&self, names: &[&'n str]) -> Result<Option<&'n str>> {
+        let mut found = names.iter().filter(|name| self.has(name));
+        let first = found.next().copied();
+        if let (Some(first), Some(second)) = (first, found.next()) {
+            let what = format!("both {first} and {second} are given, which mean the same");
+            return Err(Error::invalid(self.path(), Position::File, what, "remove one of them"));
+        }
+        Ok(first)
+    }
+
+    /// Opens the array `name`.
+    pub(crate) fn array(&mut self, name: &str) -> Result<Table<'_>> {
+        match self {
+            Self::Directory(path) => {
+                let path = path.join(format!("{name}.npy"));
+                let file = File::open(&path).map_err(|e| Error::io(&path, e))?;
+                Table::new(path, Box::new(BufReader::with_capacity(1 << 18, file)))
+            }
+            Self::Archive(archive) => archive.member(name),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Directory(path) => path,
+            Self::Archive(archive) => &archive.path,
+        }
+    }
+}
+
+impl Table<'_> {
+    /// Refuses anything but one dimension (or a second one of length 1).
+    pub(crate) fn expect_vector(&self) -> Result<()> {
+        if matches!(self.shape.as_slice(), [_] | [_, 1]) {
+            return Ok(());
+        }
+        let what = format!("an array of shape {:?}, expected one dimension", self.shape);
+        Err(Error::invalid(&self.path, Position::File, what, "reshape it"))
+    }
+
+    /// Appends `count` node ids.
+    pub(crate) fn ids(&mut self, count: u64, buffer: &mut Vec<i64>, out: &mut Vec<u32>) -> Result<()> {
+        let total = self.shape.iter().product::<u64>();
+        let start = total - self.remaining();
+        buffer.clear();
+        self.ints(count, buffer)?;
+        out.reserve(buffer.len());
+        for (i, &id) in (start..).zip(buffer.iter()) {
+            match u32::try_from(id) {
+                Ok(id) if u64::from(id) < MAX_NODES => out.push(id),
+                _ => {
+                    let what = format!("the node id {id} is outside 0..{MAX_NODES}");
+                    return Err(Error::invalid(&self.path, Position::Element(i), what, "correct or renumber the ids"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
