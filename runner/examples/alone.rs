@@ -1,0 +1,28 @@
+//! Listing 1 of morphgl as a program: profile, partition, schedule, execute.
+//! Run: `cargo run --release -p morphgl --example alone`.
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use std::sync::Arc;
+
+use morphgl::{
+    Executor, Job, JobConfig, ModelKind, ModelSpec, OptimizerSpec, Partitioner, Profiler, Scheduler, Stop, TrainingSpec,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> anyhow::Result<()> {
+    let dataset = Arc::new(morphgl::default_dataset());
+    let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
+    let mut job = Job::new(dataset, JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() }))?;
+    let cores = job.threads();
+    let profile = Profiler::new(cores).measure(&mut job, &mut |p| println!("measuring {}", p.what))?;
+    let plans = Scheduler::schedule(&Partitioner::partition(&profile, cores));
+    println!("{}", plans.best());
+    let mut executor = Executor::new(job, plans.best())?;
+    for epoch in 0..2 {
+        let report = executor.epoch(epoch, &Stop::new(), &mut |_| ())?;
+        println!("epoch {epoch}: loss {:.3} in {:.2} s", report.score.loss(), report.seconds);
+    }
+    Ok(())
+}

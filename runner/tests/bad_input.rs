@@ -1,0 +1,229 @@
+//! Bad input: one line that names the file and the cure, exit status 1, and no half-written dataset.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use morphgl_graph_store::{DatasetWriter, NpyWriter};
+use support::{Bench, fails};
+
+const TRAIN: [&str; 8] = ["train", "small", "--layers", "2", "--hidden", "8", "--epochs", "1"];
+
+fn train(extra: &[&'static str]) -> Vec<&'static str> {
+    [&TRAIN[..], extra].concat()
+}
+
+/// Overwrites an array of `small`, checksum and all.
+fn replace<T: morphgl_graph_store::Element>(bench: &Bench, name: &str, values: &[T], dim: Option<usize>) {
+    let mut writer = NpyWriter::create(bench.path().join("small").join(format!("{name}.npy"))).expect("room");
+    writer.write(values).expect("room");
+    let meta = writer.finish(dim).expect("room");
+    let path = bench.path().join("small/graph.json");
+    let mut json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).expect("there")).expect("JSON");
+    json["arrays"][name] = serde_json::to_value(meta).expect("plain data");
+    fs::write(path, json.to_string()).expect("room");
+}
+
+fn arrays(bench: &Bench) -> morphgl_graph_store::Dataset {
+    morphgl_graph_store::Dataset::open(bench.path().join("small"), Default::default()).expect("sound")
+}
+
+#[test]
+fn missing_file() {
+    let bench = Bench::new();
+    bench.refused(&["train", "nowhere"], &["nowhere", "there is no such dataset", "morphgl import"]);
+    bench.refused(&["import", "edges", "none.txt", "-o", "out"], &["none.txt", "check the path"]);
+    bench.refused(&["evaluate", "none.safetensors"], &["none.safetensors", "check the path"]);
+    bench.refused(&["plan", "--profile", "none.json"], &["none.json", "check the path"]);
+    assert_eq!(bench.names(), [""; 0]);
+}
+
+#[test]
+fn truncated_npy() {
+    let bench = Bench::new();
+    let path = bench.small().join("indices.npy");
+    let bytes = fs::read(&path).expect("there");
+    fs::write(&path, &bytes[..bytes.len() / 2]).expect("room");
+    bench.refused(&train(&[]), &["small/indices.npy, byte", "the header promises", "copy or create it again"]);
+}
+
+#[test]
+fn wrong_dtype() {
+    let bench = Bench::new();
+    bench.small();
+    let labels: Vec<i64> = arrays(&bench).labels.expect("labels").iter().map(|&l| i64::from(l)).collect();
+    replace(&bench, "labels", &labels, None);
+    bench.refused(&train(&[]), &["small/labels.npy", "labels is i64, expected i32", "import the dataset again"]);
+}
+
+#[test]
+fn edge_to_a_node_that_does_not_exist() {
+    let bench = Bench::new();
+    bench.small();
+    let mut indices = arrays(&bench).topology.indices().to_vec();
+    indices[5] = 300;
+    replace(&bench, "indices", &indices, None);
+    bench.refused(&train(&[]), &["small/indices.npy, element 5", "node 300", "import it again"]);
+    fs::write(bench.path().join("bad.mtx"), "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 4\n").expect("room");
+    bench.refused(&["import", "mtx", "bad.mtx", "-o", "out"], &["bad.mtx, line 3", "4"]);
+    assert_eq!(bench.names(), ["bad.mtx", "small"]);
+}
+
+#[test]
+fn indptr_that_decreases() {
+    let bench = Bench::new();
+    bench.small();
+    let mut indptr = arrays(&bench).topology.indptr().to_vec();
+    let middle = indptr.len() / 2;
+    indptr[middle] = indptr[middle + 1] + 1;
+    replace(&bench, "indptr", &indptr, None);
+    bench.refused(&train(&[]), &["small/indptr.npy, element", "the offset decreases", "import it again"]);
+}
+
+#[test]
+fn nan_features_and_labels_out_of_range() {
+    let bench = Bench::new();
+    bench.small();
+    let mut features = vec![0.5f32; 300 * 8];
+    features[11] = f32::NAN;
+    replace(&bench, "features", &features, Some(8));
+    bench.refused(&train(&[]), &["small/features.npy, element 11", "NaN"]);
+    // At import too, before anything is in place.
+    let dir = bench.path().join("arrays");
+    fs::create_dir(&dir).expect("room");
+    let write = |name: &str, values: &[f32], dim| {
+        let mut w = NpyWriter::create(dir.join(name)).expect("room");
+        w.write(values).expect("room");
+        w.finish(dim).expect("room");
+    };
+    let mut w = NpyWriter::<u32>::create(dir.join("src.npy")).expect("room");
+    w.write(&[0, 1]).expect("room");
+    w.finish(None).expect("room");
+    fs::copy(dir.join("src.npy"), dir.join("dst.npy")).expect("room");
+    write("features.npy", &[1.0, f32::NAN], Some(1));
+    bench.refused(&["import", "numpy", "arrays", "-o", "out"], &["features.npy", "NaN"]);
+    // A dimension that does not fit: three rows for two nodes.
+    write("features.npy", &[1.0, 2.0, 3.0], Some(1));
+    let mut w = NpyWriter::<i32>::create(dir.join("labels.npy")).expect("room");
+    w.write(&[0, 1]).expect("room");
+    w.finish(None).expect("room");
+    bench.refused(&["import", "numpy", "arrays", "-o", "out"], &["arrays", "3", "2"]);
+    write("features.npy", &[1.0, 2.0], Some(1));
+    let mut w = NpyWriter::<i32>::create(dir.join("labels.npy")).expect("room");
+    w.write(&[0, -7]).expect("room");
+    w.finish(None).expect("room");
+    bench.refused(&["import", "numpy", "arrays", "-o", "out"], &["labels.npy", "-7"]);
+    assert_eq!(bench.names(), ["arrays", "small"]);
+    let bench = Bench::new();
+    bench.small();
+    replace(&bench, "labels", &[3i32; 300], None);
+    bench.refused(&train(&[]), &["small/labels.npy, element 0", "the label is 3, outside -1 (none) and 0..3"]);
+}
+
+#[test]
+fn empty_train_split() {
+    let bench = Bench::new();
+    bench.small();
+    replace::<u32>(&bench, "train", &[], None);
+    bench.refused(&train(&[]), &["small", "train split", "it is empty", "--split"]);
+}
+
+#[test]
+fn fanout_of_zero_and_other_settings() {
+    let bench = Bench::new();
+    bench.small();
+    let output = bench.run(&train(&["--fanouts", "5,0"]));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "wrong usage: {text}");
+    assert!(text.contains("not a fanout; give a positive number of neighbours, or -1 for all of them"), "{text}");
+    bench.refused(&train(&["--fanouts", "5,5,5"]), &["--fanouts 5,5,5", "3 hops for a model of 2 layers"]);
+    bench.refused(&train(&["--batch-size", "0"]), &["batch"]);
+    bench.refused(&train(&["--lr=-1"]), &["lr", "positive"]);
+    bench.refused(&train(&["--dropout", "1.5"]), &["dropout", "from 0 to below 1"]);
+    bench.refused(&train(&["--training", "Training_CUDA_Native"]), &["Training_CUDA_Native", "Training_CPU_Burn"]);
+    bench.refused(&train(&["--threads", "0"]), &["--threads", "at least 1"]);
+}
+
+#[test]
+fn a_model_of_another_dataset() {
+    let bench = Bench::new();
+    bench.small();
+    bench.text(&train(&["--evaluation", "none", "--profile-seconds", "0.1", "--save", "model.safetensors"]));
+    let args = ["generate", "sbm", "-o", "other", "--nodes", "100", "--classes", "2", "--dim", "5", "--degree", "4"];
+    bench.text(&args);
+    let words = ["other", "5 features and 2 classes, the model 8 and 3", "use a model made for it"];
+    bench.refused(&["evaluate", "model.safetensors", "other"], &words);
+    let bytes = fs::read(bench.path().join("model.safetensors")).expect("there");
+    fs::write(bench.path().join("model.safetensors"), &bytes[..bytes.len() / 2]).expect("room");
+    bench.refused(&["evaluate", "model.safetensors", "small"], &["model.safetensors", "not a whole safetensors file"]);
+}
+
+#[test]
+fn dataset_of_a_newer_version() {
+    let bench = Bench::new();
+    let path = bench.small().join("graph.json");
+    let text = fs::read_to_string(&path).expect("there").replace("\"version\": 1", "\"version\": 2");
+    fs::write(&path, text).expect("room");
+    for command in ["info", "train"] {
+        bench.refused(&[command, "small"], &["small/graph.json", "version 2 is newer than 1", "update morphgl"]);
+    }
+}
+
+#[test]
+fn an_output_that_exists() {
+    let bench = Bench::new();
+    bench.small();
+    bench.refused(&["generate", "sbm", "-o", "small"], &["small", "the output exists", "--force"]);
+    bench.text(&["generate", "sbm", "-o", "small", "--force", "--nodes", "100"]);
+    assert_eq!(bench.json(&["info", "small"])["num_nodes"], 100);
+}
+
+/// A limit on file sizes stands for a full disk: writing fails in the middle of an array, as it does on one.
+#[test]
+fn disk_full_while_writing() {
+    let bench = Bench::new();
+    let limited = |line: &str| {
+        // `trap` turns the signal that comes with the limit into the error that a full disk gives.
+        let script = format!("trap '' XFSZ; ulimit -f 64; exec {} {line}", env!("CARGO_BIN_EXE_morphgl"));
+        Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
+    };
+    let line = "generate sbm -o big --nodes 20000";
+    fails(&limited(line), &[line], &["big", ".npy", "file-size limit"]);
+    let edges: String = (0..40_000).map(|i| format!("{} {}\n", i, (i * 7) % 40_000)).collect();
+    fs::write(bench.path().join("edges.txt"), edges).expect("room");
+    let line = "import edges edges.txt -o big";
+    fails(&limited(line), &[line], &["big", "file-size limit"]);
+    assert_eq!(bench.names(), ["edges.txt"]);
+}
+
+/// The same on a real full disk, where the test may mount a tiny one.
+#[test]
+fn disk_full_on_a_tiny_tmpfs() {
+    let bench = Bench::new();
+    let disk = bench.path().join("disk");
+    fs::create_dir(&disk).expect("room");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(&disk).output();
+    if !mounted.is_ok_and(|o| o.status.success()) {
+        println!("not run: this user may not mount a tmpfs");
+        return;
+    }
+    let args = ["generate", "sbm", "-o", "disk/big", "--nodes", "20000"];
+    let output = bench.run(&args);
+    let left = fs::read_dir(&disk).expect("readable").count();
+    let unmounted = Command::new("umount").arg(&disk).status().expect("umount starts");
+    fails(&output, &args, &["disk", "no space left on device", "free some disk space"]);
+    assert_eq!(left, 0, "nothing is left behind");
+    assert!(unmounted.success());
+}
+
+#[test]
+fn a_dataset_without_features_or_labels() {
+    let bench = Bench::new();
+    let mut writer = DatasetWriter::create(bench.path().join("bare"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 2], None).expect("room");
+    writer.array("indices", &[1u32, 0], None).expect("room");
+    writer.finish("bare", 0, Default::default()).expect("arrays that fit");
+    bench.refused(&["train", "bare"], &["bare", "no features", "--random-features"]);
+    bench.text(&["info", "bare"]);
+}

@@ -1,0 +1,175 @@
+//! Every command prints one JSON document with the fields that docs/json.md lists, and text that says the same.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::Bench;
+
+#[track_caller]
+fn has(json: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(json.get(field).is_some(), "no field {field:?} in {json:#}");
+    }
+}
+
+const QUICK: [&str; 8] = ["--layers", "2", "--hidden", "16", "--fanouts", "5,5", "--profile-seconds", "0.2"];
+
+fn quick(args: &[&'static str]) -> Vec<&'static str> {
+    [args, &QUICK].concat()
+}
+
+#[test]
+fn ops() {
+    let bench = Bench::new();
+    let json = bench.json(&["ops"]);
+    has(&json, &["machine", "operators", "routes"]);
+    has(&json["machine"], &["cpu", "cores", "memory_bytes", "available_bytes", "accelerators"]);
+    for operator in json["operators"].as_array().expect("a list") {
+        has(operator, &["key", "phase", "hardware", "operator", "summary", "reads", "writes", "available", "reason"]);
+    }
+    let text = bench.text(&["ops"]);
+    assert!(text.contains("Batching_CPU_Neighbor → Transferring_CPU_Host → Training_CPU_Burn (trained at host)"), "{text}");
+}
+
+#[test]
+fn generate_and_info() {
+    let bench = Bench::new();
+    bench.small();
+    let json = bench.json(&["info", "small", "--check"]);
+    has(&json, &["name", "num_nodes", "num_edges", "num_classes", "feature_dim", "feature_dtype", "degree", "splits"]);
+    has(&json, &["weighted", "labelled", "bytes", "arrays", "provenance", "version", "path"]);
+    assert_eq!((&json["num_nodes"], &json["checked"], &json["splits"]["train"]), (&300.into(), &true.into(), &180.into()));
+    let text = bench.text(&["info", "small"]);
+    assert!(text.contains("nodes     300\n") && text.contains("splits    train 180, valid 60, test 60\n"), "{text}");
+}
+
+#[test]
+fn import_describes_what_it_made() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("e.csv"), "src,dst,weight\n0,1,0.5\n1,2,2\n").expect("room");
+    let args = ["import", "edges", "e.csv", "-o", "e", "--symmetrise", "--random-features", "4", "--dtype", "f16"];
+    let json = bench.json(&args);
+    assert_eq!((&json["num_nodes"], &json["num_edges"], &json["weighted"]), (&3.into(), &4.into(), &true.into()));
+    assert_eq!((&json["feature_dim"], &json["feature_dtype"]), (&4.into(), &"f16".into()));
+}
+
+#[test]
+fn profile_and_plan() {
+    let bench = Bench::new();
+    bench.small();
+    let json = bench.json(&quick(&["profile", "small", "--save", "p.json"]));
+    let profile = &json["profiles"][0];
+    has(profile, &["version", "machine", "route", "num_batches", "batching", "transferring", "training", "seconds"]);
+    has(&profile["training"][0]["seconds"], &["mean", "std", "median", "samples", "outliers"]);
+    for args in [&["plan", "--profile", "p.json"][..], &quick(&["plan", "small"])] {
+        let json = bench.json(args);
+        has(&json, &["plan", "routes"]);
+        has(&json["plan"], &["route", "num_batches", "schedule", "prediction"]);
+        has(&json["plan"]["prediction"], &["epoch_seconds", "bound_seconds", "bottleneck", "utilisation"]);
+        let plans = json["routes"][0]["plans"].as_array().expect("a list");
+        let least = plans.iter().map(|p| p["prediction"]["epoch_seconds"].as_f64().expect("seconds")).fold(f64::MAX, f64::min);
+        assert_eq!(json["plan"]["prediction"]["epoch_seconds"].as_f64(), Some(least));
+    }
+    assert!(bench.text(&["plan", "--profile", "p.json"]).contains("predicted"));
+}
+
+#[test]
+fn train_evaluate_predict() {
+    let bench = Bench::new();
+    bench.small();
+    let args = quick(&["train", "small", "--epochs", "3", "--run", "run", "--save", "model.safetensors"]);
+    let json = bench.json(&args);
+    has(&json, &["test_accuracy", "best_valid_accuracy", "best_epoch", "predicted_epoch_seconds", "plan", "ended"]);
+    has(&json, &["measured_epoch_seconds", "peak_rss_bytes", "dataset", "config", "profile", "epochs", "run", "test_loss"]);
+    let epochs = json["epochs"].as_array().expect("a list");
+    assert_eq!(epochs.len(), 3);
+    has(&epochs[0], &["epoch", "seconds", "evaluation_seconds", "loss", "train_accuracy", "valid_accuracy", "valid_loss", "report"]);
+    assert!(json["test_accuracy"].as_f64().expect("a number") > 0.5, "three classes are told apart: {json:#}");
+
+    // The saved model is the best one, and scores as it did.
+    let scores = bench.json(&["evaluate", "model.safetensors", "small"]);
+    assert_eq!(scores["test"]["accuracy"], json["test_accuracy"]);
+    assert_eq!(scores["valid"]["accuracy"], json["best_valid_accuracy"]);
+    let sampled = ["evaluate", "model.safetensors", "small", "--evaluation", "sampled", "--fanouts=-1,-1"];
+    let difference = |a: &Value, b: &Value| (a.as_f64().expect("a number") - b.as_f64().expect("a number")).abs();
+    assert!(difference(&bench.json(&sampled)["test"]["accuracy"], &json["test_accuracy"]) < 0.02, "all neighbours either way");
+
+    let csv = bench.text(&["predict", "model.safetensors", "small", "--nodes", "test"]);
+    assert_eq!((csv.lines().next(), csv.lines().count()), (Some("node,class,probability"), 61));
+    fs::write(bench.path().join("ids.txt"), "5\n3\n\n").expect("room");
+    let json = bench.json(&["predict", "model.safetensors", "small", "--nodes", "ids.txt"]);
+    assert_eq!(json["nodes"], serde_json::json!([5, 3]));
+    bench.text(&["predict", "model.safetensors", "small", "-o", "classes.npy"]);
+    assert!(bench.path().join("classes.npy").exists());
+
+    let mut files: Vec<_> = fs::read_dir(bench.path().join("run")).expect("there").map(|f| f.expect("there").file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["config.toml", "metrics.jsonl", "model.safetensors", "plan.json"]);
+    assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 3);
+    bench.refused(&args, &["run", "it holds a run already"]);
+}
+
+#[test]
+fn training_is_repeatable_whatever_the_threads_and_the_loading() {
+    let bench = Bench::new();
+    bench.small();
+    let losses = |extra: &[&'static str]| {
+        let json = bench.json(&[&quick(&["train", "small", "--epochs", "2", "--evaluation", "none"])[..], extra].concat());
+        let epochs = json["epochs"].as_array().expect("a list").clone();
+        epochs.iter().map(|e| e["loss"].as_f64().expect("a number")).collect::<Vec<_>>()
+    };
+    let first = losses(&["--threads", "1"]);
+    for extra in [&["--threads", "1", "--mmap"][..], &["--threads", "3"], &["--plan", "sequential"]] {
+        let again = losses(extra);
+        let off = first.iter().zip(&again).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(off < 1e-5, "{extra:?}: {again:?} and {first:?}");
+    }
+}
+
+#[test]
+fn early_stopping_and_sampled_evaluation() {
+    let bench = Bench::new();
+    bench.small();
+    let args = quick(&["train", "small", "--epochs", "200", "--patience", "2", "--evaluation", "sampled", "--lr", "0.05"]);
+    let json = bench.json(&args);
+    assert_eq!(json["ended"], "patience", "{json:#}");
+    let (best, epochs) = (json["best_epoch"].as_u64().expect("an epoch"), json["epochs"].as_array().expect("a list").len());
+    assert_eq!(epochs as u64, best + 3, "two epochs after the best one");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_cleanly() {
+    use std::process::Stdio;
+    let bench = Bench::new();
+    bench.small();
+    let args = quick(&["train", "small", "--epochs", "1000000", "--evaluate-every", "1000000", "--run", "run", "--json"]);
+    let child = bench.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let metrics = bench.path().join("run/metrics.jsonl");
+    // Training is under way once an epoch is written; a minute is for machines under load.
+    for _ in 0..600 {
+        if fs::metadata(&metrics).is_ok_and(|m| m.len() > 0) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one JSON document, interrupted or not");
+    assert_eq!(json["ended"], "interrupted");
+    assert!(bench.path().join("run/model.safetensors").exists(), "the model so far is saved");
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let bench = Bench::new();
+    for command in ["generate", "import", "info", "profile", "plan", "train", "evaluate", "predict"] {
+        let text = bench.text(&[command, "--help"]);
+        assert!(text.contains("Examples:\n  morphgl ") && text.contains("Usage:"), "{command}: {text}");
+    }
+    assert_eq!(bench.run(&["train", "--no-such-option"]).status.code(), Some(2));
+}

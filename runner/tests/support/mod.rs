@@ -1,0 +1,78 @@
+//! Runs the binary.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A temporary directory to run the binary in.
+pub struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
+        command.args(args).current_dir(self.dir.path());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the binary starts")
+    }
+
+    /// Runs a command that succeeds, and gives its stdout.
+    #[track_caller]
+    pub fn text(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs a command with `--json`, and gives the one document on its stdout.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> serde_json::Value {
+        let text = self.text(&[args, &["--json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: stdout is not one JSON document: {e}\n{text}"))
+    }
+
+    /// Runs a command that fails with exit status 1 and one line that holds all of `words`.
+    #[track_caller]
+    pub fn refused(&self, args: &[&str], words: &[&str]) {
+        fails(&self.run(args), args, words);
+    }
+
+    /// Everything in the directory, hidden files too.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).expect("readable");
+        let name = |e: std::io::Result<std::fs::DirEntry>| e.expect("readable").file_name().to_string_lossy().into_owned();
+        let mut names: Vec<String> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// A small generated dataset at `small`.
+    pub fn small(&self) -> PathBuf {
+        let args = ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--dim", "8", "--degree", "6"];
+        self.text(&args);
+        self.path().join("small")
+    }
+}
+
+/// Asserts exit status 1 and one line on stderr that holds all of `words`.
+#[track_caller]
+pub fn fails(output: &Output, args: &[&str], words: &[&str]) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    let errors: Vec<&str> = stderr.lines().filter(|l| l.starts_with("error:")).collect();
+    let [line] = errors[..] else { panic!("{args:?}: not one line of error:\n{stderr}") };
+    assert_eq!(stderr.lines().last(), Some(line), "{args:?}: the error is the last line:\n{stderr}");
+    words.iter().for_each(|w| assert!(line.contains(w), "{args:?}: {line:?} does not say {w:?}"));
+}

@@ -1,0 +1,75 @@
+//! Rules of the tree that no compiler checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+/// Folders of all member crates.
+fn crates() -> Vec<PathBuf> {
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).expect("there").parse().expect("TOML");
+    let members = manifest["workspace"]["members"].as_array().expect("a list");
+    members.iter().map(|m| root().join(m.as_str().expect("a path"))).collect()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[test]
+fn every_crate_has_a_readme_tests_and_an_example_of_its_own() {
+    for folder in crates() {
+        let name = folder.display();
+        assert!(folder.join("README.md").exists(), "{name}: no README.md");
+        let sources = [rust_files(&folder.join("src")), rust_files(&folder.join("tests"))].concat();
+        let tested = sources.iter().any(|f| fs::read_to_string(f).expect("there").contains("#[test]"));
+        assert!(tested, "{name}: no test");
+        let own_binary = folder.join("src/main.rs").exists();
+        assert!(own_binary || folder.join("examples/alone.rs").exists(), "{name}: no examples/alone.rs");
+    }
+}
+
+#[test]
+fn operator_crates_run_their_phase_s_suite_and_know_no_other_operator() {
+    let operators: Vec<PathBuf> = crates()
+        .into_iter()
+        .filter(|c| rust_files(&c.join("src")).iter().any(|f| fs::read_to_string(f).expect("there").contains("submit!")))
+        .filter(|c| !c.ends_with("registry"))
+        .collect();
+    assert!(operators.len() >= 4, "{operators:?}");
+    let package = |folder: &Path| -> String {
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).expect("there").parse().expect("TOML");
+        manifest["package"]["name"].as_str().expect("a name").to_string()
+    };
+    let names: Vec<String> = operators.iter().map(|c| package(c)).collect();
+    for folder in &operators {
+        let suite = fs::read_to_string(folder.join("tests/conformance.rs")).unwrap_or_default();
+        assert!(suite.contains("morphgl_conformance::"), "{}: no tests/conformance.rs", folder.display());
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).expect("there").parse().expect("TOML");
+        for dependency in manifest["dependencies"].as_table().expect("a table").keys() {
+            assert!(!names.contains(dependency), "{} depends on the operator {dependency}", folder.display());
+        }
+    }
+}
+
+#[test]
+fn lib_files_are_short_and_sources_can_be_read_in_a_sitting() {
+    for folder in crates() {
+        for file in rust_files(&folder.join("src")) {
+            let lines = fs::read_to_string(&file).expect("there").lines().count();
+            let most = if file.ends_with("src/lib.rs") { 80 } else { 400 };
+            assert!(lines <= most, "{}: {lines} lines, at most {most}", file.display());
+        }
+    }
+}
