@@ -14,7 +14,7 @@ use crate::properties::Properties;
 
 const DOWNLOAD: &str = "the file is damaged or of another graph: download it again";
 
-/// Imports the BV graph with the basename `source` (the path without `.graph`) into a dataset at `target`.
+/// Imports the BV graph with the basename `source` (the path without `.graph`, or with it) into a dataset at `target`.
 ///
 /// # Errors
 ///
@@ -25,29 +25,30 @@ const DOWNLOAD: &str = "the file is damaged or of another graph: download it aga
 ///
 /// O(V + E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
-    let graph = with_ending(source, "graph")?;
-    let properties = Properties::read(&with_ending(source, "properties")?)?;
+    let graph = existing(graph_file(source))?;
+    let properties = Properties::read(&existing(graph.with_extension("properties"))?)?;
     let bytes = fs::metadata(&graph).map_err(|e| Error::io(&graph, e))?.len();
     if let Some(bits) = properties.bits.filter(|&bits| bits.div_ceil(8) > bytes) {
         let what = format!("the file has {bytes} bytes, its properties promise {}", bits.div_ceil(8));
         return Err(Error::invalid(&graph, Position::Byte(bytes), what, DOWNLOAD));
     }
-    let mut ingest = Ingest::new(source, target, options, progress)?;
+    let mut ingest = Ingest::new(&graph, target, options, progress)?;
     ingest.provenance("format", "bv");
     if rows == Rows::Sources {
         ingest.provenance("rows", "sources");
     }
     progress.stage("decode", Some(properties.num_arcs));
     let sink = ingest.edges(&graph, Some(properties.num_nodes), false)?;
-    let mut stream = Stream { sink, rows, nodes: Vec::new(), successors: Vec::new(), progress };
+    let (nodes, successors, promised) = (Vec::new(), Vec::new(), properties.num_arcs);
+    let mut stream = Stream { sink, graph: graph.clone(), promised, rows, nodes, successors, progress };
     let unreadable =
         |e: anyhow::Error| Error::invalid(&graph, Position::File, format!("not a readable BV graph ({e})"), DOWNLOAD);
     // The decoder panics on bits that no BV graph has; what it leaves behind is dropped with it.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
         if properties.little_endian {
-            stream.all(&BvGraphSeq::with_basename(source).endianness::<LE>().load().map_err(unreadable)?)
+            stream.all(&BvGraphSeq::with_basename(&graph).endianness::<LE>().load().map_err(unreadable)?)
         } else {
-            stream.all(&BvGraphSeq::with_basename(source).endianness::<BE>().load().map_err(unreadable)?)
+            stream.all(&BvGraphSeq::with_basename(&graph).endianness::<BE>().load().map_err(unreadable)?)
         }
     }));
     decoded.unwrap_or_else(|_| Err(Error::invalid(&graph, Position::File, "the bits cannot be decoded", DOWNLOAD)))?;
@@ -59,8 +60,18 @@ pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progr
     ingest.finish()
 }
 
-fn with_ending(source: &Path, ending: &str) -> Result<PathBuf> {
-    let path = source.with_extension(ending);
+/// The graph file of a basename, which may have dots of its own (`uk-2007-05.05`); its ending is what other endings
+/// replace, in here and in the `webgraph` crate.
+fn graph_file(source: &Path) -> PathBuf {
+    if source.extension().is_some_and(|ending| ending == "graph") {
+        return source.to_path_buf();
+    }
+    let mut file = source.as_os_str().to_os_string();
+    file.push(".graph");
+    file.into()
+}
+
+fn existing(path: PathBuf) -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
@@ -71,6 +82,9 @@ fn with_ending(source: &Path, ending: &str) -> Result<PathBuf> {
 /// Edges on their way from the decoder to the sink.
 struct Stream<'s, 'a> {
     sink: EdgeSink<'s, 'a>,
+    graph: PathBuf,
+    /// Number of arcs that the properties promise.
+    promised: u64,
     rows: Rows,
     nodes: Vec<u32>,
     successors: Vec<u32>,
@@ -86,9 +100,10 @@ impl Stream<'_, '_> {
                 // What does not fit 32 bits does not exist, and the sink says so.
                 self.successors.push(u32::try_from(successor).unwrap_or(u32::MAX));
                 self.nodes.push(node as u32);
-            }
-            if self.nodes.len() >= BLOCK {
-                self.flush()?;
+                // Looked at within a list too: damaged bits can announce one that never ends.
+                if self.nodes.len() == BLOCK {
+                    self.flush()?;
+                }
             }
         }
         self.flush()
@@ -100,6 +115,10 @@ impl Stream<'_, '_> {
             Rows::Sources => (&self.successors, &self.nodes),
         };
         self.sink.push(sources, targets, None)?;
+        if self.sink.len() > self.promised {
+            let what = format!("more arcs than the {} that the properties promise", self.promised);
+            return Err(Error::invalid(&self.graph, Position::File, what, DOWNLOAD));
+        }
         self.progress.advance(self.nodes.len() as u64);
         self.nodes.clear();
         self.successors.clear();

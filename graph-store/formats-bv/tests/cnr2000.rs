@@ -62,6 +62,20 @@ fn equals_the_independent_decoder_array_for_array() {
     }
 }
 
+#[test]
+fn a_basename_may_have_dots_and_the_ending() {
+    let Some(data) = data() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for ending in ["graph", "properties"] {
+        let content = fs::read(data.join(format!("cnr-2000.{ending}"))).unwrap();
+        fs::write(dir.path().join(format!("uk-2007.05.{ending}")), content).unwrap();
+    }
+    let plain = open(&dir.path().join("uk-2007.05"), Rows::Targets, &Options::default());
+    let ended = open(&dir.path().join("uk-2007.05.graph"), Rows::Targets, &Options::default());
+    assert_eq!((plain.name.as_str(), plain.topology.num_edges()), ("uk-2007.05", 3_216_152));
+    assert!(plain.topology == ended.topology);
+}
+
 /// A copy of cnr-2000, changed, whose import must fail with the message.
 #[track_caller]
 fn check_refused(change: impl FnOnce(&Path), expected: &str) {
@@ -100,6 +114,10 @@ fn damaged_graphs_are_refused() {
     check_refused(
         |dir| edit(dir, "arcs=3216152", "arcs=3216153"),
         &format!("g.graph: 3216152 arcs, but the properties promise 3216153; {download}"),
+    );
+    check_refused(
+        |dir| edit(dir, "arcs=3216152", "arcs=3000000"),
+        &format!("g.graph: more arcs than the 3000000 that the properties promise; {download}"),
     );
     check_refused(
         |dir| edit(dir, "nodes=325557", "nodes=many"),
