@@ -1,1 +1,201 @@
 //! The suite of phase Batching.
+//!
+//! [`run`] holds for every batching operator. [`run_neighbor`] adds what holds for neighbour sampling alone: its
+//! mini-batches are those of [`reference::sample`], field for field.
+
+pub mod graphs;
+mod laws;
+pub mod reference;
+
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Build, Description, Expansion, HostBatch, Machine, MiniBatch, Pick, Place,
+    Result, SamplerSettings, SeedSet,
+};
+
+/// One set of inputs an operator is held to.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The graph.
+    pub dataset: Arc<Dataset>,
+    /// The nodes to make mini-batches of.
+    pub seeds: SeedSet,
+    /// How they are made.
+    pub settings: SamplerSettings,
+    /// Whether features are gathered.
+    pub gather: bool,
+}
+
+impl Case {
+    /// Every third node of a random graph, in mini-batches of 16, with fanouts 4,3.
+    pub fn new(dataset: Dataset) -> Self {
+        let num_nodes = dataset.num_nodes();
+        let seeds: Vec<u32> = (0..num_nodes as u32).rev().step_by(3).collect();
+        let seeds = SeedSet::new("seeds", &seeds, num_nodes).expect("every third node, each once");
+        let fanouts = "4,3".parse().expect("fanouts");
+        let settings = SamplerSettings { fanouts, batch_size: 16, seed: 11, ..Default::default() };
+        Self { dataset: Arc::new(dataset), seeds, settings, gather: true }
+    }
+
+    /// The same with other settings.
+    pub fn with(&self, change: impl FnOnce(&mut SamplerSettings)) -> Self {
+        let mut case = self.clone();
+        change(&mut case.settings);
+        case
+    }
+
+    /// The same with other seeds.
+    pub fn of(&self, seeds: &[u32]) -> Self {
+        let seeds = SeedSet::new("seeds", seeds, self.dataset.num_nodes()).expect("nodes of the graph");
+        Self { seeds, ..self.clone() }
+    }
+}
+
+/// The operator under test, at one place.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    description: &'a Description,
+    place: Place,
+}
+
+impl Subject<'_> {
+    pub(crate) fn build(&self, case: &Case) -> Result<Box<dyn Batching>> {
+        let Build::Batching(build) = self.description.build else {
+            panic!("{} is not of phase Batching", self.description.key)
+        };
+        build(&BatchingContext {
+            dataset: Arc::clone(&case.dataset),
+            seeds: case.seeds.clone(),
+            settings: case.settings.clone(),
+            gather: case.gather,
+            place: self.place.clone(),
+            options: serde_json::Value::Null,
+        })
+    }
+
+    /// Mini-batches of the given ids from one worker; with `recycle`, each is made in the memory of the one before.
+    pub(crate) fn batches(&self, case: &Case, threads: usize, ids: &[BatchId], recycle: bool) -> Vec<HostBatch> {
+        let operator = self.build(case).unwrap_or_else(|e| panic!("{case:?} is a valid case: {e}"));
+        let mut worker = operator.worker(threads).unwrap_or_else(|e| panic!("a worker of {threads} threads: {e}"));
+        let mut recycled = None;
+        let mut batch = |&id| {
+            let handle = worker.prepare(id, recycled.take()).unwrap_or_else(|e| panic!("{id}: {e}"));
+            let (batch, _) = handle.wait().unwrap_or_else(|e| panic!("{id}: {e}"));
+            assert_eq!((batch.id(), batch.place()), (id, self.place.clone()), "id and place of the mini-batch");
+            let host = match &batch {
+                MiniBatch::Host(batch) => batch.clone(),
+                MiniBatch::Device(batch) => batch.to_host().unwrap_or_else(|e| panic!("{id}: {e}")),
+            };
+            assert_eq!(batch.num_seeds(), host.num_seeds, "number of seeds of {id}");
+            recycled = recycle.then_some(batch);
+            host
+        };
+        ids.iter().map(&mut batch).collect()
+    }
+
+    /// All mini-batches of an epoch.
+    pub(crate) fn epoch(&self, case: &Case, epoch: u32) -> Vec<HostBatch> {
+        self.batches(case, 1, &ids(case, epoch), true)
+    }
+
+    /// Whether its mini-batches hold features when asked to gather: on a device they may be left to transferring.
+    pub(crate) fn gathers(&self) -> bool {
+        self.place == Place::Host
+    }
+}
+
+/// The ids of an epoch's mini-batches.
+pub(crate) fn ids(case: &Case, epoch: u32) -> Vec<BatchId> {
+    let num_batches = case.seeds.nodes().len().div_ceil(case.settings.batch_size) as u32;
+    (0..num_batches).map(|index| BatchId { epoch, index }).collect()
+}
+
+/// Holds a batching operator to what every batching operator has to do.
+///
+/// Does nothing but say so where the operator cannot run on this machine.
+///
+/// # Panics
+///
+/// When the operator does not conform.
+pub fn run(description: &Description) {
+    let Some(subject) = subject(description) else { return };
+    for case in cases() {
+        laws::batches_fit_the_graph(&subject, &case);
+        laws::every_seed_comes_once_an_epoch(&subject, &case);
+        laws::batches_are_a_function_of_their_id(&subject, &case);
+    }
+    let case = Case::new(graphs::random(120, 7, true));
+    laws::seed_and_epoch_change_the_draws(&subject, &case);
+    laws::features_are_left_out_when_asked(&subject, &case);
+    laws::impossible_requests_are_refused(&subject, &case);
+}
+
+/// Holds a neighbour sampling operator to [`run`] and to the reference.
+///
+/// # Panics
+///
+/// When the operator does not conform.
+pub fn run_neighbor(description: &Description) {
+    run(description);
+    let Some(subject) = subject(description) else { return };
+    for case in cases() {
+        for expansion in [Expansion::All, Expansion::New] {
+            for pick in [Pick::Uniform, Pick::Weighted] {
+                if pick == Pick::Weighted && case.dataset.topology.weights().is_none() {
+                    continue;
+                }
+                for fanouts in ["-1", "3", "5,4,3", "2,-1", "1,1,1,1", "100,2"] {
+                    let case = case.with(|s| {
+                        (s.expansion, s.pick) = (expansion, pick);
+                        s.fanouts = fanouts.parse().expect("fanouts");
+                    });
+                    laws::batches_fit_the_graph(&subject, &case);
+                    laws::rows_keep_to_the_fanout(&subject, &case);
+                    laws::batches_equal_the_reference(&subject, &case);
+                }
+            }
+        }
+    }
+    // A full row is a draw of some length, and rows of a hub are long.
+    let hub =
+        Case::new(graphs::random(900, 5, false)).of(&[0]).with(|s| s.fanouts = "200,80".parse().expect("fanouts"));
+    laws::batches_equal_the_reference(&subject, &hub);
+}
+
+fn cases() -> Vec<Case> {
+    let random = Case::new(graphs::random(120, 7, false));
+    vec![
+        random.with(|s| s.shuffle = false),
+        random.with(|s| s.batch_size = 1 << 20),
+        random.of(&[3]),
+        random,
+        Case::new(graphs::random(120, 7, true)),
+        Case::new(graphs::random(60, 0, false)),
+        Case::new(graphs::bare(&graphs::cycle(6))),
+        Case::new(graphs::cycle(1)),
+    ]
+}
+
+fn subject(description: &Description) -> Option<Subject<'_>> {
+    let machine = Machine::probe();
+    let places = match description.writes {
+        morphgl_registry::At::Host => vec![Place::Host],
+        morphgl_registry::At::Device(_) => {
+            (description.accelerators)(&machine).into_iter().map(|found| found.place).collect()
+        }
+    };
+    let reason = match ((description.probe)(&machine), places.into_iter().find(|p| description.writes.matches(p))) {
+        (Ok(()), Some(place)) => return Some(Subject { description, place }),
+        (Err(unavailable), _) => unavailable.reason,
+        (Ok(()), None) => format!("its backend finds no device of {}", description.writes),
+    };
+    skip(&format!("{}: skipped, not available on this machine: {reason}", description.key));
+    None
+}
+
+#[allow(clippy::print_stderr, reason = "says which operator was not tested, and why")]
+pub(crate) fn skip(line: &str) {
+    eprintln!("{line}");
+}

@@ -4,7 +4,8 @@ use morphgl_registry::BatchId;
 
 use crate::philox::{philox4x32_10, philox4x32_10_blocks};
 
-/// What random numbers are drawn for. Two streams never share a counter. Tags 6 to 15 are free.
+/// What random numbers are drawn for. Two streams never share a counter. Tags 4 to 15 are free:
+/// the numbers of training (initial values, dropout) are `morphgl-model-spec`'s, told apart by tags in the epoch's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Stream {
@@ -16,10 +17,6 @@ pub enum Stream {
     Permutation = 2,
     /// What replaces a rejected number of [`Stream::Permutation`].
     PermutationRetry = 3,
-    /// Dropout masks; `hop` is the layer, and `node` and `block` number the element.
-    Dropout = 4,
-    /// Initial parameters of models; `hop` is the layer, and `node` and `block` number the element.
-    Init = 5,
 }
 
 /// Bits of the block within word 0 of the counter.
@@ -32,7 +29,7 @@ pub const HOP_BITS: u32 = 6;
 pub struct Counter {
     /// What they are for, 4 bits.
     pub stream: Stream,
-    /// Hop from the seeds (or layer), below 2^6.
+    /// Hop from the seeds, below 2^6.
     pub hop: u32,
     /// Block of four draws, below 2^22.
     pub block: u32,
@@ -98,8 +95,8 @@ mod tests {
     #[test]
     fn every_field_has_its_own_bits() {
         let batch = BatchId { epoch: 7, index: 6 };
-        let counter = Counter { stream: Stream::Init, hop: 63, block: (1 << 22) - 1, node: 5, batch };
-        assert_eq!(counter.words(), [0x5FFF_FFFF, 5, 6, 7]);
+        let counter = Counter { stream: Stream::PermutationRetry, hop: 63, block: (1 << 22) - 1, node: 5, batch };
+        assert_eq!(counter.words(), [0x3FFF_FFFF, 5, 6, 7]);
         let counter = Counter { stream: Stream::SamplingRetry, hop: 1, block: 2, node: u32::MAX, batch };
         assert_eq!(counter.words(), [0x1040_0002, u32::MAX, 6, 7]);
         assert_eq!(key(0x0123_4567_89AB_CDEF), [0x89AB_CDEF, 0x0123_4567]);

@@ -1,1 +1,20 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod expand;
+mod prepare;
+mod sampler;
+
+pub use sampler::CpuNeighbor;
+
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase};
+
+/// What this crate registers.
+pub const DESCRIPTION: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::CPU, "Neighbor"),
+    "samples k hops of neighbours on CPU threads, and gathers their features",
+    At::Host,
+    At::Host,
+    Build::Batching(|context| Ok(Box::new(CpuNeighbor::new(context)?))),
+);
+
+morphgl_registry::submit! { DESCRIPTION }

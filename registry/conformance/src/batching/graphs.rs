@@ -1,0 +1,63 @@
+//! Small graphs with all that makes trouble.
+
+use half::f16;
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_sampler_core::philox4x32_10;
+
+/// A random word for two numbers.
+fn word(a: usize, b: usize) -> u32 {
+    philox4x32_10([a as u32, b as u32, 0, 0], [0xC0, 0xFE])[0]
+}
+
+/// A random graph of about `degree` in-neighbours a node: with isolated nodes, self loops, edges that occur twice, a
+/// node that everybody leads to (node 0), classes with some unknown, and features of f16 in rows of 3.
+/// With `weights`, these are quarters, a fifth of them 0.
+pub fn random(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
+    let mut rows: Vec<Vec<u32>> = vec![(0..num_nodes as u32).collect()];
+    for node in 1..num_nodes {
+        let len = if node % 7 == 3 { 0 } else { word(node, 0) as usize % (2 * degree + 1) };
+        rows.push((0..len).map(|i| word(node, i + 1) % num_nodes as u32).collect());
+    }
+    if degree == 0 {
+        rows[0].clear();
+    }
+    let num_edges = rows.iter().map(Vec::len).sum();
+    let weights = weights.then(|| (0..num_edges).map(|e| (word(e, 99) % 5) as f32 * 0.25).collect());
+    dataset(&rows, weights)
+}
+
+/// Nodes in a ring, each with its two neighbours (one node: itself, twice).
+pub fn cycle(num_nodes: usize) -> Dataset {
+    let n = num_nodes as u32;
+    let rows: Vec<Vec<u32>> = (0..n).map(|v| vec![(v + n - 1) % n, (v + 1) % n]).collect();
+    dataset(&rows, None)
+}
+
+/// The same graph without features and labels.
+pub fn bare(dataset: &Dataset) -> Dataset {
+    Dataset { features: None, labels: None, num_classes: 0, ..dataset.clone() }
+}
+
+/// A graph given by the in-neighbours of each node.
+pub fn dataset(rows: &[Vec<u32>], weights: Option<Vec<f32>>) -> Dataset {
+    let mut indptr = vec![0u64];
+    indptr.extend(rows.iter().scan(0, |end, row| {
+        *end += row.len() as u64;
+        Some(*end)
+    }));
+    let num_nodes = rows.len();
+    let features: Vec<f16> = (0..3 * num_nodes).map(|i| f16::from_f32((word(i, 7) % 512) as f32)).collect();
+    let labels: Vec<i32> = (0..num_nodes).map(|v| (word(v, 8) % 5) as i32 - 1).collect();
+    let none = || Array::from(Vec::new());
+    let topology = Topology::new(indptr, rows.concat(), weights.map(Array::from)).expect("the rows make a graph");
+    Dataset {
+        path: Default::default(),
+        name: "made for a test".into(),
+        topology,
+        features: Some(FeatureMatrix::F16 { data: features.into(), dim: 3 }),
+        labels: Some(labels.into()),
+        num_classes: 4,
+        splits: Splits { train: none(), valid: none(), test: none() },
+        node_ids: None,
+    }
+}

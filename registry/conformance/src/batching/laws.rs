@@ -1,0 +1,212 @@
+//! What has to hold, a function a law.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::thread;
+
+use morphgl_registry::{BatchId, Block, HostBatch, SamplerSettings};
+
+use super::{Case, Subject, graphs, ids, reference};
+
+/// Shapes, prefixes, edges, weights, degrees, labels and features are those of the graph.
+pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
+    for batch in subject.epoch(case, 2) {
+        let nodes = &batch.input_nodes;
+        assert_eq!(nodes.iter().collect::<HashSet<_>>().len(), nodes.len(), "each input node stands once");
+        assert_eq!(batch.blocks.len(), case.settings.fanouts.0.len(), "a block a hop");
+        let mut num_src = nodes.len();
+        for block in &batch.blocks {
+            assert_eq!(
+                block.num_src, num_src,
+                "the source nodes of a block are the destination nodes of the one before"
+            );
+            block_fits(block, &batch, case);
+            num_src = block.num_dst;
+        }
+        assert_eq!(num_src, batch.num_seeds, "the destination nodes of the last block are the seeds");
+        let degrees: Vec<f32> = nodes.iter().map(|&v| reference::degree(&case.dataset, v)).collect();
+        assert_eq!(batch.degrees, degrees, "in-degrees of the input nodes");
+        let labels = case.dataset.labels.as_ref();
+        let labels: Vec<i32> = labels.map_or(Vec::new(), |l| batch.seeds().iter().map(|&v| l[v as usize]).collect());
+        assert_eq!(batch.labels, labels, "labels of the seeds");
+        if subject.gathers() || batch.features.is_some() {
+            assert_eq!(batch.features, reference::features(case, nodes), "features of the input nodes");
+        }
+    }
+}
+
+/// Each edge of the block is one of the graph's, and stands no more often than there.
+fn block_fits(block: &Block, batch: &HostBatch, case: &Case) {
+    let topology = &case.dataset.topology;
+    assert!(block.num_dst <= block.num_src, "the destination nodes are the first of the source nodes");
+    assert_eq!(block.indptr.len(), block.num_dst + 1, "an offset a row, and one");
+    assert_eq!(block.indptr[0], 0, "the first offset");
+    assert!(block.indptr.is_sorted(), "offsets never decrease");
+    assert_eq!(block.indptr[block.num_dst] as usize, block.indices.len(), "the last offset");
+    assert!(block.indices.iter().all(|&i| (i as usize) < block.num_src), "edges come from source nodes");
+    assert_eq!(block.weights.is_some(), topology.weights().is_some(), "weights where the graph has them");
+    for row in 0..block.num_dst {
+        let node = batch.input_nodes[row];
+        let mut edges: HashMap<(u32, u32), i64> = HashMap::new();
+        for edge in topology.edge_range(node) {
+            let weight = topology.weights().map_or(0, |w| w[edge].to_bits());
+            *edges.entry((topology.indices()[edge], weight)).or_default() += 1;
+        }
+        let sampled = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+        for i in sampled {
+            let weight = block.weights.as_ref().map_or(0, |w| w[i].to_bits());
+            let neighbor = batch.input_nodes[block.indices[i] as usize];
+            let left = edges.entry((neighbor, weight)).or_default();
+            *left -= 1;
+            assert!(*left >= 0, "an edge from {neighbor} to {node} is sampled more often than the graph has it");
+        }
+    }
+}
+
+/// An epoch's mini-batches hold every seed once, in another order each epoch, or in the order given.
+pub(super) fn every_seed_comes_once_an_epoch(subject: &Subject<'_>, case: &Case) {
+    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
+    let size = case.settings.batch_size;
+    assert_eq!(operator.num_batches(), case.seeds.nodes().len().div_ceil(size), "mini-batches of an epoch");
+    let seeds = |epoch| -> Vec<u32> {
+        let batches = subject.epoch(case, epoch);
+        let (last, whole) = batches.split_last().expect("an epoch has a mini-batch");
+        assert!(whole.iter().all(|b| b.num_seeds == size), "only the last mini-batch is smaller");
+        assert_eq!(last.num_seeds, case.seeds.nodes().len() - whole.len() * size, "the last mini-batch takes the rest");
+        batches.iter().flat_map(|b| b.seeds().to_vec()).collect()
+    };
+    let (first, second) = (seeds(0), seeds(1));
+    if case.settings.shuffle {
+        assert_eq!(first, reference::order(case, 0), "the permutation of epoch 0");
+        assert!(first != second || first.len() < 4, "another epoch, another order");
+        let sorted = |mut nodes: Vec<u32>| {
+            nodes.sort_unstable();
+            nodes
+        };
+        let expected = sorted(case.seeds.nodes().to_vec());
+        assert_eq!((&sorted(first), &sorted(second)), (&expected, &expected), "every seed once");
+    } else {
+        assert_eq!((&*first, &*second), (case.seeds.nodes(), case.seeds.nodes()), "seeds in the order given");
+    }
+}
+
+/// The same mini-batch comes from every worker, number of threads and order of requests, in fresh or in used memory.
+pub(super) fn batches_are_a_function_of_their_id(subject: &Subject<'_>, case: &Case) {
+    let ids: Vec<BatchId> = [0, 5].into_iter().flat_map(|epoch| ids(case, epoch)).collect();
+    let expected = subject.batches(case, 1, &ids, false);
+    for threads in [1, 2, 3, 8] {
+        assert_eq!(subject.batches(case, threads, &ids, true), expected, "on {threads} threads, in used memory");
+    }
+    // Backwards, so that a small mini-batch meets the memory of another one, and epochs come in any order.
+    let backwards: Vec<BatchId> = ids.iter().rev().copied().collect();
+    let mut batches = subject.batches(case, 1, &backwards, true);
+    batches.reverse();
+    assert_eq!(batches, expected, "asked for backwards");
+    memory_of_another_case_does_not_leak(subject, case, &ids, &expected);
+    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
+    let share = |first: usize| -> Vec<(usize, HostBatch)> {
+        let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
+        let mut prepare = |i: usize| {
+            let handle = worker.prepare(ids[i], None).unwrap_or_else(|e| panic!("{}: {e}", ids[i]));
+            let batch = handle.wait().unwrap_or_else(|e| panic!("{}: {e}", ids[i])).0;
+            let host = match batch {
+                morphgl_registry::MiniBatch::Host(batch) => batch,
+                morphgl_registry::MiniBatch::Device(batch) => batch.to_host().unwrap_or_else(|e| panic!("{e}")),
+            };
+            (i, host)
+        };
+        (first..ids.len()).step_by(3).map(&mut prepare).collect()
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..3).map(|first| scope.spawn(move || share(first))).collect();
+        for worker in workers {
+            for (i, batch) in worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                assert_eq!(batch, expected[i], "{} of three workers side by side", ids[i]);
+            }
+        }
+    });
+}
+
+/// Buffers of a mini-batch of another graph, deeper and with all that a mini-batch can hold, change nothing.
+fn memory_of_another_case_does_not_leak(subject: &Subject<'_>, case: &Case, ids: &[BatchId], expected: &[HostBatch]) {
+    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
+    let other = Case::new(graphs::random(200, 9, true)).with(|s| s.fanouts = "9,9,9,9".parse().expect("fanouts"));
+    let mut foreign = reference::sample(&other, BatchId { epoch: 9, index: 0 });
+    foreign.id = BatchId { epoch: u32::MAX, index: u32::MAX };
+    let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
+    let handle = worker.prepare(ids[0], Some(morphgl_registry::MiniBatch::Host(foreign)));
+    let batch = handle.and_then(|h| h.wait()).unwrap_or_else(|e| panic!("{}: {e}", ids[0])).0;
+    if let morphgl_registry::MiniBatch::Host(batch) = batch {
+        assert_eq!(batch, expected[0], "in the memory of another graph's mini-batch");
+    }
+}
+
+/// Other seeds of randomness and other epochs give other mini-batches of the same nodes.
+pub(super) fn seed_and_epoch_change_the_draws(subject: &Subject<'_>, case: &Case) {
+    let fixed = case.with(|s| s.shuffle = false);
+    let base = subject.epoch(&fixed, 0);
+    assert_ne!(base, subject.epoch(&fixed.with(|s| s.seed += 1), 0), "another seed");
+    assert_ne!(base, subject.epoch(&fixed.with(|s| s.seed += 1 << 32), 0), "another upper half of the seed");
+    let blocks =
+        |batches: Vec<HostBatch>| -> Vec<_> { batches.into_iter().map(|b| (b.input_nodes, b.blocks)).collect() };
+    assert_ne!(blocks(base), blocks(subject.epoch(&fixed, 1)), "another epoch");
+}
+
+/// Without `gather`, or without features, a mini-batch holds none.
+pub(super) fn features_are_left_out_when_asked(subject: &Subject<'_>, case: &Case) {
+    let without = Case { gather: false, ..case.clone() };
+    let bare = Case { dataset: Arc::new(graphs::bare(&case.dataset)), ..case.clone() };
+    for case in [without, bare] {
+        assert!(subject.epoch(&case, 0).iter().all(|b| b.features.is_none()), "nothing was to be gathered");
+    }
+}
+
+/// What cannot be done is an error of one line, not a panic and not a guess.
+pub(super) fn impossible_requests_are_refused(subject: &Subject<'_>, case: &Case) {
+    let refuse = |what: &str, change: &dyn Fn(&mut SamplerSettings)| {
+        let error = subject.build(&case.with(change)).err().unwrap_or_else(|| panic!("{what} has to be refused"));
+        one_line(what, &error.to_string());
+    };
+    refuse("no fanout", &|s| s.fanouts.0.clear());
+    refuse("a batch size of 0", &|s| s.batch_size = 0);
+    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
+    let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
+    let beyond = BatchId { epoch: 0, index: operator.num_batches() as u32 };
+    let error = worker.prepare(beyond, None).and_then(|handle| handle.wait()).err();
+    one_line("a mini-batch beyond the last", &error.expect("there is no such mini-batch").to_string());
+    let first = worker.prepare(BatchId::default(), None).and_then(|handle| handle.wait());
+    assert!(first.is_ok(), "a refused request leaves the worker usable");
+}
+
+fn one_line(what: &str, message: &str) {
+    assert!(!message.contains('\n') && !message.ends_with('.'), "{what}: one line without a full stop: {message}");
+    assert!(message.contains("; "), "{what}: the message says the cure: {message}");
+}
+
+/// No row is longer than the hop's fanout, nor than the node's degree.
+pub(super) fn rows_keep_to_the_fanout(subject: &Subject<'_>, case: &Case) {
+    let fanouts = &case.settings.fanouts.0;
+    for batch in subject.epoch(case, 1) {
+        for (block, &fanout) in batch.blocks.iter().rev().zip(fanouts) {
+            for row in 0..block.num_dst {
+                let degree = case.dataset.topology.degree(batch.input_nodes[row]);
+                assert!(block.row(row).len() as u64 <= fanout.take(degree), "row {row} is longer than fanout {fanout}");
+            }
+        }
+    }
+}
+
+/// Field for field.
+pub(super) fn batches_equal_the_reference(subject: &Subject<'_>, case: &Case) {
+    for mut batch in [0, 3].into_iter().flat_map(|epoch| subject.epoch(case, epoch)) {
+        let mut expected = reference::sample(case, batch.id);
+        if !subject.gathers() && batch.features.is_none() {
+            expected.features = None;
+        }
+        // Lists first: their difference is the shortest to read.
+        assert_eq!(batch.input_nodes, expected.input_nodes, "input nodes of {}, {:?}", batch.id, case.settings);
+        assert_eq!(batch.blocks, expected.blocks, "blocks of {}, {:?}", batch.id, case.settings);
+        batch.input_nodes.clone_from(&expected.input_nodes);
+        assert_eq!(batch, expected, "{}", case.settings.fanouts);
+    }
+}

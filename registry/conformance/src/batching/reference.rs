@@ -1,0 +1,142 @@
+//! Neighbour sampling as `morphgl-sampler-core` documents it, written to be seen to be right and not to be fast.
+//!
+//! It shares with the operators the words that Philox gives, the logarithm and nothing else.
+
+use std::collections::{BTreeSet, HashMap};
+
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{BatchFeatures, BatchId, Block, Expansion, Fanout, HostBatch, Pick};
+use morphgl_sampler_core::{ln, philox4x32_10};
+
+use super::Case;
+
+/// The mini-batch `id` of the case.
+pub fn sample(case: &Case, id: BatchId) -> HostBatch {
+    let (dataset, settings) = (&*case.dataset, &case.settings);
+    let order = order(case, id.epoch);
+    let seeds = order.chunks(settings.batch_size).nth(id.index as usize).expect("the mini-batch is one of the epoch");
+    let mut nodes = seeds.to_vec();
+    let mut local: HashMap<u32, u32> = nodes.iter().copied().zip(0..).collect();
+    let (mut blocks, mut newest) = (Vec::new(), 0);
+    for (hop, &fanout) in settings.fanouts.0.iter().enumerate() {
+        let num_dst = nodes.len();
+        let first = if settings.expansion == Expansion::All { 0 } else { newest };
+        newest = num_dst;
+        let mut block = Block { num_dst, indptr: vec![0], ..Block::default() };
+        let mut weights = Vec::new();
+        for row in 0..num_dst {
+            let node = nodes[row];
+            let edges = if row < first { Vec::new() } else { pick(case, id, hop as u32, node, fanout) };
+            for edge in edges {
+                let neighbor = dataset.topology.indices()[edge];
+                let known = *local.entry(neighbor).or_insert_with(|| {
+                    nodes.push(neighbor);
+                    nodes.len() as u32 - 1
+                });
+                block.indices.push(known);
+                weights.extend(dataset.topology.weights().map(|w| w[edge]));
+            }
+            block.indptr.push(block.indices.len() as u32);
+        }
+        block.num_src = nodes.len();
+        block.weights = dataset.topology.weights().map(|_| weights);
+        blocks.insert(0, block);
+    }
+    HostBatch {
+        id,
+        num_seeds: seeds.len(),
+        degrees: nodes.iter().map(|&v| degree(dataset, v)).collect(),
+        labels: dataset.labels.iter().flat_map(|labels| seeds.iter().map(|&v| labels[v as usize])).collect(),
+        features: features(case, &nodes),
+        input_nodes: nodes,
+        blocks,
+    }
+}
+
+/// The degree a mini-batch states of a node.
+pub fn degree(dataset: &Dataset, node: u32) -> f32 {
+    let range = dataset.topology.edge_range(node);
+    match dataset.topology.weights() {
+        Some(weights) => weights[range].iter().map(|&w| f64::from(w)).sum::<f64>() as f32,
+        None => range.len() as f32,
+    }
+}
+
+/// Features of the nodes, row by row.
+pub fn features(case: &Case, nodes: &[u32]) -> Option<BatchFeatures> {
+    let matrix = case.dataset.features.as_ref().filter(|_| case.gather)?;
+    let mut features = BatchFeatures::like(matrix);
+    let rows = nodes.iter().flat_map(|&v| matrix.rows(v as usize..v as usize + 1).as_bytes().to_vec());
+    let bytes: Vec<u8> = rows.collect();
+    features.resize(nodes.len(), matrix.dim(), matrix.dtype()).copy_from_slice(&bytes);
+    Some(features)
+}
+
+/// Word `lane` of a place.
+fn word(case: &Case, tag: u32, hop: u32, block: u32, node: u32, id: BatchId, lane: u32) -> u32 {
+    let seed = case.settings.seed;
+    let counter = [tag << 28 | hop << 22 | block, node, id.index, id.epoch];
+    philox4x32_10(counter, [seed as u32, (seed >> 32) as u32])[lane as usize]
+}
+
+/// The first of the words whose number below `n` is accepted.
+fn below(n: u64, mut words: impl Iterator<Item = u32>) -> u32 {
+    let accepted = words.find(|&w| (u64::from(w) * n) % (1 << 32) >= (1 << 32) % n);
+    (u64::from(accepted.expect("one of 257 words is accepted")) * n / (1 << 32)) as u32
+}
+
+/// The seeds in the order of an epoch.
+pub fn order(case: &Case, epoch: u32) -> Vec<u32> {
+    let mut order = case.seeds.nodes().to_vec();
+    if case.settings.shuffle {
+        let id = BatchId { epoch, index: 0 };
+        for i in (1..order.len() as u32).rev() {
+            let first = word(case, 2, 0, 0, i / 4, id, i % 4);
+            let retries = (0..256).map(|r| word(case, 3, 0, r / 4, i, id, r % 4));
+            order.swap(i as usize, below(u64::from(i) + 1, std::iter::once(first).chain(retries)) as usize);
+        }
+    }
+    order
+}
+
+/// The edges that are picked of a node, ascending.
+fn pick(case: &Case, id: BatchId, hop: u32, node: u32, fanout: Fanout) -> Vec<usize> {
+    let range = case.dataset.topology.edge_range(node);
+    let mut candidates: Vec<usize> = range.clone().collect();
+    if case.settings.pick == Pick::Weighted {
+        let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
+        candidates.retain(|&edge| weights[edge] > 0.0);
+    }
+    let k = match fanout {
+        Fanout::AtMost(k) if (k.get() as usize) < candidates.len() => k.get(),
+        _ => return candidates,
+    };
+    let positions: BTreeSet<u32> = match case.settings.pick {
+        Pick::Uniform => floyd(case, id, hop, node, range.len() as u32, k),
+        Pick::Weighted => {
+            let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
+            let time = |edge: usize| {
+                let p = (edge - range.start) as u32;
+                let lane = |lane| u64::from(word(case, 0, hop, p / 2, node, id, 2 * (p % 2) + lane));
+                let bits = (lane(0) + (lane(1) << 32)) / (1 << 12);
+                (-ln((bits as f64 + 0.5) / (1u64 << 52) as f64) / f64::from(weights[edge]), p)
+            };
+            let mut times: Vec<(f64, u32)> = candidates.into_iter().map(time).collect();
+            times.sort_by(|a, b| a.partial_cmp(b).expect("times are numbers"));
+            times.into_iter().take(k as usize).map(|(_, p)| p).collect()
+        }
+    };
+    positions.into_iter().map(|p| range.start + p as usize).collect()
+}
+
+fn floyd(case: &Case, id: BatchId, hop: u32, node: u32, degree: u32, k: u32) -> BTreeSet<u32> {
+    let mut picked = BTreeSet::new();
+    for i in 0..k {
+        let j = degree - k + i;
+        let first = word(case, 0, hop, i / 4, node, id, i % 4);
+        let retries = (0..256).map(|r| word(case, 1, hop, 64 * i + r / 4, node, id, r % 4));
+        let drawn = below(u64::from(j) + 1, std::iter::once(first).chain(retries));
+        picked.insert(if picked.contains(&drawn) { j } else { drawn });
+    }
+    picked
+}

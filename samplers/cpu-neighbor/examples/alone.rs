@@ -1,0 +1,45 @@
+//! Samples mini-batches of a ring without the runner. Run: `cargo run -p morphgl-batching-cpu-neighbor --example alone`.
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use std::sync::Arc;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_graph_store::{Array, Dataset, Splits, Topology};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Place, Result, SamplerSettings, SeedSet};
+
+fn main() -> Result<()> {
+    // Node v of the ring has the four in-neighbours within two steps.
+    let n = 1000u32;
+    let indices: Vec<u32> = (0..n).flat_map(|v| [n - 2, n - 1, 1, 2].map(|step| (v + step) % n)).collect();
+    let topology = Topology::new((0..=u64::from(n)).map(|v| 4 * v).collect::<Vec<_>>(), indices, None);
+    let none = || Array::from(Vec::new());
+    let dataset = Dataset {
+        path: Default::default(),
+        name: "ring".into(),
+        topology: topology.expect("the ring is a graph"),
+        features: None,
+        labels: None,
+        num_classes: 0,
+        splits: Splits { train: none(), valid: none(), test: none() },
+        node_ids: None,
+    };
+    let seeds: Vec<u32> = (0..n).collect();
+    let sampler = CpuNeighbor::new(&BatchingContext {
+        dataset: Arc::new(dataset),
+        seeds: SeedSet::new("all nodes", &seeds, n as usize)?,
+        settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 400, ..Default::default() },
+        gather: true,
+        place: Place::Host,
+        options: Default::default(),
+    })?;
+    let mut worker = sampler.worker(1)?;
+    let mut recycled = None;
+    for index in 0..sampler.num_batches() as u32 {
+        let (batch, took) = worker.prepare(BatchId { epoch: 0, index }, recycled)?.wait()?;
+        let host = batch.host()?;
+        let (seeds, nodes, edges) = (host.num_seeds, host.input_nodes.len(), host.num_edges());
+        println!("{}: {seeds} seeds, {nodes} input nodes, {edges} edges in {took:?}", host.id);
+        recycled = Some(batch);
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! What the operator cannot do is an error with its cure.
+
+use std::sync::Arc;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_conformance::batching::graphs;
+use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, Place, SamplerSettings, SeedSet};
+
+fn context() -> BatchingContext {
+    BatchingContext {
+        dataset: Arc::new(graphs::cycle(6)),
+        seeds: SeedSet::new("seeds", &[0, 3, 5], 6).expect("three nodes"),
+        settings: SamplerSettings { batch_size: 2, ..Default::default() },
+        gather: true,
+        place: Place::Host,
+        options: serde_json::Value::Null,
+    }
+}
+
+#[track_caller]
+fn check(change: impl FnOnce(&mut BatchingContext), expected: &str) {
+    let mut context = context();
+    change(&mut context);
+    assert_eq!(CpuNeighbor::new(&context).expect_err("the context is refused").to_string(), expected);
+}
+
+#[test]
+fn impossible_contexts() {
+    check(|c| c.settings.fanouts.0.clear(), "fanouts: there is none; give one a hop, for example 15,10,5");
+    check(|c| c.settings.batch_size = 0, "batch size: a mini-batch needs at least one seed; give a positive number");
+    check(
+        |c| c.settings.pick = Pick::Weighted,
+        "weighted pick: the graph has no edge weights; pick uniformly, or import the dataset with weights",
+    );
+    check(
+        |c| c.place = "cuda:0".parse().expect("a place"),
+        "place: sampling on the CPU runs at host, not at cuda:0; choose a sampler of that device",
+    );
+    check(
+        |c| c.options = serde_json::json!({"walks": 3}),
+        "options: Batching_CPU_Neighbor has none; remove {\"walks\":3}",
+    );
+}
+
+#[test]
+fn impossible_requests() {
+    let sampler = CpuNeighbor::new(&context()).expect("a valid context");
+    assert_eq!(
+        sampler.worker(0).err().expect("no thread, no worker").to_string(),
+        "threads of a batching worker: 0 threads make no mini-batch; give at least 1"
+    );
+    let mut worker = sampler.worker(1).expect("a worker");
+    let error = worker.prepare(BatchId { epoch: 3, index: 2 }, None).expect_err("there are two");
+    assert_eq!(error.to_string(), "mini-batch 2 of epoch 3: an epoch has 2; ask for an index below that");
+}

@@ -1,0 +1,6 @@
+//! The suite of phase Transferring.
+
+#[test]
+fn conforms() {
+    morphgl_conformance::transferring::run(&morphgl_transferring_cpu_host::DESCRIPTION);
+}
