@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug)]
 pub struct Error {
     /// The operator; `None` when the caller's own function failed.
-    pub operator: Option<Key>,
+    pub operator: Option<Box<Key>>,
     /// The mini-batch; `None` when no mini-batch was at hand.
     pub batch: Option<BatchId>,
     /// What went wrong.
@@ -35,14 +35,14 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn failed(operator: Option<&Key>, batch: Option<BatchId>, source: morphgl_registry::Error) -> Self {
-        Self { operator: operator.cloned(), batch, kind: ErrorKind::Failed(source) }
+        Self { operator: operator.cloned().map(Box::new), batch, kind: ErrorKind::Failed(source) }
     }
 
     pub(crate) fn panicked(operator: Option<&Key>, batch: Option<BatchId>, payload: &(dyn Any + Send)) -> Self {
         let message = payload.downcast_ref::<&str>().map(ToString::to_string);
         let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
         let message = message.unwrap_or_else(|| "it did not say why".to_string());
-        Self { operator: operator.cloned(), batch, kind: ErrorKind::Panicked(message) }
+        Self { operator: operator.cloned().map(Box::new), batch, kind: ErrorKind::Panicked(message) }
     }
 }
 

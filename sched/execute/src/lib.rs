@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod drive;
 mod error;
 mod executor;
 mod loader;
@@ -7,6 +8,8 @@ mod pool;
 mod prepare;
 mod report;
 mod stop;
+mod window;
+mod worker;
 
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{Executor, Operators};

@@ -1,9 +1,11 @@
 //! Batching and transferring without training.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use morphgl_registry::{Key, MiniBatch, Score, Transferring};
 
+use crate::drive::{Job, drive};
 use crate::{BatchDone, EpochReport, Pool, Result, Stop};
 
 /// A transferring operator and its key.
@@ -16,6 +18,13 @@ pub struct Transfer<'a> {
 }
 
 /// Delivers mini-batches `batches` of an epoch, in order, to `consume`, which returns their score (or `Score::default()`).
+///
+/// For sampled evaluation (`consume` scores them) and for measuring how fast mini-batches come.
+/// In the report and in the events `training` is the time `consume` took.
+///
+/// # Errors
+///
+/// As [`Executor::train`](crate::Executor::train); a failure of `consume` carries no operator.
 pub fn prepare(
     pool: &mut Pool,
     transfer: Option<Transfer<'_>>,
@@ -25,6 +34,11 @@ pub fn prepare(
     consume: &mut dyn FnMut(&MiniBatch) -> morphgl_registry::Result<Score>,
     observe: &mut dyn FnMut(&BatchDone),
 ) -> Result<EpochReport> {
-    let _ = (pool, transfer, epoch, batches, stop, consume, observe);
-    todo!()
+    let job = Job { epoch, batches, consumer: None, stop };
+    let timed = &mut |batch: &MiniBatch| {
+        let start = Instant::now();
+        let score = consume(batch)?;
+        Ok((score, start.elapsed()))
+    };
+    drive(pool, transfer, &job, timed, observe)
 }

@@ -1,6 +1,6 @@
 //! What a run tells while it runs and when it ends.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
@@ -88,5 +88,36 @@ impl AddAssign for PhaseSeconds {
         self.batching += other.batching;
         self.transferring += other.transferring;
         self.training += other.training;
+    }
+}
+
+impl EpochReport {
+    pub(crate) fn new(epoch: u32, batches: &Range<u32>) -> Self {
+        Self {
+            epoch,
+            first: batches.start,
+            next: batches.start,
+            stopped: false,
+            seconds: 0.0,
+            batches: 0,
+            seeds: 0,
+            edges: 0,
+            score: Score::default(),
+            busy: PhaseSeconds::default(),
+            trainer_waited: 0.0,
+            workers_waited: 0.0,
+            peak_in_flight: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, done: &BatchDone) {
+        self.next += 1;
+        self.batches += 1;
+        self.seeds += done.seeds as u64;
+        self.edges += done.edges as u64;
+        self.score += done.score;
+        let (batching, transferring) = (done.batching.busy, done.transferring.busy);
+        self.busy += PhaseSeconds { batching, transferring, training: done.training.busy };
+        self.trainer_waited += done.waited;
     }
 }
