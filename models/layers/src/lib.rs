@@ -1,1 +1,23 @@
-//! Under construction.
+#![doc = include_str!("../README.md")]
+
+mod adjacency;
+mod aggregate;
+mod attention;
+mod bridge;
+mod convolution;
+mod features;
+mod finish;
+mod matrix;
+mod model;
+mod normalization;
+
+pub use adjacency::{Adjacency, Coefficients, Degrees, GcnNorm};
+pub use aggregate::{aggregate, aggregate_beside_self};
+pub use attention::{AttentionOptions, gat_attention, gatv2_attention};
+pub use bridge::{HostOp, HostOps, HostTensors, Keeps, Kept, apply1, apply2, apply3};
+pub use convolution::{gat, gatv2, gcn, gin, l2_normalize, mean_heads, sage};
+pub use features::{Features, SPARSE_BELOW, SparseRows};
+pub use finish::finish;
+pub use matrix::{Matrix, MatrixRef};
+pub use model::{Mode, Parameters, Pass, adjacency};
+pub use normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm, values};

@@ -1,46 +1,28 @@
 //! Counter-based random numbers of training: initial values and dropout masks.
 //!
 //! Philox4x32-10 (Salmon et al., SC'11): key = seed, counter = what the number is for. No state anywhere.
+//! The counter's last word is the epoch with a tag of ours, so that no number is one of the sampler's.
+
+use morphgl_sampler_core::philox4x32_10_blocks;
 
 /// What a counter's last word says the number is for; the sampler's numbers carry other tags.
 const INIT: u32 = 0x696e_6974;
 const DROPOUT: u32 = 0x6472_6f70;
 
-/// Blocks computed side by side, so that the compiler can use vector registers.
-const LANES: usize = 8;
+/// Blocks computed side by side.
+const BLOCKS: usize = 8;
 
-type Lanes = [u32; LANES];
-
-/// Philox4x32-10 of the counters `(first + lane, c1, c2, c3)`.
-#[inline]
-fn philox(seed: u64, first: u32, c1: u32, c2: u32, c3: u32) -> [Lanes; 4] {
-    let mut x0: Lanes = std::array::from_fn(|lane| first.wrapping_add(lane as u32));
-    let (mut x1, mut x2, mut x3) = ([c1; LANES], [c2; LANES], [c3; LANES]);
-    let (mut k0, mut k1) = (seed as u32, (seed >> 32) as u32);
-    for _ in 0..10 {
-        for lane in 0..LANES {
-            let a = u64::from(x0[lane]) * 0xD251_1F53;
-            let b = u64::from(x2[lane]) * 0xCD9E_8D57;
-            x0[lane] = (b >> 32) as u32 ^ x1[lane] ^ k0;
-            x1[lane] = b as u32;
-            x2[lane] = (a >> 32) as u32 ^ x3[lane] ^ k1;
-            x3[lane] = a as u32;
-        }
-        k0 = k0.wrapping_add(0x9E37_79B9);
-        k1 = k1.wrapping_add(0xBB67_AE85);
-    }
-    [x0, x1, x2, x3]
+fn philox(seed: u64, first: u32, c1: u32, c2: u32, c3: u32) -> [[u32; 4]; BLOCKS] {
+    philox4x32_10_blocks([first, c1, c2, c3], [seed as u32, (seed >> 32) as u32])
 }
 
 /// `len` numbers uniform in [-bound, bound), of parameter `index`.
 pub(crate) fn uniforms(seed: u64, index: u32, len: usize, bound: f32) -> Vec<f32> {
-    let mut values = Vec::with_capacity(len.next_multiple_of(4 * LANES));
-    for first in (0..len.div_ceil(4)).step_by(LANES) {
-        let words = philox(seed, first as u32, (first as u64 >> 32) as u32, index, INIT);
-        for lane in 0..LANES {
-            // 24 bits, as many as an f32 holds exactly.
-            values.extend(words.iter().map(|w| ((w[lane] >> 8) as f32 / 8_388_608.0 - 1.0) * bound));
-        }
+    let mut values = Vec::with_capacity(len.next_multiple_of(4 * BLOCKS));
+    for first in (0..len.div_ceil(4)).step_by(BLOCKS) {
+        let blocks = philox(seed, first as u32, (first as u64 >> 32) as u32, index, INIT);
+        // 24 bits, as many as an f32 holds exactly.
+        values.extend(blocks.as_flattened().iter().map(|w| ((w >> 8) as f32 / 8_388_608.0 - 1.0) * bound));
     }
     values.truncate(len);
     values
@@ -69,8 +51,8 @@ pub struct Dropout {
     threshold: u32,
 }
 
-/// Elements a call of Philox decides: 8 half words in each of the side by side blocks.
-const ELEMENTS: usize = 8 * LANES;
+/// Elements a call of Philox decides: 8 half words in each of its blocks.
+const ELEMENTS: usize = 8 * BLOCKS;
 
 impl Dropout {
     /// A mask that drops `probability` of the elements, to 1/65536; `None` when it drops none.
@@ -125,21 +107,13 @@ impl Dropout {
             let element = first + done as u64;
             let (group, skip) = (element / ELEMENTS as u64, (element % ELEMENTS as u64) as usize);
             let take = (ELEMENTS - skip).min(len - done);
-            let block = group * LANES as u64;
+            let block = group * BLOCKS as u64;
             // The block's high word (beyond 2^35 elements) shares a word with the site.
-            let words = philox(
-                self.seed,
-                block as u32,
-                self.site ^ ((block >> 32) as u32) << 26,
-                self.batch,
-                self.epoch ^ DROPOUT,
-            );
+            let site = self.site ^ ((block >> 32) as u32) << 26;
+            let words = philox(self.seed, block as u32, site, self.batch, self.epoch ^ DROPOUT);
             let mut bits = [0u16; ELEMENTS];
-            for (w, word) in words.iter().enumerate() {
-                for (lane, &x) in word.iter().enumerate() {
-                    bits[lane * 8 + 2 * w] = x as u16;
-                    bits[lane * 8 + 2 * w + 1] = (x >> 16) as u16;
-                }
+            for (pair, &word) in bits.as_chunks_mut::<2>().0.iter_mut().zip(words.as_flattened()) {
+                *pair = [word as u16, (word >> 16) as u16];
             }
             each(done..done + take, &bits[skip..skip + take]);
             done += take;
@@ -150,15 +124,6 @@ impl Dropout {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The known answers of Random123 for Philox4x32-10.
-    #[test]
-    fn philox_gives_the_known_answers() {
-        let words = philox(0, 0, 0, 0, 0).map(|w| w[0]);
-        assert_eq!(words, [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        let words = philox(u64::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX).map(|w| w[0]);
-        assert_eq!(words, [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
-    }
 
     #[test]
     fn a_mask_is_the_same_in_pieces() {

@@ -1,1 +1,157 @@
 //! The suite of phase Training.
+//!
+//! Every training operator passes [`check`]: one test of ten lines in its crate.
+
+mod graph;
+mod numbers;
+mod reference;
+mod state;
+
+use std::fmt;
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{Gradients, HostBatch, MiniBatch, NamedTensor, Place, Result, Score, Training, TrainingContext};
+use serde_json::{Value, json};
+
+pub use graph::{batch, tiny};
+pub use reference::logits as reference_logits;
+
+/// The operator under test.
+pub struct Subject<'a> {
+    /// How it is built.
+    pub build: &'a dyn Fn(&TrainingContext) -> Result<Box<dyn Training>>,
+    /// Where it trains.
+    pub place: Place,
+    /// Brings a mini-batch there.
+    pub transfer: &'a dyn Fn(HostBatch) -> MiniBatch,
+    /// Whether the same calls give the same bits, whatever the number of threads.
+    pub deterministic: bool,
+}
+
+impl fmt::Debug for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subject(at {})", self.place)
+    }
+}
+
+/// Runs every check of the phase.
+///
+/// # Panics
+///
+/// With what differs, where the operator fails.
+pub fn check(subject: &Subject<'_>) {
+    let dataset = Arc::new(tiny());
+    let run = Run { subject, dataset };
+    numbers::forward_is_the_reference(&run);
+    numbers::gradients_are_differences(&run);
+    numbers::shares_add_up(&run);
+    numbers::unlabelled_seeds_do_not_count(&run);
+    numbers::one_seed_and_isolated_nodes(&run);
+    numbers::inference_is_the_forward_pass(&run);
+    numbers::dropout_is_a_function_of_the_batch(&run);
+    numbers::loss_falls(&run);
+    state::parameters_travel_by_name(&run);
+    state::the_first_step_is_adams(&run);
+    state::no_gradient_no_step(&run);
+    state::a_copy_goes_on_alike(&run);
+    state::threads_change_little(&run);
+    state::failures_are_named(&run);
+}
+
+/// The models every operator is checked with, all small; `dropout` is off unless said.
+fn models() -> Vec<(&'static str, Value)> {
+    let model = |fields: Value| {
+        let mut model = json!({"in_dim": graph::DIM, "num_classes": graph::CLASSES, "hidden": 4, "layers": 2,
+            "heads": 2, "dropout": 0.0, "activation": "elu"});
+        let all = model.as_object_mut().expect("an object");
+        all.extend(fields.as_object().expect("an object").clone());
+        model
+    };
+    vec![
+        ("gcn", model(json!({"kind": "gcn"}))),
+        ("sage", model(json!({"kind": "sage"}))),
+        ("gat", model(json!({"kind": "gat", "output_heads": 2}))),
+        ("gatv2", model(json!({"kind": "gat", "attention": "gatv2"}))),
+        ("gin", model(json!({"kind": "gin"}))),
+        ("mlp", model(json!({"kind": "mlp"}))),
+        ("one layer of gcn", model(json!({"kind": "gcn", "layers": 1}))),
+        ("sage with relu, residual, layer norm", {
+            model(
+                json!({"kind": "sage", "layers": 3, "activation": "relu", "residual": true, "normalization": "layer"}),
+            )
+        }),
+        ("gin with batch norm", model(json!({"kind": "gin", "normalization": "batch"}))),
+        ("sage of length 1", model(json!({"kind": "sage", "l2_normalize": true}))),
+    ]
+}
+
+/// A run of the suite.
+struct Run<'a> {
+    subject: &'a Subject<'a>,
+    dataset: Arc<Dataset>,
+}
+
+type Trainer = Box<dyn Training>;
+
+impl Run<'_> {
+    fn try_build(&self, model: &Value, optimizer: Value, threads: usize) -> Result<Trainer> {
+        (self.subject.build)(&TrainingContext {
+            dataset: Arc::clone(&self.dataset),
+            spec: json!({"model": model, "optimizer": optimizer}),
+            seed: 7,
+            threads,
+            place: self.subject.place.clone(),
+            options: Value::Null,
+        })
+    }
+
+    #[track_caller]
+    fn build(&self, model: &Value) -> Trainer {
+        self.try_build(model, json!({"lr": 0.05}), 2).expect("the operator is built")
+    }
+
+    /// A mini-batch with all neighbours, where the operator reads it.
+    fn batch(&self, model: &Value, seeds: &[u32], epoch: u32) -> MiniBatch {
+        let layers = model["layers"].as_u64().expect("a number of layers") as usize;
+        (self.subject.transfer)(batch(&self.dataset, seeds, layers, epoch))
+    }
+
+    fn all_nodes(&self) -> Vec<u32> {
+        (0..self.dataset.num_nodes() as u32).collect()
+    }
+}
+
+#[track_caller]
+fn accumulate(trainer: &mut Trainer, batch: &MiniBatch) -> Score {
+    let (score, _) = trainer.accumulate(batch).and_then(|h| h.wait()).expect("a mini-batch is accumulated");
+    score
+}
+
+#[track_caller]
+fn step(trainer: &mut Trainer) {
+    trainer.step().and_then(|h| h.wait()).expect("a step");
+}
+
+#[track_caller]
+fn gradients(trainer: &mut Trainer) -> Gradients {
+    trainer.gradients().expect("gradients")
+}
+
+#[track_caller]
+fn parameters(trainer: &Trainer) -> Vec<NamedTensor> {
+    trainer.parameters().expect("parameters")
+}
+
+/// Compares tensors by name and element.
+#[track_caller]
+fn close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance: f32) {
+    assert_eq!(actual.len(), expected.len(), "{what}: number of tensors");
+    for (a, e) in actual.iter().zip(expected) {
+        assert_eq!((&a.name, &a.shape), (&e.name, &e.shape), "{what}");
+        for (i, (a, b)) in a.values.iter().zip(&e.values).enumerate() {
+            let near = (a - b).abs() <= tolerance * b.abs().max(1.0);
+            assert!(near, "{what}: {}, element {i} is {a}, expected {b}", e.name);
+        }
+    }
+}

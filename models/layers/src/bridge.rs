@@ -1,0 +1,199 @@
+//! The bridge between burn's autodiff and operations written as plain functions over host memory.
+//!
+//! burn's `flex` backend runs elementwise operations on one thread and has no segment reduction, so what is not a
+//! matrix product is an operation of ours. Each is a [`HostOp`]: a forward and a backward function over slices.
+
+use std::fmt;
+use std::sync::Arc;
+
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, Backend, Dispatch, Flex, TensorMetadata, backend_extension};
+use burn::tensor::{Tensor, TensorData};
+
+use crate::matrix::{Matrix, MatrixRef};
+
+/// A differentiable operation on one to three matrices in host memory.
+///
+/// Its result is a function of its inputs alone, whatever the number of threads it runs on.
+pub trait HostOp: fmt::Debug + Send + Sync + 'static {
+    /// Computes the output.
+    fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix;
+
+    /// Whether [`HostOp::backward`] reads the inputs, and the output. What it does not read is not kept.
+    fn keeps(&self) -> Keeps;
+
+    /// Computes the gradient of each input that is `wanted` from that of the output.
+    fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>>;
+}
+
+/// What a backward function reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keeps {
+    /// The inputs.
+    pub inputs: bool,
+    /// The output.
+    pub output: bool,
+}
+
+/// What was kept for a backward function; empty where it asked for nothing.
+#[derive(Debug, Default)]
+pub struct Kept<'a> {
+    /// The inputs.
+    pub inputs: Vec<MatrixRef<'a>>,
+    /// The output.
+    pub output: Option<MatrixRef<'a>>,
+}
+
+/// A backend whose tensors can be seen as host memory.
+pub trait HostTensors: Backend {
+    /// The tensor with its elements row after row in host memory.
+    fn laid_out(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
+    /// Borrows the elements of a tensor that is laid out.
+    fn view(tensor: &FloatTensor<Self>) -> MatrixRef<'_>;
+    /// Takes the elements without a copy.
+    fn from_matrix(matrix: Matrix) -> FloatTensor<Self>;
+}
+
+impl HostTensors for Flex {
+    fn laid_out(tensor: FloatTensor<Self>) -> FloatTensor<Self> {
+        if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
+    }
+
+    fn view(tensor: &FloatTensor<Self>) -> MatrixRef<'_> {
+        let shape = tensor.shape();
+        let values = tensor.as_slice::<f32>().expect("a laid out tensor of f32");
+        MatrixRef { values, rows: shape[0], cols: shape[1] }
+    }
+
+    fn from_matrix(matrix: Matrix) -> FloatTensor<Self> {
+        FloatTensor::<Flex>::from_data(TensorData::new(matrix.values, [matrix.rows, matrix.cols]))
+    }
+}
+
+/// Host operations as operations of a backend. Called through [`apply1`], [`apply2`] and [`apply3`].
+#[backend_extension(Flex, Autodiff)]
+pub trait HostOps: Backend {
+    /// Applies an operation with one input.
+    fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self>;
+    /// Applies an operation with two inputs.
+    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self>;
+    /// Applies an operation with three inputs.
+    fn host3(
+        a: FloatTensor<Self>,
+        b: FloatTensor<Self>,
+        c: FloatTensor<Self>,
+        op: Arc<dyn HostOp>,
+    ) -> FloatTensor<Self>;
+}
+
+fn forward<B: HostTensors>(inputs: &[FloatTensor<B>], op: &dyn HostOp) -> FloatTensor<B> {
+    let views: Vec<MatrixRef<'_>> = inputs.iter().map(B::view).collect();
+    B::from_matrix(op.forward(&views))
+}
+
+impl HostOps for Flex {
+    fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
+        forward::<Flex>(&[a].map(Flex::laid_out), op.as_ref())
+    }
+
+    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
+        forward::<Flex>(&[a, b].map(Flex::laid_out), op.as_ref())
+    }
+
+    fn host3(
+        a: FloatTensor<Self>,
+        b: FloatTensor<Self>,
+        c: FloatTensor<Self>,
+        op: Arc<dyn HostOp>,
+    ) -> FloatTensor<Self> {
+        forward::<Flex>(&[a, b, c].map(Flex::laid_out), op.as_ref())
+    }
+}
+
+#[derive(Debug)]
+struct Bridge;
+
+#[derive(Debug, Clone)]
+struct State<B: Backend> {
+    op: Arc<dyn HostOp>,
+    inputs: Vec<FloatTensor<B>>,
+    output: Option<FloatTensor<B>>,
+}
+
+impl<B: HostTensors, const N: usize> Backward<B, N> for Bridge {
+    type State = State<B>;
+
+    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let grad = B::laid_out(grads.consume::<B>(&ops.node));
+        let wanted = ops.parents.each_ref().map(Option::is_some);
+        let state = &ops.state;
+        let kept =
+            Kept { inputs: state.inputs.iter().map(B::view).collect(), output: state.output.as_ref().map(B::view) };
+        let found = state.op.backward(B::view(&grad), &kept, &wanted);
+        assert_eq!(found.len(), N, "{:?} gives a gradient an input", state.op);
+        for (node, grad) in ops.parents.into_iter().zip(found) {
+            if let (Some(node), Some(grad)) = (node, grad) {
+                grads.register::<B>(node.id, B::from_matrix(grad));
+            }
+        }
+    }
+}
+
+fn tracked<B: HostTensors, C: CheckpointStrategy, const N: usize>(
+    inputs: [FloatTensor<Autodiff<B, C>>; N],
+    op: Arc<dyn HostOp>,
+) -> FloatTensor<Autodiff<B, C>> {
+    let nodes = inputs.each_ref().map(|x| x.node());
+    let inputs = inputs.map(|x| B::laid_out(x.into_primitive()));
+    let output = forward::<B>(&inputs, op.as_ref());
+    match Bridge.prepare::<C>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => {
+            let keeps = op.keeps();
+            let state = State {
+                op,
+                inputs: if keeps.inputs { inputs.to_vec() } else { Vec::new() },
+                output: keeps.output.then(|| output.clone()),
+            };
+            prep.finish(state, output)
+        }
+        OpsKind::UnTracked(prep) => prep.finish(output),
+    }
+}
+
+impl<B: HostTensors, C: CheckpointStrategy> HostOps for Autodiff<B, C> {
+    fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
+        tracked::<B, C, 1>([a], op)
+    }
+
+    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
+        tracked::<B, C, 2>([a, b], op)
+    }
+
+    fn host3(
+        a: FloatTensor<Self>,
+        b: FloatTensor<Self>,
+        c: FloatTensor<Self>,
+        op: Arc<dyn HostOp>,
+    ) -> FloatTensor<Self> {
+        tracked::<B, C, 3>([a, b, c], op)
+    }
+}
+
+/// Applies an operation with one input.
+pub fn apply1(op: impl HostOp, a: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as HostOps>::host1(a.into_dispatch(), Arc::new(op)))
+}
+
+/// Applies an operation with two inputs.
+pub fn apply2(op: impl HostOp, a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as HostOps>::host2(a.into_dispatch(), b.into_dispatch(), Arc::new(op)))
+}
+
+/// Applies an operation with three inputs.
+pub fn apply3(op: impl HostOp, a: Tensor<2>, b: Tensor<2>, c: Tensor<2>) -> Tensor<2> {
+    let [a, b, c] = [a, b, c].map(Tensor::into_dispatch);
+    Tensor::from_dispatch(<Dispatch as HostOps>::host3(a, b, c, Arc::new(op)))
+}

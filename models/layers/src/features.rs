@@ -1,0 +1,295 @@
+//! Input features of a layer: dense, or sparse rows where most of a first layer's input is zero.
+//!
+//! Bag-of-words features are stored dense and are zero at 98 of 100 places or more. A mini-batch whose features are
+//! sparse is scanned once into (column, value) lists, and its product with a weight costs the nonzeros alone.
+
+use std::sync::{Arc, OnceLock};
+
+use burn::tensor::{Device, Tensor, TensorData};
+use half::{bf16, f16};
+use morphgl_graph_store::FeatureView;
+use morphgl_model_spec::Dropout;
+use rayon::prelude::*;
+
+use crate::bridge::{HostOp, Keeps, Kept, apply1};
+use crate::matrix::{Matrix, MatrixRef, TASK_ROWS, axpy, for_rows, transpose};
+
+/// A layer's input.
+#[derive(Debug, Clone)]
+pub enum Features {
+    /// All elements.
+    Dense(Tensor<2>),
+    /// The nonzeros.
+    Sparse(Arc<SparseRows>),
+}
+
+/// Share of nonzeros below which features are taken as sparse: a nonzero costs about as much as eight elements of a
+/// dense product, and the scan saves the widening.
+pub const SPARSE_BELOW: f64 = 0.12;
+
+/// Rows narrower than this are dense whatever they hold.
+const SPARSE_FROM_DIM: usize = 64;
+
+/// Rows looked at to measure the density, spread over all of them.
+const PROBED_ROWS: usize = 128;
+
+/// Rows as lists of (column, value).
+#[derive(Debug)]
+pub struct SparseRows {
+    num_rows: usize,
+    dim: usize,
+    // Invariant: `indptr` has `num_rows + 1` offsets into `columns` and `values`; columns are below `dim`, ascending in a row.
+    indptr: Vec<usize>,
+    columns: Vec<u32>,
+    values: Vec<f32>,
+    by_column: OnceLock<Columns>,
+}
+
+/// The same nonzeros by column, rows ascending.
+#[derive(Debug)]
+struct Columns {
+    indptr: Vec<usize>,
+    rows: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Features {
+    /// Reads the rows of `view`, `dim` elements each, and drops by `dropout` (element `row * dim + column`).
+    ///
+    /// Whether they are taken as sparse depends on the rows alone.
+    ///
+    /// # Complexity
+    ///
+    /// O(rows · dim), at the speed memory is read with.
+    pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>, device: &Device) -> Self {
+        let num_rows = view.len() / dim.max(1);
+        assert_eq!(view.len(), num_rows * dim, "elements in rows of {dim}");
+        if dim >= SPARSE_FROM_DIM && density(view, dim) < SPARSE_BELOW {
+            return Features::Sparse(Arc::new(SparseRows::read(view, dim, dropout)));
+        }
+        let mut values = vec![0.0; view.len()];
+        if dim > 0 {
+            values.par_chunks_mut(TASK_ROWS * dim).enumerate().for_each(|(task, out)| {
+                let start = task * TASK_ROWS * dim;
+                part(view, start, out.len()).to_f32(out);
+                if let Some(dropout) = &dropout {
+                    dropout.apply(start as u64, out);
+                }
+            });
+        }
+        Features::Dense(Tensor::from_data(TensorData::new(values, [num_rows, dim]), device))
+    }
+
+    /// Number of rows.
+    pub fn num_rows(&self) -> usize {
+        match self {
+            Features::Dense(x) => x.dims()[0],
+            Features::Sparse(x) => x.num_rows,
+        }
+    }
+
+    /// Width of a row.
+    pub fn dim(&self) -> usize {
+        match self {
+            Features::Dense(x) => x.dims()[1],
+            Features::Sparse(x) => x.dim,
+        }
+    }
+
+    /// The first `rows` rows times the transposed `weight` (`[out, in]`).
+    pub fn linear(&self, weight: Tensor<2>, rows: usize) -> Tensor<2> {
+        match self {
+            Features::Dense(x) => prefix(x.clone(), rows).matmul(weight.transpose()),
+            Features::Sparse(x) => apply1(SparseLinear { x: Arc::clone(x), rows }, weight),
+        }
+    }
+}
+
+/// The first `rows` rows.
+pub(crate) fn prefix(x: Tensor<2>, rows: usize) -> Tensor<2> {
+    if x.dims()[0] == rows { x } else { x.narrow(0, 0, rows) }
+}
+
+/// `len` elements from element `start` on.
+pub(crate) fn part<'a>(view: FeatureView<'a>, start: usize, len: usize) -> FeatureView<'a> {
+    match view {
+        FeatureView::F32(d) => FeatureView::F32(&d[start..start + len]),
+        FeatureView::F16(d) => FeatureView::F16(&d[start..start + len]),
+        FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
+        FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
+    }
+}
+
+/// Share of nonzeros in rows spread over the matrix.
+fn density(view: FeatureView<'_>, dim: usize) -> f64 {
+    let num_rows = view.len() / dim;
+    let probed = num_rows.min(PROBED_ROWS);
+    let mut nonzeros = 0usize;
+    for i in 0..probed {
+        let row = i * num_rows / probed;
+        scan(part(view, row * dim, dim), |_, _| nonzeros += 1);
+    }
+    nonzeros as f64 / (probed * dim).max(1) as f64
+}
+
+/// A stored element whose bits tell whether it is zero.
+trait Stored: Copy {
+    fn bits(self) -> u32;
+    fn widen(self) -> f32;
+}
+
+macro_rules! stored {
+    ($($t:ty, |$x:ident| $bits:expr, $widen:expr;)*) => { $(impl Stored for $t {
+        #[inline(always)]
+        fn bits(self) -> u32 { let $x = self; $bits }
+        #[inline(always)]
+        fn widen(self) -> f32 { let $x = self; $widen }
+    })* };
+}
+stored! {
+    f32, |x| x.to_bits() << 1, x;
+    f16, |x| u32::from(x.to_bits() << 1), x.to_f32();
+    bf16, |x| u32::from(x.to_bits() << 1), x.to_f32();
+    u8, |x| u32::from(x), f32::from(x);
+}
+
+/// Calls `each(column, value)` for every nonzero of a row, skipping sixteen zeros at a time.
+fn scan(row: FeatureView<'_>, each: impl FnMut(usize, f32)) {
+    fn go<T: Stored>(row: &[T], mut each: impl FnMut(usize, f32)) {
+        let (chunks, rest) = row.as_chunks::<16>();
+        for (c, chunk) in chunks.iter().enumerate() {
+            if chunk.iter().fold(0, |any, x| any | x.bits()) != 0 {
+                for (i, &x) in chunk.iter().enumerate().filter(|(_, x)| x.bits() != 0) {
+                    each(16 * c + i, x.widen());
+                }
+            }
+        }
+        for (i, &x) in rest.iter().enumerate().filter(|(_, x)| x.bits() != 0) {
+            each(16 * chunks.len() + i, x.widen());
+        }
+    }
+    match row {
+        FeatureView::F32(d) => go(d, each),
+        FeatureView::F16(d) => go(d, each),
+        FeatureView::Bf16(d) => go(d, each),
+        FeatureView::U8(d) => go(d, each),
+    }
+}
+
+impl SparseRows {
+    /// Scans the rows of `view`, `dim` elements each; dropout decides the nonzeros alone.
+    pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>) -> Self {
+        let num_rows = view.len() / dim.max(1);
+        let task = |task: usize| {
+            let (mut lengths, mut columns, mut values) = (Vec::with_capacity(TASK_ROWS), Vec::new(), Vec::new());
+            for row in task * TASK_ROWS..((task + 1) * TASK_ROWS).min(num_rows) {
+                let before = columns.len();
+                scan(part(view, row * dim, dim), |column, value| {
+                    let element = row as u64 * dim as u64 + column as u64;
+                    match &dropout {
+                        Some(dropout) if !dropout.keeps(element) => {}
+                        Some(dropout) => {
+                            columns.push(column as u32);
+                            values.push(value * dropout.scale());
+                        }
+                        None => {
+                            columns.push(column as u32);
+                            values.push(value);
+                        }
+                    }
+                });
+                lengths.push(columns.len() - before);
+            }
+            (lengths, columns, values)
+        };
+        let parts: Vec<_> = (0..num_rows.div_ceil(TASK_ROWS)).into_par_iter().map(task).collect();
+        let total = parts.iter().map(|(_, columns, _)| columns.len()).sum();
+        let mut indptr = Vec::with_capacity(num_rows + 1);
+        let (mut columns, mut values) = (Vec::with_capacity(total), Vec::with_capacity(total));
+        indptr.push(0);
+        let mut end = 0;
+        for (lengths, part_columns, part_values) in parts {
+            for length in lengths {
+                end += length;
+                indptr.push(end);
+            }
+            columns.extend_from_slice(&part_columns);
+            values.extend_from_slice(&part_values);
+        }
+        Self { num_rows, dim, indptr, columns, values, by_column: OnceLock::new() }
+    }
+
+    /// Number of nonzeros.
+    pub fn num_nonzeros(&self) -> usize {
+        self.values.len()
+    }
+
+    fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
+        let range = self.indptr[row]..self.indptr[row + 1];
+        self.columns[range.clone()].iter().map(|&c| c as usize).zip(self.values[range].iter().copied())
+    }
+
+    fn by_column(&self) -> &Columns {
+        self.by_column.get_or_init(|| {
+            let mut indptr = vec![0; self.dim + 1];
+            for &column in &self.columns {
+                indptr[column as usize + 1] += 1;
+            }
+            for c in 0..self.dim {
+                indptr[c + 1] += indptr[c];
+            }
+            let mut next = indptr.clone();
+            let (mut rows, mut values) = (vec![0; self.columns.len()], vec![0.0; self.columns.len()]);
+            for row in 0..self.num_rows {
+                for (column, value) in self.row(row) {
+                    rows[next[column]] = row as u32;
+                    values[next[column]] = value;
+                    next[column] += 1;
+                }
+            }
+            Columns { indptr, rows, values }
+        })
+    }
+}
+
+/// The first `rows` rows of `x` times the transposed weight.
+#[derive(Debug)]
+struct SparseLinear {
+    x: Arc<SparseRows>,
+    rows: usize,
+}
+
+impl HostOp for SparseLinear {
+    fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix {
+        assert_eq!(inputs[0].cols, self.x.dim, "a weight a column");
+        assert!(self.rows <= self.x.num_rows, "{} of {} rows", self.rows, self.x.num_rows);
+        let weight = transpose(inputs[0]);
+        let weight = weight.view();
+        let mut out = Matrix::zeros(self.rows, weight.cols);
+        for_rows(&mut out, |row, out| {
+            for (column, value) in self.x.row(row) {
+                axpy(out, value, weight.row(column));
+            }
+        });
+        out
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::default()
+    }
+
+    fn backward(&self, grad: MatrixRef<'_>, _: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
+        vec![wanted[0].then(|| {
+            let columns = self.x.by_column();
+            let mut out = Matrix::zeros(self.x.dim, grad.cols);
+            for_rows(&mut out, |column, out| {
+                let range = columns.indptr[column]..columns.indptr[column + 1];
+                let rows = columns.rows[range.clone()].iter().zip(&columns.values[range]);
+                for (&row, &value) in rows.take_while(|(row, _)| (**row as usize) < self.rows) {
+                    axpy(out, value, grad.row(row as usize));
+                }
+            });
+            transpose(out.view())
+        })]
+    }
+}

@@ -1,0 +1,224 @@
+//! A whole model: parameters by name, and the forward pass layer by layer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use morphgl_graph_store::FeatureView;
+use morphgl_model_spec::{Attention, Dropout, DropoutSite, ModelKind, ModelSpec, Normalization};
+use morphgl_registry::{BatchId, Block, NamedTensor};
+
+use crate::adjacency::{Adjacency, Degrees, GcnNorm};
+use crate::attention::AttentionOptions;
+use crate::convolution;
+use crate::features::{Features, part, prefix};
+use crate::finish::finish;
+use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
+
+/// A model's parameters as tensors of a device, by name. All are matrices: `[n]` is `[1, n]`, `[1, h, c]` is `[1, h * c]`.
+#[derive(Debug)]
+pub struct Parameters {
+    tensors: HashMap<String, Tensor<2>>,
+}
+
+impl Parameters {
+    /// Copies the parameters to a device; on an autodiff device they have gradients.
+    pub fn new<'a>(tensors: impl IntoIterator<Item = &'a NamedTensor>, device: &Device) -> Self {
+        let autodiff = device.is_autodiff();
+        let tensors = tensors.into_iter().map(|t| {
+            let shape = match t.shape.as_slice() {
+                [rows, cols] => [*rows, *cols],
+                other => [1, other.iter().product()],
+            };
+            let tensor = Tensor::from_data(TensorData::new(t.values.clone(), shape), device);
+            (t.name.clone(), if autodiff { tensor.require_grad() } else { tensor })
+        });
+        Self { tensors: tensors.collect() }
+    }
+
+    /// The tensor of this name.
+    ///
+    /// # Panics
+    ///
+    /// When the model has none.
+    pub fn get(&self, name: &str) -> Tensor<2> {
+        match self.tensors.get(name) {
+            Some(tensor) => tensor.clone(),
+            None => panic!("the model has no parameter {name}"),
+        }
+    }
+}
+
+/// Whether a forward pass trains, and of which mini-batch its dropout masks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// No dropout, running statistics.
+    Evaluation,
+    /// Dropout, statistics of the mini-batch.
+    Training {
+        /// Seed of the masks.
+        seed: u64,
+        /// The mini-batch.
+        id: BatchId,
+    },
+}
+
+impl Mode {
+    fn dropout(self, layer: usize, site: DropoutSite, probability: f32) -> Option<Dropout> {
+        match self {
+            Mode::Evaluation => None,
+            Mode::Training { seed, id } => Dropout::new(seed, id.epoch, id.index, layer, site, probability),
+        }
+    }
+}
+
+/// Makes a block ready for the layers of a model; `None` for a model that reads no graph.
+/// `in_degrees` are those of the block's source nodes in the whole graph.
+pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<Arc<Adjacency>> {
+    Some(Arc::new(match spec.kind {
+        ModelKind::Gcn => {
+            let degrees = Degrees { incoming: in_degrees, outgoing: &[] };
+            Adjacency::gcn(block, degrees, GcnNorm::InIn, true)
+        }
+        ModelKind::Sage => Adjacency::mean(block),
+        ModelKind::Gin => Adjacency::sum(block, in_degrees),
+        ModelKind::Gat => Adjacency::edges(block),
+        ModelKind::Mlp => return None,
+    }))
+}
+
+/// A forward pass: a model with its parameters, training or not.
+#[derive(Debug, Clone, Copy)]
+pub struct Pass<'a> {
+    /// The model.
+    pub spec: &'a ModelSpec,
+    /// Its parameters.
+    pub parameters: &'a Parameters,
+    /// Whether it trains.
+    pub mode: Mode,
+}
+
+impl Pass<'_> {
+    /// Reads the first `rows` rows of the input features, with their dropout.
+    pub fn read_features(&self, view: FeatureView<'_>, rows: usize, device: &Device) -> Features {
+        let dropout = self.mode.dropout(0, DropoutSite::Input, self.spec.input_dropout);
+        Features::read(part(view, 0, rows * self.spec.in_dim), self.spec.in_dim, dropout, device)
+    }
+
+    /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes.
+    /// Statistics of batch normalisation are pushed to `statistics`.
+    ///
+    /// # Panics
+    ///
+    /// When there is not a block a layer.
+    pub fn forward(
+        &self,
+        features: Features,
+        blocks: &[Option<Arc<Adjacency>>],
+        num_seeds: usize,
+        statistics: &mut Vec<BatchStatistics>,
+    ) -> Tensor<2> {
+        assert_eq!(blocks.len(), self.spec.layers, "a block a layer");
+        let mut x = features;
+        for (l, block) in blocks.iter().enumerate() {
+            x = Features::Dense(self.layer(l, &x, block.as_ref(), statistics));
+        }
+        let Features::Dense(logits) = x else { unreachable!("a model has a layer") };
+        prefix(logits, num_seeds)
+    }
+
+    /// One layer, all that follows it included.
+    ///
+    /// The output has a row a destination node; without an adjacency, a row an input row.
+    pub fn layer(
+        &self,
+        layer: usize,
+        x: &Features,
+        adjacency: Option<&Arc<Adjacency>>,
+        statistics: &mut Vec<BatchStatistics>,
+    ) -> Tensor<2> {
+        let spec = self.spec;
+        let (out, bias) = self.convolve(layer, x, adjacency);
+        if spec.layer(layer).last {
+            let out = finish(out, Some(bias), None, None);
+            return if spec.l2_normalize { convolution::l2_normalize(out) } else { out };
+        }
+        let num_rows = out.dims()[0];
+        let dropout = self.mode.dropout(layer, DropoutSite::Hidden, spec.dropout);
+        let (out, bias) = if spec.normalization == Normalization::None && !spec.l2_normalize {
+            (out, Some(bias))
+        } else {
+            let out = finish(out, Some(bias), None, None);
+            let out = if spec.l2_normalize { convolution::l2_normalize(out) } else { out };
+            (self.normalize(layer, out, statistics), None)
+        };
+        match x {
+            Features::Dense(x) if spec.has_residual(layer) => {
+                let out = finish(out, bias, Some(spec.activation), None) + prefix(x.clone(), num_rows);
+                finish(out, None, None, dropout)
+            }
+            _ => finish(out, bias, Some(spec.activation), dropout),
+        }
+    }
+
+    /// The layer itself, and the bias still to be added.
+    fn convolve(&self, layer: usize, x: &Features, adjacency: Option<&Arc<Adjacency>>) -> (Tensor<2>, Tensor<2>) {
+        let Self { spec, parameters, mode } = *self;
+        let shape = spec.layer(layer);
+        let get = |name: &str| parameters.get(&format!("convs.{layer}.{name}"));
+        let Some(adjacency) = adjacency else {
+            let get = |name: &str| parameters.get(&format!("lins.{layer}.{name}"));
+            return (x.linear(get("weight"), x.num_rows()), get("bias"));
+        };
+        let attention = || AttentionOptions {
+            heads: shape.heads,
+            slope: 0.2,
+            self_loops: true,
+            dropout: mode.dropout(layer, DropoutSite::Attention, spec.attention_dropout),
+        };
+        let heads = |out| if shape.last { convolution::mean_heads(out, shape.heads) } else { out };
+        match spec.kind {
+            ModelKind::Gcn => (convolution::gcn(x, adjacency, get("lin.weight")), get("bias")),
+            ModelKind::Sage => {
+                (convolution::sage(x, adjacency, get("lin_l.weight"), get("lin_r.weight")), get("lin_l.bias"))
+            }
+            ModelKind::Gin => {
+                let first = (get("nn.lins.0.weight"), get("nn.lins.0.bias"));
+                let out = convolution::gin(x, adjacency, get("eps"), first, get("nn.lins.1.weight"));
+                (out, get("nn.lins.1.bias"))
+            }
+            ModelKind::Gat => {
+                let out = match spec.attention {
+                    Attention::Gat => {
+                        let (weight, src, dst) = (get("lin.weight"), get("att_src"), get("att_dst"));
+                        convolution::gat(x, adjacency, weight, src, dst, attention())
+                    }
+                    Attention::Gatv2 => {
+                        let side = |name: &str| (get(&format!("{name}.weight")), Some(get(&format!("{name}.bias"))));
+                        convolution::gatv2(x, adjacency, side("lin_l"), side("lin_r"), get("att"), attention())
+                    }
+                };
+                (heads(out), get("bias"))
+            }
+            ModelKind::Mlp => unreachable!("a perceptron has no adjacency"),
+        }
+    }
+
+    fn normalize(&self, layer: usize, x: Tensor<2>, statistics: &mut Vec<BatchStatistics>) -> Tensor<2> {
+        let Self { spec, parameters, mode } = *self;
+        let get = |name: &str| parameters.get(&format!("norms.{layer}.{name}"));
+        match (spec.normalization, mode) {
+            (Normalization::None, _) => x,
+            (Normalization::Layer, _) => layer_norm(x, get("weight"), get("bias")),
+            (Normalization::Batch, Mode::Training { .. }) => {
+                let (out, found) = batch_norm(x, get("module.weight"), get("module.bias"), layer);
+                statistics.push(found);
+                out
+            }
+            (Normalization::Batch, Mode::Evaluation) => {
+                let (mean, var) = (get("module.running_mean"), get("module.running_var"));
+                batch_norm_running(x, get("module.weight"), get("module.bias"), mean, var)
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Loss, gradients and logits.
+
+use morphgl_registry::{MiniBatch, Score};
+use serde_json::json;
+
+use super::{Run, Trainer, accumulate, close, gradients, models, parameters, reference_logits, step};
+
+/// Logits and loss are those of the f64 reference.
+pub(super) fn forward_is_the_reference(run: &Run<'_>) {
+    let all = run.all_nodes();
+    for (what, model) in models() {
+        let plain = ["residual", "normalization", "l2_normalize"].iter().all(|field| model.get(field).is_none());
+        if !plain {
+            continue;
+        }
+        let mut trainer = run.build(&model);
+        // A few steps away from the start, where biases are not 0.
+        for _ in 0..3 {
+            accumulate(&mut trainer, &run.batch(&model, &all, 0));
+            step(&mut trainer);
+        }
+        let expected = reference_logits(&run.dataset, &model, &parameters(&trainer)).concat();
+        let actual = trainer.infer(&all).expect("logits");
+        assert_eq!(actual.len(), expected.len(), "{what}: number of logits");
+        for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
+            let near = (f64::from(*a) - e).abs() < 2e-5 * e.abs().max(1.0);
+            assert!(near, "{what}: logit {i} is {a}, the reference says {e}");
+        }
+        let expected: Vec<f32> = expected.iter().map(|&x| x as f32).collect();
+        let labels = run.dataset.labels.as_ref().expect("labels");
+        let expected = Score::of(&expected, labels, run.dataset.num_classes);
+        let actual = accumulate(&mut trainer, &run.batch(&model, &all, 0));
+        same_score(what, &actual, &expected);
+    }
+}
+
+#[track_caller]
+fn same_score(what: &str, actual: &Score, expected: &Score) {
+    assert_eq!((actual.correct, actual.count), (expected.correct, expected.count), "{what}: correct and counted seeds");
+    let (a, e) = (actual.loss_sum, expected.loss_sum);
+    assert!((a - e).abs() < 1e-4 * e.abs().max(1.0), "{what}: the loss is {a}, expected {e}");
+}
+
+/// Step of the differences.
+const STEP: f32 = 3e-3;
+/// What rounding of f32 logits (some 1e-7 / STEP a seed) stays below.
+const TOLERANCE: f64 = 2e-3;
+
+/// Gradients of every parameter are the loss's differences, with dropout and without.
+pub(super) fn gradients_are_differences(run: &Run<'_>) {
+    let dropped = [json!({"kind": "gat", "output_heads": 2, "attention_dropout": 0.3}), json!({"kind": "sage"})];
+    let dropped = dropped.into_iter().map(|fields| {
+        let (_, mut model) = models().swap_remove(0);
+        let all = model.as_object_mut().expect("an object");
+        all.extend(fields.as_object().expect("an object").clone());
+        all.extend([("dropout".to_string(), json!(0.4)), ("input_dropout".to_string(), json!(0.2))]);
+        ("with dropout", model)
+    });
+    for (what, model) in models().into_iter().chain(dropped) {
+        let mut trainer = run.build(&model);
+        let seeds = [0, 3, 7, 10, 11, 8];
+        let batch = run.batch(&model, &seeds, 1);
+        // Constant parameters (biases of 0, eps) move off their start.
+        accumulate(&mut trainer, &batch);
+        step(&mut trainer);
+        differences(&format!("{what} {}", model["kind"]), &mut trainer, &batch);
+    }
+}
+
+fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
+    accumulate(trainer, batch);
+    let found = gradients(trainer);
+    assert_eq!(found.count, batch.num_seeds() as u64, "{what}: seeds counted");
+    let start = parameters(trainer);
+    let mut loss = |name: &str, element: usize, by: f32| {
+        let mut moved = start.clone();
+        let tensor = moved.iter_mut().find(|t| t.name == name).expect("a gradient is of a parameter");
+        tensor.values[element] += by;
+        let by = f64::from(tensor.values[element])
+            - f64::from(start.iter().find(|t| t.name == name).expect("as above").values[element]);
+        trainer.set_parameters(&moved).expect("parameters");
+        (accumulate(trainer, batch).loss_sum, by)
+    };
+    let (mut compared, mut kinks) = (0, 0);
+    for tensor in &found.tensors {
+        for (element, &gradient) in tensor.values.iter().enumerate() {
+            let (at, _) = loss(&tensor.name, element, 0.0);
+            let (up, above) = loss(&tensor.name, element, STEP);
+            let (down, below) = loss(&tensor.name, element, -STEP);
+            let (right, left) = ((up - at) / above, (down - at) / below);
+            let difference = (up - down) / (above - below);
+            let size = difference.abs().max(1.0);
+            // The one-sided differences part by the curvature, or where a relu changes sides within the step;
+            // the gradient lies between them in both cases.
+            let (low, high) = (right.min(left), right.max(left));
+            kinks += usize::from(high - low > 0.03 * size);
+            compared += 1;
+            let off = f64::from(gradient) - f64::from(gradient).clamp(low, high);
+            let name = &tensor.name;
+            assert!(
+                off.abs() < TOLERANCE * size,
+                "{what}: gradient of {name}, element {element}, is {gradient}, differences say {left} to {right}"
+            );
+        }
+    }
+    assert!(10 * kinks < compared, "{what}: {kinks} of {compared} elements lie at a kink");
+    trainer.set_parameters(&start).expect("parameters");
+}
+
+/// Gradients of two halves add up to those of the whole.
+pub(super) fn shares_add_up(run: &Run<'_>) {
+    for (what, model) in models().into_iter().filter(|(_, m)| m.get("normalization") != Some(&json!("batch"))) {
+        let (mut whole, mut halves) = (run.build(&model), run.build(&model));
+        let all = accumulate(&mut whole, &run.batch(&model, &[2, 5, 9, 0, 10], 0));
+        let mut sum = accumulate(&mut halves, &run.batch(&model, &[2, 5], 0));
+        sum += accumulate(&mut halves, &run.batch(&model, &[9, 0, 10], 0));
+        same_score(what, &sum, &all);
+        let (whole, halves) = (gradients(&mut whole), gradients(&mut halves));
+        assert_eq!(halves.count, whole.count, "{what}: seeds of two halves");
+        close(what, &halves.tensors, &whole.tensors, 1e-5);
+    }
+}
+
+/// A seed without a label changes nothing.
+pub(super) fn unlabelled_seeds_do_not_count(run: &Run<'_>) {
+    for (what, model) in models().into_iter().filter(|(_, m)| m.get("normalization") != Some(&json!("batch"))) {
+        let layers = model["layers"].as_u64().expect("a number of layers") as usize;
+        let mut masked = super::batch(&run.dataset, &[2, 5, 9], layers, 0);
+        masked.labels[1] = -1;
+        let (mut a, mut b) = (run.build(&model), run.build(&model));
+        let with = accumulate(&mut a, &(run.subject.transfer)(masked.clone()));
+        let without = accumulate(&mut b, &run.batch(&model, &[2, 9], 0));
+        same_score(what, &with, &without);
+        let (with, without) = (gradients(&mut a), gradients(&mut b));
+        assert_eq!((with.count, without.count), (2, 2), "{what}: labelled seeds");
+        close(what, &with.tensors, &without.tensors, 1e-5);
+        masked.labels = vec![-1; 3];
+        let mut none = run.build(&model);
+        assert_eq!(accumulate(&mut none, &(run.subject.transfer)(masked)), Score::default(), "{what}: no label at all");
+        let found = gradients(&mut none);
+        assert!(found.count == 0 && found.tensors.iter().all(|t| t.values.iter().all(|v| *v == 0.0)), "{what}");
+    }
+}
+
+/// Mini-batches of one seed, of a node without neighbours, and of blocks without an edge.
+pub(super) fn one_seed_and_isolated_nodes(run: &Run<'_>) {
+    for (what, model) in models() {
+        for seed in [10, 11, 4] {
+            let mut trainer = run.build(&model);
+            let score = accumulate(&mut trainer, &run.batch(&model, &[seed], 0));
+            assert!(score.loss_sum.is_finite() && score.count == 1, "{what}, seed {seed}: {score:?}");
+            let found = gradients(&mut trainer);
+            let numbers = found.tensors.iter().all(|t| t.values.iter().all(|v| v.is_finite()));
+            assert!(numbers, "{what}, seed {seed}: a gradient is not a number");
+            step(&mut trainer);
+        }
+    }
+}
+
+/// Layer-wise inference gives what a mini-batch with all neighbours gives, for any nodes in any order.
+pub(super) fn inference_is_the_forward_pass(run: &Run<'_>) {
+    let labels = run.dataset.labels.as_ref().expect("labels");
+    let classes = run.dataset.num_classes;
+    for (what, model) in models() {
+        let mut trainer = run.build(&model);
+        for _ in 0..2 {
+            accumulate(&mut trainer, &run.batch(&model, &run.all_nodes(), 0));
+            step(&mut trainer);
+        }
+        let all = trainer.infer(&run.all_nodes()).expect("logits of all nodes");
+        let nodes = [7u32, 0, 10, 7, 11];
+        let some = trainer.infer(&nodes).expect("logits of some nodes");
+        assert_eq!(some.len(), nodes.len() * classes, "{what}: logits of some nodes");
+        for (row, &v) in some.chunks_exact(classes).zip(&nodes) {
+            let expected = &all[v as usize * classes..(v as usize + 1) * classes];
+            let near = row.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
+            assert!(near, "{what}: logits of node {v} are {row:?}, with all nodes {expected:?}");
+        }
+        let seeds = [0u32, 7, 10, 11, 3];
+        let logits: Vec<f32> =
+            seeds.iter().flat_map(|&v| &all[v as usize * classes..(v as usize + 1) * classes]).copied().collect();
+        let of_seeds: Vec<i32> = seeds.iter().map(|&v| labels[v as usize]).collect();
+        let expected = Score::of(&logits, &of_seeds, classes);
+        let batch = run.batch(&model, &seeds, 0);
+        let (actual, _) = trainer.score(&batch).and_then(|h| h.wait()).expect("a score");
+        same_score(what, &actual, &expected);
+        assert!(trainer.infer(&[]).expect("no node").is_empty(), "{what}: logits of no node");
+        let error = trainer.infer(&[12]).expect_err("a node that does not exist").to_string();
+        assert!(error.contains("12"), "{what}: {error}");
+    }
+}
+
+/// The same mini-batch drops the same elements; another epoch drops others; scoring drops none.
+pub(super) fn dropout_is_a_function_of_the_batch(run: &Run<'_>) {
+    let (_, mut model) = models().swap_remove(1);
+    (model["dropout"], model["input_dropout"]) = (json!(0.5), json!(0.5));
+    let mut trainer = run.build(&model);
+    let [first, again, other] = [1, 1, 2].map(|epoch| run.batch(&model, &[0, 5, 7, 9], epoch));
+    let mut loss = |batch: &MiniBatch| accumulate(&mut trainer, batch).loss_sum;
+    let (a, b, c) = (loss(&first), loss(&again), loss(&other));
+    assert!((a - b).abs() < 1e-6, "the same mini-batch has losses {a} and {b}");
+    assert!((a - c).abs() > 1e-6, "two epochs dropped the same elements: both losses are {a}");
+    let mut score = |batch: &MiniBatch| trainer.score(batch).and_then(|h| h.wait()).expect("a score").0.loss_sum;
+    let (a, c) = (score(&first), score(&other));
+    assert!((a - c).abs() < 1e-6, "scoring drops: losses {a} and {c}");
+}
+
+/// Every model learns the tiny graph.
+pub(super) fn loss_falls(run: &Run<'_>) {
+    for (what, model) in models() {
+        // Nodes of one class: rows of length 1 tell at most so much.
+        let bound = if model.get("l2_normalize").is_some() { 0.8 } else { 0.25 };
+        let mut trainer = run.build(&model);
+        let seeds: Vec<u32> = (0..10).collect();
+        let first = accumulate(&mut trainer, &run.batch(&model, &seeds, 0)).loss();
+        for epoch in 0..150 {
+            accumulate(&mut trainer, &run.batch(&model, &seeds, epoch));
+            step(&mut trainer);
+        }
+        let last = accumulate(&mut trainer, &run.batch(&model, &seeds, 0)).loss();
+        assert!(last < bound * first, "{what}: the loss went from {first} to {last}");
+    }
+}

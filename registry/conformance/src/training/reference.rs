@@ -1,0 +1,164 @@
+//! The models once more, slow and plain, in f64 and over the whole graph: what operators are held against.
+
+use morphgl_graph_store::Dataset;
+use morphgl_registry::NamedTensor;
+use serde_json::Value;
+
+use super::graph::features;
+
+type Rows = Vec<Vec<f64>>;
+
+/// Logits of all nodes of a model without normalisation, residual or scaling to length 1, with all neighbours.
+///
+/// # Panics
+///
+/// When a parameter is missing.
+pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> Rows {
+    let kind = model["kind"].as_str().expect("a kind");
+    let layers = model["layers"].as_u64().expect("a number of layers") as usize;
+    let mut x = features(dataset);
+    for layer in 0..layers {
+        let last = layer + 1 == layers;
+        let get = |name: &str| {
+            let name = format!("{}.{layer}.{name}", if kind == "mlp" { "lins" } else { "convs" });
+            parameters.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no parameter {name}"))
+        };
+        let mut out = match kind {
+            "gcn" => biased(aggregate(dataset, &linear(&x, get("lin.weight")), Norm::Gcn), get("bias")),
+            "sage" => {
+                let neighbours = linear(&aggregate(dataset, &x, Norm::Mean), get("lin_l.weight"));
+                biased(sum(&neighbours, &linear(&x, get("lin_r.weight"))), get("lin_l.bias"))
+            }
+            "gin" => {
+                let own = 1.0 + f64::from(get("eps").values[0]);
+                let own: Rows = x.iter().map(|row| row.iter().map(|v| own * v).collect()).collect();
+                let all = sum(&aggregate(dataset, &x, Norm::Sum), &own);
+                let hidden = biased(linear(&all, get("nn.lins.0.weight")), get("nn.lins.0.bias"));
+                let hidden: Rows = hidden.iter().map(|row| row.iter().map(|v| v.max(0.0)).collect()).collect();
+                biased(linear(&hidden, get("nn.lins.1.weight")), get("nn.lins.1.bias"))
+            }
+            "gat" if model["attention"] == "gatv2" => {
+                let left = biased(linear(&x, get("lin_l.weight")), get("lin_l.bias"));
+                let right = biased(linear(&x, get("lin_r.weight")), get("lin_r.bias"));
+                let att = get("att");
+                let score = |u: usize, v: usize, h: usize, c: usize| {
+                    f64::from(att.values[h * att.shape[2] + c])
+                        * leaky(left[u][c + h * att.shape[2]] + right[v][c + h * att.shape[2]])
+                };
+                let score = |u: usize, v: usize, h: usize| (0..att.shape[2]).map(|c| score(u, v, h, c)).sum();
+                heads(attend(dataset, &left, att, &score), att, last, get("bias"))
+            }
+            "gat" => {
+                let z = linear(&x, get("lin.weight"));
+                let (src, dst) = (get("att_src"), get("att_dst"));
+                let width = src.shape[2];
+                let side = |row: &[f64], att: &NamedTensor, h: usize| -> f64 {
+                    (h * width..(h + 1) * width).map(|c| row[c] * f64::from(att.values[c])).sum()
+                };
+                let score = |u: usize, v: usize, h: usize| leaky(side(&z[u], src, h) + side(&z[v], dst, h));
+                heads(attend(dataset, &z, src, &score), src, last, get("bias"))
+            }
+            "mlp" => biased(linear(&x, get("weight")), get("bias")),
+            other => panic!("no reference for {other}"),
+        };
+        if !last {
+            let elu = model["activation"] == "elu";
+            let activate = |v: f64| {
+                if v > 0.0 {
+                    v
+                } else if elu {
+                    v.exp_m1()
+                } else {
+                    0.0
+                }
+            };
+            out.iter_mut().flatten().for_each(|v| *v = activate(*v));
+        }
+        x = out;
+    }
+    x
+}
+
+fn leaky(x: f64) -> f64 {
+    if x > 0.0 { x } else { 0.2 * x }
+}
+
+fn linear(x: &Rows, weight: &NamedTensor) -> Rows {
+    let cols = weight.shape[1];
+    let dot = |row: &[f64], w: &[f32]| row.iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum();
+    x.iter().map(|row| weight.values.chunks_exact(cols).map(|w| dot(row, w)).collect()).collect()
+}
+
+fn biased(mut x: Rows, bias: &NamedTensor) -> Rows {
+    for row in &mut x {
+        row.iter_mut().zip(&bias.values).for_each(|(x, &b)| *x += f64::from(b));
+    }
+    x
+}
+
+fn sum(a: &Rows, b: &Rows) -> Rows {
+    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Norm {
+    Sum,
+    Mean,
+    Gcn,
+}
+
+fn aggregate(dataset: &Dataset, x: &Rows, norm: Norm) -> Rows {
+    let topology = &dataset.topology;
+    let degree = |v: u32| match topology.weights() {
+        Some(w) if norm == Norm::Gcn => w[topology.edge_range(v)].iter().map(|&w| f64::from(w)).sum(),
+        _ => topology.degree(v) as f64,
+    };
+    let row = |v: u32| {
+        let mut out = vec![0.0; x[0].len()];
+        let mut add = |u: usize, a: f64| out.iter_mut().zip(&x[u]).for_each(|(o, x)| *o += a * x);
+        for (&u, edge) in topology.neighbors(v).iter().zip(topology.edge_range(v)) {
+            let weight = topology.weights().map_or(1.0, |w| f64::from(w[edge]));
+            add(
+                u as usize,
+                match norm {
+                    Norm::Sum => 1.0,
+                    Norm::Mean => 1.0 / degree(v),
+                    Norm::Gcn => weight / ((degree(u) + 1.0) * (degree(v) + 1.0)).sqrt(),
+                },
+            );
+        }
+        if norm == Norm::Gcn {
+            add(v as usize, 1.0 / (degree(v) + 1.0));
+        }
+        out
+    };
+    (0..topology.num_nodes() as u32).map(row).collect()
+}
+
+/// Attention over the neighbours but the node itself, and the node itself once; heads side by side.
+fn attend(dataset: &Dataset, values: &Rows, att: &NamedTensor, score: &dyn Fn(usize, usize, usize) -> f64) -> Rows {
+    let (heads, width) = (att.shape[1], att.shape[2]);
+    let row = |v: u32| {
+        let others = dataset.topology.neighbors(v).iter().filter(|u| **u != v);
+        let sources: Vec<usize> = others.chain([&v]).map(|&u| u as usize).collect();
+        let mut out = vec![0.0; heads * width];
+        for h in 0..heads {
+            let scores: Vec<f64> = sources.iter().map(|&u| score(u, v as usize, h).exp()).collect();
+            let total: f64 = scores.iter().sum();
+            for (&u, score) in sources.iter().zip(&scores) {
+                (h * width..(h + 1) * width).for_each(|c| out[c] += score / total * values[u][c]);
+            }
+        }
+        out
+    };
+    (0..dataset.num_nodes() as u32).map(row).collect()
+}
+
+/// Averages the heads in the last layer, and adds the bias.
+fn heads(x: Rows, att: &NamedTensor, last: bool, bias: &NamedTensor) -> Rows {
+    let (heads, width) = (att.shape[1], att.shape[2]);
+    let mean = |row: &Vec<f64>| -> Vec<f64> {
+        (0..width).map(|c| (0..heads).map(|h| row[h * width + c]).sum::<f64>() / heads as f64).collect()
+    };
+    biased(if last { x.iter().map(mean).collect() } else { x }, bias)
+}

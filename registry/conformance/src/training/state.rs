@@ -1,0 +1,168 @@
+//! Parameters, optimizer, threads and failures.
+
+use morphgl_registry::{Gradients, NamedTensor};
+use serde_json::json;
+
+use super::{Run, Trainer, accumulate, close, gradients, models, parameters, step};
+
+/// Parameters go out and in by name, in any order; what does not fit is refused and changes nothing.
+pub(super) fn parameters_travel_by_name(run: &Run<'_>) {
+    for (what, model) in models() {
+        let mut trainer = run.build(&model);
+        let own = parameters(&trainer);
+        assert!(own.iter().any(|t| t.values.iter().any(|v| *v != 0.0)), "{what}: all parameters start at 0");
+        assert_eq!(parameters(&run.build(&model)), own, "{what}: the same seed, other parameters");
+        let mut changed = own.clone();
+        changed.iter_mut().flat_map(|t| &mut t.values).enumerate().for_each(|(i, v)| *v += 0.01 * (i % 7) as f32);
+        let mut reversed = changed.clone();
+        reversed.reverse();
+        trainer.set_parameters(&reversed).expect("parameters in another order");
+        assert_eq!(parameters(&trainer), changed, "{what}: what went in comes out, in the model's order");
+        let mut misnamed = changed.clone();
+        misnamed[0].name = "nobody".to_string();
+        let mut misshaped = changed.clone();
+        misshaped[0].shape.push(2);
+        let mut short = changed.clone();
+        short[0].values.pop();
+        for (fault, tensors) in
+            [("misnamed", misnamed), ("misshaped", misshaped), ("short", short), ("missing", changed[1..].to_vec())]
+        {
+            let error = trainer.set_parameters(&tensors).expect_err(fault).to_string();
+            assert!(error.contains(&changed[0].name), "{what}, {fault}: {error}");
+            assert_eq!(parameters(&trainer), changed, "{what}: refused parameters changed the model");
+        }
+    }
+}
+
+/// The first step moves every parameter by lr * g / (|g| + eps), where g is the mean gradient.
+pub(super) fn the_first_step_is_adams(run: &Run<'_>) {
+    for (what, model) in models() {
+        let mut trainer = run.build(&model);
+        accumulate(&mut trainer, &run.batch(&model, &[0, 5, 7], 0));
+        let found = gradients(&mut trainer);
+        let mut expected = parameters(&trainer);
+        step(&mut trainer);
+        for gradient in &found.tensors {
+            let tensor = expected.iter_mut().find(|t| t.name == gradient.name).expect("a gradient is of a parameter");
+            for (p, g) in tensor.values.iter_mut().zip(&gradient.values) {
+                let g = f64::from(*g) / found.count as f64;
+                *p -= (0.05 * g / (g.abs() + 1e-8)) as f32;
+            }
+        }
+        close(&format!("{what}, first step"), &parameters(&trainer), &expected, 1e-4);
+        assert_eq!(gradients(&mut trainer).count, 0, "{what}: a step clears the gradients");
+    }
+}
+
+/// Without gradients there is no step, and gradients of 0 move nothing.
+pub(super) fn no_gradient_no_step(run: &Run<'_>) {
+    let (_, model) = models().swap_remove(0);
+    let mut trainer = run.build(&model);
+    let start = parameters(&trainer);
+    let error = trainer.step().and_then(|h| h.wait()).expect_err("a step without gradients").to_string();
+    assert!(error.contains("accumulate"), "{error}");
+    let mut zero = gradients(&mut trainer);
+    zero.count = 1;
+    trainer.set_gradients(&zero).expect("gradients of 0");
+    step(&mut trainer);
+    assert_eq!(parameters(&trainer), start, "gradients of 0 moved a parameter");
+    let unknown = NamedTensor { name: "nobody".to_string(), shape: vec![1], values: vec![0.0] };
+    let wrong = Gradients { tensors: vec![unknown], count: 1 };
+    assert!(trainer.set_gradients(&wrong).is_err(), "gradients of another model are taken");
+}
+
+/// A copy of parameters and optimizer goes on as the original does, and so does one that is handed the gradients.
+pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
+    for (what, model) in models() {
+        let train = |trainer: &mut Trainer, epochs: std::ops::Range<u32>| {
+            for epoch in epochs {
+                accumulate(trainer, &run.batch(&model, &[1, 6, 8, 3], epoch));
+                step(trainer);
+            }
+        };
+        let mut original = run.build(&model);
+        train(&mut original, 0..3);
+        let mut copy = run.build(&model);
+        copy.set_parameters(&parameters(&original)).expect("parameters");
+        let state = original.optimizer_state().expect("the optimizer's state");
+        copy.set_optimizer_state(&state).expect("the optimizer's state");
+        assert_eq!(copy.optimizer_state().expect("the state again"), state, "{what}: state that went in comes out");
+        assert!(copy.set_optimizer_state(&state[1..]).is_err(), "{what}: a state with a part missing is taken");
+        train(&mut original, 3..6);
+        train(&mut copy, 3..6);
+        alike(run, &format!("{what}, continued"), &parameters(&copy), &parameters(&original));
+
+        accumulate(&mut original, &run.batch(&model, &[2, 9], 6));
+        copy.set_parameters(&parameters(&original)).expect("parameters");
+        copy.set_gradients(&gradients(&mut original)).expect("gradients");
+        step(&mut original);
+        step(&mut copy);
+        alike(run, &format!("{what}, handed gradients"), &parameters(&copy), &parameters(&original));
+    }
+}
+
+#[track_caller]
+fn alike(run: &Run<'_>, what: &str, actual: &[NamedTensor], expected: &[NamedTensor]) {
+    close(what, actual, expected, if run.subject.deterministic { 0.0 } else { 1e-4 });
+}
+
+/// One, two and three threads train alike: bit for bit where the operator is deterministic.
+pub(super) fn threads_change_little(run: &Run<'_>) {
+    for (what, model) in models() {
+        let train = |threads: &[usize]| {
+            let mut trainer = run.try_build(&model, json!({"lr": 0.05}), threads[0]).expect("the operator is built");
+            for (epoch, &threads) in (0..).zip(threads) {
+                trainer.set_threads(threads).expect("a number of threads");
+                accumulate(&mut trainer, &run.batch(&model, &run.all_nodes(), epoch));
+                step(&mut trainer);
+            }
+            parameters(&trainer)
+        };
+        let one = train(&[1; 4]);
+        for threads in [[2; 4], [3; 4], [1, 3, 2, 4]] {
+            alike(run, &format!("{what} on {threads:?} threads"), &train(&threads), &one);
+        }
+    }
+    let (_, model) = models().swap_remove(0);
+    assert!(run.build(&model).set_threads(0).is_err(), "0 threads are taken");
+}
+
+/// What cannot work says what and where.
+pub(super) fn failures_are_named(run: &Run<'_>) {
+    let (_, model) = models().swap_remove(1);
+    let mut trainer = run.build(&model);
+    let start = parameters(&trainer);
+    let good = super::batch(&run.dataset, &[0, 5], 2, 4);
+    let name = good.id.to_string();
+
+    let mut broken = start.clone();
+    broken[0].values[0] = f32::NAN;
+    trainer.set_parameters(&broken).expect("parameters of the right shape");
+    let batch = (run.subject.transfer)(good.clone());
+    let error = trainer.accumulate(&batch).and_then(|h| h.wait()).expect_err("a loss of NaN").to_string();
+    assert!(error.contains(&name) && error.contains("learning rate"), "a loss of NaN: {error}");
+    trainer.set_parameters(&start).expect("parameters");
+
+    let mut huge = gradients(&mut trainer);
+    huge.count = 1;
+    huge.tensors[0].values[0] = f32::INFINITY;
+    trainer.set_gradients(&huge).expect("gradients of the right shape");
+    let error = trainer.step().and_then(|h| h.wait()).expect_err("a parameter of NaN").to_string();
+    assert!(error.contains(&huge.tensors[0].name), "a parameter of NaN: {error}");
+
+    let mut fewer = good.clone();
+    fewer.blocks.pop();
+    let mut misfit = good;
+    misfit.labels[0] = 2;
+    for (fault, batch) in [("a block too few", fewer), ("a class too many", misfit)] {
+        let batch = (run.subject.transfer)(batch);
+        let error = trainer.accumulate(&batch).and_then(|h| h.wait()).expect_err(fault).to_string();
+        assert!(error.contains(&name), "{fault}: {error}");
+    }
+    for (field, value) in [("in_dim", 9), ("num_classes", 1), ("layers", 0)] {
+        let mut wrong = model.clone();
+        wrong[field] = json!(value);
+        let error = run.try_build(&wrong, json!({}), 1).err().unwrap_or_else(|| panic!("{field} {value} is taken"));
+        assert!(error.to_string().contains(field), "{field}: {error}");
+    }
+}
