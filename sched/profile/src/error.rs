@@ -1,6 +1,7 @@
 //! What profiling can fail with.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use morphgl_registry::Key;
@@ -34,12 +35,18 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn operator(key: &Key, source: morphgl_registry::Error) -> Self {
-        Self { context: key.to_string(), kind: ErrorKind::Operator(source) }
-    }
-
-    pub(crate) fn panicked(key: &Key, message: String) -> Self {
-        Self { context: key.to_string(), kind: ErrorKind::Panicked(message) }
+    /// Calls an operator; a panic is an error.
+    pub(crate) fn catch<T>(key: &Key, call: impl FnOnce() -> morphgl_registry::Result<T>) -> Result<T> {
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(source)) => Err(Self { context: key.to_string(), kind: ErrorKind::Operator(source) }),
+            Err(payload) => {
+                let message = payload.downcast_ref::<&str>().map(ToString::to_string);
+                let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
+                let message = message.unwrap_or_else(|| "it did not say why".to_string());
+                Err(Self { context: key.to_string(), kind: ErrorKind::Panicked(message) })
+            }
+        }
     }
 
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {

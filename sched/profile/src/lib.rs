@@ -2,9 +2,11 @@
 
 mod error;
 mod measure;
+mod pool;
 mod profile;
 mod settings;
 mod statistics;
+mod training;
 
 pub use error::{Error, ErrorKind, Result};
 pub use measure::profile;
