@@ -1,8 +1,6 @@
 //! Lookup: sorted, without duplicates, with errors that list what exists.
 
-use morphgl_registry::{
-    At, Build, Description, Error, Hardware, Key, Machine, Phase, Registry, Resource, Unavailable,
-};
+use morphgl_registry::{At, Build, Description, Error, Hardware, Key, Machine, Phase, Registry, Resource, Unavailable};
 
 fn machine() -> Machine {
     Machine { cpu: "test".into(), cores: 2, memory_bytes: 1 << 30, available_bytes: 1 << 29, accelerators: Vec::new() }

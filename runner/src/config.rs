@@ -1,6 +1,8 @@
 //! What is to be trained, and how.
 
-use morphgl_model_spec::TrainingSpec;
+use std::num::NonZeroU32;
+
+use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{Fanout, Fanouts, Key, SamplerSettings};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +40,7 @@ pub struct Operators {
 impl JobConfig {
     /// A job with the defaults: three-layer fanouts 15,10,5 cut to the model's layers, batch size 1024, seed 0.
     pub fn new(spec: TrainingSpec) -> Self {
-        let fanouts = default_fanouts(spec.model.layers);
+        let fanouts = default_fanouts(&spec.model);
         Self {
             spec,
             sampler: SamplerSettings { fanouts, ..SamplerSettings::default() },
@@ -49,9 +51,12 @@ impl JobConfig {
     }
 }
 
-/// The default fanouts of a model: 15, 10, then 5 a layer.
-pub fn default_fanouts(layers: usize) -> Fanouts {
-    let default = SamplerSettings::default().fanouts.0;
-    let last = default.last().copied().unwrap_or(Fanout::All);
-    Fanouts((0..layers).map(|l| default.get(l).copied().unwrap_or(last)).collect())
+/// The default fanouts of a model: 15, 10, then 5 a layer; 1 for an MLP, which does not look at neighbours.
+pub fn default_fanouts(model: &ModelSpec) -> Fanouts {
+    let default = match model.kind {
+        ModelKind::Mlp => vec![Fanout::AtMost(NonZeroU32::MIN)],
+        _ => SamplerSettings::default().fanouts.0,
+    };
+    let last = *default.last().expect("the defaults are not empty");
+    Fanouts((0..model.layers).map(|l| default.get(l).copied().unwrap_or(last)).collect())
 }

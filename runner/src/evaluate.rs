@@ -80,7 +80,7 @@ pub fn sampled(
         };
         let batching = registry.batching(&operators.route.batching, &context)?;
         let mut pool = Pool::new(&operators.route.batching, batching.as_ref(), schedule)?;
-        let batches = 0..pool.num_batches() as u32;
+        let batches = 0..pool.num_batches();
         let transfer = Transfer { key: &operators.route.transferring, operator: operators.transferring.as_mut() };
         let training = operators.training.as_mut();
         let mut consume = |batch: &_| training.score(batch)?.wait().map(|(score, _)| score);

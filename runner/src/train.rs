@@ -12,7 +12,7 @@ use crate::{Evaluation, Executor, Scores, evaluate};
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
-    /// Epochs at most. Default 10.
+    /// Epochs at most. Default 5.
     pub epochs: u32,
     /// Epochs without a better validation accuracy after which training stops; `None` never stops early. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct TrainOptions {
 
 impl Default for TrainOptions {
     fn default() -> Self {
-        Self { epochs: 10, patience: None, evaluation: Evaluation::Full, evaluate_every: 1 }
+        Self { epochs: 5, patience: None, evaluation: Evaluation::Full, evaluate_every: 1 }
     }
 }
 

@@ -65,7 +65,8 @@ fn edge_to_a_node_that_does_not_exist() {
     indices[5] = 300;
     replace(&bench, "indices", &indices, None);
     bench.refused(&train(&[]), &["small/indices.npy, element 5", "node 300", "import it again"]);
-    fs::write(bench.path().join("bad.mtx"), "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 4\n").expect("room");
+    fs::write(bench.path().join("bad.mtx"), "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 4\n")
+        .expect("room");
     bench.refused(&["import", "mtx", "bad.mtx", "-o", "out"], &["bad.mtx, line 3", "4"]);
     assert_eq!(bench.names(), ["bad.mtx", "small"]);
 }

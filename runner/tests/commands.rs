@@ -30,7 +30,10 @@ fn ops() {
         has(operator, &["key", "phase", "hardware", "operator", "summary", "reads", "writes", "available", "reason"]);
     }
     let text = bench.text(&["ops"]);
-    assert!(text.contains("Batching_CPU_Neighbor → Transferring_CPU_Host → Training_CPU_Burn (trained at host)"), "{text}");
+    assert!(
+        text.contains("Batching_CPU_Neighbor → Transferring_CPU_Host → Training_CPU_Burn (trained at host)"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -40,7 +43,10 @@ fn generate_and_info() {
     let json = bench.json(&["info", "small", "--check"]);
     has(&json, &["name", "num_nodes", "num_edges", "num_classes", "feature_dim", "feature_dtype", "degree", "splits"]);
     has(&json, &["weighted", "labelled", "bytes", "arrays", "provenance", "version", "path"]);
-    assert_eq!((&json["num_nodes"], &json["checked"], &json["splits"]["train"]), (&300.into(), &true.into(), &180.into()));
+    assert_eq!(
+        (&json["num_nodes"], &json["checked"], &json["splits"]["train"]),
+        (&300.into(), &true.into(), &180.into())
+    );
     let text = bench.text(&["info", "small"]);
     assert!(text.contains("nodes     300\n") && text.contains("splits    train 180, valid 60, test 60\n"), "{text}");
 }
@@ -69,7 +75,8 @@ fn profile_and_plan() {
         has(&json["plan"], &["route", "num_batches", "schedule", "prediction"]);
         has(&json["plan"]["prediction"], &["epoch_seconds", "bound_seconds", "bottleneck", "utilisation"]);
         let plans = json["routes"][0]["plans"].as_array().expect("a list");
-        let least = plans.iter().map(|p| p["prediction"]["epoch_seconds"].as_f64().expect("seconds")).fold(f64::MAX, f64::min);
+        let least =
+            plans.iter().map(|p| p["prediction"]["epoch_seconds"].as_f64().expect("seconds")).fold(f64::MAX, f64::min);
         assert_eq!(json["plan"]["prediction"]["epoch_seconds"].as_f64(), Some(least));
     }
     assert!(bench.text(&["plan", "--profile", "p.json"]).contains("predicted"));
@@ -82,10 +89,16 @@ fn train_evaluate_predict() {
     let args = quick(&["train", "small", "--epochs", "3", "--run", "run", "--save", "model.safetensors"]);
     let json = bench.json(&args);
     has(&json, &["test_accuracy", "best_valid_accuracy", "best_epoch", "predicted_epoch_seconds", "plan", "ended"]);
-    has(&json, &["measured_epoch_seconds", "peak_rss_bytes", "dataset", "config", "profile", "epochs", "run", "test_loss"]);
+    has(
+        &json,
+        &["measured_epoch_seconds", "peak_rss_bytes", "dataset", "config", "profile", "epochs", "run", "test_loss"],
+    );
     let epochs = json["epochs"].as_array().expect("a list");
     assert_eq!(epochs.len(), 3);
-    has(&epochs[0], &["epoch", "seconds", "evaluation_seconds", "loss", "train_accuracy", "valid_accuracy", "valid_loss", "report"]);
+    has(
+        &epochs[0],
+        &["epoch", "seconds", "evaluation_seconds", "loss", "train_accuracy", "valid_accuracy", "valid_loss", "report"],
+    );
     assert!(json["test_accuracy"].as_f64().expect("a number") > 0.5, "three classes are told apart: {json:#}");
 
     // The saved model is the best one, and scores as it did.
@@ -94,7 +107,10 @@ fn train_evaluate_predict() {
     assert_eq!(scores["valid"]["accuracy"], json["best_valid_accuracy"]);
     let sampled = ["evaluate", "model.safetensors", "small", "--evaluation", "sampled", "--fanouts=-1,-1"];
     let difference = |a: &Value, b: &Value| (a.as_f64().expect("a number") - b.as_f64().expect("a number")).abs();
-    assert!(difference(&bench.json(&sampled)["test"]["accuracy"], &json["test_accuracy"]) < 0.02, "all neighbours either way");
+    assert!(
+        difference(&bench.json(&sampled)["test"]["accuracy"], &json["test_accuracy"]) < 0.02,
+        "all neighbours either way"
+    );
 
     let csv = bench.text(&["predict", "model.safetensors", "small", "--nodes", "test"]);
     assert_eq!((csv.lines().next(), csv.lines().count()), (Some("node,class,probability"), 61));
@@ -104,7 +120,8 @@ fn train_evaluate_predict() {
     bench.text(&["predict", "model.safetensors", "small", "-o", "classes.npy"]);
     assert!(bench.path().join("classes.npy").exists());
 
-    let mut files: Vec<_> = fs::read_dir(bench.path().join("run")).expect("there").map(|f| f.expect("there").file_name()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(bench.path().join("run")).expect("there").map(|f| f.expect("there").file_name()).collect();
     files.sort();
     assert_eq!(files, ["config.toml", "metrics.jsonl", "model.safetensors", "plan.json"]);
     assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 3);
@@ -116,7 +133,8 @@ fn training_is_repeatable_whatever_the_threads_and_the_loading() {
     let bench = Bench::new();
     bench.small();
     let losses = |extra: &[&'static str]| {
-        let json = bench.json(&[&quick(&["train", "small", "--epochs", "2", "--evaluation", "none"])[..], extra].concat());
+        let json =
+            bench.json(&[&quick(&["train", "small", "--epochs", "2", "--evaluation", "none"])[..], extra].concat());
         let epochs = json["epochs"].as_array().expect("a list").clone();
         epochs.iter().map(|e| e["loss"].as_f64().expect("a number")).collect::<Vec<_>>()
     };
@@ -132,10 +150,12 @@ fn training_is_repeatable_whatever_the_threads_and_the_loading() {
 fn early_stopping_and_sampled_evaluation() {
     let bench = Bench::new();
     bench.small();
-    let args = quick(&["train", "small", "--epochs", "200", "--patience", "2", "--evaluation", "sampled", "--lr", "0.05"]);
+    let args =
+        quick(&["train", "small", "--epochs", "200", "--patience", "2", "--evaluation", "sampled", "--lr", "0.05"]);
     let json = bench.json(&args);
     assert_eq!(json["ended"], "patience", "{json:#}");
-    let (best, epochs) = (json["best_epoch"].as_u64().expect("an epoch"), json["epochs"].as_array().expect("a list").len());
+    let (best, epochs) =
+        (json["best_epoch"].as_u64().expect("an epoch"), json["epochs"].as_array().expect("a list").len());
     assert_eq!(epochs as u64, best + 3, "two epochs after the best one");
 }
 
@@ -145,7 +165,8 @@ fn ctrl_c_ends_cleanly() {
     use std::process::Stdio;
     let bench = Bench::new();
     bench.small();
-    let args = quick(&["train", "small", "--epochs", "1000000", "--evaluate-every", "1000000", "--run", "run", "--json"]);
+    let args =
+        quick(&["train", "small", "--epochs", "1000000", "--evaluate-every", "1000000", "--run", "run", "--json"]);
     let child = bench.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     let metrics = bench.path().join("run/metrics.jsonl");
     // Training is under way once an epoch is written; a minute is for machines under load.
@@ -155,7 +176,8 @@ fn ctrl_c_ends_cleanly() {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    let sent =
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
     assert!(sent.success());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));

@@ -44,19 +44,23 @@ fn every_crate_has_a_readme_tests_and_an_example_of_its_own() {
 fn operator_crates_run_their_phase_s_suite_and_know_no_other_operator() {
     let operators: Vec<PathBuf> = crates()
         .into_iter()
-        .filter(|c| rust_files(&c.join("src")).iter().any(|f| fs::read_to_string(f).expect("there").contains("submit!")))
+        .filter(|c| {
+            rust_files(&c.join("src")).iter().any(|f| fs::read_to_string(f).expect("there").contains("submit!"))
+        })
         .filter(|c| !c.ends_with("registry"))
         .collect();
     assert!(operators.len() >= 4, "{operators:?}");
     let package = |folder: &Path| -> String {
-        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).expect("there").parse().expect("TOML");
+        let manifest: toml::Table =
+            fs::read_to_string(folder.join("Cargo.toml")).expect("there").parse().expect("TOML");
         manifest["package"]["name"].as_str().expect("a name").to_string()
     };
     let names: Vec<String> = operators.iter().map(|c| package(c)).collect();
     for folder in &operators {
         let suite = fs::read_to_string(folder.join("tests/conformance.rs")).unwrap_or_default();
         assert!(suite.contains("morphgl_conformance::"), "{}: no tests/conformance.rs", folder.display());
-        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).expect("there").parse().expect("TOML");
+        let manifest: toml::Table =
+            fs::read_to_string(folder.join("Cargo.toml")).expect("there").parse().expect("TOML");
         for dependency in manifest["dependencies"].as_table().expect("a table").keys() {
             assert!(!names.contains(dependency), "{} depends on the operator {dependency}", folder.display());
         }

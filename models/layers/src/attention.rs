@@ -175,16 +175,16 @@ impl Attend {
                 let mut sums = vec![0.0f32; heads];
                 let mut grads = vec![0.0f32; alpha.len()];
                 for (e, &(src, _)) in edges.iter().enumerate() {
-                    for h in 0..heads {
+                    for (h, sum) in sums.iter_mut().enumerate() {
                         let (at, head) = (e * heads + h, h * width..(h + 1) * width);
                         grads[at] = dot(&grad.row(row)[head.clone()], &values.row(src)[head]) * factors[at];
-                        sums[h] += alpha[at] * grads[at];
+                        *sum += alpha[at] * grads[at];
                     }
                 }
                 for (e, &(src, position)) in edges.iter().enumerate() {
-                    for h in 0..heads {
+                    for (h, sum) in sums.iter().enumerate() {
                         let at = e * heads + h;
-                        let mut score = alpha[at] * (grads[at] - sums[h]);
+                        let mut score = alpha[at] * (grads[at] - sum);
                         if let Scorer::Sum { src: s, dst: t } = scorer
                             && s.view().row(src)[h] + t.view().row(row)[h] <= 0.0
                         {

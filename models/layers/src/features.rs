@@ -16,6 +16,7 @@ use crate::matrix::{Matrix, MatrixRef, TASK_ROWS, axpy, for_rows, transpose};
 
 /// A layer's input.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there is one a layer, and the large one is the usual one")]
 pub enum Features {
     /// All elements.
     Dense(Tensor<2>),

@@ -12,15 +12,16 @@ const DROPOUT: u32 = 0x6472_6f70;
 /// Blocks computed side by side.
 const BLOCKS: usize = 8;
 
-fn philox(seed: u64, first: u32, c1: u32, c2: u32, c3: u32) -> [[u32; 4]; BLOCKS] {
-    philox4x32_10_blocks([first, c1, c2, c3], [seed as u32, (seed >> 32) as u32])
+fn key(seed: u64) -> [u32; 2] {
+    [seed as u32, (seed >> 32) as u32]
 }
 
 /// `len` numbers uniform in [-bound, bound), of parameter `index`.
 pub(crate) fn uniforms(seed: u64, index: u32, len: usize, bound: f32) -> Vec<f32> {
     let mut values = Vec::with_capacity(len.next_multiple_of(4 * BLOCKS));
     for first in (0..len.div_ceil(4)).step_by(BLOCKS) {
-        let blocks = philox(seed, first as u32, (first as u64 >> 32) as u32, index, INIT);
+        let counter = [first as u32, (first as u64 >> 32) as u32, index, INIT];
+        let blocks: [[u32; 4]; BLOCKS] = philox4x32_10_blocks(counter, key(seed));
         // 24 bits, as many as an f32 holds exactly.
         values.extend(blocks.as_flattened().iter().map(|w| ((w >> 8) as f32 / 8_388_608.0 - 1.0) * bound));
     }
@@ -95,9 +96,16 @@ impl Dropout {
 
     /// Whether `element` is kept.
     pub fn keeps(&self, element: u64) -> bool {
-        let mut factor = [0.0];
-        self.fill(element, &mut factor);
-        factor[0] != 0.0
+        let [first, site, batch, epoch] = self.counter(element / 8);
+        let [words] = philox4x32_10_blocks([first, site, batch, epoch], key(self.seed));
+        let word = words[(element % 8 / 2) as usize];
+        let bits = if element.is_multiple_of(2) { word as u16 } else { (word >> 16) as u16 };
+        u32::from(bits) >= self.threshold
+    }
+
+    /// The counter of a block; its high word (beyond 2^35 elements) shares a word with the site.
+    fn counter(&self, block: u64) -> [u32; 4] {
+        [block as u32, self.site ^ ((block >> 32) as u32) << 26, self.batch, self.epoch ^ DROPOUT]
     }
 
     #[inline]
@@ -108,9 +116,7 @@ impl Dropout {
             let (group, skip) = (element / ELEMENTS as u64, (element % ELEMENTS as u64) as usize);
             let take = (ELEMENTS - skip).min(len - done);
             let block = group * BLOCKS as u64;
-            // The block's high word (beyond 2^35 elements) shares a word with the site.
-            let site = self.site ^ ((block >> 32) as u32) << 26;
-            let words = philox(self.seed, block as u32, site, self.batch, self.epoch ^ DROPOUT);
+            let words: [[u32; 4]; BLOCKS] = philox4x32_10_blocks(self.counter(block), key(self.seed));
             let mut bits = [0u16; ELEMENTS];
             for (pair, &word) in bits.as_chunks_mut::<2>().0.iter_mut().zip(words.as_flattened()) {
                 *pair = [word as u16, (word >> 16) as u16];

@@ -203,7 +203,7 @@ pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result
     let sampler = SamplerSettings {
         fanouts: match &batch.fanouts {
             Some(fanouts) => fanouts.clone(),
-            None => crate::default_fanouts(spec.model.layers),
+            None => crate::default_fanouts(&spec.model),
         },
         batch_size: batch.batch_size,
         seed: batch.seed,

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     budget: BudgetArgs,
     /// Epochs at most
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 5)]
     epochs: u32,
     /// Stop after so many epochs without a better validation accuracy
     #[arg(long)]

@@ -52,7 +52,8 @@ impl Bench {
     /// Everything in the directory, hidden files too.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("readable");
-        let name = |e: std::io::Result<std::fs::DirEntry>| e.expect("readable").file_name().to_string_lossy().into_owned();
+        let name =
+            |e: std::io::Result<std::fs::DirEntry>| e.expect("readable").file_name().to_string_lossy().into_owned();
         let mut names: Vec<String> = entries.map(name).collect();
         names.sort();
         names
@@ -60,7 +61,8 @@ impl Bench {
 
     /// A small generated dataset at `small`.
     pub fn small(&self) -> PathBuf {
-        let args = ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--dim", "8", "--degree", "6"];
+        let args =
+            ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--dim", "8", "--degree", "6"];
         self.text(&args);
         self.path().join("small")
     }

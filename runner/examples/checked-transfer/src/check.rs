@@ -30,7 +30,9 @@ fn block_fault(block: &Block, num_src: usize) -> Option<String> {
         let (dst, offsets) = (block.num_dst, block.indptr.len());
         return Some(format!("{dst} destination nodes do not fit {num_src} source nodes and {offsets} offsets"));
     }
-    if block.indptr.windows(2).any(|w| w[0] > w[1]) || block.indptr.last().map(|&e| e as usize) != Some(block.num_edges()) {
+    if block.indptr.windows(2).any(|w| w[0] > w[1])
+        || block.indptr.last().map(|&e| e as usize) != Some(block.num_edges())
+    {
         return Some("the offsets decrease, or do not end at the number of edges".into());
     }
     let bad = block.indices.iter().position(|&u| u as usize >= num_src)?;

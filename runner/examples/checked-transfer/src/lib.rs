@@ -26,7 +26,8 @@ impl Transferring for Checked {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let mut batch = batch.into_host()?;
-        check(&batch, self.dataset.num_nodes()).map_err(|fault| Error::failed(KEY, format!("{}: {fault}", batch.id)))?;
+        check(&batch, self.dataset.num_nodes())
+            .map_err(|fault| Error::failed(KEY, format!("{}: {fault}", batch.id)))?;
         if let (None, Some(features)) = (&batch.features, &self.dataset.features) {
             batch.features = Some(gather(features, &batch.input_nodes));
         }
