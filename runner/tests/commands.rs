@@ -186,6 +186,26 @@ fn ctrl_c_ends_cleanly() {
     assert!(bench.path().join("run/model.safetensors").exists(), "the model so far is saved");
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_no_half_generated_dataset() {
+    let bench = Bench::new();
+    let args = ["generate", "sbm", "-o", "big", "--nodes", "20000000"];
+    let mut child = bench.command(&args).spawn().expect("the binary starts");
+    for _ in 0..600 {
+        if !bench.names().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_ne!(bench.names(), [""; 0], "the dataset is under way");
+    let sent =
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(bench.names(), [""; 0]);
+}
+
 #[test]
 fn every_command_has_help_with_examples() {
     let bench = Bench::new();

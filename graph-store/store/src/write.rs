@@ -34,15 +34,22 @@ impl DatasetWriter {
                 return Err(Error::invalid(&target, Position::File, "the output exists and is not a dataset", cure));
             }
         }
-        let Some(name) = target.file_name() else {
+        if target.file_name().is_none() {
             return Err(Error::invalid(&target, Position::File, "not a directory name", "name the output directory"));
-        };
-        let partial = target.with_file_name(format!(".{}.partial-{}", name.to_string_lossy(), std::process::id()));
+        }
+        let partial = Self::partial(&target);
+        remove_stale(&partial);
         if partial.exists() {
             fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
         }
         fs::create_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
         Ok(Self { target, partial, replace, arrays: BTreeMap::new(), finished: false })
+    }
+
+    /// Where this process keeps the unfinished dataset of `target`; for a handler of Ctrl-C to remove.
+    pub fn partial(target: &Path) -> PathBuf {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        target.with_file_name(format!(".{name}.partial-{}", std::process::id()))
     }
 
     /// The directory the files lie in until the dataset is finished: also the room for an ingest's own spill files.
@@ -105,6 +112,26 @@ impl DatasetWriter {
             fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))?;
         }
         Ok(self.target.clone())
+    }
+}
+
+/// Removes what processes that were killed left beside `partial`. Only where the system tells which processes live.
+fn remove_stale(partial: &Path) {
+    let (Some(parent), Some(name)) = (partial.parent(), partial.file_name().map(|n| n.to_string_lossy())) else {
+        return;
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let Some((stem, _)) = name.rsplit_once('-') else { return };
+    if !Path::new("/proc/self").exists() {
+        return;
+    }
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let other = entry.file_name();
+        let pid = other.to_string_lossy().strip_prefix(stem).and_then(|p| p.strip_prefix('-')?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // What cannot be removed is in nobody's way: its name says that it is partial.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -111,6 +111,21 @@ fn an_unfinished_dataset_leaves_no_trace() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_process_left_is_removed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // Process ids end below 2^22 on Linux, so this one does not live; the first process always does.
+    for name in [".set.partial-99999999", ".set.partial-1", ".settle.partial-99999999"] {
+        std::fs::create_dir(dir.path().join(name)).expect("room on the disk");
+    }
+    drop(DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path"));
+    let entries = std::fs::read_dir(dir.path()).expect("readable");
+    let mut names: Vec<_> = entries.map(|e| e.expect("readable").file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".set.partial-1", ".settle.partial-99999999"]);
+}
+
 #[test]
 fn topologies_are_checked() {
     let error = |indptr: Vec<u64>, indices: Vec<u32>| Topology::new(indptr, indices, None).expect_err("impossible");

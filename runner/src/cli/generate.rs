@@ -8,7 +8,7 @@ use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
 use morphgl_graph_store::Dtype;
 
-use super::import::{fractions, memory};
+use super::import::{fractions, memory, remove_on_ctrl_c};
 use super::show::{Show, Stages};
 use super::{Outcome, info};
 
@@ -71,6 +71,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let [train, valid, test] = args.split;
+    remove_on_ctrl_c(&args.output)?;
     let stages = Stages::new(show);
     let last = Mutex::new((String::new(), 0));
     let progress = |stage: &str, done: u64, total: u64| {

@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{Options, RandomFeatures, RandomSplit, Rows};
-use morphgl_graph_store::Dtype;
+use morphgl_graph_store::{DatasetWriter, Dtype};
 
 use super::show::{Show, Stages};
 use super::{Outcome, info};
@@ -134,6 +134,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         memory: args.memory,
         replace: args.force,
     };
+    remove_on_ctrl_c(&args.output)?;
     let stages = Stages::new(show);
     let (source, target) = (args.source.as_path(), args.output.as_path());
     let path = match args.format {
@@ -176,6 +177,20 @@ fn import_bv(s: &Path, t: &Path, rows: Option<Rows>, options: &Options, stages: 
 fn import_bv(s: &Path, _: &Path, _: Option<Rows>, _: &Options, _: &Stages) -> anyhow::Result<PathBuf> {
     let cure = "build again with `cargo build --release --features bv`";
     anyhow::bail!("{}: this build does not read WebGraph's BV format; {cure}", s.display())
+}
+
+/// On Ctrl-C, removes the unfinished dataset of `target` and ends the process.
+pub(crate) fn remove_on_ctrl_c(target: &Path) -> anyhow::Result<()> {
+    let partial = DatasetWriter::partial(target);
+    Ok(ctrlc::set_handler(move || {
+        // Other threads write on for a moment and may add a file to what is being removed; then it is removed again.
+        for _ in 0..10 {
+            if std::fs::remove_dir_all(&partial).is_ok() || !partial.exists() {
+                break;
+            }
+        }
+        std::process::exit(130);
+    })?)
 }
 
 /// Reads `2GiB`, `512MiB`, `64KiB` or a number of bytes.

@@ -1,35 +1,36 @@
 //! Runs the binary.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A temporary directory to run the binary in.
-pub struct Bench {
+pub(crate) struct Bench {
     dir: tempfile::TempDir,
 }
 
 impl Bench {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
         command.args(args).current_dir(self.dir.path());
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().expect("the binary starts")
     }
 
     /// Runs a command that succeeds, and gives its stdout.
     #[track_caller]
-    pub fn text(&self, args: &[&str]) -> String {
+    pub(crate) fn text(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{args:?}: {errors}");
@@ -38,19 +39,19 @@ impl Bench {
 
     /// Runs a command with `--json`, and gives the one document on its stdout.
     #[track_caller]
-    pub fn json(&self, args: &[&str]) -> serde_json::Value {
+    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
         let text = self.text(&[args, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: stdout is not one JSON document: {e}\n{text}"))
     }
 
     /// Runs a command that fails with exit status 1 and one line that holds all of `words`.
     #[track_caller]
-    pub fn refused(&self, args: &[&str], words: &[&str]) {
+    pub(crate) fn refused(&self, args: &[&str], words: &[&str]) {
         fails(&self.run(args), args, words);
     }
 
     /// Everything in the directory, hidden files too.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("readable");
         let name =
             |e: std::io::Result<std::fs::DirEntry>| e.expect("readable").file_name().to_string_lossy().into_owned();
@@ -60,7 +61,7 @@ impl Bench {
     }
 
     /// A small generated dataset at `small`.
-    pub fn small(&self) -> PathBuf {
+    pub(crate) fn small(&self) -> PathBuf {
         let args =
             ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--dim", "8", "--degree", "6"];
         self.text(&args);
@@ -70,7 +71,7 @@ impl Bench {
 
 /// Asserts exit status 1 and one line on stderr that holds all of `words`.
 #[track_caller]
-pub fn fails(output: &Output, args: &[&str], words: &[&str]) {
+pub(crate) fn fails(output: &Output, args: &[&str], words: &[&str]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
     let errors: Vec<&str> = stderr.lines().filter(|l| l.starts_with("error:")).collect();

@@ -1,4 +1,4 @@
-//! A loader over a batching operator of one's own, without the runner. Run: `cargo run -p morphgl-execute --example alone`.
+//! A loader over a batching operator of one's own, without the runner. Run: `cargo run -p morphgl-execute --example alone-execute`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::thread;

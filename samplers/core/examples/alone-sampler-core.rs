@@ -1,4 +1,4 @@
-//! Picks neighbours and numbers them. Run: `cargo run -p morphgl-sampler-core --example alone`.
+//! Picks neighbours and numbers them. Run: `cargo run -p morphgl-sampler-core --example alone-sampler-core`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_registry::BatchId;

@@ -1,4 +1,4 @@
-//! Prints what this machine has. Run: `cargo run -p morphgl-registry --example alone`.
+//! Prints what this machine has. Run: `cargo run -p morphgl-registry --example alone-registry`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_registry::{Registry, Result};

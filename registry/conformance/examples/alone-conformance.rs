@@ -1,4 +1,4 @@
-//! Makes a mini-batch with the reference. Run: `cargo run -p morphgl-conformance --example alone`.
+//! Makes a mini-batch with the reference. Run: `cargo run -p morphgl-conformance --example alone-conformance`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_conformance::batching::{Case, graphs, reference};

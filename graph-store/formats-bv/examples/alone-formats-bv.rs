@@ -1,4 +1,4 @@
-//! Imports a BV graph. Run: `cargo run --release -p morphgl-formats-bv --example alone -- …/cnr-2000 OUTPUT`.
+//! Imports a BV graph. Run: `cargo run --release -p morphgl-formats-bv --example alone-formats-bv -- …/cnr-2000 OUTPUT`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [source, target] = arguments.as_slice() else {
         return Err(Error::invalid(
-            "alone",
+            "alone-formats-bv",
             Position::File,
             "two arguments are needed",
             "name a basename and an output",

@@ -1,5 +1,5 @@
 //! Listing 1 of morphgl as a program: profile, partition, schedule, execute.
-//! Run: `cargo run --release -p morphgl --example alone`.
+//! Run: `cargo run --release -p morphgl --example alone-runner`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;

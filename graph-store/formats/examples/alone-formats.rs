@@ -1,5 +1,5 @@
 //! Imports an edge list without the runner and shows the progress.
-//! Run: `cargo run --release -p morphgl-formats --example alone -- [EDGES OUTPUT [MEMORY_IN_MIB]]`.
+//! Run: `cargo run --release -p morphgl-formats --example alone-formats -- [EDGES OUTPUT [MEMORY_IN_MIB]]`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Writes a graph, maps it back and prints a row. Run: `cargo run -p morphgl-graph-store --example alone`.
+//! Writes a graph, maps it back and prints a row. Run: `cargo run -p morphgl-graph-store --example alone-store`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_graph_store::{Dataset, DatasetWriter, Load, OpenOptions, Result};

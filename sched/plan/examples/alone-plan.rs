@@ -1,4 +1,4 @@
-//! Plans from durations given by hand. Run: `cargo run -p morphgl-plan --example alone`.
+//! Plans from durations given by hand. Run: `cargo run -p morphgl-plan --example alone-plan`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_plan::{Curve, Durations, Invalid, Limits, Point, PoolPoint, Problem, RouteKeys, Seconds, plan};

@@ -1,4 +1,4 @@
-//! Samples mini-batches of a ring without the runner. Run: `cargo run -p morphgl-batching-cpu-neighbor --example alone`.
+//! Samples mini-batches of a ring without the runner. Run: `cargo run -p morphgl-batching-cpu-neighbor --example alone-cpu-neighbor`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Profiles operators of one's own, without the runner. Run: `cargo run -p morphgl-profile --example alone`.
+//! Profiles operators of one's own, without the runner. Run: `cargo run -p morphgl-profile --example alone-profile`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::thread;

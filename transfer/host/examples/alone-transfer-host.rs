@@ -1,4 +1,4 @@
-//! Fills in the features of a mini-batch. Run: `cargo run -p morphgl-transferring-cpu-host --example alone`.
+//! Fills in the features of a mini-batch. Run: `cargo run -p morphgl-transferring-cpu-host --example alone-transfer-host`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;

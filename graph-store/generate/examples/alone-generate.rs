@@ -1,4 +1,4 @@
-//! Generates a graph in memory and the same one on disk. Run: `cargo run -p morphgl-generate --example alone`.
+//! Generates a graph in memory and the same one on disk. Run: `cargo run -p morphgl-generate --example alone-generate`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_generate::{DEFAULT_MEMORY, Result, SbmConfig, sbm, sbm_to_disk};
