@@ -7,23 +7,39 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 
 use crate::adjacency::{Adjacency, Coefficients};
-use crate::bridge::{HostOp, Keeps, Kept, apply1};
-use crate::matrix::{Matrix, MatrixRef, axpy, for_rows};
+use crate::bridge::{HostOp, Keeps, Kept, apply1, apply2};
+use crate::matrix::{Matrix, MatrixRef, axpy, dot, for_rows, sum_rows};
 
 /// The weighted sum of each row's sources: `[num_src, width]` to `[num_dst, width]`.
 pub fn aggregate(x: Tensor<2>, adjacency: &Arc<Adjacency>) -> Tensor<2> {
-    apply1(Aggregate { adjacency: Arc::clone(adjacency), beside_self: false }, x)
+    apply1(Aggregate { adjacency: Arc::clone(adjacency), own: Own::Left }, x)
 }
 
 /// The weighted sum of each row's sources, and beside it the row's own node: `[num_src, width]` to `[num_dst, 2 width]`.
 pub fn aggregate_beside_self(x: Tensor<2>, adjacency: &Arc<Adjacency>) -> Tensor<2> {
-    apply1(Aggregate { adjacency: Arc::clone(adjacency), beside_self: true }, x)
+    apply1(Aggregate { adjacency: Arc::clone(adjacency), own: Own::Beside }, x)
+}
+
+/// The weighted sum of each row's sources plus `1 + eps` times the row's own node; `eps` is `[1, 1]`.
+pub fn aggregate_with_self(x: Tensor<2>, eps: Tensor<2>, adjacency: &Arc<Adjacency>) -> Tensor<2> {
+    apply2(Aggregate { adjacency: Arc::clone(adjacency), own: Own::Added }, x, eps)
+}
+
+/// What becomes of the row's own node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Own {
+    /// Nothing.
+    Left,
+    /// It stands beside the sum.
+    Beside,
+    /// It is added, times one plus the second input.
+    Added,
 }
 
 #[derive(Debug)]
 struct Aggregate {
     adjacency: Arc<Adjacency>,
-    beside_self: bool,
+    own: Own,
 }
 
 impl HostOp for Aggregate {
@@ -31,7 +47,7 @@ impl HostOp for Aggregate {
         let (x, adjacency) = (inputs[0], self.adjacency.as_ref());
         assert_eq!(x.rows, adjacency.num_src, "rows to aggregate and source nodes");
         let width = x.cols;
-        let mut out = Matrix::zeros(adjacency.num_dst, if self.beside_self { 2 * width } else { width });
+        let mut out = Matrix::zeros(adjacency.num_dst, if self.own == Own::Beside { 2 * width } else { width });
         for_rows(&mut out, |row, out| {
             let (sum, own) = out.split_at_mut(width);
             let range = adjacency.row(row);
@@ -54,21 +70,24 @@ impl HostOp for Aggregate {
             if let Some(loops) = &adjacency.self_loops {
                 axpy(sum, loops[row], x.row(row));
             }
-            if !own.is_empty() {
-                own.copy_from_slice(x.row(row));
+            match self.own {
+                Own::Left => {}
+                Own::Beside => own.copy_from_slice(x.row(row)),
+                Own::Added => axpy(sum, 1.0 + inputs[1].values[0], x.row(row)),
             }
         });
         out
     }
 
     fn keeps(&self) -> Keeps {
-        Keeps::default()
+        Keeps { inputs: self.own == Own::Added, output: false }
     }
 
-    fn backward(&self, grad: MatrixRef<'_>, _: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
+    fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
         let adjacency = self.adjacency.as_ref();
-        let width = if self.beside_self { grad.cols / 2 } else { grad.cols };
-        vec![wanted[0].then(|| {
+        let width = if self.own == Own::Beside { grad.cols / 2 } else { grad.cols };
+        let own_share = kept.inputs.get(1).map_or(0.0, |eps| 1.0 + eps.values[0]);
+        let of_x = || {
             let transposed = adjacency.transposed();
             let mut out = Matrix::zeros(adjacency.num_src, width);
             for_rows(&mut out, |src, out| {
@@ -81,12 +100,22 @@ impl HostOp for Aggregate {
                     if let Some(loops) = &adjacency.self_loops {
                         axpy(out, loops[src], &grad.row(src)[..width]);
                     }
-                    if self.beside_self {
-                        axpy(out, 1.0, &grad.row(src)[width..]);
+                    match self.own {
+                        Own::Left => {}
+                        Own::Beside => axpy(out, 1.0, &grad.row(src)[width..]),
+                        Own::Added => axpy(out, own_share, grad.row(src)),
                     }
                 }
             });
             out
-        })]
+        };
+        let of_eps = || {
+            let x = kept.inputs[0];
+            let sum = sum_rows(adjacency.num_dst, 1, |row, sum| sum[0] += dot(x.row(row), grad.row(row)));
+            Matrix::new(sum, 1, 1)
+        };
+        let mut grads = vec![wanted[0].then(of_x)];
+        grads.extend(wanted.get(1).map(|wanted| wanted.then(of_eps)));
+        grads
     }
 }

@@ -27,6 +27,20 @@ pub trait HostOp: fmt::Debug + Send + Sync + 'static {
 
     /// Computes the gradient of each input that is `wanted` from that of the output.
     fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>>;
+
+    /// The operation in place, where output and first input have one shape; it saves a matrix each way.
+    fn in_place(&self) -> Option<&dyn InPlace> {
+        None
+    }
+}
+
+/// An operation that turns its first input into its output, and the output's gradient into the first input's.
+pub trait InPlace {
+    /// Turns the first input, `cols` wide, into the output.
+    fn forward(&self, values: &mut [f32], cols: usize, others: &[MatrixRef<'_>]);
+
+    /// Turns the output's gradient into the first input's; returns those of the other inputs that are wanted.
+    fn backward(&self, grad: &mut [f32], cols: usize, kept: &Kept<'_>, others: &[bool]) -> Vec<Option<Matrix>>;
 }
 
 /// What a backward function reads.
@@ -53,6 +67,8 @@ pub trait HostTensors: Backend {
     fn laid_out(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
     /// Borrows the elements of a tensor that is laid out.
     fn view(tensor: &FloatTensor<Self>) -> MatrixRef<'_>;
+    /// The elements of a tensor that is laid out, to be changed; copied first where another tensor shares them.
+    fn view_mut(tensor: &mut FloatTensor<Self>) -> &mut [f32];
     /// Takes the elements without a copy.
     fn from_matrix(matrix: Matrix) -> FloatTensor<Self>;
 }
@@ -66,6 +82,17 @@ impl HostTensors for Flex {
         let shape = tensor.shape();
         let values = tensor.as_slice::<f32>().expect("a laid out tensor of f32");
         MatrixRef { values, rows: shape[0], cols: shape[1] }
+    }
+
+    fn view_mut(tensor: &mut FloatTensor<Self>) -> &mut [f32] {
+        // A part of a larger buffer gets a buffer of its own: only whole ones are seen whole.
+        let shape = tensor.shape();
+        let len = shape[0] * shape[1];
+        if tensor.storage::<f32>().len() != len {
+            let values = tensor.as_slice::<f32>().expect("a laid out tensor of f32").to_vec();
+            *tensor = Self::from_matrix(Matrix::new(values, shape[0], shape[1]));
+        }
+        tensor.storage_mut::<f32>()
     }
 
     fn from_matrix(matrix: Matrix) -> FloatTensor<Self> {
@@ -89,18 +116,33 @@ pub trait HostOps: Backend {
     ) -> FloatTensor<Self>;
 }
 
-fn forward<B: HostTensors>(inputs: &[FloatTensor<B>], op: &dyn HostOp) -> FloatTensor<B> {
-    let views: Vec<MatrixRef<'_>> = inputs.iter().map(B::view).collect();
-    B::from_matrix(op.forward(&views))
+/// Computes the output; the inputs come back where the operation keeps them.
+fn forward<B: HostTensors>(inputs: Vec<FloatTensor<B>>, op: &dyn HostOp) -> (FloatTensor<B>, Vec<FloatTensor<B>>) {
+    let mut inputs: Vec<FloatTensor<B>> = inputs.into_iter().map(B::laid_out).collect();
+    match op.in_place() {
+        Some(in_place) if !op.keeps().inputs => {
+            let others = inputs.split_off(1);
+            let mut first = inputs.pop().expect("an operation has an input");
+            let cols = B::view(&first).cols;
+            let views: Vec<MatrixRef<'_>> = others.iter().map(B::view).collect();
+            in_place.forward(B::view_mut(&mut first), cols, &views);
+            (first, Vec::new())
+        }
+        _ => {
+            let views: Vec<MatrixRef<'_>> = inputs.iter().map(B::view).collect();
+            let output = B::from_matrix(op.forward(&views));
+            (output, if op.keeps().inputs { inputs } else { Vec::new() })
+        }
+    }
 }
 
 impl HostOps for Flex {
     fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
-        forward::<Flex>(&[a].map(Flex::laid_out), op.as_ref())
+        forward::<Flex>(vec![a], op.as_ref()).0
     }
 
     fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
-        forward::<Flex>(&[a, b].map(Flex::laid_out), op.as_ref())
+        forward::<Flex>(vec![a, b], op.as_ref()).0
     }
 
     fn host3(
@@ -109,7 +151,7 @@ impl HostOps for Flex {
         c: FloatTensor<Self>,
         op: Arc<dyn HostOp>,
     ) -> FloatTensor<Self> {
-        forward::<Flex>(&[a, b, c].map(Flex::laid_out), op.as_ref())
+        forward::<Flex>(vec![a, b, c], op.as_ref()).0
     }
 }
 
@@ -127,16 +169,23 @@ impl<B: HostTensors, const N: usize> Backward<B, N> for Bridge {
     type State = State<B>;
 
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let grad = B::laid_out(grads.consume::<B>(&ops.node));
+        let mut grad = B::laid_out(grads.consume::<B>(&ops.node));
         let wanted = ops.parents.each_ref().map(Option::is_some);
         let state = &ops.state;
         let kept =
             Kept { inputs: state.inputs.iter().map(B::view).collect(), output: state.output.as_ref().map(B::view) };
-        let found = state.op.backward(B::view(&grad), &kept, &wanted);
+        let found: Vec<Option<FloatTensor<B>>> = if let Some(in_place) = state.op.in_place() {
+            let cols = B::view(&grad).cols;
+            let others = in_place.backward(B::view_mut(&mut grad), cols, &kept, &wanted[1..]);
+            std::iter::once(Some(grad)).chain(others.into_iter().map(|g| g.map(B::from_matrix))).collect()
+        } else {
+            let found = state.op.backward(B::view(&grad), &kept, &wanted);
+            found.into_iter().map(|g| g.map(B::from_matrix)).collect()
+        };
         assert_eq!(found.len(), N, "{:?} gives a gradient an input", state.op);
         for (node, grad) in ops.parents.into_iter().zip(found) {
             if let (Some(node), Some(grad)) = (node, grad) {
-                grads.register::<B>(node.id, B::from_matrix(grad));
+                grads.register::<B>(node.id, grad);
             }
         }
     }
@@ -147,16 +196,12 @@ fn tracked<B: HostTensors, C: CheckpointStrategy, const N: usize>(
     op: Arc<dyn HostOp>,
 ) -> FloatTensor<Autodiff<B, C>> {
     let nodes = inputs.each_ref().map(|x| x.node());
-    let inputs = inputs.map(|x| B::laid_out(x.into_primitive()));
-    let output = forward::<B>(&inputs, op.as_ref());
+    let inputs = inputs.into_iter().map(|x| x.into_primitive()).collect();
+    let (output, inputs) = forward::<B>(inputs, op.as_ref());
     match Bridge.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
             let keeps = op.keeps();
-            let state = State {
-                op,
-                inputs: if keeps.inputs { inputs.to_vec() } else { Vec::new() },
-                output: keeps.output.then(|| output.clone()),
-            };
+            let state = State { op, inputs, output: keeps.output.then(|| output.clone()) };
             prep.finish(state, output)
         }
         OpsKind::UnTracked(prep) => prep.finish(output),

@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 use morphgl_model_spec::Activation;
 
 use crate::adjacency::Adjacency;
-use crate::aggregate::{aggregate, aggregate_beside_self};
+use crate::aggregate::{aggregate, aggregate_beside_self, aggregate_with_self};
 use crate::attention::{AttentionOptions, gat_attention, gatv2_attention};
 use crate::features::{Features, prefix};
 use crate::finish::finish;
@@ -57,9 +57,8 @@ pub fn gin(
     first: (Tensor<2>, Tensor<2>),
     second: Tensor<2>,
 ) -> Tensor<2> {
-    let (num_src, num_dst) = (adjacency.num_src(), adjacency.num_dst());
-    let own_share = eps + 1.0;
-    let combine = |x: Tensor<2>| aggregate(x.clone(), adjacency) + prefix(x, num_dst) * own_share.clone();
+    let num_src = adjacency.num_src();
+    let combine = |x: Tensor<2>| aggregate_with_self(x, eps, adjacency);
     let (weight, bias) = first;
     let hidden = match x {
         Features::Dense(dense) if !transform_first(x, adjacency, weight.dims()[0]) => {

@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use morphgl_model_spec::{Activation, Dropout};
 
-use crate::bridge::{HostOp, Keeps, Kept, apply1, apply2};
-use crate::matrix::{Matrix, MatrixRef, for_rows, sum_rows};
+use crate::bridge::{HostOp, InPlace, Keeps, Kept, apply1, apply2};
+use crate::matrix::{Matrix, MatrixRef, axpy, for_slices, sum_rows};
 
 /// Adds `bias` (`[1, width]`), applies `activation`, drops by `dropout`; each where there is one.
 pub fn finish(
@@ -55,15 +55,13 @@ impl Finish {
     }
 }
 
-impl HostOp for Finish {
-    fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix {
-        let x = inputs[0];
-        if let Some(bias) = inputs.get(1) {
-            assert_eq!((bias.rows, bias.cols), (1, x.cols), "a bias a column");
+impl InPlace for Finish {
+    fn forward(&self, values: &mut [f32], cols: usize, others: &[MatrixRef<'_>]) {
+        if let Some(bias) = others.first() {
+            assert_eq!((bias.rows, bias.cols), (1, cols), "a bias a column");
         }
-        let mut out = Matrix::new(x.values.to_vec(), x.rows, x.cols);
-        for_rows(&mut out, |row, out| {
-            if let Some(bias) = inputs.get(1) {
+        for_slices(values, cols, |row, out| {
+            if let Some(bias) = others.first() {
                 out.iter_mut().zip(bias.values).for_each(|(o, &b)| *o += b);
             }
             match self.activation {
@@ -73,6 +71,28 @@ impl HostOp for Finish {
             }
             self.drop(row, out);
         });
+    }
+
+    fn backward(&self, grad: &mut [f32], cols: usize, kept: &Kept<'_>, others: &[bool]) -> Vec<Option<Matrix>> {
+        if self.activation.is_some() || self.dropout.is_some() {
+            for_slices(grad, cols, |row, grad| {
+                let output = kept.output.as_ref().map_or(&[][..], |y| y.row(row));
+                self.backward_row(row, grad, output);
+            });
+        }
+        let rows = grad.len() / cols.max(1);
+        let of_bias = || {
+            let sums = sum_rows(rows, cols, |row, sums| axpy(sums, 1.0, &grad[row * cols..(row + 1) * cols]));
+            Matrix::new(sums, 1, cols)
+        };
+        others.iter().map(|wanted| wanted.then(of_bias)).collect()
+    }
+}
+
+impl HostOp for Finish {
+    fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix {
+        let mut out = Matrix::new(inputs[0].values.to_vec(), inputs[0].rows, inputs[0].cols);
+        InPlace::forward(self, &mut out.values, out.cols, &inputs[1..]);
         out
     }
 
@@ -82,23 +102,11 @@ impl HostOp for Finish {
 
     fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
         let mut before = Matrix::new(grad.values.to_vec(), grad.rows, grad.cols);
-        if self.activation.is_some() || self.dropout.is_some() {
-            for_rows(&mut before, |row, grad| {
-                let output = kept.output.as_ref().map_or(&[][..], |y| y.row(row));
-                self.backward_row(row, grad, output);
-            });
-        }
-        let mut grads = Vec::with_capacity(wanted.len());
-        if let Some(true) = wanted.get(1) {
-            let sums = sum_rows(before.rows, before.cols, |row, sums| {
-                let grad = before.view();
-                sums.iter_mut().zip(grad.row(row)).for_each(|(s, &g)| *s += g);
-            });
-            grads.push(Some(Matrix::new(sums, 1, before.cols)));
-        } else if wanted.len() > 1 {
-            grads.push(None);
-        }
-        grads.insert(0, wanted[0].then_some(before));
-        grads
+        let others = InPlace::backward(self, &mut before.values, grad.cols, kept, &wanted[1..]);
+        std::iter::once(Some(before)).chain(others).collect()
+    }
+
+    fn in_place(&self) -> Option<&dyn InPlace> {
+        Some(self)
     }
 }

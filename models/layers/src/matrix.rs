@@ -59,11 +59,15 @@ pub(crate) const TASK_ROWS: usize = 32;
 
 /// Calls `each(row, values)` for every row of `out`, in parallel.
 pub(crate) fn for_rows(out: &mut Matrix, each: impl Fn(usize, &mut [f32]) + Sync) {
-    let cols = out.cols;
+    for_slices(&mut out.values, out.cols, each);
+}
+
+/// Calls `each(row, values)` for every `cols` elements of `out`, in parallel.
+pub(crate) fn for_slices(out: &mut [f32], cols: usize, each: impl Fn(usize, &mut [f32]) + Sync) {
     if cols == 0 {
         return;
     }
-    out.values.par_chunks_mut(TASK_ROWS * cols).enumerate().for_each(|(task, rows)| {
+    out.par_chunks_mut(TASK_ROWS * cols).enumerate().for_each(|(task, rows)| {
         for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
             each(task * TASK_ROWS + i, row);
         }
