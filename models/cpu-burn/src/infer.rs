@@ -3,23 +3,33 @@
 use std::ops::Range;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use morphgl_graph_store::{Dataset, FeatureMatrix, Topology};
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_layers::{Features, Pass, adjacency, values};
 use morphgl_model_spec::ModelKind;
-use morphgl_registry::{BatchFeatures, Block, Error, Result};
+use morphgl_registry::{Block, Error, Result};
 use rayon::prelude::*;
 
 use crate::KEY;
 
-/// Bytes of input rows a chunk gathers at most, unless one row alone has more neighbours than that.
-const CHUNK_BYTES: usize = 256 << 20;
-/// Edges of a chunk at most, alike.
-const CHUNK_EDGES: u64 = 4 << 20;
-/// Destination rows of a chunk at most.
-const CHUNK_ROWS: usize = 1 << 17;
+/// What a chunk holds at most, unless one row alone holds more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Bytes of gathered input rows.
+    bytes: usize,
+    /// Edges.
+    edges: usize,
+    /// Destination rows.
+    rows: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 }
+    }
+}
 
 /// Logits of `nodes`, in their order.
-pub(crate) fn infer(pass: &Pass<'_>, dataset: &Dataset, nodes: &[u32]) -> Result<Vec<f32>> {
+pub(crate) fn infer(pass: &Pass<'_>, dataset: &Dataset, nodes: &[u32], limits: Limits) -> Result<Vec<f32>> {
     let (num_nodes, spec) = (dataset.num_nodes(), pass.spec);
     if let Some(node) = nodes.iter().find(|v| **v as usize >= num_nodes) {
         return Err(Error::setting(KEY, format!("there is no node {node} to infer, there are {num_nodes}")));
@@ -35,14 +45,15 @@ pub(crate) fn infer(pass: &Pass<'_>, dataset: &Dataset, nodes: &[u32]) -> Result
     for layer in 0..spec.layers {
         let shape = spec.layer(layer);
         let rows = if shape.last { &asked } else { &everything };
-        let width = if layer == 0 { features.row_bytes() } else { 4 * shape.in_dim };
+        let width =
+            if layer == 0 { Features::gathered_row_bytes(features.view(), spec.in_dim) } else { 4 * shape.in_dim };
         let mut out = Vec::with_capacity(rows.len() * shape.out_dim);
         let mut done = 0;
         while done < rows.len() {
-            let chunk = chunker.next(&rows[done..], CHUNK_BYTES / (width + 4 * shape.out_dim).max(1));
+            let chunk = chunker.next(&rows[done..], limits.bytes / (width + 4 * shape.out_dim).max(1), limits);
             done += chunk.block.num_dst;
             let input = match &x {
-                None => read(pass, features, &chunk.nodes),
+                None => Features::gather(features.view(), spec.in_dim, &chunk.nodes, &Device::flex()),
                 Some(x) => Features::Dense(gather(x, shape.in_dim, &chunk.nodes)),
             };
             let block = adjacency(spec, &chunk.block, &chunk.degrees);
@@ -81,28 +92,15 @@ fn in_degrees(topology: &Topology) -> Vec<f32> {
     (0..topology.num_nodes() as u32).into_par_iter().map(degree).collect()
 }
 
-/// Input rows of some nodes, from the dataset.
-fn read(pass: &Pass<'_>, features: &FeatureMatrix, nodes: &[u32]) -> Features {
-    let (view, row) = (features.view(), features.row_bytes());
-    let mut rows = BatchFeatures::like(features);
-    let out = rows.resize(nodes.len(), features.dim(), features.dtype());
-    copy_rows(view.as_bytes(), row, nodes, out);
-    pass.read_features(rows.view(), nodes.len(), &Device::flex())
-}
-
 /// Rows of some nodes, from a layer's output.
 fn gather(x: &[f32], width: usize, nodes: &[u32]) -> Tensor<2> {
     let mut rows = vec![0.0; nodes.len() * width];
-    copy_rows(x, width, nodes, &mut rows);
-    Tensor::from_data(TensorData::new(rows, [nodes.len(), width]), &Device::flex())
-}
-
-fn copy_rows<T: Copy + Send + Sync>(from: &[T], width: usize, nodes: &[u32], to: &mut [T]) {
     if width > 0 {
-        to.par_chunks_mut(width).zip(nodes).with_min_len(64).for_each(|(row, &v)| {
-            row.copy_from_slice(&from[v as usize * width..(v as usize + 1) * width]);
+        rows.par_chunks_mut(width).zip(nodes).with_min_len(64).for_each(|(row, &v)| {
+            row.copy_from_slice(&x[v as usize * width..(v as usize + 1) * width]);
         });
     }
+    Tensor::from_data(TensorData::new(rows, [nodes.len(), width]), &Device::flex())
 }
 
 /// Some destination nodes with all their neighbours.
@@ -129,9 +127,9 @@ impl<'a> Chunker<'a> {
         Self { topology, degrees, neighbours, local: vec![0; n], seen: vec![0; n], number: 0 }
     }
 
-    /// The next chunk: as many of `rows` as read at most `limit` nodes, at least one.
-    fn next(&mut self, rows: &[u32], limit: usize) -> Chunk {
-        let rows = &rows[..self.fitting(rows, limit)];
+    /// The next chunk: as many of `rows` as read at most `num_src` nodes, at least one.
+    fn next(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> Chunk {
+        let rows = &rows[..self.fitting(rows, num_src, limits)];
         self.number += 1;
         let mut nodes = rows.to_vec();
         for (i, &v) in rows.iter().enumerate() {
@@ -159,18 +157,18 @@ impl<'a> Chunker<'a> {
         Chunk { nodes, degrees, block }
     }
 
-    /// Number of the first rows that read at most `limit` nodes, at least one row.
-    fn fitting(&mut self, rows: &[u32], limit: usize) -> usize {
+    /// Number of the first rows that read at most `num_src` nodes, at least one row.
+    fn fitting(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> usize {
         self.number += 1;
         let (mut count, mut edges) = (0, 0);
         for (i, &v) in rows.iter().enumerate() {
             let row = self.edges(v);
-            edges += row.len() as u64;
+            edges += row.len();
             for &u in std::iter::once(&v).chain(&self.topology.indices()[row]) {
                 count += usize::from(self.seen[u as usize] != self.number);
                 self.seen[u as usize] = self.number;
             }
-            if i > 0 && (count > limit || edges > CHUNK_EDGES || i == CHUNK_ROWS) {
+            if i > 0 && (count > num_src || edges > limits.edges || i == limits.rows) {
                 return i;
             }
         }
@@ -179,5 +177,57 @@ impl<'a> Chunker<'a> {
 
     fn edges(&self, v: u32) -> Range<usize> {
         if self.neighbours { self.topology.edge_range(v) } else { 0..0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use morphgl_conformance::training::tiny;
+    use morphgl_layers::{Mode, Parameters};
+    use morphgl_model_spec::{ModelSpec, initial_parameters};
+
+    use super::*;
+
+    #[test]
+    fn chunks_of_any_size_give_the_same_logits() {
+        let dataset = tiny();
+        let all: Vec<u32> = (0..12).rev().collect();
+        for kind in ModelKind::ALL {
+            let spec = ModelSpec { hidden: 8, heads: 2, ..ModelSpec::new(kind, dataset.feature_dim(), 2) };
+            let parameters = Parameters::new(&initial_parameters(&spec, 1), &Device::flex());
+            let pass = Pass { spec: &spec, parameters: &parameters, mode: Mode::Evaluation };
+            let whole = infer(&pass, &dataset, &all, Limits::default()).expect("logits");
+            let large = Limits::default();
+            for limits in [
+                Limits { bytes: 1, ..large },
+                Limits { bytes: 300, ..large },
+                Limits { edges: 4, ..large },
+                Limits { rows: 5, ..large },
+            ] {
+                let parts = infer(&pass, &dataset, &all, limits).expect("logits");
+                let near = parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
+                assert!(near && parts.len() == whole.len(), "{kind}, {limits:?}: {parts:?}, in one chunk {whole:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_keeps_its_limits() {
+        let dataset = tiny();
+        let degrees = in_degrees(&dataset.topology);
+        let mut chunker = Chunker::new(&dataset.topology, &degrees, true);
+        let rows: Vec<u32> = (0..12).collect();
+        let mut done = 0;
+        while done < rows.len() {
+            let chunk = chunker.next(&rows[done..], 6, Limits { edges: 7, rows: 4, ..Limits::default() });
+            let block = &chunk.block;
+            assert!(block.num_src <= 6 && block.num_edges() <= 7 && (1..=4).contains(&block.num_dst), "{block:?}");
+            assert_eq!(chunk.nodes[..block.num_dst], rows[done..done + block.num_dst]);
+            for row in 0..block.num_dst {
+                let sources: Vec<u32> = block.row(row).iter().map(|&u| chunk.nodes[u as usize]).collect();
+                assert_eq!(sources, dataset.topology.neighbors(rows[done + row]));
+            }
+            done += block.num_dst;
+        }
     }
 }

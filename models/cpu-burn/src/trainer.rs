@@ -15,7 +15,7 @@ use morphgl_registry::{
 use rayon::prelude::*;
 
 use crate::KEY;
-use crate::infer::infer;
+use crate::infer::{Limits, infer};
 use crate::optimizer::Optimizer;
 
 /// Share of a mini-batch's statistics in the running ones of batch normalisation, as in torch.
@@ -301,7 +301,7 @@ impl Training for CpuBurn {
         pool.install(|| {
             let parameters = Parameters::new(&self.parameters, &Device::flex());
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
-            infer(&pass, &self.dataset, nodes)
+            infer(&pass, &self.dataset, nodes, Limits::default())
         })
     }
 }

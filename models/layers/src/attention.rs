@@ -71,12 +71,25 @@ enum Scorer<'a> {
 /// An edge of a row: its source, and its position (self loops follow the block's edges).
 type Edge = (usize, usize);
 
-/// What one row's backward leaves for the pass by source.
+/// What the pass by destination row leaves for the pass by source.
 struct EdgeGrads {
-    /// Gradient of each edge's score, `[edges + num_dst, heads]`.
-    scores: Vec<f32>,
-    /// Coefficient of each edge after dropout, alike.
-    coefficients: Vec<f32>,
+    /// Gradient of each edge's score, and its coefficient after dropout, `[edges + num_dst, heads]`.
+    pairs: Vec<[f32; 2]>,
+    heads: usize,
+}
+
+impl EdgeGrads {
+    /// Gradient of the score and coefficient of an edge, a head each.
+    #[inline]
+    fn of(&self, edge: usize) -> &[[f32; 2]] {
+        &self.pairs[edge * self.heads..(edge + 1) * self.heads]
+    }
+
+    /// Adds the scores' gradients of an edge.
+    #[inline]
+    fn add_scores(&self, edge: usize, out: &mut [f32]) {
+        out.iter_mut().zip(self.of(edge)).for_each(|(o, [score, _])| *o += score);
+    }
 }
 
 impl Attend {
@@ -165,46 +178,62 @@ impl Attend {
     /// Gradients of scores and coefficients after dropout, for all edges: the pass by destination row.
     fn edge_grads(&self, scorer: &Scorer<'_>, values: MatrixRef<'_>, grad: MatrixRef<'_>) -> EdgeGrads {
         let (heads, width) = (self.options.heads, values.cols / self.options.heads);
-        let num_edges = self.adjacency.num_edges();
-        let task = |task: usize| {
-            let (mut edges, mut alpha, mut factors, mut found) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            for row in task * TASK_ROWS..((task + 1) * TASK_ROWS).min(self.adjacency.num_dst) {
+        let (num_edges, num_dst) = (self.adjacency.num_edges(), self.adjacency.num_dst);
+        // An edge that is left out (a node to itself, beside its self loop) keeps 0 and 0.
+        let mut pairs = vec![[0.0f32; 2]; (num_edges + num_dst) * heads];
+        let (of_edges, of_loops) = pairs.split_at_mut(num_edges * heads);
+        let tasks = self.tasks(of_edges).into_par_iter().zip(of_loops.par_chunks_mut(TASK_ROWS * heads));
+        tasks.enumerate().for_each(|(task, (of_edges, of_loops))| {
+            let (mut edges, mut alpha, mut factors) = (Vec::new(), Vec::new(), Vec::new());
+            let (first_row, end_row) = (task * TASK_ROWS, ((task + 1) * TASK_ROWS).min(num_dst));
+            let first_edge = self.adjacency.row(first_row).start;
+            let (mut sums, mut grads) = (vec![0.0f32; heads], Vec::new());
+            for row in first_row..end_row {
                 self.edges_of(row, &mut edges);
                 self.coefficients(scorer, row, &edges, &mut alpha);
                 self.factors(&edges, &mut factors);
-                let mut sums = vec![0.0f32; heads];
-                let mut grads = vec![0.0f32; alpha.len()];
+                sums.fill(0.0);
+                grads.clear();
                 for (e, &(src, _)) in edges.iter().enumerate() {
                     for (h, sum) in sums.iter_mut().enumerate() {
                         let (at, head) = (e * heads + h, h * width..(h + 1) * width);
-                        grads[at] = dot(&grad.row(row)[head.clone()], &values.row(src)[head]) * factors[at];
-                        *sum += alpha[at] * grads[at];
+                        let of_alpha = dot(&grad.row(row)[head.clone()], &values.row(src)[head]) * factors[at];
+                        *sum += alpha[at] * of_alpha;
+                        grads.push(of_alpha);
                     }
                 }
                 for (e, &(src, position)) in edges.iter().enumerate() {
-                    for (h, sum) in sums.iter().enumerate() {
+                    let out = match position.checked_sub(num_edges) {
+                        None => &mut of_edges[(position - first_edge) * heads..][..heads],
+                        Some(own) => &mut of_loops[(own - first_row) * heads..][..heads],
+                    };
+                    for (h, out) in out.iter_mut().enumerate() {
                         let at = e * heads + h;
-                        let mut score = alpha[at] * (grads[at] - sum);
+                        let mut score = alpha[at] * (grads[at] - sums[h]);
                         if let Scorer::Sum { src: s, dst: t } = scorer
                             && s.view().row(src)[h] + t.view().row(row)[h] <= 0.0
                         {
                             score *= self.options.slope;
                         }
-                        found.push((position * heads + h, score, alpha[at] * factors[at]));
+                        *out = [score, alpha[at] * factors[at]];
                     }
                 }
             }
-            found
-        };
-        let tasks = self.adjacency.num_dst.div_ceil(TASK_ROWS);
-        let parts: Vec<Vec<(usize, f32, f32)>> = (0..tasks).into_par_iter().map(task).collect();
-        // An edge that is left out (a node to itself, beside its self loop) keeps 0 and 0.
-        let mut scores = vec![0.0; (num_edges + self.adjacency.num_dst) * heads];
-        let mut coefficients = vec![0.0; scores.len()];
-        for (at, score, coefficient) in parts.into_iter().flatten() {
-            (scores[at], coefficients[at]) = (score, coefficient);
+        });
+        EdgeGrads { pairs, heads }
+    }
+
+    /// Cuts what is kept of the edges, heads side by side, into the parts of the tasks.
+    fn tasks<'a, T>(&self, mut of_edges: &'a mut [T]) -> Vec<&'a mut [T]> {
+        let num_dst = self.adjacency.num_dst;
+        let mut parts = Vec::with_capacity(num_dst.div_ceil(TASK_ROWS));
+        for first in (0..num_dst).step_by(TASK_ROWS) {
+            let edges = self.adjacency.indptr[(first + TASK_ROWS).min(num_dst)] - self.adjacency.indptr[first];
+            let (part, rest) = of_edges.split_at_mut(edges as usize * self.options.heads);
+            parts.push(part);
+            of_edges = rest;
         }
-        EdgeGrads { scores, coefficients }
+        parts
     }
 
     /// Calls `each(row, position)` for every edge that starts in `src`, in a fixed order.
@@ -225,15 +254,14 @@ impl Attend {
         let num_dst = self.adjacency.num_dst;
         let mut edges_s = Matrix::zeros(z.rows, heads);
         for_rows(&mut edges_s, |src, s| {
-            self.edges_from(src, |_, at| axpy(s, 1.0, &grads.scores[at * heads..(at + 1) * heads]));
+            self.edges_from(src, |_, at| grads.add_scores(at, s));
         });
         let mut edges_t = Matrix::zeros(num_dst, heads);
         for_rows(&mut edges_t, |row, t| {
             for at in self.adjacency.row(row) {
-                axpy(t, 1.0, &grads.scores[at * heads..(at + 1) * heads]);
+                grads.add_scores(at, t);
             }
-            let own = self.adjacency.num_edges() + row;
-            axpy(t, 1.0, &grads.scores[own * heads..(own + 1) * heads]);
+            grads.add_scores(self.adjacency.num_edges() + row, t);
         });
         let (s, t) = (edges_s.view(), edges_t.view());
         let mut out = Matrix::zeros(z.rows, z.cols);
@@ -241,7 +269,7 @@ impl Attend {
             self.edges_from(src, |row, at| {
                 for h in 0..heads {
                     let head = h * width..(h + 1) * width;
-                    axpy(&mut out[head.clone()], grads.coefficients[at * heads + h], &grad.row(row)[head]);
+                    axpy(&mut out[head.clone()], grads.of(at)[h][1], &grad.row(row)[head]);
                 }
             });
             for h in 0..heads {
@@ -271,7 +299,7 @@ impl Attend {
         let add = |out: &mut [f32], src: usize, row: usize, at: usize| {
             for (c, o) in out.iter_mut().enumerate() {
                 let side = if left.row(src)[c] + right.row(row)[c] > 0.0 { 1.0 } else { slope };
-                *o += grads.scores[at * heads + c / width] * att[c] * side;
+                *o += grads.of(at)[c / width][0] * att[c] * side;
             }
         };
         let mut of_left = Matrix::zeros(left.rows, left.cols);
@@ -279,7 +307,7 @@ impl Attend {
             self.edges_from(src, |row, at| {
                 for h in 0..heads {
                     let head = h * width..(h + 1) * width;
-                    axpy(&mut out[head.clone()], grads.coefficients[at * heads + h], &grad.row(row)[head]);
+                    axpy(&mut out[head.clone()], grads.of(at)[h][1], &grad.row(row)[head]);
                 }
                 add(out, src, row, at);
             });
@@ -297,7 +325,7 @@ impl Attend {
             self.edges_of(row, &mut edges);
             for (src, at) in edges {
                 for (c, sum) in sums.iter_mut().enumerate() {
-                    *sum += grads.scores[at * heads + c / width] * self.leaky(left.row(src)[c] + right.row(row)[c]);
+                    *sum += grads.of(at)[c / width][0] * self.leaky(left.row(src)[c] + right.row(row)[c]);
                 }
             }
         });

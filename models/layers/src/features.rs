@@ -65,8 +65,8 @@ impl Features {
     pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>, device: &Device) -> Self {
         let num_rows = view.len() / dim.max(1);
         assert_eq!(view.len(), num_rows * dim, "elements in rows of {dim}");
-        if dim >= SPARSE_FROM_DIM && density(view, dim) < SPARSE_BELOW {
-            return Features::Sparse(Arc::new(SparseRows::read(view, dim, dropout)));
+        if is_sparse(view, dim) {
+            return Features::Sparse(Arc::new(SparseRows::read(view, dim, num_rows, |row| row, dropout)));
         }
         let mut values = vec![0.0; view.len()];
         if dim > 0 {
@@ -79,6 +79,26 @@ impl Features {
             });
         }
         Features::Dense(Tensor::from_data(TensorData::new(values, [num_rows, dim]), device))
+    }
+
+    /// Reads the rows of `nodes` out of the matrix `view`, without dropout: a sparse matrix is never copied.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes · dim).
+    pub fn gather(view: FeatureView<'_>, dim: usize, nodes: &[u32], device: &Device) -> Self {
+        if is_sparse(view, dim) {
+            let rows = SparseRows::read(view, dim, nodes.len(), |row| nodes[row] as usize, None);
+            return Features::Sparse(Arc::new(rows));
+        }
+        let mut out = Matrix::zeros(nodes.len(), dim);
+        for_rows(&mut out, |row, out| part(view, nodes[row] as usize * dim, dim).to_f32(out));
+        Features::Dense(Tensor::from_data(TensorData::new(out.values, [nodes.len(), dim]), device))
+    }
+
+    /// Bytes a row takes that [`Features::gather`] reads, about.
+    pub fn gathered_row_bytes(view: FeatureView<'_>, dim: usize) -> usize {
+        if is_sparse(view, dim) { 16 + (8.0 * density(view, dim) * dim as f64) as usize } else { 4 * dim }
     }
 
     /// Number of rows.
@@ -119,6 +139,10 @@ pub(crate) fn part<'a>(view: FeatureView<'a>, start: usize, len: usize) -> Featu
         FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
         FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
     }
+}
+
+fn is_sparse(view: FeatureView<'_>, dim: usize) -> bool {
+    dim >= SPARSE_FROM_DIM && density(view, dim) < SPARSE_BELOW
 }
 
 /// Share of nonzeros in rows spread over the matrix.
@@ -178,14 +202,19 @@ fn scan(row: FeatureView<'_>, each: impl FnMut(usize, f32)) {
 }
 
 impl SparseRows {
-    /// Scans the rows of `view`, `dim` elements each; dropout decides the nonzeros alone.
-    pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>) -> Self {
-        let num_rows = view.len() / dim.max(1);
+    /// Scans `num_rows` rows of `view`, each the one that `source` says; dropout decides the nonzeros alone.
+    fn read(
+        view: FeatureView<'_>,
+        dim: usize,
+        num_rows: usize,
+        source: impl Fn(usize) -> usize + Sync,
+        dropout: Option<Dropout>,
+    ) -> Self {
         let task = |task: usize| {
             let (mut lengths, mut columns, mut values) = (Vec::with_capacity(TASK_ROWS), Vec::new(), Vec::new());
             for row in task * TASK_ROWS..((task + 1) * TASK_ROWS).min(num_rows) {
                 let before = columns.len();
-                scan(part(view, row * dim, dim), |column, value| {
+                scan(part(view, source(row) * dim, dim), |column, value| {
                     let element = row as u64 * dim as u64 + column as u64;
                     match &dropout {
                         Some(dropout) if !dropout.keeps(element) => {}

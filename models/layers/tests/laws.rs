@@ -75,6 +75,13 @@ proptest! {
         }
         let dense = Features::Dense(tensor(dense, dim, &Device::flex()));
         let weight = tensor(numbers(5 * dim, 3), dim, &Device::flex());
+        // Gathered rows are the matrix's rows.
+        let nodes: Vec<u32> = (0..rows as u32).rev().chain([0]).collect();
+        let gathered = values(Features::gather(view, dim, &nodes, &Device::flex()).linear(weight.clone(), nodes.len()));
+        let all = values(Features::read(view, dim, None, &Device::flex()).linear(weight.clone(), rows));
+        for (row, &v) in gathered.chunks_exact(5).zip(&nodes) {
+            prop_assert_eq!(row, &all[v as usize * 5..(v as usize + 1) * 5]);
+        }
         for n in [rows, rows / 2 + 1] {
             let (a, b) = (values(sparse.linear(weight.clone(), n)), values(dense.linear(weight.clone(), n)));
             prop_assert_eq!(a.len(), b.len());
