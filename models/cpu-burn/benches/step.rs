@@ -1,5 +1,5 @@
 //! Time of a training step of three-layer GraphSAGE, 100 -> 256 -> 256 -> 47, on blocks of
-//! 120k -> 40k -> 9k -> 1024 nodes with 200k, 90k and 15k edges. Run: `cargo bench -p morphgl-training-cpu-burn`.
+//! 120k -> 40k -> 9k -> 1024 nodes with 200k, 90k and 15k edges, and of other kinds and features. Run: `cargo bench -p morphgl-training-cpu-burn`.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use morphgl_training_cpu_burn::CpuBurn;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 9;
+const SEEDS: usize = 1_024;
 
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -25,64 +26,90 @@ fn block(num_src: usize, num_dst: usize, num_edges: usize, state: &mut u64) -> B
     Block { num_dst, num_src, indptr, indices, weights: None }
 }
 
-fn batch(dtype: Dtype) -> MiniBatch {
+struct Workload {
+    kind: &'static str,
+    dropout: f32,
+    dtype: Dtype,
+    dim: usize,
+    /// One element in so many is not zero.
+    sparsity: u64,
+    /// Nodes and edges of each block, the farthest first.
+    blocks: [(usize, usize); 3],
+}
+
+const DENSE: Workload = Workload {
+    kind: "sage",
+    dropout: 0.5,
+    dtype: Dtype::F32,
+    dim: 100,
+    sparsity: 1,
+    blocks: [(120_000, 200_000), (40_000, 90_000), (9_000, 15_000)],
+};
+
+/// As wide and as sparse as Coauthor Physics.
+const WORDS: Workload = Workload {
+    dtype: Dtype::U8,
+    dim: 8_415,
+    sparsity: 255,
+    blocks: [(30_000, 120_000), (15_000, 50_000), (5_000, 14_000)],
+    ..DENSE
+};
+
+fn batch(load: &Workload) -> MiniBatch {
     let mut state = 1;
-    let blocks = vec![
-        block(120_000, 40_000, 200_000, &mut state),
-        block(40_000, 9_000, 90_000, &mut state),
-        block(9_000, 1_024, 15_000, &mut state),
-    ];
-    let empty = FeatureMatrix::F32 { data: Vec::new().into(), dim: 100 };
+    let [(n0, e0), (n1, e1), (n2, e2)] = load.blocks;
+    let blocks = vec![block(n0, n1, e0, &mut state), block(n1, n2, e1, &mut state), block(n2, SEEDS, e2, &mut state)];
+    let empty = FeatureMatrix::F32 { data: Vec::new().into(), dim: load.dim };
     let mut features = BatchFeatures::like(&empty);
-    let bytes = features.resize(120_000, 100, dtype);
-    for word in bytes.chunks_exact_mut(dtype.size()) {
-        let value = random(&mut state) as f32 / (1u64 << 30) as f32 - 1.0;
-        match dtype {
-            // The upper half of an f32 is a bf16.
-            Dtype::Bf16 => word.copy_from_slice(&value.to_le_bytes()[2..]),
-            _ => word.copy_from_slice(&value.to_le_bytes()),
+    let bytes = features.resize(n0, load.dim, load.dtype);
+    for word in bytes.chunks_exact_mut(load.dtype.size()) {
+        let bits = random(&mut state);
+        if bits % load.sparsity == 0 {
+            let value = bits as f32 / (1u64 << 30) as f32 - 1.0;
+            match load.dtype {
+                Dtype::U8 => word.copy_from_slice(&[1]),
+                // The upper half of an f32 is a bf16.
+                Dtype::Bf16 => word.copy_from_slice(&value.to_le_bytes()[2..]),
+                _ => word.copy_from_slice(&value.to_le_bytes()),
+            }
         }
     }
     MiniBatch::Host(HostBatch {
         id: BatchId::default(),
-        num_seeds: 1_024,
-        input_nodes: (0..120_000).collect(),
-        degrees: vec![5.0; 120_000],
+        num_seeds: SEEDS,
+        input_nodes: (0..n0 as u32).collect(),
+        degrees: vec![5.0; n0],
         blocks,
         features: Some(features),
-        labels: (0..1_024).map(|i| i % 47).collect(),
+        labels: (0..SEEDS as i32).map(|i| i % 47).collect(),
     })
 }
 
-fn main() -> Result<()> {
-    let dataset = Arc::new(Dataset {
+fn dataset(dim: usize) -> Arc<Dataset> {
+    Arc::new(Dataset {
         path: PathBuf::new(),
         name: "none".to_string(),
         topology: Topology::new(vec![0u64], Vec::new(), None).expect("a graph without nodes"),
-        features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim: 100 }),
+        features: Some(FeatureMatrix::F32 { data: Vec::new().into(), dim }),
         labels: None,
         num_classes: 47,
         splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
         node_ids: None,
-    });
-    println!(
-        "{:8} {:>8} {:>8} {:>8} {:>8} {:>8}   milliseconds a step of {ROUNDS}",
-        "model", "dropout", "threads", "min", "median", "max"
-    );
-    for (kind, dropout, dtype) in [
-        ("sage", 0.0, Dtype::F32),
-        ("sage", 0.5, Dtype::F32),
-        ("sage", 0.5, Dtype::Bf16),
-        ("gcn", 0.5, Dtype::F32),
-        ("gat", 0.5, Dtype::F32),
-        ("gin", 0.5, Dtype::F32),
-    ] {
-        let batch = batch(dtype);
+    })
+}
+
+fn main() -> Result<()> {
+    println!("kind  dropout   dim dtype threads      min   median      max   milliseconds a step of {ROUNDS}");
+    let kinds = ["gcn", "gat", "gin"].map(|kind| Workload { kind, ..DENSE });
+    let sage = [Workload { dropout: 0.0, ..DENSE }, DENSE, Workload { dtype: Dtype::Bf16, ..DENSE }, WORDS];
+    for load in sage.into_iter().chain(kinds) {
+        let batch = batch(&load);
+        let Workload { kind, dropout, dtype, dim, .. } = load;
         for threads in [1, 4] {
             let mut trainer = CpuBurn::new(&TrainingContext {
-                dataset: Arc::clone(&dataset),
+                dataset: dataset(dim),
                 spec: serde_json::json!({
-                    "model": {"kind": kind, "in_dim": 100, "num_classes": 47, "dropout": dropout}
+                    "model": {"kind": kind, "in_dim": dim, "num_classes": 47, "dropout": dropout}
                 }),
                 seed: 0,
                 threads,
@@ -98,7 +125,10 @@ fn main() -> Result<()> {
             times.remove(0);
             times.sort_by(f64::total_cmp);
             let (min, median, max) = (times[0], times[ROUNDS / 2], times[ROUNDS - 1]);
-            println!("{kind:8} {dropout:>8} {threads:>8} {min:>8.0} {median:>8.0} {max:>8.0}   {dtype} features");
+            println!(
+                "{kind:5} {dropout:>7} {dim:>5} {:>5} {threads:>7} {min:>8.0} {median:>8.0} {max:>8.0}",
+                dtype.to_string()
+            );
         }
     }
     Ok(())
