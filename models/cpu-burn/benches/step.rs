@@ -64,7 +64,7 @@ fn batch(load: &Workload) -> MiniBatch {
     let bytes = features.resize(n0, load.dim, load.dtype);
     for word in bytes.chunks_exact_mut(load.dtype.size()) {
         let bits = random(&mut state);
-        if bits % load.sparsity == 0 {
+        if bits.is_multiple_of(load.sparsity) {
             let value = bits as f32 / (1u64 << 30) as f32 - 1.0;
             match load.dtype {
                 Dtype::U8 => word.copy_from_slice(&[1]),

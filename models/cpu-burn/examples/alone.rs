@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     let matrix = dataset.features.as_ref().expect("features were given");
     let mut rows = BatchFeatures::like(matrix);
     rows.resize(n as usize, 1, matrix.dtype()).copy_from_slice(matrix.view().as_bytes());
-    let batch = MiniBatch::Host(HostBatch {
+    let mut batch = HostBatch {
         id: BatchId::default(),
         num_seeds: n as usize,
         input_nodes: (0..n).collect(),
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         blocks: vec![block.clone(), block],
         features: Some(rows),
         labels,
-    });
+    };
     let spec = serde_json::json!({
         "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2, "hidden": 8, "layers": 2},
         "optimizer": {"lr": 0.05}
@@ -54,13 +54,17 @@ fn main() -> Result<()> {
         TrainingContext { dataset, spec, seed: 0, threads: 1, place: Place::Host, options: serde_json::Value::Null };
     let mut trainer = CpuBurn::new(&context)?;
     for epoch in 0..40 {
-        let (score, _) = trainer.accumulate(&batch)?.wait()?;
+        // Each epoch drops other elements: the mask is a function of the mini-batch's id.
+        batch.id.epoch = epoch;
+        let mini_batch = MiniBatch::Host(batch);
+        let (score, _) = trainer.accumulate(&mini_batch)?.wait()?;
         trainer.step()?.wait()?;
+        batch = mini_batch.into_host()?;
         if epoch % 10 == 9 {
             println!("epoch {epoch}: loss {:.3}", score.loss());
         }
     }
-    let (score, _) = trainer.score(&batch)?.wait()?;
+    let (score, _) = trainer.score(&MiniBatch::Host(batch))?.wait()?;
     println!("accuracy {:.2}", score.accuracy());
     Ok(())
 }
