@@ -176,7 +176,7 @@ fn an_output_that_exists() {
     let bench = Bench::new();
     bench.small();
     bench.refused(&["generate", "sbm", "-o", "small"], &["small", "the output exists", "--force"]);
-    bench.text(&["generate", "sbm", "-o", "small", "--force", "--nodes", "100"]);
+    bench.text(&["generate", "sbm", "-o", "small", "--force", "--nodes", "100", "--classes", "2", "--degree", "4"]);
     assert_eq!(bench.json(&["info", "small"])["num_nodes"], 100);
 }
 

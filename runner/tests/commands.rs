@@ -86,7 +86,8 @@ fn profile_and_plan() {
 fn train_evaluate_predict() {
     let bench = Bench::new();
     bench.small();
-    let args = quick(&["train", "small", "--epochs", "3", "--run", "run", "--save", "model.safetensors"]);
+    let args =
+        quick(&["train", "small", "--epochs", "12", "--lr", "0.03", "--run", "run", "--save", "model.safetensors"]);
     let json = bench.json(&args);
     has(&json, &["test_accuracy", "best_valid_accuracy", "best_epoch", "predicted_epoch_seconds", "plan", "ended"]);
     has(
@@ -94,7 +95,7 @@ fn train_evaluate_predict() {
         &["measured_epoch_seconds", "peak_rss_bytes", "dataset", "config", "profile", "epochs", "run", "test_loss"],
     );
     let epochs = json["epochs"].as_array().expect("a list");
-    assert_eq!(epochs.len(), 3);
+    assert_eq!(epochs.len(), 12);
     has(
         &epochs[0],
         &["epoch", "seconds", "evaluation_seconds", "loss", "train_accuracy", "valid_accuracy", "valid_loss", "report"],
@@ -124,7 +125,7 @@ fn train_evaluate_predict() {
         fs::read_dir(bench.path().join("run")).expect("there").map(|f| f.expect("there").file_name()).collect();
     files.sort();
     assert_eq!(files, ["config.toml", "metrics.jsonl", "model.safetensors", "plan.json"]);
-    assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 3);
+    assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 12);
     bench.refused(&args, &["run", "it holds a run already"]);
 }
 

@@ -1,4 +1,4 @@
-//! Trains a two-layer GCN on a ring of twelve nodes, full batch. Run: `cargo run -p morphgl-training-cpu-burn --example alone`.
+//! Trains a two-layer GCN on a ring of twelve nodes, full batch. Run: `cargo run -p morphgl-training-cpu-burn --example alone-cpu-burn`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One GAT layer forward and backward on a triangle. Run: `cargo run -p morphgl-layers --example alone`.
+//! One GAT layer forward and backward on a triangle. Run: `cargo run -p morphgl-layers --example alone-layers`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Prints the parameters of a model. Run: `cargo run -p morphgl-model-spec --example alone`.
+//! Prints the parameters of a model. Run: `cargo run -p morphgl-model-spec --example alone-model-spec`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_model_spec::{ModelKind, ModelSpec};
