@@ -68,7 +68,7 @@ def main():
                     args.out.mkdir(parents=True, exist_ok=True)
                     with open(args.out / "accuracy.jsonl", "a") as lines:
                         runs[-1]["recipe"] = name
-                        del runs[-1]["profile"]
+                        del runs[-1]["profile"], runs[-1]["dataset"]["path"]
                         for epoch in runs[-1]["epochs"]:
                             del epoch["report"]
                         lines.write(json.dumps(runs[-1]) + "\n")

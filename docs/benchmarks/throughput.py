@@ -60,6 +60,7 @@ def main():
         for name, path in graphs:
             profiles = [morphgl("profile", path, "--profile-seconds", "10")["profiles"][0] for _ in range(args.repeats)]
             train = morphgl("train", path, "--epochs", str(args.repeats), "--evaluation", "none")
+            del train["dataset"]["path"]
             for record in profiles + [train]:
                 raw.write(json.dumps({"graph": name, **record}) + "\n")
 
