@@ -113,6 +113,16 @@ fn train_evaluate_predict() {
         "all neighbours either way"
     );
 
+    // Another run starts from it: one epoch at a learning rate of almost nothing changes almost nothing.
+    let args_init = ["train", "small", "--epochs", "1", "--lr", "1e-9", "--init", "model.safetensors"];
+    let again = bench.json(&quick(&args_init));
+    assert!(difference(&again["test_accuracy"], &json["test_accuracy"]) < 0.02, "{again:#}");
+    let words = ["model.safetensors", "not the parameters of this model", "convs.0"];
+    bench.refused(
+        &["train", "small", "--model", "gat", "--profile-seconds", "0.1", "--init", "model.safetensors"],
+        &words,
+    );
+
     let csv = bench.text(&["predict", "model.safetensors", "small", "--nodes", "test"]);
     assert_eq!((csv.lines().next(), csv.lines().count()), (Some("node,class,probability"), 61));
     fs::write(bench.path().join("ids.txt"), "5\n3\n\n").expect("room");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use indicatif::ProgressBar;
 use morphgl_plan::Policy;
@@ -49,6 +50,9 @@ pub(crate) struct Args {
     /// Writes config.toml, plan.json, metrics.jsonl and model.safetensors into this directory
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// Starts from the parameters of this safetensors file, ours or a PyG `state_dict` saved as one
+    #[arg(long, value_name = "FILE")]
+    init: Option<PathBuf>,
     /// Writes the trained model to this safetensors file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -89,7 +93,12 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     };
     let mut run_dir =
         args.run.as_ref().map(|dir| RunDir::create(dir, &args.data.dataset, &config, &options)).transpose()?;
-    let Measured { job, profile, plans } = measure(&dataset, &config, &args.budget, show)?.swap_remove(0);
+    let Measured { mut job, profile, plans } = measure(&dataset, &config, &args.budget, show)?.swap_remove(0);
+    if let Some(path) = &args.init {
+        let parameters = morphgl_model_spec::load_parameters(path)?;
+        let set = job.operators_mut().training.set_parameters(&parameters);
+        set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
+    }
     let plan = match args.plan {
         PlanArg::Auto => plans.best(),
         PlanArg::Sequential => plans.best_of(Policy::Sequential).unwrap_or(plans.best()),
