@@ -32,7 +32,7 @@ pub use inventory as __inventory;
 
 inventory::collect!(Description);
 
-/// Registers an operator: `morphgl_registry::submit! { Description::batching(KEY, "…", At::Host, build) }`.
+/// Registers an operator: `submit! { Description::new(KEY, "…", At::Host, At::Host, Build::Batching(build)) }`.
 ///
 /// The description is a constant; nothing of the operator runs before it is built.
 /// A crate that nobody names is not linked, and its descriptions vanish without a word:

@@ -1,6 +1,7 @@
 //! What the machine has.
 
 use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,9 +44,7 @@ impl Machine {
             line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
         };
         let (total, available) = (field("MemTotal:"), field("MemAvailable:"));
-        let number = |path: &str| fs::read_to_string(path).ok().and_then(|t| t.trim().parse::<u64>().ok());
-        let limit = cgroup_file("memory.max").and_then(|p| number(&p)).unwrap_or(u64::MAX);
-        let used = cgroup_file("memory.current").and_then(|p| number(&p)).unwrap_or(0);
+        let (limit, used) = cgroup(Path::new("/sys/fs/cgroup"), &own_cgroup());
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
         Self {
@@ -59,10 +58,49 @@ impl Machine {
     }
 }
 
-/// Path of a file of this process's cgroup (version 2), where there is one.
-fn cgroup_file(name: &str) -> Option<String> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_end_matches('/').to_string();
-    let file = format!("/sys/fs/cgroup{path}/{name}");
-    fs::exists(&file).ok()?.then_some(file)
+/// Path of this process's cgroup (version 2) below the mount point, empty where there is none.
+fn own_cgroup() -> String {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    own.lines().find_map(|l| l.strip_prefix("0::/")).unwrap_or_default().to_string()
+}
+
+/// The least memory limit of a cgroup and those above it, and what is used under it; no limit is `u64::MAX`.
+///
+/// Cache of files that nobody uses just now counts as free: the kernel gives it up before it refuses memory.
+fn cgroup(mount: &Path, own: &str) -> (u64, u64) {
+    let read = |file: &Path| fs::read_to_string(file).ok();
+    let number = |file: &Path| read(file).and_then(|t| t.trim().parse::<u64>().ok());
+    let below = mount.join(own);
+    let groups = below.ancestors().take_while(|g| g.starts_with(mount));
+    let tight = groups.filter_map(|g| Some((number(&g.join("memory.max"))?, g))).min_by_key(|(limit, _)| *limit);
+    let Some((limit, group)) = tight else { return (u64::MAX, 0) };
+    let stat = read(&group.join("memory.stat")).unwrap_or_default();
+    let idle = stat.lines().find_map(|l| l.strip_prefix("inactive_file ")?.parse::<u64>().ok()).unwrap_or(0);
+    (limit, number(&group.join("memory.current")).unwrap_or(0).saturating_sub(idle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_cgroup_above_counts() {
+        let mount = std::env::temp_dir().join(format!("morphgl-cgroup-{}", std::process::id()));
+        let write = |file: &str, text: &str| {
+            let path = mount.join(file);
+            fs::create_dir_all(path.parent().expect("a file in a folder")).expect("room on the disk");
+            fs::write(path, text).expect("room on the disk");
+        };
+        assert_eq!(cgroup(&mount, "a/b"), (u64::MAX, 0));
+        write("a/b/memory.max", "max\n");
+        assert_eq!(cgroup(&mount, "a/b"), (u64::MAX, 0));
+        write("a/memory.max", "1000\n");
+        write("a/memory.current", "700\n");
+        write("a/memory.stat", "anon 500\ninactive_file 150\n");
+        assert_eq!(cgroup(&mount, "a/b"), (1000, 550));
+        write("a/b/memory.max", "900\n");
+        write("a/b/memory.current", "20\n");
+        assert_eq!(cgroup(&mount, "a/b"), (900, 20));
+        fs::remove_dir_all(&mount).expect("it was there");
+    }
 }

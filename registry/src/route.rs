@@ -19,6 +19,10 @@ pub struct Route {
     pub trained_at: Place,
 }
 
+fn same_backend(a: &Place, b: &Place) -> bool {
+    matches!((a, b), (Place::Device { backend: a, .. }, Place::Device { backend: b, .. }) if a == b)
+}
+
 /// Every chain of `operators` whose places match on `machine`, sorted. The dataset lies in host memory.
 ///
 /// A device is one place: a chain never changes from one device of a backend to another.
@@ -33,7 +37,7 @@ pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> 
         for batched_at in places(batching.writes) {
             for transferring in of(Phase::Transferring).filter(|d| d.reads.matches(&batched_at)) {
                 for trained_at in places(transferring.writes) {
-                    if batched_at != Place::Host && batched_at != trained_at {
+                    if same_backend(&batched_at, &trained_at) && batched_at != trained_at {
                         continue;
                     }
                     for training in of(Phase::Training).filter(|d| d.reads.matches(&trained_at)) {

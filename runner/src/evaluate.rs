@@ -6,7 +6,7 @@ use anyhow::Result;
 use morphgl_execute::{Pool, Stop, Transfer, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_plan::Schedule;
-use morphgl_registry::{BatchingContext, Registry, SamplerSettings, Score, SeedSet, Training};
+use morphgl_registry::{BatchingContext, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,12 +27,12 @@ pub enum Evaluation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores(pub Vec<Score>);
 
-/// Scores `sets` with all neighbours, in one pass over the graph.
+/// Scores `sets` with all neighbours, in one pass over the graph, by a model of `num_classes` classes.
 ///
 /// # Errors
 ///
 /// The training operator's own.
-pub fn full(training: &mut dyn Training, dataset: &Dataset, sets: &[&[u32]]) -> Result<Scores> {
+pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, sets: &[&[u32]]) -> Result<Scores> {
     let Some(labels) = &dataset.labels else {
         anyhow::bail!("{}: the dataset has no labels to evaluate with", dataset.name);
     };
@@ -43,50 +43,62 @@ pub fn full(training: &mut dyn Training, dataset: &Dataset, sets: &[&[u32]]) -> 
     let logits = training.infer(&nodes)?;
     let mut rows = logits.as_slice();
     let score = |set: &&[u32]| {
-        let (own, rest) = rows.split_at(set.len() * dataset.num_classes);
+        let (own, rest) = rows.split_at(set.len() * num_classes);
         rows = rest;
         let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
-        Score::of(own, &labels, dataset.num_classes)
+        Score::of(own, &labels, num_classes)
     };
     Ok(Scores(sets.iter().map(score).collect()))
 }
 
-/// Scores `sets` on mini-batches that are sampled by `settings`, without permutation.
-///
-/// # Errors
-///
-/// A failing operator, with its key and mini-batch.
-pub fn sampled(
-    operators: &mut morphgl_execute::Operators,
-    registry: &Registry,
-    dataset: &Arc<Dataset>,
-    settings: &SamplerSettings,
-    schedule: &Schedule,
-    sets: &[&[u32]],
-) -> Result<Scores> {
-    let mut scores = Vec::with_capacity(sets.len());
-    for set in sets {
+/// What sampled evaluation works with.
+#[derive(Debug)]
+pub struct Sampled<'a> {
+    /// Builds a batching operator for each set of nodes.
+    pub registry: &'a Registry,
+    /// Whose operators are used.
+    pub route: &'a Route,
+    /// The graph.
+    pub dataset: &'a Arc<Dataset>,
+    /// How mini-batches are sampled; nothing is permuted.
+    pub settings: &'a SamplerSettings,
+    /// Who batches with how many threads.
+    pub schedule: &'a Schedule,
+    /// Who transfers.
+    pub transferring: &'a mut dyn Transferring,
+    /// Who scores.
+    pub training: &'a mut dyn Training,
+}
+
+impl Sampled<'_> {
+    /// Scores `sets` on sampled mini-batches.
+    ///
+    /// # Errors
+    ///
+    /// A failing operator, with its key and mini-batch.
+    pub fn scores(&mut self, sets: &[&[u32]]) -> Result<Scores> {
+        Ok(Scores(sets.iter().map(|set| self.score(set)).collect::<Result<_>>()?))
+    }
+
+    fn score(&mut self, set: &[u32]) -> Result<Score> {
         if set.is_empty() {
-            scores.push(Score::default());
-            continue;
+            return Ok(Score::default());
         }
         let context = BatchingContext {
-            dataset: Arc::clone(dataset),
-            seeds: SeedSet::new("nodes to evaluate", set, dataset.num_nodes())?,
-            settings: SamplerSettings { shuffle: false, ..settings.clone() },
+            dataset: Arc::clone(self.dataset),
+            seeds: SeedSet::new("nodes to evaluate", set, self.dataset.num_nodes())?,
+            settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
             gather: true,
-            place: operators.route.batched_at.clone(),
+            place: self.route.batched_at.clone(),
             options: Value::Null,
         };
-        let batching = registry.batching(&operators.route.batching, &context)?;
-        let mut pool = Pool::new(&operators.route.batching, batching.as_ref(), schedule)?;
+        let batching = self.registry.batching(&self.route.batching, &context)?;
+        let mut pool = Pool::new(&self.route.batching, batching.as_ref(), self.schedule)?;
         let batches = 0..pool.num_batches();
-        let transfer = Transfer { key: &operators.route.transferring, operator: operators.transferring.as_mut() };
-        let training = operators.training.as_mut();
+        let transfer = Transfer { key: &self.route.transferring, operator: &mut *self.transferring };
+        let training = &mut *self.training;
         let mut consume = |batch: &_| training.score(batch)?.wait().map(|(score, _)| score);
-        let stop = Stop::new();
-        let report = prepare(&mut pool, Some(transfer), 0, batches, &stop, &mut consume, &mut |_| ())?;
-        scores.push(report.score);
+        let report = prepare(&mut pool, Some(transfer), 0, batches, &Stop::new(), &mut consume, &mut |_| ())?;
+        Ok(report.score)
     }
-    Ok(Scores(scores))
 }

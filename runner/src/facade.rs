@@ -152,8 +152,16 @@ impl Executor {
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn sampled(&mut self, sets: &[&[u32]]) -> Result<Scores> {
-        let schedule = &self.plan.schedule;
         let operators = self.inner.operators_mut();
-        crate::evaluate::sampled(operators, &self.registry, &self.dataset, &self.config.sampler, schedule, sets)
+        let mut sampled = crate::Sampled {
+            registry: &self.registry,
+            route: &operators.route,
+            dataset: &self.dataset,
+            settings: &self.config.sampler,
+            schedule: &self.plan.schedule,
+            transferring: operators.transferring.as_mut(),
+            training: operators.training.as_mut(),
+        };
+        sampled.scores(sets)
     }
 }

@@ -6,7 +6,9 @@ use anyhow::{Context, Result, bail};
 use morphgl_execute::Operators as Built;
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{BatchingContext, Registry, Route, SeedSet, Training, TrainingContext, TransferringContext};
+use morphgl_registry::{
+    BatchingContext, Registry, Route, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+};
 use serde_json::Value;
 
 use crate::{JobConfig, Operators};
@@ -71,7 +73,8 @@ pub fn build_training(
     if dataset.features.is_none() {
         bail!("{}: the dataset has no features; import it with --random-features DIM", name(dataset));
     }
-    if model.in_dim != dataset.feature_dim() || model.num_classes != dataset.num_classes {
+    // A dataset may know fewer classes than the model: one to predict on has no labels at all.
+    if model.in_dim != dataset.feature_dim() || model.num_classes < dataset.num_classes {
         bail!(
             "{}: the dataset has {} features and {} classes, the model {} and {}; use a model made for it",
             name(dataset),
@@ -90,6 +93,21 @@ pub fn build_training(
         options: Value::Null,
     };
     Ok(registry.training(&route.training, &context)?)
+}
+
+/// Builds the transferring operator of `route` alone.
+///
+/// # Errors
+///
+/// The operator's own.
+pub fn build_transferring(dataset: &Arc<Dataset>, registry: &Registry, route: &Route) -> Result<Box<dyn Transferring>> {
+    let context = TransferringContext {
+        dataset: Arc::clone(dataset),
+        from: route.batched_at.clone(),
+        to: route.trained_at.clone(),
+        options: Value::Null,
+    };
+    Ok(registry.transferring(&route.transferring, &context)?)
 }
 
 /// What is trained: a dataset and a configuration, with the operators of one route.
@@ -141,13 +159,7 @@ impl Job {
             options: Value::Null,
         };
         let batching = registry.batching(&route.batching, &context)?;
-        let context = TransferringContext {
-            dataset: Arc::clone(&dataset),
-            from: route.batched_at.clone(),
-            to: route.trained_at.clone(),
-            options: Value::Null,
-        };
-        let transferring = registry.transferring(&route.transferring, &context)?;
+        let transferring = build_transferring(&dataset, &registry, &route)?;
         Ok(Self { dataset, config, registry, operators: Built { route, batching, transferring, training } })
     }
 

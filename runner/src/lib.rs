@@ -10,9 +10,9 @@ mod operators;
 mod train;
 
 pub use config::{JobConfig, Operators, default_fanouts};
-pub use evaluate::{Evaluation, Scores, full, sampled};
+pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
-pub use job::{Job, build_training, default_dataset, registry, routes};
+pub use job::{Job, build_training, build_transferring, default_dataset, registry, routes};
 pub use memory::peak_rss_bytes;
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 

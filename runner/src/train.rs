@@ -82,6 +82,8 @@ pub struct TrainReport {
     pub epochs: Vec<EpochRow>,
     /// The best model; `None` when nothing was evaluated.
     pub best: Option<Best>,
+    /// Test score of the model at the end: the best one, or without validation nodes the last one.
+    pub test: Option<Score>,
     /// Why training ended.
     pub why: Why,
 }
@@ -123,7 +125,7 @@ impl Trainer {
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
-        let mut report = TrainReport { epochs: Vec::new(), best: None, why: Why::Epochs };
+        let mut report = TrainReport { epochs: Vec::new(), best: None, test: None, why: Why::Epochs };
         for epoch in 0..self.options.epochs {
             let done = self.executor.epoch(epoch, stop, &mut |batch| observe(&Event::Batch(batch)))?;
             if done.stopped && done.batches == 0 {
@@ -131,11 +133,13 @@ impl Trainer {
                 break;
             }
             let start = Instant::now();
-            let last = epoch + 1 == self.options.epochs || done.stopped;
+            let last = epoch + 1 == self.options.epochs;
             let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
+            // Whoever asked to stop does not want to wait for a pass over the whole graph.
+            let due = due && !done.stopped && !self.executor.dataset().splits.valid.is_empty();
             let scores = if due && self.options.evaluation != Evaluation::None {
                 observe(&Event::Evaluating);
-                self.evaluate()?
+                Some(self.evaluate()?)
             } else {
                 None
             };
@@ -167,24 +171,29 @@ impl Trainer {
                 break;
             }
         }
+        let has_test = !self.executor.dataset().splits.test.is_empty();
         if let Some(best) = &report.best {
             self.executor.operators_mut().training.set_parameters(&best.parameters)?;
+            report.test = best.test;
+        } else if has_test && self.options.evaluation != Evaluation::None && report.why != Why::Interrupted {
+            observe(&Event::Evaluating);
+            report.test = self.evaluate()?.1;
         }
         Ok(report)
     }
 
-    /// Scores of validation and test nodes; `None` without validation nodes.
-    fn evaluate(&mut self) -> Result<Option<(Score, Option<Score>)>> {
+    /// Scores of validation and test nodes; the latter `None` where there are none.
+    fn evaluate(&mut self) -> Result<(Score, Option<Score>)> {
         let dataset = std::sync::Arc::clone(self.executor.dataset());
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
-        if sets[0].is_empty() {
-            return Ok(None);
-        }
         let Scores(scores) = match self.options.evaluation {
             Evaluation::Sampled => self.executor.sampled(&sets)?,
-            _ => self.executor.with_all_threads(|training| evaluate::full(training, &dataset, &sets))?,
+            _ => {
+                let num_classes = self.executor.config().spec.model.num_classes;
+                self.executor.with_all_threads(|training| evaluate::full(training, &dataset, num_classes, &sets))?
+            }
         };
-        Ok(Some((scores[0], (!sets[1].is_empty()).then_some(scores[1]))))
+        Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))
     }
 }
 

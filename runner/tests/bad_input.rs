@@ -135,16 +135,19 @@ fn empty_train_split() {
 fn fanout_of_zero_and_other_settings() {
     let bench = Bench::new();
     bench.small();
-    let output = bench.run(&train(&["--fanouts", "5,0"]));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "wrong usage: {text}");
-    assert!(text.contains("not a fanout; give a positive number of neighbours, or -1 for all of them"), "{text}");
+    let cure = "not a fanout; give a positive number of neighbours, or -1 for all of them";
+    bench.refused(&train(&["--fanouts", "5,0"]), &["--fanouts 5,0", "\"0\"", cure]);
     bench.refused(&train(&["--fanouts", "5,5,5"]), &["--fanouts 5,5,5", "3 hops for a model of 2 layers"]);
     bench.refused(&train(&["--batch-size", "0"]), &["batch"]);
     bench.refused(&train(&["--lr=-1"]), &["lr", "positive"]);
     bench.refused(&train(&["--dropout", "1.5"]), &["dropout", "from 0 to below 1"]);
     bench.refused(&train(&["--training", "Training_CUDA_Native"]), &["Training_CUDA_Native", "Training_CPU_Burn"]);
-    bench.refused(&train(&["--threads", "0"]), &["--threads", "at least 1"]);
+    bench.refused(&train(&["--threads", "0"]), &["--threads 0", "give 1 to"]);
+    bench.refused(&train(&["--threads", "100000"]), &["--threads 100000", "give 1 to"]);
+    bench.refused(&train(&["--patience", "3", "--evaluation", "none"]), &["--patience", "nothing is validated"]);
+    // A command that fails at its start has not used its run directory up.
+    bench.refused(&train(&["--run", "run", "--fanouts", "5,5,5"]), &["3 hops"]);
+    assert_eq!(bench.names(), ["small"]);
 }
 
 #[test]

@@ -123,6 +123,30 @@ fn train_evaluate_predict() {
         &words,
     );
 
+    // A graph without labels or splits is predicted on; one with a test split alone is evaluated.
+    let small = morphgl_graph_store::Dataset::open(bench.path().join("small"), Default::default()).expect("sound");
+    for (name, test) in [("bare", false), ("tested", true)] {
+        let mut writer =
+            morphgl_graph_store::DatasetWriter::create(bench.path().join(name), false).expect("a fresh path");
+        writer.array("indptr", small.topology.indptr(), None).expect("room");
+        writer.array("indices", small.topology.indices(), None).expect("room");
+        let Some(morphgl_graph_store::FeatureMatrix::F32 { data, dim }) = &small.features else {
+            panic!("f32 features")
+        };
+        writer.array("features", data, Some(*dim)).expect("room");
+        if test {
+            writer.array("labels", small.labels.as_ref().expect("labels"), None).expect("room");
+            writer.array("test", &small.splits.test, None).expect("room");
+        }
+        writer.finish(name, if test { 3 } else { 0 }, Default::default()).expect("arrays that fit");
+    }
+    let all = bench.json(&["predict", "model.safetensors", "small"]);
+    assert_eq!(bench.json(&["predict", "model.safetensors", "bare"]), all);
+    for how in ["full", "sampled"] {
+        let scores = bench.json(&["evaluate", "model.safetensors", "tested", "--evaluation", how]);
+        assert_eq!((scores.get("valid"), &scores["test"]["nodes"]), (None, &60.into()));
+    }
+
     let csv = bench.text(&["predict", "model.safetensors", "small", "--nodes", "test"]);
     assert_eq!((csv.lines().next(), csv.lines().count()), (Some("node,class,probability"), 61));
     fs::write(bench.path().join("ids.txt"), "5\n3\n\n").expect("room");
@@ -137,6 +161,27 @@ fn train_evaluate_predict() {
     assert_eq!(files, ["config.toml", "metrics.jsonl", "model.safetensors", "plan.json"]);
     assert_eq!(fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there").lines().count(), 12);
     bench.refused(&args, &["run", "it holds a run already"]);
+}
+
+/// One epoch of what `morphgl train` does by default is well above the features alone already.
+#[test]
+fn the_embedded_default_needs_the_graph() {
+    let bench = Bench::new();
+    let test = |model: &str| {
+        let args = ["train", "--epochs", "1", "--profile-seconds", "0.5", "--model", model];
+        bench.json(&args)["test_accuracy"].as_f64().expect("a number")
+    };
+    let (sage, mlp) = (test("sage"), test("mlp"));
+    assert!(sage >= 0.85 && sage >= mlp + 0.10, "GraphSAGE {sage}, MLP {mlp}");
+}
+
+#[test]
+fn a_dataset_without_validation_nodes_is_tested_at_the_end() {
+    let bench = Bench::new();
+    let args = ["generate", "sbm", "-o", "two", "--nodes", "300", "--classes", "3", "--degree", "6"];
+    bench.text(&[&args[..], &["--split", "0.8,0,0.2"]].concat());
+    let json = bench.json(&quick(&["train", "two", "--epochs", "2"]));
+    assert!(json["test_accuracy"].is_f64() && json["best_epoch"].is_null(), "{json:#}");
 }
 
 #[test]

@@ -165,8 +165,11 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
     let wrong = |file: &str, what: String| {
         Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
     };
+    if i32::try_from(meta.num_classes).is_err() {
+        return wrong("graph.json", format!("{} classes are more than labels of 32 bits can tell", meta.num_classes));
+    }
     for (name, rank, rows) in [
-        ("indptr", 1, Some(meta.num_nodes + 1)),
+        ("indptr", 1, Some(meta.num_nodes.saturating_add(1))),
         ("indices", 1, Some(meta.num_edges)),
         ("weights", 1, Some(meta.num_edges)),
         ("features", 2, Some(meta.num_nodes)),

@@ -1,7 +1,7 @@
 //! Writing a dataset: beside its place first, renamed into it when whole.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Element, Error, Meta, NpyWriter, Position, Result};
@@ -24,6 +24,7 @@ impl DatasetWriter {
     /// `target` exists and `replace` is false, or is something other than a dataset; the directory cannot be made.
     pub fn create(target: impl AsRef<Path>, replace: bool) -> Result<Self> {
         let target = target.as_ref().to_path_buf();
+        restore(&target, &Self::old(&target));
         if target.exists() {
             if !replace {
                 let cure = "choose another output or pass --force to replace it";
@@ -50,6 +51,11 @@ impl DatasetWriter {
     pub fn partial(target: &Path) -> PathBuf {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         target.with_file_name(format!(".{name}.partial-{}", std::process::id()))
+    }
+
+    /// Where a dataset that is being replaced waits for its successor.
+    fn old(target: &Path) -> PathBuf {
+        target.with_file_name(format!(".{}.old", target.file_name().unwrap_or_default().to_string_lossy()))
     }
 
     /// The directory the files lie in until the dataset is finished: also the room for an ingest's own spill files.
@@ -102,16 +108,34 @@ impl DatasetWriter {
         let json = self.partial.join("graph.json");
         let text = serde_json::to_string_pretty(&meta).expect("a Meta holds only what JSON can say") + "\n";
         fs::write(&json, text).map_err(|e| Error::io(&json, e))?;
-        let old = self.partial.with_extension("old");
-        if self.replace && self.target.exists() {
+        // What a rename makes visible has to be on the disk before it.
+        File::open(&json).and_then(|f| f.sync_all()).map_err(|e| Error::io(&json, e))?;
+        let old = Self::old(&self.target);
+        let replaced = self.replace && self.target.exists();
+        if replaced {
             fs::rename(&self.target, &old).map_err(|e| Error::io(&self.target, e))?;
         }
-        fs::rename(&self.partial, &self.target).map_err(|e| Error::io(&self.target, e))?;
+        if let Err(e) = fs::rename(&self.partial, &self.target) {
+            if replaced {
+                // The old dataset goes back to its place; should that fail too, the next writer brings it back.
+                let _ = fs::rename(&old, &self.target);
+            }
+            return Err(Error::io(&self.target, e));
+        }
         self.finished = true;
-        if old.exists() {
-            fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))?;
+        if replaced {
+            // The new dataset stands; an old one that cannot be removed now is removed by the next writer.
+            let _ = fs::remove_dir_all(&old);
         }
         Ok(self.target.clone())
+    }
+}
+
+/// Ends what a process that was killed while it replaced a dataset began: the old one goes back where no new one stands.
+fn restore(target: &Path, old: &Path) {
+    if old.exists() {
+        // Whatever fails here fails again, with a message, when the target is written.
+        let _ = if target.exists() { fs::remove_dir_all(old) } else { fs::rename(old, target) };
     }
 }
 

@@ -113,6 +113,9 @@ fn impossible_structure() {
     let set = Set::new();
     set.replace("train", &[0u32, 9], None);
     set.refused("train.npy", &["element 1", "node 9 does not exist"]);
+    let set = Set::new();
+    set.replace("train", &[0u32, 1, 0], None);
+    set.refused("train.npy", &["element 2", "node 0 is listed twice"]);
 }
 
 #[test]

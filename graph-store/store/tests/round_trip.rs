@@ -111,6 +111,31 @@ fn an_unfinished_dataset_leaves_no_trace() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
 }
 
+#[test]
+fn replacing_is_all_or_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (set, old) = (dir.path().join("set"), dir.path().join(".set.old"));
+    let write = |labels: &[i32]| {
+        let mut writer = DatasetWriter::create(&set, true).expect("a dataset or nothing there");
+        writer.array("indptr", &vec![0u64; labels.len() + 1], None).expect("room on the disk");
+        writer.array::<u32>("indices", &[], None).expect("room on the disk");
+        writer.array("labels", labels, None).expect("room on the disk");
+        writer.finish("set", 2, Default::default()).expect("arrays that fit");
+    };
+    let labels = || Dataset::open(&set, RAM).expect("sound").labels.expect("labels were written").to_vec();
+    write(&[0]);
+    write(&[1, 1]);
+    assert_eq!((labels(), old.exists()), (vec![1, 1], false));
+    // Killed between the two renames: the next writer finds the old dataset and puts it back, even if it fails itself.
+    std::fs::rename(&set, &old).expect("a rename");
+    DatasetWriter::create(&set, false).expect_err("the old dataset is back");
+    assert_eq!((labels(), old.exists()), (vec![1, 1], false));
+    // Killed after them: what is left of the old one is removed.
+    std::fs::create_dir(&old).expect("room on the disk");
+    write(&[0]);
+    assert_eq!((labels(), old.exists()), (vec![0], false));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_killed_process_left_is_removed() {

@@ -94,6 +94,15 @@ fn new_operators_add_routes_and_nothing_else_changes() {
 }
 
 #[test]
+fn what_a_device_batches_may_be_trained_on_the_host() {
+    let operators = [npu::host_operators(), npu::npu_operators(), vec![npu::copy_back()]].concat();
+    let names = names(&registry(operators).routes());
+    let back = "Batching_NPU+PCIe_Ring Transferring_NPU+PCIe_Back Training_CPU_Count @host";
+    assert_eq!(names.iter().filter(|n| *n == back).count(), 2, "one a device: {names:?}");
+    assert_eq!(names.len(), 7);
+}
+
+#[test]
 fn every_route_is_profiled_planned_and_run_by_the_same_code() {
     let registry = registry([npu::host_operators(), npu::npu_operators()].concat());
     let dataset = dataset(64);

@@ -1,9 +1,8 @@
 //! `morphgl evaluate`: scores a trained model.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use morphgl_model_spec::load_model;
 use morphgl_plan::Schedule;
 use serde_json::json;
@@ -11,8 +10,7 @@ use serde_json::json;
 use super::Outcome;
 use super::job::{self, BatchArgs, DataArgs};
 use super::show::{self, Show};
-use super::train::EvaluationArg;
-use crate::{Job, Scores, TrainingSpec, evaluate};
+use crate::{Sampled, Scores, TrainingSpec, evaluate};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -27,11 +25,18 @@ pub(crate) struct Args {
     batch: BatchArgs,
     /// With all neighbours, or on sampled mini-batches
     #[arg(long, value_enum, default_value = "full")]
-    evaluation: EvaluationArg,
+    evaluation: How,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum How {
+    Full,
+    Sampled,
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (model, parameters) = load_model(&args.model)?;
+    args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let names = ["train", "valid", "test"];
@@ -42,19 +47,22 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let registry = crate::registry()?;
     let route = crate::routes(&registry, &config.operators)?.swap_remove(0);
+    let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
+    training.set_parameters(&parameters)?;
     let Scores(scores) = match args.evaluation {
-        EvaluationArg::None => anyhow::bail!("--evaluation none: nothing to do; use full or sampled"),
-        EvaluationArg::Full => {
-            let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
-            training.set_parameters(&parameters)?;
-            evaluate::full(training.as_mut(), &dataset, &sets)?
-        }
-        EvaluationArg::Sampled => {
-            let mut job = Job::on_route(Arc::clone(&dataset), config.clone(), crate::registry()?, route)?;
-            let schedule = Schedule::sequential(job.threads());
-            let operators = job.operators_mut();
-            operators.training.set_parameters(&parameters)?;
-            evaluate::sampled(operators, &registry, &dataset, &config.sampler, &schedule, &sets)?
+        How::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
+        How::Sampled => {
+            let mut transferring = crate::build_transferring(&dataset, &registry, &route)?;
+            let mut sampled = Sampled {
+                registry: &registry,
+                route: &route,
+                dataset: &dataset,
+                settings: &config.sampler,
+                schedule: &Schedule::sequential(config.threads.unwrap_or(registry.machine().cores)),
+                transferring: transferring.as_mut(),
+                training: training.as_mut(),
+            };
+            sampled.scores(&sets)?
         }
     };
     let present = || names.iter().zip(&scores).filter(|(_, s)| s.count > 0);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::{JobConfig, Operators, TrainingSpec};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
 use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
@@ -128,7 +129,7 @@ enum NormalizationArg {
 pub(crate) struct BatchArgs {
     /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers]
     #[arg(long, allow_hyphen_values = true)]
-    pub(crate) fanouts: Option<Fanouts>,
+    fanouts: Option<String>,
     /// Seeds a mini-batch
     #[arg(long, default_value_t = 1024)]
     batch_size: usize,
@@ -143,7 +144,7 @@ pub(crate) struct BatchArgs {
     seed: u64,
     /// Threads to use [default: all cores]
     #[arg(long)]
-    pub(crate) threads: Option<usize>,
+    threads: Option<usize>,
     /// Batching operator, by its key [default: of the first route]
     #[arg(long, value_name = "KEY")]
     batching: Option<Key>,
@@ -161,9 +162,38 @@ enum ExpansionArg {
     New,
 }
 
+/// More threads than any plan has use for: planning looks at every split of them.
+const MOST_THREADS: usize = 512;
+
+impl BatchArgs {
+    /// The fanouts asked for.
+    fn fanouts(&self) -> anyhow::Result<Option<Fanouts>> {
+        let parse = |text: &String| text.parse().with_context(|| format!("--fanouts {text}"));
+        self.fanouts.as_ref().map(parse).transpose()
+    }
+
+    /// The threads asked for.
+    pub(crate) fn threads(&self) -> anyhow::Result<Option<usize>> {
+        match self.threads {
+            Some(n) if !(1..=MOST_THREADS).contains(&n) => {
+                anyhow::bail!("--threads {n}: not a number of threads to plan with; give 1 to {MOST_THREADS}")
+            }
+            threads => Ok(threads),
+        }
+    }
+
+    /// Keeps what runs outside of plans (opening, checking, gathering) to the threads asked for, too.
+    pub(crate) fn limit_threads(&self) -> anyhow::Result<()> {
+        if let Some(threads) = self.threads()? {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+        }
+        Ok(())
+    }
+}
+
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
-    let layers = model.layers.or(batch.fanouts.as_ref().map(|f| f.0.len())).unwrap_or(3);
+    let layers = model.layers.or(batch.fanouts()?.map(|f| f.0.len())).unwrap_or(3);
     let spec = ModelSpec {
         hidden: model.hidden,
         layers,
@@ -201,10 +231,7 @@ pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) ->
 /// The job of a model that is already there.
 pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     let sampler = SamplerSettings {
-        fanouts: match &batch.fanouts {
-            Some(fanouts) => fanouts.clone(),
-            None => crate::default_fanouts(&spec.model),
-        },
+        fanouts: batch.fanouts()?.unwrap_or_else(|| crate::default_fanouts(&spec.model)),
         batch_size: batch.batch_size,
         seed: batch.seed,
         expansion: match batch.expansion {
@@ -219,8 +246,5 @@ pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result
         transferring: batch.transferring.clone(),
         training: batch.training.clone(),
     };
-    if batch.threads == Some(0) {
-        anyhow::bail!("--threads: 0 threads can do nothing; give at least 1");
-    }
-    Ok(JobConfig { spec, sampler, seed: batch.seed, threads: batch.threads, operators })
+    Ok(JobConfig { spec, sampler, seed: batch.seed, threads: batch.threads()?, operators })
 }

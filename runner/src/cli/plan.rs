@@ -30,15 +30,19 @@ pub(crate) struct Args {
     profile: Option<PathBuf>,
 }
 
+/// Plans of a route that are printed; there are hundreds on a machine of many cores.
+const SHOWN: usize = 12;
+
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let planned: Vec<(Profile, Plans)> = match &args.profile {
         Some(path) => {
             let profile = Profile::load(path)?;
-            let cores = args.batch.threads.unwrap_or(profile.machine.cores);
+            let cores = args.batch.threads()?.unwrap_or(profile.machine.cores);
             let plans = Scheduler::schedule(&Partitioner::partition(&profile, cores));
             vec![(profile, plans)]
         }
         None => {
+            args.batch.limit_threads()?;
             let dataset = args.data.open(show)?;
             let config = job::config(&dataset, &args.model, &args.batch)?;
             measure(&dataset, &config, &args.budget, show)?.into_iter().map(|m| (m.profile, m.plans)).collect()
@@ -46,7 +50,10 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     };
     let mut text = String::new();
     for (_, plans) in &planned {
-        text += &format!("{}\n{plans}\n", plans.best().route);
+        let table = plans.to_string();
+        let (shown, all) = (table.lines().take(1 + SHOWN), plans.all().len());
+        text += &format!("{}\n{}\n", plans.best().route, shown.collect::<Vec<_>>().join("\n"));
+        text += &if all > SHOWN { format!("… and {} more (--json has all)\n\n", all - SHOWN) } else { "\n".into() };
     }
     let best = planned.first().map(|(_, plans)| plans.best());
     if let Some(best) = best {

@@ -37,6 +37,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (model, parameters) = load_model(&args.model)?;
+    if let Some(path) = &args.output
+        && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
+    {
+        anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display());
+    }
+    args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
     let nodes = nodes(&args.nodes, &dataset)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
@@ -45,7 +51,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
     training.set_parameters(&parameters)?;
     let logits = training.infer(&nodes)?;
-    let predictions: Vec<(i32, f64)> = logits.chunks_exact(dataset.num_classes).map(best).collect();
+    let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(best).collect();
     let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
     let json = json!({ "nodes": nodes, "classes": classes, "probabilities": predictions.iter().map(|p| p.1).collect::<Vec<_>>() });
     let Some(path) = &args.output else {
@@ -54,17 +60,13 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         return Ok(Outcome::new(String::from_utf8(csv)?, json));
     };
     let written = || format!("{}: cannot be written; check directory and disk space", path.display());
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("csv") => {
-            let mut out = BufWriter::new(File::create(path).with_context(written)?);
-            write_csv(&mut out, &nodes, &predictions).and_then(|()| out.flush()).with_context(written)?;
-        }
-        Some("npy") => {
-            let mut writer = NpyWriter::<i32>::create(path)?;
-            writer.write(&classes)?;
-            writer.finish(None)?;
-        }
-        _ => anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display()),
+    if path.extension().is_some_and(|e| e == "npy") {
+        let mut writer = NpyWriter::<i32>::create(path)?;
+        writer.write(&classes)?;
+        writer.finish(None)?;
+    } else {
+        let mut out = BufWriter::new(File::create(path).with_context(written)?);
+        write_csv(&mut out, &nodes, &predictions).and_then(|()| out.flush()).with_context(written)?;
     }
     let text = format!("{} nodes predicted, written to {}\n", show::number(nodes.len() as u64), path.display());
     Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))

@@ -80,6 +80,7 @@ pub(crate) fn measure(
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
     let config = job::config(&dataset, &args.model, &args.batch)?;
     let measured = measure(&dataset, &config, &args.budget, show)?;

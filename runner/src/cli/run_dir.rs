@@ -20,24 +20,33 @@ pub(crate) struct RunDir {
 struct Config<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     dataset: &'a Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    init: &'a Option<PathBuf>,
     training: &'a TrainOptions,
     job: &'a JobConfig,
 }
 
 impl RunDir {
+    /// Refuses a directory that holds a run, before any work is done for it.
+    pub(crate) fn refuse_existing(path: &Path) -> Result<()> {
+        if path.join("config.toml").exists() {
+            anyhow::bail!("{}: it holds a run already; choose another --run directory", path.display());
+        }
+        Ok(())
+    }
+
     /// Makes the directory with `config.toml` and an empty `metrics.jsonl`.
     pub(crate) fn create(
         path: &Path,
         dataset: &Option<PathBuf>,
+        init: &Option<PathBuf>,
         job: &JobConfig,
         training: &TrainOptions,
     ) -> Result<Self> {
         let named = || format!("{}: cannot be written; choose another --run directory", path.display());
-        if path.join("config.toml").exists() {
-            anyhow::bail!("{}: it holds a run already; choose another --run directory", path.display());
-        }
+        Self::refuse_existing(path)?;
         fs::create_dir_all(path).with_context(named)?;
-        let config = toml::to_string(&Config { dataset, training, job })?;
+        let config = toml::to_string(&Config { dataset, init, training, job })?;
         fs::write(path.join("config.toml"), config).with_context(named)?;
         let metrics = File::create(path.join("metrics.jsonl")).with_context(named)?;
         Ok(Self { path: path.to_path_buf(), metrics })

@@ -59,7 +59,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum EvaluationArg {
+enum EvaluationArg {
     Full,
     Sampled,
     None,
@@ -83,6 +83,7 @@ enum PlanArg {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
     let config = job::config(&dataset, &args.model, &args.batch)?;
     let options = TrainOptions {
@@ -91,8 +92,12 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         evaluation: args.evaluation.into(),
         evaluate_every: args.evaluate_every,
     };
-    let mut run_dir =
-        args.run.as_ref().map(|dir| RunDir::create(dir, &args.data.dataset, &config, &options)).transpose()?;
+    if options.patience.is_some() && (options.evaluation == Evaluation::None || dataset.splits.valid.is_empty()) {
+        anyhow::bail!("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
+    }
+    if let Some(dir) = &args.run {
+        RunDir::refuse_existing(dir)?;
+    }
     let Measured { mut job, profile, plans } = measure(&dataset, &config, &args.budget, show)?.swap_remove(0);
     if let Some(path) = &args.init {
         let parameters = morphgl_model_spec::load_parameters(path)?;
@@ -105,6 +110,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         PlanArg::Pipeline => plans.best_of(Policy::Pipeline).ok_or_else(|| {
             anyhow::anyhow!("--plan pipeline: this machine has no room for a pipeline; use --plan sequential")
         })?,
+    };
+    // Made only now: a command that fails before has not used the directory up.
+    let mut run_dir = match &args.run {
+        Some(dir) => Some(RunDir::create(dir, &args.data.dataset, &args.init, &config, &options)?),
+        None => None,
     };
     if let Some(dir) = &run_dir {
         dir.write_plan(plan)?;
@@ -136,7 +146,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     failed?;
     let parameters = trainer.executor.operators_mut().training.parameters()?;
     let model = &config.spec.model;
-    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()) {
+    let trained = report.epochs.iter().any(|e| e.report.batches > 0);
+    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained) {
         morphgl_model_spec::save_model(&path, model, &parameters)?;
     }
     let mut outcome = summary(&report, plan);
@@ -147,6 +158,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["config"] = serde_json::to_value(&config)?;
     outcome.json["profile"] = serde_json::to_value(&profile)?;
     outcome.json["run"] = json!(args.run);
+    outcome.json["init"] = json!(args.init);
     Ok(outcome)
 }
 
@@ -155,10 +167,12 @@ fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
     let mut text = String::new();
     let say = |text: &mut String, line: String| writeln!(text, "{line}").expect("a string takes every line");
     let best = report.best.as_ref();
-    let test = best.and_then(|b| b.test);
-    if let Some(best) = best {
-        let line = format!("best validation accuracy {} in epoch {}", percent(best.valid.accuracy()), best.epoch);
-        say(&mut text, test.map_or(line.clone(), |t| format!("{line}; test accuracy {}", percent(t.accuracy()))));
+    let test = report.test;
+    let valid = best.map(|b| format!("best validation accuracy {} in epoch {}", percent(b.valid.accuracy()), b.epoch));
+    let tested = test.map(|t| format!("test accuracy {}", percent(t.accuracy())));
+    let scores: Vec<String> = valid.into_iter().chain(tested).collect();
+    if !scores.is_empty() {
+        say(&mut text, scores.join("; "));
     }
     let predicted = plan.prediction.epoch_seconds;
     let measured = report.median_epoch_seconds();

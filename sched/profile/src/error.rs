@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Operator(morphgl_registry::Error),
     /// An operator panicked while it was measured; what it said.
     Panicked(String),
+    /// A thread could not be started; what the system said.
+    Thread(String),
     /// There is nothing to measure.
     Nothing(String),
     /// The profile's file cannot be read or written.
@@ -49,6 +51,10 @@ impl Error {
         }
     }
 
+    pub(crate) fn thread(key: &Key, source: &std::io::Error) -> Self {
+        Self { context: key.to_string(), kind: ErrorKind::Thread(source.to_string()) }
+    }
+
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self { context: path.display().to_string(), kind: ErrorKind::Io(source) }
     }
@@ -64,6 +70,7 @@ impl fmt::Display for Error {
         match &self.kind {
             ErrorKind::Operator(source) => write!(f, "{context} failed while it was profiled: {source}"),
             ErrorKind::Panicked(what) => write!(f, "{context} panicked while it was profiled: {what}"),
+            ErrorKind::Thread(what) => write!(f, "{context}: a thread could not be started: {what}; use fewer threads"),
             ErrorKind::Nothing(what) => write!(f, "{context}: {what}"),
             ErrorKind::Io(source) => write!(f, "{context}: {source}; check the path of the profile"),
             ErrorKind::Format(what) => write!(f, "{context}: not a profile: {what}; profile again"),

@@ -49,8 +49,15 @@ pub(crate) fn measure(
     };
     thread::scope(|scope| {
         let shared = &shared;
-        let run = |(number, worker)| scope.spawn(move || shared.run(number, worker));
-        let threads: Vec<_> = made.into_iter().enumerate().map(run).collect();
+        let run = |(number, worker)| {
+            let spawned = thread::Builder::new().spawn_scoped(scope, move || shared.run(number, worker));
+            spawned.map_err(|e| {
+                // Those that were started would wait for the others for ever.
+                shared.done.store(true, Ordering::SeqCst);
+                Error::thread(key, &e)
+            })
+        };
+        let threads = made.into_iter().enumerate().map(run).collect::<Result<Vec<_>>>()?;
         // Every thread is joined, by the scope too; the first failure is told.
         threads.into_iter().try_for_each(|t| t.join().expect("panics of the operator are caught, there are no others"))
     })?;

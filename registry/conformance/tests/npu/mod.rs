@@ -46,6 +46,11 @@ pub(crate) fn npu_operators() -> Vec<Description> {
     ]
 }
 
+pub(crate) fn copy_back() -> Description {
+    let back = Key::new(Phase::Transferring, NPU_PCIE, "Back");
+    Description::new(back, "copies to the host", DEVICE, At::Host, TRANSFERRING)
+}
+
 /// A mini-batch in the invented device's memory.
 #[derive(Debug)]
 struct OnNpu {
