@@ -86,9 +86,8 @@ pub(crate) fn labels(labels: &[i32], num_classes: usize) -> Result<(), Fault> {
 }
 
 pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Result<(), Fault> {
-    match first(nodes, |&v| v as usize >= num_nodes) {
-        Some(i) => return fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i])),
-        None => {}
+    if let Some(i) = first(nodes, |&v| v as usize >= num_nodes) {
+        return fault(name, i, format!("node {} does not exist, there are {num_nodes}", nodes[i]));
     }
     let mut seen = vec![false; if nodes.is_empty() { 0 } else { num_nodes }];
     match nodes.iter().position(|&v| std::mem::replace(&mut seen[v as usize], true)) {

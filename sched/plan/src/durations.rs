@@ -113,16 +113,6 @@ impl Durations {
         self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.least_work()).fold(f64::INFINITY, f64::min)
     }
 
-    /// Batching by one worker, over its threads.
-    pub fn solo(&self) -> &Curve {
-        &self.solo
-    }
-
-    /// Batching by pools whose workers have `threads` threads each, over workers, where it was measured.
-    pub fn pool(&self, threads: usize) -> Option<&Curve> {
-        self.pools.get(&threads)
-    }
-
     /// Transferring, a mini-batch.
     pub fn transferring(&self) -> Seconds {
         self.transferring
