@@ -1,31 +1,100 @@
 //! The fluid bound: what no schedule can go below.
 
-use crate::Problem;
+use crate::lp::{self, Row};
+use crate::{Candidate, Problem};
 
 /// Seconds that no schedule of the problem can go below.
 ///
-/// The largest of four, each with every duration at the least measured at any count of workers and threads:
-/// - the core-seconds of all mini-batches, spread over all cores without a gap;
-/// - batching without a pause, then the last mini-batch's transfer and training;
-/// - training without a pause, after the first mini-batch's batching and transfer;
-/// - transferring without a pause, between the first batching and the last training.
+/// For every set of routes that could run at once (one training operator, no batching operator twice) the least makespan of a
+/// linear program: mini-batches may be divided at will, and each resource works without a gap from the earliest moment any
+/// phase could need it to the last after which the phases behind it still fit. The bound is the least of all sets.
+/// Every duration is the least measured at any count of workers and threads.
 ///
 /// # Complexity
 ///
-/// O(measured points).
+/// O(sets of routes · resources^routes); at most 4 routes of one training operator are looked at together.
 pub fn bound(problem: &Problem) -> f64 {
     if problem.num_batches == 0 {
         return 0.0;
     }
-    let (n, cores, d) = (problem.num_batches as f64, problem.cores.max(1) as f64, &problem.durations);
-    let (transferring, training) = (d.transferring().mean, d.training().least());
-    let work = d.least_batching_work() + transferring + d.training().least_work();
-    [
-        n * work / cores,
-        n * d.least_batching() + transferring + training,
-        d.least_latency() + transferring + n * training,
-        d.least_latency() + n * transferring + training,
-    ]
-    .into_iter()
-    .fold(0.0, f64::max)
+    sets(problem).iter().map(|set| of_set(problem, set).0).fold(f64::INFINITY, f64::min)
+}
+
+/// The sets of routes that one schedule can use, single routes first.
+pub(crate) fn sets(problem: &Problem) -> Vec<Vec<usize>> {
+    let routes = &problem.routes;
+    let mut found: Vec<Vec<usize>> = (0..routes.len()).map(|r| vec![r]).collect();
+    let mut from = 0;
+    while from < found.len() {
+        let set = found[from].clone();
+        from += 1;
+        if set.len() >= problem.num_batches.min(4) {
+            continue;
+        }
+        let last = *set.last().expect("a set has a route");
+        for next in last + 1..routes.len() {
+            let fits = |&r: &usize| {
+                let (a, b) = (&routes[r].keys, &routes[next].keys);
+                a.training == b.training && a.batching != b.batching
+            };
+            if set.iter().all(fits) {
+                found.push([&set[..], &[next]].concat());
+            }
+        }
+    }
+    found
+}
+
+/// The bound of the schedules that use every route of `set`, and the mini-batches of each that reach it.
+pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
+    let n = problem.num_batches as f64;
+    let routes: Vec<&Candidate> = set.iter().map(|&r| &problem.routes[r]).collect();
+    // Least seconds of each route's phases: of one mini-batch on its own.
+    let alone: Vec<[f64; 3]> = routes
+        .iter()
+        .map(|r| [r.durations.least_latency(), r.durations.transferring().mean, r.durations.training().least()])
+        .collect();
+    let mut rows = Vec::new();
+    for (i, resource) in problem.resources.iter().enumerate() {
+        let held = |r: &Candidate| {
+            let h = &r.hardware;
+            [&h.batching, &h.transferring, &h.training].map(|names| names.contains(&resource.name))
+        };
+        let used: Vec<[bool; 3]> = routes.iter().map(|r| held(r)).collect();
+        if !used.iter().flatten().any(|&u| u) {
+            continue;
+        }
+        let (mut head, mut tail) = (f64::INFINITY, f64::INFINITY);
+        for (used, seconds) in used.iter().zip(&alone) {
+            for phase in (0..3).filter(|&p| used[p]) {
+                head = head.min(seconds[..phase].iter().sum());
+                tail = tail.min(seconds[phase + 1..].iter().sum());
+            }
+        }
+        let load = |(r, used): (&&Candidate, &[bool; 3])| {
+            let d = &r.durations;
+            let shared = problem.resources[i].cores.is_some();
+            let work = match shared {
+                true => [d.least_batching_work(), d.transferring().mean, d.training().least_work()],
+                false => [d.least_batching(), d.transferring().mean, d.training().least()],
+            };
+            (0..3).filter(|&p| used[p]).map(|p| work[p]).sum::<f64>() / resource.cores.unwrap_or(1) as f64
+        };
+        // Core-seconds spread over all cores leave no gap only if there is other work at the ends.
+        let ends = if resource.cores.is_some() { 0.0 } else { head + tail };
+        rows.push(Row { load: routes.iter().zip(&used).map(load).collect(), constant: ends });
+    }
+    for (i, (route, seconds)) in routes.iter().zip(&alone).enumerate() {
+        let d = &route.durations;
+        let only = |x: f64| (0..routes.len()).map(|r| if r == i { x } else { 0.0 }).collect();
+        rows.push(Row { load: only(d.least_batching()), constant: seconds[1] + seconds[2] });
+        rows.push(Row { load: only(d.transferring().mean), constant: seconds[0] + seconds[2] });
+    }
+    let fill = alone.iter().map(|s| s[0] + s[1]).fold(f64::INFINITY, f64::min);
+    rows.push(Row { load: alone.iter().map(|s| s[2]).collect(), constant: fill });
+    let (mut least, split) = lp::least(&rows, n);
+    if let [seconds] = &alone[..] {
+        least = least.max(routes[0].durations.least_rounds(problem.num_batches) + seconds[1] + seconds[2]);
+    }
+    (least, split)
 }

@@ -21,6 +21,10 @@ impl Seconds {
         Self { mean, std: 0.0 }
     }
 
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        Self { mean: factor * self.mean, std: factor * self.std }
+    }
+
     pub(crate) fn check(self, what: &dyn fmt::Display) -> Result<Self, Invalid> {
         if !(self.mean.is_finite() && self.mean >= 0.0) {
             return Err(Invalid(format!(
@@ -111,6 +115,10 @@ impl Curve {
             (Some(last), None) => last.seconds,
             (None, None) => unreachable!("a curve has a point"),
         }
+    }
+
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        Self(self.0.iter().map(|p| Point { at: p.at, seconds: p.seconds.scaled(factor) }).collect())
     }
 
     /// The least mean of all counts.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Curve, Point, Seconds};
+use crate::{Contention, Curve, Point, Seconds};
 
 /// Durations no plan can be made from; the text says which, and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,21 @@ pub struct Durations {
     solo: Curve,
     transferring: Seconds,
     training: Curve,
+    /// Invariant: factors are finite and not below 1, counts are not 0.
+    together: Vec<Together>,
+}
+
+/// Batching and training measured beside each other on the same cores.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Together {
+    /// Batching workers.
+    pub workers: usize,
+    /// Threads each worker spreads a mini-batch over.
+    pub threads: usize,
+    /// Threads training used.
+    pub training_threads: usize,
+    /// How they slowed each other.
+    pub contention: Contention,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +64,8 @@ struct Unchecked {
     batching: Vec<PoolPoint>,
     transferring: Seconds,
     training: Curve,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    together: Vec<Together>,
 }
 
 impl Durations {
@@ -78,7 +95,65 @@ impl Durations {
             solo: Curve::new(solo).map_err(named)?,
             transferring: transferring.check(&"transferring")?,
             training,
+            together: Vec::new(),
         })
+    }
+
+    /// Constant durations: of one worker, of a transfer and of a step; `workers` workers do not slow each other.
+    ///
+    /// # Errors
+    ///
+    /// Seconds that are negative or not finite.
+    pub fn constant(workers: usize, batching: f64, transferring: f64, training: f64) -> Result<Self, Invalid> {
+        let of =
+            |workers: usize| PoolPoint { workers, threads: 1, seconds: Seconds::constant(batching / workers as f64) };
+        let mut pools = vec![of(1)];
+        // The rate is proportional to the workers, and is interpolated between the two.
+        pools.extend((workers > 1).then(|| of(workers)));
+        let training = Curve::new(vec![Point { at: 1, seconds: Seconds::constant(training) }])?;
+        Self::new(&pools, Seconds::constant(transferring), training)
+    }
+
+    /// The same with what was measured of batching and training beside each other, in place of what was there.
+    ///
+    /// # Errors
+    ///
+    /// A count of 0, or a factor that is not a finite number from 1.
+    pub fn with_together(mut self, together: Vec<Together>) -> Result<Self, Invalid> {
+        for t in &together {
+            let good = |f: f64| f.is_finite() && f >= 1.0;
+            if t.workers * t.threads * t.training_threads == 0
+                || !good(t.contention.batching)
+                || !good(t.contention.training)
+            {
+                return Err(Invalid(format!("batching beside training: {t:?}; counts and factors are from 1")));
+            }
+        }
+        self.together = together;
+        Ok(self)
+    }
+
+    /// How batching and training slow each other, where it was measured with these counts.
+    pub fn contention(&self, workers: usize, threads: usize, training_threads: usize) -> Option<Contention> {
+        let same = |t: &&Together| (t.workers, t.threads, t.training_threads) == (workers, threads, training_threads);
+        self.together.iter().find(same).map(|t| t.contention)
+    }
+
+    /// Each phase's durations, deviations too, times its factor.
+    ///
+    /// # Panics
+    ///
+    /// When a factor is negative or not finite.
+    pub fn scaled(&self, batching: f64, transferring: f64, training: f64) -> Self {
+        let good = [batching, transferring, training].iter().all(|f| f.is_finite() && *f >= 0.0);
+        assert!(good, "factors of durations are finite and not negative: {batching}, {transferring}, {training}");
+        Self {
+            pools: self.pools.iter().map(|(&threads, curve)| (threads, curve.scaled(batching))).collect(),
+            solo: self.solo.scaled(batching),
+            transferring: self.transferring.scaled(transferring),
+            training: self.training.scaled(training),
+            together: self.together.clone(),
+        }
     }
 
     /// The counts of threads a worker that were measured, ascending; 1 is among them.
@@ -108,6 +183,17 @@ impl Durations {
         self.pools.values().map(Curve::least_work).fold(f64::INFINITY, f64::min)
     }
 
+    /// The least seconds that `n` mini-batches take any pool, each worker doing them one after the other.
+    pub(crate) fn least_rounds(&self, n: usize) -> f64 {
+        let rounds = |p: &Point| n.div_ceil(p.at.max(1)) as f64 * p.at as f64 * p.seconds.mean;
+        // Between two points the rate is linear, so a pool in between is no better than the whole mini-batches of the fluid.
+        let fluid = n as f64 * self.least_batching();
+        match self.pools.values().map(|c| c.points().len()).max() {
+            Some(1) => self.pools.values().flat_map(|c| c.points()).map(rounds).fold(f64::INFINITY, f64::min),
+            _ => fluid,
+        }
+    }
+
     /// The least core-seconds batching a mini-batch costs.
     pub(crate) fn least_batching_work(&self) -> f64 {
         self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.least_work()).fold(f64::INFINITY, f64::min)
@@ -128,7 +214,7 @@ impl From<Durations> for Unchecked {
     fn from(d: Durations) -> Self {
         let of = |threads: usize, p: &Point| PoolPoint { workers: p.at, threads, seconds: p.seconds };
         let batching = d.pools.iter().flat_map(|(t, curve)| curve.points().iter().map(|p| of(*t, p))).collect();
-        Self { batching, transferring: d.transferring, training: d.training }
+        Self { batching, transferring: d.transferring, training: d.training, together: d.together }
     }
 }
 
@@ -136,6 +222,6 @@ impl TryFrom<Unchecked> for Durations {
     type Error = Invalid;
 
     fn try_from(u: Unchecked) -> Result<Self, Invalid> {
-        Self::new(&u.batching, u.transferring, u.training)
+        Self::new(&u.batching, u.transferring, u.training)?.with_together(u.together)
     }
 }

@@ -4,53 +4,80 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Invalid, Policy, Schedule};
+use crate::simulate::{Phase, Simulation, simulate};
+use crate::{Memory, Schedule};
 
-/// The operators of a route, by their keys.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RouteKeys {
-    /// Who batches.
-    pub batching: String,
-    /// Who transfers.
-    pub transferring: String,
-    /// Who trains.
-    pub training: String,
-}
-
-impl fmt::Display for RouteKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} → {} → {}", self.batching, self.transferring, self.training)
-    }
-}
-
-/// What an epoch waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Where a plan comes from: the baselines, and ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Bottleneck {
-    /// Batching.
-    Batching,
-    /// Transferring.
-    Transferring,
-    /// Training.
-    Training,
-    /// The cores, which all phases together keep busy.
-    Cores,
+pub enum Strategy {
+    /// One mini-batch after the other.
+    Sequential,
+    /// Batched by the host, pipelined: Category I, SALIENT's way.
+    Pipeline,
+    /// Batched by the device: Category II, DUCATI's way.
+    Device,
+    /// The paper's own: Equation 6, dual buffer, feedback.
+    Paper,
+    /// Several routes, interleaved in groups.
+    Interleaved,
 }
 
-impl fmt::Display for Bottleneck {
+impl Strategy {
+    /// All strategies.
+    pub const ALL: [Strategy; 5] =
+        [Strategy::Sequential, Strategy::Pipeline, Strategy::Device, Strategy::Paper, Strategy::Interleaved];
+}
+
+impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Bottleneck::Batching => "batching",
-            Bottleneck::Transferring => "transferring",
-            Bottleneck::Training => "training",
-            Bottleneck::Cores => "cores",
+            Strategy::Sequential => "sequential",
+            Strategy::Pipeline => "pipeline",
+            Strategy::Device => "device",
+            Strategy::Paper => "paper",
+            Strategy::Interleaved => "interleaved",
         })
     }
 }
 
+/// What an epoch waits for: a resource, and the phase that keeps it busiest.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// The resource.
+    pub resource: String,
+    /// The phase.
+    pub phase: Phase,
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} ({})", self.resource, self.phase))
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Phase::Batching => "batching",
+            Phase::Transferring => "transferring",
+            Phase::Training => "training",
+        })
+    }
+}
+
+/// How busy a resource is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Utilisation {
+    /// The resource.
+    pub resource: String,
+    /// Share of the epoch, from 0 to 1; of all cores where it has some.
+    pub share: f64,
+}
+
 /// What is predicted of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Seconds an epoch.
     pub epoch_seconds: f64,
@@ -58,37 +85,117 @@ pub struct Prediction {
     pub bound_seconds: f64,
     /// Seconds until training starts.
     pub first_fill_seconds: f64,
-    /// Seconds between two mini-batches when the pipeline is full.
-    pub period_seconds: f64,
-    /// Share of the cores that is busy over the epoch, from 0 to 1.
-    pub utilisation: f64,
+    /// How busy each resource is.
+    pub utilisation: Vec<Utilisation>,
     /// What the epoch waits for.
     pub bottleneck: Bottleneck,
+}
+
+impl Prediction {
+    /// Predicted seconds as a multiple of the bound, from 1; 1 when both are 0.
+    pub fn ratio(&self) -> f64 {
+        if self.bound_seconds > 0.0 { self.epoch_seconds / self.bound_seconds } else { 1.0 }
+    }
 }
 
 /// One way to run an epoch, with its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Who runs it.
-    pub route: RouteKeys,
-    /// Mini-batches of an epoch.
-    pub num_batches: usize,
-    /// Policy, thread split, queue.
+    /// Where it comes from.
+    pub strategy: Strategy,
+    /// How it runs.
     pub schedule: Schedule,
     /// What is predicted.
     pub prediction: Prediction,
+    /// What its buffers and workers take.
+    pub memory: Memory,
+}
+
+impl Plan {
+    /// Mini-batches of the epoch.
+    pub fn num_batches(&self) -> usize {
+        self.schedule.num_batches()
+    }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Prediction { epoch_seconds, bound_seconds, bottleneck, .. } = self.prediction;
-        let (epoch, bound) = (Time(epoch_seconds), Time(bound_seconds));
-        write!(f, "{}; predicted {epoch} an epoch (bound {bound}); bottleneck: {bottleneck}", self.schedule)
+        let p = &self.prediction;
+        write!(
+            f,
+            "{}; predicted {} an epoch ({:.3} of the bound {}); bottleneck: {}",
+            self.schedule,
+            Time(p.epoch_seconds),
+            p.ratio(),
+            Time(p.bound_seconds),
+            p.bottleneck
+        )
+    }
+}
+
+/// Predicts an epoch by `schedule`, which need not be one that [`plan`](crate::plan()) would propose.
+///
+/// # Complexity
+///
+/// As [`simulate`].
+pub fn predict(schedule: &Schedule, bound_seconds: f64) -> Prediction {
+    of(schedule, &simulate(schedule), bound_seconds)
+}
+
+pub(crate) fn of(schedule: &Schedule, simulation: &Simulation, bound_seconds: f64) -> Prediction {
+    let seconds = simulation.seconds;
+    let per = |x: f64| if seconds > 0.0 { x / seconds } else { 0.0 };
+    let resources = schedule.resources.iter().zip(&simulation.busy);
+    let utilisation = resources.map(|(r, busy)| {
+        let share = per(*busy) / r.cores.unwrap_or(1) as f64;
+        Utilisation { resource: r.name.clone(), share: share.min(1.0) }
+    });
+    // Resources, and what also takes one mini-batch at a time: pools, and the lanes of the other phases.
+    let mut busiest: Option<(f64, Bottleneck)> = None;
+    let mut consider = |share: f64, resource: &str, phase: Phase| {
+        if busiest.as_ref().is_none_or(|(most, _)| share > *most + 1e-9) {
+            busiest = Some((share, Bottleneck { resource: resource.to_string(), phase }));
+        }
+    };
+    let of_phase = |share: &crate::Share, phase: Phase| {
+        let (names, seconds) = match phase {
+            Phase::Batching => (&share.hardware.batching, share.batching.mean),
+            Phase::Transferring => (&share.hardware.transferring, share.transferring.mean),
+            Phase::Training => (&share.hardware.training, share.training.mean),
+        };
+        (names.clone(), share.batches as f64 * seconds)
+    };
+    for (resource, busy) in schedule.resources.iter().zip(&simulation.busy) {
+        let of_resource = |phase: Phase| -> f64 {
+            let shares = schedule.shares.iter().map(|s| of_phase(s, phase));
+            shares.filter(|(names, _)| names.contains(&resource.name)).map(|(_, busy)| busy).sum()
+        };
+        let most = Phase::ALL.into_iter().max_by(|&a, &b| of_resource(a).total_cmp(&of_resource(b)));
+        consider(per(*busy) / resource.cores.unwrap_or(1) as f64, &resource.name, most.expect("there are phases"));
+    }
+    for share in &schedule.shares {
+        let (names, busy) = of_phase(share, Phase::Batching);
+        consider(per(busy) / share.workers.max(1) as f64, &names.join("+"), Phase::Batching);
+        let (names, busy) = of_phase(share, Phase::Transferring);
+        consider(per(busy), &names.join("+"), Phase::Transferring);
+    }
+    let training: f64 = schedule.shares.iter().map(|s| of_phase(s, Phase::Training).1).sum();
+    consider(per(training), &schedule.shares[0].hardware.training.join("+"), Phase::Training);
+    Prediction {
+        epoch_seconds: seconds,
+        bound_seconds,
+        first_fill_seconds: simulation.first_fill_seconds,
+        utilisation: utilisation.collect(),
+        bottleneck: busiest.expect("there is a resource").1,
     }
 }
 
 /// Seconds with three digits that count.
-struct Time(f64);
+#[derive(Debug, Clone, Copy)]
+pub struct Time(
+    /// Seconds.
+    pub f64,
+);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,9 +217,8 @@ impl fmt::Display for Time {
     }
 }
 
-/// All plans of a problem, the best first.
+/// The best plan of each strategy and set of routes, the best of all first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Plan>", into = "Vec<Plan>")]
 pub struct Plans(
     // Invariant: not empty, ascending by predicted epoch seconds.
     Vec<Plan>,
@@ -121,7 +227,7 @@ pub struct Plans(
 impl Plans {
     pub(crate) fn new(mut plans: Vec<Plan>) -> Self {
         assert!(!plans.is_empty(), "every problem has a sequential plan");
-        // A stable sort: of equal plans the one listed first, which holds fewer threads.
+        // A stable sort: of equal plans the one listed first, which is the simpler.
         plans.sort_by(|a, b| a.prediction.epoch_seconds.total_cmp(&b.prediction.epoch_seconds));
         Self(plans)
     }
@@ -131,52 +237,31 @@ impl Plans {
         &self.0[0]
     }
 
-    /// The best plan of a policy.
-    pub fn best_of(&self, policy: Policy) -> Option<&Plan> {
-        self.0.iter().find(|p| p.schedule.policy == policy)
+    /// The best plan of a strategy.
+    pub fn best_of(&self, strategy: Strategy) -> Option<&Plan> {
+        self.0.iter().find(|p| p.strategy == strategy)
     }
 
-    /// Every candidate, by ascending predicted epoch time.
+    /// Every plan, by ascending predicted epoch time.
     pub fn all(&self) -> &[Plan] {
         &self.0
     }
 }
 
-impl From<Plans> for Vec<Plan> {
-    fn from(plans: Plans) -> Self {
-        plans.0
-    }
-}
-
-impl TryFrom<Vec<Plan>> for Plans {
-    type Error = Invalid;
-
-    fn try_from(plans: Vec<Plan>) -> Result<Self, Invalid> {
-        if plans.is_empty() {
-            return Err(Invalid("a list of plans: it is empty; plan again".to_string()));
-        }
-        Ok(Self::new(plans))
-    }
-}
-
 impl fmt::Display for Plans {
-    /// Prints a table, one line a plan.
+    /// Prints a table, one line a plan; the first is the best.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "policy      workers x threads  training  queue  predicted   bound       cores busy  bottleneck")?;
-        for Plan { schedule: s, prediction: p, .. } in &self.0 {
-            writeln!(
-                f,
-                "{:<11} {:>7} x {:<7}  {:>8}  {:>5}  {:<10}  {:<10}  {:>9.0}%  {}",
-                s.policy,
-                s.workers,
-                s.threads_per_worker,
-                s.training_threads,
-                s.queue,
-                Time(p.epoch_seconds),
-                Time(p.bound_seconds),
-                100.0 * p.utilisation,
-                p.bottleneck
-            )?;
+        let resources = &self.best().schedule.resources;
+        let names: String = resources.iter().map(|r| format!("  {:>6}", r.name)).collect();
+        let wide =
+            self.0.iter().map(|p| p.prediction.bottleneck.to_string().chars().count()).max().unwrap_or(0).max(10);
+        writeln!(f, "strategy     epoch       / bound{names}  {:<wide$}  plan", "bottleneck")?;
+        for Plan { strategy, schedule, prediction: p, .. } in &self.0 {
+            write!(f, "{strategy:<11}  {:<10}  {:>7.3}", Time(p.epoch_seconds), p.ratio())?;
+            for used in &p.utilisation {
+                write!(f, "  {:>w$.0}%", 100.0 * used.share, w = used.resource.len().max(6) - 1)?;
+            }
+            writeln!(f, "  {:<wide$}  {schedule}", p.bottleneck)?;
         }
         Ok(())
     }

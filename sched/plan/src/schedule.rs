@@ -5,20 +5,26 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Hardware, Resource, RouteKeys, Seconds};
+
 /// How the phases of an epoch's mini-batches follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Policy {
     /// Batch, transfer and train one mini-batch after the other.
     Sequential,
-    /// Batch ahead of training, by a pool of workers, through a bounded queue.
+    /// Every phase begins as soon as it can: Category I on a route of the host, Category II on a route of the device.
     Pipeline,
+    /// Two routes by the fill, block and flush of morphgl's Algorithms 1 to 4, footnote 3 included.
+    DualBuffer,
+    /// Several routes: groups of mini-batches batched by the device, between which transferring and training run at once.
+    Interleaved,
 }
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 2] = [Policy::Sequential, Policy::Pipeline];
+    pub const ALL: [Policy; 4] = [Policy::Sequential, Policy::Pipeline, Policy::DualBuffer, Policy::Interleaved];
 }
 
 impl fmt::Display for Policy {
@@ -26,6 +32,8 @@ impl fmt::Display for Policy {
         f.pad(match self {
             Policy::Sequential => "sequential",
             Policy::Pipeline => "pipeline",
+            Policy::DualBuffer => "dual-buffer",
+            Policy::Interleaved => "interleaved",
         })
     }
 }
@@ -51,67 +59,105 @@ impl FromStr for Policy {
     }
 }
 
-/// A policy with its thread split and its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Schedule {
-    /// How the phases follow each other.
-    pub policy: Policy,
-    /// Batching workers; a sequential schedule has one.
+/// How much longer each phase takes while the other runs beside it, as measured; factors from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Contention {
+    /// Of batching while training runs.
+    pub batching: f64,
+    /// Of training while all workers batch.
+    pub training: f64,
+}
+
+/// One route's part of a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// Who runs it.
+    pub keys: RouteKeys,
+    /// What its phases hold.
+    pub hardware: Hardware,
+    /// Whether it batches at the place where it trains.
+    pub in_place: bool,
+    /// Its mini-batches of an epoch.
+    pub batches: usize,
+    /// Batching workers.
     pub workers: usize,
     /// Threads each worker spreads a mini-batch over.
     pub threads_per_worker: usize,
-    /// Threads training uses.
+    /// A worker's seconds a mini-batch.
+    pub batching: Seconds,
+    /// Seconds a transfer.
+    pub transferring: Seconds,
+    /// Seconds a step of training.
+    pub training: Seconds,
+    /// How batching and training slow each other, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<Contention>,
+}
+
+/// A policy, its routes' shares, and its buffers.
+///
+/// It carries the durations it was made for, so that the order of its mini-batches is a function of itself alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// How the phases follow each other.
+    pub policy: Policy,
+    /// The resources.
+    pub resources: Vec<Resource>,
+    /// Who does how much; the first is the host's where there are both.
+    pub shares: Vec<Share>,
+    /// Threads training uses, where it runs on cores.
     pub training_threads: usize,
-    /// Mini-batches that may wait, batched, for training; a sequential schedule has none.
-    pub queue: usize,
+    /// Mini-batches batched or being batched, and not yet being transferred: the paper's cbs and what workers hold.
+    pub batched: usize,
+    /// Mini-batches transferred or being transferred, and not yet being trained: the paper's gbs.
+    pub ready: usize,
+    /// Interleaved: mini-batches the device batches in a row.
+    pub group: usize,
+    /// Interleaved: mini-batches left ready when a group begins.
+    pub keep: usize,
+    /// As [`Limits::crowding`](crate::Limits::crowding).
+    pub crowding: f64,
 }
 
 impl Schedule {
-    /// One mini-batch after the other, with `threads` threads in every phase.
-    pub const fn sequential(threads: usize) -> Self {
-        let threads = if threads == 0 { 1 } else { threads };
-        Self {
-            policy: Policy::Sequential,
-            workers: 1,
-            threads_per_worker: threads,
-            training_threads: threads,
-            queue: 0,
-        }
+    /// Mini-batches of the epoch.
+    pub fn num_batches(&self) -> usize {
+        self.shares.iter().map(|s| s.batches).sum()
     }
 
-    /// `workers` workers of one thread each ahead of `training_threads` threads, with a queue of two.
-    pub const fn pipeline(workers: usize, training_threads: usize) -> Self {
-        let workers = if workers == 0 { 1 } else { workers };
-        let training_threads = if training_threads == 0 { 1 } else { training_threads };
-        Self { policy: Policy::Pipeline, workers, threads_per_worker: 1, training_threads, queue: 2 }
+    /// The same, on other durations or another number of mini-batches: see [`Share`].
+    pub(crate) fn cores(&self) -> usize {
+        self.resources.iter().find_map(|r| r.cores).unwrap_or(1)
     }
+}
 
-    /// The most mini-batches in memory at any time.
-    pub const fn window(&self) -> usize {
-        match self.policy {
-            Policy::Sequential => 1,
-            Policy::Pipeline => self.workers + self.queue + 1,
-        }
-    }
+pub(crate) fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        match self.policy {
-            Policy::Sequential => write!(
-                f,
-                "sequential, {} and {}",
-                count(self.threads_per_worker, "batching thread"),
-                count(self.training_threads, "training thread")
-            ),
-            Policy::Pipeline => {
-                write!(f, "{}", count(self.workers, "batching worker"))?;
-                if self.threads_per_worker > 1 {
-                    write!(f, " of {} threads", self.threads_per_worker)?;
-                }
-                write!(f, ", {}, queue of {}", count(self.training_threads, "training thread"), self.queue)
+        write!(f, "{}", self.policy)?;
+        for (i, share) in self.shares.iter().enumerate() {
+            f.write_str(if i == 0 { ": " } else { "; " })?;
+            if self.shares.len() > 1 {
+                write!(f, "{} of {} by {}, ", share.batches, self.num_batches(), share.keys.batching)?;
+            }
+            write!(f, "{}", count(share.workers, "batching worker"))?;
+            if share.threads_per_worker > 1 {
+                write!(f, " of {} threads", share.threads_per_worker)?;
             }
         }
+        if self.training_threads > 0 {
+            write!(f, ", {}", count(self.training_threads, "training thread"))?;
+        }
+        if self.policy != Policy::Sequential {
+            let batched = self.shares.iter().any(|s| !s.in_place);
+            match batched {
+                true => write!(f, ", buffers of {} and {}", self.batched, self.ready)?,
+                false => write!(f, ", buffer of {}", self.ready)?,
+            }
+        }
+        Ok(())
     }
 }

@@ -1,100 +1,206 @@
 //! The candidates, and what is predicted of each.
 
-use serde::{Deserialize, Serialize};
+use crate::bound::{of_set, sets};
+use crate::memory::{self, DoesNotFit, memory};
+use crate::simulate::{Simulation, simulate};
+use crate::{Contention, Plan, Plans, Policy, Problem, Schedule, Share, Strategy, mixes, paper, plan as plans};
 
-use crate::{Durations, Plan, Plans, RouteKeys, Schedule, predict};
-
-/// What a plan may use.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Longest queue, in mini-batches. Default 16.
-    pub max_queue: usize,
-    /// Threads a plan may have beyond the cores. Default 1.
-    pub extra_threads: usize,
-    /// How much longer core-seconds get when threads outnumber the cores, as a factor from 1. Default 1.1.
-    pub crowding: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { max_queue: 16, extra_threads: 1, crowding: 1.1 }
-    }
-}
-
-/// One route whose phases share the cores of one machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Problem {
-    /// The operators, for the plan to name.
-    pub route: RouteKeys,
-    /// Mini-batches of an epoch.
-    pub num_batches: usize,
-    /// Cores; 0 counts as 1.
-    pub cores: usize,
-    /// How long each phase takes.
-    pub durations: Durations,
-    /// What a plan may use.
-    pub limits: Limits,
-}
-
-/// Predicts every candidate and sorts them.
+/// Predicts every candidate worth it, and keeps the best of each strategy and set of routes.
 ///
-/// Candidates are: sequential with all cores in every phase, and with the counts of threads at which each phase is fastest;
-/// pipelines of all splits `workers · threads a worker + training threads ≤ cores + extra_threads`,
-/// for every count of threads a worker that was measured.
+/// Candidates are: each route sequential and as a pipeline, with every split of the cores between batching workers, their
+/// threads and training (`workers · threads + training threads ≤ cores + extra_threads` where training runs on cores); the
+/// paper's own plan for every pair of routes it is meant for; and [`Policy::Interleaved`] mixes of routes that have the same
+/// training operator. A candidate that cannot beat the best of its kind, by a lower bound of its own, is not simulated.
+/// All fit the memory limits.
+///
+/// # Errors
+///
+/// Nothing fits.
 ///
 /// # Complexity
 ///
-/// O(cores² · log cores) for each measured count of threads a worker, however many mini-batches there are.
-pub fn plan(problem: &Problem) -> Plans {
-    let mut schedules = sequential(problem);
-    schedules.extend(pipelines(problem));
-    let plans = schedules.into_iter().map(|schedule| {
-        let prediction = predict(problem, &schedule);
-        Plan { route: problem.route.clone(), num_batches: problem.num_batches, schedule, prediction }
-    });
-    Plans::new(plans.collect())
-}
-
-fn sequential(problem: &Problem) -> Vec<Schedule> {
-    let (cores, d) = (problem.cores.max(1), &problem.durations);
-    let fastest = |seconds: &dyn Fn(usize) -> f64| {
-        let least = |a, b| if seconds(b) < seconds(a) { b } else { a };
-        (1..=cores).reduce(least).expect("there is a core")
-    };
-    let all = Schedule::sequential(cores);
-    let best = Schedule {
-        threads_per_worker: fastest(&|p| d.batching(1, p).mean),
-        training_threads: fastest(&|t| d.training().at(t).mean),
-        ..all
-    };
-    if best == all { vec![all] } else { vec![best, all] }
-}
-
-fn pipelines(problem: &Problem) -> Vec<Schedule> {
-    let cores = problem.cores.max(1);
-    let allowed = cores + problem.limits.extra_threads;
-    let mut found = Vec::new();
-    for threads in problem.durations.threads_per_worker().filter(|&p| p <= cores) {
-        for workers in (1..=problem.num_batches.clamp(1, cores)).take_while(|w| w * threads < allowed) {
-            for training_threads in 1..=(allowed - workers * threads).min(cores) {
-                let schedule =
-                    Schedule { threads_per_worker: threads, ..Schedule::pipeline(workers, training_threads) };
-                found.push(Schedule { queue: queue(problem, &schedule), ..schedule });
+/// Some 10 to 100 simulations.
+pub fn plan(problem: &Problem) -> Result<Plans, DoesNotFit> {
+    let bound = crate::bound(problem);
+    let mut found: Vec<(Strategy, Schedule, Simulation)> = Vec::new();
+    let mut refused = Vec::new();
+    for route in 0..problem.routes.len() {
+        let pipelined =
+            if problem.routes[route].on_device_batched(problem) { Strategy::Device } else { Strategy::Pipeline };
+        let of = [(Strategy::Sequential, sequential(problem, route)), (pipelined, pipelines(problem, route))];
+        for (strategy, schedules) in of {
+            let fitting = schedules.iter().filter_map(|s| memory::fit(problem, s.clone()));
+            let best = best(fitting.collect());
+            refused.extend(schedules.into_iter().filter(|_| best.is_none()));
+            found.extend(best.map(|(schedule, simulation)| (strategy, schedule, simulation)));
+        }
+    }
+    let mut best = found.iter().map(|f| f.2.seconds).fold(f64::INFINITY, f64::min);
+    for set in sets(problem).iter().filter(|set| set.len() > 1) {
+        if let [a, b] = set[..] {
+            found.extend(paper::plan(problem, a, b).map(|(s, simulation)| (Strategy::Paper, s, simulation)));
+        }
+        let (least, split) = of_set(problem, set);
+        if least * mixes::CLOSE < best {
+            let mixed = mixes::best(problem, set, &split, least);
+            if let Some((schedule, simulation)) = mixed {
+                best = best.min(simulation.seconds);
+                found.push((Strategy::Interleaved, schedule, simulation));
             }
         }
     }
+    if found.is_empty() {
+        return Err(memory::least(problem, &refused));
+    }
+    let plan = |(strategy, schedule, simulation): (Strategy, Schedule, Simulation)| Plan {
+        strategy,
+        prediction: plans::of(&schedule, &simulation, bound),
+        memory: memory(problem, &schedule),
+        schedule,
+    };
+    Ok(Plans::new(found.into_iter().map(plan).collect()))
+}
+
+impl crate::Candidate {
+    /// Whether batching holds what training holds: Category II.
+    pub(crate) fn on_device_batched(&self, problem: &Problem) -> bool {
+        problem.exclusive(&self.hardware.batching) & problem.exclusive(&self.hardware.training) != 0
+    }
+}
+
+/// The schedule with the least simulated time. Those whose own lower bound is not below it are not simulated.
+fn best(schedules: Vec<Schedule>) -> Option<(Schedule, Simulation)> {
+    let mut schedules: Vec<(f64, Schedule)> = schedules.into_iter().map(|s| (least(&s), s)).collect();
+    schedules.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut best: Option<(Schedule, Simulation)> = None;
+    for (least, schedule) in schedules {
+        if best.as_ref().is_some_and(|(_, b)| least >= b.seconds) {
+            break;
+        }
+        let simulation = simulate(&schedule);
+        if best.as_ref().is_none_or(|(_, b)| simulation.seconds < b.seconds) {
+            best = Some((schedule, simulation));
+        }
+    }
+    best
+}
+
+/// What a schedule of one route cannot go below.
+fn least(s: &Schedule) -> f64 {
+    let share = &s.shares[0];
+    let (b, t, m) = (share.batching.mean, share.transferring.mean, share.training.mean);
+    let n = share.batches as f64;
+    if n == 0.0 {
+        return 0.0;
+    }
+    if s.policy == Policy::Sequential {
+        return n * (b + t + m);
+    }
+    let rounds = share.batches.div_ceil(share.workers.max(1)) as f64;
+    let shared = |names: &[String]| s.resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name));
+    let held = |names: &[String], work: f64| if shared(names) { work } else { 0.0 };
+    let work = held(&share.hardware.batching, share.threads_per_worker as f64 * b)
+        + held(&share.hardware.transferring, t)
+        + held(&share.hardware.training, s.training_threads as f64 * m);
+    [rounds * b + t + m, b + n * t + m, b + t + n * m, n * work / s.cores() as f64].into_iter().fold(0.0, f64::max)
+}
+
+/// A share of one route with these counts.
+pub(crate) fn share(
+    problem: &Problem,
+    route: usize,
+    batches: usize,
+    (workers, threads): (usize, usize),
+    training_threads: usize,
+) -> Share {
+    let candidate = &problem.routes[route];
+    let d = &candidate.durations;
+    let pool = d.batching(workers, threads);
+    let workers_f = workers as f64;
+    let contention: Option<Contention> = d.contention(workers, threads, training_threads);
+    Share {
+        keys: candidate.keys.clone(),
+        hardware: candidate.hardware.clone(),
+        in_place: candidate.in_place,
+        batches,
+        workers,
+        threads_per_worker: threads,
+        batching: crate::Seconds { mean: workers_f * pool.mean, std: workers_f * pool.std },
+        transferring: d.transferring(),
+        training: d.training().at(training_threads),
+        contention,
+    }
+}
+
+/// A schedule of `shares`, with buffers as long as the limits allow.
+pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, training_threads: usize) -> Schedule {
+    let limits = &problem.limits;
+    let workers = |in_place: bool| shares.iter().filter(|s| s.in_place == in_place).map(|s| s.workers).sum::<usize>();
+    // What a pool in place holds is ready before it is batched.
+    let exclusive = shares.iter().any(|s| problem.exclusive(&s.hardware.training) != 0);
+    let ready = if exclusive { limits.ready.max(1) } else { limits.ready.max(1) + workers(true) };
+    let batched = limits.batched.max(workers(false));
+    let batched = if workers(false) == 0 { 0 } else { batched };
+    Schedule {
+        policy,
+        resources: problem.resources.clone(),
+        shares,
+        training_threads,
+        batched,
+        ready,
+        group: 0,
+        keep: 0,
+        crowding: limits.crowding,
+    }
+}
+
+/// All cores in every phase, and the counts at which each phase is fastest.
+fn sequential(problem: &Problem, route: usize) -> Vec<Schedule> {
+    let candidate = &problem.routes[route];
+    let d = &candidate.durations;
+    let on_cores = |names: &[String]| names.iter().any(|n| problem.is_shared(n));
+    let counts = |names: &[String]| if on_cores(names) { problem.cores() } else { 1 };
+    let fastest = |most: usize, seconds: &dyn Fn(usize) -> f64| {
+        (1..=most).reduce(|a, b| if seconds(b) < seconds(a) { b } else { a }).expect("there is a core")
+    };
+    let threads = fastest(counts(&candidate.hardware.batching), &|p| d.batching(1, p).mean);
+    let training = fastest(counts(&candidate.hardware.training), &|t| d.training().at(t).mean);
+    let training_threads = if on_cores(&candidate.hardware.training) { training } else { 0 };
+    let share = share(problem, route, problem.num_batches, (1, threads), training_threads);
+    let mut s = schedule(problem, Policy::Sequential, vec![share], training_threads);
+    (s.batched, s.ready) = (s.batched.min(1), 1);
+    vec![s]
+}
+
+/// Every split of the cores.
+fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
+    let hardware = &problem.routes[route].hardware;
+    let on_cores = |names: &[String]| names.iter().any(|n| problem.is_shared(n));
+    let (cores, extra) = (problem.cores(), problem.limits.extra_threads);
+    let training_on_cores = on_cores(&hardware.training);
+    let mut found = Vec::new();
+    for (workers, threads) in pools(problem, route) {
+        let most = match training_on_cores {
+            true => (cores + extra).saturating_sub(if on_cores(&hardware.batching) { workers * threads } else { 0 }),
+            false => 0,
+        };
+        for training_threads in usize::from(training_on_cores)..=most.min(cores) {
+            let share = share(problem, route, problem.num_batches, (workers, threads), training_threads);
+            found.push(schedule(problem, Policy::Pipeline, vec![share], training_threads));
+        }
+    }
     // Of plans that are predicted the same, the one with the fewest threads comes first.
-    found.sort_by_key(|s| s.workers * s.threads_per_worker + s.training_threads);
+    found.sort_by_key(|s| s.shares[0].workers * s.shares[0].threads_per_worker + s.training_threads);
     found
 }
 
-/// Two mini-batches, and as many more as training goes through while batching or training is late by two deviations.
-fn queue(problem: &Problem, schedule: &Schedule) -> usize {
-    let d = &problem.durations;
-    let latency = schedule.workers as f64 * d.batching(schedule.workers, schedule.threads_per_worker).std;
-    let late = 2.0 * latency.hypot(d.training().at(schedule.training_threads).std);
-    let period = predict(problem, schedule).period_seconds;
-    let more = if period > 0.0 { (late / period).ceil() } else { 0.0 };
-    // The cast saturates.
-    2usize.saturating_add(more as usize).min(problem.limits.max_queue).min(problem.num_batches).max(1)
+/// Pools of a route: workers and threads each.
+pub(crate) fn pools(problem: &Problem, route: usize) -> Vec<(usize, usize)> {
+    let candidate = &problem.routes[route];
+    if !candidate.hardware.batching.iter().any(|n| problem.is_shared(n)) {
+        return vec![(1, 1)];
+    }
+    let cores = problem.cores();
+    let threads = candidate.durations.threads_per_worker().filter(|&t| t <= cores);
+    threads.flat_map(|t| (1..=problem.num_batches.clamp(1, cores / t)).map(move |w| (w, t))).collect()
 }

@@ -1,0 +1,124 @@
+//! The linear program of the bound: the least makespan over all divisions of the mini-batches.
+
+/// `Σ load[r] · n[r] + constant ≤ makespan`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) load: Vec<f64>,
+    pub(crate) constant: f64,
+}
+
+/// The least makespan of `n` mini-batches divided among the rows' routes, and a division that reaches it.
+///
+/// A linear program has its optimum at a vertex, and ours are few: all are tried. Each is where as many rows and empty routes
+/// bind as there are routes.
+///
+/// # Complexity
+///
+/// O((rows + routes)^routes · routes³).
+pub(crate) fn least(rows: &[Row], n: f64) -> (f64, Vec<f64>) {
+    let routes = rows[0].load.len();
+    let makespan = |split: &[f64]| {
+        let of = |row: &Row| row.load.iter().zip(split).map(|(a, x)| a * x).sum::<f64>() + row.constant;
+        rows.iter().map(of).fold(0.0, f64::max)
+    };
+    let mut best = (f64::INFINITY, vec![0.0; routes]);
+    let mut chosen: Vec<usize> = (0..routes).collect();
+    let total = rows.len() + routes;
+    loop {
+        if let Some(split) = vertex(rows, &chosen, n) {
+            let time = makespan(&split);
+            if time < best.0 {
+                best = (time, split);
+            }
+        }
+        // The next combination.
+        let Some(i) = (0..routes).rev().find(|&i| chosen[i] < total - routes + i) else { return best };
+        chosen[i] += 1;
+        for j in i + 1..routes {
+            chosen[j] = chosen[j - 1] + 1;
+        }
+    }
+}
+
+/// Where the chosen constraints bind: rows first, then `n[r] = 0`. `None` where they do not meet in one point that is possible.
+fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
+    let routes = rows[0].load.len();
+    // Unknowns: the routes' mini-batches and the makespan.
+    let size = routes + 1;
+    let mut a: Vec<Vec<f64>> = Vec::with_capacity(size);
+    a.push([vec![1.0; routes], vec![0.0, n]].concat());
+    for &c in chosen {
+        let mut row = vec![0.0; size + 1];
+        if c < rows.len() {
+            row[..routes].copy_from_slice(&rows[c].load);
+            row[routes] = -1.0;
+            row[size] = -rows[c].constant;
+        } else {
+            row[c - rows.len()] = 1.0;
+        }
+        a.push(row);
+    }
+    for column in 0..size {
+        let pivot = (column..size).max_by(|&i, &j| a[i][column].abs().total_cmp(&a[j][column].abs()))?;
+        let scale = a[pivot].iter().take(size).map(|x| x.abs()).fold(0.0, f64::max);
+        if a[pivot][column].abs() <= 1e-12 * scale || scale == 0.0 {
+            return None;
+        }
+        a.swap(column, pivot);
+        for i in (0..size).filter(|&i| i != column) {
+            let factor = a[i][column] / a[column][column];
+            if factor != 0.0 {
+                for j in column..=size {
+                    a[i][j] -= factor * a[column][j];
+                }
+            }
+        }
+    }
+    let split: Vec<f64> = (0..routes).map(|i| a[i][size] / a[i][i]).collect();
+    if split.iter().any(|&x| x < -1e-9 * n || !x.is_finite()) {
+        return None;
+    }
+    // Rounding must not make the division something else than one of `n`.
+    let split: Vec<f64> = split.into_iter().map(|x| x.max(0.0)).collect();
+    let sum: f64 = split.iter().sum();
+    (sum > 0.0).then(|| split.iter().map(|x| x * n / sum).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, least};
+
+    fn row(load: &[f64], constant: f64) -> Row {
+        Row { load: load.to_vec(), constant }
+    }
+
+    #[test]
+    fn one_route_is_its_busiest_row() {
+        assert_eq!(least(&[row(&[2.0], 1.0), row(&[1.0], 5.0)], 10.0), (21.0, vec![10.0]));
+    }
+
+    #[test]
+    fn two_routes_balance() {
+        // n0 · 3 = n1 · 1, of 8.
+        let (time, split) = least(&[row(&[3.0, 0.0], 0.0), row(&[0.0, 1.0], 0.0)], 8.0);
+        assert!((time - 6.0).abs() < 1e-9 && (split[0] - 2.0).abs() < 1e-9, "{time} {split:?}");
+        // The second route is of no use.
+        let (time, split) = least(&[row(&[1.0, 9.0], 0.0), row(&[0.5, 5.0], 0.0)], 4.0);
+        assert_eq!((time, split), (4.0, vec![4.0, 0.0]));
+    }
+
+    #[test]
+    fn agrees_with_trying_many_divisions() {
+        let rows = [row(&[3.0, 0.5, 1.0], 0.2), row(&[0.1, 4.0, 1.0], 0.0), row(&[1.0, 1.0, 2.0], 1.0)];
+        let (time, _) = least(&rows, 30.0);
+        let mut tried = f64::INFINITY;
+        for i in 0..=300 {
+            for j in 0..=300 - i {
+                let split = [i as f64 / 10.0, j as f64 / 10.0, (300 - i - j) as f64 / 10.0];
+                let of = |r: &Row| r.load.iter().zip(split).map(|(a, x)| a * x).sum::<f64>() + r.constant;
+                tried = tried.min(rows.iter().map(of).fold(0.0, f64::max));
+            }
+        }
+        assert!(time <= tried + 1e-9 && time >= tried * 0.98, "{time} {tried}");
+    }
+}

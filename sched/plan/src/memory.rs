@@ -1,0 +1,116 @@
+//! The memory governor: what a schedule takes, and smaller schedules where that is too much.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Limits, Problem, Schedule};
+
+/// Bytes that a schedule's buffers and workers take at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Memory {
+    /// In the host's memory.
+    pub host: u64,
+    /// In the device's memory.
+    pub device: u64,
+}
+
+impl Memory {
+    fn fits(&self, limits: &Limits) -> bool {
+        limits.host_bytes.is_none_or(|b| self.host <= b) && limits.device_bytes.is_none_or(|b| self.device <= b)
+    }
+}
+
+/// No schedule fits the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DoesNotFit {
+    /// What the smallest schedule takes.
+    pub least: Memory,
+    /// What there is for it on the host.
+    pub host_bytes: Option<u64>,
+    /// What there is for it on the device.
+    pub device_bytes: Option<u64>,
+}
+
+impl fmt::Display for DoesNotFit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no plan fits in memory: the smallest needs {}", Mebibytes(self.least.host))?;
+        if let Some(bytes) = self.host_bytes {
+            write!(f, " of the host's {} left for buffers", Mebibytes(bytes))?;
+        }
+        if let Some(bytes) = self.device_bytes {
+            write!(f, " and {} of the device's {}", Mebibytes(self.least.device), Mebibytes(bytes))?;
+        }
+        f.write_str("; allow more memory, or make mini-batches smaller (batch size, fanouts)")
+    }
+}
+
+impl std::error::Error for DoesNotFit {}
+
+struct Mebibytes(u64);
+
+impl fmt::Display for Mebibytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} MiB", self.0 as f64 / f64::from(1 << 20))
+    }
+}
+
+/// What `schedule` takes. A mini-batch in training is counted beside those that wait.
+pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
+    let mut memory = Memory::default();
+    let (mut batched, mut ready, mut on_host) = (0, 0, false);
+    for share in &schedule.shares {
+        let Some(route) = problem.routes.iter().find(|r| r.keys == share.keys) else { continue };
+        memory.host += share.workers as u64 * route.bytes.worker;
+        ready = ready.max(route.bytes.ready);
+        on_host |= route.on_host;
+        if !share.in_place {
+            batched = batched.max(route.bytes.batched);
+        }
+    }
+    memory.host += schedule.batched as u64 * batched;
+    *if on_host { &mut memory.host } else { &mut memory.device } += (schedule.ready as u64 + 1) * ready;
+    memory
+}
+
+/// Makes buffers smaller, then pools, until `schedule` fits; `None` when it cannot.
+pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule> {
+    loop {
+        let now = memory(problem, &schedule);
+        if now.fits(&problem.limits) {
+            return Some(schedule);
+        }
+        let device = problem.limits.device_bytes.is_some_and(|b| now.device > b);
+        let in_place = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.workers).sum::<usize>();
+        let streamed = schedule.shares.iter().filter(|s| !s.in_place).map(|s| s.workers).sum::<usize>();
+        if device && schedule.ready > 1 {
+            schedule.ready -= 1;
+        } else if device {
+            return None;
+        } else if schedule.batched > streamed.max(1) {
+            schedule.batched -= 1;
+        } else if schedule.ready > in_place.max(1) {
+            schedule.ready -= 1;
+        } else if let Some(share) = schedule.shares.iter_mut().filter(|s| s.workers > 1).max_by_key(|s| s.workers) {
+            // Fewer workers slow each other less, so the seconds of each stay an upper bound.
+            share.workers -= 1;
+        } else {
+            return None;
+        }
+        schedule.group = schedule.group.min(schedule.ready);
+        schedule.keep = schedule.keep.min(schedule.ready - schedule.group);
+    }
+}
+
+/// The error when nothing fits: the least any of `schedules` could take.
+pub(crate) fn least(problem: &Problem, schedules: &[Schedule]) -> DoesNotFit {
+    let smallest = |s: &Schedule| {
+        let mut s = s.clone();
+        s.shares.iter_mut().for_each(|share| share.workers = 1);
+        (s.batched, s.ready) = (1, 1);
+        memory(problem, &s)
+    };
+    let least = schedules.iter().map(smallest).min_by_key(|m| (m.host.saturating_add(m.device), m.host));
+    let Limits { host_bytes, device_bytes, .. } = problem.limits;
+    DoesNotFit { least: least.unwrap_or_default(), host_bytes, device_bytes }
+}

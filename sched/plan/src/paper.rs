@@ -1,0 +1,101 @@
+//! The paper's own plan: Equation 6, the dual buffer, and feedback.
+
+use crate::memory;
+use crate::mixes::fastest_pool;
+use crate::search::{schedule, share};
+use crate::simulate::{Simulation, simulate};
+use crate::{Policy, Problem, Schedule};
+
+/// Rounds of feedback between partitioner and scheduler.
+const ROUNDS: usize = 16;
+
+/// The x of Equation 6: mini-batches of the device for each of the host, between 0 and infinity.
+///
+/// `C'(x) = n · (x·device/(1+x) + max(dma/(1+x), training, (host − x·device)/(1+x)))`. Each of the three is a ratio of linear
+/// functions of x, so the least lies where two of the maximum's terms are equal, or at an end.
+/// `host` is the pool's seconds a mini-batch, `device` those of batching and gathering together (§IV-B2).
+pub(crate) fn equation6(host: f64, device: f64, dma: f64, training: f64) -> f64 {
+    let time = |x: f64| x * device / (1.0 + x) + (dma / (1.0 + x)).max(training).max((host - x * device) / (1.0 + x));
+    // The ends are the pure routes; the last is what x tends to.
+    let mut crossings = vec![0.0, (host - dma) / device, dma / training - 1.0, (host - training) / (device + training)];
+    crossings.retain(|x| x.is_finite() && *x >= 0.0);
+    let best = crossings.into_iter().min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(0.0);
+    if device + training < time(best) { f64::INFINITY } else { best }
+}
+
+/// Plans the pair as the paper does, with its errata mended; `None` where one of the two is not batched by the host and
+/// the other by the device, or nothing fits.
+pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, Simulation)> {
+    let by_device = |r: usize| problem.routes[r].on_device_batched(problem);
+    let (host, device) = match (by_device(a), by_device(b)) {
+        (false, true) => (a, b),
+        (true, false) => (b, a),
+        _ => return None,
+    };
+    if problem.routes[host].in_place || problem.routes[host].hardware.training.iter().any(|n| problem.is_shared(n)) {
+        return None;
+    }
+    let n = problem.num_batches;
+    let pool = fastest_pool(problem, host);
+    let of = |route: usize, batches: usize, pool| share(problem, route, batches, pool, 0);
+    let (h, d) = (of(host, n, pool), of(device, n, (1, 1)));
+    let host_seconds = h.batching.mean / pool.0 as f64;
+    let device_seconds = d.batching.mean + d.transferring.mean;
+    // Where training binds, a naive pipeline is the plan (§IV-B3, extreme cases).
+    if h.training.mean >= host_seconds && h.training.mean >= h.transferring.mean {
+        let schedule = memory::fit(problem, schedule(problem, Policy::Pipeline, vec![h], 0))?;
+        let simulation = simulate(&schedule);
+        return Some((schedule, simulation));
+    }
+    let x = equation6(host_seconds, device_seconds, h.transferring.mean, h.training.mean);
+    let gbs = problem.limits.ready.max(1);
+    let most = problem.limits.batched.max(1);
+    // Erratum 1: cbs = gbs · host : device.
+    let wanted = if x > 0.0 { gbs as f64 / x } else { f64::INFINITY };
+    let mut cbs = (wanted.round() as usize).clamp(1, most);
+    let run = |cbs: usize| {
+        // The buffers' ratio is the routes' ratio: every overlap empties both.
+        let by_host = (n as f64 * cbs as f64 / (cbs + gbs) as f64).round() as usize;
+        let by_host = by_host.clamp(1, n - 1);
+        let shares = vec![of(host, by_host, pool), of(device, n - by_host, (1, 1))];
+        let mut s = schedule(problem, Policy::DualBuffer, shares, 0);
+        (s.batched, s.ready) = (cbs + pool.0, gbs);
+        let s = memory::fit(problem, s)?;
+        let simulation = simulate(&s);
+        Some((s, simulation))
+    };
+    let mut best = run(cbs)?;
+    // Feedback, one mini-batch of the buffer at a time, in whichever direction makes the epoch shorter.
+    let mut round = 0;
+    while round < ROUNDS {
+        let neighbours = [cbs.saturating_sub(1).max(1), (cbs + 1).min(most)];
+        let tried = neighbours.into_iter().filter(|&c| c != cbs).filter_map(|c| Some((c, run(c)?)));
+        let Some((c, found)) = tried.min_by(|a, b| a.1.1.seconds.total_cmp(&b.1.1.seconds)) else { break };
+        if found.1.seconds >= best.1.seconds {
+            break;
+        }
+        (cbs, best) = (c, found);
+        round += 1;
+    }
+    Some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::equation6;
+
+    #[test]
+    fn equation_6_is_at_its_least() {
+        let time = |x: f64, [host, device, dma, training]: [f64; 4]| {
+            x * device / (1.0 + x) + (dma / (1.0 + x)).max(training).max((host - x * device) / (1.0 + x))
+        };
+        for case in [[10.0, 3.0, 1.0, 2.0], [4.0, 1.0, 3.0, 0.5], [2.0, 9.0, 0.1, 1.0], [50.0, 1.0, 2.0, 1.0]] {
+            let x = equation6(case[0], case[1], case[2], case[3]);
+            let best = if x.is_finite() { time(x, case) } else { case[1] + case[3] };
+            for i in 0..10_000 {
+                let other = f64::from(i) / 100.0;
+                assert!(best <= time(other, case) + 1e-12, "{case:?}: {x} gives {best}, {other} less");
+            }
+        }
+    }
+}

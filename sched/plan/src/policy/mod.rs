@@ -1,0 +1,55 @@
+//! What begins next: one choice a policy.
+
+mod dual_buffer;
+mod interleaved;
+mod replayed;
+
+pub(crate) use replayed::Replayed;
+
+use crate::simulate::{Now, Phase, Step};
+use crate::{Policy, Schedule};
+
+/// Chooses what begins next.
+pub(crate) trait Choose {
+    /// A step that may begin now, or `None` to wait for something to end.
+    fn next(&mut self, now: &Now<'_>) -> Option<Step>;
+
+    /// A step has ended, of the mini-batch with this number in its share.
+    fn ended(&mut self, _step: Step, _number: u32) {}
+}
+
+/// The schedule's own policy.
+pub(crate) fn of(schedule: &Schedule) -> Box<dyn Choose> {
+    match schedule.policy {
+        Policy::Sequential => Box::new(Sequential),
+        Policy::Pipeline => Box::new(Pipeline),
+        Policy::DualBuffer => Box::new(dual_buffer::DualBuffer::new(schedule)),
+        Policy::Interleaved => Box::new(interleaved::Interleaved::new(schedule)),
+    }
+}
+
+/// The first share whose `phase` may begin.
+pub(crate) fn any(now: &Now<'_>, phase: Phase) -> Option<Step> {
+    (0..now.state.fixed.len()).map(|share| Step { share, phase }).find(|&step| now.state.can_begin(step))
+}
+
+/// One mini-batch after the other.
+struct Sequential;
+
+impl Choose for Sequential {
+    fn next(&mut self, now: &Now<'_>) -> Option<Step> {
+        let step = any(now, Phase::Training).or_else(|| any(now, Phase::Transferring));
+        let begun: u32 = now.state.flows.iter().map(|f| f.begun[0]).sum();
+        step.or_else(|| if begun == now.state.trained { any(now, Phase::Batching) } else { None })
+    }
+}
+
+/// Everything as soon as it can, what is nearest to its end first.
+pub(crate) struct Pipeline;
+
+impl Choose for Pipeline {
+    fn next(&mut self, now: &Now<'_>) -> Option<Step> {
+        let step = any(now, Phase::Training).or_else(|| any(now, Phase::Transferring));
+        step.or_else(|| any(now, Phase::Batching))
+    }
+}

@@ -1,0 +1,255 @@
+//! The event-driven simulator: exact for constant durations.
+
+mod noise;
+mod order;
+pub(crate) mod state;
+
+pub use noise::Noise;
+pub use order::{Begun, Order, Replay};
+pub use state::{Phase, Step};
+
+use crate::policy::{self, Choose};
+use crate::{Schedule, Seconds};
+pub(crate) use state::State;
+
+/// One phase of one mini-batch, as it was simulated.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Activity {
+    /// Position of the mini-batch in the epoch.
+    pub batch: u32,
+    /// Which share of the schedule.
+    pub share: usize,
+    /// Which phase.
+    pub phase: Phase,
+    /// Which of the share's workers, while batching; else 0.
+    pub worker: usize,
+    /// Seconds from the epoch's start to its own.
+    pub start: f64,
+    /// Seconds from the epoch's start to its end.
+    pub end: f64,
+}
+
+/// An epoch as it was simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Simulation {
+    /// Seconds of the epoch.
+    pub seconds: f64,
+    /// Seconds until the first mini-batch was trained on.
+    pub first_fill_seconds: f64,
+    /// Seconds each resource was held, in the order of the schedule's resources; core-seconds where threads share it.
+    pub busy: Vec<f64>,
+    /// The most mini-batches that were batched and not yet being transferred, and that were ready.
+    pub peak: [usize; 2],
+    /// The order in which phases began.
+    pub order: Order,
+    /// Every phase of every mini-batch, by start; empty unless asked for.
+    pub activities: Vec<Activity>,
+}
+
+/// Simulates an epoch by the schedule's own policy with its mean durations.
+///
+/// # Complexity
+///
+/// O(mini-batches · (workers + resources)).
+pub fn simulate(schedule: &Schedule) -> Simulation {
+    run(schedule, policy::of(schedule).as_mut(), None, false)
+}
+
+/// As [`simulate`], with all activities.
+pub fn timeline(schedule: &Schedule) -> Simulation {
+    run(schedule, policy::of(schedule).as_mut(), None, true)
+}
+
+/// Simulates an epoch that follows `order` while durations vary: what the executor does on a machine with noise.
+///
+/// # Panics
+///
+/// When the order is not one of this schedule's mini-batches.
+pub fn replay(schedule: &Schedule, order: &Order, noise: &Noise) -> Simulation {
+    run(schedule, &mut policy::Replayed::new(schedule, order), Some(noise), true)
+}
+
+/// A phase under way.
+struct Running {
+    step: Step,
+    number: u32,
+    batch: u32,
+    worker: usize,
+    start: f64,
+    end: f64,
+    /// Progress a second; less than 1 while others slow it.
+    rate: f64,
+}
+
+/// What a policy sees.
+pub(crate) struct Now<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) time: f64,
+    /// When each exclusive resource was, or will be, free.
+    ends: &'a [f64],
+    /// Mean seconds of each share's phases.
+    seconds: &'a [[f64; 3]],
+}
+
+impl Now<'_> {
+    /// When all of `resources` are free of what holds them now.
+    pub(crate) fn free_at(&self, resources: u32) -> f64 {
+        let held = self.ends.iter().enumerate().filter(|(i, _)| resources >> i & 1 == 1);
+        held.map(|(_, end)| *end).fold(self.time, f64::max)
+    }
+
+    pub(crate) fn seconds(&self, step: Step) -> f64 {
+        self.seconds[step.share][step.phase as usize]
+    }
+}
+
+/// How threads of one machine slow each other.
+struct Cores {
+    cores: f64,
+    crowding: f64,
+    /// Threads of each share's phases on the shared resource.
+    threads: Vec<[f64; 3]>,
+    /// Whether anything can ever be slowed.
+    matters: bool,
+}
+
+impl Cores {
+    fn new(schedule: &Schedule) -> Self {
+        let shared = |names: &[String]| schedule.resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name));
+        let threads = schedule.shares.iter().map(|s| {
+            let on = |names: &[String], threads: usize| if shared(names) { threads as f64 } else { 0.0 };
+            let h = &s.hardware;
+            [on(&h.batching, s.threads_per_worker), on(&h.transferring, 1), on(&h.training, schedule.training_threads)]
+        });
+        let threads: Vec<[f64; 3]> = threads.collect();
+        let cores = schedule.cores() as f64;
+        let batching: f64 = threads.iter().zip(&schedule.shares).map(|(t, s)| t[0] * s.workers as f64).sum();
+        let others = |phase: usize| threads.iter().map(|t| t[phase]).fold(0.0, f64::max);
+        let most = batching + others(1) + others(2);
+        let matters = most > cores || schedule.shares.iter().any(|s| s.contention.is_some());
+        Self { cores, crowding: schedule.crowding.max(1.0), threads, matters }
+    }
+
+    /// Sets every running phase's rate, and moves its end.
+    fn slow(&self, schedule: &Schedule, running: &mut [Running], now: f64) {
+        let wanted: f64 = running.iter().map(|r| self.threads[r.step.share][r.step.phase as usize]).sum();
+        // However little two phases were seen to slow each other, cores have no more seconds than they have.
+        let scarce = (wanted / self.cores).max(1.0);
+        let crowded = if wanted > self.cores { scarce * self.crowding } else { 1.0 };
+        let training = running.iter().any(|r| r.step.phase == Phase::Training);
+        let batching = running.iter().filter(|r| r.step.phase == Phase::Batching).count() as f64;
+        for r in running {
+            let share = &schedule.shares[r.step.share];
+            let on_cores = self.threads[r.step.share][r.step.phase as usize] > 0.0;
+            let slowed = match (on_cores, share.contention, r.step.phase) {
+                (false, ..) => 1.0,
+                (_, Some(c), Phase::Batching) => {
+                    if training {
+                        c.batching.max(scarce)
+                    } else {
+                        scarce
+                    }
+                }
+                (_, Some(c), Phase::Training) => {
+                    (1.0 + (c.training - 1.0) * batching / share.workers.max(1) as f64).max(scarce)
+                }
+                _ => crowded,
+            };
+            let rate = 1.0 / slowed.max(1.0);
+            if rate != r.rate {
+                r.end = now + (r.end - now) * r.rate / rate;
+                r.rate = rate;
+            }
+        }
+    }
+}
+
+fn means(schedule: &Schedule) -> Vec<[f64; 3]> {
+    schedule.shares.iter().map(|s| [s.batching.mean, s.transferring.mean, s.training.mean]).collect()
+}
+
+pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&Noise>, record: bool) -> Simulation {
+    let n = schedule.num_batches();
+    let mut state = State::new(schedule);
+    let cores = Cores::new(schedule);
+    let seconds = means(schedule);
+    let deviations: Vec<[Seconds; 3]> =
+        schedule.shares.iter().map(|s| [s.batching, s.transferring, s.training]).collect();
+    let mut ends = vec![0.0; schedule.resources.len()];
+    let mut busy = vec![0.0; schedule.resources.len()];
+    let shared = schedule.resources.iter().position(|r| r.cores.is_some());
+    let mut running: Vec<Running> = Vec::new();
+    let mut idle: Vec<Vec<usize>> = state.fixed.iter().map(|f| (0..f.workers as usize).rev().collect()).collect();
+    let mut positions: Vec<Vec<u32>> = state.fixed.iter().map(|f| Vec::with_capacity(f.batches as usize)).collect();
+    let mut order = Vec::with_capacity(3 * n);
+    let mut activities = Vec::with_capacity(if record { 3 * n } else { 0 });
+    let (mut time, mut next, mut peak, mut first_fill) = (0.0_f64, 0_u32, [0, 0], f64::NAN);
+
+    loop {
+        let mut changed = false;
+        while let Some(step) = choose.next(&Now { state: &state, time, ends: &ends, seconds: &seconds }) {
+            let number = state.begin(step);
+            order.push(step);
+            let (mut worker, mut batch) = (0, next);
+            match step.phase {
+                Phase::Batching => {
+                    positions[step.share].push(next);
+                    next += 1;
+                    worker = idle[step.share].pop().expect("a worker is idle");
+                }
+                _ => batch = positions[step.share][number as usize],
+            }
+            if step.phase == Phase::Training && first_fill.is_nan() {
+                first_fill = time;
+            }
+            let mean = deviations[step.share][step.phase as usize];
+            let took = noise.map_or(mean.mean, |noise| noise.draw(step.phase, batch, mean));
+            let held = state.fixed[step.share].exclusive[step.phase as usize];
+            for i in (0..ends.len()).filter(|i| held >> i & 1 == 1) {
+                ends[i] = time + took;
+                busy[i] += took;
+            }
+            if let Some(shared) = shared {
+                busy[shared] += took * cores.threads[step.share][step.phase as usize];
+            }
+            running.push(Running { step, number, batch, worker, start: time, end: time + took, rate: 1.0 });
+            peak[0] = peak[0].max(schedule.batched.max(1) - state.batched_free);
+            peak[1] = peak[1].max(schedule.ready.max(1) - state.ready_free);
+            changed = true;
+        }
+        if changed && cores.matters {
+            cores.slow(schedule, &mut running, time);
+        }
+        let Some(first) = running.iter().map(|r| r.end).min_by(f64::total_cmp) else { break };
+        // What ends at the same time, but for rounding, ends together: a policy sees all of it.
+        let together = first + first.abs() * 1e-12;
+        time = first;
+        let mut i = 0;
+        while i < running.len() {
+            if running[i].end > together {
+                i += 1;
+                continue;
+            }
+            let Running { step, number, batch, worker, start, .. } = running.swap_remove(i);
+            state.end(step, number);
+            choose.ended(step, number);
+            if step.phase == Phase::Batching {
+                idle[step.share].push(worker);
+            }
+            if record {
+                activities.push(Activity { batch, share: step.share, phase: step.phase, worker, start, end: time });
+            }
+        }
+        if cores.matters {
+            cores.slow(schedule, &mut running, time);
+        }
+    }
+    assert!(
+        state.trained as usize == n,
+        "a policy left mini-batches behind: {} of {n} trained by {schedule}",
+        state.trained
+    );
+    activities.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.batch.cmp(&b.batch)));
+    let first_fill_seconds = if first_fill.is_nan() { 0.0 } else { first_fill };
+    Simulation { seconds: time, first_fill_seconds, busy, peak, order: Order::new(order), activities }
+}

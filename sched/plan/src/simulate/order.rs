@@ -1,0 +1,196 @@
+//! The order in which phases begin, and what may begin next when it is followed.
+
+use std::fmt;
+
+use crate::Schedule;
+use crate::simulate::state::State;
+use crate::simulate::{Phase, Step};
+
+/// The order in which the phases of an epoch's mini-batches begin.
+///
+/// The k-th step of a phase in a share is of the share's k-th mini-batch, so an order is the steps alone.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Order(Vec<Step>);
+
+impl Order {
+    pub(crate) fn new(steps: Vec<Step>) -> Self {
+        Self(steps)
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Order({} steps)", self.0.len())
+    }
+}
+
+/// Steps of an order that compete for the same thing, which takes them one after the other.
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    steps: Vec<u32>,
+    next: usize,
+}
+
+/// Follows an order while phases take as long as they take: what may begin, and what has begun and ended.
+///
+/// Each exclusive resource, each buffer and each share's phase takes its steps in the order's sequence; nothing else waits.
+/// So whatever the durations are, buffers hold what the schedule says, every mini-batch is trained once and in the same order,
+/// and no step waits for one that waits for it: the first step that has not begun only waits for steps before it.
+///
+/// Single-threaded: whoever executes owns it and tells it what has ended.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    state: State,
+    steps: Vec<Step>,
+    /// Queues of resources, of the two buffers, and of each share's phases.
+    queues: Vec<Queue>,
+    /// For each share and phase, the queues its steps stand in.
+    member: Vec<[Vec<usize>; 3]>,
+    /// Position in the epoch of every share's mini-batches.
+    positions: Vec<Vec<u32>>,
+    next: u32,
+    cut: bool,
+    under_way: usize,
+}
+
+/// A step that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    /// Share and phase.
+    pub step: Step,
+    /// Number of the mini-batch within the share.
+    pub number: u32,
+    /// Position of the mini-batch in the epoch: the order in which batching begins.
+    pub batch: u32,
+}
+
+impl Replay {
+    /// Follows `order`, which is one of `schedule`'s.
+    ///
+    /// # Panics
+    ///
+    /// When the order does not take every mini-batch of every share through every phase once.
+    pub fn new(schedule: &Schedule, order: &Order) -> Self {
+        let state = State::new(schedule);
+        let resources = schedule.resources.len();
+        let [batched, ready] = [resources, resources + 1];
+        let mut queues = vec![Queue::default(); resources + 2 + 3 * state.fixed.len()];
+        let member = (0..state.fixed.len()).map(|share| {
+            let fixed = &state.fixed[share];
+            Phase::ALL.map(|phase| {
+                let mut of: Vec<usize> =
+                    (0..resources).filter(|i| fixed.exclusive[phase as usize] >> i & 1 == 1).collect();
+                of.extend(match (phase, fixed.in_place) {
+                    (Phase::Batching, false) => Some(batched),
+                    (Phase::Batching, true) | (Phase::Transferring, false) => Some(ready),
+                    _ => None,
+                });
+                // All shares are trained one after the other.
+                of.push(resources + 2 + if phase == Phase::Training { 2 } else { 3 * share + phase as usize });
+                of
+            })
+        });
+        let member: Vec<_> = member.collect();
+        let mut counts = vec![[0; 3]; state.fixed.len()];
+        for (i, step) in order.0.iter().enumerate() {
+            member[step.share][step.phase as usize].iter().for_each(|&q| queues[q].steps.push(i as u32));
+            counts[step.share][step.phase as usize] += 1;
+        }
+        let wanted: Vec<[u32; 3]> = state.fixed.iter().map(|f| [f.batches; 3]).collect();
+        assert_eq!(counts, wanted, "an order takes every mini-batch of every share through every phase once");
+        let positions = state.fixed.iter().map(|f| Vec::with_capacity(f.batches as usize)).collect();
+        Self { state, steps: order.0.clone(), queues, member, positions, next: 0, cut: false, under_way: 0 }
+    }
+
+    /// The next step that may begin now, if any; it has begun then. Ask until there is none.
+    pub fn begin(&mut self) -> Option<Begun> {
+        let step = self.peek()?;
+        let number = self.state.begin(step);
+        for &q in &self.member[step.share][step.phase as usize] {
+            self.queues[q].next += 1;
+        }
+        self.under_way += 1;
+        let batch = match step.phase {
+            Phase::Batching => {
+                self.positions[step.share].push(self.next);
+                self.next += 1;
+                self.next - 1
+            }
+            _ => self.positions[step.share][number as usize],
+        };
+        Some(Begun { step, number, batch })
+    }
+
+    /// The step that [`Replay::begin`] would begin.
+    fn peek(&self) -> Option<Step> {
+        let heads = self.queues.iter().filter_map(|q| q.steps.get(q.next).copied());
+        let may = |&i: &u32| {
+            let step = self.steps[i as usize];
+            let first = |q: &usize| self.queues[*q].steps.get(self.queues[*q].next) == Some(&i);
+            (!self.cut || step.phase != Phase::Batching)
+                && self.member[step.share][step.phase as usize].iter().all(first)
+                && self.state.can_begin(step)
+        };
+        heads.filter(may).min().map(|i| self.steps[i as usize])
+    }
+
+    /// Says that a step has ended.
+    pub fn end(&mut self, begun: Begun) {
+        self.state.end(begun.step, begun.number);
+        self.under_way -= 1;
+    }
+
+    /// Lets no further mini-batch begin; those that have begun are finished.
+    ///
+    /// Steps of mini-batches that will never begin are taken out of the way of those that have.
+    pub fn cut(&mut self) {
+        if std::mem::replace(&mut self.cut, true) {
+            return;
+        }
+        let begun: Vec<u32> = self.state.flows.iter().map(|f| f.begun[0]).collect();
+        let mut counts = vec![[0; 3]; begun.len()];
+        let stays: Vec<bool> = self
+            .steps
+            .iter()
+            .map(|s| {
+                let count = &mut counts[s.share][s.phase as usize];
+                *count += 1;
+                *count <= begun[s.share]
+            })
+            .collect();
+        for queue in &mut self.queues {
+            let rest = queue.steps.split_off(queue.next);
+            queue.steps.extend(rest.into_iter().filter(|&i| stays[i as usize]));
+        }
+    }
+
+    /// Whether nothing is under way and nothing will begin any more.
+    pub fn is_done(&self) -> bool {
+        self.under_way == 0 && self.peek().is_none()
+    }
+
+    /// Mini-batches whose batching has begun.
+    pub fn begun(&self) -> u32 {
+        self.next
+    }
+
+    /// Mini-batches trained.
+    pub fn trained(&self) -> u32 {
+        self.state.trained
+    }
+
+    /// Mini-batches ready for training.
+    pub fn ready(&self) -> usize {
+        self.state.ready() as usize
+    }
+
+    /// Mini-batches between the beginning of their batching and the beginning of their training.
+    pub fn held(&self) -> usize {
+        self.state.flows.iter().map(|f| (f.begun[0] - f.begun[2]) as usize).sum()
+    }
+}
