@@ -1,0 +1,239 @@
+//! Planning again while training: when what is measured leaves what was planned with.
+
+use std::fmt;
+
+use crate::simulate::{Phase, simulate, timeline};
+use crate::{Plan, Problem, Schedule, plan};
+
+/// When to plan again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drift {
+    /// A phase has drifted when its mean over an overlap is off by more than this share. Default 0.2.
+    pub threshold: f64,
+    /// Overlaps in a row that have to say so. Default 2.
+    pub overlaps: usize,
+    /// Share of the remaining time that a new plan has to save. Default 0.03.
+    pub gain: f64,
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self { threshold: 0.2, overlaps: 2, gain: 0.03 }
+    }
+}
+
+/// Durations a phase needs before it is judged.
+const SAMPLES: usize = 5;
+
+/// What was measured of one phase of one share.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    sum: f64,
+    count: usize,
+    /// Judgements in a row that were too slow (above 0) or too fast (below 0).
+    streak: i32,
+    /// The last judgement's measured share of what was expected.
+    ratio: f64,
+}
+
+/// A phase that takes another time than was planned with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// The operator.
+    pub operator: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// Measured over planned.
+    pub ratio: f64,
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} takes {:.2} times as long as planned", self.operator, self.ratio)
+    }
+}
+
+/// A better plan for what is left of the epoch, and why it is one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replanned {
+    /// The new plan, of the mini-batches that were left.
+    pub plan: Plan,
+    /// What changed.
+    pub changed: Vec<Changed>,
+    /// Predicted seconds of what is left, by the plan in use.
+    pub kept_seconds: f64,
+}
+
+/// Compares measured durations with those planned with, overlap by overlap, and plans again when that is worth it.
+///
+/// It only ever compares, and takes over what it measured once it has acted on it: durations that vary around their means never
+/// add up to a change, and one change leads to one new plan.
+#[derive(Debug, Clone)]
+pub struct Replanner {
+    problem: Problem,
+    drift: Drift,
+    schedule: Schedule,
+    expected: Vec<[f64; 3]>,
+    seen: Vec<[Seen; 3]>,
+    overlap: usize,
+    trained: usize,
+    /// Overlaps finished.
+    overlaps: usize,
+}
+
+impl Replanner {
+    /// Watches `schedule`, one of `problem`'s.
+    pub fn new(problem: Problem, schedule: &Schedule, drift: Drift) -> Self {
+        let mut new = Self {
+            problem,
+            drift,
+            schedule: schedule.clone(),
+            expected: Vec::new(),
+            seen: Vec::new(),
+            overlap: 1,
+            trained: 0,
+            overlaps: 0,
+        };
+        new.watch(schedule.clone());
+        new
+    }
+
+    /// The problem with the durations that are believed now.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Mini-batches of an overlap: what goes through the buffers while each fills and empties once.
+    pub fn overlap(&self) -> usize {
+        self.overlap
+    }
+
+    fn watch(&mut self, schedule: Schedule) {
+        // What one phase takes beside the others: a simulation of a few overlaps says.
+        let few = with_batches(&schedule, schedule.num_batches().min(64));
+        let mut sums = vec![[(0.0, 0usize); 3]; schedule.shares.len()];
+        for a in timeline(&few).activities {
+            let (sum, count) = &mut sums[a.share][a.phase as usize];
+            (*sum, *count) = (*sum + a.end - a.start, *count + 1);
+        }
+        self.expected =
+            sums.iter().map(|s| s.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 })).collect();
+        self.seen = vec![[Seen::default(); 3]; schedule.shares.len()];
+        let joint: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
+        let n = schedule.num_batches();
+        self.overlap = match schedule.shares.len() {
+            1 => schedule.ready.max(8),
+            _ => (schedule.ready * n / joint.max(1)).clamp(schedule.ready.max(8), 4 * schedule.ready.max(8)),
+        };
+        self.trained = 0;
+        self.schedule = schedule;
+    }
+
+    /// A phase of one of the share's mini-batches took `seconds`.
+    pub fn observe(&mut self, share: usize, phase: Phase, seconds: f64) {
+        let seen = &mut self.seen[share][phase as usize];
+        seen.sum += seconds;
+        seen.count += 1;
+        if phase == Phase::Training {
+            self.trained += 1;
+        }
+    }
+
+    /// Whether an overlap has just ended: the moment to [`Replanner::judge`].
+    pub fn is_due(&self) -> bool {
+        self.trained >= self.overlap
+    }
+
+    /// At the end of an overlap, with `left` mini-batches not yet begun: a better plan for them, if there is one.
+    pub fn judge(&mut self, left: usize) -> Option<Replanned> {
+        self.trained = 0;
+        self.overlaps += 1;
+        let threshold = self.drift.threshold;
+        for (seen, expected) in self.seen.iter_mut().flatten().zip(self.expected.iter().flatten()) {
+            if seen.count < SAMPLES || *expected <= 0.0 {
+                continue;
+            }
+            seen.ratio = seen.sum / seen.count as f64 / expected;
+            seen.streak = match seen.ratio {
+                r if r > 1.0 + threshold => seen.streak.max(0) + 1,
+                r if r < 1.0 / (1.0 + threshold) => seen.streak.min(0) - 1,
+                _ => 0,
+            };
+            (seen.sum, seen.count) = (0.0, 0);
+        }
+        let needed = self.drift.overlaps.max(1) as u32;
+        if left == 0 || self.seen.iter().flatten().all(|s| s.streak.unsigned_abs() < needed) {
+            return None;
+        }
+        let changed = self.believe();
+        let kept = with_batches(&self.schedule, left);
+        let kept_seconds = simulate(&kept).seconds;
+        let problem = self.problem.clone().with_batches(left);
+        let better = plan(&problem).ok().map(|plans| plans.best().clone()).filter(|plan| {
+            // The change itself costs what is in the pipeline once.
+            let p = &plan.prediction;
+            p.epoch_seconds + p.first_fill_seconds < kept_seconds * (1.0 - self.drift.gain)
+        });
+        match better {
+            Some(plan) => {
+                self.watch(plan.schedule.clone());
+                Some(Replanned { plan, changed, kept_seconds })
+            }
+            None => {
+                // The plan stays; what is expected of it is what was seen.
+                self.watch(self.schedule.clone());
+                None
+            }
+        }
+    }
+
+    /// Takes over what was measured of every phase off by more than half the threshold, once one has drifted.
+    fn believe(&mut self) -> Vec<Changed> {
+        let mut changed: Vec<Changed> = Vec::new();
+        for (share, seen) in self.schedule.shares.iter_mut().zip(&self.seen) {
+            let seconds = [&mut share.batching, &mut share.transferring, &mut share.training];
+            for phase in Phase::ALL {
+                let ratio = seen[phase as usize].ratio;
+                let off = ratio > 1.0 + self.drift.threshold / 2.0 || ratio < 1.0 / (1.0 + self.drift.threshold / 2.0);
+                if ratio == 0.0 || !off {
+                    continue;
+                }
+                *seconds[phase as usize] = seconds[phase as usize].scaled(ratio);
+                let operator = match phase {
+                    Phase::Batching => &share.keys.batching,
+                    Phase::Transferring => &share.keys.transferring,
+                    Phase::Training => &share.keys.training,
+                };
+                // All routes are trained by the same operator: it is told once.
+                if changed.iter().all(|c| c.operator != *operator) {
+                    changed.push(Changed { operator: operator.clone(), phase, ratio });
+                }
+            }
+        }
+        for route in &mut self.problem.routes {
+            let of = |operator: &String, phase: Phase| {
+                changed.iter().find(|c| c.operator == *operator && c.phase == phase).map_or(1.0, |c| c.ratio)
+            };
+            route.durations = route.durations.scaled(
+                of(&route.keys.batching, Phase::Batching),
+                of(&route.keys.transferring, Phase::Transferring),
+                of(&route.keys.training, Phase::Training),
+            );
+        }
+        changed
+    }
+}
+
+/// The same schedule for another number of mini-batches, divided in the same proportion.
+pub(crate) fn with_batches(schedule: &Schedule, n: usize) -> Schedule {
+    let mut s = schedule.clone();
+    let total = schedule.num_batches().max(1);
+    let mut left = n;
+    let last = s.shares.len() - 1;
+    for (i, share) in s.shares.iter_mut().enumerate() {
+        let part = if i == last { left } else { (share.batches * n + total / 2) / total };
+        share.batches = part.min(left);
+        left -= share.batches;
+    }
+    s
+}

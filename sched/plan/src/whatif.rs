@@ -1,0 +1,73 @@
+//! The same problem on a machine that is not there.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Candidate, Invalid, Problem};
+
+/// How much faster resources are than they were measured: `CPU*2,PCIe*0.5`.
+///
+/// A phase that holds one resource takes its factor. A phase that holds several is taken to wait for each of them for an equal
+/// part of its time, as durations say nothing of that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WhatIf(
+    // Invariant: not empty, factors finite and above 0, no name twice.
+    Vec<(String, f64)>,
+);
+
+impl WhatIf {
+    /// The problem with its durations on the faster, or slower, resources.
+    ///
+    /// # Errors
+    ///
+    /// A resource that is not the problem's.
+    pub fn apply(&self, problem: &Problem) -> Result<Problem, Invalid> {
+        for (name, _) in &self.0 {
+            if problem.resources().iter().all(|r| r.name != *name) {
+                let names: Vec<&str> = problem.resources().iter().map(|r| r.name.as_str()).collect();
+                return Err(Invalid(format!("{name}: not a resource of these routes; they hold {}", names.join(", "))));
+            }
+        }
+        let factor = |names: &[String]| {
+            let slower = |name: &String| self.0.iter().find(|(n, _)| n == name).map_or(1.0, |(_, f)| 1.0 / f);
+            names.iter().map(slower).sum::<f64>() / names.len() as f64
+        };
+        let route = |c: &Candidate| {
+            let h = &c.hardware;
+            let durations = c.durations.scaled(factor(&h.batching), factor(&h.transferring), factor(&h.training));
+            Candidate { durations, ..c.clone() }
+        };
+        Ok(Problem { routes: problem.routes.iter().map(route).collect(), ..problem.clone() })
+    }
+}
+
+impl fmt::Display for WhatIf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(|(name, factor)| format!("{name}*{factor}")).collect();
+        f.write_str(&parts.join(","))
+    }
+}
+
+impl FromStr for WhatIf {
+    type Err = Invalid;
+
+    fn from_str(s: &str) -> Result<Self, Invalid> {
+        let mut parts: Vec<(String, f64)> = Vec::new();
+        for part in s.split(',') {
+            let cure = "give resource*factor, for example CPU*2,PCIe*0.5";
+            let (name, factor) =
+                part.trim().split_once('*').ok_or_else(|| Invalid(format!("{part:?}: not a change; {cure}")))?;
+            let factor: f64 =
+                factor.trim().parse().map_err(|_| Invalid(format!("{factor:?}: not a factor; {cure}")))?;
+            let name = name.trim();
+            if !(factor.is_finite() && factor > 0.0) || name.is_empty() {
+                return Err(Invalid(format!("{part:?}: a factor is a number above 0; {cure}")));
+            }
+            if parts.iter().any(|(n, _)| n == name) {
+                return Err(Invalid(format!("{name}: changed twice; give each resource once")));
+            }
+            parts.push((name.to_string(), factor));
+        }
+        Ok(Self(parts))
+    }
+}
