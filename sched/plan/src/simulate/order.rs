@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::Schedule;
 use crate::simulate::state::State;
 use crate::simulate::{Phase, Step};
+use crate::{Policy, Schedule};
 
 /// The order in which the phases of an epoch's mini-batches begin.
 ///
@@ -51,9 +51,10 @@ pub struct Replay {
     queues: Vec<Queue>,
     /// For each share and phase, the queues its steps stand in.
     member: Vec<[Vec<usize>; 3]>,
-    /// Position in the epoch of every share's mini-batches.
+    /// Position in the epoch of every share's mini-batches: that of their batching in the order, whenever it begins.
     positions: Vec<Vec<u32>>,
-    next: u32,
+    /// Whether nothing begins while anything is under way.
+    sequential: bool,
     cut: bool,
     under_way: usize,
 }
@@ -65,7 +66,7 @@ pub struct Begun {
     pub step: Step,
     /// Number of the mini-batch within the share.
     pub number: u32,
-    /// Position of the mini-batch in the epoch: the order in which batching begins.
+    /// Position of the mini-batch in the epoch: that of its batching in the order, whatever the durations are.
     pub batch: u32,
 }
 
@@ -103,8 +104,11 @@ impl Replay {
         }
         let wanted: Vec<[u32; 3]> = state.fixed.iter().map(|f| [f.batches; 3]).collect();
         assert_eq!(counts, wanted, "an order takes every mini-batch of every share through every phase once");
-        let positions = state.fixed.iter().map(|f| Vec::with_capacity(f.batches as usize)).collect();
-        Self { state, steps: order.0.clone(), queues, member, positions, next: 0, cut: false, under_way: 0 }
+        let mut positions = vec![Vec::new(); state.fixed.len()];
+        let batching = order.0.iter().filter(|step| step.phase == Phase::Batching);
+        batching.enumerate().for_each(|(i, step)| positions[step.share].push(i as u32));
+        let sequential = schedule.policy == Policy::Sequential;
+        Self { state, steps: order.0.clone(), queues, member, positions, sequential, cut: false, under_way: 0 }
     }
 
     /// The next step that may begin now, if any; it has begun then. Ask until there is none.
@@ -115,19 +119,15 @@ impl Replay {
             self.queues[q].next += 1;
         }
         self.under_way += 1;
-        let batch = match step.phase {
-            Phase::Batching => {
-                self.positions[step.share].push(self.next);
-                self.next += 1;
-                self.next - 1
-            }
-            _ => self.positions[step.share][number as usize],
-        };
+        let batch = self.positions[step.share][number as usize];
         Some(Begun { step, number, batch })
     }
 
     /// The step that [`Replay::begin`] would begin.
     fn peek(&self) -> Option<Step> {
+        if self.sequential && self.under_way > 0 {
+            return None;
+        }
         let heads = self.queues.iter().filter_map(|q| q.steps.get(q.next).copied());
         let may = |&i: &u32| {
             let step = self.steps[i as usize];
@@ -176,7 +176,7 @@ impl Replay {
 
     /// Mini-batches whose batching has begun.
     pub fn begun(&self) -> u32 {
-        self.next
+        self.state.flows.iter().map(|f| f.begun[0]).sum()
     }
 
     /// Mini-batches trained.
