@@ -1,1 +1,25 @@
 #![doc = include_str!("../README.md")]
+
+mod bars;
+mod chart;
+mod data;
+mod legend;
+mod markup;
+mod number;
+mod page;
+mod panel;
+mod report;
+mod rows;
+mod sections;
+mod svg;
+mod table;
+mod timeline;
+mod trace;
+
+pub use chart::{LineChart, Scale, Series, line_chart};
+pub use number::{bytes, percent, ratio, seconds};
+pub use page::html;
+pub use report::{Baseline, Cache, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Utilisation, WhatIf};
+pub use svg::{SvgOptions, svg};
+pub use timeline::{Activity, Lane, Mark, Phase, Timeline};
+pub use trace::{TraceWriter, trace, write_trace};

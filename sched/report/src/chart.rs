@@ -1,0 +1,217 @@
+//! Line charts with axes, ticks, legend and, where scripts run, values under the pointer.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::markup::{escape, put, px, text_width};
+use crate::number::{Ticks, percent, percent_ticks, plain, seconds, ticks, time_ticks, whole_ticks};
+
+/// What an axis counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Scale {
+    /// Plain numbers.
+    #[default]
+    Plain,
+    /// Seconds.
+    Seconds,
+    /// Shares, 0 to 1, as percentages.
+    Percent,
+}
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Its style: a class of the page's style sheet such as `measured`, `predicted`, `bound`, `first`, `second`.
+    pub style: String,
+    /// Its points by x. Where y is not finite, or 10^15 and more, the line has a gap.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A chart over whole numbers such as epochs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LineChart {
+    /// Its heading.
+    pub title: String,
+    /// What the horizontal axis counts.
+    pub x_name: String,
+    /// What the vertical axis counts.
+    pub scale: Scale,
+    /// Whether the vertical axis begins at 0.
+    pub from_zero: bool,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// Things that happened, by x.
+    pub events: Vec<(f64, String)>,
+}
+
+const WIDTH: f64 = 540.0;
+const HEIGHT: f64 = 236.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = HEIGHT - 40.0;
+const RIGHT: f64 = WIDTH - 14.0;
+/// Points of a line that are drawn; of more, the least and the greatest of each stretch.
+const POINTS: usize = 800;
+
+/// Draws the chart as an HTML figure; an empty string if no line has a point.
+pub fn line_chart(chart: &LineChart) -> String {
+    let series: Vec<Series> = chart.series.iter().filter_map(thin).collect();
+    let finite = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
+    let Some((x0, x1)) = range(finite().map(|p| p.0)) else { return String::new() };
+    let (mut y0, mut y1) = range(finite().map(|p| p.1)).expect("x has a range, so y has one");
+    if chart.from_zero {
+        (y0, y1) = (y0.min(0.0), y1.max(0.0));
+    }
+    // Room around a flat line; a round value just above what there is.
+    if y1 - y0 <= y1.abs().max(y0.abs()) * 1e-9 {
+        let room = if y1 == 0.0 { 1.0 } else { y1.abs() * 0.1 };
+        (y0, y1) = (if chart.from_zero { y0 } else { y0 - room }, y1 + room);
+    }
+    let mark = |from, to| match chart.scale {
+        Scale::Plain => ticks(from, to, 5),
+        Scale::Seconds => time_ticks(from, to, 5),
+        Scale::Percent => percent_ticks(from, to, 5),
+    };
+    (y0, y1) = widen(&mark(y0, y1), y0, y1, chart.scale);
+    let Ticks(y_ticks) = mark(y0, y1);
+    let left = 14.0 + y_ticks.iter().map(|t| text_width(&t.1, 12.0)).fold(16.0, f64::max);
+    let x_at = |x: f64| if x1 > x0 { left + (x - x0) / (x1 - x0) * (RIGHT - left) } else { (left + RIGHT) / 2.0 };
+    let y_at = |y: f64| BOTTOM - (y - y0) / (y1 - y0) * (BOTTOM - TOP);
+
+    let mut svg = String::new();
+    for (value, label) in &y_ticks {
+        let y = px(y_at(*value));
+        put!(svg, r#"<path class="grid" d="M{} {y}H{}"/>"#, px(left), px(RIGHT));
+        put!(svg, r#"<text class="end" x="{}" y="{}">{label}</text>"#, px(left - 7.0), px(y + 4.0));
+    }
+    for (value, label) in whole_ticks(x0, x1, 8).0 {
+        put!(svg, r#"<text class="mid" x="{}" y="{}">{label}</text>"#, px(x_at(value)), px(BOTTOM + 18.0));
+    }
+    put!(svg, r#"<path class="base" d="M{} {}H{}"/>"#, px(left), px(BOTTOM), px(RIGHT));
+    let middle = px((left + RIGHT) / 2.0);
+    put!(svg, r#"<text class="mid quiet" x="{middle}" y="{}">{}</text>"#, px(HEIGHT - 5.0), escape(&chart.x_name));
+    for (x, what) in chart.events.iter().filter(|e| e.0 >= x0 && e.0 <= x1) {
+        let at = px(x_at(*x));
+        put!(svg, r#"<path class="event" d="M{at} {TOP}V{BOTTOM}"><title>{}</title></path>"#, escape(what));
+    }
+    for line in &series {
+        draw(&mut svg, line, x_at, y_at);
+    }
+    let hover = hover(chart, &series, x_at, y_at).to_string();
+    let title = escape(&chart.title);
+    let mut out = format!(r#"<figure class="chart"><figcaption><h3>{title}</h3>"#);
+    out.push_str(&keys(&series, chart.events.iter().any(|e| e.0 >= x0 && e.0 <= x1)));
+    put!(
+        out,
+        r#"</figcaption><svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" data-hover="{}" data-top="{TOP}" data-bottom="{BOTTOM}">{svg}</svg></figure>"#,
+        escape(&hover)
+    );
+    out
+}
+
+fn keys(series: &[Series], events: bool) -> String {
+    let mut out = String::from(r#"<ul class="keys">"#);
+    for line in series {
+        let (style, name) = (escape(&line.style), escape(&line.name));
+        put!(
+            out,
+            r#"<li><svg class="plot" width="22" height="10"><path class="line {style}" d="M1 5H21"/></svg>{name}</li>"#
+        );
+    }
+    if events {
+        out.push_str(
+            r#"<li><svg class="plot" width="10" height="12"><path class="event" d="M5 0V12"/></svg>event</li>"#,
+        );
+    }
+    out.push_str("</ul>");
+    out
+}
+
+fn draw(svg: &mut String, line: &Series, x_at: impl Fn(f64) -> f64, y_at: impl Fn(f64) -> f64) {
+    let style = escape(&line.style);
+    let mut path = String::new();
+    let mut gap = true;
+    for (x, y) in &line.points {
+        if y.is_finite() {
+            put!(path, "{}{} {}", if gap { 'M' } else { 'L' }, px(x_at(*x)), px(y_at(*y)));
+        }
+        gap = !y.is_finite();
+    }
+    put!(svg, r#"<path class="line {style}" d="{path}"/>"#);
+    // Points that stand alone, or few enough to be told apart.
+    let few = line.points.len() <= 40;
+    let alone = |i: usize| {
+        let there = |j: Option<usize>| j.and_then(|j| line.points.get(j)).is_some_and(|p| p.1.is_finite());
+        !there(i.checked_sub(1)) && !there(Some(i + 1))
+    };
+    for (_, (x, y)) in line.points.iter().enumerate().filter(|(i, p)| p.1.is_finite() && (few || alone(*i))) {
+        put!(svg, r#"<circle class="point {style}" cx="{}" cy="{}" r="2.6"/>"#, px(x_at(*x)), px(y_at(*y)));
+    }
+}
+
+/// What the script shows under the pointer: for every x its place, its name, and each line's place and value.
+fn hover(
+    chart: &LineChart,
+    series: &[Series],
+    x_at: impl Fn(f64) -> f64,
+    y_at: impl Fn(f64) -> f64,
+) -> serde_json::Value {
+    let value = |y: f64| match chart.scale {
+        Scale::Plain => plain(y),
+        Scale::Seconds => seconds(y),
+        Scale::Percent => percent(y, 2),
+    };
+    let lines = series.iter().map(|line| {
+        let points = line.points.iter().filter(|p| p.1.is_finite());
+        let points: Vec<_> = points.map(|p| json!([p.0, px(x_at(p.0)), px(y_at(p.1)), value(p.1)])).collect();
+        json!({ "name": line.name, "style": line.style, "points": points })
+    });
+    json!({ "x": chart.x_name, "lines": lines.collect::<Vec<_>>(), "events": chart.events.iter().filter(|e| e.0.is_finite()).collect::<Vec<_>>() })
+}
+
+/// A line without points that have no x, of at most [`POINTS`] points; `None` if nothing of it can be drawn.
+fn thin(series: &Series) -> Option<Series> {
+    // What is too large for an axis counts as missing, too.
+    let sound = |v: f64| v.is_finite() && v.abs() < 1e15;
+    let known = series.points.iter().filter(|p| sound(p.0));
+    let points: Vec<(f64, f64)> = known.map(|p| (p.0, if sound(p.1) { p.1 } else { f64::NAN })).collect();
+    if !points.iter().any(|p| p.1.is_finite()) {
+        return None;
+    }
+    if points.len() <= POINTS {
+        return Some(Series { points, ..series.clone() });
+    }
+    let stretch = points.len().div_ceil(POINTS / 2);
+    let mut kept = Vec::new();
+    for part in points.chunks(stretch) {
+        let finite = || part.iter().enumerate().filter(|(_, p)| p.1.is_finite());
+        let least = finite().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let greatest = finite().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let mut both: Vec<_> = least.into_iter().chain(greatest).collect();
+        both.sort_by_key(|(i, _)| *i);
+        both.dedup_by_key(|(i, _)| *i);
+        kept.extend(both.into_iter().map(|(_, p)| *p));
+    }
+    Some(Series { points: kept, ..series.clone() })
+}
+
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |range, v| match range {
+        None => Some((v, v)),
+        Some((low, high)) => Some((low.min(v), high.max(v))),
+    })
+}
+
+/// The range, up to the ticks beside it; shares never beyond 0 and 1.
+fn widen(ticks: &Ticks, low: f64, high: f64, scale: Scale) -> (f64, f64) {
+    let (Some(first), Some(second)) = (ticks.0.first(), ticks.0.get(1)) else { return (low, high) };
+    let step = second.0 - first.0;
+    let (mut from, mut to) = ((low / step + 1e-6).floor() * step, (high / step - 1e-6).ceil() * step);
+    if scale == Scale::Percent && low >= 0.0 && high <= 1.0 {
+        (from, to) = (from.max(0.0), to.min(1.0));
+    }
+    if from < to { (from, to) } else { (low, high) }
+}

@@ -1,0 +1,79 @@
+//! Text that is safe in SVG and HTML, and coordinates that are short.
+
+/// Appends formatted text to a string.
+macro_rules! put {
+    ($out:expr, $($arg:tt)*) => {
+        $out.push_str(&format!($($arg)*))
+    };
+}
+pub(crate) use put;
+
+/// Escapes text for an element or a quoted attribute; characters that XML forbids become `\u{fffd}`.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\t' | '\n' | '\r' => out.push(' '),
+            '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// A coordinate with at most two decimals; 0 for what is not a number.
+pub(crate) fn px(value: f64) -> f64 {
+    let rounded = (value * 100.0).round() / 100.0 + 0.0;
+    if rounded.is_finite() { rounded } else { 0.0 }
+}
+
+/// About how wide a line of text is at a font size, at most, in a sans-serif font.
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
+    let width = |c: char| match c {
+        'i' | 'j' | 'l' | '\'' | '|' | '.' | ',' | ':' | ' ' => 0.34,
+        'f' | 'r' | 't' | 'I' | '(' | ')' | '-' => 0.42,
+        'm' | 'w' | 'M' | 'W' | '→' | '…' => 0.95,
+        c if c.is_uppercase() || !c.is_ascii() => 0.72,
+        _ => 0.64,
+    };
+    size * text.chars().map(width).sum::<f64>()
+}
+
+/// The text, cut with an ellipsis where it is wider than `width`.
+pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
+    if text_width(text, size) <= width {
+        return text.to_string();
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        out.push(c);
+        if text_width(&out, size) > width - size {
+            break;
+        }
+    }
+    out.push('…');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_dangerous_gets_through() {
+        assert_eq!(escape("<a href=\"x\">&'\0\n"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\u{fffd} ");
+        assert_eq!(format!("{} {} {} {}", px(f64::NAN), px(-0.001), px(1.005), px(12.0)), "0 0 1 12");
+    }
+
+    #[test]
+    fn long_text_is_cut() {
+        assert_eq!(fit("short", 12.0, 100.0), "short");
+        let cut = fit("a very long name of a worker", 12.0, 80.0);
+        assert!(cut.ends_with('…') && text_width(&cut, 12.0) <= 80.0 + 8.0, "{cut}");
+    }
+}

@@ -1,0 +1,65 @@
+//! The page: one file, nothing fetched.
+
+use serde_json::Value;
+
+use crate::data::{embed, timeline};
+use crate::legend::patterns;
+use crate::markup::{escape, put};
+use crate::report::Report;
+use crate::rows::Rows;
+use crate::sections;
+use crate::timeline::Timeline;
+
+const STYLES: [&str; 2] = [include_str!("timeline.css"), include_str!("style.css")];
+const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("timeline.js"), include_str!("charts.js")];
+
+/// Renders a report as one self-contained HTML page, which is well-formed XML, too.
+/// It follows the reader's choice of light or dark, fits narrow screens and paper, and shows all but zooming without scripts.
+///
+/// # Complexity
+/// O(n log n) time for n activities; about 20 bytes an activity, up to some tens of thousands of each timeline,
+/// of which the middle is then embedded as density.
+pub fn html(report: &Report) -> String {
+    let title = if report.title.is_empty() { "MorphGL report" } else { &report.title };
+    let title = escape(title);
+    let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
+    out.push_str(r#"<meta name="viewport" content="width=device-width, initial-scale=1"/>"#);
+    out.push_str(r#"<meta name="color-scheme" content="light dark"/>"#);
+    put!(out, "<title>{title}</title>");
+    STYLES.iter().for_each(|style| put!(out, "<style>\n{style}</style>"));
+    out.push_str("</head><body><main>");
+
+    let timelines: Vec<(&str, &Timeline, Rows)> = [("Predicted", &report.predicted), ("Measured", &report.measured)]
+        .into_iter()
+        .filter_map(|(name, t)| t.as_ref().map(|t| (name, t, Rows::new(t))))
+        .collect();
+    let routes = timelines.iter().map(|t| t.1.routes.len()).max().unwrap_or(0);
+    out.push_str(r#"<svg class="tl defs" width="0" height="0" aria-hidden="true">"#);
+    patterns(&mut out, "page", routes);
+    out.push_str("</svg>");
+
+    out.push_str(&sections::header(report, &title));
+    out.push_str(&sections::tiles(report));
+    out.push_str(&sections::timelines(&timelines));
+    out.push_str(r#"<div class="columns">"#);
+    out.push_str(&sections::utilisation(report));
+    out.push_str(&sections::epoch_seconds(report));
+    out.push_str(&sections::curves(report));
+    out.push_str("</div>");
+    out.push_str(&sections::baselines(report));
+    out.push_str(&sections::what_if(report));
+    out.push_str(&sections::operators(report));
+    out.push_str(r#"<div class="columns">"#);
+    out.push_str(&sections::memory(report));
+    out.push_str(&sections::caches(report));
+    out.push_str("</div>");
+    out.push_str(&sections::notes(report, &timelines));
+    out.push_str(&sections::folded(report));
+    out.push_str("</main>");
+
+    let data: Vec<Value> = timelines.iter().map(|(name, t, rows)| timeline(name, t, rows)).collect();
+    put!(out, r#"<script type="application/json" id="timelines">{}</script>"#, embed(&Value::Array(data)));
+    put!(out, "<script>//<![CDATA[\n{}//]]></script>", SCRIPTS.concat());
+    out.push_str("</body></html>\n");
+    out
+}

@@ -1,0 +1,245 @@
+//! One window of a timeline: rows, blocks, marks, axis.
+
+use crate::legend::fill;
+use crate::markup::{escape, fit, put, px, text_width};
+use crate::number::{percent, seconds, time_ticks};
+use crate::rows::{Block, Rows};
+use crate::timeline::{Phase, Timeline};
+
+/// Widths and heights of a drawing, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    /// Where the rows begin.
+    pub(crate) left: f64,
+    /// Where they end.
+    pub(crate) right: f64,
+    /// Height of a row.
+    pub(crate) row: f64,
+}
+
+/// A window of time and where to draw it.
+#[derive(Debug)]
+pub(crate) struct Panel<'a> {
+    pub(crate) timeline: &'a Timeline,
+    pub(crate) rows: &'a Rows,
+    pub(crate) id: &'a str,
+    pub(crate) caption: String,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) frame: Frame,
+}
+
+/// Width of a column of the density drawing, in pixels.
+const COLUMN: f64 = 2.0;
+/// A lane is drawn block by block while two thirds of its blocks are at least this wide.
+const LEGIBLE: f64 = 2.5;
+
+impl Panel<'_> {
+    /// Draws it from `top` on and returns its height.
+    pub(crate) fn draw(&self, out: &mut String, top: f64) -> f64 {
+        let Frame { left, right, row } = self.frame;
+        let mut y = top;
+        put!(
+            out,
+            r#"<g class="panel" data-left="{}" data-right="{}" data-from="{}" data-to="{}">"#,
+            px(left),
+            px(right),
+            self.from,
+            self.to
+        );
+        if !self.caption.is_empty() {
+            put!(
+                out,
+                r#"<text class="caption" x="{}" y="{}">{}</text>"#,
+                px(left),
+                px(y + 12.0),
+                escape(&self.caption)
+            );
+            put!(out, r#"<text class="quiet end" x="{}" y="{}">busy</text>"#, px(right + 46.0), px(y + 12.0));
+            y += 20.0;
+        }
+        y += if self.names(out, y + 9.0) { 16.0 } else { 0.0 };
+        let first = y;
+        let mut body = String::new();
+        for (i, (lane, blocks)) in self.timeline.lanes.iter().zip(&self.rows.lanes).enumerate() {
+            if i > 0 {
+                y += if self.timeline.lanes[i - 1].resource == lane.resource { 2.0 } else { 6.0 };
+            }
+            let width = right - left;
+            put!(
+                body,
+                r#"<rect class="track" x="{}" y="{}" width="{}" height="{}"/>"#,
+                px(left),
+                px(y),
+                px(width),
+                px(row)
+            );
+            let class = if lane.simulated { "simulated" } else { "lane" };
+            let name = fit(&lane.name, 12.0, left - 26.0);
+            let baseline = px(y + row / 2.0 + 4.0);
+            put!(body, r#"<text class="{class} end" x="{}" y="{baseline}">{}</text>"#, px(left - 10.0), escape(&name));
+            self.lane(&mut body, blocks, y);
+            let busy = percent(self.rows.busy(blocks, self.from, self.to), 0);
+            put!(body, r#"<text class="quiet end" x="{}" y="{baseline}">{busy}</text>"#, px(right + 46.0));
+            y += row;
+        }
+        self.axis(out, first, y);
+        out.push_str(&body);
+        self.bands(out, first - 4.0, y);
+        out.push_str("</g>");
+        y + 22.0 - top
+    }
+
+    /// A time's place.
+    fn x(&self, time: f64) -> f64 {
+        let share = ((time - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
+        self.frame.left + share * (self.frame.right - self.frame.left)
+    }
+
+    fn axis(&self, out: &mut String, top: f64, bottom: f64) {
+        let most = ((self.frame.right - self.frame.left) / 90.0).floor().clamp(2.0, 12.0);
+        for (time, label) in time_ticks(self.from, self.to, most as usize).0 {
+            let x = px(self.x(time));
+            put!(out, r#"<path class="grid" d="M{x} {}V{}"/>"#, px(top - 2.0), px(bottom + 4.0));
+            put!(out, r#"<text class="quiet mid" x="{x}" y="{}">{label}</text>"#, px(bottom + 16.0));
+        }
+    }
+
+    /// The marks that can be seen, with their ends on the page.
+    fn seen(&self) -> impl Iterator<Item = (&str, f64, f64)> {
+        let shown = self.rows.marks.iter().filter(|m| m.end >= self.from && m.start < self.to);
+        shown.map(|m| (m.name.as_str(), self.x(m.start), self.x(m.end)))
+    }
+
+    /// Draws the names of marks that do not cover each other; of bands only those that fit above theirs, then the others.
+    /// Returns whether there is a mark.
+    fn names(&self, out: &mut String, y: f64) -> bool {
+        let mut taken: Vec<(f64, f64)> = Vec::new();
+        for first in [true, false] {
+            for (name, x, end) in self.seen() {
+                let width = text_width(name, 11.0);
+                let fits = end - x < 1.0 || end - x >= width;
+                let free = taken.iter().all(|t| x + width + 8.0 <= t.0 || x >= t.1 + 8.0);
+                if fits == first && free && x + width <= self.frame.right + 46.0 {
+                    put!(out, r#"<text class="quiet" x="{}" y="{}">{}</text>"#, px(x), px(y), escape(name));
+                    taken.push((x, x + width));
+                }
+            }
+        }
+        self.seen().next().is_some()
+    }
+
+    /// Draws the marks as bands or, where they are instants, as lines.
+    fn bands(&self, out: &mut String, top: f64, bottom: f64) {
+        let mut last = f64::NEG_INFINITY;
+        for (_, x, end) in self.seen() {
+            let (left, width, y, height) = (px(x), px(end - x), px(top), px(bottom - top));
+            if width >= 1.0 {
+                put!(out, r#"<rect class="mark" x="{left}" y="{y}" width="{width}" height="{height}"/>"#);
+            } else if x >= last + 3.0 {
+                put!(out, r#"<path class="instant" d="M{left} {y}v{height}"/>"#);
+                last = x;
+            }
+        }
+    }
+
+    fn lane(&self, out: &mut String, blocks: &[Block], y: f64) {
+        let shown: Vec<&Block> = blocks.iter().filter(|b| b.end >= self.from && b.start < self.to).collect();
+        let scale = (self.frame.right - self.frame.left) / (self.to - self.from);
+        let narrow = shown.iter().filter(|b| (b.end - b.start) * scale < LEGIBLE).count();
+        let room = (self.frame.right - self.frame.left) as usize;
+        if narrow * 3 > shown.len() && shown.len() > 24 || shown.len() > room {
+            self.density(out, &shown, y);
+        } else {
+            shown.iter().for_each(|block| self.block(out, block, y));
+        }
+    }
+
+    fn block(&self, out: &mut String, block: &Block, y: f64) {
+        let Block { phase, route, epoch, batch, start, end } = *block;
+        let right = self.frame.right;
+        let x = self.x(start).min(right - 0.6);
+        let width = (self.x(end) - x).max(0.6);
+        // A gap between neighbours, so that each can be told from the next.
+        let shown = if width > 4.0 { width - 0.7 } else { width };
+        put!(
+            out,
+            r#"<rect {} x="{}" y="{}" width="{}" height="{}"{}"#,
+            fill(self.id, phase, route, self.timeline.routes.len()),
+            px(x),
+            px(y),
+            px(shown),
+            px(self.frame.row),
+            if width > 6.0 { r#" rx="1.5""# } else { "" }
+        );
+        if width < 3.0 {
+            out.push_str("/>");
+            return;
+        }
+        let route = self.timeline.routes.get(route).map_or_else(String::new, |name| format!(", {}", escape(name)));
+        let took = seconds(end - start);
+        put!(
+            out,
+            "><title>{phase} of mini-batch {batch}, epoch {epoch}{route}: {took} from {}</title></rect>",
+            seconds(start)
+        );
+        let letter = phase.letter();
+        let long = format!("{letter}{batch}");
+        let label = [long.as_str(), &long[1..]].into_iter().find(|l| text_width(l, 10.5) + 5.0 <= shown);
+        if let Some(label) = label.filter(|_| self.frame.row >= 15.0) {
+            let middle = px(y + self.frame.row / 2.0 + 3.7);
+            put!(out, r#"<text class="n n{letter}" x="{}" y="{middle}">{label}</text>"#, px(x + shown / 2.0));
+        }
+    }
+
+    /// Draws blocks too narrow to see as bars: how much of each column's time each phase takes, stacked.
+    fn density(&self, out: &mut String, blocks: &[&Block], y: f64) {
+        let columns = columns(blocks, self.from, self.to, ((self.frame.right - self.frame.left) / COLUMN) as usize);
+        let bottom = y + self.frame.row;
+        let width = (self.frame.right - self.frame.left) / columns.len() as f64;
+        // Back to front: all phases, then fewer, each from the row's bottom.
+        for phases in (1..=3).rev() {
+            let heights =
+                columns.iter().map(|c| (c[..phases].iter().sum::<f64>() * self.frame.row * 10.0).round() / 10.0);
+            let (mut path, mut height, mut any) = (String::new(), 0.0, false);
+            for (i, next) in heights.chain([0.0]).enumerate() {
+                if next == height {
+                    continue;
+                }
+                let x = px(self.frame.left + i as f64 * width);
+                if height == 0.0 {
+                    put!(path, "M{x} {}V{}", px(bottom), px(bottom - next));
+                } else {
+                    put!(path, "H{x}V{}", px(bottom - next));
+                }
+                (height, any) = (next, true);
+            }
+            if any && blocks.iter().any(|b| b.phase == Phase::ALL[phases - 1]) {
+                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, Phase::ALL[phases - 1].letter());
+            }
+        }
+    }
+}
+
+/// Each column's time by phase, as shares that add up to 1 at most.
+fn columns(blocks: &[&Block], from: f64, to: f64, count: usize) -> Vec<[f64; 3]> {
+    let count = count.max(1);
+    let width = (to - from) / count as f64;
+    let mut columns = vec![[0.0; 3]; count];
+    for block in blocks {
+        let (start, end) = (block.start.max(from), block.end.min(to));
+        let first = (((start - from) / width) as usize).min(count - 1);
+        let last = (((end - from) / width) as usize).min(count - 1);
+        for (i, column) in columns.iter_mut().enumerate().take(last + 1).skip(first) {
+            let (left, right) = (from + i as f64 * width, from + (i + 1) as f64 * width);
+            column[block.phase as usize] += (end.min(right) - start.max(left)).max(0.0) / width;
+        }
+    }
+    for column in &mut columns {
+        let sum: f64 = column.iter().sum();
+        if sum > 1.0 {
+            column.iter_mut().for_each(|c| *c /= sum);
+        }
+    }
+    columns
+}

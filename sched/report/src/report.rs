@@ -1,0 +1,222 @@
+//! What a report may tell. Every part may be absent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Phase, Timeline};
+
+/// All a page shows. What is `None` or empty is left out of the page.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// The page's heading, such as `GraphSAGE on products-like`.
+    pub title: String,
+    /// One or two sentences below it.
+    pub summary: String,
+    /// When it was written, as it shall show.
+    pub created: String,
+    /// The command line that led to it.
+    pub command: String,
+    /// Whether any hardware in it is simulated: the page then says so at its top.
+    /// A simulated lane, resource or memory says so by itself, too.
+    pub simulated: bool,
+    /// The chosen plan in words.
+    pub plan: String,
+    /// Seconds an epoch is predicted to take.
+    pub predicted_seconds: Option<f64>,
+    /// Seconds an epoch took; if absent, the median of [`Report::epochs`].
+    pub measured_seconds: Option<f64>,
+    /// The lower bound of an epoch's seconds.
+    pub bound_seconds: Option<f64>,
+    /// The resource or phase that bounds the plan.
+    pub bottleneck: Option<String>,
+    /// Test accuracy, 0 to 1.
+    pub test_accuracy: Option<f64>,
+    /// Best validation accuracy, 0 to 1; if absent, the best of [`Report::epochs`].
+    pub best_valid_accuracy: Option<f64>,
+    /// Busy resources, predicted beside measured.
+    pub utilisation: Vec<Utilisation>,
+    /// The epochs that were run, in order.
+    pub epochs: Vec<Epoch>,
+    /// What the operators were profiled with, and what they then took.
+    pub operators: Vec<OperatorSeconds>,
+    /// All plans considered, the chosen one among them.
+    pub baselines: Vec<Baseline>,
+    /// What other machines would bring.
+    pub what_if: Vec<WhatIf>,
+    /// Peak memory by place.
+    pub memory: Vec<Memory>,
+    /// Caches and what they caught.
+    pub caches: Vec<Cache>,
+    /// Sentences that a reader should know: assumptions, skipped operators, re-planning.
+    pub notes: Vec<String>,
+    /// The machine, as names and values.
+    pub machine: Vec<(String, String)>,
+    /// The configuration, as names and values.
+    pub configuration: Vec<(String, String)>,
+    /// The timeline the plan predicts.
+    pub predicted: Option<Timeline>,
+    /// The timeline that was measured.
+    pub measured: Option<Timeline>,
+}
+
+/// How busy a resource is, 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Utilisation {
+    /// The resource, such as `PCIe`.
+    pub resource: String,
+    /// Whether it is simulated.
+    pub simulated: bool,
+    /// Its share of busy time as predicted.
+    pub predicted: Option<f64>,
+    /// Its share of busy time as measured.
+    pub measured: Option<f64>,
+}
+
+/// One epoch that was run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Epoch {
+    /// Its number.
+    pub epoch: u32,
+    /// Seconds it took.
+    pub seconds: Option<f64>,
+    /// Seconds it was predicted to take, by the plan it ran by.
+    pub predicted_seconds: Option<f64>,
+    /// Mean training loss.
+    pub loss: Option<f64>,
+    /// Mean validation loss.
+    pub valid_loss: Option<f64>,
+    /// Training accuracy, 0 to 1.
+    pub train_accuracy: Option<f64>,
+    /// Validation accuracy, 0 to 1.
+    pub valid_accuracy: Option<f64>,
+    /// What happened in it, such as `re-planned`; empty if nothing did. Shown in the epochs' charts and table.
+    pub event: String,
+}
+
+/// An operator's duration for one mini-batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperatorSeconds {
+    /// The phase.
+    pub phase: Phase,
+    /// The operator's key.
+    pub operator: String,
+    /// Whether it is simulated.
+    pub simulated: bool,
+    /// Mean seconds in the profile.
+    pub profiled: Option<f64>,
+    /// Standard deviation in the profile, in seconds.
+    pub deviation: Option<f64>,
+    /// Mean seconds while training.
+    pub measured: Option<f64>,
+}
+
+/// A plan that was considered.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Baseline {
+    /// Its policy, such as `sequential` or `dual-buffer`.
+    pub policy: String,
+    /// The plan in words.
+    pub plan: String,
+    /// Seconds an epoch is predicted to take.
+    pub seconds: f64,
+    /// Those over the lower bound.
+    pub ratio: Option<f64>,
+    /// What bounds it.
+    pub bottleneck: String,
+    /// Resources and their predicted busy share, 0 to 1.
+    pub utilisation: Vec<(String, f64)>,
+    /// Whether it is the plan that was chosen.
+    pub chosen: bool,
+}
+
+/// The best plan of a machine that is not there.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhatIf {
+    /// What is changed, such as `CPU × 2`.
+    pub change: String,
+    /// Seconds an epoch would take.
+    pub seconds: f64,
+    /// How many times faster than the chosen plan.
+    pub speed_up: f64,
+    /// What would bound it.
+    pub bottleneck: String,
+    /// The plan in words.
+    pub plan: String,
+}
+
+/// The memory of one place.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// The place, such as `Host` or `cuda:0`.
+    pub place: String,
+    /// Whether it is simulated.
+    pub simulated: bool,
+    /// The most that may be used.
+    pub budget: Option<u64>,
+    /// The most that was used.
+    pub peak: Option<u64>,
+    /// What the plan uses it for.
+    pub uses: Vec<MemoryUse>,
+}
+
+/// One use of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryUse {
+    /// What for, such as `features` or `mini-batches in buffers`.
+    pub what: String,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// A cache.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cache {
+    /// What it holds and by which hotness, such as `features by PreSC`.
+    pub name: String,
+    /// Where it lies.
+    pub place: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Share of accesses it was predicted to catch, 0 to 1.
+    pub predicted_hits: Option<f64>,
+    /// Share of accesses it caught, 0 to 1.
+    pub measured_hits: Option<f64>,
+}
+
+impl Report {
+    /// Seconds an epoch took: as given, else the median of the epochs.
+    pub fn epoch_seconds(&self) -> Option<f64> {
+        self.measured_seconds.filter(|s| s.is_finite()).or_else(|| {
+            let mut all: Vec<f64> = self.epochs.iter().filter_map(|e| e.seconds).filter(|s| s.is_finite()).collect();
+            all.sort_by(f64::total_cmp);
+            match all.len() {
+                0 => None,
+                n if n % 2 == 1 => Some(all[n / 2]),
+                n => Some((all[n / 2 - 1] + all[n / 2]) / 2.0),
+            }
+        })
+    }
+
+    /// Best validation accuracy: as given, else the best of the epochs.
+    pub fn valid_accuracy(&self) -> Option<f64> {
+        let of_epochs = || self.epochs.iter().filter_map(|e| e.valid_accuracy).filter(|a| a.is_finite());
+        self.best_valid_accuracy.filter(|a| a.is_finite()).or_else(|| of_epochs().max_by(f64::total_cmp))
+    }
+
+    /// Whether anything in it is simulated.
+    pub fn is_simulated(&self) -> bool {
+        let timelines = self.predicted.iter().chain(&self.measured);
+        self.simulated
+            || timelines.flat_map(|t| &t.lanes).any(|l| l.simulated)
+            || self.utilisation.iter().any(|u| u.simulated)
+            || self.operators.iter().any(|o| o.simulated)
+            || self.memory.iter().any(|m| m.simulated)
+    }
+}

@@ -1,0 +1,131 @@
+//! A timeline as a picture, after morphgl Fig. 3.
+
+use serde::{Deserialize, Serialize};
+
+use crate::legend::{legend, patterns};
+use crate::markup::{escape, fit, put, px, text_width};
+use crate::number::seconds;
+use crate::panel::{Frame, Panel};
+use crate::rows::Rows;
+use crate::timeline::Timeline;
+
+const STYLE: &str = include_str!("timeline.css");
+
+/// What to draw of a timeline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SvgOptions {
+    /// Width in pixels, 480 to 8192; 1200 by default. The height follows from the rows.
+    pub width: u32,
+    /// Seconds at which the window begins; by default 0.
+    pub from: Option<f64>,
+    /// Seconds at which the window ends; by default the timeline's end.
+    /// With neither given, a timeline too long to read is drawn three times: whole, its first and its last mini-batches.
+    pub to: Option<f64>,
+    /// What stands above it; nothing if empty.
+    pub title: String,
+    /// What ids inside begin with, for several pictures in one document; letters, digits, `-` and `_` are kept.
+    pub id: String,
+}
+
+impl Default for SvgOptions {
+    fn default() -> Self {
+        Self { width: 1200, from: None, to: None, title: String::new(), id: "timeline".to_string() }
+    }
+}
+
+/// Draws a timeline as a stand-alone SVG document, light or dark as its viewer prefers.
+///
+/// # Complexity
+/// O(n log n) time and O(n) space for n activities; its size is bounded by its width and its lanes.
+pub fn svg(timeline: &Timeline, options: &SvgOptions) -> String {
+    draw(timeline, &Rows::new(timeline), options, true)
+}
+
+/// Draws the timeline; alone it has a ground, margins and its own style.
+pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone: bool) -> String {
+    let width = f64::from(options.width.clamp(480, 8192));
+    let margin = if alone { 20.0 } else { 0.0 };
+    let id: String = options.id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-' || *c == '_').collect();
+    let names = timeline.lanes.iter().map(|lane| text_width(&lane.name, 12.0));
+    let left = margin + 16.0 + names.fold(40.0, f64::max).min(width * 0.22);
+    let frame = Frame { left, right: width - margin - 50.0, row: row_height(timeline.lanes.len()) };
+
+    let mut body = String::new();
+    let mut y = margin;
+    if !options.title.is_empty() {
+        let title = fit(&options.title, 16.0, width - 2.0 * margin);
+        put!(body, r#"<text class="title" x="{margin}" y="{}">{}</text>"#, y + 13.0, escape(&title));
+        y += 30.0;
+    }
+    patterns(&mut body, &id, timeline.routes.len());
+    let simulated = timeline.lanes.iter().any(|lane| lane.simulated);
+    y += legend(&mut body, &id, &timeline.routes, simulated, (margin, y), width - margin) + 10.0;
+    let windows = if rows.seconds > 0.0 { windows(rows, options, frame) } else { Vec::new() };
+    if windows.is_empty() {
+        put!(body, r#"<text x="{margin}" y="{}">No activity was recorded.</text>"#, px(y + 14.0));
+        y += 24.0;
+    }
+    for Window { caption, from, to, rows_of } in windows {
+        let frame = Frame { row: rows_of, ..frame };
+        y += Panel { timeline, rows, id: &id, caption, from, to, frame }.draw(&mut body, y) + 14.0;
+    }
+    let height = (y + margin - 10.0).ceil();
+    let label = if options.title.is_empty() { "timeline" } else { &options.title };
+    let label = escape(label);
+    let mut out = format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" class="tl" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">"#
+    );
+    if alone {
+        put!(out, "<style>\n{STYLE}</style>");
+        put!(out, r#"<rect class="ground" width="{width}" height="{height}"/>"#);
+    }
+    out.push_str(&body);
+    out.push_str("</svg>");
+    out
+}
+
+fn row_height(lanes: usize) -> f64 {
+    match lanes {
+        0..=8 => 26.0,
+        9..=16 => 20.0,
+        17..=32 => 16.0,
+        _ => 13.0,
+    }
+}
+
+struct Window {
+    caption: String,
+    from: f64,
+    to: f64,
+    rows_of: f64,
+}
+
+/// What to show: the window asked for; all, if it is legible; else all of it small, its begin and its end.
+fn windows(rows: &Rows, options: &SvgOptions, frame: Frame) -> Vec<Window> {
+    let end = rows.seconds;
+    let row = frame.row;
+    if options.from.is_some() || options.to.is_some() {
+        let (from, to) = (options.from.unwrap_or(0.0), options.to.unwrap_or(end));
+        if from.is_finite() && to.is_finite() && (to - from) > end.max(from.abs()) * 1e-9 {
+            let caption = format!("{} to {} of {}", seconds(from), seconds(to), seconds(end));
+            return vec![Window { caption, from, to, rows_of: row }];
+        }
+    }
+    let whole = |row| Window { caption: format!("All {}", seconds(end)), from: 0.0, to: end, rows_of: row };
+    let width = frame.right - frame.left;
+    let blocks = rows.longest();
+    // As many mini-batches of the busiest lane as fit with their numbers.
+    let some = (width / 24.0) as usize;
+    if (blocks.len() as f64) < width / 9.0 || some < 1 {
+        return vec![whole(row)];
+    }
+    let last = rows.last();
+    let span = blocks[some - 1].end.max(last - blocks[blocks.len() - some].start);
+    if !(span > 0.0 && span < 0.45 * end) {
+        return vec![whole(row)];
+    }
+    let begin = Window { caption: format!("The first {}", seconds(span)), from: 0.0, to: span, rows_of: row };
+    let last = Window { caption: format!("The last {}", seconds(span)), from: last - span, to: last, rows_of: row };
+    vec![whole((row * 0.6).max(13.0)), begin, last]
+}

@@ -1,0 +1,395 @@
+//! Pictures and pages: well-formed, escaped, within their plots, whatever the timeline.
+
+use morphgl_report::{
+    Activity, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
+    Series, SvgOptions, Timeline, Utilisation, WhatIf, html, line_chart, svg,
+};
+use proptest::prelude::*;
+use roxmltree::{Document, Node, ParsingOptions};
+
+#[path = "../examples/made/mod.rs"]
+mod made;
+
+const NASTY: &str = "<b>\"R&D\"</b> 'x' ]]> </script> \u{1}";
+
+#[track_caller]
+fn parse(text: &str) -> Document<'_> {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    Document::parse_with_options(text, options).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// The text a reader sees and the attributes that place things: neither styles nor scripts.
+fn shown(document: &Document<'_>) -> String {
+    let code = |n: &Node<'_, '_>| n.ancestors().any(|a| matches!(a.tag_name().name(), "script" | "style"));
+    let mut out = String::new();
+    for node in document.descendants().filter(|n| !code(n)) {
+        node.text().filter(|_| node.is_text()).into_iter().for_each(|t| out.push_str(&format!("{t} ")));
+        node.attributes().for_each(|a| out.push_str(&format!("{} ", a.value())));
+    }
+    out
+}
+
+#[track_caller]
+fn check_numbers(document: &Document<'_>) {
+    let shown = shown(document);
+    for word in shown.split(|c: char| !c.is_alphanumeric()) {
+        assert!(!matches!(word, "NaN" | "nan" | "inf" | "Infinity" | "infinity"), "{word} in {shown}");
+    }
+}
+
+fn number(node: &Node<'_, '_>, name: &str) -> f64 {
+    node.attribute(name).and_then(|v| v.parse().ok()).unwrap_or_else(|| panic!("no {name} in {node:?}"))
+}
+
+/// Well-formed, no odd number, and every block inside its plot; returns the number of blocks.
+#[track_caller]
+fn check_picture(text: &str) -> usize {
+    let document = parse(text);
+    check_numbers(&document);
+    let class = |n: &Node<'_, '_>, c: &str| n.attribute("class").is_some_and(|v| v.split(' ').any(|w| w == c));
+    let height = number(&document.root_element(), "height");
+    let mut blocks = 0;
+    for panel in document.descendants().filter(|n| class(n, "panel")) {
+        let (left, right) = (number(&panel, "data-left"), number(&panel, "data-right"));
+        assert!(left < right && right <= number(&document.root_element(), "width"));
+        for block in panel.children().filter(|n| class(n, "k") || class(n, "mark")) {
+            blocks += usize::from(class(&block, "k"));
+            if block.tag_name().name() == "path" {
+                let d = block.attribute("d").expect("a path has one");
+                for x in d.split(['M', 'H']).skip(1).map(|p| p.split([' ', 'V']).next().expect("there is one")) {
+                    let x: f64 = x.parse().expect("a number");
+                    assert!(x >= left - 0.011 && x <= right + 0.011, "{x} outside {left}..{right}");
+                }
+                continue;
+            }
+            let (x, y) = (number(&block, "x"), number(&block, "y"));
+            assert!(x >= left - 0.011 && x + number(&block, "width") <= right + 0.021, "{block:?}: {left}..{right}");
+            assert!(y >= 0.0 && y + number(&block, "height") <= height, "{block:?}");
+        }
+    }
+    blocks
+}
+
+fn lane(name: &str) -> Lane {
+    Lane { name: name.into(), resource: name.into(), simulated: name.contains("SIM") }
+}
+
+#[test]
+fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
+    let activity = |phase, route, start, end, lanes: &[usize]| Activity {
+        phase,
+        batch: 7,
+        epoch: 2,
+        route,
+        start,
+        end,
+        lanes: lanes.to_vec(),
+    };
+    let timeline = Timeline {
+        lanes: vec![lane("CPU"), lane("PCIe"), lane("SIM")],
+        routes: vec!["by CPU".into(), "by SIM".into()],
+        activities: vec![
+            activity(Phase::Batching, 0, 0.0, 1.0, &[0]),
+            activity(Phase::Transferring, 0, 1.0, 1.4, &[1]),
+            activity(Phase::Training, 0, 1.5, 2.0, &[2]),
+            activity(Phase::Batching, 1, 0.0, 0.9, &[1, 2]),
+        ],
+        marks: vec![Mark { name: "evaluation".into(), start: 2.0, end: 2.5 }],
+        seconds: 2.5,
+    };
+    let text = svg(&timeline, &SvgOptions { title: "four".into(), ..SvgOptions::default() });
+    // A phase that occupies two lanes is drawn on both.
+    assert_eq!(check_picture(&text), 5);
+    for part in [">B7<", ">T7<", ">M7<", ">evaluation<", ">2.5 s<", ">four<", "route 1: by SIM", "simulated hardware"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    assert!(text.contains("Batching of mini-batch 7, epoch 2, by SIM: 900 ms from 0 s"), "{text}");
+    // Only the second route has a pattern, and it is there.
+    assert_eq!(text.matches("fill=\"url(#timeline-B1)\"").count(), 3, "two blocks and the legend");
+    assert!(text.contains("id=\"timeline-B1\""));
+}
+
+#[test]
+fn a_window_shows_what_lies_in_it() {
+    let timeline = made::two_routes(4, 200, 1, 0.0);
+    let options = SvgOptions { from: Some(0.1), to: Some(0.2), width: 700, ..SvgOptions::default() };
+    let text = svg(&timeline, &options);
+    check_picture(&text);
+    assert!(text.contains(">100 ms to 200 ms of ") && text.contains(">120 ms<"), "{text}");
+    // A window that makes no sense is none.
+    let all = svg(&timeline, &SvgOptions { from: Some(2.0), to: Some(1.0), width: 700, ..SvgOptions::default() });
+    assert_eq!(all, svg(&timeline, &SvgOptions { width: 700, ..SvgOptions::default() }));
+}
+
+#[test]
+fn a_long_timeline_stays_legible_and_small() {
+    let timeline = made::two_routes(4, 1179, 3, 0.1);
+    let text = svg(&timeline, &SvgOptions::default());
+    check_picture(&text);
+    for caption in [">All ", ">The first ", ">The last "] {
+        assert!(text.contains(caption), "no {caption}");
+    }
+    let longer = svg(&made::two_routes(4, 60_000, 1, 0.1), &SvgOptions::default());
+    check_picture(&longer);
+    assert!(text.len() < 160_000 && longer.len() < 160_000, "{} and {} bytes", text.len(), longer.len());
+}
+
+#[test]
+fn nothing_to_draw_is_said() {
+    for timeline in [Timeline::default(), Timeline { lanes: vec![lane("CPU")], ..Timeline::default() }] {
+        let text = svg(&timeline, &SvgOptions::default());
+        assert_eq!(check_picture(&text), 0);
+        assert!(text.contains("No activity was recorded."), "{text}");
+    }
+    let idle = Timeline { lanes: vec![lane("CPU")], seconds: 2.0, ..Timeline::default() };
+    assert!(svg(&idle, &SvgOptions::default()).contains(">0%<"));
+}
+
+#[test]
+fn every_text_is_escaped_everywhere() {
+    let nasty = || NASTY.to_string();
+    let pairs = || vec![(nasty(), nasty())];
+    let timeline = Timeline {
+        lanes: vec![Lane { name: nasty(), resource: nasty(), simulated: true }],
+        routes: vec![nasty(), nasty()],
+        activities: vec![Activity {
+            phase: Phase::Batching,
+            batch: 0,
+            epoch: 0,
+            route: 1,
+            start: 0.0,
+            end: 1.0,
+            lanes: vec![0],
+        }],
+        marks: vec![Mark { name: nasty(), start: 0.2, end: 0.4 }],
+        seconds: 1.0,
+    };
+    let epoch = |epoch| Epoch {
+        epoch,
+        seconds: Some(1.0),
+        loss: Some(1.0),
+        valid_accuracy: Some(0.5),
+        event: nasty(),
+        ..Epoch::default()
+    };
+    let report = Report {
+        title: nasty(),
+        summary: nasty(),
+        created: nasty(),
+        command: nasty(),
+        plan: nasty(),
+        bottleneck: Some(nasty()),
+        utilisation: vec![Utilisation { resource: nasty(), measured: Some(0.5), ..Utilisation::default() }],
+        epochs: (0..4).map(epoch).collect(),
+        operators: vec![OperatorSeconds {
+            phase: Phase::Training,
+            operator: nasty(),
+            simulated: true,
+            profiled: Some(0.0),
+            deviation: None,
+            measured: Some(1.0),
+        }],
+        baselines: vec![Baseline {
+            policy: nasty(),
+            plan: nasty(),
+            seconds: 1.0,
+            ratio: Some(1.0),
+            bottleneck: nasty(),
+            utilisation: vec![(nasty(), 0.5)],
+            chosen: true,
+        }],
+        what_if: vec![WhatIf { change: nasty(), plan: nasty(), bottleneck: nasty(), seconds: 1.0, speed_up: 2.0 }],
+        memory: vec![Memory { place: nasty(), uses: vec![MemoryUse { what: nasty(), bytes: 1 }], ..Memory::default() }],
+        caches: vec![Cache { name: nasty(), place: nasty(), measured_hits: Some(0.1), ..Cache::default() }],
+        notes: vec![nasty()],
+        machine: pairs(),
+        configuration: pairs(),
+        predicted: Some(timeline.clone()),
+        ..Report::default()
+    };
+    let page = html(&report);
+    let document = parse(&page);
+    assert!(!document.descendants().any(|n| n.tag_name().name() == "b"), "{page}");
+    assert_eq!(page.matches("</script>").count(), 2);
+    // All of them are there, as text: what cannot stand in XML as the sign for it, a tab as a space.
+    let there = shown(&document).matches("<b>\"R&D\"</b> 'x' ]]> </script> \u{fffd}").count();
+    assert!(there >= 30, "{there} times");
+    let alone = svg(&timeline, &SvgOptions { title: nasty(), id: nasty(), ..SvgOptions::default() });
+    check_picture(&alone);
+}
+
+#[test]
+fn whole_pages_are_well_formed_and_fetch_nothing() {
+    for report in [made::full(1179, 3), made::full(60, 1), made::cpu_only(), Report::default()] {
+        let page = html(&report);
+        let document = parse(&page);
+        check_numbers(&document);
+        for node in document.descendants() {
+            let fetches = ["src", "href", "srcset", "action"].iter().any(|a| node.has_attribute(*a));
+            assert!(!fetches && node.tag_name().name() != "link", "{node:?}");
+        }
+        assert!(!page.contains("@import") && !page.replace("http://www.w3.org/2000/svg", "").contains("http"));
+        let headings = document.descendants().filter(|n| n.tag_name().name() == "h2").count();
+        let sections = document.descendants().filter(|n| n.tag_name().name() == "section").count();
+        assert_eq!(headings, sections);
+        // No heading stands over nothing.
+        for section in document.descendants().filter(|n| n.tag_name().name() == "section") {
+            assert!(section.children().filter(Node::is_element).count() >= 2, "{section:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_shows_what_it_was_given_and_says_what_is_simulated() {
+    let page = html(&made::full(60, 1));
+    for part in [
+        "simulated hardware",
+        "Ratio to the bound",
+        "1.006×",
+        "87.13%",
+        "dual-buffer",
+        "CPU × 2, SIM × 2",
+        "5.051×",
+        "features by PreSC",
+        "re-planned: batching became slower",
+        "Transferring_PCIe_Copy",
+        "budget 2.00 GiB",
+    ] {
+        assert!(page.contains(part), "no {part}");
+    }
+    let bare = html(&Report { predicted_seconds: Some(48.03), ..Report::default() });
+    assert!(bare.contains("48.03 s") && !bare.contains("<section") && !bare.contains("<details"), "{bare}");
+    assert!(!html(&made::cpu_only()).contains("simulated hardware</span>"));
+}
+
+#[test]
+fn the_embedded_data_restores_the_timeline() {
+    let report = made::full(300, 2);
+    let page = html(&report);
+    let document = parse(&page);
+    let data = document.descendants().find(|n| n.attribute("id") == Some("timelines")).expect("it is there");
+    let data: serde_json::Value = serde_json::from_str(data.text().expect("it has text")).expect("JSON");
+    for (embedded, timeline) in data.as_array().expect("a list").iter().zip([&report.predicted, &report.measured]) {
+        let mut expected = timeline.clone().expect("both are there").activities;
+        expected.sort_by(|a, b| a.start.total_cmp(&b.start));
+        let column = |name: &str| -> Vec<i64> {
+            embedded[name].as_array().expect("a column").iter().map(|v| v.as_i64().expect("a whole number")).collect()
+        };
+        let unit = embedded["unit"].as_f64().expect("a number");
+        let (kind, epoch, batch, start, length) =
+            (column("kind"), column("epoch"), column("batch"), column("start"), column("length"));
+        assert_eq!(kind.len(), expected.len());
+        let (mut at, mut in_epoch) = (0, 0);
+        for (i, activity) in expected.iter().enumerate() {
+            at += start[i];
+            in_epoch += epoch[i];
+            let kind = &embedded["kinds"][kind[i] as usize];
+            assert_eq!(kind, &serde_json::json!([activity.phase as usize, activity.route, activity.lanes]));
+            assert_eq!((in_epoch, batch[i]), (i64::from(activity.epoch), i64::from(activity.batch)));
+            assert!((at as f64 * unit - activity.start).abs() <= unit);
+            assert!(((at + length[i]) as f64 * unit - activity.end).abs() <= unit);
+        }
+    }
+}
+
+#[test]
+fn charts_have_gaps_where_values_are_missing_and_vanish_without_any() {
+    let series = |points: &[(f64, f64)]| Series { name: "a".into(), style: "first".into(), points: points.to_vec() };
+    let chart =
+        |points: &[(f64, f64)]| LineChart { title: "t".into(), series: vec![series(points)], ..LineChart::default() };
+    assert_eq!(line_chart(&chart(&[])), "");
+    assert_eq!(line_chart(&chart(&[(0.0, f64::NAN), (f64::NAN, 1.0)])), "");
+    let text = line_chart(&chart(&[(0.0, 1.0), (1.0, 2.0), (2.0, f64::NAN), (3.0, 1.0), (4.0, f64::INFINITY)]));
+    let document = parse(&text);
+    check_numbers(&document);
+    let path = |n: &Node<'_, '_>| {
+        n.attribute("d").filter(|d| n.attribute("class") == Some("line first") && d.len() > 8).map(str::to_string)
+    };
+    let lines: Vec<String> = document.descendants().filter_map(|n| path(&n)).collect();
+    assert_eq!(lines.iter().map(|d| d.matches('M').count()).collect::<Vec<_>>(), [2], "{text}");
+    // Many points are thinned, and their extremes stay.
+    let mut many: Vec<(f64, f64)> = (0..20_000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
+    many[11_111].1 = 100.0;
+    let text = line_chart(&chart(&many));
+    assert!(text.len() < 120_000 && text.contains(">100<"), "{} bytes", text.len());
+}
+
+fn any_time() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => 0.0..20.0, 2 => -1.0..1e-6, 1 => any::<f64>(), 1 => Just(f64::NAN), 1 => Just(f64::INFINITY)]
+}
+
+prop_compose! {
+    fn any_activity()(
+        phase in 0usize..3, batch in any::<u32>(), epoch in 0u32..3, route in 0usize..6,
+        start in any_time(), length in any_time(), lanes in prop::collection::vec(0usize..7, 0..4),
+    ) -> Activity {
+        Activity { phase: Phase::ALL[phase], batch, epoch, route, start, end: start + length, lanes }
+    }
+}
+
+prop_compose! {
+    fn any_timeline()(
+        lanes in prop::collection::vec("\\PC{0,30}", 0..6), routes in prop::collection::vec(".{0,20}", 0..6),
+        activities in prop::collection::vec(any_activity(), 0..200), seconds in any_time(),
+        marks in prop::collection::vec((".{0,9}", any_time(), any_time()), 0..9),
+    ) -> Timeline {
+        Timeline {
+            lanes: lanes.iter().map(|name| lane(name)).collect(),
+            routes,
+            activities,
+            marks: marks.into_iter().map(|(name, start, length)| Mark { name, start, end: start + length }).collect(),
+            seconds,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_timeline_is_drawn_inside_its_plot(
+        timeline in any_timeline(), width in any::<u32>(), from in prop::option::of(any_time()), to in prop::option::of(any_time()),
+    ) {
+        check_picture(&svg(&timeline, &SvgOptions { width, from, to, title: "any <&>".into(), ..SvgOptions::default() }));
+    }
+
+    #[test]
+    fn any_report_is_a_page(
+        timeline in any_timeline(), values in prop::collection::vec(prop::option::of(any::<f64>()), 24), text in ".{0,40}",
+    ) {
+        let v = |i: usize| values[i % values.len()];
+        let epochs = (0..values.len()).map(|i| Epoch {
+            epoch: i as u32, seconds: v(i), predicted_seconds: v(i + 1), loss: v(i + 2), valid_loss: v(i + 3),
+            train_accuracy: v(i + 4), valid_accuracy: v(i + 5), event: if i % 5 == 0 { text.clone() } else { String::new() },
+        });
+        let report = Report {
+            title: text.clone(), predicted_seconds: v(0), measured_seconds: v(1), bound_seconds: v(2), test_accuracy: v(3),
+            utilisation: vec![Utilisation { resource: text.clone(), simulated: true, predicted: v(4), measured: v(5) }],
+            epochs: epochs.collect(),
+            operators: vec![OperatorSeconds {
+                phase: Phase::Batching, operator: text.clone(), simulated: false, profiled: v(6), deviation: v(7), measured: v(8),
+            }],
+            baselines: (9..14).map(|i| Baseline {
+                seconds: v(i).unwrap_or(f64::NAN), ratio: v(i + 1), utilisation: vec![(text.clone(), v(i).unwrap_or(0.0))], ..Baseline::default()
+            }).collect(),
+            what_if: vec![WhatIf { seconds: v(14).unwrap_or(1.0), speed_up: v(15).unwrap_or(1.0), ..WhatIf::default() }],
+            caches: vec![Cache { predicted_hits: v(16), measured_hits: v(17), ..Cache::default() }],
+            measured: Some(timeline.clone()), predicted: Some(timeline),
+            ..Report::default()
+        };
+        let page = html(&report);
+        let document = parse(&page);
+        prop_assume!(!text.contains("inf") && !text.to_lowercase().contains("nan"));
+        check_numbers(&document);
+    }
+
+    #[test]
+    fn any_line_is_drawn(points in prop::collection::vec((any_time(), any::<f64>()), 0..60), from_zero: bool, scale in 0usize..3) {
+        let scale = [Scale::Plain, Scale::Seconds, Scale::Percent][scale];
+        let series = vec![Series { name: "<&>".into(), style: "first".into(), points }];
+        let text = line_chart(&LineChart { title: "any".into(), scale, from_zero, series, ..LineChart::default() });
+        if !text.is_empty() {
+            check_numbers(&parse(&text));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The laws of a trace.
+
+use morphgl_report::{Activity, Lane, Mark, Phase, Timeline, TraceWriter, trace, write_trace};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn events<'a>(trace: &'a Value, kind: &str) -> Vec<&'a Value> {
+    trace["traceEvents"].as_array().expect("a list").iter().filter(|e| e["ph"] == kind).collect()
+}
+
+fn timeline() -> Timeline {
+    let lane = |name: &str, simulated| Lane { name: name.into(), resource: name.into(), simulated };
+    let activity = |phase, route, start, end, lanes: &[usize]| Activity {
+        phase,
+        batch: 3,
+        epoch: 1,
+        route,
+        start,
+        end,
+        lanes: lanes.to_vec(),
+    };
+    Timeline {
+        lanes: vec![lane("CPU \"0\" <&>", false), lane("PCIe", false), lane("SIM", true)],
+        routes: vec!["by CPU".into()],
+        activities: vec![
+            activity(Phase::Batching, 0, 0.0, 0.25, &[0]),
+            activity(Phase::Batching, 1, 0.1, 0.2, &[1, 2, 2]),
+            activity(Phase::Training, 0, f64::NAN, 1.0, &[2]),
+        ],
+        marks: vec![
+            Mark { name: "evaluation".into(), start: 1.0, end: 1.5 },
+            Mark { name: "re-planned".into(), start: 1.0, end: 1.0 },
+        ],
+        seconds: 2.0,
+    }
+}
+
+#[test]
+fn every_activity_is_there_once_a_lane_with_names_and_arguments() {
+    let timeline = timeline();
+    let trace = trace(&[("predicted", &timeline), ("measured", &timeline)]);
+    let complete: Vec<_> = events(&trace, "X").into_iter().filter(|e| e["cat"] != "mark").collect();
+    let placed: Vec<_> = complete.iter().map(|e| (e["pid"].as_u64(), e["tid"].as_u64())).collect();
+    let expected = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)].map(|(p, t)| (Some(p), Some(t)));
+    assert_eq!(placed, expected);
+    assert_eq!(complete[1]["name"], "Batching 3");
+    assert_eq!((&complete[1]["ts"], &complete[1]["dur"]), (&Value::from(100_000.0), &Value::from(100_000.0)));
+    // A route without a name is its number.
+    assert_eq!(complete[0]["args"], serde_json::json!({ "batch": 3, "epoch": 1, "route": "by CPU" }));
+    assert_eq!(complete[1]["args"]["route"], 1);
+    assert_eq!(trace["otherData"]["leftOut"], 2);
+    let names = |what: &str| -> Vec<&str> {
+        let meta = events(&trace, "M").into_iter().filter(|e| e["name"] == what);
+        meta.map(|e| e["args"]["name"].as_str().expect("a name")).collect()
+    };
+    assert_eq!(names("process_name"), ["predicted", "measured"]);
+    assert_eq!(names("thread_name")[..4], ["CPU \"0\" <&>", "PCIe", "SIM (simulated)", "marks"]);
+    assert_eq!(events(&trace, "i").len(), 2);
+}
+
+#[test]
+fn a_trace_of_nothing_is_a_trace() {
+    assert_eq!(trace(&[])["traceEvents"], serde_json::json!([]));
+    assert_eq!(events(&trace(&[("empty", &Timeline::default())]), "M").len(), 2);
+}
+
+#[test]
+fn the_streaming_writer_writes_the_same_and_passes_errors_on() {
+    let timeline = timeline();
+    let mut writer = TraceWriter::new(Vec::new()).expect("a Vec takes all");
+    let run = writer.process("run", &timeline.lanes, &timeline.routes).expect("a Vec takes all");
+    for activity in &timeline.activities {
+        writer.activity(run, activity).expect("a Vec takes all");
+    }
+    let streamed: Value = serde_json::from_slice(&writer.finish().expect("a Vec takes all")).expect("JSON");
+    let whole = trace(&[("run", &Timeline { marks: Vec::new(), ..timeline.clone() })]);
+    assert_eq!(streamed, whole);
+    let mut room = [0u8; 300];
+    let error = write_trace(&mut room[..], &[("run", &timeline)]).expect_err("it is too small");
+    assert_eq!(error.kind(), std::io::ErrorKind::WriteZero);
+}
+
+proptest! {
+    #[test]
+    fn times_are_never_negative_and_nothing_is_lost(
+        spans in prop::collection::vec((-1.0..50.0, -0.5..9.0, prop::collection::vec(0usize..5, 0..4)), 0..60)
+    ) {
+        let activities: Vec<Activity> = spans.iter().enumerate().map(|(i, (start, length, lanes))| Activity {
+            phase: Phase::ALL[i % 3], batch: i as u32, epoch: 0, route: 0, start: *start, end: start + length, lanes: lanes.clone(),
+        }).collect();
+        let timeline = Timeline { lanes: vec![Lane::default(); 3], activities, ..Timeline::default() };
+        let trace = trace(&[("any", &timeline)]);
+        for event in events(&trace, "X") {
+            prop_assert!(event["ts"].as_f64().expect("a number") >= 0.0 && event["dur"].as_f64().expect("a number") >= 0.0);
+        }
+        let mut expected: Vec<(u64, u64)> = Vec::new();
+        for a in timeline.activities.iter().filter(|a| a.end >= a.start && a.end >= 0.0) {
+            let lanes: std::collections::BTreeSet<_> = a.lanes.iter().filter(|l| **l < 3).collect();
+            expected.extend(lanes.into_iter().map(|l| (u64::from(a.batch), *l as u64 + 1)));
+        }
+        let id = |e: &&Value| (e["args"]["batch"].as_u64().expect("a number"), e["tid"].as_u64().expect("a number"));
+        prop_assert_eq!(events(&trace, "X").iter().map(id).collect::<Vec<_>>(), expected);
+        prop_assert_eq!(trace["otherData"]["leftOut"].as_u64(), Some(timeline.left_out() as u64));
+    }
+}
