@@ -1,1 +1,26 @@
 #![doc = include_str!("../README.md")]
+
+mod ledger;
+mod trainer;
+
+pub use ledger::{Entry, Ledger};
+pub use trainer::SimLedger;
+
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase};
+use morphgl_sim::{SIM, accelerators, device, probe};
+
+/// The operator's name, `Training_SIM_Ledger`.
+pub const KEY: Key = Key::new(Phase::Training, Hardware::new(&[SIM]), "Ledger");
+
+/// What this crate registers.
+pub const DESCRIPTION: Description = Description::new(
+    KEY,
+    "trains nothing on the simulated accelerator, for as long as it is told to, and keeps a ledger of what arrived",
+    At::Device("sim"),
+    At::Device("sim"),
+    Build::Training(|c| Ok(Box::new(SimLedger::new(c, &device(&KEY, &c.place, &c.options)?)?))),
+)
+.with_probe(probe)
+.with_accelerators(accelerators);
+
+morphgl_registry::submit! { DESCRIPTION }

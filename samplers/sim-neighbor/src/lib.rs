@@ -1,1 +1,41 @@
 #![doc = include_str!("../README.md")]
+
+mod cpu;
+mod device;
+mod sampler;
+
+pub use cpu::CpuSimNeighbor;
+pub use device::SimNeighbor;
+
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+use morphgl_sim::{SIM, accelerators, device as simulated, probe};
+
+/// Name of the operator on the device: `Batching_PCIe+SIM_Neighbor`.
+pub const DEVICE_KEY: Key = Key::new(Phase::Batching, Hardware::new(&[Resource::PCIE, SIM]), "Neighbor");
+/// Name of the operator on the host: `Batching_CPU_SimNeighbor`.
+pub const CPU_KEY: Key = Key::new(Phase::Batching, Hardware::CPU, "SimNeighbor");
+
+/// The operator on the device.
+pub const DEVICE: Description = Description::new(
+    DEVICE_KEY,
+    "samples neighbours on the simulated accelerator, for as long as it is told to",
+    At::Host,
+    At::Device("sim"),
+    Build::Batching(|c| Ok(Box::new(SimNeighbor::new(c, &simulated(&DEVICE_KEY, &c.place, &c.options)?)?))),
+)
+.with_probe(probe)
+.with_accelerators(accelerators);
+
+/// The operator on the host.
+pub const CPU: Description = Description::new(
+    CPU_KEY,
+    "samples neighbours on simulated CPU workers, each for as long as it is told to",
+    At::Host,
+    At::Host,
+    Build::Batching(|c| Ok(Box::new(CpuSimNeighbor::new(c, &simulated(&CPU_KEY, &c.place, &c.options)?)?))),
+)
+.with_probe(probe)
+.with_accelerators(accelerators);
+
+morphgl_registry::submit! { DEVICE }
+morphgl_registry::submit! { CPU }

@@ -1,0 +1,162 @@
+//! The operator.
+
+use morphgl_registry::{
+    BatchId, DeviceBatch, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
+    TrainingContext,
+};
+use morphgl_sim::{Device, SimBatch, Stream, Work};
+
+use crate::{KEY, Ledger};
+
+/// Phase Training on the simulated accelerator, `Training_SIM_Ledger`: learns nothing.
+#[derive(Debug)]
+pub struct SimLedger {
+    device: Device,
+    stream: Stream<State>,
+    /// Whether mini-batches have to come with features.
+    features: bool,
+}
+
+/// What the stream works on.
+#[derive(Debug, Default)]
+struct State {
+    ledger: Ledger,
+    /// Labelled seeds since the last step.
+    count: u64,
+    /// Whether anything was accumulated since the last step.
+    accumulated: bool,
+}
+
+impl SimLedger {
+    /// Builds the operator on a device. The context's spec and options are not read: nothing is learned by any.
+    ///
+    /// # Errors
+    ///
+    /// A place other than the device's, or no thread can be started.
+    pub fn new(context: &TrainingContext, device: &Device) -> Result<Self> {
+        if context.place != *device.place() {
+            let what = format!("it trains at {}, not at {}; give that place", device.place(), context.place);
+            return Err(Error::setting(KEY, what));
+        }
+        let stream = Stream::new(device, &KEY, Work::Training, State::default())?;
+        Ok(Self { device: device.clone(), stream, features: context.dataset.features.is_some() })
+    }
+
+    /// What was trained so far, all that was begun included.
+    ///
+    /// # Errors
+    ///
+    /// The stream is gone.
+    pub fn ledger(&self) -> Result<Ledger> {
+        Ok(self.stream.after(|state| Ok(state.ledger.clone())).wait()?.0)
+    }
+}
+
+fn accumulate(state: &mut State, batch: &SimBatch, features: bool) -> Result<Score> {
+    let content = batch.content()?;
+    check(batch.id(), content, features)?;
+    let count = content.labels.iter().filter(|l| **l >= 0).count() as u64;
+    state.ledger.add(batch.id(), batch.expected_digest());
+    state.count += count;
+    state.accumulated = true;
+    Ok(Score { loss_sum: 0.0, correct: 0, count })
+}
+
+/// What a trainer that learns would stumble over.
+fn check(id: BatchId, content: &HostBatch, features: bool) -> Result<()> {
+    if features && content.features.is_none() {
+        let what = "it has no features; let batching gather them, or transfer it with Transferring_PCIe+SIM_SimGather";
+        return Err(Error::setting(format!("{KEY}, {id}"), what));
+    }
+    Ok(())
+}
+
+fn learns_nothing<T>() -> Result<T> {
+    Err(Error::setting(KEY, "the simulated accelerator learns nothing; evaluate with --evaluate none"))
+}
+
+impl Training for SimLedger {
+    /// No host thread takes part.
+    fn set_threads(&mut self, _threads: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Holds the device, checks the content and writes it down. The score counts labelled seeds; its loss is 0.
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let batch = SimBatch::on(&self.device, batch)?.clone();
+        let features = self.features;
+        Ok(self.stream.submit(batch.id(), batch, move |state, batch| accumulate(state, batch, features)))
+    }
+
+    /// No tensor, and the labelled seeds since the last step.
+    fn gradients(&mut self) -> Result<Gradients> {
+        let count = self.stream.after(|state| Ok(state.count)).wait()?.0;
+        Ok(Gradients { tensors: Vec::new(), count })
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        none("gradients", &gradients.tensors)?;
+        let count = gradients.count;
+        let set = self.stream.after(move |state| {
+            (state.count, state.accumulated) = (count, count > 0);
+            Ok(())
+        });
+        set.wait().map(|((), _)| ())
+    }
+
+    /// Takes no time.
+    fn step(&mut self) -> Result<Handle<()>> {
+        Ok(self.stream.after(|state| {
+            if !state.accumulated {
+                let what = "nothing was accumulated since the last step; accumulate a mini-batch first";
+                return Err(Error::setting(KEY, what));
+            }
+            (state.count, state.accumulated) = (0, false);
+            Ok(())
+        }))
+    }
+
+    /// The ledger, see [`Ledger::from_tensors`].
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(self.ledger()?.tensors())
+    }
+
+    /// Replaces the ledger.
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        let ledger = Ledger::from_tensors(parameters)?;
+        let set = self.stream.after(move |state| {
+            state.ledger = ledger;
+            Ok(())
+        });
+        set.wait().map(|((), _)| ())
+    }
+
+    /// There is none.
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(Vec::new())
+    }
+
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        none("the optimizer's state", state)
+    }
+
+    /// Refused: nothing was learned.
+    fn score(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
+        learns_nothing()
+    }
+
+    /// Refused: nothing was learned.
+    fn infer(&mut self, _nodes: &[u32]) -> Result<Vec<f32>> {
+        learns_nothing()
+    }
+}
+
+fn none(what: &str, tensors: &[NamedTensor]) -> Result<()> {
+    match tensors.first() {
+        None => Ok(()),
+        Some(tensor) => {
+            let what = format!("{what} of a ledger hold no tensor, not {:?}; give those of a ledger", tensor.name);
+            Err(Error::setting(KEY, what))
+        }
+    }
+}

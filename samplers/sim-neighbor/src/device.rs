@@ -1,0 +1,72 @@
+//! Batching on the device.
+
+use std::sync::Arc;
+
+use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Result};
+use morphgl_sim::{Device, SimBatch, Stream, Work};
+
+use crate::DEVICE_KEY;
+use crate::sampler::{Sampler, Shared};
+
+/// Phase Batching on the simulated accelerator, `Batching_PCIe+SIM_Neighbor`.
+#[derive(Debug)]
+pub struct SimNeighbor {
+    shared: Arc<Shared>,
+    device: Device,
+}
+
+impl SimNeighbor {
+    /// Builds the operator on a device; the context's options are not read.
+    ///
+    /// # Errors
+    ///
+    /// A place other than the device's, and what [`morphgl_sampler_core::check_settings`] refuses.
+    pub fn new(context: &BatchingContext, device: &Device) -> Result<Self> {
+        if context.place != *device.place() {
+            let what =
+                format!("it makes mini-batches at {}, not at {}; give that place", device.place(), context.place);
+            return Err(Error::setting(DEVICE_KEY, what));
+        }
+        Ok(Self { shared: Arc::new(Shared::new(context)?), device: device.clone() })
+    }
+}
+
+impl Batching for SimNeighbor {
+    fn num_batches(&self) -> usize {
+        self.shared.num_batches()
+    }
+
+    /// A worker is a stream of the device; host threads make it no faster.
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
+        some(threads)?;
+        let sampler = Sampler::new(&self.shared);
+        let stream = Stream::new(&self.device, &DEVICE_KEY, Work::BatchingDevice, sampler)?;
+        Ok(Box::new(Worker { shared: Arc::clone(&self.shared), device: self.device.clone(), stream }))
+    }
+}
+
+pub(crate) fn some(threads: usize) -> Result<()> {
+    if threads == 0 {
+        let what = "0 threads make no mini-batch; give at least 1";
+        return Err(Error::setting("threads of a batching worker", what));
+    }
+    Ok(())
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    device: Device,
+    stream: Stream<Sampler>,
+}
+
+impl BatchingWorker for Worker {
+    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+        self.shared.check(id)?;
+        // A mini-batch of the device gives its memory back, and the device hands it out again.
+        drop(recycled);
+        let device = self.device.clone();
+        Ok(self.stream.submit(id, (), move |sampler, ()| {
+            Ok(SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.make(id, batch))?.into_batch())
+        }))
+    }
+}

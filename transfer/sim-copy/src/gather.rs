@@ -1,0 +1,47 @@
+//! The gather on the device.
+
+use std::sync::Arc;
+
+use morphgl_graph_store::Dataset;
+use morphgl_registry::{DeviceBatch, Handle, MiniBatch, Result, Transferring, TransferringContext};
+use morphgl_sim::{Device, SimBatch, Stream, Work};
+
+use crate::GATHER_KEY;
+use crate::dma::check;
+
+/// Phase Transferring of what the simulated accelerator batched itself, `Transferring_PCIe+SIM_SimGather`.
+#[derive(Debug)]
+pub struct SimGather {
+    dataset: Arc<Dataset>,
+    device: Device,
+    stream: Stream<()>,
+}
+
+impl SimGather {
+    /// Builds the operator on a device; the context's options are not read.
+    ///
+    /// # Errors
+    ///
+    /// It is not to go from the device to itself, or no thread can be started.
+    pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
+        check(&GATHER_KEY, context, [device.place(), device.place()])?;
+        let stream = Stream::new(device, &GATHER_KEY, Work::TransferringDevice, ())?;
+        Ok(Self { dataset: Arc::clone(&context.dataset), device: device.clone(), stream })
+    }
+}
+
+impl Transferring for SimGather {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let mut ours = SimBatch::on(&self.device, &batch)?.clone();
+        // The clone is the same mini-batch: from here on it is the only one.
+        drop(batch);
+        let dataset = Arc::clone(&self.dataset);
+        Ok(self.stream.submit(ours.id(), (), move |(), ()| {
+            match &dataset.features {
+                Some(matrix) => ours.gather(matrix)?,
+                None => ours.content().map(|_| ())?,
+            }
+            Ok(ours.into_batch())
+        }))
+    }
+}

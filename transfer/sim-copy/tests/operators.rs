@@ -1,0 +1,120 @@
+//! What the simulation adds: durations, capacity, copies that are copies, refusals.
+
+use std::time::Duration;
+
+use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_registry::{BatchId, DeviceBatch, HostBatch, MiniBatch, Transferring, TransferringContext};
+use morphgl_sim::{Device, SimBatch};
+use morphgl_transferring_sim_copy::{GATHER_KEY, SimDma, SimGather};
+
+fn device(config: &str) -> Device {
+    Device::new("sim:0".parse().expect("a place"), config.parse().expect("a configuration"))
+}
+
+fn case() -> Case {
+    Case::new(graphs::random(120, 7, false))
+}
+
+fn batch(index: u32) -> HostBatch {
+    reference::sample(&case(), BatchId { epoch: 0, index })
+}
+
+fn context(from: &str, to: &str) -> TransferringContext {
+    let place = |p: &str| p.parse().expect("a place");
+    TransferringContext { dataset: case().dataset, from: place(from), to: place(to), options: Default::default() }
+}
+
+fn dma(device: &Device) -> SimDma {
+    SimDma::new(&context("host", "sim:0"), device).expect("built")
+}
+
+fn moved(operator: &mut dyn Transferring, batch: MiniBatch) -> (MiniBatch, Duration) {
+    operator.transfer(batch).and_then(|h| h.wait()).expect("transferred")
+}
+
+#[test]
+fn durations_are_held_on_the_resources_of_the_key() {
+    let device = device("transferring-pcie=25ms,transferring-device=35ms");
+    let (copied, took) = moved(&mut dma(&device), MiniBatch::Host(batch(0)));
+    assert!(took >= Duration::from_millis(25), "{took:?}");
+    let s = device.statistics();
+    assert_eq!((s.pcie.operations, s.sim.operations), (1, 0), "a copy holds the link alone");
+    let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
+    let (_, took) = moved(&mut gather, copied);
+    assert!(took >= Duration::from_millis(35), "{took:?}");
+    let s = device.statistics();
+    assert_eq!((s.pcie.operations, s.sim.operations), (2, 1), "a gather holds both");
+    assert!(s.sim.busy >= Duration::from_millis(35) && s.pcie.busy >= Duration::from_millis(60), "{s:?}");
+}
+
+#[test]
+fn one_mini_batch_too_many_is_an_error_and_room_comes_back() {
+    let device = device("transferring-pcie=0s,memory=2");
+    let mut dma = dma(&device);
+    let kept: Vec<_> = (0..2).map(|i| moved(&mut dma, MiniBatch::Host(batch(i))).0).collect();
+    let error = dma.transfer(MiniBatch::Host(batch(2))).and_then(|h| h.wait()).expect_err("two fit");
+    assert_eq!(
+        error.to_string(),
+        "Transferring_PCIe_SimDma, mini-batch 2 of epoch 0: simulated device memory: 2 mini-batches fit, and this is \
+         one more; plan with a smaller device buffer"
+    );
+    drop(kept);
+    for i in 0..3 {
+        let (copied, _) = moved(&mut dma, MiniBatch::Host(batch(i)));
+        let MiniBatch::Device(copied) = copied else { panic!("it lies on the device") };
+        assert_eq!(copied.to_host().expect("intact"), batch(i), "in memory that another one left");
+    }
+    assert_eq!((device.statistics().memory_used, device.statistics().memory_peak), (0, 2));
+}
+
+#[test]
+fn a_mix_up_of_buffers_is_found_at_the_next_use() {
+    let device = device("transferring-device=0s");
+    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &batch(1)).expect("room");
+    let other = batch(2);
+    ours.tamper(|content| *content = other).expect("nobody reads it");
+    let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
+    let error = gather.transfer(ours.into_batch()).and_then(|h| h.wait()).expect_err("another content");
+    assert_eq!(
+        error.to_string(),
+        "mini-batch 1 of epoch 0: content was mixed up in simulated device memory: its buffer holds mini-batch 2 of epoch 0"
+    );
+    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &batch(1)).expect("room");
+    ours.tamper(|content| content.input_nodes.swap(0, 1)).expect("nobody reads it");
+    let error = ours.to_host().expect_err("another content").to_string();
+    assert!(error.ends_with("its buffer holds mini-batch 1 of epoch 0 with other bytes than it came with"), "{error}");
+}
+
+#[test]
+fn a_buffer_that_is_read_is_not_written() {
+    let device = device("");
+    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &HostBatch { features: None, ..batch(0) }).expect("room");
+    let reader = ours.clone();
+    let dataset = case().dataset;
+    let matrix = dataset.features.as_ref().expect("the graph has features");
+    let error = ours.gather(matrix).expect_err("somebody reads it").to_string();
+    assert_eq!(
+        error,
+        "mini-batch 0 of epoch 0: its buffer is still read by work that is under way; wait for that first"
+    );
+    drop(reader);
+    ours.gather(matrix).expect("nobody reads it");
+    assert_eq!(ours.to_host().expect("intact"), batch(0));
+}
+
+#[test]
+fn other_places_are_refused() {
+    let device = device("");
+    let refused = |error: morphgl_registry::Error| error.to_string();
+    let wrong = SimDma::new(&context("host", "sim:1"), &device).expect_err("another device");
+    assert_eq!(
+        refused(wrong),
+        "Transferring_PCIe_SimDma: it goes from host to sim:0, not from host to sim:1; give these places"
+    );
+    assert!(SimGather::new(&context("host", "sim:0"), &device).is_err());
+    let on_device = SimBatch::copy(&device, &GATHER_KEY, &batch(0)).expect("room").into_batch();
+    assert!(dma(&device).transfer(on_device).is_err(), "it reads at the host");
+    let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
+    let error = gather.transfer(MiniBatch::Host(batch(0))).expect_err("it reads on the device");
+    assert_eq!(refused(error), "mini-batch 0 of epoch 0: expected on the simulated device at sim:0, lies at host");
+}

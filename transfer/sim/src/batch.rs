@@ -1,0 +1,181 @@
+//! Mini-batches in simulated device memory.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use morphgl_graph_store::FeatureMatrix;
+use morphgl_registry::{
+    BatchFeatures, BatchId, DeviceBatch, Error, ErrorKind, HostBatch, Key, MiniBatch, Place, Result,
+};
+
+use crate::Device;
+use crate::digest::{copy, digest, with_features};
+use crate::memory::Slot;
+
+/// A mini-batch in the memory of a simulated device, with the digest its content had at its source.
+///
+/// Clones are the same mini-batch: its memory is given back when the last of them is dropped.
+#[derive(Clone)]
+pub struct SimBatch {
+    id: BatchId,
+    num_seeds: usize,
+    device: Device,
+    /// What the content has to be.
+    expected: u64,
+    slot: Arc<Slot>,
+}
+
+impl SimBatch {
+    /// Copies a mini-batch of the host into the device's memory.
+    ///
+    /// # Errors
+    ///
+    /// The memory is full.
+    pub fn copy(device: &Device, key: &Key, batch: &HostBatch) -> Result<Self> {
+        let expected = digest(batch);
+        let mut slot = device.memory().take(key, batch.id)?;
+        copy(batch, &mut slot.batch);
+        Ok(Self { id: batch.id, num_seeds: batch.num_seeds, device: device.clone(), expected, slot: Arc::new(slot) })
+    }
+
+    /// Makes the mini-batch `id` in the device's memory. `make` is given memory with old content, and leaves none of it.
+    ///
+    /// # Errors
+    ///
+    /// The memory is full, or what `make` fails with.
+    pub fn make(
+        device: &Device,
+        key: &Key,
+        id: BatchId,
+        make: impl FnOnce(&mut HostBatch) -> Result<()>,
+    ) -> Result<Self> {
+        let mut slot = device.memory().take(key, id)?;
+        make(&mut slot.batch)?;
+        let (num_seeds, expected) = (slot.batch.num_seeds, digest(&slot.batch));
+        Ok(Self { id, num_seeds, device: device.clone(), expected, slot: Arc::new(slot) })
+    }
+
+    /// A mini-batch as one on `device`.
+    ///
+    /// # Errors
+    ///
+    /// It lies on the host, or on another device.
+    pub fn on<'a>(device: &Device, batch: &'a MiniBatch) -> Result<&'a Self> {
+        let ours = match batch {
+            MiniBatch::Host(_) => None,
+            MiniBatch::Device(batch) => batch.as_any().downcast_ref::<Self>(),
+        };
+        match ours {
+            Some(ours) if ours.device.is(device) => Ok(ours),
+            Some(ours) => {
+                let what = format!(
+                    "expected on the {device:?}, lies on the {:?}; build a route's operators with one configuration",
+                    ours.device
+                );
+                Err(Error::new(batch.id(), ErrorKind::Misplaced(what)))
+            }
+            None => {
+                let what = format!("expected on the simulated device at {}, lies at {}", device.place(), batch.place());
+                Err(Error::new(batch.id(), ErrorKind::Misplaced(what)))
+            }
+        }
+    }
+
+    /// The content, after it was compared with what it was at its source.
+    ///
+    /// # Errors
+    ///
+    /// It is no longer that: buffers were mixed up. The error names both mini-batches.
+    ///
+    /// # Complexity
+    ///
+    /// O(bytes), at the speed of memory.
+    pub fn content(&self) -> Result<&HostBatch> {
+        let (found, batch) = (digest(&self.slot.batch), &self.slot.batch);
+        if found == self.expected {
+            return Ok(batch);
+        }
+        let what = match batch.id == self.id {
+            true => format!("its buffer holds {} with other bytes than it came with", batch.id),
+            false => format!("its buffer holds {}", batch.id),
+        };
+        Err(Error::failed(self.id, format!("content was mixed up in simulated device memory: {what}")))
+    }
+
+    /// The digest its content had at its source.
+    pub fn expected_digest(&self) -> u64 {
+        self.expected
+    }
+
+    /// Fills in the features of the input nodes, where the mini-batch has none.
+    ///
+    /// # Errors
+    ///
+    /// Content that was mixed up, or a mini-batch that other work still reads.
+    pub fn gather(&mut self, matrix: &FeatureMatrix) -> Result<()> {
+        if self.content()?.features.is_some() {
+            return Ok(());
+        }
+        let expected = with_features(&self.slot.batch, matrix);
+        let slot = self.exclusive()?;
+        let mut features = BatchFeatures::like(matrix);
+        let rows = features.resize(slot.batch.input_nodes.len(), matrix.dim(), matrix.dtype());
+        matrix.gather_rows(&slot.batch.input_nodes, rows);
+        slot.batch.features = Some(features);
+        self.expected = expected;
+        self.content().map(|_| ())
+    }
+
+    /// Changes the content behind the back of the digest, as a mix-up of buffers would: for tests of what catches it.
+    ///
+    /// # Errors
+    ///
+    /// Other work still reads the mini-batch.
+    pub fn tamper(&mut self, change: impl FnOnce(&mut HostBatch)) -> Result<()> {
+        change(&mut self.exclusive()?.batch);
+        Ok(())
+    }
+
+    fn exclusive(&mut self) -> Result<&mut Slot> {
+        let what = "its buffer is still read by work that is under way; wait for that first";
+        Arc::get_mut(&mut self.slot).ok_or_else(|| Error::setting(self.id, what))
+    }
+
+    /// As a mini-batch.
+    pub fn into_batch(self) -> MiniBatch {
+        MiniBatch::Device(Box::new(self))
+    }
+}
+
+impl DeviceBatch for SimBatch {
+    fn id(&self) -> BatchId {
+        self.id
+    }
+
+    fn place(&self) -> Place {
+        self.device.place().clone()
+    }
+
+    fn num_seeds(&self) -> usize {
+        self.num_seeds
+    }
+
+    fn to_host(&self) -> Result<HostBatch> {
+        self.content().cloned()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl fmt::Debug for SimBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimBatch({} at {})", self.id, self.device.place())
+    }
+}

@@ -1,0 +1,198 @@
+//! How long everything takes on the simulated accelerator, how much it holds, and what goes wrong.
+
+use std::time::Duration;
+
+use morphgl_registry::{BatchId, Error};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Work of a given duration: a phase on the hardware it runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// `batching-cpu`: a worker on the host makes a mini-batch.
+    BatchingCpu,
+    /// `transferring-pcie`: a mini-batch is copied to the device.
+    TransferringPcie,
+    /// `batching-device`: the device makes a mini-batch.
+    BatchingDevice,
+    /// `transferring-device`: the device gathers a mini-batch's features.
+    TransferringDevice,
+    /// `training`: the device trains a mini-batch.
+    Training,
+}
+
+/// A change of speed in the midst of a run: `slow=training*2@0:500`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slow {
+    /// What changes.
+    pub work: Work,
+    /// What its duration is multiplied by; below 1 it becomes faster.
+    pub factor: f64,
+    /// The first mini-batch it holds for; it holds for all after it, in the order of (epoch, index).
+    pub from: BatchId,
+}
+
+/// How an operator fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// `error`: it returns an error.
+    Error,
+    /// `panic`: it panics.
+    Panic,
+    /// `hang`: it holds its resources and does not come back, until its operator is dropped or
+    /// [`crate::Device::release`] is called.
+    Hang,
+    /// `memory`: the device's memory is full.
+    Memory,
+}
+
+/// A failure at one mini-batch: `fault=training:panic@0:17`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fault {
+    /// What fails.
+    pub work: Work,
+    /// How.
+    pub kind: FaultKind,
+    /// At which mini-batch.
+    pub at: BatchId,
+}
+
+/// All there is to say about a simulated accelerator.
+///
+/// Written `batching-cpu=20ms,training=5ms,memory=14`: parts in any order, absent ones have their defaults. In JSON it is
+/// that text, or an object of the same parts (`{"training": "5ms", "memory": 14, "fault": ["training:panic@0:17"]}`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "String")]
+pub struct Config {
+    /// Duration of [`Work::BatchingCpu`], of one worker. Default 20 ms.
+    pub batching_cpu: Duration,
+    /// Duration of [`Work::TransferringPcie`]. Default 3 ms.
+    pub transferring_pcie: Duration,
+    /// Duration of [`Work::BatchingDevice`]. Default 8 ms.
+    pub batching_device: Duration,
+    /// Duration of [`Work::TransferringDevice`]. Default 4 ms.
+    pub transferring_device: Duration,
+    /// Duration of [`Work::Training`]. Default 5 ms.
+    pub training: Duration,
+    /// Mini-batches the device's memory holds. Default 14.
+    pub memory: usize,
+    /// Coefficient of variation of every duration. Default 0: durations are constant.
+    pub noise: f64,
+    /// Changes of speed; those of the same work multiply. Default none.
+    pub slow: Vec<Slow>,
+    /// Failures. Default none.
+    pub faults: Vec<Fault>,
+    /// Tells devices apart that are configured alike (`name=a`). Default empty; ASCII letters, digits, `-` and `_`, or
+    /// it cannot be read back.
+    pub name: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            batching_cpu: ms(20),
+            transferring_pcie: ms(3),
+            batching_device: ms(8),
+            transferring_device: ms(4),
+            training: ms(5),
+            memory: 14,
+            noise: 0.0,
+            slow: Vec::new(),
+            faults: Vec::new(),
+            name: String::new(),
+        }
+    }
+}
+
+impl Config {
+    /// A device on which nothing takes time by itself, with memory for `memory` mini-batches: for tests of content.
+    pub fn instant(memory: usize) -> Self {
+        let mut config = Self { memory, ..Self::default() };
+        Work::ALL.into_iter().for_each(|work| *config.mean_mut(work) = Duration::ZERO);
+        config
+    }
+
+    /// The configured duration of a work, before noise and changes of speed.
+    pub fn mean(&self, work: Work) -> Duration {
+        match work {
+            Work::BatchingCpu => self.batching_cpu,
+            Work::TransferringPcie => self.transferring_pcie,
+            Work::BatchingDevice => self.batching_device,
+            Work::TransferringDevice => self.transferring_device,
+            Work::Training => self.training,
+        }
+    }
+
+    /// The configured duration of a work, to be set.
+    pub fn mean_mut(&mut self, work: Work) -> &mut Duration {
+        match work {
+            Work::BatchingCpu => &mut self.batching_cpu,
+            Work::TransferringPcie => &mut self.transferring_pcie,
+            Work::BatchingDevice => &mut self.batching_device,
+            Work::TransferringDevice => &mut self.transferring_device,
+            Work::Training => &mut self.training,
+        }
+    }
+
+    /// How long `work` takes for the mini-batch `id`: a function of the configuration and of both, the same in every run.
+    ///
+    /// Noise is log-normal with mean 1, drawn by a hash of (work, epoch, index).
+    pub fn duration(&self, work: Work, id: BatchId) -> Duration {
+        let slow = self.slow.iter().filter(|s| s.work == work && s.from <= id).map(|s| s.factor).product::<f64>();
+        let factor = slow * self.noise_factor(work, id);
+        if factor == 1.0 { self.mean(work) } else { self.mean(work).mul_f64(factor) }
+    }
+
+    fn noise_factor(&self, work: Work, id: BatchId) -> f64 {
+        if self.noise == 0.0 {
+            return 1.0;
+        }
+        let uniform = |lane: u32| {
+            let words = [work as u32, id.epoch, id.index, lane];
+            ((xxh3_64(bytemuck::cast_slice(&words)) >> 12) as f64 + 0.5) / (1u64 << 52) as f64
+        };
+        let normal = (-2.0 * uniform(0).ln()).sqrt() * (std::f64::consts::TAU * uniform(1)).cos();
+        let variance = (self.noise * self.noise).ln_1p();
+        (normal * variance.sqrt() - variance / 2.0).exp()
+    }
+
+    /// How `work` fails at the mini-batch `id`, where it does.
+    pub fn fault(&self, work: Work, id: BatchId) -> Option<FaultKind> {
+        self.faults.iter().find(|f| f.work == work && f.at == id).map(|f| f.kind)
+    }
+}
+
+impl From<Config> for String {
+    fn from(config: Config) -> String {
+        config.to_string()
+    }
+}
+
+impl TryFrom<Value> for Config {
+    type Error = Error;
+
+    fn try_from(value: Value) -> Result<Self, Error> {
+        let wrong = |v: &Value| {
+            let what = format!("{v} is not a configuration; give a text or an object, for example \"training=5ms\"");
+            Error::setting("simulated accelerator", what)
+        };
+        let part = |key: &str, v: &Value| match v {
+            Value::String(text) => Ok(format!("{key}={text}")),
+            Value::Number(number) => Ok(format!("{key}={number}")),
+            other => Err(wrong(other)),
+        };
+        match &value {
+            Value::String(text) => text.parse(),
+            Value::Object(parts) => {
+                let each = parts.iter().map(|(key, v)| match v {
+                    Value::Array(list) => list.iter().map(|v| part(key, v)).collect::<Result<Vec<_>, _>>(),
+                    v => part(key, v).map(|p| vec![p]),
+                });
+                each.collect::<Result<Vec<_>, _>>()?.concat().join(",").parse()
+            }
+            other => Err(wrong(other)),
+        }
+    }
+}

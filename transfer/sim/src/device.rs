@@ -1,0 +1,149 @@
+//! A simulated device: its place, its configuration, its resources and its memory.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use morphgl_registry::{BatchId, Error, Key, Place, Result};
+
+use crate::memory::Memory;
+use crate::resources::{Closed, Resources, Statistics, Stop};
+use crate::{Config, FaultKind, Work};
+
+/// A handle to one simulated device. Clones are the same device; it is gone with the last of them.
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    place: Place,
+    config: Config,
+    resources: Resources,
+    memory: Arc<Memory>,
+}
+
+/// What is done on a device, by whom, for which mini-batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation<'a> {
+    /// The operator; its hardware says which resources are held.
+    pub key: &'a Key,
+    /// What it does: how long that takes, and whether it fails.
+    pub work: Work,
+    /// The mini-batch.
+    pub id: BatchId,
+}
+
+impl Operation<'_> {
+    fn error(&self, what: String) -> Error {
+        Error::failed(format!("{}, {}", self.key, self.id), what)
+    }
+}
+
+impl Device {
+    /// A new device at `place`, which nobody else knows.
+    pub fn new(place: Place, config: Config) -> Self {
+        let memory = Arc::new(Memory::new(config.memory));
+        Self(Arc::new(Inner { place, config, resources: Resources::default(), memory }))
+    }
+
+    /// The device of this place and configuration: the same one for all of this process who ask while anybody has it.
+    /// That is how operators that are built apart meet on one device.
+    pub fn shared(place: Place, config: Config) -> Self {
+        static DEVICES: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|device| device.strong_count() > 0);
+        let known = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == place && d.config == config);
+        let device = known.map(Self).unwrap_or_else(|| Self::new(place, config));
+        if devices.iter().all(|d| d.as_ptr() != Arc::as_ptr(&device.0)) {
+            devices.push(Arc::downgrade(&device.0));
+        }
+        device
+    }
+
+    /// Its place.
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// Whether both are handles to the same device.
+    pub fn is(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// How its resources and its memory were used so far. Work that is under way is not counted.
+    pub fn statistics(&self) -> Statistics {
+        let (([pcie, sim], hanging), (memory_used, memory_peak)) = (self.0.resources.uses(), self.0.memory.used());
+        Statistics { pcie, sim, memory_used, memory_peak, hanging }
+    }
+
+    /// Lets every operation go that hangs now ([`FaultKind::Hang`], [`Statistics::hanging`]); each of them fails.
+    /// Those that come to hang later do hang.
+    pub fn release(&self) {
+        self.0.resources.release();
+    }
+
+    /// Holds the resources of the operator's hardware for the configured duration, with `run` as the beginning of it.
+    /// Where `run` takes longer than that, they are held for as long as it takes.
+    ///
+    /// It waits in order until they are free. It returns the time they were held, and lets them go at once when `run`
+    /// fails. Resources that are not the device's, as the CPU, are not waited for.
+    ///
+    /// # Errors
+    ///
+    /// The configuration's fault, or what `run` fails with.
+    ///
+    /// # Panics
+    ///
+    /// By [`FaultKind::Panic`], or when `run` does.
+    pub fn operate<T>(&self, operation: Operation<'_>, run: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+        self.operate_until(operation, &Stop::default(), run)
+    }
+
+    pub(crate) fn operate_until<T>(
+        &self,
+        operation: Operation<'_>,
+        stop: &Stop,
+        run: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Duration)> {
+        let Operation { key, work, id } = operation;
+        let closed = |Closed| operation.error("the operator was dropped before this was done".to_string());
+        let held = self.0.resources.acquire(&key.hardware, stop).map_err(closed)?;
+        self.fail(operation, stop)?;
+        let value = run()?;
+        stop.sleep_until(held.since + self.config().duration(work, id)).map_err(closed)?;
+        Ok((value, held.since.elapsed()))
+    }
+
+    /// Fails as configured.
+    fn fail(&self, operation: Operation<'_>, stop: &Stop) -> Result<()> {
+        let Operation { key, work, id } = operation;
+        match self.config().fault(work, id) {
+            None => Ok(()),
+            Some(FaultKind::Error) => Err(operation.error(format!("simulated error of {work}"))),
+            Some(FaultKind::Panic) => panic!("simulated panic of {key} at {id}"),
+            Some(FaultKind::Memory) => Err(self.memory().full(key, id)),
+            Some(FaultKind::Hang) => {
+                let end = if self.0.resources.hang(stop).is_ok() { "was let go" } else { "ended with its operator" };
+                Err(operation.error(format!("simulated hang of {work}, which {end}")))
+            }
+        }
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.0.memory
+    }
+
+    pub(crate) fn close(&self, stop: &Stop) {
+        stop.close(&self.0.resources);
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "simulated device at {} ({})", self.place(), self.config())
+    }
+}

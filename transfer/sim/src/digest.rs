@@ -1,0 +1,76 @@
+//! Digests of content: what makes a mix-up of buffers visible.
+
+use morphgl_graph_store::FeatureMatrix;
+use morphgl_registry::{BatchFeatures, HostBatch};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// The digest of a mini-batch: of everything it holds, its id and its features included.
+///
+/// Mini-batches of the same bits have the same one; of others it differs, but for one in 2^64.
+///
+/// # Complexity
+///
+/// O(bytes), at the speed of memory.
+pub fn digest(batch: &HostBatch) -> u64 {
+    let features = batch.features.as_ref();
+    combined(structure(batch), features.map(|f| (f.dim, f.dtype as usize, xxh3_64(f.as_bytes()))))
+}
+
+/// The digest `batch` has once it holds the features of its input nodes: taken from `matrix`, where they come from.
+pub(crate) fn with_features(batch: &HostBatch, matrix: &FeatureMatrix) -> u64 {
+    let mut hasher = Xxh3::new();
+    for &node in &batch.input_nodes {
+        hasher.update(matrix.rows(node as usize..node as usize + 1).as_bytes());
+    }
+    combined(structure(batch), Some((matrix.dim(), matrix.dtype() as usize, hasher.digest())))
+}
+
+fn combined(structure: u64, features: Option<(usize, usize, u64)>) -> u64 {
+    let (dim, dtype, content) = features.unwrap_or_default();
+    let words = [structure, u64::from(features.is_some()), dim as u64, dtype as u64, content];
+    xxh3_64(bytemuck::cast_slice(&words))
+}
+
+/// Of all but the features. Lengths are hashed with each list, so that no list runs into the next.
+fn structure(batch: &HostBatch) -> u64 {
+    let mut hasher = Xxh3::new();
+    let mut list = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    let numbers = [u64::from(batch.id.epoch), u64::from(batch.id.index), batch.num_seeds as u64];
+    list(bytemuck::cast_slice(&numbers));
+    list(bytemuck::cast_slice(&batch.input_nodes));
+    list(bytemuck::cast_slice(&batch.degrees));
+    list(bytemuck::cast_slice(&batch.labels));
+    for block in &batch.blocks {
+        list(bytemuck::cast_slice(&[block.num_dst as u64, block.num_src as u64, u64::from(block.weights.is_some())]));
+        list(bytemuck::cast_slice(&block.indptr));
+        list(bytemuck::cast_slice(&block.indices));
+        list(bytemuck::cast_slice(block.weights.as_deref().unwrap_or_default()));
+    }
+    hasher.digest()
+}
+
+/// Copies a mini-batch into the memory of another one.
+pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
+    (to.id, to.num_seeds) = (from.id, from.num_seeds);
+    to.input_nodes.clone_from(&from.input_nodes);
+    to.degrees.clone_from(&from.degrees);
+    to.labels.clone_from(&from.labels);
+    to.blocks.resize_with(from.blocks.len(), Default::default);
+    for (from, to) in from.blocks.iter().zip(&mut to.blocks) {
+        (to.num_dst, to.num_src) = (from.num_dst, from.num_src);
+        to.indptr.clone_from(&from.indptr);
+        to.indices.clone_from(&from.indices);
+        to.weights.clone_from(&from.weights);
+    }
+    match (&from.features, &mut to.features) {
+        (Some(from), Some(to)) => features(from, to),
+        (from, to) => *to = from.clone(),
+    }
+}
+
+fn features(from: &BatchFeatures, to: &mut BatchFeatures) {
+    to.resize(from.num_rows(), from.dim, from.dtype).copy_from_slice(from.as_bytes());
+}

@@ -1,0 +1,71 @@
+//! The device's memory: room for so many mini-batches, and not for one more.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use morphgl_registry::{BatchId, Error, HostBatch, Key, Result};
+
+#[derive(Debug)]
+pub(crate) struct Memory {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    peak: usize,
+    /// Memory of mini-batches that are gone, with their old content: the next one is written over it.
+    free: Vec<HostBatch>,
+}
+
+/// Room for one mini-batch, given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    memory: Arc<Memory>,
+    pub(crate) batch: HostBatch,
+}
+
+impl Memory {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, state: Mutex::default() }
+    }
+
+    /// Takes room for the mini-batch `id`; the slot's content is old.
+    pub(crate) fn take(self: &Arc<Self>, key: &Key, id: BatchId) -> Result<Slot> {
+        let mut state = self.lock();
+        if state.used == self.capacity {
+            return Err(self.full(key, id));
+        }
+        state.used += 1;
+        state.peak = state.peak.max(state.used);
+        let batch = state.free.pop().unwrap_or_default();
+        Ok(Slot { memory: Arc::clone(self), batch })
+    }
+
+    pub(crate) fn full(&self, key: &Key, id: BatchId) -> Error {
+        let fit = match self.capacity {
+            1 => "1 mini-batch fits".to_string(),
+            n => format!("{n} mini-batches fit"),
+        };
+        let what = format!("simulated device memory: {fit}, and this is one more; plan with a smaller device buffer");
+        Error::setting(format!("{key}, {id}"), what)
+    }
+
+    /// Mini-batches now, and the most there were.
+    pub(crate) fn used(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.used, state.peak)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.memory.lock();
+        state.used -= 1;
+        state.free.push(std::mem::take(&mut self.batch));
+    }
+}

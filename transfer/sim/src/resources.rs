@@ -1,0 +1,203 @@
+//! The exclusive resources: who holds them, who waits for them, how long they were busy.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use morphgl_registry::{Hardware, Resource};
+
+/// The simulated accelerator's own resource.
+pub const SIM: Resource = Resource::new("SIM");
+
+/// The resources of a device, in the order of [`Needs`].
+const RESOURCES: [Resource; 2] = [Resource::PCIE, SIM];
+
+/// Which of [`RESOURCES`] an operation holds.
+type Needs = [bool; 2];
+
+/// How a resource was used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Time it was held, in all.
+    pub busy: Duration,
+    /// Operations that held it.
+    pub operations: u64,
+    /// Operations that found it occupied and had to wait. A schedule that respects resources leaves this 0.
+    pub contended: u64,
+}
+
+/// What happened on a device so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// The link between host and device.
+    pub pcie: Use,
+    /// The device itself.
+    pub sim: Use,
+    /// Mini-batches in its memory now.
+    pub memory_used: usize,
+    /// The most mini-batches that were in its memory at once.
+    pub memory_peak: usize,
+    /// Operations that hang now.
+    pub hanging: usize,
+}
+
+/// Tells a thread that its operator is gone. It interrupts every wait of the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The operator is gone.
+#[derive(Debug)]
+pub(crate) struct Closed;
+
+#[derive(Debug, Default)]
+pub(crate) struct Resources {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    taken: Needs,
+    /// Who waits, in order of arrival.
+    // Invariant: tickets ascend.
+    queue: VecDeque<(u64, Needs)>,
+    next: u64,
+    uses: [Use; 2],
+    /// How often hanging operations were let go.
+    released: u64,
+    hanging: usize,
+}
+
+/// Resources, held until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    resources: &'a Resources,
+    needs: Needs,
+    pub(crate) since: Instant,
+}
+
+fn overlap(a: Needs, b: Needs) -> bool {
+    a[0] && b[0] || a[1] && b[1]
+}
+
+impl Stop {
+    pub(crate) fn close(&self, resources: &Resources) {
+        *self.lock() = true;
+        self.changed.notify_all();
+        // Locked, so that nobody is between looking at `closed` and waiting.
+        drop(resources.lock());
+        resources.changed.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.lock()
+    }
+
+    /// Sleeps until `deadline`.
+    pub(crate) fn sleep_until(&self, deadline: Instant) -> Result<(), Closed> {
+        let mut closed = self.lock();
+        while !*closed {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            closed = self.changed.wait_timeout(closed, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Err(Closed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether a waiting operation may go: its resources are free, and nobody before it waits for any of them.
+    fn may_go(&self, ticket: u64, needs: Needs) -> bool {
+        let before = self.queue.iter().take_while(|(other, _)| *other < ticket);
+        !overlap(self.taken, needs) && before.into_iter().all(|(_, other)| !overlap(*other, needs))
+    }
+
+    /// Counts the resources at which an arriving operation has to wait.
+    fn count_contended(&mut self, needs: Needs) {
+        for (i, needed) in needs.into_iter().enumerate() {
+            let occupied = self.taken[i] || self.queue.iter().any(|(_, other)| other[i]);
+            self.uses[i].contended += u64::from(needed && occupied);
+        }
+    }
+}
+
+impl Resources {
+    /// Takes all resources of `hardware` at once, as soon as they are free and nobody who came before waits for one of
+    /// them: in order, so that nobody starves, and at once, so that nobody holds one while waiting for another.
+    /// Hardware that is not the device's is not waited for.
+    pub(crate) fn acquire(&self, hardware: &Hardware, stop: &Stop) -> Result<Held<'_>, Closed> {
+        let needs = RESOURCES.map(|resource| hardware.resources().contains(&resource));
+        let mut state = self.lock();
+        state.count_contended(needs);
+        let ticket = state.next;
+        state.next += 1;
+        state.queue.push_back((ticket, needs));
+        while !state.may_go(ticket, needs) && !stop.is_closed() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.queue.retain(|(other, _)| *other != ticket);
+        if stop.is_closed() {
+            drop(state);
+            self.changed.notify_all();
+            return Err(Closed);
+        }
+        for (taken, needed) in state.taken.iter_mut().zip(needs) {
+            *taken |= needed;
+        }
+        drop(state);
+        // Who waited behind this one for the other resource may go now.
+        self.changed.notify_all();
+        Ok(Held { resources: self, needs, since: Instant::now() })
+    }
+
+    /// Waits until [`Resources::release`] or until the operator is gone.
+    pub(crate) fn hang(&self, stop: &Stop) -> Result<(), Closed> {
+        let mut state = self.lock();
+        let released = state.released;
+        state.hanging += 1;
+        while state.released == released && !stop.is_closed() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.hanging -= 1;
+        if state.released == released { Err(Closed) } else { Ok(()) }
+    }
+
+    /// Lets every hanging operation go.
+    pub(crate) fn release(&self) {
+        self.lock().released += 1;
+        self.changed.notify_all();
+    }
+
+    /// The uses, in the order of [`RESOURCES`], and how many operations hang.
+    pub(crate) fn uses(&self) -> ([Use; 2], usize) {
+        let state = self.lock();
+        (state.uses, state.hanging)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let busy = self.since.elapsed();
+        let mut state = self.resources.lock();
+        for i in (0..RESOURCES.len()).filter(|i| self.needs[*i]) {
+            state.taken[i] = false;
+            state.uses[i].busy += busy;
+            state.uses[i].operations += 1;
+        }
+        drop(state);
+        self.resources.changed.notify_all();
+    }
+}

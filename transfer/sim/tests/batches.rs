@@ -1,0 +1,74 @@
+//! Digests and devices.
+
+use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_registry::{BatchId, DeviceBatch, HostBatch};
+use morphgl_sim::{Config, Device, SimBatch, digest};
+
+fn batch(index: u32) -> HostBatch {
+    reference::sample(&Case::new(graphs::random(120, 7, true)), BatchId { epoch: 1, index })
+}
+
+type Change = fn(&mut HostBatch);
+
+#[test]
+fn every_part_of_a_mini_batch_is_digested() {
+    let whole = batch(0);
+    assert_eq!(digest(&whole), digest(&batch(0)), "a function of the content");
+    let changes: [(&str, Change); 14] = [
+        ("epoch", |b| b.id.epoch += 1),
+        ("index", |b| b.id.index += 1),
+        ("seeds", |b| b.num_seeds -= 1),
+        ("nodes", |b| b.input_nodes.swap(0, 1)),
+        ("degrees", |b| b.degrees[2] += 1.0),
+        ("labels", |b| b.labels[0] ^= 1),
+        ("no labels", |b| b.labels.clear()),
+        ("blocks", |b| b.blocks.swap(0, 1)),
+        ("rows", |b| b.blocks[0].indptr[1] += 1),
+        ("edges", |b| b.blocks[1].indices[0] += 1),
+        ("sources", |b| b.blocks[1].num_src += 1),
+        ("weights", |b| b.blocks[0].weights.as_mut().expect("weights")[0] += 1.0),
+        ("no features", |b| b.features = None),
+        ("features", |b| {
+            let features = b.features.as_mut().expect("features");
+            let (rows, dim, dtype) = (features.num_rows(), features.dim, features.dtype);
+            features.resize(rows, dim, dtype)[7] ^= 1;
+        }),
+    ];
+    for (what, change) in changes {
+        let mut changed = whole.clone();
+        change(&mut changed);
+        assert_ne!(changed, whole, "{what}: the change changes something");
+        assert_ne!(digest(&changed), digest(&whole), "{what}");
+    }
+}
+
+#[test]
+fn a_copy_is_a_copy_in_memory_that_is_used_again() {
+    let device = Device::new("sim:3".parse().expect("a place"), Config::instant(1));
+    let key = "Transferring_PCIe_SimDma".parse().expect("a key");
+    let bare = HostBatch { id: BatchId { epoch: 0, index: 9 }, ..Default::default() };
+    for content in [batch(0), bare, batch(1)] {
+        let mut source = content.clone();
+        let ours = SimBatch::copy(&device, &key, &source).expect("room");
+        source.input_nodes.clear();
+        assert_eq!((ours.id(), ours.place().to_string()), (content.id, "sim:3".to_string()));
+        assert_eq!((ours.expected_digest(), ours.to_host().expect("intact")), (digest(&content), content));
+        assert_eq!(device.statistics().memory_used, 1);
+    }
+    assert_eq!((device.statistics().memory_used, device.statistics().memory_peak), (0, 1));
+}
+
+#[test]
+fn one_configuration_at_one_place_is_one_device() {
+    let shared = |place: &str, config: &str| {
+        Device::shared(place.parse().expect("a place"), config.parse().expect("a configuration"))
+    };
+    let device = shared("sim:0", "name=one");
+    assert!(device.is(&shared("sim:0", "name=one,memory=14")));
+    assert!(!device.is(&shared("sim:1", "name=one")) && !device.is(&shared("sim:0", "name=two")));
+    let kept = SimBatch::copy(&device, &"Training_SIM_Ledger".parse().expect("a key"), &batch(0)).expect("room");
+    drop(device);
+    assert_eq!(shared("sim:0", "name=one").statistics().memory_used, 1, "as long as anybody has it");
+    drop(kept);
+    assert_eq!(shared("sim:0", "name=one").statistics().memory_peak, 0, "a new one");
+}
