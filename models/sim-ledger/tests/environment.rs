@@ -1,0 +1,112 @@
+//! The environment variable makes the simulated accelerator, its operators and their routes exist, and nothing else does.
+
+use std::process::Command;
+
+use morphgl_batching_sim_neighbor as _;
+use morphgl_registry::{Registry, TrainingContext};
+use morphgl_sim::{VARIABLE, available};
+use morphgl_training_sim_ledger::{DESCRIPTION, KEY};
+use morphgl_transferring_sim_copy as _;
+
+/// What a program that links all operators sees, one line a fact.
+fn seen() -> String {
+    let registry = Registry::collect().expect("no key twice");
+    let mut lines: Vec<String> =
+        registry.machine().accelerators.iter().map(|a| format!("{} {}", a.place, a.name)).collect();
+    lines.extend(registry.status().iter().map(|s| match &s.availability {
+        Ok(()) => format!("{}", s.description.key),
+        Err(unavailable) => format!("{}: {}", s.description.key, unavailable.reason),
+    }));
+    let routes = registry.routes();
+    lines.extend(
+        routes.iter().map(|r| format!("{} > {} > {} @{}", r.batching, r.transferring, r.training, r.trained_at)),
+    );
+    lines.join("\n")
+}
+
+/// Runs in a process of its own: variables cannot be set safely in this one.
+#[test]
+fn child() {
+    if std::env::var_os("MORPHGL_SIM_TEST_OUT").is_none() {
+        return;
+    }
+    let out = std::env::var_os("MORPHGL_SIM_TEST_OUT").expect("just seen");
+    std::fs::write(out, seen()).expect("room on the disk");
+}
+
+fn seen_with(config: Option<&str>, name: &str) -> Vec<String> {
+    let out = std::env::temp_dir().join(format!("morphgl-sim-{name}-{}", std::process::id()));
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "child"]).env("MORPHGL_SIM_TEST_OUT", &out).env_remove(VARIABLE);
+    config.map(|config| command.env(VARIABLE, config));
+    let status = command.output().expect("this test runs").status;
+    assert!(status.success(), "{status}");
+    let text = std::fs::read_to_string(&out).expect("the child wrote it");
+    std::fs::remove_file(&out).expect("it was there");
+    text.lines().map(String::from).collect()
+}
+
+const KEYS: [&str; 5] = [
+    "Batching_CPU_SimNeighbor",
+    "Batching_PCIe+SIM_Neighbor",
+    "Transferring_PCIe_SimDma",
+    "Transferring_PCIe+SIM_SimGather",
+    "Training_SIM_Ledger",
+];
+
+#[track_caller]
+fn unavailable(lines: Vec<String>, reason: &str) {
+    let mut lines = lines;
+    let mut expected = KEYS.map(|key| format!("{key}: {reason}"));
+    lines.sort();
+    expected.sort();
+    assert_eq!(lines, expected, "no device, no route, and every operator says why");
+}
+
+#[test]
+fn unset_there_is_nothing_simulated() {
+    let reason = "no simulated accelerator; set MORPHGL_SIM, for example MORPHGL_SIM=training=5ms";
+    unavailable(seen_with(None, "unset"), reason);
+    unavailable(seen_with(Some(""), "empty"), reason);
+}
+
+#[test]
+fn what_cannot_be_read_is_no_device_either() {
+    let reason = "MORPHGL_SIM: simulated accelerator, \"memory=0\": not a number of mini-batches; give at least 1, \
+                  for example memory=14";
+    unavailable(seen_with(Some("memory=0"), "wrong"), reason);
+}
+
+#[test]
+fn set_there_are_two_routes() {
+    let lines = seen_with(Some("training=5ms"), "set");
+    assert_eq!(lines[0], "sim:0 simulated accelerator");
+    let mut keys = lines[1..6].to_vec();
+    keys.sort();
+    let mut expected = KEYS;
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+    assert_eq!(
+        lines[6..],
+        [
+            "Batching_CPU_SimNeighbor > Transferring_PCIe_SimDma > Training_SIM_Ledger @sim:0",
+            "Batching_PCIe+SIM_Neighbor > Transferring_PCIe+SIM_SimGather > Training_SIM_Ledger @sim:0",
+        ]
+    );
+}
+
+#[test]
+fn options_do_without_the_environment() {
+    let registry = Registry::new(vec![available(DESCRIPTION)], morphgl_registry::Machine::probe()).expect("one key");
+    let context = |options: &str| TrainingContext {
+        dataset: std::sync::Arc::new(morphgl_conformance::training::tiny()),
+        spec: Default::default(),
+        seed: 0,
+        threads: 1,
+        place: "sim:0".parse().expect("a place"),
+        options: options.parse().expect("JSON"),
+    };
+    assert!(registry.training(&KEY, &context("{\"sim\": \"training=1ms\"}")).is_ok());
+    let error = registry.training(&KEY, &context("{\"sim\": \"training=1\"}")).expect_err("no unit").to_string();
+    assert!(error.contains("not a duration"), "{error}");
+}
