@@ -1,6 +1,6 @@
 //! Writes the picture, the trace and the page of a made-up run into a folder.
 //!
-//! `cargo run -p morphgl-report --example alone-report -- FOLDER [full|cpu|bare|long]`
+//! `cargo run -p morphgl-report --example alone-report -- FOLDER [full|cpu|bare|long|huge]`
 
 use std::error::Error;
 use std::fs::{File, create_dir_all, write};
@@ -21,7 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Report { title: "A plan and nothing else".into(), predicted_seconds: Some(48.03), ..Report::default() }
         }
         Some("long") => made::full(7000, 1),
-        Some(other) => return Err(format!("no run '{other}' is made up here: full, cpu, bare or long").into()),
+        Some("huge") => made::full(40_000, 1),
+        Some(other) => return Err(format!("no run '{other}' is made up here: full, cpu, bare, long or huge").into()),
     };
     create_dir_all(&folder)?;
     write(folder.join("report.html"), html(&report))?;

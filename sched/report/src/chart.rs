@@ -75,7 +75,10 @@ pub fn line_chart(chart: &LineChart) -> String {
         Scale::Seconds => time_ticks(from, to, 5),
         Scale::Percent => percent_ticks(from, to, 5),
     };
-    (y0, y1) = widen(&mark(y0, y1), y0, y1, chart.scale);
+    // A wider range may have wider steps; it settles soon.
+    for _ in 0..4 {
+        (y0, y1) = widen(&mark(y0, y1), y0, y1, chart.scale);
+    }
     let Ticks(y_ticks) = mark(y0, y1);
     let left = 14.0 + y_ticks.iter().map(|t| text_width(&t.1, 12.0)).fold(16.0, f64::max);
     let x_at = |x: f64| if x1 > x0 { left + (x - x0) / (x1 - x0) * (RIGHT - left) } else { (left + RIGHT) / 2.0 };

@@ -1,6 +1,6 @@
 //! One window of a timeline: rows, blocks, marks, axis.
 
-use crate::legend::fill;
+use crate::legend::{pattern, pattern_of};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::number::{percent, seconds, time_ticks};
 use crate::rows::{Block, Rows};
@@ -9,6 +9,8 @@ use crate::timeline::{Phase, Timeline};
 /// Widths and heights of a drawing, in pixels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
+    /// Width of the rows' names.
+    pub(crate) names: f64,
     /// Where the rows begin.
     pub(crate) left: f64,
     /// Where they end.
@@ -37,7 +39,7 @@ const LEGIBLE: f64 = 2.5;
 impl Panel<'_> {
     /// Draws it from `top` on and returns its height.
     pub(crate) fn draw(&self, out: &mut String, top: f64) -> f64 {
-        let Frame { left, right, row } = self.frame;
+        let Frame { names, left, right, row } = self.frame;
         let mut y = top;
         put!(
             out,
@@ -75,7 +77,7 @@ impl Panel<'_> {
                 px(row)
             );
             let class = if lane.simulated { "simulated" } else { "lane" };
-            let name = fit(&lane.name, 12.0, left - 26.0);
+            let name = fit(&lane.name, 12.0, names);
             let baseline = px(y + row / 2.0 + 4.0);
             put!(body, r#"<text class="{class} end" x="{}" y="{baseline}">{}</text>"#, px(left - 10.0), escape(&name));
             self.lane(&mut body, blocks, y);
@@ -151,44 +153,64 @@ impl Panel<'_> {
         if narrow * 3 > shown.len() && shown.len() > 24 || shown.len() > room {
             self.density(out, &shown, y);
         } else {
-            shown.iter().for_each(|block| self.block(out, block, y));
+            self.blocks(out, &shown, y);
         }
     }
 
-    fn block(&self, out: &mut String, block: &Block, y: f64) {
+    /// Draws blocks one by one: colours, over them their routes' patterns (one path each), over those the numbers.
+    fn blocks(&self, out: &mut String, blocks: &[&Block], y: f64) {
+        let mut numbers = String::new();
+        let mut patterns: [String; 4] = Default::default();
+        let routes = self.timeline.routes.len();
+        for block in blocks {
+            let (x, width) = self.place(block);
+            self.block(out, block, x, width, y);
+            self.number(&mut numbers, block, x, width, y);
+            let (x, width, height) = (px(x), px(width), px(self.frame.row));
+            put!(patterns[pattern_of(block.route, routes)], "M{x} {}h{width}v{height}h-{width}z", px(y));
+        }
+        for (route, path) in patterns.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
+            if let Some(fill) = pattern(self.id, route, routes) {
+                put!(out, r#"<path class="over" {fill} d="{path}"/>"#);
+            }
+        }
+        out.push_str(&numbers);
+    }
+
+    /// Where a block begins and how wide it is, with a gap to the next so that each can be told apart.
+    fn place(&self, block: &Block) -> (f64, f64) {
+        let x = self.x(block.start).min(self.frame.right - 0.6);
+        let width = (self.x(block.end) - x).max(0.6);
+        (x, if width > 4.0 { width - 0.7 } else { width })
+    }
+
+    fn block(&self, out: &mut String, block: &Block, x: f64, width: f64, y: f64) {
         let Block { phase, route, epoch, batch, start, end } = *block;
-        let right = self.frame.right;
-        let x = self.x(start).min(right - 0.6);
-        let width = (self.x(end) - x).max(0.6);
-        // A gap between neighbours, so that each can be told from the next.
-        let shown = if width > 4.0 { width - 0.7 } else { width };
         put!(
             out,
-            r#"<rect {} x="{}" y="{}" width="{}" height="{}"{}"#,
-            fill(self.id, phase, route, self.timeline.routes.len()),
+            r#"<rect class="k {}" x="{}" y="{}" width="{}" height="{}""#,
+            phase.letter(),
             px(x),
             px(y),
-            px(shown),
-            px(self.frame.row),
-            if width > 6.0 { r#" rx="1.5""# } else { "" }
+            px(width),
+            px(self.frame.row)
         );
         if width < 3.0 {
             out.push_str("/>");
             return;
         }
         let route = self.timeline.routes.get(route).map_or_else(String::new, |name| format!(", {}", escape(name)));
-        let took = seconds(end - start);
-        put!(
-            out,
-            "><title>{phase} of mini-batch {batch}, epoch {epoch}{route}: {took} from {}</title></rect>",
-            seconds(start)
-        );
-        let letter = phase.letter();
-        let long = format!("{letter}{batch}");
-        let label = [long.as_str(), &long[1..]].into_iter().find(|l| text_width(l, 10.5) + 5.0 <= shown);
+        let (took, start) = (seconds(end - start), seconds(start));
+        put!(out, "><title>{phase} of mini-batch {batch}, epoch {epoch}{route}: {took} from {start}</title></rect>");
+    }
+
+    fn number(&self, out: &mut String, block: &Block, x: f64, width: f64, y: f64) {
+        let letter = block.phase.letter();
+        let long = format!("{letter}{}", block.batch);
+        let label = [long.as_str(), &long[1..]].into_iter().find(|l| text_width(l, 10.5) + 5.0 <= width);
         if let Some(label) = label.filter(|_| self.frame.row >= 15.0) {
-            let middle = px(y + self.frame.row / 2.0 + 3.7);
-            put!(out, r#"<text class="n n{letter}" x="{}" y="{middle}">{label}</text>"#, px(x + shown / 2.0));
+            let (x, y) = (px(x + width / 2.0), px(y + self.frame.row / 2.0 + 3.7));
+            put!(out, r#"<text class="n n{letter}" x="{x}" y="{y}">{label}</text>"#);
         }
     }
 

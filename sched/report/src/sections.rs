@@ -2,7 +2,8 @@
 
 use crate::bars::{bar, labelled, pair_keys, pairs};
 use crate::chart::{LineChart, Scale, Series, line_chart};
-use crate::legend::fill;
+use crate::data::MOST;
+use crate::legend::{pattern, swatch};
 use crate::markup::{escape, put};
 use crate::number::{bytes, count, percent, ratio, seconds};
 use crate::report::{Epoch, Report};
@@ -92,23 +93,26 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
         }
     }
     let mut body = String::from(r#"<ul class="keys">"#);
-    let swatch = |attributes: &str| {
-        format!(r#"<svg class="tl" width="14" height="12"><rect {attributes} width="14" height="12" rx="2"/></svg>"#)
+    let mut key = |class: &str, pattern: Option<String>, name: &str| {
+        let swatch = swatch(class, pattern.as_deref(), 0.5, 0.5);
+        put!(body, r#"<li><svg class="tl" width="13" height="13">{swatch}</svg>{}</li>"#, escape(name));
     };
     for phase in Phase::ALL {
-        let class = format!(r#"class="{}""#, phase.letter());
-        put!(body, "<li>{}{phase} ({})</li>", swatch(&class), phase.letter());
+        key(&phase.letter().to_string(), None, &format!("{phase} ({})", phase.letter()));
     }
     if routes.len() > 1 {
         for (i, route) in routes.iter().enumerate() {
-            let filled = fill("page", Phase::Batching, i, routes.len());
-            put!(body, "<li>{}route {i}: {}</li>", swatch(&filled), escape(route));
+            key("N", pattern("page", i, routes.len()), &format!("route {i}: {route}"));
         }
     }
-    put!(body, "<li>{}idle</li></ul>", swatch(r#"class="track""#));
+    key("track idle", None, "idle");
+    body.push_str("</ul>");
     for (i, (name, timeline, rows)) in all.iter().enumerate() {
         let simulated = timeline.lanes.iter().any(|l| l.simulated);
         let mut facts = vec![seconds(rows.seconds), format!("{} activities", count(timeline.activities.len() as u64))];
+        if timeline.activities.len() > MOST {
+            facts.push("the middle as density".to_string());
+        }
         if simulated {
             facts.push("rows in italics are simulated hardware".to_string());
         }

@@ -42,14 +42,15 @@ pub fn svg(timeline: &Timeline, options: &SvgOptions) -> String {
     draw(timeline, &Rows::new(timeline), options, true)
 }
 
-/// Draws the timeline; alone it has a ground, margins and its own style.
+/// Draws the timeline; alone it has a ground, margins, a legend with its patterns and its own style, which a page has once.
 pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone: bool) -> String {
     let width = f64::from(options.width.clamp(480, 8192));
     let margin = if alone { 20.0 } else { 0.0 };
     let id: String = options.id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-' || *c == '_').collect();
     let names = timeline.lanes.iter().map(|lane| text_width(&lane.name, 12.0));
-    let left = margin + 16.0 + names.fold(40.0, f64::max).min(width * 0.22);
-    let frame = Frame { left, right: width - margin - 50.0, row: row_height(timeline.lanes.len()) };
+    let names = names.fold(40.0, f64::max).min(width * 0.22);
+    let left = margin + names + 10.0;
+    let frame = Frame { names, left, right: width - margin - 50.0, row: row_height(timeline.lanes.len()) };
 
     let mut body = String::new();
     let mut y = margin;
@@ -58,9 +59,11 @@ pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone
         put!(body, r#"<text class="title" x="{margin}" y="{}">{}</text>"#, y + 13.0, escape(&title));
         y += 30.0;
     }
-    patterns(&mut body, &id, timeline.routes.len());
-    let simulated = timeline.lanes.iter().any(|lane| lane.simulated);
-    y += legend(&mut body, &id, &timeline.routes, simulated, (margin, y), width - margin) + 10.0;
+    if alone {
+        patterns(&mut body, &id, timeline.routes.len());
+        let simulated = timeline.lanes.iter().any(|lane| lane.simulated);
+        y += legend(&mut body, &id, &timeline.routes, simulated, (margin, y), width - margin) + 10.0;
+    }
     let windows = if rows.seconds > 0.0 { windows(rows, options, frame) } else { Vec::new() };
     if windows.is_empty() {
         put!(body, r#"<text x="{margin}" y="{}">No activity was recorded.</text>"#, px(y + 14.0));

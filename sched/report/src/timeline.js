@@ -55,8 +55,8 @@ class TimelineView {
     const context = this.canvas.getContext('2d');
     context.font = '12px ' + this.font;
     const widest = Math.max(40, ...this.model.lanes.map(lane => context.measureText(lane.name).width));
-    this.left = 14 + Math.min(widest, this.width * 0.24);
-    this.right = this.width - 44;
+    this.left = Math.round(14 + Math.min(widest, this.width * 0.24));
+    this.right = Math.floor(this.width) - 44;
     this.top = this.model.marks.length ? 18 : 4;
     let y = this.top;
     this.tops = this.model.lanes.map((lane, i) => {

@@ -52,11 +52,11 @@ fn check_picture(text: &str) -> usize {
     for panel in document.descendants().filter(|n| class(n, "panel")) {
         let (left, right) = (number(&panel, "data-left"), number(&panel, "data-right"));
         assert!(left < right && right <= number(&document.root_element(), "width"));
-        for block in panel.children().filter(|n| class(n, "k") || class(n, "mark")) {
+        for block in panel.children().filter(|n| class(n, "k") || class(n, "mark") || class(n, "over")) {
             blocks += usize::from(class(&block, "k"));
             if block.tag_name().name() == "path" {
                 let d = block.attribute("d").expect("a path has one");
-                for x in d.split(['M', 'H']).skip(1).map(|p| p.split([' ', 'V']).next().expect("there is one")) {
+                for x in d.split(['M', 'H']).skip(1).map(|p| p.split([' ', 'V', 'h']).next().expect("there is one")) {
                     let x: f64 = x.parse().expect("a number");
                     assert!(x >= left - 0.011 && x <= right + 0.011, "{x} outside {left}..{right}");
                 }
@@ -104,9 +104,9 @@ fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
         assert!(text.contains(part), "no {part} in {text}");
     }
     assert!(text.contains("Batching of mini-batch 7, epoch 2, by SIM: 900 ms from 0 s"), "{text}");
-    // Only the second route has a pattern, and it is there.
-    assert_eq!(text.matches("fill=\"url(#timeline-B1)\"").count(), 3, "two blocks and the legend");
-    assert!(text.contains("id=\"timeline-B1\""));
+    // Only the second route has a pattern: over its blocks on two lanes, and in the legend.
+    assert_eq!(text.matches("fill=\"url(#timeline-1)\"").count(), 3);
+    assert!(text.contains("id=\"timeline-1\"") && !text.contains("timeline-0"));
 }
 
 #[test]

@@ -195,7 +195,7 @@ pub(crate) fn full(batches: u32, run: u32) -> Report {
     };
     Report {
         title: "GraphSAGE on products-like".into(),
-        summary: format!("{run} epochs of {batches} mini-batches on two routes, the accelerator simulated."),
+        summary: format!("Epochs of {batches} mini-batches on two routes, the accelerator simulated."),
         created: "made up to show what a report looks like".into(),
         command: "morphgl train products-like --model sage --fanouts 15,10,5 --plan auto --epochs 12".into(),
         plan: "Dual buffer: 345 mini-batches batched by SIM, 834 by 4 CPU workers; buffers of 10 on the device, 24 in RAM."
