@@ -30,7 +30,7 @@ pub fn plan(problem: &Problem) -> Result<Plans, DoesNotFit> {
         let of = [(Strategy::Sequential, sequential(problem, route)), (pipelined, pipelines(problem, route))];
         for (strategy, schedules) in of {
             let fitting = schedules.iter().filter_map(|s| memory::fit(problem, s.clone()));
-            let best = best(fitting.collect());
+            let best = best(fitting.collect()).map(trim);
             refused.extend(schedules.into_iter().filter(|_| best.is_none()));
             found.extend(best.map(|(schedule, simulation)| (strategy, schedule, simulation)));
         }
@@ -83,6 +83,41 @@ fn best(schedules: Vec<Schedule>) -> Option<(Schedule, Simulation)> {
         }
     }
     best
+}
+
+/// The same schedule with the smallest buffers that do not make the epoch longer, and room for durations that vary.
+fn trim((schedule, simulation): (Schedule, Simulation)) -> (Schedule, Simulation) {
+    if schedule.policy != Policy::Pipeline {
+        return (schedule, simulation);
+    }
+    let share = &schedule.shares[0];
+    // As many more as training goes through while batching or training is late by two deviations.
+    let period = simulation.seconds / schedule.num_batches().max(1) as f64;
+    let late = 2.0 * share.batching.std.hypot(share.training.std);
+    // The cast saturates.
+    let spare = 1 + if period > 0.0 { (late / period).ceil() as usize } else { 0 };
+    let enough = simulation.seconds * 1.001;
+    let mut found = (schedule, simulation);
+    let (in_place, workers) = (found.0.shares[0].in_place, found.0.shares[0].workers);
+    let buffers: [(bool, fn(&mut Schedule) -> &mut usize); 2] =
+        [(in_place, |s| &mut s.ready), (!in_place, |s| &mut s.batched)];
+    for (held_by_workers, buffer) in buffers {
+        let most = *buffer(&mut found.0);
+        let least = if held_by_workers { workers } else { 1 };
+        for size in [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48].map(|more| least + more) {
+            if size + spare >= most {
+                break;
+            }
+            let mut smaller = found.0.clone();
+            *buffer(&mut smaller) = size;
+            if simulate(&smaller).seconds <= enough {
+                *buffer(&mut smaller) = size + spare;
+                found = (smaller.clone(), simulate(&smaller));
+                break;
+            }
+        }
+    }
+    found
 }
 
 /// What a schedule of one route cannot go below.
