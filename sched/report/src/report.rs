@@ -210,12 +210,23 @@ impl Report {
         self.best_valid_accuracy.filter(|a| a.is_finite()).or_else(|| of_epochs().max_by(f64::total_cmp))
     }
 
+    /// The resources that are simulated, in the order they are first named.
+    pub fn simulated_resources(&self) -> Vec<&str> {
+        let lanes = self.predicted.iter().chain(&self.measured).flat_map(|t| &t.lanes);
+        let of_lanes = lanes.filter(|l| l.simulated).map(|l| l.resource.as_str());
+        let mut all: Vec<&str> = Vec::new();
+        for name in self.utilisation.iter().filter(|u| u.simulated).map(|u| u.resource.as_str()).chain(of_lanes) {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        all
+    }
+
     /// Whether anything in it is simulated.
     pub fn is_simulated(&self) -> bool {
-        let timelines = self.predicted.iter().chain(&self.measured);
         self.simulated
-            || timelines.flat_map(|t| &t.lanes).any(|l| l.simulated)
-            || self.utilisation.iter().any(|u| u.simulated)
+            || !self.simulated_resources().is_empty()
             || self.operators.iter().any(|o| o.simulated)
             || self.memory.iter().any(|m| m.simulated)
     }

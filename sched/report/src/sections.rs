@@ -67,7 +67,9 @@ pub(crate) fn tiles(report: &Report) -> String {
     if let Some(bottleneck) = report.bottleneck.as_ref().filter(|b| !b.is_empty()) {
         let busy = report.utilisation.iter().find(|u| u.resource == *bottleneck);
         let busy = busy.and_then(|u| finite(u.measured).or(finite(u.predicted)));
-        tile("Bottleneck", bottleneck.clone(), busy.map(|b| format!("{} busy", percent(b, 0))).unwrap_or_default());
+        let mut below: Vec<String> = busy.map(|b| format!("{} busy", percent(b, 0))).into_iter().collect();
+        below.extend(report.simulated_resources().contains(&bottleneck.as_str()).then(|| "simulated".to_string()));
+        tile("Bottleneck", bottleneck.clone(), below.join(", "));
     }
     let valid = report.valid_accuracy();
     if let Some(test) = finite(report.test_accuracy) {
@@ -233,19 +235,21 @@ pub(crate) fn baselines(report: &Report) -> String {
         return String::new();
     }
     let below = "Every plan considered, as the simulator predicts it. The darker part of a bar is the lower bound.";
-    section("", "Plans", below, &table::baselines(&report.baselines))
+    section("", "Plans", &(below.to_string() + &simulated(report)), &table::baselines(&report.baselines))
 }
 
 pub(crate) fn what_if(report: &Report) -> String {
     if report.what_if.is_empty() {
         return String::new();
     }
-    section(
-        "",
-        "What if",
-        "The best plan of a machine that differs in one thing or a few.",
-        &table::what_if(&report.what_if),
-    )
+    let below = "The best plan of a machine that differs in one thing or a few.".to_string() + &simulated(report);
+    section("", "What if", &below, &table::what_if(&report.what_if))
+}
+
+/// A sentence that names the simulated resources, if there are any.
+fn simulated(report: &Report) -> String {
+    let names = report.simulated_resources();
+    if names.is_empty() { String::new() } else { format!(" Simulated: {}.", names.join(", ")) }
 }
 
 pub(crate) fn operators(report: &Report) -> String {
@@ -271,7 +275,11 @@ pub(crate) fn caches(report: &Report) -> String {
         .caches
         .iter()
         .map(|c| {
-            let place = if c.place.is_empty() { String::new() } else { format!(" on {}", escape(&c.place)) };
+            let simulated = report.memory.iter().any(|m| m.simulated && m.place == c.place);
+            let place = match c.place.as_str() {
+                "" => String::new(),
+                place => format!(" on {}{}", escape(place), if simulated { " (simulated)" } else { "" }),
+            };
             let name = format!(r#"{}<div class="below">{}{place}</div>"#, escape(&c.name), bytes(c.bytes));
             (name, c.predicted_hits, c.measured_hits)
         })

@@ -8,7 +8,11 @@ use crate::report::{Baseline, Epoch, Memory, OperatorSeconds, WhatIf};
 /// A table of cells that are safe to embed; the columns whose heading begins with `#` hold numbers.
 fn table(headings: &[String], rows: &[(&str, Vec<String>)]) -> String {
     let mut out = String::from(r#"<div class="scroll"><table><thead><tr>"#);
-    let number = |h: &str| if h.starts_with('#') { r#" class="number""# } else { "" };
+    let number = |h: &str| match h {
+        _ if h.starts_with('#') => r#" class="number""#,
+        "Event" => r#" class="words""#,
+        _ => "",
+    };
     for heading in headings {
         put!(out, r#"<th scope="col"{}>{}</th>"#, number(heading), escape(heading.trim_start_matches('#')));
     }
@@ -116,7 +120,8 @@ pub(crate) fn operators(rows: &[OperatorSeconds]) -> String {
         .map(|o| {
             let swatch = format!(r#"<span class="swatch {}"></span>"#, o.phase.letter());
             let shown = |value: Option<f64>| value.map_or_else(|| "–".to_string(), seconds);
-            let name = format!("{swatch}{}", labelled(&o.operator, o.simulated));
+            let badge = labelled("", o.simulated);
+            let name = format!(r#"<span class="key">{swatch}{}</span>{badge}"#, escape(&o.operator));
             let difference = match (o.profiled, o.measured) {
                 (Some(profiled), Some(measured)) if profiled > 0.0 => signed(measured / profiled - 1.0),
                 _ => "–".to_string(),

@@ -45,7 +45,7 @@ class TimelineView {
     const get = name => style.getPropertyValue('--' + name).trim();
     this.colours = Object.fromEntries(['ink', 'text', 'quiet', 'line', 'rail', 'card', 'mark', 'hatch', 'measured', 'on-dark'].map(n => [n, get(n)]));
     this.fills = ['batching', 'transferring', 'training'].map(get);
-    this.inks = [this.colours['on-dark'], '#2b1d00', this.colours['on-dark']];
+    this.inks = [this.colours['on-dark'], '#2b1d00', '#03231c'];
     this.font = getComputedStyle(document.body).fontFamily;
     this.patterns = null;
     this.ratio = window.devicePixelRatio || 1;

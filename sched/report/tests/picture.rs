@@ -254,6 +254,9 @@ fn a_page_shows_what_it_was_given_and_says_what_is_simulated() {
         "re-planned: batching became slower",
         "Transferring_PCIe_Copy",
         "budget 2.00 GiB",
+        "Simulated: PCIe, SIM.",
+        "% busy, simulated",
+        "on sim:0 (simulated)",
     ] {
         assert!(page.contains(part), "no {part}");
     }
