@@ -49,7 +49,9 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
     }
     let x = equation6(host_seconds, device_seconds, h.transferring.mean, h.training.mean);
     let gbs = problem.limits.ready.max(1);
-    let most = problem.limits.batched.max(1);
+    // What workers hold counts too.
+    let batched = problem.limits.batched.max(pool.0);
+    let most = (batched - pool.0).max(1);
     // Erratum 1: cbs = gbs · host : device.
     let wanted = if x > 0.0 { gbs as f64 / x } else { f64::INFINITY };
     let mut cbs = (wanted.round() as usize).clamp(1, most);
@@ -59,7 +61,7 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
         let by_host = by_host.clamp(1, n - 1);
         let shares = vec![of(host, by_host, pool), of(device, n - by_host, (1, 1))];
         let mut s = schedule(problem, Policy::DualBuffer, shares, 0);
-        (s.batched, s.ready) = (cbs + pool.0, gbs);
+        (s.batched, s.ready) = ((cbs + pool.0).min(batched), gbs);
         let s = memory::fit(problem, s)?;
         let simulation = simulate(&s);
         Some((s, simulation))
