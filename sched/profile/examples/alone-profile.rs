@@ -4,7 +4,8 @@
 use std::thread;
 use std::time::Duration;
 
-use morphgl_profile::{Operators, Settings, profile};
+use morphgl_plan::{Limits, plan};
+use morphgl_profile::{Operators, RouteOperators, Settings, TrainingOperator, profile};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Place, Result,
     Route, Score, Training, Transferring,
@@ -84,17 +85,30 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     };
     let machine = Machine::probe();
     let (mut transferring, mut training) = (Asleep, Asleep);
-    let mut operators =
-        Operators { route: &route, batching: &Asleep, transferring: &mut transferring, training: &mut training };
+    let mut operators = Operators {
+        routes: vec![RouteOperators { route: &route, batching: &Asleep, transferring: &mut transferring }],
+        trainers: vec![TrainingOperator { key: &route.training, place: &route.trained_at, operator: &mut training }],
+    };
     let settings = Settings::new(machine.cores);
-    let profile = profile(&mut operators, &machine, &settings, &mut |p| println!("{}/{} {}", p.done, p.total, p.what))?;
-    for s in &profile.batching {
-        let (mean, std) = (1e3 * s.seconds.mean, 1e3 * s.seconds.std);
-        println!("batching, {} workers of {} threads: {mean:.2} ms ± {std:.2}", s.workers, s.threads);
+    let never = || false;
+    let profile =
+        profile(&mut operators, &machine, &settings, &never, &mut |p| println!("{}/{} {}", p.done, p.total, p.what))?;
+    for r in &profile.routes {
+        println!("{}", r.keys());
+        for s in &r.batching {
+            let (mean, std) = (1e3 * s.seconds.mean, 1e3 * s.seconds.std);
+            println!("batching, {} workers of {} threads: {mean:.2} ms ± {std:.2}", s.workers, s.threads);
+        }
+        for s in &r.training {
+            println!("training, {} threads: {:.2} ms ± {:.2}", s.threads, 1e3 * s.seconds.mean, 1e3 * s.seconds.std);
+        }
+        for t in &r.together {
+            let (batching, training) = (1e3 * t.batching.mean, 1e3 * t.training.mean);
+            print!("{} workers of {} threads beside {} training threads: ", t.workers, t.threads, t.training_threads);
+            println!("batching {batching:.2} ms, training {training:.2} ms");
+        }
     }
-    for s in &profile.training {
-        println!("training, {} threads: {:.2} ms ± {:.2}", s.threads, 1e3 * s.seconds.mean, 1e3 * s.seconds.std);
-    }
-    println!("measured in {:.2} s", profile.seconds);
+    println!("measured in {:.2} s; not measured: {:?}", profile.seconds, profile.skipped);
+    println!("{}", plan(&profile.problem(machine.cores, Limits::default()))?);
     Ok(())
 }

@@ -30,6 +30,10 @@ pub enum ErrorKind {
     Thread(String),
     /// There is nothing to measure.
     Nothing(String),
+    /// The operators do not fit together.
+    Operators(String),
+    /// It was asked to stop.
+    Stopped,
     /// The profile's file cannot be read or written.
     Io(std::io::Error),
     /// The file is no profile of this version.
@@ -55,6 +59,18 @@ impl Error {
         Self { context: key.to_string(), kind: ErrorKind::Thread(source.to_string()) }
     }
 
+    pub(crate) fn nothing(key: &Key, what: &str) -> Self {
+        Self { context: key.to_string(), kind: ErrorKind::Nothing(what.to_string()) }
+    }
+
+    pub(crate) fn operators(context: impl fmt::Display, what: String) -> Self {
+        Self { context: context.to_string(), kind: ErrorKind::Operators(what) }
+    }
+
+    pub(crate) fn stopped() -> Self {
+        Self { context: "profiling".to_string(), kind: ErrorKind::Stopped }
+    }
+
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
         Self { context: path.display().to_string(), kind: ErrorKind::Io(source) }
     }
@@ -71,7 +87,8 @@ impl fmt::Display for Error {
             ErrorKind::Operator(source) => write!(f, "{context} failed while it was profiled: {source}"),
             ErrorKind::Panicked(what) => write!(f, "{context} panicked while it was profiled: {what}"),
             ErrorKind::Thread(what) => write!(f, "{context}: a thread could not be started: {what}; use fewer threads"),
-            ErrorKind::Nothing(what) => write!(f, "{context}: {what}"),
+            ErrorKind::Nothing(what) | ErrorKind::Operators(what) => write!(f, "{context}: {what}"),
+            ErrorKind::Stopped => write!(f, "{context} was stopped; nothing of it is kept"),
             ErrorKind::Io(source) => write!(f, "{context}: {source}; check the path of the profile"),
             ErrorKind::Format(what) => write!(f, "{context}: not a profile: {what}; profile again"),
         }

@@ -1,15 +1,20 @@
 #![doc = include_str!("../README.md")]
 
+mod chain;
+mod course;
 mod error;
 mod measure;
 mod pool;
+mod problem;
 mod profile;
 mod settings;
+mod splits;
 mod statistics;
 mod training;
 
+pub use chain::Largest;
 pub use error::{Error, ErrorKind, Result};
 pub use measure::profile;
-pub use profile::{PoolSample, Profile, TrainingSample, VERSION};
-pub use settings::{Operators, Progress, Settings};
+pub use profile::{PoolSample, Profile, RouteProfile, TogetherSample, TrainingSample, VERSION};
+pub use settings::{Operators, Progress, RouteOperators, Settings, TrainingOperator};
 pub use statistics::Statistics;

@@ -1,194 +1,383 @@
-//! The order of measuring, and what the budget allows.
+//! The order of measuring.
 
-use std::time::{Duration, Instant};
+use morphgl_registry::{Machine, MiniBatch, Place, Route};
 
-use morphgl_registry::{BatchId, Machine, MiniBatch, Place};
-
+use crate::course::{Course, Sampling, Stop, count, pool_in_words};
+use crate::profile::on_host;
+use crate::splits::{self, Split};
 use crate::{
-    Error, ErrorKind, Operators, PoolSample, Profile, Progress, Result, Settings, Statistics, TrainingSample, VERSION,
-    pool, training,
+    Error, Operators, PoolSample, Profile, Progress, Result, RouteProfile, Settings, Statistics, TogetherSample,
+    TrainingOperator, TrainingSample, VERSION, chain, pool, training,
 };
 
-/// Shares of the budget for batching, and for batching and transferring together; training gets the rest.
-const BATCHING: f64 = 0.35;
-const TRANSFERRING: f64 = 0.45;
-/// Mini-batches kept for training to be measured with.
+/// Shares of the time: what is needed for a plan; that and each phase alone; and that and phases beside each other.
+const NEEDED: f64 = 0.35;
+const ALONE: f64 = 0.6;
+const ALL: f64 = 1.0;
+/// Host mini-batches kept for training to be measured with; of a device's one, as its memory may hold no more than two.
 const KEPT: usize = 3;
 
-/// Measures every phase of a route: batching by pools of workers, transferring, training at counts of threads.
+/// Measures every phase of the routes: batching by pools of workers, transferring, training at counts of threads, and, where
+/// batching and training share the host's cores, both beside each other at the splits of the cores that plans would choose.
 ///
-/// Each point is warmed up first. The smallest and the largest count of each phase are always measured, at least once;
-/// the others are left out, and listed in [`Profile::skipped`], when the phase's share of the budget is spent.
+/// Each point is warmed up first. What two routes share (an operator at a place) is measured once.
+/// Needed for a plan, and measured whatever the budget: the smallest and the largest pool, transferring,
+/// and training at the largest count of threads. What else the budget does not allow is listed in [`Profile::skipped`].
+/// `stop` is asked between mini-batches, by any thread.
 /// Parameters and optimizer state of training are put back; `set_threads` stays as it was measured last.
 ///
 /// # Errors
 ///
-/// An operator failed or panicked, or there is no mini-batch. Parameters and optimizer state are put back then, too.
+/// An operator failed or panicked, `stop` said so, there is no mini-batch or no route, or routes do not fit together.
+/// Parameters and optimizer state are put back then, too, and no thread is left.
 pub fn profile(
     operators: &mut Operators<'_>,
     machine: &Machine,
     settings: &Settings,
+    stop: Stop<'_>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Profile> {
-    let start = Instant::now();
-    let route = operators.route;
-    let num_batches = operators.batching.num_batches();
-    if num_batches == 0 {
-        let kind = ErrorKind::Nothing("there is no mini-batch to measure; give it seeds".to_string());
-        return Err(Error { context: route.batching.to_string(), kind });
-    }
-    let pools = ends_first(settings.pools.iter().copied().chain([(1, 1)]));
-    let threads = ends_first(
-        settings.training_threads.iter().copied().chain((settings.training_threads.is_empty()).then_some(1)),
-    );
-    let total = pools.len() + 1 + threads.len();
-    let mut course = Course { start, budget: settings.budget, done: 0, total, skipped: Vec::new(), progress };
-
-    let mut batching = Vec::new();
-    for (i, &(workers, each)) in pools.iter().enumerate() {
-        let what = match each {
-            1 => format!("batching by {}", count(workers, "worker")),
-            _ => format!("batching by {} of {}", count(workers, "worker"), count(each, "thread")),
-        };
-        if let Some(time) = course.begin(what, i < 2, BATCHING, pools.len() - i) {
-            let samples = pool::measure(operators.batching, &route.batching, (workers, each), settings, time)?;
-            batching.push(PoolSample { workers, threads: each, seconds: Statistics::of(samples) });
-        }
-    }
-    batching.sort_by_key(|s| (s.threads, s.workers));
-
-    let time = course.begin("transferring".to_string(), true, TRANSFERRING, 1).unwrap_or_default();
-    let (transferring, kept) = transfer(operators, settings, time)?;
-    let (edges, bytes) = sizes(&kept);
-
-    let trainer = &mut *operators.training;
-    let trained = training::unchanged(trainer, &route.training, |trainer| {
-        let mut samples = Vec::new();
-        for (i, &threads_now) in threads.iter().enumerate() {
-            let what = format!("training with {}", count(threads_now, "thread"));
-            if let Some(time) = course.begin(what, i < 2, 1.0, threads.len() - i) {
-                let seconds = training::measure(trainer, &route.training, threads_now, &kept, settings, time)?;
-                samples.push(TrainingSample { threads: threads_now, seconds: Statistics::of(seconds) });
-            }
-        }
-        samples.sort_by_key(|s| s.threads);
-        Ok(samples)
-    })?;
-    let skipped = course.end();
-    Ok(Profile {
+    let num_batches = check(operators)?;
+    let points = Points::new(settings);
+    let total = points.count(operators, settings);
+    let mut course = Course::new(settings, (num_batches, total), stop, progress);
+    let mut measuring = Measuring { operators, settings, points, kept: Vec::new() };
+    let mut profile = Profile {
         version: VERSION,
         machine: machine.clone(),
-        route: route.clone(),
+        settings: settings.clone(),
         num_batches,
-        edges_per_batch: edges,
-        bytes_per_batch: bytes,
-        batching,
-        transferring,
-        training: trained,
-        skipped,
-        seconds: start.elapsed().as_secs_f64(),
-    })
-}
-
-/// Each once, those with a 0 left out: the first and the last, which are needed most, then those between.
-fn ends_first<T: Ord + Copy + Count>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all: Vec<T> = all.filter(|x| x.counts()).collect();
-    all.sort_unstable();
-    all.dedup();
-    if all.len() > 2 {
-        let last = all.pop().expect("there are more than two");
-        all.insert(1, last);
+        routes: Vec::new(),
+        skipped: Vec::new(),
+        seconds: 0.0,
+    };
+    let unplannable = |e: morphgl_plan::Invalid| Error::operators("what was measured", e.to_string());
+    for i in 0..measuring.operators.routes.len() {
+        let left = measuring.operators.routes.len() - i;
+        let route = measuring.needed(i, &profile.routes, &mut course, left)?;
+        profile.routes.push(route);
     }
-    all
-}
-
-/// What a point is measured at.
-trait Count {
-    fn counts(&self) -> bool;
-}
-
-impl Count for usize {
-    fn counts(&self) -> bool {
-        *self > 0
-    }
-}
-
-impl Count for (usize, usize) {
-    fn counts(&self) -> bool {
-        self.0 > 0 && self.1 > 0
-    }
-}
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-/// How far the budget is spent.
-struct Course<'a> {
-    start: Instant,
-    budget: Duration,
-    done: usize,
-    total: usize,
-    skipped: Vec<String>,
-    progress: &'a mut dyn FnMut(&Progress),
-}
-
-impl Course<'_> {
-    /// Tells of the next point, and how long it may take: an equal part of what is left until `share` of the budget is spent.
-    /// `None` when nothing is left and the point is not needed.
-    fn begin(&mut self, what: String, needed: bool, share: f64, points_left: usize) -> Option<Duration> {
-        let left = self.budget.mul_f64(share).saturating_sub(self.start.elapsed());
-        (self.progress)(&Progress { what: what.clone(), done: self.done, total: self.total });
-        self.done += 1;
-        if left.is_zero() && !needed {
-            self.skipped.push(what);
-            return None;
-        }
-        Some(left / u32::try_from(points_left.max(1)).unwrap_or(u32::MAX))
-    }
-
-    fn end(self) -> Vec<String> {
-        (self.progress)(&Progress { what: "done".to_string(), done: self.total, total: self.total });
-        self.skipped
-    }
-}
-
-/// Measures transferring on mini-batches prepared one by one, and keeps some of them.
-fn transfer(
-    operators: &mut Operators<'_>,
-    settings: &Settings,
-    time: Duration,
-) -> Result<(Statistics, Vec<MiniBatch>)> {
-    let (route, batching) = (operators.route, operators.batching);
-    let deadline = Instant::now() + time;
-    let usable = pool::usable(batching);
-    let mut worker = Error::catch(&route.batching, || batching.worker(1))?;
-    let (mut samples, mut kept, mut recycled) = (Vec::new(), Vec::new(), None);
-    for i in 0..settings.batches.max(1) + settings.warm_up.max(KEPT) {
-        let id = BatchId { epoch: settings.epoch, index: (i % usable) as u32 };
-        let prepared = Error::catch(&route.batching, || worker.prepare(id, recycled.take())?.wait())?.0;
-        let start = Instant::now();
-        let moved = Error::catch(&route.transferring, || operators.transferring.transfer(prepared)?.wait())?.0;
-        let end = Instant::now();
-        if i >= settings.warm_up {
-            samples.push((end - start).as_secs_f64());
-        }
-        if kept.len() < KEPT {
-            kept.push(moved);
-        } else if moved.place() == Place::Host && route.batched_at == Place::Host {
-            recycled = Some(moved);
-        }
-        let enough = samples.len() >= settings.batches.max(1) || end >= deadline;
-        if enough && kept.len() == KEPT && !samples.is_empty() {
+    let problem = profile.build(settings.cores.max(1), RouteProfile::durations).map_err(unplannable)?;
+    course.limit(morphgl_plan::bound(&problem));
+    measuring.alone(&mut profile.routes, &mut course)?;
+    for _ in 0..settings.splits {
+        let Some(split) = splits::next(&profile) else { break };
+        if !measuring.split(split, &mut profile.routes, &mut course)? {
             break;
         }
     }
-    Ok((Statistics::of(samples), kept))
+    (profile.skipped, profile.seconds) = course.end();
+    profile.check().map_err(unplannable)?;
+    Ok(profile)
 }
 
-/// Mean edges and bytes of mini-batches in host memory.
-fn sizes(batches: &[MiniBatch]) -> (f64, f64) {
-    let host: Vec<_> = batches.iter().filter_map(|b| b.host().ok()).collect();
-    let mean = |sum: usize| if host.is_empty() { 0.0 } else { sum as f64 / host.len() as f64 };
-    (mean(host.iter().map(|b| b.num_edges()).sum()), mean(host.iter().map(|b| b.num_bytes()).sum()))
+/// Mini-batches of an epoch, the same on every route.
+fn check(operators: &Operators<'_>) -> Result<usize> {
+    let Some(first) = operators.routes.first() else {
+        return Err(Error::operators("profiling", "there is no route to measure; give one at least".to_string()));
+    };
+    let num_batches = first.batching.num_batches();
+    for r in &operators.routes {
+        let n = r.batching.num_batches();
+        if n == 0 {
+            let what = "there is no mini-batch to measure; give it seeds";
+            return Err(Error::nothing(&r.route.batching, what));
+        }
+        if n != num_batches {
+            let what = format!(
+                "it makes {n} mini-batches an epoch, and {} makes {num_batches}; build all operators with the same seeds \
+                 and batch size",
+                first.route.batching
+            );
+            return Err(Error::operators(&r.route.batching, what));
+        }
+        if !operators.trainers.iter().any(|t| trains(t, r.route)) {
+            let what = format!("it is not among the trainers at {}; give it too", r.route.trained_at);
+            return Err(Error::operators(&r.route.training, what));
+        }
+    }
+    Ok(num_batches)
+}
+
+fn trains(trainer: &TrainingOperator<'_>, route: &Route) -> bool {
+    *trainer.key == route.training && *trainer.place == route.trained_at
+}
+
+fn same_batching(a: &Route, b: &Route) -> bool {
+    a.batching == b.batching && a.batched_at == b.batched_at
+}
+
+fn same_transferring(a: &Route, b: &Route) -> bool {
+    same_batching(a, b) && a.transferring == b.transferring && a.trained_at == b.trained_at
+}
+
+fn same_training(a: &Route, b: &Route) -> bool {
+    a.training == b.training && a.trained_at == b.trained_at
+}
+
+/// What to measure on the host's cores.
+struct Points {
+    /// The smallest and the largest, then those between.
+    pools: Vec<(usize, usize)>,
+    /// The largest, then downwards: the cheapest first.
+    training: Vec<usize>,
+}
+
+impl Points {
+    fn new(settings: &Settings) -> Self {
+        let mut pools: Vec<_> = settings.pools.iter().copied().filter(|p| p.0 > 0 && p.1 > 0).collect();
+        pools.push((1, 1));
+        pools.sort_unstable();
+        pools.dedup();
+        if pools.len() > 2 {
+            let last = pools.pop().expect("there are more than two");
+            pools.insert(1, last);
+        }
+        let mut training: Vec<_> = settings.training_threads.iter().copied().filter(|&t| t > 0).collect();
+        if training.is_empty() {
+            training.push(1);
+        }
+        training.sort_unstable_by(|a, b| b.cmp(a));
+        training.dedup();
+        Self { pools, training }
+    }
+
+    fn training(&self, route: &Route) -> &[usize] {
+        if on_host(&route.training) { &self.training } else { &[1] }
+    }
+
+    /// Points of all routes, those that are the same once.
+    fn count(&self, operators: &Operators<'_>, settings: &Settings) -> usize {
+        let routes: Vec<&Route> = operators.routes.iter().map(|r| r.route).collect();
+        let of = |(i, route): (usize, &&Route)| {
+            let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|r| same(r, route));
+            let pools = if on_host(&route.batching) && new(same_batching) { self.pools.len() } else { 0 };
+            let training = if new(same_training) { self.training(route).len() } else { 0 };
+            pools + usize::from(new(same_transferring)) + training
+        };
+        let shared = routes.iter().any(|r| on_host(&r.batching) && on_host(&r.training));
+        routes.iter().enumerate().map(of).sum::<usize>() + if shared { settings.splits } else { 0 }
+    }
+}
+
+struct Measuring<'a, 'o> {
+    operators: &'a mut Operators<'o>,
+    settings: &'a Settings,
+    points: Points,
+    /// Ready mini-batches, by place.
+    kept: Vec<(Place, Vec<MiniBatch>)>,
+}
+
+impl Measuring<'_, '_> {
+    /// What no plan can do without, of route `i`; what it shares with those measured before is taken from them.
+    fn needed<'c>(
+        &mut self,
+        i: usize,
+        before: &[RouteProfile],
+        course: &mut Course<'c>,
+        routes_left: usize,
+    ) -> Result<RouteProfile> {
+        let route = self.operators.routes[i].route;
+        let earlier = |same: fn(&Route, &Route) -> bool| before.iter().find(|r| same(&r.route, route));
+        // Two pools, a transfer, training.
+        let mut left = 4 * routes_left;
+        let mut next = |course: &mut Course<'c>, what: String| {
+            left -= 1;
+            course.needed(what, NEEDED, left + 1)
+        };
+        let mut batching = earlier(same_batching).map(|r| r.batching.clone()).unwrap_or_default();
+        if batching.is_empty() && on_host(&route.batching) {
+            for &size in self.points.pools.iter().take(2) {
+                let sampling = next(course, pool_in_words(size))?;
+                batching.push(self.pool(i, size, sampling)?);
+            }
+        }
+        let chain = match earlier(same_transferring) {
+            Some(r) => Chained::Known(r),
+            None => {
+                let what = if on_host(&route.batching) { "transferring" } else { "batching and transferring" };
+                let sampling = next(course, what.to_string())?;
+                Chained::New(self.chain(i, earlier(same_training).is_none(), sampling)?)
+            }
+        };
+        let (transferring, largest, edges, bytes) = match chain {
+            Chained::Known(r) => (r.transferring.clone(), r.largest, r.edges_per_batch, r.bytes_per_batch),
+            Chained::New(chain) => {
+                if batching.is_empty() {
+                    batching.push(PoolSample { workers: 1, threads: 1, seconds: Statistics::of(chain.batching) });
+                }
+                (Statistics::of(chain.transferring), chain.largest, chain.edges, chain.bytes)
+            }
+        };
+        let mut training = earlier(same_training).map(|r| r.training.clone()).unwrap_or_default();
+        if training.is_empty() {
+            let threads = self.points.training(route)[0];
+            let sampling = next(course, training_in_words(route, threads))?;
+            training.push(self.training(i, threads, sampling)?);
+        }
+        if route.trained_at != Place::Host {
+            // Nothing else is measured with them, and a device's memory is small.
+            self.kept.retain(|(place, _)| *place != route.trained_at);
+        }
+        Ok(RouteProfile {
+            route: route.clone(),
+            edges_per_batch: edges,
+            bytes_per_batch: bytes,
+            largest,
+            batching,
+            transferring,
+            training,
+            together: Vec::new(),
+        })
+    }
+
+    /// The phases alone at all other counts, the cheapest of each first, as long as there is time.
+    fn alone(&mut self, routes: &mut [RouteProfile], course: &mut Course<'_>) -> Result<()> {
+        let mut points: Vec<(usize, usize, Point)> = Vec::new();
+        for (i, r) in routes.iter().enumerate() {
+            let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|b| same(&b.route, &r.route));
+            if on_host(&r.route.batching) && new(same_batching) {
+                points.extend(self.points.pools.iter().skip(2).enumerate().map(|(rank, &p)| (rank, i, Point::Pool(p))));
+            }
+            if new(same_training) {
+                let threads = self.points.training(&r.route).iter().skip(1);
+                points.extend(threads.enumerate().map(|(rank, &t)| (rank, i, Point::Training(t))));
+            }
+        }
+        points.sort_unstable();
+        let number = points.len();
+        for (done, (_, i, point)) in points.into_iter().enumerate() {
+            let durations = routes[i].durations().map_err(|e| Error::operators(&routes[i].route.batching, e.0))?;
+            match point {
+                Point::Pool(size) => {
+                    let seconds = size.0 as f64 * durations.batching(size.0, size.1).mean;
+                    let sampling = course.optional(pool_in_words(size), ALONE, number - done, seconds)?;
+                    if let Some(sampling) = sampling {
+                        let sample = self.pool(i, size, sampling)?;
+                        add_pool(routes, i, &sample);
+                    }
+                }
+                Point::Training(threads) => {
+                    let seconds = durations.training().at(threads).mean;
+                    let what = training_in_words(&routes[i].route, threads);
+                    if let Some(sampling) = course.optional(what, ALONE, number - done, seconds)? {
+                        let sample = self.training(i, threads, sampling)?;
+                        add_training(routes, i, &sample);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Batching and training at a split of the cores: alone where that was not measured yet, and beside each other.
+    /// Whether there was time.
+    fn split(&mut self, split: Split, routes: &mut [RouteProfile], course: &mut Course<'_>) -> Result<bool> {
+        let Split { route: i, workers, threads, training_threads } = split;
+        let route = &routes[i];
+        let durations = route.durations().map_err(|e| Error::operators(&route.route.batching, e.0))?;
+        let alone = [
+            workers as f64 * durations.batching(workers, threads).mean,
+            durations.training().at(training_threads).mean,
+        ];
+        let pooled = route.batching.iter().any(|s| (s.workers, s.threads) == (workers, threads));
+        let trained = route.training.iter().any(|s| s.threads == training_threads);
+        // Beside training at least one mini-batch of every worker has to begin and to end, after those to warm up.
+        let seconds =
+            2.0 * alone[0].max(alone[1]) + if pooled { 0.0 } else { alone[0] } + if trained { 0.0 } else { alone[1] };
+        let what = format!(
+            "{} beside {}",
+            pool_in_words((workers, threads)),
+            training_in_words(&route.route, training_threads)
+        );
+        // A third of what is left: if the plan changes for what is found, there is time for others.
+        let Some(sampling) = course.optional(what, ALL, 3, seconds)? else { return Ok(false) };
+        if !pooled {
+            let sample = self.pool(i, (workers, threads), sampling)?;
+            add_pool(routes, i, &sample);
+        }
+        if !trained {
+            let sample = self.training(i, training_threads, sampling)?;
+            add_training(routes, i, &sample);
+        }
+        let route = self.operators.routes[i].route;
+        let trainer = self.operators.trainers.iter_mut().find(|t| trains(t, route)).expect("it was checked");
+        let batches = &self.kept.iter().find(|(place, _)| *place == route.trained_at).expect("they were kept").1;
+        let batching = (self.operators.routes[i].batching, &route.batching);
+        let split = (workers, threads, training_threads);
+        let (batching, training) = training::measure_beside(batching, trainer, split, batches, sampling)?;
+        let (batching, training) = (Statistics::of(batching), Statistics::of(training));
+        let sample = TogetherSample { workers, threads, training_threads, batching, training };
+        let own = routes[i].route.clone();
+        let same = routes.iter_mut().filter(|r| same_batching(&r.route, &own) && same_training(&r.route, &own));
+        same.for_each(|r| r.together.push(sample.clone()));
+        Ok(true)
+    }
+
+    fn pool(&self, i: usize, size: (usize, usize), sampling: Sampling<'_>) -> Result<PoolSample> {
+        let r = &self.operators.routes[i];
+        let samples = pool::measure(r.batching, &r.route.batching, size, sampling)?;
+        Ok(PoolSample { workers: size.0, threads: size.1, seconds: Statistics::of(samples) })
+    }
+
+    /// Measures transferring, and keeps mini-batches at their place where they are `wanted` and there are none yet.
+    fn chain(&mut self, i: usize, wanted: bool, sampling: Sampling<'_>) -> Result<chain::Chain> {
+        let route = self.operators.routes[i].route;
+        let threads = if on_host(&route.batching) { self.settings.cores.max(1) } else { 1 };
+        let keep = match &route.trained_at {
+            _ if !wanted || self.kept.iter().any(|(place, _)| *place == route.trained_at) => 0,
+            Place::Host => KEPT.min(sampling.batches + 1),
+            _ => 1,
+        };
+        let mut chain = chain::measure(&mut self.operators.routes[i], threads, keep, sampling)?;
+        if keep > 0 {
+            self.kept.push((route.trained_at.clone(), std::mem::take(&mut chain.ready)));
+        }
+        Ok(chain)
+    }
+
+    fn training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {
+        let route = self.operators.routes[i].route;
+        let trainer = self.operators.trainers.iter_mut().find(|t| trains(t, route)).expect("it was checked");
+        let batches = &self.kept.iter().find(|(place, _)| *place == route.trained_at).expect("they were kept").1;
+        let samples = training::measure(trainer, threads, batches, sampling)?;
+        Ok(TrainingSample { threads, seconds: Statistics::of(samples) })
+    }
+}
+
+enum Chained<'a> {
+    Known(&'a RouteProfile),
+    New(chain::Chain),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Point {
+    Training(usize),
+    Pool((usize, usize)),
+}
+
+fn training_in_words(route: &Route, threads: usize) -> String {
+    if on_host(&route.training) {
+        format!("training with {}", count(threads, "thread"))
+    } else {
+        "training".to_string()
+    }
+}
+
+/// Adds a sample to every route that batches in the same way.
+fn add_pool(routes: &mut [RouteProfile], i: usize, sample: &PoolSample) {
+    let route = routes[i].route.clone();
+    for r in routes.iter_mut().filter(|r| same_batching(&r.route, &route)) {
+        r.batching.push(sample.clone());
+        r.batching.sort_by_key(|s| (s.threads, s.workers));
+    }
+}
+
+/// Adds a sample to every route that trains in the same way.
+fn add_training(routes: &mut [RouteProfile], i: usize, sample: &TrainingSample) {
+    let route = routes[i].route.clone();
+    for r in routes.iter_mut().filter(|r| same_training(&r.route, &route)) {
+        r.training.push(sample.clone());
+        r.training.sort_by_key(|s| s.threads);
+    }
 }

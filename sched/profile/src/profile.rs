@@ -1,16 +1,17 @@
-//! The profile of a route on a machine, in memory and as a file.
+//! The profile of a machine's routes, in memory and as a file.
 
 use std::fs;
 use std::path::Path;
 
-use morphgl_plan::{Curve, Durations, Invalid, Point, PoolPoint, RouteKeys};
-use morphgl_registry::{Machine, Route};
+use morphgl_plan::RouteKeys;
+use morphgl_registry::{Machine, Resource, Route};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Statistics};
+use crate::chain::Largest;
+use crate::{Error, Result, Settings, Statistics};
 
 /// Version of the file's layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Batching at one size of the pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,57 +33,81 @@ pub struct TrainingSample {
     pub seconds: Statistics,
 }
 
-/// Every phase's duration on one route of one machine.
+/// Batching and training beside each other on the same cores, each as fast as it can.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
-    /// Version of the file's layout: [`VERSION`].
-    pub version: u32,
-    /// Where it was measured.
-    pub machine: Machine,
-    /// What was measured.
+pub struct TogetherSample {
+    /// Batching workers.
+    pub workers: usize,
+    /// Threads of each.
+    pub threads: usize,
+    /// Threads training used.
+    pub training_threads: usize,
+    /// Seconds a mini-batch of the pool.
+    pub batching: Statistics,
+    /// Seconds a mini-batch of training.
+    pub training: Statistics,
+}
+
+/// Every phase's duration on one route.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouteProfile {
+    /// Its operators and places.
     pub route: Route,
-    /// Mini-batches of an epoch.
-    pub num_batches: usize,
-    /// Mean edges of the measured mini-batches, 0 where they lie on a device.
+    /// Mean edges of the measured mini-batches.
     pub edges_per_batch: f64,
-    /// Mean bytes of a mini-batch in host memory after transferring, 0 where it lies on a device.
+    /// Mean bytes of a measured mini-batch where it is trained.
     pub bytes_per_batch: f64,
+    /// The largest measured mini-batch.
+    pub largest: Largest,
     /// Batching, one sample a pool.
     pub batching: Vec<PoolSample>,
     /// Transferring.
     pub transferring: Statistics,
     /// Training, one sample a count of threads.
     pub training: Vec<TrainingSample>,
+    /// Batching and training beside each other, one sample a split of the cores.
+    pub together: Vec<TogetherSample>,
+}
+
+/// Every phase's duration on every route of a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Version of the file's layout: [`VERSION`].
+    pub version: u32,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// How it was measured.
+    pub settings: Settings,
+    /// Mini-batches of an epoch.
+    pub num_batches: usize,
+    /// The routes, in the order they were given.
+    pub routes: Vec<RouteProfile>,
     /// Points left out because the budget was spent.
     pub skipped: Vec<String>,
     /// Seconds that profiling took.
     pub seconds: f64,
 }
 
-impl Profile {
-    /// What the planner needs.
-    ///
-    /// # Panics
-    ///
-    /// When its fields were changed to what cannot be planned with; one that was measured or loaded can.
-    pub fn durations(&self) -> Durations {
-        self.checked().unwrap_or_else(|e| panic!("the profile was changed: {e}"))
-    }
-
-    fn checked(&self) -> std::result::Result<Durations, Invalid> {
-        let pool = |s: &PoolSample| PoolPoint { workers: s.workers, threads: s.threads, seconds: s.seconds.seconds() };
-        let batching: Vec<PoolPoint> = self.batching.iter().map(pool).collect();
-        let training = self.training.iter().map(|s| Point { at: s.threads, seconds: s.seconds.seconds() });
-        Durations::new(&batching, self.transferring.seconds(), Curve::new(training.collect())?)
-    }
-
+impl RouteProfile {
     /// The route's keys as the planner names them.
-    pub fn route_keys(&self) -> RouteKeys {
+    pub fn keys(&self) -> RouteKeys {
         let Route { batching, transferring, training, .. } = &self.route;
         let (batching, transferring) = (batching.to_string(), transferring.to_string());
         RouteKeys { batching, transferring, training: training.to_string() }
     }
 
+    /// Whether batching and training share the host's cores.
+    pub(crate) fn shares_cores(&self) -> bool {
+        on_host(&self.route.batching) && on_host(&self.route.training)
+    }
+}
+
+/// Whether an operator runs on the host's cores.
+pub(crate) fn on_host(key: &morphgl_registry::Key) -> bool {
+    key.hardware.resources().contains(&Resource::CPU)
+}
+
+impl Profile {
     /// Writes the profile as JSON, beside the path first, then renamed.
     ///
     /// # Errors
@@ -105,7 +130,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no profile of this version, or holds durations that cannot be.
+    /// The file cannot be read, is no profile of this version, or holds what no plan can be made from.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| Error::format(path, e.to_string()))?;
@@ -115,7 +140,7 @@ impl Profile {
             None => return Err(Error::format(path, "it has no version".to_string())),
         }
         let profile: Self = serde_json::from_value(value).map_err(|e| Error::format(path, e.to_string()))?;
-        profile.checked().map_err(|e| Error::format(path, e.to_string()))?;
+        profile.check().map_err(|e| Error::format(path, e.to_string()))?;
         Ok(profile)
     }
 }

@@ -2,34 +2,62 @@
 
 use std::time::Duration;
 
-use morphgl_registry::{Batching, Route, Training, Transferring};
+use morphgl_registry::{Batching, Key, Place, Route, Training, Transferring};
+use serde::{Deserialize, Serialize};
 
-/// The operators to measure.
+/// The operators to measure: routes, and who trains what they bring.
 #[derive(Debug)]
 pub struct Operators<'a> {
-    /// Their keys.
+    /// The routes; at least one.
+    pub routes: Vec<RouteOperators<'a>>,
+    /// Who trains: for every route the operator of its key at its place.
+    pub trainers: Vec<TrainingOperator<'a>>,
+}
+
+/// The operators of a route, all but the one that trains.
+#[derive(Debug)]
+pub struct RouteOperators<'a> {
+    /// Their keys and places.
     pub route: &'a Route,
     /// Who batches.
     pub batching: &'a dyn Batching,
     /// Who transfers.
     pub transferring: &'a mut dyn Transferring,
-    /// Who trains. Parameters and optimizer state are the same after profiling as before; no gradients are left.
-    pub training: &'a mut dyn Training,
+}
+
+/// Who trains, for one route or several.
+#[derive(Debug)]
+pub struct TrainingOperator<'a> {
+    /// Its key.
+    pub key: &'a Key,
+    /// Where it trains.
+    pub place: &'a Place,
+    /// The operator. Parameters and optimizer state are the same after profiling as before; no gradients are left.
+    pub operator: &'a mut dyn Training,
 }
 
 /// How much is measured.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Time to spend, roughly. What is needed for a plan at all is measured even when it takes longer. Default 5 s.
+    /// Cores of the host that phases may use.
+    pub cores: usize,
+    /// Time to spend, roughly. What is needed for a plan at all is measured even when it takes longer. Default 3 s.
     pub budget: Duration,
+    /// Epochs to spend at most, as far as the first measurements tell how long one takes; `None` is no limit. Default 0.8.
+    pub epochs: Option<f64>,
+    /// Time that may be spent however short an epoch is, within the budget. Default 0.25 s.
+    pub least: Duration,
     /// Mini-batches each worker, or training, handles before measuring starts, at each point. Default 1.
     pub warm_up: usize,
-    /// Mini-batches measured at each point, by each worker or by training. Fewer when the budget ends. Default 8.
+    /// Mini-batches measured at each point, by each worker or by training.
+    /// Fewer when the budget ends, or an epoch has few. Default 8.
     pub batches: usize,
-    /// Batching: (workers, threads a worker). One worker of one thread is added when it is missing.
+    /// Batching on the host's cores: (workers, threads a worker). One worker of one thread is added when it is missing.
     pub pools: Vec<(usize, usize)>,
-    /// Training: counts of threads.
+    /// Training on the host's cores: counts of threads.
     pub training_threads: Vec<usize>,
+    /// Splits of the cores at which batching and training are measured beside each other, at most. Default 12.
+    pub splits: usize,
     /// The epoch whose mini-batches are used. Default 0.
     pub epoch: u32,
 }
@@ -48,18 +76,28 @@ impl Settings {
             counts.sort_unstable();
             counts.dedup();
         }
-        let budget = Duration::from_secs(5);
-        Self { budget, warm_up: 1, batches: 8, pools, training_threads: counts, epoch: 0 }
+        Self {
+            cores,
+            budget: Duration::from_secs(3),
+            epochs: Some(0.8),
+            least: Duration::from_millis(250),
+            warm_up: 1,
+            batches: 8,
+            pools,
+            training_threads: counts,
+            splits: 12,
+            epoch: 0,
+        }
     }
 }
 
 /// How far profiling is, for a progress bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What is measured next, in words: `batching with 2 workers`.
+    /// What is measured next, in words: `batching by 2 workers`.
     pub what: String,
     /// Points done.
     pub done: usize,
-    /// Points in all.
+    /// Points in all, at most.
     pub total: usize,
 }

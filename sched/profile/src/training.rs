@@ -1,42 +1,93 @@
-//! Training: seconds a mini-batch, without changing the model.
+//! Training: seconds a mini-batch, alone or beside a pool that batches, without changing the model.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use morphgl_registry::{Gradients, Key, MiniBatch, Training};
+use morphgl_registry::{Batching, Gradients, Key, MiniBatch, Training};
 
-use crate::{Error, Result, Settings};
+use crate::course::Sampling;
+use crate::pool;
+use crate::{Error, Result, TrainingOperator};
 
-/// Seconds of accumulate and step with `threads` threads, sampled for about `time`.
+/// Samples kept of each worker beside training: it may be much faster.
+const KEPT: usize = 64;
+
+/// Seconds of accumulate and step with `threads` threads.
 pub(crate) fn measure(
-    training: &mut dyn Training,
-    key: &Key,
+    trainer: &mut TrainingOperator<'_>,
     threads: usize,
     batches: &[MiniBatch],
-    settings: &Settings,
-    time: Duration,
+    sampling: Sampling<'_>,
 ) -> Result<Vec<f64>> {
-    let deadline = Instant::now() + time;
-    Error::catch(key, || training.set_threads(threads))?;
-    let mut samples = Vec::new();
-    for (i, batch) in batches.iter().cycle().enumerate() {
-        let start = Instant::now();
-        Error::catch(key, || {
-            training.accumulate(batch)?.wait()?;
-            training.step()?.wait()
-        })?;
-        let end = Instant::now();
-        if i >= settings.warm_up {
-            samples.push((end - start).as_secs_f64());
-            if samples.len() >= settings.batches.max(1) || end >= deadline {
-                break;
+    let key = trainer.key;
+    unchanged(trainer.operator, key, |training| {
+        Error::catch(key, || training.set_threads(threads))?;
+        let mut samples = Vec::new();
+        for (i, batch) in batches.iter().cycle().enumerate() {
+            sampling.go_on()?;
+            let (seconds, end) = step(training, key, batch)?;
+            if i >= sampling.warm_up {
+                samples.push(seconds);
+                if samples.len() >= sampling.batches || end >= sampling.deadline {
+                    break;
+                }
             }
         }
-    }
-    Ok(samples)
+        Ok(samples)
+    })
+}
+
+/// Seconds of accumulate and step, and of a mini-batch of the pool, while training and all workers are at work on threads of
+/// their own. Workers never wait: a mini-batch they made is thrown away, its memory used for the next one.
+pub(crate) fn measure_beside(
+    (batching, key): (&dyn Batching, &Key),
+    trainer: &mut TrainingOperator<'_>,
+    (workers, threads, training_threads): (usize, usize, usize),
+    batches: &[MiniBatch],
+    sampling: Sampling<'_>,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let trained_by = trainer.key;
+    unchanged(trainer.operator, trained_by, |training| {
+        Error::catch(trained_by, || training.set_threads(training_threads))?;
+        let (pooled, trained) = pool::measure_beside(batching, key, (workers, threads), sampling, |pool| {
+            let mut samples = Vec::new();
+            for (i, batch) in batches.iter().cycle().enumerate() {
+                sampling.go_on()?;
+                let counts = i >= sampling.warm_up && pool.is_warm();
+                if counts {
+                    pool.open();
+                }
+                let (seconds, end) = step(training, trained_by, batch)?;
+                if pool.is_done() {
+                    break;
+                }
+                if counts && samples.len() < sampling.batches {
+                    samples.push(seconds);
+                }
+                let enough = samples.len() >= sampling.batches || end >= sampling.deadline;
+                // Training goes on until every worker has made a whole mini-batch beside it.
+                if enough && !samples.is_empty() && pool.least() >= 1 {
+                    break;
+                }
+            }
+            Ok(samples)
+        })?;
+        let every = pooled.len().div_ceil(KEPT * workers).max(1);
+        Ok((pooled.into_iter().step_by(every).collect(), trained))
+    })
+}
+
+fn step(training: &mut dyn Training, key: &Key, batch: &MiniBatch) -> Result<(f64, Instant)> {
+    let start = Instant::now();
+    Error::catch(key, || {
+        training.accumulate(batch)?.wait()?;
+        training.step()?.wait()
+    })?;
+    let end = Instant::now();
+    Ok(((end - start).as_secs_f64(), end))
 }
 
 /// Does `work`, and puts parameters and optimizer state back to what they were, whether it failed or not.
-pub(crate) fn unchanged<T>(
+fn unchanged<T>(
     training: &mut dyn Training,
     key: &Key,
     work: impl FnOnce(&mut dyn Training) -> Result<T>,
@@ -49,7 +100,12 @@ pub(crate) fn unchanged<T>(
     });
     if outcome.is_err() {
         // A step that did not happen left gradients behind. Of two failures the first is told.
-        drop(Error::catch(key, || training.set_gradients(&Gradients::default())));
+        drop(Error::catch(key, || {
+            let mut gradients: Gradients = training.gradients()?;
+            gradients.tensors.iter_mut().for_each(|t| t.values.fill(0.0));
+            gradients.count = 0;
+            training.set_gradients(&gradients)
+        }));
     }
     let value = outcome?;
     restored?;

@@ -1,0 +1,371 @@
+//! Operators whose durations are known, on the host and on a device, and that fail when told to.
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use morphgl_profile::{Operators, Profile, Progress, RouteOperators, Settings, TrainingOperator, profile};
+use morphgl_registry::{
+    BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
+    MiniBatch, NamedTensor, Place, Result, Route, Score, Training, Transferring,
+};
+
+/// Milliseconds of the phases; batching by a worker of t threads and training with t threads take a t-th.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) batching: u64,
+    pub(crate) transferring: u64,
+    pub(crate) training: u64,
+}
+
+pub(crate) const QUICK: Times = Times { batching: 2, transferring: 1, training: 4 };
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Fault {
+    Error,
+    Panic,
+}
+
+fn act(millis: f64, fault: Option<Fault>) -> Result<()> {
+    thread::sleep(Duration::from_secs_f64(millis / 1e3));
+    match fault {
+        None => Ok(()),
+        Some(Fault::Error) => Err(Error::failed("fake", "out of luck")),
+        Some(Fault::Panic) => panic!("lost my head"),
+    }
+}
+
+/// What the operators of a test know of each other.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) prepared: AtomicUsize,
+    pub(crate) transferred: AtomicUsize,
+    pub(crate) trained: AtomicUsize,
+    pub(crate) workers: AtomicUsize,
+    /// Workers preparing a mini-batch now.
+    pub(crate) preparing: AtomicUsize,
+    /// Whether training trains now.
+    pub(crate) training: AtomicBool,
+    pub(crate) indices: Mutex<Vec<u32>>,
+    /// Mini-batches on the device now, and the most there were.
+    pub(crate) on_device: AtomicUsize,
+    pub(crate) most_on_device: AtomicUsize,
+}
+
+fn host_batch(id: BatchId) -> HostBatch {
+    let block = Block { num_dst: 1, num_src: 3, indptr: vec![0, 2], indices: vec![1, 2], weights: None };
+    HostBatch { id, num_seeds: 1, input_nodes: vec![0, 1, 2], blocks: vec![block], ..HostBatch::default() }
+}
+
+pub(crate) fn npu() -> Place {
+    "npu:0".parse().expect("a place")
+}
+
+#[derive(Debug)]
+pub(crate) struct NpuBatch(BatchId, Arc<Seen>);
+
+impl NpuBatch {
+    fn new(id: BatchId, seen: &Arc<Seen>) -> MiniBatch {
+        let now = seen.on_device.fetch_add(1, Ordering::SeqCst) + 1;
+        seen.most_on_device.fetch_max(now, Ordering::SeqCst);
+        MiniBatch::Device(Box::new(Self(id, Arc::clone(seen))))
+    }
+}
+
+impl Drop for NpuBatch {
+    fn drop(&mut self) {
+        self.1.on_device.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl DeviceBatch for NpuBatch {
+    fn id(&self) -> BatchId {
+        self.0
+    }
+    fn place(&self) -> Place {
+        npu()
+    }
+    fn num_seeds(&self) -> usize {
+        1
+    }
+    fn to_host(&self) -> Result<HostBatch> {
+        Ok(host_batch(self.0))
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct FakeBatching {
+    pub(crate) num_batches: usize,
+    pub(crate) times: Times,
+    /// Fails at the n-th mini-batch it prepares.
+    pub(crate) fault: Option<(usize, Fault)>,
+    /// How much longer it takes while training trains.
+    pub(crate) slowed: f64,
+    pub(crate) at: Place,
+    pub(crate) seen: Arc<Seen>,
+}
+
+struct Worker {
+    times: Times,
+    threads: usize,
+    fault: Option<(usize, Fault)>,
+    slowed: f64,
+    at: Place,
+    seen: Arc<Seen>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.seen.workers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Batching for FakeBatching {
+    fn num_batches(&self) -> usize {
+        self.num_batches
+    }
+
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
+        self.seen.workers.fetch_add(1, Ordering::SeqCst);
+        let (at, seen) = (self.at.clone(), Arc::clone(&self.seen));
+        Ok(Box::new(Worker { times: self.times, threads, fault: self.fault, slowed: self.slowed, at, seen }))
+    }
+}
+
+impl BatchingWorker for Worker {
+    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+        drop(recycled);
+        let n = self.seen.prepared.fetch_add(1, Ordering::SeqCst);
+        self.seen.indices.lock().expect("not poisoned").push(id.index);
+        self.seen.preparing.fetch_add(1, Ordering::SeqCst);
+        let slowed = if self.seen.training.load(Ordering::SeqCst) { self.slowed } else { 1.0 };
+        let millis = slowed * self.times.batching as f64 / self.threads as f64;
+        let outcome = act(millis, self.fault.filter(|f| f.0 == n).map(|f| f.1));
+        self.seen.preparing.fetch_sub(1, Ordering::SeqCst);
+        outcome?;
+        let batch = match self.at {
+            Place::Host => MiniBatch::Host(host_batch(id)),
+            _ => NpuBatch::new(id, &self.seen),
+        };
+        Ok(Handle::ready(batch, Duration::ZERO))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct FakeTransferring {
+    pub(crate) times: Times,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) to: Place,
+    pub(crate) seen: Arc<Seen>,
+}
+
+impl Transferring for FakeTransferring {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        self.seen.transferred.fetch_add(1, Ordering::SeqCst);
+        act(self.times.transferring as f64, self.fault)?;
+        let moved = match self.to {
+            Place::Device { .. } if batch.place() == Place::Host => NpuBatch::new(batch.id(), &self.seen),
+            _ => batch,
+        };
+        Ok(Handle::ready(moved, Duration::ZERO))
+    }
+}
+
+/// One parameter that every step raises by one; the optimizer counts the steps.
+#[derive(Debug)]
+pub(crate) struct FakeTraining {
+    pub(crate) times: Times,
+    pub(crate) fault: Option<(u64, Fault)>,
+    /// How much longer it takes for each worker that prepares when it begins.
+    pub(crate) slowed: f64,
+    pub(crate) at: Place,
+    pub(crate) threads: usize,
+    pub(crate) parameter: f32,
+    pub(crate) steps: u64,
+    pub(crate) accumulated: u64,
+    pub(crate) ever: u64,
+    /// Workers that prepared when a step began, step by step.
+    pub(crate) beside: Vec<usize>,
+    pub(crate) seen: Arc<Seen>,
+}
+
+fn tensor(name: &str, value: f32) -> Vec<NamedTensor> {
+    vec![NamedTensor { name: name.to_string(), shape: vec![1], values: vec![value] }]
+}
+
+impl Training for FakeTraining {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.threads = threads;
+        Ok(())
+    }
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        assert_eq!(batch.place(), self.at);
+        self.accumulated += 1;
+        self.ever += 1;
+        self.seen.trained.fetch_add(1, Ordering::SeqCst);
+        let beside = self.seen.preparing.load(Ordering::SeqCst);
+        self.beside.push(beside);
+        self.seen.training.store(true, Ordering::SeqCst);
+        let millis = (1.0 + self.slowed * beside as f64) * self.times.training as f64 / self.threads as f64;
+        let outcome = act(millis, self.fault.filter(|f| f.0 == self.ever).map(|f| f.1));
+        self.seen.training.store(false, Ordering::SeqCst);
+        outcome?;
+        Ok(Handle::ready(Score::default(), Duration::ZERO))
+    }
+    fn step(&mut self) -> Result<Handle<()>> {
+        self.parameter += 1.0;
+        self.steps += 1;
+        self.accumulated = 0;
+        Ok(Handle::ready((), Duration::ZERO))
+    }
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients { tensors: Vec::new(), count: self.accumulated })
+    }
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        self.accumulated = gradients.count;
+        Ok(())
+    }
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(tensor("weight", self.parameter))
+    }
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.parameter = parameters[0].values[0];
+        Ok(())
+    }
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(tensor("steps", self.steps as f32))
+    }
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.steps = state[0].values[0] as u64;
+        Ok(())
+    }
+    fn score(&mut self, _: &MiniBatch) -> Result<Handle<Score>> {
+        Ok(Handle::ready(Score::default(), Duration::ZERO))
+    }
+    fn infer(&mut self, _: &[u32]) -> Result<Vec<f32>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Routes of a test with their operators.
+pub(crate) struct Fakes {
+    pub(crate) routes: Vec<(Route, FakeBatching, FakeTransferring)>,
+    pub(crate) trainers: Vec<(Key, FakeTraining)>,
+    pub(crate) seen: Arc<Seen>,
+}
+
+fn key(s: &str) -> Key {
+    s.parse().expect("a valid key")
+}
+
+impl Fakes {
+    /// One route, all on the CPU.
+    pub(crate) fn new(num_batches: usize, times: Times) -> Self {
+        let mut fakes = Self { routes: Vec::new(), trainers: Vec::new(), seen: Arc::default() };
+        fakes.trainer("Training_CPU_Fake", Place::Host, times);
+        fakes.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], "Training_CPU_Fake");
+        fakes
+    }
+
+    /// That, and what a device adds: batched by the host or the device, trained by the device.
+    pub(crate) fn with_device(num_batches: usize, times: Times) -> Self {
+        let mut fakes = Self::new(num_batches, times);
+        fakes.trainer("Training_NPU_Fake", npu(), times);
+        fakes.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_PCIe_Fake"], "Training_NPU_Fake");
+        fakes.route(num_batches, times, ["Batching_NPU+PCIe_Fake", "Transferring_NPU_Fake"], "Training_NPU_Fake");
+        fakes
+    }
+
+    pub(crate) fn trainer(&mut self, name: &str, at: Place, times: Times) {
+        let seen = Arc::clone(&self.seen);
+        let training = FakeTraining {
+            times,
+            fault: None,
+            slowed: 0.0,
+            at,
+            threads: 1,
+            parameter: 0.5,
+            steps: 7,
+            accumulated: 0,
+            ever: 0,
+            beside: Vec::new(),
+            seen,
+        };
+        self.trainers.push((key(name), training));
+    }
+
+    pub(crate) fn route(&mut self, num_batches: usize, times: Times, before: [&str; 2], training: &str) {
+        let place = |name: &str| if name.contains("_NPU") { npu() } else { Place::Host };
+        let route = Route {
+            batching: key(before[0]),
+            transferring: key(before[1]),
+            training: key(training),
+            batched_at: place(before[0]),
+            trained_at: place(training),
+        };
+        let (at, to, seen) = (route.batched_at.clone(), route.trained_at.clone(), &self.seen);
+        let batching = FakeBatching { num_batches, times, fault: None, slowed: 1.0, at, seen: Arc::clone(seen) };
+        let transferring = FakeTransferring { times, fault: None, to, seen: Arc::clone(seen) };
+        self.routes.push((route, batching, transferring));
+    }
+
+    pub(crate) fn profile_until(
+        &mut self,
+        settings: &Settings,
+        stop: &(dyn Fn() -> bool + Sync),
+        progress: &mut dyn FnMut(&Progress),
+    ) -> morphgl_profile::Result<Profile> {
+        let places: Vec<Place> = self.trainers.iter().map(|(_, t)| t.at.clone()).collect();
+        let route = |(route, batching, transferring)| RouteOperators { route, batching, transferring };
+        let routes = self.routes.iter_mut().map(|(r, b, t)| route((&*r, &*b, t)));
+        let trainers = self.trainers.iter_mut().zip(&places);
+        let mut operators = Operators {
+            routes: routes.collect(),
+            trainers: trainers.map(|((key, operator), place)| TrainingOperator { key, place, operator }).collect(),
+        };
+        profile(&mut operators, &Machine::probe(), settings, stop, progress)
+    }
+
+    pub(crate) fn profile(&mut self, settings: &Settings) -> morphgl_profile::Result<Profile> {
+        self.profile_until(settings, &|| false, &mut |_| {})
+    }
+
+    /// The model is as it was, and no worker is left.
+    #[track_caller]
+    pub(crate) fn check_unchanged(&self) {
+        for (key, t) in &self.trainers {
+            assert_eq!((t.parameter, t.steps, t.accumulated), (0.5, 7, 0), "the model of {key} is as it was");
+        }
+        assert_eq!(self.seen.workers.load(Ordering::SeqCst), 0, "every worker is gone");
+        assert_eq!(self.seen.on_device.load(Ordering::SeqCst), 0, "the device's memory is free");
+    }
+}
+
+/// Settings with time for all that is to be measured.
+pub(crate) fn unhurried(cores: usize) -> Settings {
+    Settings { budget: Duration::from_secs(600), epochs: None, batches: 3, ..Settings::new(cores) }
+}
+
+/// A file of a test's own, removed at its end.
+pub(crate) struct File(pub(crate) PathBuf);
+
+impl File {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("morphgl-profile-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}

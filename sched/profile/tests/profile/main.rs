@@ -1,0 +1,6 @@
+//! Profiles of operators whose durations are known, and of operators that fail.
+
+mod common;
+mod files;
+mod measured;
+mod routes;
