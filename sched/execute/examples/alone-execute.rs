@@ -1,52 +1,176 @@
-//! A loader over a batching operator of one's own, without the runner. Run: `cargo run -p morphgl-execute --example alone-execute`.
+//! The executor over operators of one's own, without the runner. Run: `cargo run --release -p morphgl-execute --example alone-execute`.
+//!
+//! Prints the throughput of a pipeline of operators that sleep, and the executor's own time a mini-batch.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use morphgl_execute::{Pool, Stop};
-use morphgl_plan::Schedule;
-use morphgl_registry::{BatchId, Batching, BatchingWorker, Handle, HostBatch, MiniBatch, Result};
+use morphgl_execute::{Control, Executor, RouteOperators, Settings, Stop};
+use morphgl_plan::{Hardware, Policy, Resource, RouteKeys, Schedule, Seconds, Share};
+use morphgl_registry::{
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Key, MiniBatch, NamedTensor, Place, Result, Route,
+    Score, Training, Transferring,
+};
 
-/// Mini-batches that take 10 ms each.
-#[derive(Debug)]
-struct Slow;
-struct Worker;
+/// Plays all three phases: sleeps, and hands on a mini-batch of one node.
+#[derive(Debug, Clone, Copy)]
+struct Sleepy {
+    num_batches: usize,
+    /// Of batching; training takes half of it.
+    sleep: Duration,
+}
 
-impl Batching for Slow {
+impl Batching for Sleepy {
     fn num_batches(&self) -> usize {
-        64
+        self.num_batches
     }
 
     fn worker(&self, _threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        Ok(Box::new(Worker))
+        Ok(Box::new(*self))
     }
 }
 
-impl BatchingWorker for Worker {
+/// Does nothing at all for no time.
+fn work(sleep: Duration) -> Duration {
+    if !sleep.is_zero() {
+        thread::sleep(sleep);
+    }
+    sleep
+}
+
+impl BatchingWorker for Sleepy {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
-        let start = Instant::now();
         let mut batch = recycled.map(MiniBatch::into_host).transpose()?.unwrap_or_default();
-        thread::sleep(Duration::from_millis(10));
         batch.input_nodes.clear();
         batch.input_nodes.push(id.index);
-        let batch = HostBatch { id, num_seeds: 1, ..batch };
-        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
+        Ok(Handle::ready(MiniBatch::Host(HostBatch { id, num_seeds: 1, ..batch }), work(self.sleep)))
     }
+}
+
+impl Transferring for Sleepy {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        Ok(Handle::ready(batch, Duration::ZERO))
+    }
+}
+
+impl Training for Sleepy {
+    fn set_threads(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let score = Score { loss_sum: 0.0, correct: 0, count: batch.num_seeds() as u64 };
+        Ok(Handle::ready(score, work(self.sleep / 2)))
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        Ok(Handle::ready((), Duration::ZERO))
+    }
+
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients::default())
+    }
+
+    fn set_gradients(&mut self, _: &Gradients) -> Result<()> {
+        Ok(())
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(Vec::new())
+    }
+
+    fn set_parameters(&mut self, _: &[NamedTensor]) -> Result<()> {
+        Ok(())
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(Vec::new())
+    }
+
+    fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
+        Ok(())
+    }
+
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.accumulate(batch)
+    }
+
+    fn infer(&mut self, _: &[u32]) -> Result<Vec<f32>> {
+        Ok(Vec::new())
+    }
+}
+
+fn schedule(policy: Policy, batches: usize, workers: usize) -> Schedule {
+    let cpu = || vec!["CPU".to_string()];
+    let share = Share {
+        keys: RouteKeys {
+            batching: "Batching_CPU_Sleepy".to_string(),
+            transferring: "Transferring_CPU_Sleepy".to_string(),
+            training: "Training_CPU_Sleepy".to_string(),
+        },
+        hardware: Hardware { batching: cpu(), transferring: cpu(), training: cpu() },
+        in_place: true,
+        batches,
+        workers,
+        threads_per_worker: 1,
+        batching: Seconds::constant(0.01),
+        transferring: Seconds::constant(0.0),
+        training: Seconds::constant(0.005),
+        contention: None,
+    };
+    Schedule {
+        policy,
+        resources: vec![Resource::shared("CPU", 8)],
+        shares: vec![share],
+        training_threads: 1,
+        batched: 0,
+        ready: if policy == Policy::Sequential { 1 } else { workers + 2 },
+        group: 0,
+        keep: 0,
+        crowding: 1.0,
+    }
+}
+
+/// Seconds of an epoch.
+fn epoch(operator: Sleepy, schedule: &Schedule) -> std::result::Result<f64, Box<dyn std::error::Error>> {
+    let route = Route {
+        batching: "Batching_CPU_Sleepy".parse()?,
+        transferring: "Transferring_CPU_Sleepy".parse()?,
+        training: "Training_CPU_Sleepy".parse()?,
+        batched_at: Place::Host,
+        trained_at: Place::Host,
+    };
+    let training: (Key, Box<dyn Training>) = (route.training.clone(), Box::new(operator));
+    let route = RouteOperators { route, batching: Box::new(operator), transferring: Box::new(operator) };
+    let mut executor = Executor::new(vec![route], training, schedule, Settings::default())?;
+    let batches: Vec<u32> = (0..executor.num_batches()).collect();
+    let start = Instant::now();
+    let report = executor.train(0, &batches, &Stop::new(), &mut |_| Control::Continue)?;
+    assert!(report.remaining.is_empty());
+    Ok(start.elapsed().as_secs_f64())
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let key = "Batching_CPU_Slow".parse()?;
-    for workers in [1, 2, 4, 8] {
-        let mut pool = Pool::new(&key, &Slow, &Schedule::pipeline(workers, 1))?;
-        let start = Instant::now();
-        let mut loader = pool.load(0, 0..pool.num_batches(), &Stop::new())?;
-        let mut count = 0;
-        while let Some(batch) = loader.next() {
-            loader.recycle(batch?);
-            count += 1;
+    let slow = Sleepy { num_batches: 64, sleep: Duration::from_millis(10) };
+    for (policy, workers) in [(Policy::Sequential, 1), (Policy::Pipeline, 1), (Policy::Pipeline, 2)] {
+        let schedule = schedule(policy, slow.num_batches, workers);
+        println!("{schedule}: {:.0} mini-batches a second", slow.num_batches as f64 / epoch(slow, &schedule)?);
+    }
+    let nothing = Sleepy { num_batches: 10_000, sleep: Duration::ZERO };
+    for (policy, workers) in
+        [(Policy::Sequential, 1), (Policy::Pipeline, 1), (Policy::Pipeline, 2), (Policy::Pipeline, 4)]
+    {
+        let schedule = schedule(policy, nothing.num_batches, workers);
+        let mut micros: Vec<f64> = Vec::new();
+        for _ in 0..5 {
+            micros.push(1e6 * epoch(nothing, &schedule)? / nothing.num_batches as f64);
         }
-        println!("{workers} workers: {:.0} mini-batches a second", f64::from(count) / start.elapsed().as_secs_f64());
+        micros.sort_by(f64::total_cmp);
+        println!(
+            "{schedule}: {:.1} ({:.1} to {:.1}) µs of the executor's own a mini-batch",
+            micros[2], micros[0], micros[4]
+        );
     }
     Ok(())
 }

@@ -1,19 +1,18 @@
-//! Batching, transferring and a consumer, brought together: the loop of training and of preparing alone.
+//! Batching, transferring and the caller's function, brought together.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, bounded};
-use morphgl_plan::Policy;
-use morphgl_registry::{BatchId, Key, MiniBatch, Score};
+use morphgl_registry::{MiniBatch, Score};
 
+use crate::error::{delivered, guarded};
 use crate::loader::Fared;
 use crate::window::CloseOnDrop;
 use crate::worker::{Delivery, Ready};
-use crate::{BatchDone, EpochReport, Error, ErrorKind, Loader, Pool, Result, Span, Stop, Transfer};
+use crate::{BatchDone, Error, ErrorKind, Loader, Pool, Prepared, Result, Span, Stop, Transfer};
 
 /// What is to be done with every mini-batch; returns its score and how long that kept its resource busy.
 pub(crate) type Consume<'a> = &'a mut dyn FnMut(&MiniBatch) -> morphgl_registry::Result<(Score, Duration)>;
@@ -22,8 +21,6 @@ pub(crate) type Consume<'a> = &'a mut dyn FnMut(&MiniBatch) -> morphgl_registry:
 pub(crate) struct Job<'a> {
     pub(crate) epoch: u32,
     pub(crate) batches: Range<u32>,
-    /// Who consumes, for errors.
-    pub(crate) consumer: Option<&'a Key>,
     pub(crate) stop: &'a Stop,
 }
 
@@ -76,7 +73,9 @@ impl Source for There {
     }
 
     fn waiting(&self) -> usize {
-        self.window.waiting() + self.moved.len()
+        // In this order: one that is moved on meanwhile is counted once at most.
+        let moved = self.moved.len();
+        moved + self.window.waiting()
     }
 
     fn release(&mut self, spare: Option<MiniBatch>) {
@@ -91,8 +90,8 @@ pub(crate) fn drive(
     job: &Job<'_>,
     consume: Consume<'_>,
     observe: &mut dyn FnMut(&BatchDone),
-) -> Result<EpochReport> {
-    let pipeline = pool.schedule.policy != Policy::Sequential;
+) -> Result<Prepared> {
+    let pipeline = pool.settings.workers > 0;
     let mut loader = pool.load(job.epoch, job.batches.clone(), job.stop)?;
     let (start, window) = (loader.started(), loader.window());
     let outcome = match transfer_by {
@@ -122,7 +121,7 @@ fn apart(
     job: &Job<'_>,
     consume: Consume<'_>,
     observe: &mut dyn FnMut(&BatchDone),
-) -> Result<EpochReport> {
+) -> Result<Prepared> {
     let (start, window) = (loader.started(), loader.window());
     let key = by.key.clone();
     thread::scope(|scope| {
@@ -154,20 +153,13 @@ fn transfer(by: Option<&mut Transfer<'_>>, ready: Ready, start: Instant) -> Resu
     let Ready { batch, place, edges, worker, span } = ready;
     let id = batch.id();
     let begun = start.elapsed().as_secs_f64();
-    let outcome = catch_unwind(AssertUnwindSafe(|| operator.transfer(batch)?.wait()));
+    let (batch, took) = guarded(Some(key), Some(id), || operator.transfer(batch)?.wait())?;
     let seconds = start.elapsed().as_secs_f64() - begun;
-    match outcome {
-        Ok(Ok((batch, took))) if batch.id() == id => Ok(Moved {
-            ready: Ready { batch, place, edges, worker, span },
-            transferring: Span { start: begun, seconds, busy: took.as_secs_f64() },
-        }),
-        Ok(Ok((batch, _))) => {
-            let other = morphgl_registry::Error::failed(*key, format!("it delivered {} instead", batch.id()));
-            Err(Error::failed(Some(key), Some(id), other))
-        }
-        Ok(Err(e)) => Err(Error::failed(Some(key), Some(id), e)),
-        Err(payload) => Err(Error::panicked(Some(key), Some(id), payload.as_ref())),
-    }
+    let batch = delivered(key, id, batch)?;
+    Ok(Moved {
+        ready: Ready { batch, place, edges, worker, span },
+        transferring: Span { start: begun, seconds, busy: took.as_secs_f64() },
+    })
 }
 
 /// The consumer's loop: ends with the first failure, or after the mini-batch during which a stop was asked for.
@@ -177,20 +169,21 @@ fn run(
     start: Instant,
     consume: Consume<'_>,
     observe: &mut dyn FnMut(&BatchDone),
-) -> Result<EpochReport> {
-    let mut report = EpochReport::new(job.epoch, &job.batches);
+) -> Result<Prepared> {
+    let mut report = Prepared::new(job.epoch, job.batches.start);
     while report.next < job.batches.end && !job.stop.is_requested() {
         let asked = start.elapsed().as_secs_f64();
         let Some(moved) = source.next() else { break };
         let Moved { ready: Ready { batch, place, edges, worker, span }, transferring } = moved?;
         let begun = start.elapsed().as_secs_f64();
         let (id, waiting) = (batch.id(), source.waiting());
-        let (score, busy) = consume_one(job.consumer, id, &batch, consume)?;
+        let (score, busy) = guarded(None, Some(id), || consume(&batch))?;
         let training = Span { start: begun, seconds: start.elapsed().as_secs_f64() - begun, busy: busy.as_secs_f64() };
         let seeds = batch.num_seeds();
         let waited = begun - asked;
         let done = BatchDone {
             id,
+            share: 0,
             seeds,
             edges,
             score,
@@ -200,6 +193,7 @@ fn run(
             training,
             waited,
             ready: waiting,
+            left: (job.batches.end - id.index - 1) as usize,
         };
         source.release((batch.place() == place).then_some(batch));
         report.add(&done);
@@ -207,17 +201,4 @@ fn run(
     }
     report.stopped = report.next < job.batches.end;
     Ok(report)
-}
-
-fn consume_one(
-    consumer: Option<&Key>,
-    id: BatchId,
-    batch: &MiniBatch,
-    consume: Consume<'_>,
-) -> Result<(Score, Duration)> {
-    match catch_unwind(AssertUnwindSafe(|| consume(batch))) {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(e)) => Err(Error::failed(consumer, Some(id), e)),
-        Err(payload) => Err(Error::panicked(consumer, Some(id), payload.as_ref())),
-    }
 }

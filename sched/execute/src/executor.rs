@@ -1,117 +1,209 @@
 //! Epochs of training.
 
-use std::ops::Range;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Instant;
 
-use morphgl_plan::Schedule;
-use morphgl_registry::{Batching, MiniBatch, Route, Training, Transferring};
+use morphgl_plan::{Order, Replay, Schedule, simulate};
+use morphgl_registry::{Key, Route, Training};
 
-use crate::drive::{Job, drive};
-use crate::{BatchDone, EpochReport, Error, Pool, Result, Stop, Transfer};
+use crate::buffers::Buffers;
+use crate::crew::Crew;
+use crate::engine::{Closed, Engine, Job};
+use crate::lanes::Lanes;
+use crate::matching::routes_of;
+use crate::tally::Tally;
+use crate::{Control, EpochReport, Error, ErrorKind, Event, Operators, Result, RouteOperators, Settings, Stop, pool};
 
-/// The operators of a route.
-#[derive(Debug)]
-pub struct Operators {
-    /// Their keys.
-    pub route: Route,
-    /// Who batches.
-    pub batching: Box<dyn Batching>,
-    /// Who transfers.
-    pub transferring: Box<dyn Transferring>,
-    /// Who trains.
-    pub training: Box<dyn Training>,
-}
-
-/// Runs epochs by a schedule. Workers and their buffers live as long as it.
-#[derive(Debug)]
+/// Runs epochs by a schedule, in the order in which the schedule's own simulation begins its phases.
 pub struct Executor {
-    operators: Operators,
-    pool: Pool,
+    crew: Crew,
+    num_batches: u32,
+    settings: Settings,
+    schedule: Schedule,
+    order: Order,
+    /// The route of each share.
+    shares: Vec<usize>,
 }
 
 impl Executor {
-    /// Makes the schedule's workers.
+    /// Takes operators, and makes the schedule's workers. Routes that the schedule does not use are there for later ones.
     ///
     /// # Errors
     ///
-    /// As [`Pool::new`].
-    pub fn new(operators: Operators, schedule: &Schedule) -> Result<Self> {
-        let pool = Pool::new(&operators.route.batching, operators.batching.as_ref(), schedule)?;
-        Ok(Self { operators, pool })
+    /// A share of the schedule is of no route by its keys, the schedule has more mini-batches than an epoch, routes have different
+    /// numbers of mini-batches, or a worker cannot be made.
+    pub fn new(
+        routes: Vec<RouteOperators>,
+        training: (Key, Box<dyn Training>),
+        schedule: &Schedule,
+        settings: Settings,
+    ) -> Result<Self> {
+        let mut num_batches = None;
+        for RouteOperators { route, batching, .. } in &routes {
+            let n = pool::count(&route.batching, batching.as_ref())?;
+            let first = *num_batches.get_or_insert(n);
+            if n != first {
+                let what =
+                    format!("{n} mini-batches an epoch, another route has {first}; give all routes the same seeds");
+                return Err(Error::setting(&route.batching, what));
+            }
+        }
+        let mut executor = Self {
+            crew: Crew::new(routes, training),
+            num_batches: num_batches.unwrap_or(0),
+            settings,
+            schedule: schedule.clone(),
+            order: Order::default(),
+            shares: Vec::new(),
+        };
+        executor.set_schedule(schedule)?;
+        Ok(executor)
     }
 
-    /// Trains on mini-batches `batches` of an epoch (all of them: `0..executor.num_batches()`), one step each, in order.
-    ///
-    /// Training runs on the calling thread, with the schedule's count of threads;
-    /// `observe` is called there after every step.
-    /// A stop ends it after the current mini-batch, with a report of what was done and where to go on.
+    /// Changes the schedule between epochs, or between parts of one. Workers are kept where they fit the new one.
     ///
     /// # Errors
     ///
-    /// An operator failed or panicked: the error says which, at which mini-batch. All earlier ones were trained,
-    /// the failing one and all later ones were not; every thread has ended.
+    /// As [`Executor::new`]; the schedule is then the one before.
+    pub fn set_schedule(&mut self, schedule: &Schedule) -> Result<()> {
+        let routes: Vec<&Route> = self.routes().collect();
+        let shares = routes_of(schedule, &routes, self.training_key(), self.num_batches)?;
+        self.crew.make_workers(schedule, &shares)?;
+        (self.schedule, self.order, self.shares) = (schedule.clone(), simulate(schedule).order, shares);
+        Ok(())
+    }
+
+    /// Trains on mini-batches of an epoch, one step each: position p of the schedule's order is `batches[p]`.
+    /// There are as many as the schedule is for; of a whole epoch, `0..executor.num_batches()`.
+    ///
+    /// Every worker, every share's transferring and training run in threads of their own; `observe` is called on the calling
+    /// thread, after every phase of every mini-batch, before anything else begins.
+    /// The order of training is the schedule's, whatever the durations are.
+    ///
+    /// A stop ends it after what lanes are at; other mini-batches that have begun are dropped. A [`Control::Cut`] lets what has
+    /// begun be trained. Either way the report lists the `remaining` ones, for the schedule of another call.
+    ///
+    /// # Errors
+    ///
+    /// An operator failed, panicked or hung: the error says which, at which mini-batch. Nothing new has begun since, what other
+    /// operators were at has ended, and so have all threads but those that hang.
+    /// After a panic or a hang the operator is lost, and every further call is an error.
+    /// An error too: another number of mini-batches than the schedule's, one that does not exist, one listed twice.
     pub fn train(
         &mut self,
         epoch: u32,
-        batches: Range<u32>,
+        batches: &[u32],
         stop: &Stop,
-        observe: &mut dyn FnMut(&BatchDone),
+        observe: &mut dyn FnMut(&Event) -> Control,
     ) -> Result<EpochReport> {
-        let Operators { route, transferring, training, .. } = &mut self.operators;
-        let threads = training.set_threads(self.pool.schedule.training_threads.max(1));
-        threads.map_err(|e| Error::failed(Some(&route.training), None, e))?;
-        let transfer = Transfer { key: &route.transferring, operator: transferring.as_mut() };
-        let job = Job { epoch, batches, consumer: Some(&route.training), stop };
-        let step = &mut |batch: &MiniBatch| {
-            let (score, accumulating) = training.accumulate(batch)?.wait()?;
-            let ((), stepping) = training.step()?.wait()?;
-            Ok((score, accumulating + stepping))
-        };
-        drive(&mut self.pool, Some(transfer), &job, step, observe)
+        self.check(batches)?;
+        self.crew.set_training_threads(self.schedule.training_threads.max(1))?;
+        let start = Instant::now();
+        let spares = self.crew.take_spares(&self.shares);
+        let (lanes, started) = Lanes::start(start, self.crew.lend(&self.schedule, &self.shares));
+        let mut engine = Engine::new(
+            Job { epoch, batches, limit: self.settings.limit, start },
+            (lanes, started.err()),
+            Replay::new(&self.schedule, &self.order),
+            Buffers::new(&self.schedule, spares),
+            Tally::new(epoch, &self.schedule, self.settings.record),
+        );
+        let panicked = catch_unwind(AssertUnwindSafe(|| engine.run(stop, observe))).err();
+        if panicked.is_some() {
+            engine.drain();
+        }
+        let Closed { lanes, spares, report } = engine.close();
+        self.crew.take_back(&self.shares, lanes, spares);
+        match panicked {
+            // The observer's own: operators' panics are caught in their lanes.
+            Some(payload) => resume_unwind(payload),
+            None => report,
+        }
+    }
+
+    /// Whether an epoch can be run on these mini-batches.
+    fn check(&self, batches: &[u32]) -> Result<()> {
+        self.crew.whole()?;
+        let wrong = |what: String| Err(Error { operator: None, batch: None, kind: ErrorKind::Setting(what) });
+        let (given, planned) = (batches.len(), self.schedule.num_batches());
+        if given != planned {
+            return wrong(format!("{given} mini-batches are to be trained, the schedule is for {planned}; plan again"));
+        }
+        let mut sorted = batches.to_vec();
+        sorted.sort_unstable();
+        if let Some(last) = sorted.last().filter(|&&last| last >= self.num_batches) {
+            let have = self.num_batches;
+            return wrong(format!("mini-batch {last} is asked for, an epoch has {have}; ask for those from 0 on"));
+        }
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => wrong(format!("mini-batch {} is asked for twice; ask for it once", pair[0])),
+            None => Ok(()),
+        }
     }
 
     /// Mini-batches of one epoch.
     pub fn num_batches(&self) -> u32 {
-        self.pool.num_batches()
+        self.num_batches
     }
 
     /// The schedule in use.
     pub fn schedule(&self) -> &Schedule {
-        &self.pool.schedule
+        &self.schedule
     }
 
-    /// Changes the schedule between epochs, or between parts of one. Makes new workers only where it has to.
+    /// The settings.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// The routes' keys.
+    pub fn routes(&self) -> impl ExactSizeIterator<Item = &Route> {
+        self.crew.routes()
+    }
+
+    /// Who trains.
+    pub fn training_key(&self) -> &Key {
+        self.crew.training_key()
+    }
+
+    /// The training operator, between epochs.
     ///
     /// # Errors
     ///
-    /// As [`Pool::new`]; the schedule is then the one before.
-    pub fn set_schedule(&mut self, schedule: &Schedule) -> Result<()> {
-        let of = |s: &Schedule| (s.policy, s.workers, s.threads_per_worker);
-        if of(schedule) == of(&self.pool.schedule) {
-            self.pool.schedule = *schedule;
-        } else {
-            self.pool = Pool::new(&self.operators.route.batching, self.operators.batching.as_ref(), schedule)?;
-        }
-        Ok(())
+    /// An operator panicked or hung earlier.
+    pub fn training_mut(&mut self) -> Result<&mut dyn Training> {
+        self.crew.training_mut()
     }
 
-    /// The route's keys.
-    pub fn route(&self) -> &Route {
-        &self.operators.route
-    }
-
-    /// The operators.
-    pub fn operators(&self) -> &Operators {
-        &self.operators
-    }
-
-    /// The operators, between epochs: for evaluation, checkpoints, inference.
-    /// Workers were made by the batching operator that was there; to change it, make a new executor.
-    pub fn operators_mut(&mut self) -> &mut Operators {
-        &mut self.operators
+    /// The operators of a route by its position among [`Executor::routes`], between epochs.
+    ///
+    /// # Errors
+    ///
+    /// An operator panicked or hung earlier.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such route.
+    pub fn operators_mut(&mut self, route: usize) -> Result<Operators<'_>> {
+        self.crew.operators_mut(route)
     }
 
     /// Gives the operators back.
-    pub fn into_operators(self) -> Operators {
-        self.operators
+    ///
+    /// # Errors
+    ///
+    /// An operator panicked or hung earlier.
+    pub fn into_parts(self) -> Result<(Vec<RouteOperators>, (Key, Box<dyn Training>))> {
+        self.crew.into_parts()
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let routes: Vec<&Route> = self.routes().collect();
+        let mut f = f.debug_struct("Executor");
+        f.field("routes", &routes).field("schedule", &self.schedule).field("settings", &self.settings);
+        f.finish_non_exhaustive()
     }
 }

@@ -1,20 +1,32 @@
 #![doc = include_str!("../README.md")]
 
+mod buffers;
+mod crew;
 mod drive;
+mod engine;
 mod error;
 mod executor;
+mod lane;
+mod lanes;
 mod loader;
+mod matching;
 mod pool;
 mod prepare;
 mod report;
+mod settings;
 mod stop;
+mod tally;
 mod window;
 mod worker;
 
+pub use crew::{Operators, RouteOperators};
 pub use error::{Error, ErrorKind, Result};
-pub use executor::{Executor, Operators};
+pub use executor::Executor;
 pub use loader::Loader;
 pub use pool::Pool;
 pub use prepare::{Transfer, prepare};
-pub use report::{BatchDone, EpochReport, PhaseSeconds, Span};
+pub use report::{
+    Activity, BatchDone, Control, EpochReport, Event, PhaseSeconds, Prepared, ResourceSeconds, ShareReport, Span,
+};
+pub use settings::{PoolSettings, Settings};
 pub use stop::Stop;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use morphgl_plan::Policy;
 use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch};
 
 use crate::worker::{self, Delivery, Ready, Task};
@@ -41,8 +40,8 @@ pub(crate) struct Fared {
 
 impl<'a> Loader<'a> {
     pub(crate) fn start(pool: &'a mut Pool, epoch: u32, batches: Range<u32>, stop: &Stop) -> Result<Self> {
-        let (schedule, spare) = (pool.schedule, std::mem::take(&mut pool.spare));
-        let window = Arc::new(Delivery::new(batches.clone(), schedule.window(), spare));
+        let (settings, spare) = (pool.settings, std::mem::take(&mut pool.spare));
+        let window = Arc::new(Delivery::new(batches.clone(), settings.window(), spare));
         let start = Instant::now();
         let stop = stop.clone();
         let mut loader = Self {
@@ -56,7 +55,7 @@ impl<'a> Loader<'a> {
             outstanding: false,
             ended: false,
         };
-        if schedule.policy != Policy::Sequential {
+        if settings.workers > 0 {
             loader.spawn()?;
         }
         Ok(loader)
@@ -113,7 +112,7 @@ impl<'a> Loader<'a> {
             self.ended = true;
             return None;
         }
-        let taken = if self.pool.schedule.policy == Policy::Sequential { self.take_here() } else { self.window.take() };
+        let taken = if self.pool.settings.workers == 0 { self.take_here() } else { self.window.take() };
         self.ended = !matches!(taken, Some(Ok(_)));
         taken
     }

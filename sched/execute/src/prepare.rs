@@ -6,7 +6,7 @@ use std::time::Instant;
 use morphgl_registry::{Key, MiniBatch, Score, Transferring};
 
 use crate::drive::{Job, drive};
-use crate::{BatchDone, EpochReport, Pool, Result, Stop};
+use crate::{BatchDone, Pool, Prepared, Result, Stop};
 
 /// A transferring operator and its key.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ pub struct Transfer<'a> {
 ///
 /// # Errors
 ///
-/// As [`Executor::train`](crate::Executor::train); a failure of `consume` carries no operator.
+/// An operator failed or panicked: the error says which, at which mini-batch. All earlier mini-batches were consumed, the failing
+/// one and all later ones were not; every thread has ended. A failure of `consume` carries no operator.
 pub fn prepare(
     pool: &mut Pool,
     transfer: Option<Transfer<'_>>,
@@ -33,8 +34,8 @@ pub fn prepare(
     stop: &Stop,
     consume: &mut dyn FnMut(&MiniBatch) -> morphgl_registry::Result<Score>,
     observe: &mut dyn FnMut(&BatchDone),
-) -> Result<EpochReport> {
-    let job = Job { epoch, batches, consumer: None, stop };
+) -> Result<Prepared> {
+    let job = Job { epoch, batches, stop };
     let timed = &mut |batch: &MiniBatch| {
         let start = Instant::now();
         let score = consume(batch)?;

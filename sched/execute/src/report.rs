@@ -1,7 +1,8 @@
 //! What a run tells while it runs and when it ends.
 
-use std::ops::{AddAssign, Range};
+use std::ops::AddAssign;
 
+use morphgl_plan::{Phase, Seconds};
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +17,28 @@ pub struct Span {
     pub busy: f64,
 }
 
+/// One phase of one mini-batch, and who did it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// Which mini-batch.
+    pub id: BatchId,
+    /// Which share of the schedule.
+    pub share: usize,
+    /// Which phase.
+    pub phase: Phase,
+    /// Which of the share's workers, while batching; else 0.
+    pub worker: usize,
+    /// When, from the run's start.
+    pub span: Span,
+}
+
 /// A mini-batch that went through all its phases.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BatchDone {
     /// Which one.
     pub id: BatchId,
+    /// Which share of the schedule it belongs to; 0 of [`prepare`](crate::prepare).
+    pub share: usize,
     /// Its seeds.
     pub seeds: usize,
     /// Its edges, of all blocks; 0 where batching leaves it on a device.
@@ -37,8 +55,29 @@ pub struct BatchDone {
     pub training: Span,
     /// Seconds training waited for it.
     pub waited: f64,
-    /// Mini-batches that were batched and waiting, this one not counted, when training took it.
+    /// Mini-batches that waited for training, this one not counted, when training took it.
     pub ready: usize,
+    /// Mini-batches not begun: those that would remain after a [`Control::Cut`] now.
+    pub left: usize,
+}
+
+/// What an observer of training is told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "it is only ever borrowed")]
+pub enum Event {
+    /// A phase has ended.
+    Ended(Activity),
+    /// A mini-batch was trained; its [`Event::Ended`] came before.
+    Trained(BatchDone),
+}
+
+/// What an observer of training wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Begin no further mini-batch, and train those that have begun: the end of an overlap, to go on by another schedule.
+    Cut,
 }
 
 /// Seconds summed up by phase.
@@ -52,19 +91,51 @@ pub struct PhaseSeconds {
     pub training: f64,
 }
 
+impl AddAssign for PhaseSeconds {
+    fn add_assign(&mut self, other: Self) {
+        self.batching += other.batching;
+        self.transferring += other.transferring;
+        self.training += other.training;
+    }
+}
+
+/// How busy a resource was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResourceSeconds {
+    /// The resource.
+    pub resource: String,
+    /// Seconds the phases that hold it kept busy, as the operators measured; core-seconds where it has cores.
+    pub seconds: f64,
+    /// Share of the run, from 0 to 1; of all cores where it has some. To be compared with the predicted one.
+    pub share: f64,
+}
+
+/// What one share of the schedule came to: durations to be compared with those it was planned with.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ShareReport {
+    /// Mini-batches trained.
+    pub batches: usize,
+    /// A worker's seconds a mini-batch.
+    pub batching: Seconds,
+    /// Seconds a transfer.
+    pub transferring: Seconds,
+    /// Seconds a step of training.
+    pub training: Seconds,
+}
+
 /// What one run over (part of) an epoch came to.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
     /// The epoch.
     pub epoch: u32,
-    /// Index of the first mini-batch asked for.
-    pub first: u32,
-    /// Index after the last mini-batch trained: where to go on after an early stop.
-    pub next: u32,
-    /// Whether it was stopped before the last mini-batch asked for.
+    /// Whether a stop ended it early.
     pub stopped: bool,
+    /// Indices of the mini-batches that were asked for and not trained, ascending: where to go on after a stop or a cut.
+    pub remaining: Vec<u32>,
     /// Seconds from start to end.
     pub seconds: f64,
+    /// Seconds until training began.
+    pub first_fill_seconds: f64,
     /// Mini-batches trained.
     pub batches: usize,
     /// Their seeds.
@@ -75,28 +146,55 @@ pub struct EpochReport {
     pub score: Score,
     /// Seconds each phase kept its resource busy.
     pub busy: PhaseSeconds,
-    /// Seconds training waited for mini-batches: its stalls.
+    /// How busy each resource was, in the order of the schedule's resources.
+    pub resources: Vec<ResourceSeconds>,
+    /// Each share of the schedule.
+    pub shares: Vec<ShareReport>,
+    /// Seconds training waited for mini-batches: its stalls, the first fill among them.
     pub trainer_waited: f64,
+    /// The most mini-batches at once that were batched or being batched, and not yet being transferred.
+    pub peak_batched: usize,
+    /// The most mini-batches at once that were transferred or being transferred, and not yet being trained.
+    pub peak_ready: usize,
+    /// Every phase of every mini-batch, by end; empty unless [`Settings::record`](crate::Settings::record) is set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activities: Vec<Activity>,
+}
+
+/// What [`prepare`](crate::prepare) came to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The epoch.
+    pub epoch: u32,
+    /// Index after the last mini-batch delivered: where to go on after a stop.
+    pub next: u32,
+    /// Whether it was stopped before the last mini-batch asked for.
+    pub stopped: bool,
+    /// Seconds from start to end.
+    pub seconds: f64,
+    /// Mini-batches delivered.
+    pub batches: usize,
+    /// Their seeds.
+    pub seeds: u64,
+    /// Their edges; 0 where batching leaves them on a device.
+    pub edges: u64,
+    /// Their scores, added up.
+    pub score: Score,
+    /// Seconds each phase kept its resource busy; training is the caller's function.
+    pub busy: PhaseSeconds,
+    /// Seconds the caller waited for mini-batches.
+    pub consumer_waited: f64,
     /// Seconds all workers together waited for room in the window.
     pub workers_waited: f64,
     /// The most mini-batches in memory at once.
     pub peak_in_flight: usize,
 }
 
-impl AddAssign for PhaseSeconds {
-    fn add_assign(&mut self, other: Self) {
-        self.batching += other.batching;
-        self.transferring += other.transferring;
-        self.training += other.training;
-    }
-}
-
-impl EpochReport {
-    pub(crate) fn new(epoch: u32, batches: &Range<u32>) -> Self {
+impl Prepared {
+    pub(crate) fn new(epoch: u32, first: u32) -> Self {
         Self {
             epoch,
-            first: batches.start,
-            next: batches.start,
+            next: first,
             stopped: false,
             seconds: 0.0,
             batches: 0,
@@ -104,7 +202,7 @@ impl EpochReport {
             edges: 0,
             score: Score::default(),
             busy: PhaseSeconds::default(),
-            trainer_waited: 0.0,
+            consumer_waited: 0.0,
             workers_waited: 0.0,
             peak_in_flight: 0,
         }
@@ -118,6 +216,6 @@ impl EpochReport {
         self.score += done.score;
         let (batching, transferring) = (done.batching.busy, done.transferring.busy);
         self.busy += PhaseSeconds { batching, transferring, training: done.training.busy };
-        self.trainer_waited += done.waited;
+        self.consumer_waited += done.waited;
     }
 }

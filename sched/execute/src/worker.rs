@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch, Place};
 
+use crate::error::{delivered, guarded};
 use crate::window::Window;
-use crate::{Error, Result, Span, Stop};
+use crate::{Error, ErrorKind, Result, Span, Stop};
 
 /// A mini-batch after batching.
 #[derive(Debug)]
@@ -38,25 +39,22 @@ pub(crate) fn prepare(
 ) -> std::result::Result<Ready, Failure> {
     let (number, worker) = worker;
     let begun = start.elapsed().as_secs_f64();
-    let outcome = catch_unwind(AssertUnwindSafe(|| worker.prepare(id, recycled)?.wait()));
+    let outcome = guarded(Some(key), Some(id), || worker.prepare(id, recycled)?.wait());
     let seconds = start.elapsed().as_secs_f64() - begun;
-    let (batch, took) = match outcome {
-        Ok(Ok(done)) => done,
-        Ok(Err(e)) => return Err(Failure { error: Error::failed(Some(key), Some(id), e), lost: false }),
-        Err(payload) => {
-            return Err(Failure { error: Error::panicked(Some(key), Some(id), payload.as_ref()), lost: true });
-        }
-    };
-    if batch.id() != id {
-        let other = morphgl_registry::Error::failed(key, format!("it delivered {} instead", batch.id()));
-        return Err(Failure { error: Error::failed(Some(key), Some(id), other), lost: false });
-    }
-    let edges = match &batch {
-        MiniBatch::Host(batch) => batch.num_edges(),
-        MiniBatch::Device(_) => 0,
-    };
+    let failure = |error: Error| Failure { lost: matches!(error.kind, ErrorKind::Panicked(_)), error };
+    let (batch, took) = outcome.map_err(failure)?;
+    let batch = delivered(key, id, batch).map_err(failure)?;
+    let edges = edges(&batch);
     let span = Span { start: begun, seconds, busy: took.as_secs_f64() };
     Ok(Ready { place: batch.place(), batch, edges, worker: number, span })
+}
+
+/// Edges of a mini-batch; 0 on a device.
+pub(crate) fn edges(batch: &MiniBatch) -> usize {
+    match batch {
+        MiniBatch::Host(batch) => batch.num_edges(),
+        MiniBatch::Device(_) => 0,
+    }
 }
 
 /// What a worker's thread needs.

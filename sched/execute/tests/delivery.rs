@@ -1,219 +1,286 @@
-//! Every mini-batch once, in order, within the window, whatever the durations.
+//! Every mini-batch once, in the schedule's order, within its buffers, whatever the durations.
 
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use common::{FakeBatching, FakeTraining, World, content, ends, executor, operators, route};
-use morphgl_execute::{Executor, Pool, Stop, prepare};
-use morphgl_plan::Schedule;
-use morphgl_registry::{BatchId, MiniBatch, Score};
+use common::{World, cpu, device, dual, ends, executor, expected_order, interleaved, no_thread_is_left, schedule};
+use morphgl_execute::{BatchDone, Control, EpochReport, Event, Executor, Settings, Stop};
+use morphgl_plan::{Phase, Policy, Schedule};
+use morphgl_registry::BatchId;
 use proptest::prelude::*;
 
-fn schedules() -> Vec<Schedule> {
-    let short = |workers, queue| Schedule { queue, ..Schedule::pipeline(workers, 2) };
-    vec![Schedule::sequential(3), short(1, 0), short(1, 4), short(2, 1), short(8, 0), short(8, 8)]
+const RECORD: Settings = Settings { limit: None, record: true };
+
+fn schedules(n: usize) -> Vec<Schedule> {
+    let mut schedules = vec![
+        cpu(Policy::Sequential, n, 1, 1),
+        cpu(Policy::Pipeline, n, 1, 1),
+        cpu(Policy::Pipeline, n, 3, 2),
+        cpu(Policy::Pipeline, n, 2, 9),
+        device(n, 1),
+        device(n, 3),
+        schedule(Policy::Sequential, &[(0, n, 1, [1.0; 3])], [1, 1]),
+        schedule(Policy::Pipeline, &[(0, n, 3, [5.0, 1.0, 2.0])], [4, 2]),
+    ];
+    if n >= 2 {
+        let (host, device) = (n / 2, n - n / 2);
+        schedules.extend([
+            dual(host, device, 1, [1, 1]),
+            dual(host, device, 2, [4, 3]),
+            interleaved(host, device, 1, [2, 1], 1),
+            interleaved(host, device, 3, [5, 4], 3),
+        ]);
+    }
+    schedules
 }
 
-fn ids(epoch: u32, range: std::ops::Range<u32>) -> Vec<BatchId> {
-    range.map(|index| BatchId { epoch, index }).collect()
+fn trained(events: &[Event]) -> Vec<BatchDone> {
+    let done = |e: &Event| if let Event::Trained(done) = e { Some(*done) } else { None };
+    events.iter().filter_map(done).collect()
 }
 
-/// Trains two epochs, the second in two parts, and looks at everything.
-#[track_caller]
-fn check(delays: Vec<[u64; 3]>, num_batches: usize, schedule: Schedule) {
-    let world = Arc::new(World { delays, ..World::new(num_batches) });
-    let end = num_batches as u32;
-    let mut executor = executor(&world, &schedule);
-    assert_eq!(executor.num_batches(), end);
+fn run(executor: &mut Executor, epoch: u32, batches: &[u32]) -> (EpochReport, Vec<Event>) {
     let mut events = Vec::new();
-    let mut batches = 0;
-    for (epoch, range) in [(0, 0..end), (1, 0..end / 3), (1, end / 3..end)] {
-        let mut observe = |done: &morphgl_execute::BatchDone| events.push(*done);
-        let report = executor.train(epoch, range.clone(), &Stop::new(), &mut observe).expect("nothing fails");
-        assert_eq!((report.first, report.next, report.stopped), (range.start, range.end, false));
-        assert_eq!((report.batches, report.seeds), (range.len(), 4 * range.len() as u64));
-        assert_eq!(report.score.loss_sum, range.clone().map(f64::from).sum::<f64>());
-        assert_eq!(report.score.count, 4 * range.len() as u64);
-        assert!(report.peak_in_flight <= schedule.window(), "{} in flight", report.peak_in_flight);
+    let report = executor.train(epoch, batches, &Stop::new(), &mut |e| {
+        events.push(*e);
+        Control::Continue
+    });
+    (report.expect("nothing fails"), events)
+}
+
+/// Trains two epochs, and looks at everything; returns the order of training.
+#[track_caller]
+fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
+    let n = schedule.num_batches();
+    let world = Arc::new(World { delays, ..World::new(n) });
+    let mut executor = executor(&world, schedule, RECORD);
+    assert_eq!(executor.num_batches() as usize, n);
+    let all: Vec<u32> = (0..n as u32).collect();
+    let expected: Vec<u32> = expected_order(schedule);
+    for epoch in 0..2 {
+        let (report, events) = run(&mut executor, epoch, &all);
+        assert_eq!((report.epoch, report.stopped, &report.remaining[..]), (epoch, false, &[][..]), "{schedule}");
+        assert_eq!((report.batches, report.seeds, report.score.count), (n, 4 * n as u64, 4 * n as u64));
+        assert_eq!(report.score.loss_sum, all.iter().copied().map(f64::from).sum::<f64>());
+        let streamed = schedule.shares.iter().any(|s| !s.in_place);
+        assert!(report.peak_batched <= if streamed { schedule.batched } else { 0 }, "{}", report.peak_batched);
+        assert!(report.peak_ready <= schedule.ready, "{}", report.peak_ready);
+        let done = trained(&events);
+        let id = |index: &u32| BatchId { epoch, index: *index };
+        assert_eq!(done.iter().map(|d| d.id).collect::<Vec<_>>(), expected.iter().map(id).collect::<Vec<_>>());
+        assert_eq!(report.activities.len(), 3 * n);
+        let ended = events.iter().filter_map(|e| if let Event::Ended(a) = e { Some(*a) } else { None });
+        assert_eq!(ended.collect::<Vec<_>>(), report.activities);
+        let mut last = 0.0;
+        for d in &done {
+            assert!(d.batching.start + d.batching.seconds <= d.transferring.start, "{} is batched, then moved", d.id);
+            assert!(
+                d.transferring.start + d.transferring.seconds <= d.training.start,
+                "{} is moved, then trained",
+                d.id
+            );
+            assert!(last <= d.training.start, "one is trained at a time");
+            last = d.training.start + d.training.seconds;
+            assert!(d.worker < schedule.shares[d.share].workers);
+            assert!(d.ready <= schedule.ready);
+        }
+        assert!(done.last().is_none_or(|d| d.left == 0));
+        for (i, (share, planned)) in report.shares.iter().zip(&schedule.shares).enumerate() {
+            assert_eq!(share.batches, planned.batches);
+            let spans = report.activities.iter().filter(|a| a.share == i && a.phase == Phase::Training);
+            let sum: f64 = spans.map(|a| a.span.seconds).sum();
+            assert!((sum - share.training.mean * share.batches as f64).abs() < 1e-9);
+        }
+        for r in &report.resources {
+            let names = |a: &morphgl_execute::Activity| {
+                let h = &schedule.shares[a.share].hardware;
+                [&h.batching, &h.transferring, &h.training][a.phase as usize].contains(&r.resource)
+            };
+            let sum: f64 = report.activities.iter().filter(|a| names(a)).map(|a| a.span.busy).sum();
+            assert!((sum - r.seconds).abs() < 1e-9, "{} busy", r.resource);
+            assert!((0.0..=1.0).contains(&r.share));
+        }
         let spent = report.busy.training + report.trainer_waited;
-        assert!(spent <= report.seconds, "{spent} s of {} s on one thread", report.seconds);
-        batches += range.len();
+        assert!(spent <= report.seconds, "{spent} s of {} s in one lane", report.seconds);
     }
-    let expected: Vec<BatchId> = [ids(0, 0..end), ids(1, 0..end)].concat();
-    assert_eq!(events.iter().map(|e| e.id).collect::<Vec<_>>(), expected);
-    for e in &events {
-        assert!(e.batching.start + e.batching.seconds <= e.transferring.start, "{} is batched, then moved", e.id);
-        assert!(e.transferring.start + e.transferring.seconds <= e.training.start, "{} is moved, then trained", e.id);
-        assert!(e.worker < schedule.workers);
-        assert!(e.ready < schedule.window(), "{} ready beside {}", e.ready, e.id);
+    {
+        let seen = world.seen();
+        assert_eq!(seen.steps, 2 * n);
+        let mut prepared = seen.prepared.clone();
+        prepared.sort();
+        let both: Vec<BatchId> =
+            (0..2).flat_map(|epoch| all.iter().map(move |&index| BatchId { epoch, index })).collect();
+        assert_eq!(prepared, both, "each is prepared once");
+        assert!(seen.live.is_empty());
+        // A mini-batch that is moved is in both buffers' memory.
+        assert!(seen.peak_batched <= schedule.batched + 1, "{} batched", seen.peak_batched);
+        assert!(seen.peak_ready <= schedule.ready + 1, "{} ready, one of them in training", seen.peak_ready);
+        if schedule.policy == Policy::Sequential {
+            assert!(seen.peak_at_work <= 1, "one phase at a time");
+        }
+        if let [share] = &schedule.shares[..] {
+            if share.in_place {
+                assert!(
+                    seen.buffers as usize <= schedule.ready + 1,
+                    "{} buffers made, epochs share them",
+                    seen.buffers
+                );
+            }
+        }
+        let workers: usize = schedule.shares.iter().map(|s| s.workers).sum();
+        assert_eq!(seen.worker_threads.len(), workers, "workers are kept");
+        assert_eq!(seen.training_threads, schedule.training_threads.max(1));
+        let alive = world.peak_alive.load(Ordering::SeqCst);
+        assert!(alive <= schedule.ready + 1, "{alive} mini-batches in the device's memory, spares counted");
     }
-    let seen = world.seen.lock().expect("not poisoned");
-    assert_eq!(seen.trained, expected);
-    assert_eq!(seen.steps, batches);
-    let mut prepared = seen.prepared.clone();
-    prepared.sort();
-    assert_eq!(prepared, expected, "each is prepared once");
-    assert!(seen.live.is_empty());
-    assert!(seen.peak_live <= schedule.window(), "{} buffers live", seen.peak_live);
-    assert!(seen.buffers as usize <= schedule.window(), "{} buffers made, epochs share them", seen.buffers);
-    assert_eq!(seen.worker_threads, vec![schedule.threads_per_worker; schedule.workers], "workers are kept");
-    if num_batches > 0 {
-        assert_eq!(seen.training_threads, schedule.training_threads);
-    }
+    drop(executor);
+    assert_eq!(world.alive.load(Ordering::SeqCst), 0, "mini-batches are dropped");
+    no_thread_is_left(&world);
+    expected
 }
 
 #[test]
-fn each_once_and_in_order() {
-    for schedule in schedules() {
-        for num_batches in [0, 1, 2, 7, 40] {
-            ends(move || check(Vec::new(), num_batches, schedule));
+fn each_once_and_in_the_schedules_order() {
+    for n in [0, 1, 2, 7, 40] {
+        for schedule in schedules(n) {
+            ends(move || check(Vec::new(), &schedule));
         }
     }
 }
 
 #[test]
-fn one_slow_mini_batch_does_not_let_the_others_run_ahead() {
-    for schedule in schedules() {
-        let mut delays = vec![[0, 0, 0]; 40];
-        delays[5] = [30_000, 0, 0];
-        ends(move || check(delays, 40, schedule));
+fn one_slow_mini_batch_changes_no_order_and_fills_no_memory() {
+    for schedule in schedules(24) {
+        for phase in 0..3 {
+            let mut delays = vec![[0; 3]; 24];
+            delays[5][phase] = 20_000;
+            let schedule = schedule.clone();
+            ends(move || check(delays, &schedule));
+        }
     }
 }
 
+/// Any schedule of one or both routes, for any durations it was planned with.
+fn any_schedule() -> impl Strategy<Value = Schedule> {
+    let seconds = || [0.0f64..4.0, 0.0f64..4.0, 0.0f64..4.0];
+    let sizes = [1usize..5, 1usize..5];
+    (0usize..7, 1usize..12, 1usize..12, 1usize..4, sizes, 1usize..5, 0usize..3, seconds(), seconds()).prop_map(
+        |(kind, a, b, workers, sizes, group, keep, first, second)| {
+            let (host, device) = ((0, a, workers, first), (1, b, 1, second));
+            let [batched, ready] = sizes;
+            match kind {
+                0 => schedule(Policy::Sequential, &[(2, a, 1, first)], [0, 1]),
+                1 => schedule(Policy::Pipeline, &[(2, a, workers, first)], [0, ready]),
+                2 => schedule(Policy::Pipeline, &[host], sizes),
+                3 => schedule(Policy::Pipeline, &[device], sizes),
+                4 => schedule(Policy::DualBuffer, &[host, device], [batched + workers, ready]),
+                5 => Schedule { group, keep, ..schedule(Policy::Interleaved, &[host, device], sizes) },
+                _ => schedule(Policy::Pipeline, &[host, device], sizes),
+            }
+        },
+    )
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_durations(
-        delays in proptest::collection::vec([0u64..600, 0u64..200, 0u64..400], 1..24),
-        workers in 1usize..=8, queue in 0usize..4,
+    fn any_schedule_and_any_durations(
+        schedule in any_schedule(),
+        delays in proptest::collection::vec([0u64..400, 0u64..200, 0u64..300], 24),
+        others in proptest::collection::vec([0u64..400, 0u64..200, 0u64..300], 24),
     ) {
-        let num_batches = delays.len();
-        ends(move || check(delays, num_batches, Schedule { queue, ..Schedule::pipeline(workers, 1) }));
+        let order = ends(move || {
+            let order = check(delays, &schedule);
+            assert_eq!(order, check(others, &schedule));
+            order
+        });
+        prop_assert!(!order.is_empty());
     }
 }
 
 #[test]
-fn a_pipeline_batches_while_it_trains() {
-    // No timing: the first mini-batch's training waits until the second has been prepared, which needs another thread.
-    let world = Arc::new(World::new(2));
-    let looker = Arc::clone(&world);
-    ends(move || {
-        let batching = FakeBatching(Arc::clone(&world));
-        let mut pool = Pool::new(&route().batching, &batching, &Schedule::pipeline(1, 1)).expect("a pool");
-        let mut consume = |batch: &MiniBatch| {
-            while looker.seen.lock().expect("not poisoned").prepared.len() < 2 {
-                std::thread::yield_now();
+fn plans_of_one_route_train_the_same_in_the_same_order() {
+    // Model and optimizer see the same sequence of the same mini-batches, so they are equal bit for bit afterwards.
+    ends(|| {
+        for schedules in [
+            vec![cpu(Policy::Sequential, 20, 1, 1), cpu(Policy::Pipeline, 20, 4, 3), cpu(Policy::Pipeline, 20, 1, 1)],
+            vec![device(20, 1), device(20, 7), schedule(Policy::Sequential, &[(1, 20, 1, [1.0; 3])], [0, 1])],
+        ] {
+            for schedule in schedules {
+                assert_eq!(check(Vec::new(), &schedule), (0..20).collect::<Vec<_>>(), "{schedule}");
             }
-            FakeTraining::look(&looker, batch)
-        };
-        prepare(&mut pool, None, 0, 0..2, &Stop::new(), &mut consume, &mut |_| {}).expect("nothing fails");
+        }
     });
 }
 
 #[test]
-fn a_loader_is_an_iterator() {
-    for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World::new(20));
-            let mut pool = Pool::new(&route().batching, &FakeBatching(Arc::clone(&world)), &schedule).expect("a pool");
-            // All of an epoch, half of the mini-batches recycled, the others kept.
-            let mut kept = Vec::new();
-            let mut loader = pool.load(3, 0..20, &Stop::new()).expect("a loader");
-            let mut next = 0;
-            while let Some(batch) = loader.next() {
-                let batch = batch.expect("nothing fails");
-                assert_eq!(batch.id(), BatchId { epoch: 3, index: next });
-                assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()));
-                FakeTraining::look(&world, &batch).expect("nothing fails");
-                if next % 2 == 0 {
-                    loader.recycle(batch)
-                } else {
-                    kept.push(batch)
+fn a_pipeline_batches_transfers_and_trains_at_once() {
+    // No timing: the first mini-batch's training waits until three are prepared, which needs other threads.
+    ends(|| {
+        let world = Arc::new(World::new(6));
+        let schedule = cpu(Policy::Pipeline, 6, 2, 3);
+        let mut executor = executor(&world, &schedule, Settings::default());
+        let looker = Arc::clone(&world);
+        let mut observe = |e: &Event| {
+            if let Event::Ended(a) = e {
+                if a.phase == Phase::Transferring && a.id.index == 0 {
+                    while looker.seen().prepared.len() < 3 {
+                        std::thread::yield_now();
+                    }
                 }
-                next += 1;
             }
-            assert_eq!((next, kept.len()), (20, 10));
-            assert!(loader.next().is_none(), "the end is the end");
-            drop(loader);
-            for batch in &kept {
-                assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()), "kept ones stay whole");
-            }
-        });
-    }
-}
-
-#[test]
-fn a_loader_dropped_early_ends_its_threads() {
-    for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World::new(1000));
-            let batching = FakeBatching(Arc::clone(&world));
-            let mut pool = Pool::new(&route().batching, &batching, &schedule).expect("a pool");
-            for _ in 0..3 {
-                let mut loader = pool.load(0, 0..1000, &Stop::new()).expect("a loader");
-                loader.next().expect("there are more").expect("nothing fails");
-                drop(loader);
-                let seen = world.seen.lock().expect("not poisoned").prepared.len();
-                assert!(seen <= 3 * (schedule.window() + 1), "{seen} prepared");
-            }
-            drop((pool, batching));
-            // The world's only owner is this test: no thread is left that holds a worker.
-            assert_eq!(Arc::strong_count(&world), 1);
-        });
-    }
-}
-
-#[test]
-fn preparing_alone_transfers_too_and_reports() {
-    for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World::new(12));
-            let mut operators = operators(&world);
-            let key = route().transferring;
-            let mut pool = Pool::new(&route().batching, operators.batching.as_ref(), &schedule).expect("a pool");
-            let by = morphgl_execute::Transfer { key: &key, operator: operators.transferring.as_mut() };
-            let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
-            let report = prepare(&mut pool, Some(by), 0, 2..12, &Stop::new(), &mut consume, &mut |_| {});
-            let report = report.expect("nothing fails");
-            assert_eq!((report.batches, report.score.count), (10, 40));
-            assert_eq!(world.seen.lock().expect("not poisoned").trained, ids(0, 2..12));
-        });
-    }
+            Control::Continue
+        };
+        let all: Vec<u32> = (0..6).collect();
+        executor.train(0, &all, &Stop::new(), &mut observe).expect("nothing fails");
+    });
 }
 
 #[test]
 fn a_schedule_can_change_between_parts_of_an_epoch() {
     ends(|| {
-        let world = Arc::new(World::new(30));
-        let mut executor: Executor = executor(&world, &Schedule::sequential(2));
-        for (i, schedule) in
-            [Schedule::pipeline(2, 1), Schedule::pipeline(2, 2), Schedule::pipeline(5, 1)].iter().enumerate()
-        {
+        let world = Arc::new(World::new(40));
+        let schedules = [
+            device(10, 2),
+            dual(5, 5, 2, [4, 2]),
+            Schedule { training_threads: 3, ..interleaved(4, 6, 3, [4, 2], 2) },
+            schedule(Policy::Pipeline, &[(0, 10, 1, [1.0; 3])], [2, 2]),
+        ];
+        let mut executor = executor(&world, &schedules[0], Settings::default());
+        for (i, schedule) in schedules.iter().enumerate() {
             executor.set_schedule(schedule).expect("workers can be made");
             assert_eq!(executor.schedule(), schedule);
-            let part = 10 * i as u32..10 * (i as u32 + 1);
-            executor.train(0, part, &Stop::new(), &mut |_| {}).expect("nothing fails");
-            assert_eq!(world.seen.lock().expect("not poisoned").training_threads, schedule.training_threads);
+            let part: Vec<u32> = (10 * i as u32..10 * (i as u32 + 1)).collect();
+            let (report, _) = run(&mut executor, 0, &part);
+            assert_eq!(report.batches, 10);
+            assert_eq!(world.seen().training_threads, schedule.training_threads);
         }
-        assert_eq!(world.seen.lock().expect("not poisoned").trained, ids(0, 0..30));
+        let mut trained: Vec<u32> = world.seen().trained.iter().map(|id| id.index).collect();
+        trained.sort_unstable();
+        assert_eq!(trained, (0..40).collect::<Vec<_>>());
+        assert!(world.peak_alive.load(Ordering::SeqCst) <= 3);
     });
 }
 
 #[test]
-fn more_mini_batches_than_there_are_is_an_error() {
-    let world = Arc::new(World::new(3));
-    let error = executor(&world, &Schedule::pipeline(1, 1)).train(0, 0..4, &Stop::new(), &mut |_| {});
-    let text = error.expect_err("there are three").to_string();
-    assert_eq!(text, "Batching_CPU_Fake: mini-batches up to 4 are asked for, an epoch has 3; ask for fewer");
-}
-
-#[test]
-fn scores_of_preparing_are_the_callers() {
-    let world = Arc::new(World::new(5));
-    let batching = FakeBatching(Arc::clone(&world));
-    let mut pool = Pool::new(&route().batching, &batching, &Schedule::pipeline(2, 1)).expect("a pool");
-    let mut consume = |_: &MiniBatch| Ok(Score { loss_sum: 0.5, correct: 1, count: 2 });
-    let report = prepare(&mut pool, None, 0, 0..1, &Stop::new(), &mut consume, &mut |_| {}).expect("nothing fails");
-    assert_eq!(report.score, Score { loss_sum: 0.5, correct: 1, count: 2 });
+fn operators_are_lent_and_given_back() {
+    ends(|| {
+        let world = Arc::new(World::new(4));
+        let schedule = dual(2, 2, 1, [2, 1]);
+        let mut executor = executor(&world, &schedule, Settings::default());
+        let (_, _) = run(&mut executor, 0, &[0, 1, 2, 3]);
+        assert_eq!(executor.routes().len(), 2);
+        assert_eq!(executor.training_key().to_string(), "Training_DEV_Fake");
+        assert_eq!(executor.settings(), Settings::default());
+        let second = executor.operators_mut(1).expect("nothing is lost");
+        assert_eq!(second.route.batching.to_string(), "Batching_CPU_Fake");
+        second.training.set_threads(5).expect("a fake");
+        assert_eq!(world.seen().training_threads, 5);
+        executor.training_mut().expect("nothing is lost").set_threads(6).expect("a fake");
+        assert_eq!(world.seen().training_threads, 6);
+        let (routes, (key, _)) = executor.into_parts().expect("nothing is lost");
+        assert_eq!((routes.len(), key.to_string()), (2, "Training_DEV_Fake".to_string()));
+    });
 }

@@ -1,57 +1,99 @@
-//! Failures, panics and stops: the right words, no hang, no thread left.
+//! Failures, panics, hangs, stops and cuts: the right words, no hang, no thread left.
 
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use common::{FakeBatching, FakeTraining, Fault, World, ends, executor, route};
-use morphgl_execute::{Error, ErrorKind, Pool, Stop, prepare};
-use morphgl_plan::Schedule;
-use morphgl_registry::{BatchId, MiniBatch, Phase};
+use common::{Fault, World, cpu, device, dual, ends, executor, interleaved, no_thread_is_left, schedule};
+use morphgl_execute::{Control, Error, ErrorKind, Event, Executor, Settings, Stop};
+use morphgl_plan::{Policy, Schedule};
+use morphgl_registry::{BatchId, Phase};
+use proptest::prelude::*;
 
-const NUM_BATCHES: usize = 24;
+const N: usize = 16;
 
-fn schedules() -> [Schedule; 5] {
-    let queue = |workers, queue| Schedule { queue, ..Schedule::pipeline(workers, 1) };
-    [Schedule::sequential(1), queue(1, 0), queue(2, 2), queue(8, 0), queue(8, 20)]
+fn schedules() -> Vec<Schedule> {
+    vec![
+        cpu(Policy::Sequential, N, 1, 1),
+        cpu(Policy::Pipeline, N, 3, 4),
+        device(N, 2),
+        schedule(Policy::Pipeline, &[(0, N, 2, [2.0, 1.0, 1.0])], [3, 2]),
+        dual(N / 2, N / 2, 2, [4, 3]),
+        interleaved(N / 2, N / 2, 2, [4, 3], 2),
+    ]
 }
 
-fn key(phase: Phase) -> String {
-    format!("{phase}_CPU_Fake")
+fn all() -> Vec<u32> {
+    (0..N as u32).collect()
+}
+
+fn go_on(_: &Event) -> Control {
+    Control::Continue
+}
+
+/// The keys an operator of this phase may have under this schedule.
+fn keys(schedule: &Schedule, phase: Phase) -> Vec<String> {
+    let of = |s: &morphgl_plan::Share| match phase {
+        Phase::Batching => s.keys.batching.clone(),
+        Phase::Transferring => s.keys.transferring.clone(),
+        Phase::Training => s.keys.training.clone(),
+    };
+    schedule.shares.iter().map(of).collect()
 }
 
 /// Runs into the fault, and looks at what is left.
 #[track_caller]
-fn fail(phase: Phase, at: u32, fault: Fault, schedule: Schedule) -> Error {
+fn fail(phase: Phase, at: u32, fault: Fault, schedule: &Schedule) -> Error {
+    let schedule = schedule.clone();
     ends(move || {
-        let world = Arc::new(World { fault: Some((phase, at, fault)), ..World::new(NUM_BATCHES) });
-        let mut executor = executor(&world, &schedule);
-        let mut events = 0;
-        let outcome = executor.train(0, 0..NUM_BATCHES as u32, &Stop::new(), &mut |_| events += 1);
+        let world = Arc::new(World { fault: Some((phase, at, fault)), ..World::new(N) });
+        let mut executor = executor(&world, &schedule, Settings::default());
+        let mut trained = Vec::new();
+        let outcome = executor.train(0, &all(), &Stop::new(), &mut |e| {
+            if let Event::Trained(done) = e {
+                trained.push(done.id);
+            }
+            Control::Continue
+        });
         let error = outcome.expect_err("it was told to fail");
-        assert_eq!(error.operator.as_ref().map(ToString::to_string), Some(key(phase)));
+        let operator = error.operator.as_ref().expect("an operator failed").to_string();
+        assert!(keys(&schedule, phase).contains(&operator), "{operator} failed in {phase}");
         assert_eq!(error.batch, Some(BatchId { epoch: 0, index: at }));
-        let (trained, steps) = {
-            let seen = world.seen.lock().expect("not poisoned");
-            (seen.trained.len(), seen.steps)
-        };
-        assert_eq!((trained, steps, events), (at as usize, at as usize, at as usize), "all before it, none after");
+        assert!(!trained.iter().any(|id| id.index == at), "it was not trained");
+        if fault != Fault::LateError && fault != Fault::LatePanic {
+            assert_eq!(world.seen().trained, trained, "all steps were told of");
+        }
+        if let ErrorKind::Panicked(_) = error.kind {
+            let again = executor.train(1, &all(), &Stop::new(), &mut go_on).expect_err("an operator is lost");
+            assert_eq!(again.to_string(), format!("{operator}: lost when it failed earlier; make a new executor"));
+            assert!(executor.training_mut().is_err());
+            assert!(executor.operators_mut(0).is_err());
+        }
         drop(executor);
-        assert_eq!(Arc::strong_count(&world), 1, "a thread is left");
+        no_thread_is_left(&world);
         error
     })
 }
+
+const AT: [u32; 3] = [0, 7, N as u32 - 1];
 
 #[test]
 fn an_error_names_operator_and_mini_batch() {
     for schedule in schedules() {
         for phase in Phase::ALL {
-            for at in [0, 1, 11, NUM_BATCHES as u32 - 1] {
-                let error = fail(phase, at, Fault::Error, schedule);
-                assert!(matches!(error.kind, ErrorKind::Failed(_)));
-                let expected = format!("{}: mini-batch {at} of epoch 0: fake: out of luck", key(phase));
-                assert_eq!(error.to_string(), expected);
+            for at in AT {
+                for (fault, what) in [
+                    (Fault::Error, "out of luck"),
+                    (Fault::LateError, "out of luck"),
+                    (Fault::Memory, "4096 bytes cannot be allocated; make mini-batches smaller"),
+                ] {
+                    let error = fail(phase, at, fault, &schedule);
+                    assert!(matches!(error.kind, ErrorKind::Failed(_)));
+                    let key = error.operator.as_ref().expect("an operator failed").to_string();
+                    assert_eq!(error.to_string(), format!("{key}: mini-batch {at} of epoch 0: fake: {what}"));
+                }
             }
         }
     }
@@ -61,10 +103,13 @@ fn an_error_names_operator_and_mini_batch() {
 fn so_does_a_panic() {
     for schedule in schedules() {
         for phase in Phase::ALL {
-            for at in [0, 7, NUM_BATCHES as u32 - 1] {
-                let error = fail(phase, at, Fault::Panic, schedule);
-                let start = format!("{}: mini-batch {at} of epoch 0: panicked: lost my head", key(phase));
-                assert!(error.to_string().starts_with(&start), "{error}");
+            for at in AT {
+                for fault in [Fault::Panic, Fault::LatePanic] {
+                    let error = fail(phase, at, fault, &schedule);
+                    let key = error.operator.as_ref().expect("an operator failed");
+                    let start = format!("{key}: mini-batch {at} of epoch 0: panicked: lost my head");
+                    assert!(error.to_string().starts_with(&start), "{error}");
+                }
             }
         }
     }
@@ -74,119 +119,192 @@ fn so_does_a_panic() {
 fn another_mini_batch_than_asked_for_is_a_failure() {
     for schedule in schedules() {
         for phase in [Phase::Batching, Phase::Transferring] {
-            let error = fail(phase, 3, Fault::Mixup, schedule);
+            let error = fail(phase, 3, Fault::Mixup, &schedule);
             assert!(error.to_string().contains("it delivered mini-batch 4 of epoch 0 instead"), "{error}");
         }
     }
 }
 
+/// One operator hangs; returns when its thread, let go, has ended too.
+fn hang(phase: Phase, at: u32, limit: Duration, schedule: &Schedule) {
+    let world = Arc::new(World { fault: Some((phase, at, Fault::Hang)), ..World::new(N) });
+    let mut executor = executor(&world, schedule, Settings { limit: Some(limit), record: false });
+    let start = Instant::now();
+    let error = executor.train(0, &all(), &Stop::new(), &mut go_on).expect_err("it hangs");
+    let took = start.elapsed();
+    assert!(took >= limit && took < limit + Duration::from_secs(5), "{took:?}");
+    assert!(matches!(error.kind, ErrorKind::Hangs(l) if l == limit), "{error}");
+    let key = error.operator.as_ref().expect("an operator hangs").to_string();
+    assert!(keys(schedule, phase).contains(&key), "{key} hangs in {phase}");
+    let start = format!("{key}: mini-batch {at} of epoch 0: has not answered for 400 ms; this is a fault");
+    assert!(error.to_string().starts_with(&start), "{error}");
+    assert!(executor.train(0, &all(), &Stop::new(), &mut go_on).is_err(), "its operator is lost");
+    drop(executor);
+    // The hanging thread, and nobody else: its operator, and what it has of the device.
+    let left = Arc::strong_count(&world) - 1;
+    assert!((1..=2).contains(&left), "{left} owners left");
+    world.let_go();
+    let patience = Instant::now();
+    while Arc::strong_count(&world) > 1 {
+        assert!(patience.elapsed() < Duration::from_secs(20), "it ends by itself when it goes on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
-fn of_two_failures_the_first_in_order_is_told() {
-    // Training fails at 2 while batching, far ahead, has failed at 5 long ago: the window is wide, and training is slow.
+fn a_hang_is_told_when_the_limit_has_passed_and_keeps_one_thread() {
+    // Everything at once: they only wait.
+    let cases = schedules().into_iter().flat_map(|s| Phase::ALL.map(|p| (s.clone(), p)));
     ends(|| {
-        let world = Arc::new(World { fault: Some((Phase::Batching, 5, Fault::Error)), ..World::new(NUM_BATCHES) });
-        let batching = FakeBatching(Arc::clone(&world));
-        let schedule = Schedule { queue: 20, ..Schedule::pipeline(4, 1) };
-        let mut pool = Pool::new(&route().batching, &batching, &schedule).expect("a pool");
-        let mut consume = |batch: &MiniBatch| {
-            while world.seen.lock().expect("not poisoned").prepared.len() < 8 {
-                std::thread::yield_now();
+        std::thread::scope(|scope| {
+            for (schedule, phase) in cases {
+                let limit = Duration::from_millis(400);
+                scope.spawn(move || AT.iter().for_each(|&at| hang(phase, at, limit, &schedule)));
             }
-            match batch.id().index {
-                2 => Err(morphgl_registry::Error::failed("evaluation", "no")),
-                _ => FakeTraining::look(&world, batch),
-            }
-        };
-        let outcome = prepare(&mut pool, None, 0, 0..24, &Stop::new(), &mut consume, &mut |_| {});
-        let error = outcome.expect_err("it was told to fail");
-        assert_eq!(error.operator, None);
-        assert_eq!(error.to_string(), "mini-batch 2 of epoch 0: evaluation: no");
+        });
     });
 }
 
 #[test]
-fn a_pool_survives_errors_and_says_when_panics_have_used_it_up() {
-    ends(|| {
-        let world = Arc::new(World { fault: Some((Phase::Batching, 0, Fault::Panic)), ..World::new(NUM_BATCHES) });
-        let batching = FakeBatching(Arc::clone(&world));
-        let mut pool = Pool::new(&route().batching, &batching, &Schedule::pipeline(2, 1)).expect("a pool");
-        for _ in 0..2 {
-            let mut loader = pool.load(0, 0..1, &Stop::new()).expect("workers are left");
-            assert!(matches!(loader.next(), Some(Err(_))));
-            assert!(loader.next().is_none());
-        }
-        let error = pool.load(0, 0..1, &Stop::new()).expect_err("both workers panicked");
-        assert_eq!(error.to_string(), "Batching_CPU_Fake: all of its workers panicked earlier; make a new pool");
-    });
-    ends(|| {
-        let world = Arc::new(World { fault: Some((Phase::Batching, 3, Fault::Error)), ..World::new(NUM_BATCHES) });
-        let mut executor = executor(&world, &Schedule::pipeline(2, 1));
-        executor.train(0, 0..10, &Stop::new(), &mut |_| {}).expect_err("it was told to fail");
-        let report = executor.train(0, 4..10, &Stop::new(), &mut |_| {}).expect("the fault is behind");
-        assert_eq!((report.batches, report.stopped), (6, false));
-    });
-}
-
-#[test]
-fn a_stop_ends_after_the_current_mini_batch() {
+fn a_limit_that_nothing_passes_changes_nothing() {
     for schedule in schedules() {
-        for at in [0, 5, NUM_BATCHES as u32 - 1] {
-            ends(move || {
-                let world = Arc::new(World::new(NUM_BATCHES));
-                let mut executor = executor(&world, &schedule);
-                let stop = Stop::new();
-                let flag = stop.clone();
-                let mut observe = |done: &morphgl_execute::BatchDone| {
-                    if done.id.index == at {
-                        flag.request();
-                    }
-                };
-                let report =
-                    executor.train(0, 0..NUM_BATCHES as u32, &stop, &mut observe).expect("a stop is no failure");
-                assert_eq!((report.next, report.batches), (at + 1, at as usize + 1));
-                assert_eq!(report.stopped, at + 1 < NUM_BATCHES as u32);
-                // And goes on from there.
-                let rest = executor.train(0, report.next..NUM_BATCHES as u32, &Stop::new(), &mut |_| {});
-                assert!(!rest.expect("nothing fails").stopped);
-                let seen = world.seen.lock().expect("not poisoned");
-                let expected: Vec<u32> = (0..NUM_BATCHES as u32).collect();
-                assert_eq!(seen.trained.iter().map(|id| id.index).collect::<Vec<_>>(), expected);
-            });
+        ends(move || {
+            let world = Arc::new(World { delays: vec![[2_000, 1_000, 1_000]; N], ..World::new(N) });
+            // Far more than a step takes, less than the epoch.
+            for limit in [Duration::from_secs(20), Duration::MAX] {
+                let mut executor = executor(&world, &schedule, Settings { limit: Some(limit), record: false });
+                let report = executor.train(0, &all(), &Stop::new(), &mut go_on).expect("nothing hangs");
+                assert_eq!(report.batches, N);
+            }
+        });
+    }
+}
+
+#[test]
+fn an_executor_goes_on_after_an_error() {
+    for schedule in schedules() {
+        ends(move || {
+            let world = Arc::new(World { fault: Some((Phase::Batching, 3, Fault::Error)), ..World::new(2 * N) });
+            let mut executor = executor(&world, &schedule, Settings::default());
+            executor.train(0, &all(), &Stop::new(), &mut go_on).expect_err("it was told to fail");
+            let others: Vec<u32> = (N as u32..2 * N as u32).collect();
+            let report = executor.train(0, &others, &Stop::new(), &mut go_on).expect("the fault is not among them");
+            assert_eq!(report.batches, N);
+        });
+    }
+}
+
+/// What is left of a schedule for `n` mini-batches: as it was divided, the first share with the rest.
+fn shrunk(schedule: &Schedule, n: usize) -> Schedule {
+    let mut schedule = schedule.clone();
+    let total = schedule.num_batches();
+    let mut left = n;
+    for share in schedule.shares.iter_mut().rev() {
+        share.batches = (share.batches * n / total).min(left);
+        left -= share.batches;
+    }
+    schedule.shares[0].batches += left;
+    schedule
+}
+
+/// Ends early at the `at`-th event, by a cut or a stop, then trains the rest; everything is trained once.
+#[track_caller]
+fn early(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Schedule) {
+    let world = Arc::new(World { delays, ..World::new(N) });
+    let mut executor = executor(&world, schedule, Settings::default());
+    let (stop, mut events, mut left) = (Stop::new(), 0, None);
+    let report = executor.train(0, &all(), &stop, &mut |e| {
+        events += 1;
+        if events != at {
+            return Control::Continue;
         }
+        if let Event::Trained(done) = e {
+            left = Some(done.left);
+        }
+        if by_stop {
+            stop.request();
+            return Control::Continue;
+        }
+        Control::Cut
+    });
+    let report = report.expect("neither is a failure");
+    let trained = |world: &World| world.seen().trained.iter().map(|id| id.index).collect::<Vec<u32>>();
+    let mut whole = [trained(&world), report.remaining.clone()].concat();
+    whole.sort_unstable();
+    assert_eq!(whole, all(), "trained and remaining");
+    assert!(report.remaining.is_sorted());
+    assert_eq!(report.batches, trained(&world).len());
+    assert_eq!(report.stopped, by_stop && !report.remaining.is_empty());
+    if let (Some(left), false) = (left, by_stop) {
+        assert_eq!(report.remaining.len(), left, "a cut keeps what was not begun");
+        assert_eq!(world.seen().prepared.len(), N - left, "and finishes what was");
+    }
+    executor.set_schedule(&shrunk(schedule, report.remaining.len())).expect("the same operators");
+    let rest = executor.train(0, &report.remaining, &Stop::new(), &mut go_on).expect("nothing fails");
+    assert!(rest.remaining.is_empty() && !rest.stopped);
+    let mut whole = trained(&world);
+    whole.sort_unstable();
+    assert_eq!(whole, all(), "each once");
+    assert_eq!(world.seen().steps, N);
+    drop(executor);
+    no_thread_is_left(&world);
+}
+
+#[test]
+fn what_remains_after_a_cut_or_a_stop_is_trained_later() {
+    for schedule in schedules() {
+        for at in 1..=4 * N {
+            for by_stop in [false, true] {
+                let schedule = schedule.clone();
+                ends(move || early(at, by_stop, Vec::new(), &schedule));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn so_it_is_with_any_durations(
+        which in 0usize..6, at in 1usize..4 * N, by_stop: bool,
+        delays in proptest::collection::vec([0u64..300, 0u64..200, 0u64..300], N),
+    ) {
+        ends(move || early(at, by_stop, delays, &schedules()[which]));
     }
 }
 
 #[test]
 fn a_stop_from_elsewhere_ends_a_run_that_waits() {
-    // Batching never gets further than the first mini-batch's sleep before the stop: training is asleep then.
     for schedule in schedules() {
         ends(move || {
-            let world = Arc::new(World { delays: vec![[20_000, 0, 0]; NUM_BATCHES], ..World::new(NUM_BATCHES) });
+            let world = Arc::new(World { delays: vec![[10_000, 0, 0]; N], ..World::new(N) });
             let stop = Stop::new();
-            let mut executor = executor(&world, &schedule);
+            let mut executor = executor(&world, &schedule, Settings::default());
             let report = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    while world.seen.lock().expect("not poisoned").prepared.is_empty() {
+                    while world.seen().prepared.is_empty() {
                         std::thread::yield_now();
                     }
                     stop.request();
                 });
-                executor.train(0, 0..NUM_BATCHES as u32, &stop, &mut |_| {}).expect("a stop is no failure")
+                executor.train(0, &all(), &stop, &mut go_on).expect("a stop is no failure")
             });
             assert!(report.stopped);
-            assert_eq!(report.next as usize, report.batches);
+            assert_eq!(report.remaining.len() + report.batches, N);
         });
     }
 }
 
 #[test]
 fn a_stop_before_the_start_does_nothing() {
-    let world = Arc::new(World::new(NUM_BATCHES));
     let stop = Stop::new();
     stop.request();
     for schedule in schedules() {
-        let report = executor(&world, &schedule).train(0, 0..3, &stop, &mut |_| {}).expect("a stop is no failure");
-        assert_eq!((report.batches, report.next, report.stopped), (0, 0, true));
+        let world = Arc::new(World::new(N));
+        let report = executor(&world, &schedule, Settings::default()).train(0, &all(), &stop, &mut go_on);
+        let report = report.expect("a stop is no failure");
+        assert_eq!((report.batches, report.remaining, report.stopped), (0, all(), true));
+        assert!(world.seen().prepared.is_empty());
     }
 }
 
@@ -194,14 +312,76 @@ fn a_stop_before_the_start_does_nothing() {
 fn an_observer_that_panics_is_not_swallowed_and_leaves_no_thread() {
     for schedule in schedules() {
         ends(move || {
-            let world = Arc::new(World::new(NUM_BATCHES));
-            let mut executor = executor(&world, &schedule);
-            let mut observe =
-                |done: &morphgl_execute::BatchDone| assert!(done.id.index < 3, "the observer's own fault");
-            let run = AssertUnwindSafe(|| executor.train(0, 0..NUM_BATCHES as u32, &Stop::new(), &mut observe));
+            let world = Arc::new(World::new(N));
+            let mut executor = executor(&world, &schedule, Settings::default());
+            let mut observe = |e: &Event| {
+                assert!(!matches!(e, Event::Trained(done) if done.left == 0), "the observer's own fault");
+                Control::Continue
+            };
+            let run = AssertUnwindSafe(|| executor.train(0, &all(), &Stop::new(), &mut observe));
             catch_unwind(run).expect_err("the panic is the caller's to see");
+            executor.train(1, &all(), &Stop::new(), &mut go_on).expect("no operator is lost");
             drop(executor);
-            assert_eq!(Arc::strong_count(&world), 1, "a thread is left");
+            no_thread_is_left(&world);
         });
     }
+}
+
+#[track_caller]
+fn refused(outcome: Result<impl std::fmt::Debug, Error>, what: &str) {
+    assert_eq!(outcome.expect_err("it cannot be run").to_string(), what);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_the_cure() {
+    let world = Arc::new(World::new(N));
+    let good = dual(N / 2, N / 2, 1, [2, 2]);
+    let make = |schedule: &Schedule| {
+        let (routes, training) = common::routes(&world, &good);
+        Executor::new(routes, training, schedule, Settings::default())
+    };
+    let mut executor = make(&good).expect("it is good");
+    let mut train = |batches: &[u32]| executor.train(0, batches, &Stop::new(), &mut go_on);
+    refused(train(&[0, 1]), "2 mini-batches are to be trained, the schedule is for 16; plan again");
+    let mut twice = all();
+    twice[3] = 9;
+    refused(train(&twice), "mini-batch 9 is asked for twice; ask for it once");
+    twice[3] = 16;
+    refused(train(&twice), "mini-batch 16 is asked for, an epoch has 16; ask for those from 0 on");
+
+    let more = dual(N, 1, 1, [2, 2]);
+    refused(make(&more), "the schedule is for 17 mini-batches, an epoch has 16; plan again");
+    let there = "Batching_DEV+PCIe_Fake → Transferring_DEV+PCIe_Fake → Training_DEV_Fake, \
+                 Batching_CPU_Fake → Transferring_PCIe_Fake → Training_DEV_Fake";
+    let mut other = good.clone();
+    other.shares[0].keys.transferring = "Transferring_PCIe_Other".to_string();
+    let keys = "Batching_CPU_Fake → Transferring_PCIe_Other → Training_DEV_Fake";
+    refused(make(&other), &format!("{keys}: no such route here; there is {there}; plan again"));
+    let cpu = cpu(Policy::Pipeline, N, 1, 1);
+    let keys = "Batching_CPU_Fake → Transferring_CPU_Fake → Training_CPU_Fake";
+    let what = "training is by Training_DEV_Fake here; plan again for it, or train by what was planned";
+    refused(make(&cpu), &format!("{keys}: {what}"));
+    let mut twice = good.clone();
+    twice.shares[1].keys = twice.shares[0].keys.clone();
+    refused(make(&twice), &format!("{}: two shares of the schedule; plan again", twice.shares[0].keys));
+    let mut short = good.clone();
+    short.resources.pop();
+    let what = "holds DEV, which is not among the schedule's resources; plan again";
+    refused(make(&short), &format!("{}: {what}", short.shares[0].keys));
+    let mut none = good.clone();
+    none.shares.clear();
+    refused(make(&none), "the schedule has no share, or more than 32 resources; plan again");
+    let mut single = good.clone();
+    single.shares.pop();
+    let what = "a dual-buffer schedule has a share that is transferred and then one batched in place; plan again";
+    refused(make(&single), what);
+
+    // A schedule that is refused changes nothing.
+    refused(executor.set_schedule(&single), what);
+    assert_eq!(executor.schedule(), &good);
+    let (mut routes, training) = common::routes(&world, &good);
+    let (larger, _) = common::routes(&Arc::new(World::new(N + 1)), &good);
+    routes[1] = larger.into_iter().nth(1).expect("there are two");
+    let what = "Batching_CPU_Fake: 17 mini-batches an epoch, another route has 16; give all routes the same seeds";
+    refused(Executor::new(routes, training, &good, Settings::default()), what);
 }

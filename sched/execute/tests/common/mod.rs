@@ -1,24 +1,33 @@
-//! Operators that record what happens to them, sleep as told and fail as told.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+//! Operators that record what happens to them, hold their resources, take as long as told and fail as told.
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+mod operators;
+mod schedules;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use morphgl_execute::{Executor, Operators};
-use morphgl_plan::Schedule;
-use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Error, Gradients, Handle, MiniBatch, NamedTensor, Phase, Place, Result, Route,
-    Score, Training, Transferring,
-};
+pub(crate) use operators::{FakeBatching, FakeTraining, FakeTransferring};
+pub(crate) use schedules::{cpu, device, dual, executor, expected_order, hardware, interleaved, routes, schedule};
+
+use morphgl_registry::{BatchId, Error, Handle, Phase, Result, Wait};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     Error,
+    /// As an operator words it that cannot allocate.
+    Memory,
     Panic,
+    /// Fails when its handle is waited on.
+    LateError,
+    LatePanic,
     /// Delivers another mini-batch than was asked for.
     Mixup,
+    /// Waits until it is released.
+    Hang,
 }
 
 /// What the operators do, and what was seen of them.
@@ -29,6 +38,12 @@ pub(crate) struct World {
     pub(crate) delays: Vec<[u64; 3]>,
     pub(crate) fault: Option<(Phase, u32, Fault)>,
     pub(crate) seen: Mutex<Seen>,
+    /// Device mini-batches alive.
+    pub(crate) alive: AtomicUsize,
+    pub(crate) peak_alive: AtomicUsize,
+    /// Whether those that hang may go.
+    pub(crate) released: Mutex<bool>,
+    pub(crate) release: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +59,16 @@ pub(crate) struct Seen {
     pub(crate) buffers: i32,
     pub(crate) training_threads: usize,
     pub(crate) worker_threads: Vec<usize>,
+    /// Phases at work on each exclusive resource: never more than one.
+    held: HashMap<&'static str, BatchId>,
+    /// Phases at work.
+    pub(crate) at_work: usize,
+    pub(crate) peak_at_work: usize,
+    /// Mini-batches from the beginning of their batching to the end of their transfer, and from there to that of training.
+    pub(crate) batched: usize,
+    pub(crate) peak_batched: usize,
+    pub(crate) ready: usize,
+    pub(crate) peak_ready: usize,
 }
 
 /// The content of a mini-batch, which depends on its id alone.
@@ -51,54 +76,110 @@ pub(crate) fn content(id: BatchId) -> Vec<u32> {
     (0..16).map(|i| id.epoch * 1_000_003 + id.index * 101 + i).collect()
 }
 
+/// An operator at work: holds its exclusive resources, until it is dropped.
+pub(crate) struct AtWork<'a> {
+    world: &'a World,
+    resources: Vec<&'static str>,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let mut seen = self.world.seen();
+        seen.at_work -= 1;
+        for resource in &self.resources {
+            seen.held.remove(resource);
+        }
+    }
+}
+
 impl World {
     pub(crate) fn new(num_batches: usize) -> Self {
         Self { num_batches, ..Self::default() }
     }
 
-    fn act(&self, phase: Phase, id: BatchId) -> Result<()> {
+    pub(crate) fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Lets those that hang go.
+    pub(crate) fn let_go(&self) {
+        *self.released.lock().expect("not poisoned") = true;
+        self.release.notify_all();
+    }
+
+    /// Holds the exclusive ones of `resources`.
+    pub(crate) fn hold(&self, resources: &[&'static str], id: BatchId) -> AtWork<'_> {
+        let resources: Vec<&str> = resources.iter().copied().filter(|r| *r != "CPU").collect();
+        let mut seen = self.seen();
+        seen.at_work += 1;
+        seen.peak_at_work = seen.peak_at_work.max(seen.at_work);
+        for resource in &resources {
+            let other = seen.held.insert(resource, id);
+            assert_eq!(other, None, "{resource} is held by {id} and by another");
+        }
+        drop(seen);
+        AtWork { world: self, resources }
+    }
+
+    pub(crate) fn act(&self, phase: Phase, id: BatchId) -> Result<()> {
         let delay = self.delays.get(id.index as usize).map_or(0, |d| d[phase as usize]);
         if delay > 0 {
             thread::sleep(Duration::from_micros(delay));
         }
-        match self.fault {
-            Some((p, i, Fault::Error)) if (p, i) == (phase, id.index) => Err(Error::failed("fake", "out of luck")),
-            Some((p, i, Fault::Panic)) if (p, i) == (phase, id.index) => panic!("lost my head"),
+        match self.fault_of(phase, id) {
+            Some(Fault::Error) => Err(Error::failed("fake", "out of luck")),
+            Some(Fault::Memory) => {
+                Err(Error::failed("fake", "4096 bytes cannot be allocated; make mini-batches smaller"))
+            }
+            Some(Fault::Panic) => panic!("lost my head"),
+            Some(Fault::Hang) => {
+                let mut released = self.released.lock().expect("not poisoned");
+                while !*released {
+                    released = self.release.wait(released).expect("not poisoned");
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 
+    fn fault_of(&self, phase: Phase, id: BatchId) -> Option<Fault> {
+        self.fault.filter(|(p, i, _)| (*p, *i) == (phase, id.index)).map(|f| f.2)
+    }
+
     /// The id to deliver when `id` was asked for.
-    fn deliver(&self, phase: Phase, id: BatchId) -> BatchId {
-        match self.fault {
-            Some((p, i, Fault::Mixup)) if (p, i) == (phase, id.index) => BatchId { index: id.index + 1, ..id },
+    pub(crate) fn deliver(&self, phase: Phase, id: BatchId) -> BatchId {
+        match self.fault_of(phase, id) {
+            Some(Fault::Mixup) => BatchId { index: id.index + 1, ..id },
             _ => id,
         }
     }
-}
 
-pub(crate) fn route() -> Route {
-    let key = |s: &str| s.parse().expect("a valid key");
-    Route {
-        batching: key("Batching_CPU_Fake"),
-        transferring: key("Transferring_CPU_Fake"),
-        training: key("Training_CPU_Fake"),
-        batched_at: Place::Host,
-        trained_at: Place::Host,
+    /// The handle of work that is done, or fails late.
+    pub(crate) fn handle<T: Send + 'static>(&self, phase: Phase, id: BatchId, value: T, took: Duration) -> Handle<T> {
+        match self.fault_of(phase, id) {
+            Some(fault @ (Fault::LateError | Fault::LatePanic)) => Handle::pending(Late(fault)),
+            _ => Handle::ready(value, took),
+        }
+    }
+
+    pub(crate) fn born(&self) {
+        let alive = self.alive.fetch_add(1, Ordering::SeqCst) + 1;
+        self.peak_alive.fetch_max(alive, Ordering::SeqCst);
     }
 }
 
-pub(crate) fn operators(world: &Arc<World>) -> Operators {
-    Operators {
-        route: route(),
-        batching: Box::new(FakeBatching(Arc::clone(world))),
-        transferring: Box::new(FakeTransferring(Arc::clone(world))),
-        training: Box::new(FakeTraining(Arc::clone(world))),
-    }
-}
+struct Late(Fault);
 
-pub(crate) fn executor(world: &Arc<World>, schedule: &Schedule) -> Executor {
-    Executor::new(operators(world), schedule).expect("fakes can be built")
+impl<T> Wait<T> for Late {
+    fn is_ready(&self) -> bool {
+        false
+    }
+
+    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+        assert!(self.0 != Fault::LatePanic, "lost my head");
+        Err(Error::failed("fake", "out of luck"))
+    }
 }
 
 /// Runs `f` on a thread of its own, and fails if it has not ended after a time in which nothing here is still at work.
@@ -115,119 +196,8 @@ pub(crate) fn ends<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) ->
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct FakeBatching(pub(crate) Arc<World>);
-
-struct Worker(Arc<World>);
-
-impl Batching for FakeBatching {
-    fn num_batches(&self) -> usize {
-        self.0.num_batches
-    }
-
-    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        self.0.seen.lock().expect("not poisoned").worker_threads.push(threads);
-        Ok(Box::new(Worker(Arc::clone(&self.0))))
-    }
-}
-
-impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
-        let start = Instant::now();
-        let mut batch = recycled.map(MiniBatch::into_host).transpose()?.unwrap_or_default();
-        {
-            let mut seen = self.0.seen.lock().expect("not poisoned");
-            if batch.labels.is_empty() {
-                batch.labels.push(seen.buffers);
-                seen.buffers += 1;
-            }
-            assert!(seen.live.insert(batch.labels[0]), "the buffer of {id} has another owner");
-            seen.peak_live = seen.peak_live.max(seen.live.len());
-            seen.prepared.push(id);
-        }
-        batch.input_nodes.clear();
-        batch.input_nodes.extend(content(id));
-        (batch.id, batch.num_seeds) = (self.0.deliver(Phase::Batching, id), 4);
-        self.0.act(Phase::Batching, id)?;
-        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct FakeTransferring(pub(crate) Arc<World>);
-
-impl Transferring for FakeTransferring {
-    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let start = Instant::now();
-        let mut batch = batch.into_host()?;
-        self.0.act(Phase::Transferring, batch.id)?;
-        batch.id = self.0.deliver(Phase::Transferring, batch.id);
-        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct FakeTraining(pub(crate) Arc<World>);
-
-impl FakeTraining {
-    /// What training does with a mini-batch; checks that it arrived whole.
-    pub(crate) fn look(world: &World, batch: &MiniBatch) -> Result<Score> {
-        let batch = batch.host()?;
-        assert_eq!(batch.input_nodes, content(batch.id), "content of {}", batch.id);
-        world.act(Phase::Training, batch.id)?;
-        let mut seen = world.seen.lock().expect("not poisoned");
-        seen.trained.push(batch.id);
-        assert!(seen.live.remove(&batch.labels[0]), "{} was not live", batch.id);
-        Ok(Score { loss_sum: f64::from(batch.id.index), correct: 1, count: 4 })
-    }
-}
-
-impl Training for FakeTraining {
-    fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.0.seen.lock().expect("not poisoned").training_threads = threads;
-        Ok(())
-    }
-
-    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        let start = Instant::now();
-        let score = FakeTraining::look(&self.0, batch)?;
-        Ok(Handle::ready(score, start.elapsed()))
-    }
-
-    fn step(&mut self) -> Result<Handle<()>> {
-        self.0.seen.lock().expect("not poisoned").steps += 1;
-        Ok(Handle::ready((), Duration::ZERO))
-    }
-
-    fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients::default())
-    }
-
-    fn set_gradients(&mut self, _: &Gradients) -> Result<()> {
-        Ok(())
-    }
-
-    fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(Vec::new())
-    }
-
-    fn set_parameters(&mut self, _: &[NamedTensor]) -> Result<()> {
-        Ok(())
-    }
-
-    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(Vec::new())
-    }
-
-    fn set_optimizer_state(&mut self, _: &[NamedTensor]) -> Result<()> {
-        Ok(())
-    }
-
-    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        self.accumulate(batch)
-    }
-
-    fn infer(&mut self, _: &[u32]) -> Result<Vec<f32>> {
-        Ok(Vec::new())
-    }
+/// The test is the world's only owner: no thread is left that has an operator.
+#[track_caller]
+pub(crate) fn no_thread_is_left(world: &Arc<World>) {
+    assert_eq!(Arc::strong_count(world), 1, "a thread is left");
 }

@@ -1,0 +1,135 @@
+//! Adds up what a run comes to.
+
+use morphgl_plan::{Phase, Schedule, Seconds};
+
+use crate::{Activity, BatchDone, EpochReport, PhaseSeconds, ResourceSeconds, ShareReport, Span};
+
+/// Mean and deviation of a stream, by Welford's recurrence.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mean {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Mean {
+    fn add(&mut self, x: f64) {
+        self.count += 1.0;
+        let off = x - self.mean;
+        self.mean += off / self.count;
+        self.squares += off * (x - self.mean);
+    }
+
+    fn seconds(&self) -> Seconds {
+        Seconds {
+            mean: self.mean,
+            std: if self.count > 1.0 { (self.squares / (self.count - 1.0)).sqrt() } else { 0.0 },
+        }
+    }
+}
+
+/// A report in the making.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    report: EpochReport,
+    means: Vec<[Mean; 3]>,
+    /// Of each share's phases, the resources it holds with the cores it uses of each.
+    holds: Vec<[Vec<(usize, f64)>; 3]>,
+    cores: Vec<f64>,
+    /// When the last step of training ended.
+    trained: f64,
+    record: bool,
+}
+
+impl Tally {
+    pub(crate) fn new(epoch: u32, schedule: &Schedule, record: bool) -> Self {
+        let holds = schedule.shares.iter().map(|s| {
+            let of = |names: &[String], threads: usize| {
+                let held = schedule.resources.iter().enumerate().filter(|(_, r)| names.contains(&r.name));
+                held.map(|(i, r)| (i, if r.cores.is_some() { threads.max(1) as f64 } else { 1.0 })).collect()
+            };
+            let h = &s.hardware;
+            [of(&h.batching, s.threads_per_worker), of(&h.transferring, 1), of(&h.training, schedule.training_threads)]
+        });
+        let resource =
+            |r: &morphgl_plan::Resource| ResourceSeconds { resource: r.name.clone(), seconds: 0.0, share: 0.0 };
+        let report = EpochReport {
+            epoch,
+            stopped: false,
+            remaining: Vec::new(),
+            seconds: 0.0,
+            first_fill_seconds: 0.0,
+            batches: 0,
+            seeds: 0,
+            edges: 0,
+            score: Default::default(),
+            busy: PhaseSeconds::default(),
+            resources: schedule.resources.iter().map(resource).collect(),
+            shares: vec![ShareReport::default(); schedule.shares.len()],
+            trainer_waited: 0.0,
+            peak_batched: 0,
+            peak_ready: 0,
+            activities: Vec::new(),
+        };
+        Self {
+            report,
+            means: vec![[Mean::default(); 3]; schedule.shares.len()],
+            holds: holds.collect(),
+            cores: schedule.resources.iter().map(|r| r.cores.unwrap_or(1) as f64).collect(),
+            trained: 0.0,
+            record,
+        }
+    }
+
+    /// A phase has ended.
+    pub(crate) fn ended(&mut self, activity: Activity) {
+        let Activity { share, phase, span, .. } = activity;
+        self.means[share][phase as usize].add(span.seconds);
+        for &(resource, cores) in &self.holds[share][phase as usize] {
+            self.report.resources[resource].seconds += cores * span.busy;
+        }
+        let busy = &mut self.report.busy;
+        *match phase {
+            Phase::Batching => &mut busy.batching,
+            Phase::Transferring => &mut busy.transferring,
+            Phase::Training => &mut busy.training,
+        } += span.busy;
+        if self.record {
+            self.report.activities.push(activity);
+        }
+    }
+
+    /// Seconds training has waited for a mini-batch that it now has trained.
+    pub(crate) fn waited(&self, training: Span) -> f64 {
+        (training.start - self.trained).max(0.0)
+    }
+
+    /// A mini-batch was trained.
+    pub(crate) fn trained(&mut self, done: &BatchDone) {
+        let report = &mut self.report;
+        if report.batches == 0 {
+            report.first_fill_seconds = done.training.start;
+        }
+        self.trained = done.training.start + done.training.seconds;
+        report.batches += 1;
+        report.seeds += done.seeds as u64;
+        report.edges += done.edges as u64;
+        report.score += done.score;
+        report.trainer_waited += done.waited;
+        report.shares[done.share].batches += 1;
+    }
+
+    pub(crate) fn finish(self, seconds: f64, stopped: bool, peak: [usize; 2], remaining: Vec<u32>) -> EpochReport {
+        let Self { mut report, means, cores, .. } = self;
+        for (share, [batching, transferring, training]) in report.shares.iter_mut().zip(means) {
+            (share.batching, share.transferring, share.training) =
+                (batching.seconds(), transferring.seconds(), training.seconds());
+        }
+        for (resource, cores) in report.resources.iter_mut().zip(cores) {
+            resource.share = if seconds > 0.0 { (resource.seconds / (cores * seconds)).min(1.0) } else { 0.0 };
+        }
+        [report.peak_batched, report.peak_ready] = peak;
+        (report.seconds, report.stopped, report.remaining) = (seconds, stopped, remaining);
+        report
+    }
+}

@@ -1,0 +1,316 @@
+//! Pools, loaders and `prepare`: every mini-batch once, in order, within the window, and failures in order.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{FakeBatching, FakeTraining, FakeTransferring, Fault, World, content, ends, no_thread_is_left};
+use morphgl_execute::{BatchDone, Pool, PoolSettings, Stop, Transfer, prepare};
+use morphgl_registry::{BatchId, Key, MiniBatch, Phase, Score};
+use proptest::prelude::*;
+
+fn all_settings() -> Vec<PoolSettings> {
+    let ahead = |workers, queue| PoolSettings { queue, threads_per_worker: 2, ..PoolSettings::ahead(workers) };
+    vec![PoolSettings::here(3), ahead(1, 0), ahead(1, 4), ahead(2, 1), ahead(8, 0), ahead(8, 8)]
+}
+
+fn batching_key() -> Key {
+    "Batching_CPU_Fake".parse().expect("a key")
+}
+
+fn transferring_key() -> Key {
+    "Transferring_CPU_Fake".parse().expect("a key")
+}
+
+fn transferring(world: &Arc<World>) -> FakeTransferring {
+    FakeTransferring { key: transferring_key(), world: Arc::clone(world), in_place: true }
+}
+
+fn pool(world: &Arc<World>, settings: PoolSettings) -> Pool {
+    Pool::new(&batching_key(), &FakeBatching::host(world), settings).expect("a pool")
+}
+
+fn ids(epoch: u32, range: std::ops::Range<u32>) -> Vec<BatchId> {
+    range.map(|index| BatchId { epoch, index }).collect()
+}
+
+/// Prepares two epochs, the second in two parts, and looks at everything.
+#[track_caller]
+fn check(delays: Vec<[u64; 3]>, num_batches: usize, settings: PoolSettings) {
+    let world = Arc::new(World { delays, ..World::new(num_batches) });
+    let end = num_batches as u32;
+    let mut pool = pool(&world, settings);
+    assert_eq!((pool.num_batches(), pool.settings()), (end, settings));
+    let (mut transferring, key) = (transferring(&world), transferring_key());
+    let mut events: Vec<BatchDone> = Vec::new();
+    for (epoch, range) in [(0, 0..end), (1, 0..end / 3), (1, end / 3..end)] {
+        let by = Transfer { key: &key, operator: &mut transferring };
+        let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+        let mut observe = |done: &BatchDone| events.push(*done);
+        let report = prepare(&mut pool, Some(by), epoch, range.clone(), &Stop::new(), &mut consume, &mut observe);
+        let report = report.expect("nothing fails");
+        assert_eq!((report.epoch, report.next, report.stopped), (epoch, range.end, false));
+        assert_eq!((report.batches, report.seeds), (range.len(), 4 * range.len() as u64));
+        assert_eq!(report.score.loss_sum, range.clone().map(f64::from).sum::<f64>());
+        assert_eq!(report.score.count, 4 * range.len() as u64);
+        assert!(report.peak_in_flight <= settings.window(), "{} in flight", report.peak_in_flight);
+        let spent = report.busy.training + report.consumer_waited;
+        assert!(spent <= report.seconds, "{spent} s of {} s on one thread", report.seconds);
+    }
+    let expected: Vec<BatchId> = [ids(0, 0..end), ids(1, 0..end)].concat();
+    assert_eq!(events.iter().map(|e| e.id).collect::<Vec<_>>(), expected);
+    for e in &events {
+        assert!(e.batching.start + e.batching.seconds <= e.transferring.start, "{} is batched, then moved", e.id);
+        assert!(e.transferring.start + e.transferring.seconds <= e.training.start, "{} is moved, then used", e.id);
+        assert!(e.worker < settings.workers.max(1));
+        assert!(e.ready < settings.window(), "{} ready beside {}", e.ready, e.id);
+    }
+    let seen = world.seen();
+    assert_eq!(seen.trained, expected);
+    let mut prepared = seen.prepared.clone();
+    prepared.sort();
+    assert_eq!(prepared, expected, "each is prepared once");
+    assert!(seen.live.is_empty());
+    assert!(seen.peak_live <= settings.window(), "{} buffers live", seen.peak_live);
+    assert!(seen.buffers as usize <= settings.window(), "{} buffers made, epochs share them", seen.buffers);
+    assert_eq!(seen.worker_threads, vec![settings.threads_per_worker; settings.workers.max(1)], "workers are kept");
+}
+
+#[test]
+fn each_once_and_in_order() {
+    for settings in all_settings() {
+        for num_batches in [0, 1, 2, 7, 40] {
+            ends(move || check(Vec::new(), num_batches, settings));
+        }
+    }
+}
+
+#[test]
+fn one_slow_mini_batch_does_not_let_the_others_run_ahead() {
+    for settings in all_settings() {
+        let mut delays = vec![[0, 0, 0]; 40];
+        delays[5] = [30_000, 0, 0];
+        ends(move || check(delays, 40, settings));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_durations(
+        delays in proptest::collection::vec([0u64..600, 0u64..200, 0u64..400], 1..24),
+        workers in 1usize..=8, queue in 0usize..4,
+    ) {
+        let num_batches = delays.len();
+        ends(move || check(delays, num_batches, PoolSettings { queue, ..PoolSettings::ahead(workers) }));
+    }
+}
+
+#[test]
+fn workers_prepare_while_the_caller_works() {
+    // No timing: the first mini-batch's consumer waits until the second has been prepared, which needs another thread.
+    let world = Arc::new(World::new(2));
+    ends(move || {
+        let mut pool = pool(&world, PoolSettings::ahead(1));
+        let mut consume = |batch: &MiniBatch| {
+            while world.seen().prepared.len() < 2 {
+                std::thread::yield_now();
+            }
+            FakeTraining::look(&world, batch)
+        };
+        prepare(&mut pool, None, 0, 0..2, &Stop::new(), &mut consume, &mut |_| {}).expect("nothing fails");
+    });
+}
+
+#[test]
+fn a_loader_is_an_iterator() {
+    for settings in all_settings() {
+        ends(move || {
+            let world = Arc::new(World::new(20));
+            let mut pool = pool(&world, settings);
+            // All of an epoch, half of the mini-batches recycled, the others kept.
+            let mut kept = Vec::new();
+            let mut loader = pool.load(3, 0..20, &Stop::new()).expect("a loader");
+            let mut next = 0;
+            while let Some(batch) = loader.next() {
+                let batch = batch.expect("nothing fails");
+                assert_eq!(batch.id(), BatchId { epoch: 3, index: next });
+                assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()));
+                FakeTraining::look(&world, &batch).expect("nothing fails");
+                if next % 2 == 0 {
+                    loader.recycle(batch)
+                } else {
+                    kept.push(batch)
+                }
+                next += 1;
+            }
+            assert_eq!((next, kept.len()), (20, 10));
+            assert!(loader.next().is_none(), "the end is the end");
+            drop(loader);
+            for batch in &kept {
+                assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()), "kept ones stay whole");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_loader_dropped_early_ends_its_threads() {
+    for settings in all_settings() {
+        ends(move || {
+            let world = Arc::new(World::new(1000));
+            let mut pool = pool(&world, settings);
+            for _ in 0..3 {
+                let mut loader = pool.load(0, 0..1000, &Stop::new()).expect("a loader");
+                loader.next().expect("there are more").expect("nothing fails");
+                drop(loader);
+                let seen = world.seen().prepared.len();
+                assert!(seen <= 3 * (settings.window() + 1), "{seen} prepared");
+            }
+            drop(pool);
+            no_thread_is_left(&world);
+        });
+    }
+}
+
+#[test]
+fn more_mini_batches_than_there_are_is_an_error() {
+    let world = Arc::new(World::new(3));
+    let mut pool = pool(&world, PoolSettings::ahead(1));
+    let error = pool.load(0, 0..4, &Stop::new()).expect_err("there are three");
+    let text = "Batching_CPU_Fake: mini-batches up to 4 are asked for, an epoch has 3; ask for fewer";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn scores_are_the_callers() {
+    let world = Arc::new(World::new(5));
+    let mut pool = pool(&world, PoolSettings::ahead(2));
+    let mut consume = |_: &MiniBatch| Ok(Score { loss_sum: 0.5, correct: 1, count: 2 });
+    let report = prepare(&mut pool, None, 0, 0..1, &Stop::new(), &mut consume, &mut |_| {}).expect("nothing fails");
+    assert_eq!(report.score, Score { loss_sum: 0.5, correct: 1, count: 2 });
+}
+
+#[test]
+fn a_failure_names_operator_and_mini_batch() {
+    for settings in all_settings() {
+        for phase in [Phase::Batching, Phase::Transferring, Phase::Training] {
+            for fault in [Fault::Error, Fault::Panic, Fault::Mixup] {
+                if phase == Phase::Training && fault == Fault::Mixup {
+                    continue;
+                }
+                ends(move || {
+                    let at = 7;
+                    let world = Arc::new(World { fault: Some((phase, at, fault)), ..World::new(24) });
+                    let (mut pool, mut operator, key) =
+                        (pool(&world, settings), transferring(&world), transferring_key());
+                    let by = Transfer { key: &key, operator: &mut operator };
+                    let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+                    let outcome = prepare(&mut pool, Some(by), 0, 0..24, &Stop::new(), &mut consume, &mut |_| {});
+                    let error = outcome.expect_err("it was told to fail");
+                    let who = match phase {
+                        Phase::Batching => Some(batching_key()),
+                        Phase::Transferring => Some(transferring_key()),
+                        Phase::Training => None,
+                    };
+                    assert_eq!(error.operator.as_deref(), who.as_ref());
+                    assert_eq!(error.batch, Some(BatchId { epoch: 0, index: at }));
+                    let what = match fault {
+                        Fault::Panic => "panicked: lost my head",
+                        Fault::Mixup => "it delivered mini-batch 8 of epoch 0 instead",
+                        _ => "out of luck",
+                    };
+                    assert!(error.to_string().contains(what), "{error}");
+                    assert_eq!(world.seen().trained, ids(0, 0..at), "all before it, none after");
+                    drop((pool, operator));
+                    no_thread_is_left(&world);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn of_two_failures_the_first_in_order_is_told() {
+    // The caller fails at 2 while batching, far ahead, has failed at 5 long ago: the window is wide, and the caller is slow.
+    ends(|| {
+        let world = Arc::new(World { fault: Some((Phase::Batching, 5, Fault::Error)), ..World::new(24) });
+        let mut pool = pool(&world, PoolSettings { queue: 20, ..PoolSettings::ahead(4) });
+        let mut consume = |batch: &MiniBatch| {
+            while world.seen().prepared.len() < 8 {
+                std::thread::yield_now();
+            }
+            match batch.id().index {
+                2 => Err(morphgl_registry::Error::failed("evaluation", "no")),
+                _ => FakeTraining::look(&world, batch),
+            }
+        };
+        let outcome = prepare(&mut pool, None, 0, 0..24, &Stop::new(), &mut consume, &mut |_| {});
+        let error = outcome.expect_err("it was told to fail");
+        assert_eq!(error.operator, None);
+        assert_eq!(error.to_string(), "mini-batch 2 of epoch 0: evaluation: no");
+    });
+}
+
+#[test]
+fn a_pool_survives_errors_and_says_when_panics_have_used_it_up() {
+    ends(|| {
+        let world = Arc::new(World { fault: Some((Phase::Batching, 0, Fault::Panic)), ..World::new(24) });
+        let mut pool = pool(&world, PoolSettings::ahead(2));
+        for _ in 0..2 {
+            let mut loader = pool.load(0, 0..1, &Stop::new()).expect("workers are left");
+            assert!(matches!(loader.next(), Some(Err(_))));
+            assert!(loader.next().is_none());
+        }
+        let error = pool.load(0, 0..1, &Stop::new()).expect_err("both workers panicked");
+        assert_eq!(error.to_string(), "Batching_CPU_Fake: all of its workers panicked earlier; make a new pool");
+    });
+}
+
+#[test]
+fn a_stop_ends_after_the_current_mini_batch() {
+    for settings in all_settings() {
+        for at in [0, 5, 23] {
+            ends(move || {
+                let world = Arc::new(World { delays: vec![[300, 0, 0]; 24], ..World::new(24) });
+                let (mut pool, stop) = (pool(&world, settings), Stop::new());
+                let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+                let mut observe = |done: &BatchDone| {
+                    if done.id.index == at {
+                        stop.request();
+                    }
+                };
+                let report = prepare(&mut pool, None, 0, 0..24, &stop, &mut consume, &mut observe);
+                let report = report.expect("a stop is no failure");
+                assert_eq!((report.next, report.batches), (at + 1, at as usize + 1));
+                assert_eq!(report.stopped, at + 1 < 24);
+                let rest = prepare(&mut pool, None, 0, report.next..24, &Stop::new(), &mut consume, &mut |_| {});
+                assert!(!rest.expect("nothing fails").stopped);
+                assert_eq!(world.seen().trained, ids(0, 0..24));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_stop_from_elsewhere_ends_a_caller_that_waits() {
+    // Batching never gets further than the first mini-batch's sleep before the stop: the caller is asleep then.
+    for settings in all_settings() {
+        ends(move || {
+            let world = Arc::new(World { delays: vec![[20_000, 0, 0]; 24], ..World::new(24) });
+            let (mut pool, stop) = (pool(&world, settings), Stop::new());
+            let report = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while world.seen().prepared.is_empty() {
+                        std::thread::yield_now();
+                    }
+                    stop.request();
+                });
+                let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+                prepare(&mut pool, None, 0, 0..24, &stop, &mut consume, &mut |_| {}).expect("a stop is no failure")
+            });
+            assert!(report.stopped);
+            assert_eq!(report.next as usize, report.batches);
+        });
+    }
+}
