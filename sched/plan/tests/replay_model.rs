@@ -1,0 +1,244 @@
+//! A model of the buffers' protocol: every order in which steps can begin and end, and every moment at which it can be cut off.
+//!
+//! `Replay` is all of the protocol: an executor only begins what it allows and tells it what has ended.
+//! So the interleavings of threads are those of `begin`, `end` and `cut`, and here all of them are gone through.
+
+use std::collections::{HashSet, VecDeque};
+
+use morphgl_plan::{Begun, Hardware, Phase, Policy, Replay, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|n| n.to_string()).collect()
+}
+
+/// Batched by the CPU and moved, batched by the device, or all on the CPU; with seconds of its phases.
+fn share(route: usize, batches: usize, workers: usize, [b, t, m]: [f64; 3]) -> Share {
+    let holds = [
+        [&["CPU"][..], &["PCIe"], &["DEV"]],
+        [&["DEV", "PCIe"], &["DEV", "PCIe"], &["DEV"]],
+        [&["CPU"], &["CPU"], &["CPU"]],
+    ][route]
+        .map(names);
+    let [batching, transferring, training] = holds;
+    Share {
+        keys: RouteKeys { batching: format!("b{route}"), transferring: format!("t{route}"), training: "m".to_string() },
+        hardware: Hardware { batching, transferring, training },
+        in_place: route > 0,
+        batches,
+        workers,
+        threads_per_worker: 1,
+        batching: Seconds::constant(b),
+        transferring: Seconds::constant(t),
+        training: Seconds::constant(m),
+        contention: None,
+    }
+}
+
+fn schedule(policy: Policy, shares: Vec<Share>, [batched, ready]: [usize; 2]) -> Schedule {
+    Schedule {
+        policy,
+        resources: vec![Resource::shared("CPU", 4), Resource::exclusive("PCIe"), Resource::exclusive("DEV")],
+        shares,
+        training_threads: 1,
+        batched,
+        ready,
+        group: 2.min(ready),
+        keep: 0,
+        crowding: 1.0,
+    }
+}
+
+/// All there is to know of a replay, but for how it came there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Seen {
+    /// Steps begun, by share and phase.
+    begun: Vec<[u32; 3]>,
+    /// Steps under way: share, phase and number, sorted.
+    under_way: Vec<(usize, usize, u32)>,
+    cut: bool,
+}
+
+impl Seen {
+    fn ended(&self, share: usize, phase: usize, number: u32) -> bool {
+        number < self.begun[share][phase] && !self.under_way.contains(&(share, phase, number))
+    }
+}
+
+struct Model<'a> {
+    schedule: &'a Schedule,
+    /// Share and number by position.
+    positions: Vec<(usize, u32)>,
+    /// Share and number by the order of training.
+    training: Vec<(usize, u32)>,
+}
+
+impl<'a> Model<'a> {
+    fn new(schedule: &'a Schedule) -> Self {
+        let of = |phase: Phase| {
+            let mut numbers = vec![0; schedule.shares.len()];
+            let order = simulate(schedule).order;
+            let steps = order.steps().iter().filter(|s| s.phase == phase);
+            let number = |share: usize| {
+                numbers[share] += 1;
+                (share, numbers[share] - 1)
+            };
+            steps.map(|s| s.share).map(number).collect()
+        };
+        Self { schedule, positions: of(Phase::Batching), training: of(Phase::Training) }
+    }
+
+    /// Resources, buffers, workers and lanes are used as far as the schedule allows.
+    fn check_capacities(&self, seen: &Seen) {
+        for resource in self.schedule.resources.iter().filter(|r| r.cores.is_none()) {
+            let holds = |&&(share, phase, _): &&(usize, usize, u32)| {
+                let h = &self.schedule.shares[share].hardware;
+                [&h.batching, &h.transferring, &h.training][phase].contains(&resource.name)
+            };
+            assert!(seen.under_way.iter().filter(holds).count() <= 1, "{} is held twice: {seen:?}", resource.name);
+        }
+        let (mut batched, mut ready, mut training) = (0, 0, 0);
+        for (i, (share, begun)) in self.schedule.shares.iter().zip(&seen.begun).enumerate() {
+            let at = |phase| seen.under_way.iter().filter(|u| (u.0, u.1) == (i, phase)).count();
+            assert!(at(0) <= share.workers && at(1) <= 1, "{seen:?}");
+            training += at(2);
+            batched += if share.in_place { 0 } else { begun[0] - begun[1] };
+            ready += if share.in_place { begun[0] - begun[2] } else { begun[1] - begun[2] };
+        }
+        assert!(training <= 1, "{seen:?}");
+        assert!(batched as usize <= self.schedule.batched && ready as usize <= self.schedule.ready, "{seen:?}");
+        if self.schedule.policy == Policy::Sequential {
+            assert!(seen.under_way.len() <= 1, "{seen:?}");
+        }
+    }
+
+    /// What begins has gone through the phases before, and is trained when it is its turn.
+    fn check_begun(&self, before: &Seen, Begun { step, number, batch }: Begun) {
+        let (share, phase) = (step.share, step.phase as usize);
+        assert_eq!(number, before.begun[share][phase], "each phase takes a share's mini-batches in order");
+        assert_eq!(self.positions[batch as usize], (share, number), "a position is the order's, not the moment's");
+        assert!(
+            phase == 0 || before.ended(share, phase - 1, number),
+            "{step:?} of {number} comes too early: {before:?}"
+        );
+        assert!(phase > 0 || !before.cut, "nothing begins after a cut");
+        if step.phase == Phase::Training {
+            let comes = |&&(s, n): &&(usize, u32)| {
+                let will = if before.cut { before.begun[s][0] } else { u32::MAX };
+                (before.begun[s][2]..will).contains(&n)
+            };
+            assert_eq!(self.training.iter().find(comes), Some(&(share, number)), "training is in order: {before:?}");
+        }
+    }
+
+    /// Nothing is under way and nothing begins: all that has begun was trained, and without a cut that is all there is.
+    fn check_end(&self, replay: &Replay, seen: &Seen) {
+        assert!(replay.is_done());
+        for (share, begun) in self.schedule.shares.iter().zip(&seen.begun) {
+            assert_eq!(*begun, [begun[0]; 3], "all wait for each other: {seen:?}");
+            assert!(seen.cut || begun[0] as usize == share.batches, "it ends early: {seen:?}");
+        }
+        let total: u32 = seen.begun.iter().map(|b| b[0]).sum();
+        assert_eq!((replay.begun(), replay.trained(), replay.ready(), replay.held()), (total, total, 0, 0));
+    }
+
+    /// Goes through everything that can happen; returns the number of different states, and of those in which it ends.
+    fn explore(&self) -> (usize, usize) {
+        let mut ends = 0;
+        let order = simulate(self.schedule).order;
+        let start = Seen { begun: vec![[0; 3]; self.schedule.shares.len()], under_way: Vec::new(), cut: false };
+        let mut known = HashSet::from([start.clone()]);
+        let mut open = VecDeque::from([(start, Replay::new(self.schedule, &order), Vec::<Begun>::new())]);
+        while let Some((seen, replay, under_way)) = open.pop_back() {
+            let mut reach = |seen: Seen, replay: Replay, under_way: Vec<Begun>| {
+                self.check_capacities(&seen);
+                if known.insert(seen.clone()) {
+                    open.push_back((seen, replay, under_way));
+                }
+            };
+            // One step begins; which one is not for the executor to choose.
+            let mut next = replay.clone();
+            match next.begin() {
+                Some(begun) => {
+                    self.check_begun(&seen, begun);
+                    let mut then = seen.clone();
+                    then.begun[begun.step.share][begun.step.phase as usize] += 1;
+                    then.under_way.push((begun.step.share, begun.step.phase as usize, begun.number));
+                    then.under_way.sort_unstable();
+                    reach(then, next, [&under_way[..], &[begun]].concat());
+                }
+                None if under_way.is_empty() => {
+                    self.check_end(&replay, &seen);
+                    ends += 1;
+                }
+                None => assert!(!replay.is_done(), "steps are under way"),
+            }
+            // Any step that is under way ends.
+            for (i, &ended) in under_way.iter().enumerate() {
+                let (mut next, mut rest, mut then) = (replay.clone(), under_way.clone(), seen.clone());
+                next.end(ended);
+                rest.swap_remove(i);
+                then.under_way.retain(|&u| u != (ended.step.share, ended.step.phase as usize, ended.number));
+                reach(then, next, rest);
+            }
+            // It is cut off.
+            if !seen.cut {
+                let mut next = replay.clone();
+                next.cut();
+                reach(Seen { cut: true, ..seen.clone() }, next, under_way.clone());
+            }
+        }
+        (known.len(), ends)
+    }
+}
+
+/// Explores each schedule; there are at least `states` states in all, and more than one way to end each of them.
+#[track_caller]
+fn check(states: usize, schedules: impl IntoIterator<Item = Schedule>) {
+    let mut total = 0;
+    for schedule in schedules {
+        let (states, ends) = Model::new(&schedule).explore();
+        assert!(ends > 1, "{schedule}: cut at once, and to the end");
+        total += states;
+    }
+    assert!(total >= states, "only {total} states");
+}
+
+/// Durations that make each phase the slowest in turn: the simulated orders differ.
+const SECONDS: [[f64; 3]; 4] = [[5.0, 1.0, 1.0], [1.0, 5.0, 1.0], [1.0, 1.0, 5.0], [1.0, 1.0, 1.0]];
+
+#[test]
+fn one_route_in_every_order() {
+    let of = |policy, route, workers, sizes| {
+        SECONDS.map(|seconds| schedule(policy, vec![share(route, 6, workers, seconds)], sizes))
+    };
+    check(
+        1_000,
+        [
+            of(Policy::Sequential, 0, 1, [1, 1]),
+            of(Policy::Sequential, 2, 1, [0, 1]),
+            of(Policy::Pipeline, 0, 1, [1, 1]),
+            of(Policy::Pipeline, 0, 2, [2, 1]),
+            of(Policy::Pipeline, 0, 2, [3, 2]),
+            of(Policy::Pipeline, 1, 1, [0, 1]),
+            of(Policy::Pipeline, 1, 1, [0, 2]),
+            of(Policy::Pipeline, 2, 2, [0, 1]),
+            of(Policy::Pipeline, 2, 2, [0, 3]),
+        ]
+        .concat(),
+    );
+}
+
+#[test]
+fn two_routes_in_every_order() {
+    let mut schedules = Vec::new();
+    for policy in [Policy::DualBuffer, Policy::Interleaved, Policy::Pipeline] {
+        for host in SECONDS {
+            for device in [[1.0, 0.5, host[2]], [4.0, 2.0, host[2]]] {
+                for (workers, sizes) in [(1, [2, 1]), (2, [3, 2]), (2, [2, 2]), (1, [1, 1]), (3, [5, 3])] {
+                    schedules.push(schedule(policy, vec![share(0, 6, workers, host), share(1, 5, 1, device)], sizes));
+                }
+            }
+        }
+    }
+    check(100_000, schedules);
+}
