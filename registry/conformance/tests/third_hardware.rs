@@ -5,11 +5,12 @@ mod npu;
 
 use std::sync::Arc;
 
-use morphgl_execute::{Executor, Operators, Stop};
+use morphgl_execute::{Control, Executor, RouteOperators, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
-use morphgl_plan::{Limits, Problem};
+use morphgl_plan::{Limits, Policy};
+use morphgl_profile::TrainingOperator;
 use morphgl_registry::{
-    BatchingContext, Description, Machine, Registry, Route, SamplerSettings, SeedSet, TrainingContext,
+    BatchingContext, Description, Machine, Registry, Route, SamplerSettings, SeedSet, Training, TrainingContext,
     TransferringContext,
 };
 
@@ -44,7 +45,7 @@ fn names(routes: &[Route]) -> Vec<String> {
     routes.iter().map(name).collect()
 }
 
-fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> Operators {
+fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOperators {
     let batching = BatchingContext {
         dataset: Arc::clone(dataset),
         seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("a split"),
@@ -59,6 +60,14 @@ fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> Operator
         to: route.trained_at.clone(),
         options: serde_json::Value::Null,
     };
+    RouteOperators {
+        route: route.clone(),
+        batching: registry.batching(&route.batching, &batching).expect("a batching operator"),
+        transferring: registry.transferring(&route.transferring, &transferring).expect("a transferring operator"),
+    }
+}
+
+fn trainer(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> Box<dyn Training> {
     let training = TrainingContext {
         dataset: Arc::clone(dataset),
         spec: serde_json::Value::Null,
@@ -67,12 +76,7 @@ fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> Operator
         place: route.trained_at.clone(),
         options: serde_json::Value::Null,
     };
-    Operators {
-        route: route.clone(),
-        batching: registry.batching(&route.batching, &batching).expect("a batching operator"),
-        transferring: registry.transferring(&route.transferring, &transferring).expect("a transferring operator"),
-        training: registry.training(&route.training, &training).expect("a training operator"),
-    }
+    registry.training(&route.training, &training).expect("a training operator")
 }
 
 #[test]
@@ -103,34 +107,45 @@ fn what_a_device_batches_may_be_trained_on_the_host() {
 }
 
 #[test]
-fn every_route_is_profiled_planned_and_run_by_the_same_code() {
+fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
     let registry = registry([npu::host_operators(), npu::npu_operators()].concat());
     let dataset = dataset(64);
-    for route in registry.routes() {
-        let mut operators = build(&registry, &dataset, &route);
+    let mut places: Vec<_> = registry.routes().into_iter().map(|r| r.trained_at).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), 3, "the host and two devices: {places:?}");
+    for place in places {
+        let routes: Vec<Route> = registry.routes().into_iter().filter(|r| r.trained_at == place).collect();
+        let mut built: Vec<RouteOperators> = routes.iter().map(|r| build(&registry, &dataset, r)).collect();
+        let mut training = trainer(&registry, &dataset, &routes[0]);
         let mut measured = morphgl_profile::Operators {
-            route: &route,
-            batching: operators.batching.as_ref(),
-            transferring: operators.transferring.as_mut(),
-            training: operators.training.as_mut(),
+            routes: built
+                .iter_mut()
+                .map(|r| morphgl_profile::RouteOperators {
+                    route: &r.route,
+                    batching: r.batching.as_ref(),
+                    transferring: r.transferring.as_mut(),
+                })
+                .collect(),
+            trainers: vec![TrainingOperator { key: &routes[0].training, place: &place, operator: training.as_mut() }],
         };
         let settings = morphgl_profile::Settings::new(2);
-        let profile = morphgl_profile::profile(&mut measured, registry.machine(), &settings, &mut |_| ());
-        let profile = profile.expect("fakes do not fail");
-        let problem = Problem {
-            route: profile.route_keys(),
-            num_batches: profile.num_batches,
-            cores: 2,
-            durations: profile.durations(),
-            limits: Limits::default(),
-        };
-        let plans = morphgl_plan::plan(&problem);
+        let profile = morphgl_profile::profile(&mut measured, registry.machine(), &settings, &|| false, &mut |_| ());
+        let problem = profile.expect("fakes do not fail").problem(2, Limits::default());
+        let plans = morphgl_plan::plan(&problem).expect("no memory limits");
+        let mut mixed = 0;
         for plan in plans.all() {
-            let mut executor = Executor::new(build(&registry, &dataset, &route), &plan.schedule).expect("threads");
-            let report = executor.train(0, 0..executor.num_batches(), &Stop::new(), &mut |_| ()).expect("no fault");
-            assert_eq!((report.batches, report.seeds), (7, 64), "{route:?} {plan}");
-            let seen = executor.operators_mut().training.parameters().expect("what was counted");
-            assert_eq!(seen[0].values, [1.0; 64], "every seed once, its own feature with it: {route:?} {plan}");
+            let training = (routes[0].training.clone(), trainer(&registry, &dataset, &routes[0]));
+            let built = routes.iter().map(|r| build(&registry, &dataset, r)).collect();
+            let mut executor =
+                Executor::new(built, training, &plan.schedule, Settings::default()).expect("the plan's own routes");
+            let all: Vec<u32> = (0..executor.num_batches()).collect();
+            let report = executor.train(0, &all, &Stop::new(), &mut |_| Control::Continue).expect("no fault");
+            assert_eq!((report.batches, report.seeds), (7, 64), "{place} {plan}");
+            let seen = executor.training_mut().expect("no operator is lost").parameters().expect("what was counted");
+            assert_eq!(seen[0].values, [1.0; 64], "every seed once, its own feature with it: {place} {plan}");
+            mixed += usize::from(matches!(plan.schedule.policy, Policy::DualBuffer | Policy::Interleaved));
         }
+        assert_eq!(mixed > 0, routes.len() > 1, "both routes of a device at once: {plans}");
     }
 }

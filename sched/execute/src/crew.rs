@@ -19,6 +19,9 @@ pub struct RouteOperators {
     pub transferring: Box<dyn Transferring>,
 }
 
+/// Who trains, with its key.
+pub type Trainer = (Key, Box<dyn Training>);
+
 /// The operators of a route, lent between epochs: for evaluation, checkpoints, inference, profiling.
 #[derive(Debug)]
 pub struct Operators<'a> {
@@ -55,7 +58,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) fn new(routes: Vec<RouteOperators>, (training_key, training): (Key, Box<dyn Training>)) -> Self {
+    pub(crate) fn new(routes: Vec<RouteOperators>, (training_key, training): Trainer) -> Self {
         let own = |r: RouteOperators| Own {
             route: r.route,
             batching: r.batching,
@@ -179,7 +182,7 @@ impl Crew {
         })
     }
 
-    pub(crate) fn into_parts(self) -> Result<(Vec<RouteOperators>, (Key, Box<dyn Training>))> {
+    pub(crate) fn into_parts(self) -> Result<(Vec<RouteOperators>, Trainer)> {
         self.whole()?;
         let own = |r: Own| RouteOperators {
             route: r.route,

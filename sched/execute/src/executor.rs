@@ -13,7 +13,9 @@ use crate::engine::{Closed, Engine, Job};
 use crate::lanes::Lanes;
 use crate::matching::routes_of;
 use crate::tally::Tally;
-use crate::{Control, EpochReport, Error, ErrorKind, Event, Operators, Result, RouteOperators, Settings, Stop, pool};
+use crate::{
+    Control, EpochReport, Error, ErrorKind, Event, Operators, Result, RouteOperators, Settings, Stop, Trainer, pool,
+};
 
 /// Runs epochs by a schedule, in the order in which the schedule's own simulation begins its phases.
 pub struct Executor {
@@ -31,16 +33,23 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// A share of the schedule is of no route by its keys, the schedule has more mini-batches than an epoch, routes have different
+    /// A share of the schedule is of no route by its keys, two routes have the same keys, the schedule has more mini-batches than an epoch, routes have different
     /// numbers of mini-batches, or a worker cannot be made.
     pub fn new(
         routes: Vec<RouteOperators>,
-        training: (Key, Box<dyn Training>),
+        training: Trainer,
         schedule: &Schedule,
         settings: Settings,
     ) -> Result<Self> {
         let mut num_batches = None;
-        for RouteOperators { route, batching, .. } in &routes {
+        for (i, RouteOperators { route, batching, .. }) in routes.iter().enumerate() {
+            let same = |r: &RouteOperators| {
+                (&r.route.batching, &r.route.transferring) == (&route.batching, &route.transferring)
+            };
+            if routes[..i].iter().any(same) {
+                let what = format!("twice with {}; give the routes of one device", route.transferring);
+                return Err(Error::setting(&route.batching, what));
+            }
             let n = pool::count(&route.batching, batching.as_ref())?;
             let first = *num_batches.get_or_insert(n);
             if n != first {
@@ -194,7 +203,7 @@ impl Executor {
     /// # Errors
     ///
     /// An operator panicked or hung earlier.
-    pub fn into_parts(self) -> Result<(Vec<RouteOperators>, (Key, Box<dyn Training>))> {
+    pub fn into_parts(self) -> Result<(Vec<RouteOperators>, Trainer)> {
         self.crew.into_parts()
     }
 }

@@ -19,7 +19,7 @@ mod tally;
 mod window;
 mod worker;
 
-pub use crew::{Operators, RouteOperators};
+pub use crew::{Operators, RouteOperators, Trainer};
 pub use error::{Error, ErrorKind, Result};
 pub use executor::Executor;
 pub use loader::Loader;

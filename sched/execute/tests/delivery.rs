@@ -120,14 +120,8 @@ fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
         if schedule.policy == Policy::Sequential {
             assert!(seen.peak_at_work <= 1, "one phase at a time");
         }
-        if let [share] = &schedule.shares[..] {
-            if share.in_place {
-                assert!(
-                    seen.buffers as usize <= schedule.ready + 1,
-                    "{} buffers made, epochs share them",
-                    seen.buffers
-                );
-            }
+        if matches!(&schedule.shares[..], [share] if share.in_place) {
+            assert!(seen.buffers as usize <= schedule.ready + 1, "{} buffers made, epochs share them", seen.buffers);
         }
         let workers: usize = schedule.shares.iter().map(|s| s.workers).sum();
         assert_eq!(seen.worker_threads.len(), workers, "workers are kept");
@@ -224,11 +218,9 @@ fn a_pipeline_batches_transfers_and_trains_at_once() {
         let mut executor = executor(&world, &schedule, Settings::default());
         let looker = Arc::clone(&world);
         let mut observe = |e: &Event| {
-            if let Event::Ended(a) = e {
-                if a.phase == Phase::Transferring && a.id.index == 0 {
-                    while looker.seen().prepared.len() < 3 {
-                        std::thread::yield_now();
-                    }
+            if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 0) {
+                while looker.seen().prepared.len() < 3 {
+                    std::thread::yield_now();
                 }
             }
             Control::Continue

@@ -252,14 +252,18 @@ fn early(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Schedule) {
 
 #[test]
 fn what_remains_after_a_cut_or_a_stop_is_trained_later() {
-    for schedule in schedules() {
-        for at in 1..=4 * N {
-            for by_stop in [false, true] {
-                let schedule = schedule.clone();
-                ends(move || early(at, by_stop, Vec::new(), &schedule));
+    ends(|| {
+        std::thread::scope(|scope| {
+            for schedule in schedules() {
+                scope.spawn(move || {
+                    for at in 1..=4 * N {
+                        early(at, false, Vec::new(), &schedule);
+                        early(at, true, Vec::new(), &schedule);
+                    }
+                });
             }
-        }
-    }
+        });
+    });
 }
 
 proptest! {
@@ -379,6 +383,10 @@ fn what_cannot_be_run_is_refused_with_the_cure() {
     // A schedule that is refused changes nothing.
     refused(executor.set_schedule(&single), what);
     assert_eq!(executor.schedule(), &good);
+    let (mut routes, training) = common::routes(&world, &good);
+    routes.extend(common::routes(&world, &good).0);
+    let what = "Batching_DEV+PCIe_Fake: twice with Transferring_DEV+PCIe_Fake; give the routes of one device";
+    refused(Executor::new(routes, training, &good, Settings::default()), what);
     let (mut routes, training) = common::routes(&world, &good);
     let (larger, _) = common::routes(&Arc::new(World::new(N + 1)), &good);
     routes[1] = larger.into_iter().nth(1).expect("there are two");
