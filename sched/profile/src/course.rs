@@ -36,7 +36,7 @@ pub(crate) struct Course<'a> {
     start: Instant,
     /// Time in all.
     allowed: Duration,
-    /// Samples a point gets at most: an epoch of few mini-batches is not worth many.
+    /// Samples a point gets at most: before it is known how long an epoch takes, not many for one of few mini-batches.
     batches: usize,
     done: usize,
     total: usize,
@@ -59,6 +59,7 @@ impl<'a> Course<'a> {
 
     /// Learns how long an epoch takes at least.
     pub(crate) fn limit(&mut self, epoch_seconds: f64) {
+        self.batches = self.settings.batches.max(1);
         let Some(epochs) = self.settings.epochs else { return };
         let share = Duration::try_from_secs_f64(epoch_seconds * epochs).unwrap_or(Duration::MAX);
         self.allowed = self.allowed.min(share.max(self.settings.least));
@@ -102,6 +103,19 @@ impl<'a> Course<'a> {
             return Ok(None);
         }
         self.needed(what, share, points_left).map(Some)
+    }
+
+    /// How a point that was measured before is sampled again; `None` where there is no time for samples of `seconds`.
+    pub(crate) fn again(&mut self, share: f64, samples: usize, seconds: f64) -> Option<Sampling<'a>> {
+        let left = self.left(share);
+        let warm_up = self.settings.warm_up;
+        (left.as_secs_f64() > seconds * (warm_up + 1) as f64).then(|| Sampling {
+            epoch: self.settings.epoch,
+            warm_up,
+            batches: samples,
+            deadline: Instant::now() + left,
+            stop: self.stop,
+        })
     }
 
     pub(crate) fn end(self) -> (Vec<String>, f64) {

@@ -4,6 +4,7 @@ mod chain;
 mod course;
 mod error;
 mod measure;
+mod points;
 mod pool;
 mod problem;
 mod profile;

@@ -2,18 +2,28 @@
 
 use morphgl_registry::{Machine, MiniBatch, Place, Route};
 
-use crate::course::{Course, Sampling, Stop, count, pool_in_words};
+use crate::course::{Course, Sampling, Stop, pool_in_words};
+use crate::points::{
+    Point, Points, add_pool, add_training, check, same_batching, same_training, same_transferring, training_in_words,
+    training_seconds, trains,
+};
 use crate::profile::on_host;
 use crate::splits::{self, Split};
 use crate::{
     Error, Operators, PoolSample, Profile, Progress, Result, RouteProfile, Settings, Statistics, TogetherSample,
-    TrainingOperator, TrainingSample, VERSION, chain, pool, training,
+    TrainingSample, VERSION, chain, pool, training,
 };
 
-/// Shares of the time: what is needed for a plan; that and each phase alone; and that and phases beside each other.
+/// Shares of the time: what is needed for a plan; that and each phase alone; that and what is measured again; and that and
+/// phases beside each other.
 const NEEDED: f64 = 0.35;
 const ALONE: f64 = 0.6;
+const REFINED: f64 = 0.75;
 const ALL: f64 = 1.0;
+/// Training at a count of threads that takes no more than this many times the best may become the plan's.
+const CLOSE: f64 = 1.15;
+/// Samples taken when a point is measured again.
+const AGAIN: usize = 2;
 /// Host mini-batches kept for training to be measured with; of a device's one, as its memory may hold no more than two.
 const KEPT: usize = 3;
 
@@ -60,104 +70,17 @@ pub fn profile(
     let problem = profile.build(settings.cores.max(1), RouteProfile::durations).map_err(unplannable)?;
     course.limit(morphgl_plan::bound(&problem));
     measuring.alone(&mut profile.routes, &mut course)?;
+    measuring.again(&mut profile.routes, &mut course, REFINED)?;
     for _ in 0..settings.splits {
         let Some(split) = splits::next(&profile) else { break };
         if !measuring.split(split, &mut profile.routes, &mut course)? {
             break;
         }
     }
+    measuring.again(&mut profile.routes, &mut course, ALL)?;
     (profile.skipped, profile.seconds) = course.end();
     profile.check().map_err(unplannable)?;
     Ok(profile)
-}
-
-/// Mini-batches of an epoch, the same on every route.
-fn check(operators: &Operators<'_>) -> Result<usize> {
-    let Some(first) = operators.routes.first() else {
-        return Err(Error::operators("profiling", "there is no route to measure; give one at least".to_string()));
-    };
-    let num_batches = first.batching.num_batches();
-    for r in &operators.routes {
-        let n = r.batching.num_batches();
-        if n == 0 {
-            let what = "there is no mini-batch to measure; give it seeds";
-            return Err(Error::nothing(&r.route.batching, what));
-        }
-        if n != num_batches {
-            let what = format!(
-                "it makes {n} mini-batches an epoch, and {} makes {num_batches}; build all operators with the same seeds \
-                 and batch size",
-                first.route.batching
-            );
-            return Err(Error::operators(&r.route.batching, what));
-        }
-        if !operators.trainers.iter().any(|t| trains(t, r.route)) {
-            let what = format!("it is not among the trainers at {}; give it too", r.route.trained_at);
-            return Err(Error::operators(&r.route.training, what));
-        }
-    }
-    Ok(num_batches)
-}
-
-fn trains(trainer: &TrainingOperator<'_>, route: &Route) -> bool {
-    *trainer.key == route.training && *trainer.place == route.trained_at
-}
-
-fn same_batching(a: &Route, b: &Route) -> bool {
-    a.batching == b.batching && a.batched_at == b.batched_at
-}
-
-fn same_transferring(a: &Route, b: &Route) -> bool {
-    same_batching(a, b) && a.transferring == b.transferring && a.trained_at == b.trained_at
-}
-
-fn same_training(a: &Route, b: &Route) -> bool {
-    a.training == b.training && a.trained_at == b.trained_at
-}
-
-/// What to measure on the host's cores.
-struct Points {
-    /// The smallest and the largest, then those between.
-    pools: Vec<(usize, usize)>,
-    /// The largest, then downwards: the cheapest first.
-    training: Vec<usize>,
-}
-
-impl Points {
-    fn new(settings: &Settings) -> Self {
-        let mut pools: Vec<_> = settings.pools.iter().copied().filter(|p| p.0 > 0 && p.1 > 0).collect();
-        pools.push((1, 1));
-        pools.sort_unstable();
-        pools.dedup();
-        if pools.len() > 2 {
-            let last = pools.pop().expect("there are more than two");
-            pools.insert(1, last);
-        }
-        let mut training: Vec<_> = settings.training_threads.iter().copied().filter(|&t| t > 0).collect();
-        if training.is_empty() {
-            training.push(1);
-        }
-        training.sort_unstable_by(|a, b| b.cmp(a));
-        training.dedup();
-        Self { pools, training }
-    }
-
-    fn training(&self, route: &Route) -> &[usize] {
-        if on_host(&route.training) { &self.training } else { &[1] }
-    }
-
-    /// Points of all routes, those that are the same once.
-    fn count(&self, operators: &Operators<'_>, settings: &Settings) -> usize {
-        let routes: Vec<&Route> = operators.routes.iter().map(|r| r.route).collect();
-        let of = |(i, route): (usize, &&Route)| {
-            let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|r| same(r, route));
-            let pools = if on_host(&route.batching) && new(same_batching) { self.pools.len() } else { 0 };
-            let training = if new(same_training) { self.training(route).len() } else { 0 };
-            pools + usize::from(new(same_transferring)) + training
-        };
-        let shared = routes.iter().any(|r| on_host(&r.batching) && on_host(&r.training));
-        routes.iter().enumerate().map(of).sum::<usize>() + if shared { settings.splits } else { 0 }
-    }
 }
 
 struct Measuring<'a, 'o> {
@@ -258,7 +181,7 @@ impl Measuring<'_, '_> {
                     }
                 }
                 Point::Training(threads) => {
-                    let seconds = durations.training().at(threads).mean;
+                    let seconds = training_seconds(&routes[i], threads);
                     let what = training_in_words(&routes[i].route, threads);
                     if let Some(sampling) = course.optional(what, ALONE, number - done, seconds)? {
                         let sample = self.training(i, threads, sampling)?;
@@ -268,6 +191,29 @@ impl Measuring<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Training again, at the counts of threads that are close to the best and have few samples, by turns: what is different
+    /// then is seen in the samples of all.
+    fn again(&mut self, routes: &mut [RouteProfile], course: &mut Course<'_>, share: f64) -> Result<()> {
+        loop {
+            let close = |(i, r): (usize, &RouteProfile)| {
+                let best = r.training.iter().map(|s| s.seconds.median).fold(f64::INFINITY, f64::min);
+                let few = |s: &&TrainingSample| {
+                    s.seconds.median <= CLOSE * best && s.seconds.samples.len() < self.settings.batches
+                };
+                let fewest = r.training.iter().filter(few).min_by_key(|s| s.seconds.samples.len())?;
+                on_host(&r.route.training).then(|| (i, fewest.clone()))
+            };
+            let fewest = routes.iter().enumerate().filter_map(close).min_by_key(|(_, s)| s.seconds.samples.len());
+            let Some((i, known)) = fewest else { return Ok(()) };
+            let samples = AGAIN.min(self.settings.batches - known.seconds.samples.len());
+            let Some(sampling) = course.again(share, samples, known.seconds.median) else { return Ok(()) };
+            let more = self.training(i, known.threads, sampling)?;
+            let all = [known.seconds.samples, more.seconds.samples].concat();
+            let sample = TrainingSample { threads: known.threads, seconds: Statistics::of(all) };
+            add_training(routes, i, &sample);
+        }
     }
 
     /// Batching and training at a split of the cores: alone where that was not measured yet, and beside each other.
@@ -348,36 +294,4 @@ impl Measuring<'_, '_> {
 enum Chained<'a> {
     Known(&'a RouteProfile),
     New(chain::Chain),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Point {
-    Training(usize),
-    Pool((usize, usize)),
-}
-
-fn training_in_words(route: &Route, threads: usize) -> String {
-    if on_host(&route.training) {
-        format!("training with {}", count(threads, "thread"))
-    } else {
-        "training".to_string()
-    }
-}
-
-/// Adds a sample to every route that batches in the same way.
-fn add_pool(routes: &mut [RouteProfile], i: usize, sample: &PoolSample) {
-    let route = routes[i].route.clone();
-    for r in routes.iter_mut().filter(|r| same_batching(&r.route, &route)) {
-        r.batching.push(sample.clone());
-        r.batching.sort_by_key(|s| (s.threads, s.workers));
-    }
-}
-
-/// Adds a sample to every route that trains in the same way.
-fn add_training(routes: &mut [RouteProfile], i: usize, sample: &TrainingSample) {
-    let route = routes[i].route.clone();
-    for r in routes.iter_mut().filter(|r| same_training(&r.route, &route)) {
-        r.training.push(sample.clone());
-        r.training.sort_by_key(|s| s.threads);
-    }
 }

@@ -6,7 +6,6 @@ use morphgl_plan::{
 };
 use morphgl_registry::{Key, Phase, Place};
 
-use crate::profile::on_host;
 use crate::{Profile, RouteProfile, Statistics};
 
 /// Bytes of the largest measured mini-batch are taken times this: an epoch has larger ones.
@@ -134,7 +133,7 @@ impl RouteProfile {
         if self.together.iter().any(|t| t.workers * t.threads * t.training_threads == 0) {
             return fault("batching beside training with a count of 0");
         }
-        if !self.together.is_empty() && !(on_host(&self.route.batching) && on_host(&self.route.training)) {
+        if !self.together.is_empty() && !self.shares_cores() {
             return fault("batching beside training on the cores, where not both run on them");
         }
         let good = |x: f64| x.is_finite() && x >= 0.0;

@@ -68,7 +68,7 @@ pub(crate) fn npu() -> Place {
 pub(crate) struct NpuBatch(BatchId, Arc<Seen>);
 
 impl NpuBatch {
-    fn new(id: BatchId, seen: &Arc<Seen>) -> MiniBatch {
+    fn make(id: BatchId, seen: &Arc<Seen>) -> MiniBatch {
         let now = seen.on_device.fetch_add(1, Ordering::SeqCst) + 1;
         seen.most_on_device.fetch_max(now, Ordering::SeqCst);
         MiniBatch::Device(Box::new(Self(id, Arc::clone(seen))))
@@ -154,7 +154,7 @@ impl BatchingWorker for Worker {
         outcome?;
         let batch = match self.at {
             Place::Host => MiniBatch::Host(host_batch(id)),
-            _ => NpuBatch::new(id, &self.seen),
+            _ => NpuBatch::make(id, &self.seen),
         };
         Ok(Handle::ready(batch, Duration::ZERO))
     }
@@ -173,7 +173,7 @@ impl Transferring for FakeTransferring {
         self.seen.transferred.fetch_add(1, Ordering::SeqCst);
         act(self.times.transferring as f64, self.fault)?;
         let moved = match self.to {
-            Place::Device { .. } if batch.place() == Place::Host => NpuBatch::new(batch.id(), &self.seen),
+            Place::Device { .. } if batch.place() == Place::Host => NpuBatch::make(batch.id(), &self.seen),
             _ => batch,
         };
         Ok(Handle::ready(moved, Duration::ZERO))

@@ -57,13 +57,13 @@ fn without_a_budget_only_what_is_needed_is_measured() {
     assert_eq!(
         p.skipped[..8],
         [
-            "training with 7 threads",
-            "batching by 1 worker of 8 threads",
             "training with 4 threads",
-            "batching by 2 workers",
+            "batching by 1 worker of 8 threads",
             "training with 2 threads",
-            "batching by 4 workers",
+            "batching by 2 workers",
             "training with 1 thread",
+            "batching by 4 workers",
+            "training with 7 threads",
             // Whatever the plan would have been.
             p.skipped[7].as_str(),
         ]
