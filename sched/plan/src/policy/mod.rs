@@ -14,6 +14,11 @@ pub(crate) trait Choose {
     /// A step that may begin now, or `None` to wait for something to end.
     fn next(&mut self, now: &Now<'_>) -> Option<Step>;
 
+    /// Where in the epoch the mini-batch stands whose step was chosen last; `None` when it is where its batching begins.
+    fn position(&self) -> Option<u32> {
+        None
+    }
+
     /// A step has ended, of the mini-batch with this number in its share.
     fn ended(&mut self, _step: Step, _number: u32) {}
 }

@@ -23,6 +23,10 @@ impl Choose for Replayed {
         Some(begun.step)
     }
 
+    fn position(&self) -> Option<u32> {
+        self.under_way.last().map(|begun| begun.batch)
+    }
+
     fn ended(&mut self, step: Step, number: u32) {
         let found = self.under_way.iter().position(|b| (b.step, b.number) == (step, number));
         self.replay.end(self.under_way.swap_remove(found.expect("what ends has begun")));

@@ -193,7 +193,8 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
             let (mut worker, mut batch) = (0, next);
             match step.phase {
                 Phase::Batching => {
-                    positions[step.share].push(next);
+                    batch = choose.position().unwrap_or(next);
+                    positions[step.share].push(batch);
                     next += 1;
                     worker = idle[step.share].pop().expect("a worker is idle");
                 }
