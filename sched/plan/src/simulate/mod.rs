@@ -190,16 +190,15 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
         while let Some(step) = choose.next(&Now { state: &state, time, ends: &ends, seconds: &seconds }) {
             let number = state.begin(step);
             order.push(step);
-            let (mut worker, mut batch) = (0, next);
-            match step.phase {
+            let (worker, batch) = match step.phase {
                 Phase::Batching => {
-                    batch = choose.position().unwrap_or(next);
+                    let batch = choose.position().unwrap_or(next);
                     positions[step.share].push(batch);
                     next += 1;
-                    worker = idle[step.share].pop().expect("a worker is idle");
+                    (idle[step.share].pop().expect("a worker is idle"), batch)
                 }
-                _ => batch = positions[step.share][number as usize],
-            }
+                _ => (0, positions[step.share][number as usize]),
+            };
             if step.phase == Phase::Training && first_fill.is_nan() {
                 first_fill = time;
             }
