@@ -1,0 +1,197 @@
+//! Equations 1 to 4 of morphgl, with their errata mended, on every activity of a simulated epoch.
+
+use morphgl_plan::{Activity, Phase, Schedule, Share, Simulation, Step};
+
+/// Checks an epoch simulated with the schedule's own durations.
+///
+/// # Panics
+///
+/// When a resource is held twice at once, a pool is larger than it is, a mini-batch is left out, comes twice or out of order,
+/// a buffer overflows, a phase takes another time than the schedule says, or a summary is not that of the activities.
+#[track_caller]
+pub(crate) fn check(schedule: &Schedule, simulation: &Simulation) {
+    constraints(schedule, simulation);
+    durations(schedule, simulation);
+}
+
+/// All but the durations: what holds whatever they are.
+#[track_caller]
+pub(crate) fn constraints(schedule: &Schedule, simulation: &Simulation) {
+    each_batch_once(schedule, simulation);
+    exclusive_resources(schedule, simulation);
+    lanes(schedule, simulation);
+    buffers(schedule, simulation);
+    summaries(schedule, simulation);
+}
+
+fn names(share: &Share, phase: Phase) -> &[String] {
+    match phase {
+        Phase::Batching => &share.hardware.batching,
+        Phase::Transferring => &share.hardware.transferring,
+        Phase::Training => &share.hardware.training,
+    }
+}
+
+fn seconds(share: &Share, phase: Phase) -> f64 {
+    match phase {
+        Phase::Batching => share.batching.mean,
+        Phase::Transferring => share.transferring.mean,
+        Phase::Training => share.training.mean,
+    }
+}
+
+/// Equation 3, and that the epoch is complete.
+#[track_caller]
+fn each_batch_once(schedule: &Schedule, simulation: &Simulation) {
+    let n = schedule.num_batches();
+    let mut seen: Vec<[Option<&Activity>; 3]> = vec![[None; 3]; n];
+    assert_eq!(simulation.activities.len(), 3 * n, "three activities a mini-batch");
+    for a in &simulation.activities {
+        let before = seen[a.batch as usize][a.phase as usize].replace(a);
+        assert_eq!(before, None, "mini-batch {} is twice in {:?}", a.batch, a.phase);
+    }
+    let mut counts = vec![0; schedule.shares.len()];
+    for (batch, phases) in seen.iter().enumerate() {
+        let [b, t, m] = phases.map(|a| a.expect("as many activities as phases, none twice"));
+        assert!(b.share == t.share && t.share == m.share, "mini-batch {batch} changes its route");
+        assert!(0.0 <= b.start && b.end <= t.start && t.end <= m.start, "mini-batch {batch}: {b:?} {t:?} {m:?}");
+        counts[b.share] += 1;
+    }
+    assert_eq!(counts, schedule.shares.iter().map(|s| s.batches).collect::<Vec<_>>(), "mini-batches of each route");
+    // Within a route, mini-batches keep their order in every phase.
+    for share in 0..schedule.shares.len() {
+        for pair in seen.iter().filter(|p| p[0].is_some_and(|a| a.share == share)).collect::<Vec<_>>().windows(2) {
+            for phase in 0..3 {
+                let start = |i: usize| pair[i][phase].map_or(0.0, |a| a.start);
+                assert!(start(0) <= start(1), "{:?} overtakes {:?}", pair[1][phase], pair[0][phase]);
+            }
+        }
+    }
+}
+
+/// Equation 2.
+#[track_caller]
+fn exclusive_resources(schedule: &Schedule, simulation: &Simulation) {
+    for (i, resource) in schedule.resources.iter().enumerate().filter(|(_, r)| r.cores.is_none()) {
+        let holds = |a: &&Activity| names(&schedule.shares[a.share], a.phase).contains(&resource.name);
+        let held: Vec<&Activity> = simulation.activities.iter().filter(holds).collect();
+        one_at_a_time(held.clone(), &resource.name);
+        let sum: f64 = held.iter().map(|a| a.end - a.start).sum();
+        assert!(close(sum, simulation.busy[i]), "{} is held {sum} s, said {}", resource.name, simulation.busy[i]);
+    }
+}
+
+/// Workers take one mini-batch at a time, a route's transfers and all of training one after the other.
+#[track_caller]
+fn lanes(schedule: &Schedule, simulation: &Simulation) {
+    let of = |f: &dyn Fn(&Activity) -> bool| simulation.activities.iter().filter(|a| f(a)).collect::<Vec<_>>();
+    for (i, share) in schedule.shares.iter().enumerate() {
+        for worker in 0..share.workers {
+            let held = of(&|a| a.share == i && a.phase == Phase::Batching && a.worker == worker);
+            one_at_a_time(held, &format!("worker {worker} of {}", share.keys.batching));
+        }
+        let stranger = of(&|a| a.share == i && a.phase == Phase::Batching && a.worker >= share.workers);
+        assert!(stranger.is_empty(), "workers there are not: {stranger:?}");
+        one_at_a_time(of(&|a| a.share == i && a.phase == Phase::Transferring), &share.keys.transferring);
+    }
+    one_at_a_time(of(&|a| a.phase == Phase::Training), "training");
+}
+
+#[track_caller]
+fn one_at_a_time(mut held: Vec<&Activity>, what: &str) {
+    held.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.end.total_cmp(&b.end)));
+    for pair in held.windows(2) {
+        assert!(pair[0].end <= pair[1].start, "{what} is held by {:?} and {:?} at once", pair[0], pair[1]);
+    }
+}
+
+/// Equation 4, its subtractions the right way round, and counted from the moment a place is taken, not filled.
+#[track_caller]
+fn buffers(schedule: &Schedule, simulation: &Simulation) {
+    let mut changes: Vec<(f64, i32, usize)> = Vec::new();
+    for a in &simulation.activities {
+        let in_place = schedule.shares[a.share].in_place;
+        match (a.phase, in_place) {
+            (Phase::Batching, false) => changes.push((a.start, 1, 0)),
+            (Phase::Batching, true) => changes.push((a.start, 1, 1)),
+            (Phase::Transferring, false) => changes.extend([(a.start, -1, 0), (a.start, 1, 1)]),
+            (Phase::Transferring, true) => {}
+            (Phase::Training, _) => changes.push((a.start, -1, 1)),
+        }
+    }
+    // At one moment, places are left before they are taken.
+    changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let sizes = [schedule.batched.max(1) as i32, schedule.ready.max(1) as i32];
+    let (mut now, mut most) = ([0; 2], [0; 2]);
+    for (time, change, buffer) in changes {
+        now[buffer] += change;
+        most[buffer] = most[buffer].max(now[buffer]);
+        assert!(now[buffer] <= sizes[buffer], "at {time} s buffer {buffer} of {} holds {}", sizes[buffer], now[buffer]);
+    }
+    assert_eq!(now, [0, 0], "what is left in the buffers");
+    for buffer in 0..2 {
+        assert!(most[buffer] <= simulation.peak[buffer] as i32, "peaks {most:?}, said {:?}", simulation.peak);
+    }
+}
+
+#[track_caller]
+fn summaries(schedule: &Schedule, simulation: &Simulation) {
+    let last = simulation.activities.iter().map(|a| a.end).fold(0.0, f64::max);
+    assert_eq!(simulation.seconds, last, "the epoch ends with its last phase");
+    let trained = simulation.activities.iter().filter(|a| a.phase == Phase::Training);
+    let first = trained.map(|a| a.start).fold(f64::INFINITY, f64::min);
+    if schedule.num_batches() > 0 {
+        assert_eq!(simulation.first_fill_seconds, first, "training starts with its first step");
+    }
+    assert!(simulation.activities.windows(2).all(|p| p[0].start <= p[1].start), "activities come by start");
+    // The order is that of the activities: at each moment the same steps, whatever their sequence.
+    let mut counts = vec![[0; 3]; schedule.shares.len()];
+    let mut starts: Vec<Vec<[f64; 3]>> = schedule.shares.iter().map(|s| vec![[0.0; 3]; s.batches]).collect();
+    for a in &simulation.activities {
+        starts[a.share][counts[a.share][a.phase as usize]][a.phase as usize] = a.start;
+        counts[a.share][a.phase as usize] += 1;
+    }
+    let mut begun = vec![[0; 3]; schedule.shares.len()];
+    let mut before = 0.0;
+    for Step { share, phase } in simulation.order.steps() {
+        let number = &mut begun[*share][*phase as usize];
+        let start = starts[*share][*number][*phase as usize];
+        assert!(start >= before, "step {number} of {phase:?} in the order begins before the one ahead of it");
+        (*number, before) = (*number + 1, start);
+    }
+    assert_eq!(begun, counts, "the order has every step");
+}
+
+/// Phases off the cores take what the schedule says; those on them no less, and no more cores than there are.
+#[track_caller]
+fn durations(schedule: &Schedule, simulation: &Simulation) {
+    let cores = schedule.resources.iter().find(|r| r.cores.is_some());
+    let on_cores = |share: &Share, phase| cores.is_some_and(|c| names(share, phase).contains(&c.name));
+    let threads = |share: &Share, phase: Phase| match phase {
+        _ if !on_cores(share, phase) => 0,
+        Phase::Batching => share.threads_per_worker,
+        Phase::Transferring => 1,
+        Phase::Training => schedule.training_threads,
+    };
+    let pools: usize = schedule.shares.iter().map(|s| s.workers * threads(s, Phase::Batching)).sum();
+    let most = |phase| schedule.shares.iter().map(|s| threads(s, phase)).max().unwrap_or(0);
+    let wanted = pools + most(Phase::Transferring) + most(Phase::Training);
+    let number = cores.and_then(|c| c.cores).unwrap_or(1);
+    let may_slow = wanted > number || schedule.shares.iter().any(|s| s.contention.is_some());
+    let mut core_seconds = 0.0;
+    for a in &simulation.activities {
+        let share = &schedule.shares[a.share];
+        let (took, says) = (a.end - a.start, seconds(share, a.phase));
+        // Times are sums of durations, so their rounding is that of the time, not of the duration.
+        let rounding = 1e-9 * a.end.max(says);
+        assert!(took >= says - rounding, "{a:?} takes {took} s and not {says} s");
+        assert!(may_slow && on_cores(share, a.phase) || took <= says + rounding, "{a:?} takes {took} s, not {says} s");
+        core_seconds += says * threads(share, a.phase) as f64;
+    }
+    let there = simulation.seconds * number as f64;
+    assert!(core_seconds <= there * (1.0 + 1e-9), "{core_seconds} core-seconds of {there}");
+}
+
+pub(crate) fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-9)
+}

@@ -1,0 +1,143 @@
+//! Problems and durations no plan can be made from, and files that are not what they should be.
+
+mod common;
+
+use common::{Two, hardware};
+use morphgl_plan::{
+    Candidate, Contention, Curve, Durations, Plans, Point, Policy, PoolPoint, Problem, Resource, Schedule, Seconds,
+    Together,
+};
+
+fn two() -> Two {
+    Two::new(10, 2, [0.1, 0.1, 0.1, 0.1, 0.1])
+}
+
+#[track_caller]
+fn refuse(resources: Vec<Resource>, routes: Vec<Candidate>, expected: &str) {
+    let error = Problem::new(10, resources, routes).expect_err("it is not a problem");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn problems_that_are_none() {
+    let problem = two().problem();
+    let routes = problem.routes().to_vec();
+    let with = |hardware| vec![Candidate { hardware, ..routes[0].clone() }];
+    refuse(two().resources(), Vec::new(), "a planning problem: no route; give one at least");
+    refuse(
+        [two().resources(), vec![Resource::exclusive("SIM")]].concat(),
+        routes.clone(),
+        "resource SIM: named twice; name each once",
+    );
+    refuse(
+        vec![Resource::shared("CPU", 2), Resource::shared("NPU", 2)],
+        routes.clone(),
+        "a planning problem: two resources have cores; threads share those of one machine",
+    );
+    refuse(
+        two().resources(),
+        with(hardware(&["CPU"], &[], &["SIM"])),
+        "Batching_CPU_Neighbor → Transferring_PCIe_Dma → Training_SIM_Step: transferring holds no resource; name one",
+    );
+    refuse(
+        two().resources(),
+        with(hardware(&["CPU"], &["PCIe"], &["CUDA"])),
+        "Batching_CPU_Neighbor → Transferring_PCIe_Dma → Training_SIM_Step: training holds CUDA, which is not among the resources",
+    );
+    refuse(
+        (0..33).map(|i| Resource::exclusive(i.to_string())).collect(),
+        routes,
+        "a planning problem: at most 32 resources and 2^32 - 1 mini-batches can be planned",
+    );
+}
+
+fn pool(workers: usize, threads: usize, seconds: f64) -> PoolPoint {
+    PoolPoint { workers, threads, seconds: Seconds::constant(seconds) }
+}
+
+fn training() -> Curve {
+    Curve::new(vec![Point { at: 1, seconds: Seconds::constant(1.0) }]).expect("a point is valid")
+}
+
+#[test]
+fn durations_no_plan_can_be_made_from() {
+    let refuse = |batching: &[PoolPoint]| {
+        let made = Durations::new(batching, Seconds::default(), training());
+        made.expect_err("these durations cannot be planned with").to_string()
+    };
+    assert_eq!(refuse(&[]), "batching: one worker of one thread is missing; measure it too");
+    assert_eq!(refuse(&[pool(2, 1, 1.0)]), "batching: one worker of one thread is missing; measure it too");
+    assert_eq!(refuse(&[pool(1, 0, 1.0)]), "batching: a worker of 0 threads; counts start at 1");
+    assert!(refuse(&[pool(1, 1, 1.0), pool(1, 1, 2.0)]).contains("the count 1 is there twice"));
+    assert!(refuse(&[pool(1, 1, -1.0)]).contains("a mean of -1 s"));
+    assert!(refuse(&[pool(1, 1, f64::INFINITY)]).contains("a mean of inf s"));
+    let transferring = Seconds { mean: 1.0, std: f64::NAN };
+    let error =
+        Durations::new(&[pool(1, 1, 1.0)], transferring, training()).expect_err("a deviation that is no number");
+    assert!(error.to_string().starts_with("transferring: a deviation of NaN s"), "{error}");
+    assert!(Durations::constant(2, -1.0, 0.0, 0.0).is_err());
+    assert!(Curve::new(Vec::new()).is_err());
+    assert!(Curve::new(vec![Point { at: 0, seconds: Seconds::constant(1.0) }]).is_err());
+    for factor in [0.5, f64::NAN, f64::INFINITY] {
+        let contention = Contention { batching: factor, training: 1.0 };
+        let together = Together { workers: 1, threads: 1, training_threads: 1, contention };
+        let durations = Durations::constant(1, 1.0, 1.0, 1.0).expect("durations are valid");
+        let error = durations.with_together(vec![together]).expect_err("a factor below 1");
+        assert!(error.to_string().ends_with("counts and factors are from 1"), "{error}");
+    }
+}
+
+#[test]
+fn files_are_held_to_the_same() {
+    let durations = r#"{"batching":[],"transferring":{"mean":0,"std":0},"training":[]}"#;
+    let error = serde_json::from_str::<Durations>(durations).expect_err("invalid durations in a file");
+    assert!(error.to_string().contains("no point"), "{error}");
+    let mut problem = serde_json::to_value(two().problem()).expect("a problem is plain data");
+    problem["resources"][1]["name"] = "NVLink".into();
+    let error = serde_json::from_value::<Problem>(problem).expect_err("its routes hold PCIe");
+    assert!(error.to_string().ends_with("transferring holds PCIe, which is not among the resources"), "{error}");
+    assert!(serde_json::from_str::<Schedule>(r#"{"policy":"fast"}"#).is_err());
+    let _: Plans = serde_json::from_value(
+        serde_json::to_value(morphgl_plan::plan(&two().problem()).expect("there is memory")).expect("plain data"),
+    )
+    .expect("what was written can be read");
+}
+
+#[test]
+fn policies_are_read_as_they_are_printed() {
+    for policy in Policy::ALL {
+        assert_eq!(policy.to_string().parse(), Ok(policy));
+    }
+    let error = "fast".parse::<Policy>().expect_err("no such policy");
+    assert_eq!(
+        error.to_string(),
+        "\"fast\": not a policy; policies are sequential, pipeline, dual-buffer, interleaved"
+    );
+}
+
+#[test]
+fn plans_read_as_a_person_speaks() {
+    let two = Two::new(1000, 4, [0.1, 0.002, 0.02, 0.01, 0.005]);
+    let plans = morphgl_plan::plan(&two.problem()).expect("there is memory");
+    let text = plans.to_string();
+    assert_eq!(text.lines().count(), 1 + plans.all().len());
+    for name in [
+        "strategy",
+        "bound",
+        "CPU",
+        "PCIe",
+        "SIM",
+        "bottleneck",
+        "sequential",
+        "pipeline",
+        "device",
+        "paper",
+        "interleaved",
+    ] {
+        assert!(text.contains(name), "{name} is missing:\n{text}");
+    }
+    let schedule = two.schedule(Policy::Interleaved, 500, (2, 1)).to_string();
+    let expected = "interleaved: 500 of 1000 by Batching_CPU_Neighbor, 4 batching workers; 500 of 1000 by \
+                    Batching_PCIe+SIM_Neighbor, 1 batching worker, buffers of 64 and 10";
+    assert_eq!(schedule, expected);
+}
