@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use morphgl::{
-    Executor, Job, JobConfig, ModelKind, ModelSpec, OptimizerSpec, Partitioner, Profiler, Scheduler, Stop, TrainingSpec,
+    Executor, ExecutorSettings, Job, JobConfig, Limits, ModelKind, ModelSpec, OptimizerSpec, Partitioner, Profiler,
+    Scheduler, Stop, TrainingSpec,
 };
 
 #[global_allocator]
@@ -16,12 +17,15 @@ fn main() -> anyhow::Result<()> {
     let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
     let mut job = Job::new(dataset, JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() }))?;
     let cores = job.threads();
-    let profile = Profiler::new(cores).measure(&mut job, &mut |p| println!("measuring {}", p.what))?;
-    let plans = Scheduler::schedule(&Partitioner::partition(&profile, cores));
-    println!("{}", plans.best());
-    let mut executor = Executor::new(job, plans.best())?;
+    let stop = Stop::new();
+    let profile = Profiler::new(cores).measure(&mut job, &stop, &mut |p| println!("measuring {}", p.what))?;
+    let problem = Partitioner::partition(&profile, cores, Limits::default());
+    let plans = Scheduler::schedule(&problem)?;
+    println!("{plans}");
+    // With the problem at hand it plans again when durations change.
+    let mut executor = Executor::new(job, plans.best(), Some(problem), ExecutorSettings::default())?;
     for epoch in 0..2 {
-        let report = executor.epoch(epoch, &Stop::new(), &mut |_| ())?;
+        let report = executor.epoch(epoch, &stop, &mut |_| ())?;
         println!("epoch {epoch}: loss {:.3} in {:.2} s", report.score.loss(), report.seconds);
     }
     Ok(())

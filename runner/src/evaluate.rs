@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use morphgl_execute::{Pool, Stop, Transfer, prepare};
+use morphgl_execute::{Pool, PoolSettings, Stop, Transfer, prepare};
 use morphgl_graph_store::Dataset;
-use morphgl_plan::Schedule;
-use morphgl_registry::{BatchingContext, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
+use morphgl_registry::{
+    BatchingContext, Place, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -62,8 +63,10 @@ pub struct Sampled<'a> {
     pub dataset: &'a Arc<Dataset>,
     /// How mini-batches are sampled; nothing is permuted.
     pub settings: &'a SamplerSettings,
-    /// Who batches with how many threads.
-    pub schedule: &'a Schedule,
+    /// Batching workers; without any, whoever scores batches, too.
+    pub workers: usize,
+    /// Threads of each.
+    pub threads: usize,
     /// Who transfers.
     pub transferring: &'a mut dyn Transferring,
     /// Who scores.
@@ -88,12 +91,13 @@ impl Sampled<'_> {
             dataset: Arc::clone(self.dataset),
             seeds: SeedSet::new("nodes to evaluate", set, self.dataset.num_nodes())?,
             settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
-            gather: true,
+            gather: self.route.batched_at == Place::Host,
             place: self.route.batched_at.clone(),
             options: Value::Null,
         };
         let batching = self.registry.batching(&self.route.batching, &context)?;
-        let mut pool = Pool::new(&self.route.batching, batching.as_ref(), self.schedule)?;
+        let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
+        let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
         let batches = 0..pool.num_batches();
         let transfer = Transfer { key: &self.route.transferring, operator: &mut *self.transferring };
         let training = &mut *self.training;

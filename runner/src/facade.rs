@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
-use morphgl_execute::{BatchDone, EpochReport, Stop};
+use anyhow::{Context, Result, bail};
+use morphgl_execute::{Activity, BatchDone, Control, EpochReport, Event, Settings as ExecutorSettings, Stop};
 use morphgl_graph_store::Dataset;
-use morphgl_plan::{Limits, Plan, Plans, Problem};
-use morphgl_profile::{Operators, Profile, Progress, Settings};
-use morphgl_registry::{Registry, Training};
+use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
+use morphgl_profile::{Profile, Progress, Settings};
+use morphgl_registry::{Registry, Route, Training};
 
 use crate::{Job, JobConfig, Scores};
 
-/// Measures every phase of a job's route on this machine (morphgl §IV-A).
+/// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
 #[derive(Debug, Clone)]
 pub struct Profiler {
     /// What is measured, and how much of it.
@@ -28,53 +28,54 @@ impl Profiler {
     ///
     /// # Errors
     ///
-    /// A failing operator, by its key.
-    pub fn measure(&self, job: &mut Job, progress: &mut dyn FnMut(&Progress)) -> Result<Profile> {
+    /// A failing operator, by its key; or `stop` was requested.
+    pub fn measure(&self, job: &mut Job, stop: &Stop, progress: &mut dyn FnMut(&Progress)) -> Result<Profile> {
         let machine = job.registry().machine().clone();
-        let built = job.operators_mut();
-        let mut operators = Operators {
-            route: &built.route,
-            batching: built.batching.as_ref(),
-            transferring: built.transferring.as_mut(),
-            training: built.training.as_mut(),
-        };
-        Ok(morphgl_profile::profile(&mut operators, &machine, &self.settings, progress)?)
+        let mut operators = job.operators_mut();
+        Ok(morphgl_profile::profile(&mut operators, &machine, &self.settings, &|| stop.is_requested(), progress)?)
     }
 }
 
-/// Divides an epoch's mini-batches among routes (morphgl §IV-B1).
-///
-/// On a machine with one route they all go to it, and what is left to divide are its cores.
+/// States the planning problem: routes, resources, durations, limits (morphgl §IV-A).
 #[derive(Debug, Clone, Copy)]
 pub struct Partitioner;
 
 impl Partitioner {
-    /// The planning problem of a profiled route on `cores` cores.
-    pub fn partition(profile: &Profile, cores: usize) -> Problem {
-        Problem {
-            route: profile.route_keys(),
-            num_batches: profile.num_batches,
-            cores,
-            durations: profile.durations(),
-            limits: Limits::default(),
-        }
+    /// The problem of a profile on `cores` cores.
+    pub fn partition(profile: &Profile, cores: usize, limits: Limits) -> Problem {
+        profile.problem(cores, limits)
     }
 }
 
-/// Predicts every way to run the partition, the best first (morphgl §IV-B3).
+/// Divides an epoch's mini-batches among routes and orders their phases (morphgl §IV-B2 and §IV-B3).
 ///
-/// The search is exhaustive, so the loop of Listing 1 between partitioner and scheduler converges at once.
+/// The search looks at divisions and schedules together, so the loop of Listing 1 converges at once.
 #[derive(Debug, Clone, Copy)]
 pub struct Scheduler;
 
 impl Scheduler {
-    /// All plans of a problem, by predicted epoch time.
-    pub fn schedule(problem: &Problem) -> Plans {
-        morphgl_plan::plan(problem)
+    /// The best plan of every strategy, by predicted epoch time.
+    ///
+    /// # Errors
+    ///
+    /// Nothing fits the limits.
+    pub fn schedule(problem: &Problem) -> Result<Plans> {
+        Ok(morphgl_plan::plan(problem)?)
     }
 }
 
-/// Trains epochs by a plan with real threads (morphgl §IV-B4).
+/// What an executor tells while it runs.
+#[derive(Debug)]
+pub enum Told<'a> {
+    /// A phase of a mini-batch ended.
+    Activity(&'a Activity),
+    /// A mini-batch was trained.
+    Batch(&'a BatchDone),
+    /// What is left of the epoch is run by a new plan.
+    Replanned(&'a Replanned),
+}
+
+/// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
 pub struct Executor {
     dataset: Arc<Dataset>,
@@ -82,18 +83,30 @@ pub struct Executor {
     registry: Registry,
     inner: morphgl_execute::Executor,
     plan: Plan,
+    /// The problem as it is believed now; `None` where the plan is not to be changed.
+    problem: Option<Problem>,
+    /// Whether the next epoch is to be planned with what was learned in this one.
+    learned: bool,
 }
 
 impl Executor {
-    /// Makes the plan's workers.
+    /// Takes from the job the operators that the plan names.
+    ///
+    /// With a `problem`, what is left of an epoch is planned again when measured durations leave those planned with.
     ///
     /// # Errors
     ///
-    /// Threads that cannot be started.
-    pub fn new(job: Job, plan: &Plan) -> Result<Self> {
-        let (dataset, config, registry, operators) = job.into_parts();
-        let inner = morphgl_execute::Executor::new(operators, &plan.schedule)?;
-        Ok(Self { dataset, config, registry, inner, plan: plan.clone() })
+    /// A plan of operators that the job does not have, or of another number of mini-batches.
+    pub fn new(job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
+        let Some(share) = plan.schedule.shares.first() else { bail!("the plan has no route; plan again") };
+        let Job { dataset, config, registry, routes, trainers, .. } = job;
+        let trainer = trainers.into_iter().find(|t| t.key.to_string() == share.keys.training);
+        let trainer = trainer.with_context(|| {
+            format!("{}: the plan's training operator is not among this job's; plan again", share.keys.training)
+        })?;
+        let routes = routes.into_iter().filter(|r| r.route.training == trainer.key).collect();
+        let inner = morphgl_execute::Executor::new(routes, (trainer.key, trainer.operator), &plan.schedule, settings)?;
+        Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, learned: false })
     }
 
     /// Trains one epoch, or what of it is done when `stop` is requested.
@@ -101,12 +114,78 @@ impl Executor {
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
-    pub fn epoch(&mut self, epoch: u32, stop: &Stop, observe: &mut dyn FnMut(&BatchDone)) -> Result<EpochReport> {
-        let batches = 0..self.inner.num_batches();
-        Ok(self.inner.train(epoch, batches, stop, observe)?)
+    pub fn epoch(&mut self, epoch: u32, stop: &Stop, tell: &mut dyn FnMut(&Told<'_>)) -> Result<EpochReport> {
+        self.plan_epoch()?;
+        let mut left: Vec<u32> = (0..self.inner.num_batches()).collect();
+        let mut whole: Option<EpochReport> = None;
+        loop {
+            let problem = self.problem.clone();
+            let mut watch = problem.map(|p| Replanner::new(p, &self.plan.schedule, Drift::default()));
+            let mut replanned = None;
+            let offset = whole.as_ref().map_or(0.0, |r| r.seconds);
+            let report = self.inner.train(epoch, &left, stop, &mut |event| {
+                match *event {
+                    Event::Ended(mut activity) => {
+                        if let Some(watch) = &mut watch {
+                            watch.observe(activity.share, activity.phase, activity.span.seconds);
+                        }
+                        activity.span.start += offset;
+                        tell(&Told::Activity(&activity));
+                    }
+                    Event::Trained(batch) => {
+                        tell(&Told::Batch(&batch));
+                        if let Some(watch) = watch.as_mut().filter(|w| replanned.is_none() && w.is_due()) {
+                            replanned = watch.judge(batch.left);
+                        }
+                    }
+                }
+                if replanned.is_some() { Control::Cut } else { Control::Continue }
+            })?;
+            if let Some(watch) = watch {
+                self.problem = Some(watch.problem().clone());
+            }
+            left.clone_from(&report.remaining);
+            match &mut whole {
+                Some(whole) => append(whole, report),
+                None => whole = Some(report),
+            }
+            if let Some(mut replanned) = replanned {
+                self.learned = true;
+                if !left.is_empty() && !stop.is_requested() {
+                    self.plan_for(left.len())?;
+                    replanned.plan = self.plan.clone();
+                    tell(&Told::Replanned(&replanned));
+                    continue;
+                }
+            }
+            let mut whole = whole.expect("an epoch has a part");
+            whole.stopped = !left.is_empty();
+            return Ok(whole);
+        }
     }
 
-    /// The plan.
+    /// The plan of the next epoch: a new one where durations changed in the last.
+    ///
+    /// # Errors
+    ///
+    /// Nothing fits the limits any more.
+    pub fn plan_epoch(&mut self) -> Result<&Plan> {
+        if std::mem::take(&mut self.learned) {
+            self.plan_for(self.inner.num_batches() as usize)?;
+        }
+        Ok(&self.plan)
+    }
+
+    /// Plans so many mini-batches with what is believed now.
+    fn plan_for(&mut self, num_batches: usize) -> Result<()> {
+        let Some(problem) = &self.problem else { return Ok(()) };
+        let problem = problem.clone().with_batches(num_batches);
+        self.plan = morphgl_plan::plan(&problem)?.best().clone();
+        self.problem = Some(problem);
+        Ok(self.inner.set_schedule(&self.plan.schedule)?)
+    }
+
+    /// The plan in use.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -126,9 +205,13 @@ impl Executor {
         &self.registry
     }
 
-    /// The operators of the route, between epochs: for evaluation, and for the model.
-    pub fn operators_mut(&mut self) -> &mut morphgl_execute::Operators {
-        self.inner.operators_mut()
+    /// The training operator, between epochs.
+    ///
+    /// # Errors
+    ///
+    /// An earlier failure took the operator along.
+    pub fn training_mut(&mut self) -> Result<&mut dyn Training> {
+        Ok(self.inner.training_mut()?)
     }
 
     /// The training operator, between epochs, with all of the job's threads.
@@ -138,12 +221,9 @@ impl Executor {
     /// Threads that cannot be started.
     pub fn with_all_threads<R>(&mut self, work: impl FnOnce(&mut dyn Training) -> Result<R>) -> Result<R> {
         let threads = self.config.threads.unwrap_or(self.registry.machine().cores).max(1);
-        let planned = self.plan.schedule.training_threads;
-        let training = self.inner.operators_mut().training.as_mut();
+        let training = self.training_mut()?;
         training.set_threads(threads)?;
-        let result = work(training);
-        training.set_threads(planned)?;
-        result
+        work(training)
     }
 
     /// Scores sets of nodes on mini-batches sampled as in training.
@@ -152,16 +232,47 @@ impl Executor {
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn sampled(&mut self, sets: &[&[u32]]) -> Result<Scores> {
-        let operators = self.inner.operators_mut();
+        let share = &self.plan.schedule.shares[0];
+        let (workers, threads) = (share.workers, share.threads_per_worker);
+        let of_share = |r: &Route| r.batching.to_string() == share.keys.batching;
+        let route = self.inner.routes().position(of_share).context("the plan's route is not the executor's")?;
+        let operators = self.inner.operators_mut(route)?;
         let mut sampled = crate::Sampled {
             registry: &self.registry,
-            route: &operators.route,
+            route: operators.route,
             dataset: &self.dataset,
             settings: &self.config.sampler,
-            schedule: &self.plan.schedule,
-            transferring: operators.transferring.as_mut(),
-            training: operators.training.as_mut(),
+            workers,
+            threads,
+            transferring: operators.transferring,
+            training: operators.training,
         };
         sampled.scores(sets)
     }
+}
+
+/// Adds the next part of an epoch, run by another plan, to what was reported of it so far.
+fn append(whole: &mut EpochReport, part: EpochReport) {
+    let offset = whole.seconds;
+    whole.seconds += part.seconds;
+    whole.batches += part.batches;
+    whole.seeds += part.seeds;
+    whole.edges += part.edges;
+    whole.score += part.score;
+    whole.busy += part.busy;
+    whole.trainer_waited += part.trainer_waited;
+    whole.remaining = part.remaining;
+    whole.peak_batched = whole.peak_batched.max(part.peak_batched);
+    whole.peak_ready = whole.peak_ready.max(part.peak_ready);
+    for (a, b) in whole.resources.iter_mut().zip(part.resources) {
+        // Both are of the same machine's resources, in the same order.
+        a.share = (a.share * offset + b.share * part.seconds) / whole.seconds.max(f64::MIN_POSITIVE);
+        a.seconds += b.seconds;
+    }
+    // Shares are of one plan each: what is left is that of the last.
+    whole.shares = part.shares;
+    whole.activities.extend(part.activities.into_iter().map(|mut a| {
+        a.span.start += offset;
+        a
+    }));
 }

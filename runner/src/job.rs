@@ -1,13 +1,14 @@
-//! A dataset, a configuration, and the operators of one route built for them.
+//! A dataset, a configuration, and the operators built for them.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use morphgl_execute::Operators as Built;
+use morphgl_execute::RouteOperators;
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchingContext, Registry, Route, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+    BatchingContext, Key, NamedTensor, Place, Registry, Route, SeedSet, Training, TrainingContext, Transferring,
+    TransferringContext,
 };
 use serde_json::Value;
 
@@ -69,6 +70,19 @@ pub fn build_training(
     registry: &Registry,
     route: &Route,
 ) -> Result<Box<dyn Training>> {
+    check_model(dataset, config)?;
+    let context = TrainingContext {
+        dataset: Arc::clone(dataset),
+        spec: serde_json::to_value(&config.spec)?,
+        seed: config.seed,
+        threads: config.threads.unwrap_or(registry.machine().cores).max(1),
+        place: route.trained_at.clone(),
+        options: Value::Null,
+    };
+    Ok(registry.training(&route.training, &context)?)
+}
+
+fn check_model(dataset: &Dataset, config: &JobConfig) -> Result<()> {
     let model = &config.spec.model;
     if dataset.features.is_none() {
         bail!("{}: the dataset has no features; import it with --random-features DIM", name(dataset));
@@ -84,15 +98,7 @@ pub fn build_training(
             model.num_classes
         );
     }
-    let context = TrainingContext {
-        dataset: Arc::clone(dataset),
-        spec: serde_json::to_value(&config.spec)?,
-        seed: config.seed,
-        threads: config.threads.unwrap_or(registry.machine().cores).max(1),
-        place: route.trained_at.clone(),
-        options: Value::Null,
-    };
-    Ok(registry.training(&route.training, &context)?)
+    Ok(())
 }
 
 /// Builds the transferring operator of `route` alone.
@@ -110,57 +116,99 @@ pub fn build_transferring(dataset: &Arc<Dataset>, registry: &Registry, route: &R
     Ok(registry.transferring(&route.transferring, &context)?)
 }
 
-/// What is trained: a dataset and a configuration, with the operators of one route.
+/// A training operator, its key and its place.
+#[derive(Debug)]
+pub struct TrainingOperator {
+    /// Its key.
+    pub key: Key,
+    /// Where it trains.
+    pub place: Place,
+    /// The operator.
+    pub operator: Box<dyn Training>,
+}
+
+/// What is trained: a dataset and a configuration, with the operators of every route that could do it.
 #[derive(Debug)]
 pub struct Job {
-    dataset: Arc<Dataset>,
-    config: JobConfig,
-    registry: Registry,
-    operators: Built,
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) config: JobConfig,
+    pub(crate) registry: Registry,
+    pub(crate) routes: Vec<RouteOperators>,
+    pub(crate) trainers: Vec<TrainingOperator>,
+    /// Routes that could not be built, and why.
+    unbuilt: Vec<String>,
 }
 
 impl Job {
-    /// Builds the operators of the first route that has those asked for.
+    /// Builds the operators of the routes that have those asked for; of several devices of a backend, the first is used.
     ///
     /// # Errors
     ///
-    /// As [`routes`] and [`Job::on_route`].
+    /// A dataset without features, labels or training nodes; settings that do not fit it or one another;
+    /// or no route that can be built: the first one's reason.
     pub fn new(dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let registry = registry()?;
-        let route = routes(&registry, &config.operators)?.swap_remove(0);
-        Self::on_route(dataset, config, registry, route)
+        let mut routes = routes(&registry, &config.operators)?;
+        let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
+        routes.dedup_by_key(|r| keys(r));
+        let mut job = Self { dataset, config, registry, routes: Vec::new(), trainers: Vec::new(), unbuilt: Vec::new() };
+        job.check()?;
+        let mut first = None;
+        for route in routes {
+            if let Err(e) = job.add(&route) {
+                job.unbuilt.push(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
+                first = first.or(Some(e));
+            }
+        }
+        match first {
+            Some(e) if job.routes.is_empty() => Err(e),
+            _ => Ok(job),
+        }
     }
 
-    /// Builds the operators of `route`.
-    ///
-    /// # Errors
-    ///
-    /// A dataset without features, labels or training nodes; settings that do not fit it or one another.
-    pub fn on_route(dataset: Arc<Dataset>, config: JobConfig, registry: Registry, route: Route) -> Result<Self> {
-        let training = build_training(&dataset, &config, &registry, &route)?;
-        let (layers, fanouts) = (config.spec.model.layers, &config.sampler.fanouts);
+    fn check(&self) -> Result<()> {
+        let (layers, fanouts) = (self.config.spec.model.layers, &self.config.sampler.fanouts);
+        check_model(&self.dataset, &self.config)?;
         if fanouts.0.len() != layers {
             bail!(
                 "--fanouts {fanouts}: {} hops for a model of {layers} layers; give one fanout a layer",
                 fanouts.0.len()
             );
         }
-        if dataset.labels.is_none() {
-            bail!("{}: the dataset has no labels to train on; import it with labels", name(&dataset));
+        if self.dataset.labels.is_none() {
+            bail!("{}: the dataset has no labels to train on; import it with labels", name(&self.dataset));
         }
-        let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes());
-        let seeds = seeds.with_context(|| name(&dataset))?;
+        Ok(())
+    }
+
+    fn add(&mut self, route: &Route) -> Result<()> {
+        let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
+        let seeds = seeds.with_context(|| name(&self.dataset))?;
         let context = BatchingContext {
-            dataset: Arc::clone(&dataset),
+            dataset: Arc::clone(&self.dataset),
             seeds,
-            settings: config.sampler.clone(),
-            gather: true,
+            settings: self.config.sampler.clone(),
+            // What a device batches has its features gathered by the transfer that follows.
+            gather: route.batched_at == Place::Host,
             place: route.batched_at.clone(),
             options: Value::Null,
         };
-        let batching = registry.batching(&route.batching, &context)?;
-        let transferring = build_transferring(&dataset, &registry, &route)?;
-        Ok(Self { dataset, config, registry, operators: Built { route, batching, transferring, training } })
+        let batching = self.registry.batching(&route.batching, &context)?;
+        let transferring = build_transferring(&self.dataset, &self.registry, route)?;
+        if self.trainer(route).is_none() {
+            let operator = build_training(&self.dataset, &self.config, &self.registry, route)?;
+            self.trainers.push(TrainingOperator {
+                key: route.training.clone(),
+                place: route.trained_at.clone(),
+                operator,
+            });
+        }
+        self.routes.push(RouteOperators { route: route.clone(), batching, transferring });
+        Ok(())
+    }
+
+    fn trainer(&self, route: &Route) -> Option<usize> {
+        self.trainers.iter().position(|t| t.key == route.training && t.place == route.trained_at)
     }
 
     /// The dataset.
@@ -183,17 +231,31 @@ impl Job {
         self.config.threads.unwrap_or(self.registry.machine().cores).max(1)
     }
 
-    /// The operators of the job's route.
-    pub fn operators_mut(&mut self) -> &mut Built {
-        &mut self.operators
+    /// Routes that could not be built, and why: one line each.
+    pub fn unbuilt(&self) -> &[String] {
+        &self.unbuilt
     }
 
-    /// The job's route.
-    pub fn route(&self) -> &Route {
-        &self.operators.route
+    /// All operators, to be profiled.
+    pub fn operators_mut(&mut self) -> morphgl_profile::Operators<'_> {
+        let mut routes = Vec::new();
+        for RouteOperators { route, batching, transferring } in &mut self.routes {
+            let (batching, transferring) = (&**batching, &mut **transferring);
+            routes.push(morphgl_profile::RouteOperators { route, batching, transferring });
+        }
+        let mut trainers = Vec::new();
+        for TrainingOperator { key, place, operator } in &mut self.trainers {
+            trainers.push(morphgl_profile::TrainingOperator { key, place, operator: operator.as_mut() });
+        }
+        morphgl_profile::Operators { routes, trainers }
     }
 
-    pub(crate) fn into_parts(self) -> (Arc<Dataset>, JobConfig, Registry, Built) {
-        (self.dataset, self.config, self.registry, self.operators)
+    /// Replaces the model's parameters, wherever it may be trained.
+    ///
+    /// # Errors
+    ///
+    /// Parameters that are not the model's.
+    pub fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        self.trainers.iter_mut().try_for_each(|t| t.operator.set_parameters(parameters)).map_err(Into::into)
     }
 }

@@ -7,16 +7,18 @@ mod facade;
 mod job;
 mod memory;
 mod operators;
+mod recorder;
 mod train;
 
 pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
-pub use facade::{Executor, Partitioner, Profiler, Scheduler};
-pub use job::{Job, build_training, build_transferring, default_dataset, registry, routes};
+pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
+pub use job::{Job, TrainingOperator, build_training, build_transferring, default_dataset, registry, routes};
 pub use memory::peak_rss_bytes;
+pub use recorder::{Recorder, predicted_timeline};
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 
-pub use morphgl_execute::{BatchDone, EpochReport, Stop};
+pub use morphgl_execute::{Activity, BatchDone, EpochReport, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
-pub use morphgl_plan::{Plan, Plans, Policy, Problem};
+pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
 pub use morphgl_profile::Profile;

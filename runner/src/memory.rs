@@ -1,8 +1,40 @@
 //! What this process took.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The peak before it was last forgotten.
+static BEFORE: AtomicU64 = AtomicU64::new(0);
+
 /// The most memory this process ever held, in bytes; 0 where the system does not tell.
 pub fn peak_rss_bytes() -> u64 {
+    recent_peak().max(BEFORE.load(Ordering::Relaxed))
+}
+
+/// Begins a new peak: [`recent_peak`] tells of what comes from now on, where the system allows it.
+pub(crate) fn forget_peak() {
+    BEFORE.fetch_max(recent_peak(), Ordering::Relaxed);
+    // Refused, the peak stays what it was: an upper bound still.
+    std::fs::write("/proc/self/clear_refs", "5").ok();
+}
+
+/// The most memory this process held since the last [`forget_peak`], in bytes.
+pub(crate) fn recent_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmHWM:"));
     line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{forget_peak, peak_rss_bytes, recent_peak};
+
+    #[test]
+    fn a_forgotten_peak_is_still_the_peak() {
+        let large = vec![1u8; 64 << 20];
+        assert!(large.iter().map(|&b| u64::from(b)).sum::<u64>() > 0);
+        let with = peak_rss_bytes();
+        drop(large);
+        forget_peak();
+        assert!(peak_rss_bytes() >= with && recent_peak() <= with);
+    }
 }

@@ -9,3 +9,10 @@ use morphgl_batching_cpu_neighbor as _;
 use morphgl_training_cpu_burn as _;
 #[cfg(feature = "cpu")]
 use morphgl_transferring_cpu_host as _;
+
+#[cfg(feature = "sim")]
+use morphgl_batching_sim_neighbor as _;
+#[cfg(feature = "sim")]
+use morphgl_training_sim_ledger as _;
+#[cfg(feature = "sim")]
+use morphgl_transferring_sim_copy as _;

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use morphgl_execute::{BatchDone, EpochReport, Stop};
+use morphgl_execute::{Activity, BatchDone, EpochReport, Stop};
+use morphgl_plan::{Plan, Replanned};
 use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
-use crate::{Evaluation, Executor, Scores, evaluate};
+use crate::{Evaluation, Executor, Scores, Told, evaluate};
 
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,10 @@ pub struct EpochRow {
     pub valid_loss: Option<f64>,
     /// Validation accuracy, where it was evaluated.
     pub valid_accuracy: Option<f64>,
+    /// Seconds predicted by the plan it began with.
+    pub predicted_seconds: f64,
+    /// How often what was left of it was planned again.
+    pub replanned: u32,
     /// What the executor measured.
     pub report: EpochReport,
 }
@@ -101,8 +106,14 @@ impl TrainReport {
 /// What training tells while it runs.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// An epoch begins, by this plan.
+    Begins(&'a Plan),
+    /// A phase of a mini-batch ended; seconds are from the beginning of the epoch.
+    Activity(&'a Activity),
     /// A mini-batch was trained.
     Batch(&'a BatchDone),
+    /// What is left of the epoch is run by a new plan.
+    Replanned(&'a Replanned),
     /// Evaluation begins.
     Evaluating,
     /// An epoch is done.
@@ -127,7 +138,18 @@ impl Trainer {
     pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
         let mut report = TrainReport { epochs: Vec::new(), best: None, test: None, why: Why::Epochs };
         for epoch in 0..self.options.epochs {
-            let done = self.executor.epoch(epoch, stop, &mut |batch| observe(&Event::Batch(batch)))?;
+            let mut replanned = 0;
+            let plan = self.executor.plan_epoch()?;
+            let predicted = plan.prediction.epoch_seconds;
+            observe(&Event::Begins(plan));
+            let done = self.executor.epoch(epoch, stop, &mut |told| match told {
+                Told::Activity(activity) => observe(&Event::Activity(activity)),
+                Told::Batch(batch) => observe(&Event::Batch(batch)),
+                Told::Replanned(new) => {
+                    replanned += 1;
+                    observe(&Event::Replanned(new));
+                }
+            })?;
             if done.stopped && done.batches == 0 {
                 report.why = Why::Interrupted;
                 break;
@@ -151,17 +173,20 @@ impl Trainer {
                 train_accuracy: done.score.accuracy(),
                 valid_loss: scores.map(|(valid, _)| valid.loss()),
                 valid_accuracy: scores.map(|(valid, _)| valid.accuracy()),
+                predicted_seconds: predicted,
+                replanned,
                 report: done,
             };
             if let Some((valid, test)) = scores
                 && report.best.as_ref().is_none_or(|b| better(&valid, &b.valid))
             {
-                let parameters = self.executor.operators_mut().training.parameters()?;
+                let parameters = self.executor.training_mut()?.parameters()?;
                 report.best = Some(Best { epoch, valid, test, parameters });
             }
             observe(&Event::Epoch(&row));
+            let stopped = row.report.stopped;
             report.epochs.push(row);
-            if done.stopped {
+            if stopped {
                 report.why = Why::Interrupted;
                 break;
             }
@@ -173,7 +198,7 @@ impl Trainer {
         }
         let has_test = !self.executor.dataset().splits.test.is_empty();
         if let Some(best) = &report.best {
-            self.executor.operators_mut().training.set_parameters(&best.parameters)?;
+            self.executor.training_mut()?.set_parameters(&best.parameters)?;
             report.test = best.test;
         } else if has_test && self.options.evaluation != Evaluation::None && report.why != Why::Interrupted {
             observe(&Event::Evaluating);

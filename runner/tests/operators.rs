@@ -3,8 +3,18 @@
 #[test]
 fn the_registered_keys_are_these() {
     let registry = morphgl::registry().expect("no key twice");
-    let keys: Vec<String> = registry.status().iter().map(|s| s.description.key.to_string()).collect();
-    let cpu = ["Batching_CPU_Neighbor", "Transferring_CPU_Host", "Training_CPU_Burn"];
-    assert_eq!(keys, if cfg!(feature = "cpu") { cpu.to_vec() } else { Vec::new() });
+    let mut keys: Vec<String> = registry.status().iter().map(|s| s.description.key.to_string()).collect();
+    let mut wanted: Vec<&str> = Vec::new();
+    if cfg!(feature = "cpu") {
+        wanted.extend(["Batching_CPU_Neighbor", "Transferring_CPU_Host", "Training_CPU_Burn"]);
+    }
+    if cfg!(feature = "sim") {
+        wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
+        wanted.extend(["Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma", "Training_SIM_Ledger"]);
+    }
+    wanted.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(keys, wanted);
+    // Without MORPHGL_SIM there is no simulated accelerator, and no route to it.
     assert_eq!(registry.routes().len(), usize::from(cfg!(feature = "cpu")));
 }

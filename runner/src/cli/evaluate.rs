@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use morphgl_model_spec::load_model;
-use morphgl_plan::Schedule;
 use serde_json::json;
 
 use super::Outcome;
@@ -58,7 +57,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 route: &route,
                 dataset: &dataset,
                 settings: &config.sampler,
-                schedule: &Schedule::sequential(config.threads.unwrap_or(registry.machine().cores)),
+                workers: 0,
+                threads: config.threads.unwrap_or(registry.machine().cores),
                 transferring: transferring.as_mut(),
                 training: training.as_mut(),
             };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::Limits;
 use crate::{JobConfig, Operators, TrainingSpec};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -188,6 +189,42 @@ impl BatchArgs {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
         }
         Ok(())
+    }
+}
+
+/// What a plan may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// Memory the whole program may use, for example 8GiB; with --profile or --durations, memory for buffers
+    /// [default: nine tenths of what is free]
+    #[arg(long, value_name = "BYTES", value_parser = |s: &str| super::durations::bytes(s))]
+    pub(crate) memory: Option<u64>,
+    /// Device memory that buffers may use, for example 2GiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = |s: &str| super::durations::bytes(s))]
+    pub(crate) device_memory: Option<u64>,
+    /// Mini-batches that may wait, ready, for training
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) buffer: u16,
+}
+
+impl LimitArgs {
+    /// The limits as they stand in the options, of a plan for another machine than this.
+    pub(crate) fn given(&self) -> anyhow::Result<Limits> {
+        let Self { memory, device_memory, buffer } = *self;
+        Ok(Limits { ready: buffer.into(), host_bytes: memory, device_bytes: device_memory, ..Limits::default() })
+    }
+
+    /// The limits on this machine, where the program holds `held` bytes without buffers.
+    pub(crate) fn here(&self, held: u64) -> anyhow::Result<Limits> {
+        let free = match self.memory {
+            Some(all) => all.checked_sub(held).with_context(|| {
+                let (all, held) = (show::bytes(all), show::bytes(held));
+                format!("--memory {all}: dataset, model and a step take {held} before anything is buffered; give more")
+            })?,
+            None => morphgl_registry::Machine::probe().available_bytes / 10 * 9,
+        };
+        Ok(Limits { host_bytes: Some(free), ..self.given()? })
     }
 }
 

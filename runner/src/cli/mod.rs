@@ -1,14 +1,17 @@
 //! Reads the command line, runs one command, prints its outcome.
 
+mod durations;
 mod evaluate;
 mod generate;
 mod import;
 mod info;
+mod interrupt;
 mod job;
 mod ops;
 mod plan;
 mod predict;
 mod profile;
+mod report;
 mod run_dir;
 mod show;
 mod train;

@@ -1,21 +1,29 @@
-//! `morphgl plan`: the plan with the least predicted epoch time, and its rivals.
+//! `morphgl plan`: the plan with the least predicted epoch time, its rivals, and what other machines would bring.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use clap::Parser;
+use morphgl_plan::WhatIf;
+use morphgl_report::{SvgOptions, svg};
 use serde_json::json;
 
 use super::Outcome;
-use super::job::{self, BatchArgs, DataArgs, ModelArgs};
-use super::profile::{BudgetArgs, measure};
-use super::show::Show;
-use crate::{Partitioner, Plans, Profile, Scheduler};
+use super::durations::ByHand;
+use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
+use super::profile::{BudgetArgs, Measured, measure};
+use super::report;
+use super::show::{self, Show};
+use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_timeline};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl plan                                    measures the embedded default first
   morphgl plan --profile cora-profile.json        from a profile saved by `morphgl profile --save`
-  morphgl plan --profile p.json --threads 16      as if the machine had 16 cores")]
+  morphgl plan --profile p.json --threads 16      as if the machine had 16 cores
+  morphgl plan --profile p.json --what-if 'CPU*2' --what-if 'CPU*2,PCIe*2'
+  morphgl plan --durations batching-cpu=80ms,workers=8,transferring-pcie=4ms,batching-device=14ms,\\
+transferring-device=4ms,training=10ms,batches=1179 --timeline plan.svg --report plan.html")]
 pub(crate) struct Args {
     #[command(flatten)]
     data: DataArgs,
@@ -25,40 +33,114 @@ pub(crate) struct Args {
     batch: BatchArgs,
     #[command(flatten)]
     budget: BudgetArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Plans from a saved profile instead of measuring
-    #[arg(long, value_name = "FILE", conflicts_with = "dataset")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dataset", "durations"])]
     profile: Option<PathBuf>,
+    /// Plans from durations given by hand: of a CPU worker, of PCIe, of the device (DEV), and of training
+    #[arg(long, value_name = "NAME=TIME,…", conflicts_with = "dataset")]
+    durations: Option<ByHand>,
+    /// Plans as if resources were faster, too; may be given several times
+    #[arg(long, value_name = "RESOURCE*FACTOR,…")]
+    what_if: Vec<WhatIf>,
+    /// Draws the best plan's timeline into this SVG file
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Writes a report, a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Writes the best plan to this JSON file, for `morphgl train --plan FILE`
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
-/// Plans of a route that are printed; there are hundreds on a machine of many cores.
-const SHOWN: usize = 12;
+/// What one change would bring.
+pub(crate) struct Changed {
+    pub(crate) change: String,
+    pub(crate) plan: Plan,
+    pub(crate) speed_up: f64,
+}
 
-pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    let planned: Vec<(Profile, Plans)> = match &args.profile {
-        Some(path) => {
-            let profile = Profile::load(path)?;
-            let cores = args.batch.threads()?.unwrap_or(profile.machine.cores);
-            let plans = Scheduler::schedule(&Partitioner::partition(&profile, cores));
-            vec![(profile, plans)]
-        }
-        None => {
-            args.batch.limit_threads()?;
-            let dataset = args.data.open(show)?;
-            let config = job::config(&dataset, &args.model, &args.batch)?;
-            measure(&dataset, &config, &args.budget, show)?.into_iter().map(|m| (m.profile, m.plans)).collect()
-        }
+/// The best plans of the changed machines.
+pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
+    let of = |change: &WhatIf| {
+        let changed = change.apply(problem).with_context(|| format!("--what-if {change}"))?;
+        let plan = Scheduler::schedule(&changed)?.best().clone();
+        let speed_up = best.prediction.epoch_seconds / plan.prediction.epoch_seconds;
+        Ok(Changed { change: change.to_string(), plan, speed_up })
     };
-    let mut text = String::new();
-    for (_, plans) in &planned {
-        let table = plans.to_string();
-        let (shown, all) = (table.lines().take(1 + SHOWN), plans.all().len());
-        text += &format!("{}\n{}\n", plans.best().route, shown.collect::<Vec<_>>().join("\n"));
-        text += &if all > SHOWN { format!("… and {} more (--json has all)\n\n", all - SHOWN) } else { "\n".into() };
+    changes.iter().map(of).collect()
+}
+
+/// Each resource of the problem twice as fast, and all of them: for those who did not ask.
+pub(crate) fn each_twice(problem: &Problem) -> Vec<WhatIf> {
+    let one: Vec<String> = problem.resources().iter().map(|r| format!("{}*2", r.name)).collect();
+    let all = (one.len() > 1).then(|| one.join(","));
+    one.into_iter().chain(all).map(|change| change.parse().expect("a change of ours")).collect()
+}
+
+fn what_if_table(rows: &[Changed]) -> String {
+    let row = |c: &Changed| {
+        let p = &c.plan.prediction;
+        let (epoch, speed_up) = (show::seconds(p.epoch_seconds), format!("{:.2}x", c.speed_up));
+        vec![c.change.clone(), epoch, speed_up, p.bottleneck.to_string(), c.plan.schedule.to_string()]
+    };
+    let header = ["what if", "epoch", "speed-up", "bottleneck", "plan"];
+    show::table(&header, &rows.iter().map(row).collect::<Vec<_>>(), &[0, 3, 4])
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("{}: cannot be written; choose another file", path.display()))
+}
+
+pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
+    let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(by_hand) = &args.durations {
+        let problem = by_hand.problem(args.limits.given()?).context("--durations")?;
+        let plans = Scheduler::schedule(&problem)?;
+        (None, problem, plans)
+    } else if let Some(path) = &args.profile {
+        let profile = Profile::load(path)?;
+        let cores = args.batch.threads()?.unwrap_or(profile.machine.cores);
+        let problem = Partitioner::partition(&profile, cores, args.limits.given()?);
+        let plans = Scheduler::schedule(&problem)?;
+        (Some(profile), problem, plans)
+    } else {
+        args.batch.limit_threads()?;
+        let dataset = args.data.open(show)?;
+        let config = job::config(&dataset, &args.model, &args.batch)?;
+        let Measured { profile, problem, plans, .. } = measure(&dataset, config, &args.budget, &args.limits, show)?;
+        (Some(profile), problem, plans)
+    };
+    let best = plans.best();
+    let rows = changed(&problem, best, &args.what_if)?;
+    let mut text = format!("{plans}\nplan: {best}\n");
+    if best.memory.host + best.memory.device > 0 {
+        let (host, device) = (show::bytes(best.memory.host), show::bytes(best.memory.device));
+        text += &format!("buffers and workers take at most {host} on the host, {device} on the device\n");
     }
-    let best = planned.first().map(|(_, plans)| plans.best());
-    if let Some(best) = best {
-        text += &format!("plan: {best}\n");
+    if !rows.is_empty() {
+        text += &format!("\n{}", what_if_table(&rows));
     }
-    let routes: Vec<_> = planned.iter().map(|(p, plans)| json!({ "route": p.route, "plans": plans })).collect();
-    Ok(Outcome::new(text, json!({ "plan": best, "routes": routes })))
+    if let Some(path) = &args.timeline {
+        let title = format!("{} of {} mini-batches, predicted", best.strategy, best.num_batches());
+        write(path, &svg(&predicted_timeline(best), &SvgOptions { title, ..SvgOptions::default() }))?;
+        text += &format!("timeline: {}\n", path.display());
+    }
+    if let Some(path) = &args.output {
+        write(path, &format!("{:#}\n", serde_json::to_value(best)?))?;
+        text += &format!("plan: {}\n", path.display());
+    }
+    if let Some(path) = &args.report {
+        let asked = if rows.is_empty() { changed(&problem, best, &each_twice(&problem))? } else { Vec::new() };
+        let page = report::of_plan(profile.as_ref(), &plans, if rows.is_empty() { &asked } else { &rows });
+        write(path, &morphgl_report::html(&page))?;
+        text += &format!("report: {}\n", path.display());
+    }
+    let what_if: Vec<_> =
+        rows.iter().map(|c| json!({ "change": c.change, "speed_up": c.speed_up, "plan": c.plan })).collect();
+    Ok(Outcome::new(
+        text,
+        json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile }),
+    ))
 }

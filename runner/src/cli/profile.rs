@@ -4,15 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Parser;
 use morphgl_graph_store::Dataset;
 use morphgl_profile::Statistics;
 use serde_json::json;
 
 use super::Outcome;
-use super::job::{self, BatchArgs, DataArgs, ModelArgs};
+use super::interrupt;
+use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
 use super::show::{self, Show};
-use crate::{Job, JobConfig, Partitioner, Plans, Profile, Profiler, Scheduler};
+use crate::memory;
+use crate::{Job, JobConfig, Partitioner, Plans, Problem, Profile, Profiler, Scheduler};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -28,6 +31,8 @@ pub(crate) struct Args {
     batch: BatchArgs,
     #[command(flatten)]
     budget: BudgetArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Writes the profile to a file, for `morphgl plan --profile`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -35,68 +40,68 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BudgetArgs {
-    /// Seconds to spend on measuring, roughly
-    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
-    pub(crate) profile_seconds: f64,
+    /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) profile_seconds: Option<f64>,
 }
 
-/// A route's job, its profile and its plans.
+/// A job, its profile, and its plans.
 pub(crate) struct Measured {
     pub(crate) job: Job,
     pub(crate) profile: Profile,
+    pub(crate) problem: Problem,
     pub(crate) plans: Plans,
+    /// The most that the program held while profiling: dataset, model, a step's own memory, and what profiling buffered.
+    pub(crate) held_bytes: u64,
 }
 
-/// Profiles every route the configuration allows; the one with the least predicted epoch time first.
+/// Builds the job, profiles its routes, and plans.
 pub(crate) fn measure(
     dataset: &Arc<Dataset>,
-    config: &JobConfig,
+    config: JobConfig,
     budget: &BudgetArgs,
+    limits: &LimitArgs,
     show: Show,
-) -> anyhow::Result<Vec<Measured>> {
-    if !(budget.profile_seconds.is_finite() && budget.profile_seconds > 0.0) {
-        anyhow::bail!("--profile-seconds {}: give a positive number of seconds", budget.profile_seconds);
+) -> anyhow::Result<Measured> {
+    if budget.profile_seconds.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
+        anyhow::bail!("--profile-seconds: give a positive number of seconds");
     }
-    let routes = crate::routes(&crate::registry()?, &config.operators)?;
-    let mut measured = Vec::new();
-    for route in routes {
-        let mut job = Job::on_route(Arc::clone(dataset), config.clone(), crate::registry()?, route)?;
-        let threads = job.threads();
-        let mut profiler = Profiler::new(threads);
-        profiler.settings.budget = Duration::from_secs_f64(budget.profile_seconds);
-        let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
-        let profile = profiler.measure(&mut job, &mut |p| {
-            bar.set_length(p.total as u64);
-            bar.set_position(p.done as u64);
-            bar.set_message(p.what.clone());
-        })?;
-        bar.finish_and_clear();
-        let plans = Scheduler::schedule(&Partitioner::partition(&profile, threads));
-        measured.push(Measured { job, profile, plans });
+    let mut job = Job::new(Arc::clone(dataset), config)?;
+    job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+    let threads = job.threads();
+    let mut profiler = Profiler::new(threads);
+    if let Some(seconds) = budget.profile_seconds {
+        profiler.settings.budget = Duration::from_secs_f64(seconds);
+        profiler.settings.epochs = None;
     }
-    let predicted = |m: &Measured| m.plans.best().prediction.epoch_seconds;
-    measured.sort_by(|a, b| predicted(a).total_cmp(&predicted(b)));
-    Ok(measured)
+    let stop = interrupt::stop()?;
+    memory::forget_peak();
+    let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
+    let profile = profiler.measure(&mut job, &stop, &mut |p| {
+        bar.set_length(p.total as u64);
+        bar.set_position(p.done as u64);
+        bar.set_message(p.what.clone());
+    })?;
+    bar.finish_and_clear();
+    // Dataset, model and a step's own memory were all in use while profiling.
+    let held_bytes = memory::recent_peak();
+    let problem = Partitioner::partition(&profile, threads, limits.here(held_bytes)?);
+    let plans = Scheduler::schedule(&problem).with_context(|| {
+        let held = show::bytes(held_bytes);
+        format!("all else takes {held}")
+    })?;
+    Ok(Measured { job, profile, problem, plans, held_bytes })
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
     let config = job::config(&dataset, &args.model, &args.batch)?;
-    let measured = measure(&dataset, &config, &args.budget, show)?;
+    let Measured { profile, .. } = measure(&dataset, config, &args.budget, &args.limits, show)?;
     if let Some(path) = &args.save {
-        let [only] = measured.as_slice() else {
-            anyhow::bail!(
-                "{}: {} routes were measured; name one's operators to save it",
-                path.display(),
-                measured.len()
-            );
-        };
-        only.profile.save(path)?;
+        profile.save(path)?;
     }
-    let text = measured.iter().map(|m| describe(&m.profile)).collect::<Vec<_>>().join("\n");
-    let profiles: Vec<&Profile> = measured.iter().map(|m| &m.profile).collect();
-    Ok(Outcome::new(text, json!({ "profiles": profiles })))
+    Ok(Outcome::new(describe(&profile), json!({ "profile": profile })))
 }
 
 fn describe(profile: &Profile) -> String {
@@ -107,24 +112,27 @@ fn describe(profile: &Profile) -> String {
         vec![phase.into(), how, mean, std, median, rate, s.samples.len().to_string(), s.outliers.len().to_string()]
     };
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let pools = profile.batching.iter().map(|p| {
-        row("batching", format!("{} x {}", plural(p.workers, "worker"), plural(p.threads, "thread")), &p.seconds)
-    });
-    let training = profile.training.iter().map(|t| row("training", plural(t.threads, "thread"), &t.seconds));
-    let rows: Vec<Vec<String>> =
-        pools.chain([row("transferring", String::new(), &profile.transferring)]).chain(training).collect();
     let header = ["phase", "with", "mean", "deviation", "median", "batches/s", "samples", "outliers"];
-    let r = &profile.route;
-    format!(
-        "{} → {} → {}\n{} mini-batches an epoch; a mini-batch: {} edges, {}\n{}measured in {}\n{}",
-        r.batching,
-        r.transferring,
-        r.training,
-        profile.num_batches,
-        show::number(profile.edges_per_batch as u64),
-        show::bytes(profile.bytes_per_batch as u64),
-        show::table(&header, &rows, &[0, 1]),
-        show::seconds(profile.seconds),
-        profile.skipped.iter().map(|s| format!("not measured: {s}\n")).collect::<String>()
-    )
+    let mut text = String::new();
+    for r in &profile.routes {
+        let pool = |workers, threads| format!("{} x {}", plural(workers, "worker"), plural(threads, "thread"));
+        let mut rows: Vec<Vec<String>> =
+            r.batching.iter().map(|p| row("batching", pool(p.workers, p.threads), &p.seconds)).collect();
+        rows.push(row("transferring", String::new(), &r.transferring));
+        rows.extend(r.training.iter().map(|t| row("training", plural(t.threads, "thread"), &t.seconds)));
+        for t in &r.together {
+            let (pool, threads) = (pool(t.workers, t.threads), plural(t.training_threads, "thread"));
+            rows.push(row("batching", format!("{pool}, beside {threads}"), &t.batching));
+            rows.push(row("training", format!("{threads}, beside {pool}"), &t.training));
+        }
+        text += &format!(
+            "{}\na mini-batch: {} edges, {}\n{}\n",
+            r.keys(),
+            show::number(r.edges_per_batch as u64),
+            show::bytes(r.bytes_per_batch as u64),
+            show::table(&header, &rows, &[0, 1]),
+        );
+    }
+    text += &format!("{} mini-batches an epoch; measured in {}\n", profile.num_batches, show::seconds(profile.seconds));
+    text + &profile.skipped.iter().map(|s| format!("not measured: {s}\n")).collect::<String>()
 }

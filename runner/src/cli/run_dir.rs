@@ -1,10 +1,11 @@
 //! A run directory: what was trained, how, and what came of it.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use morphgl_report::{Report, Timeline};
 use serde::Serialize;
 
 use crate::{EpochRow, JobConfig, Plan, TrainOptions};
@@ -65,6 +66,21 @@ impl RunDir {
         self.metrics
             .write_all(line.as_bytes())
             .with_context(|| format!("{}/metrics.jsonl: cannot be written; free some disk space", self.path.display()))
+    }
+
+    /// Writes `trace.json` and `report.html`.
+    pub(crate) fn write_report(&self, report: &Report) -> Result<()> {
+        let full = |path: &Path| format!("{}: cannot be written; free some disk space", path.display());
+        let path = self.path.join("trace.json");
+        let timelines: Vec<(&str, &Timeline)> = [("measured", &report.measured), ("predicted", &report.predicted)]
+            .into_iter()
+            .filter_map(|(name, timeline)| Some((name, timeline.as_ref()?)))
+            .collect();
+        let file = File::create(&path).map(BufWriter::new).with_context(|| full(&path))?;
+        let mut file = morphgl_report::write_trace(file, &timelines).with_context(|| full(&path))?;
+        file.flush().with_context(|| full(&path))?;
+        let path = self.path.join("report.html");
+        fs::write(&path, morphgl_report::html(report)).with_context(|| full(&path))
     }
 
     /// Where the model goes.

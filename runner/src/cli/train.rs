@@ -2,19 +2,25 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use indicatif::ProgressBar;
-use morphgl_plan::Policy;
+use morphgl_plan::{Replanned, Strategy};
 use serde_json::json;
 
 use super::Outcome;
-use super::job::{self, BatchArgs, DataArgs, ModelArgs};
+use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
 use super::profile::{BudgetArgs, Measured, measure};
 use super::run_dir::RunDir;
 use super::show::{self, Show};
-use crate::{BatchDone, EpochRow, Evaluation, Event, Executor, Plan, Stop, TrainOptions, TrainReport, Trainer, Why};
+use super::{interrupt, report};
+use crate::{
+    BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Plans, Recorder, TrainOptions,
+    TrainReport, Trainer, Why,
+};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -44,10 +50,16 @@ pub(crate) struct Args {
     /// Epochs between evaluations
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: u32,
-    /// The plan: auto takes the least predicted epoch time
-    #[arg(long, value_enum, default_value = "auto")]
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// The plan: auto takes the least predicted epoch time and plans again when durations change;
+    /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
+    #[arg(long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
-    /// Writes config.toml, plan.json, metrics.jsonl and model.safetensors into this directory
+    /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
+    #[arg(long, default_value_t = 300.0, value_name = "SECONDS")]
+    time_limit: f64,
+    /// Writes config.toml, plan.json, metrics.jsonl, trace.json, report.html and model.safetensors into this directory
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Starts from the parameters of this safetensors file, ours or a PyG `state_dict` saved as one
@@ -75,11 +87,50 @@ impl From<EvaluationArg> for Evaluation {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone)]
 enum PlanArg {
     Auto,
-    Sequential,
-    Pipeline,
+    Of(Strategy),
+    File(PathBuf),
+}
+
+impl FromStr for PlanArg {
+    type Err = std::convert::Infallible;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let strategy = Strategy::ALL.into_iter().find(|strategy| strategy.to_string() == s);
+        Ok(match strategy {
+            _ if s == "auto" => Self::Auto,
+            Some(strategy) => Self::Of(strategy),
+            None => Self::File(PathBuf::from(s)),
+        })
+    }
+}
+
+impl PlanArg {
+    /// The plan asked for, of those there are.
+    fn choose(&self, plans: &Plans) -> anyhow::Result<Plan> {
+        match self {
+            Self::Auto => Ok(plans.best().clone()),
+            Self::Of(strategy) => plans.best_of(*strategy).cloned().with_context(|| {
+                let mut there: Vec<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
+                there.dedup();
+                format!("--plan {strategy}: no route of this machine can be run so; there are {}", there.join(", "))
+            }),
+            Self::File(path) => {
+                let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
+                let named = || format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
+                let text = std::fs::read_to_string(path).with_context(named)?;
+                let plan: Plan = serde_json::from_str(&text).with_context(named)?;
+                let wanted = plans.best().num_batches();
+                if plan.num_batches() != wanted {
+                    let has = plan.num_batches();
+                    anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
+                }
+                Ok(plan)
+            }
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
@@ -98,43 +149,45 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(dir) = &args.run {
         RunDir::refuse_existing(dir)?;
     }
-    let Measured { mut job, profile, plans } = measure(&dataset, &config, &args.budget, show)?.swap_remove(0);
+    if !(args.time_limit.is_finite() && args.time_limit > 0.0) {
+        anyhow::bail!("--time-limit {}: give a positive number of seconds", args.time_limit);
+    }
+    let measured = measure(&dataset, config.clone(), &args.budget, &args.limits, show)?;
+    let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let Some(path) = &args.init {
         let parameters = morphgl_model_spec::load_parameters(path)?;
-        let set = job.operators_mut().training.set_parameters(&parameters);
+        let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = match args.plan {
-        PlanArg::Auto => plans.best(),
-        PlanArg::Sequential => plans.best_of(Policy::Sequential).unwrap_or(plans.best()),
-        PlanArg::Pipeline => plans.best_of(Policy::Pipeline).ok_or_else(|| {
-            anyhow::anyhow!("--plan pipeline: this machine has no room for a pipeline; use --plan sequential")
-        })?,
-    };
+    let plan = args.plan.choose(&plans)?;
     // Made only now: a command that fails before has not used the directory up.
     let mut run_dir = match &args.run {
         Some(dir) => Some(RunDir::create(dir, &args.data.dataset, &args.init, &config, &options)?),
         None => None,
     };
     if let Some(dir) = &run_dir {
-        dir.write_plan(plan)?;
+        dir.write_plan(&plan)?;
     }
-    show.line(format_args!("{}\nplan: {plan}\n", plan.route));
+    for share in &plan.schedule.shares {
+        show.line(format_args!("{}", share.keys));
+    }
+    show.line(format_args!("plan: {plan}"));
+    let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
+    show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}\n"));
 
-    let stop = Stop::new();
-    let on_ctrl_c = stop.clone();
-    ctrlc::set_handler(move || {
-        if on_ctrl_c.is_requested() {
-            // Asked twice: the user does not want to wait for the mini-batch under way.
-            std::process::exit(130);
-        }
-        on_ctrl_c.request();
-    })?;
-    let mut trainer = Trainer { executor: Executor::new(job, plan)?, options };
-    let mut screen = Screen::new(show, plan.num_batches, args.epochs);
+    let stop = interrupt::stop()?;
+    let settings = ExecutorSettings { limit: Some(Duration::from_secs_f64(args.time_limit)), ..Default::default() };
+    // A plan that was asked for is kept.
+    let again = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
+    let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan));
+    let mut trainer = Trainer { executor: Executor::new(job, &plan, again, settings)?, options };
+    let mut screen = Screen::new(show, plan.num_batches(), args.epochs);
     let mut failed = Ok(());
     let report = trainer.train(&stop, &mut |event| {
         screen.see(event);
+        if let Some(recorder) = &mut recorder {
+            record(recorder, event);
+        }
         if let (Event::Epoch(row), Some(dir), Ok(())) = (event, run_dir.as_mut(), &failed) {
             failed = dir.append(row);
             if failed.is_err() {
@@ -144,22 +197,68 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     })?;
     screen.bar.finish_and_clear();
     failed?;
-    let parameters = trainer.executor.operators_mut().training.parameters()?;
+    let parameters = trainer.executor.training_mut()?.parameters()?;
     let model = &config.spec.model;
     let trained = report.epochs.iter().any(|e| e.report.batches > 0);
     for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained) {
         morphgl_model_spec::save_model(&path, model, &parameters)?;
     }
-    let mut outcome = summary(&report, plan);
+    if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
+        let run = report::Run {
+            title: format!("{} on {}", config.spec.model.kind, dataset.name),
+            profile: &profile,
+            problem: &problem,
+            plans: &plans,
+            plan: &plan,
+            report: &report,
+            configuration: configuration(&config, &trainer.options),
+            notes: Vec::new(),
+            held_bytes,
+        };
+        dir.write_report(&report::of_run(run, recorder))?;
+    }
+    let mut outcome = summary(&report, &plan);
     outcome.json["dataset"] = json!({
         "name": dataset.name, "path": args.data.dataset,
         "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),
     });
     outcome.json["config"] = serde_json::to_value(&config)?;
     outcome.json["profile"] = serde_json::to_value(&profile)?;
+    outcome.json["held_bytes"] = json!(held_bytes);
     outcome.json["run"] = json!(args.run);
     outcome.json["init"] = json!(args.init);
     Ok(outcome)
+}
+
+fn record(recorder: &mut Recorder, event: &Event<'_>) {
+    match event {
+        Event::Begins(plan) => recorder.planned(plan),
+        Event::Activity(activity) => recorder.activity(activity),
+        Event::Replanned(new) => recorder.replanned(new),
+        Event::Epoch(row) => recorder.epoch(row.seconds, row.evaluation_seconds),
+        Event::Batch(_) | Event::Evaluating => {}
+    }
+}
+
+/// The configuration as a flat list of names and values.
+fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(String, String)> {
+    fn flatten(prefix: &str, value: &serde_json::Value, rows: &mut Vec<(String, String)>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                for (name, value) in fields {
+                    let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                    flatten(&name, value, rows);
+                }
+            }
+            serde_json::Value::String(text) => rows.push((prefix.to_string(), text.clone())),
+            other => rows.push((prefix.to_string(), other.to_string())),
+        }
+    }
+    let mut rows = Vec::new();
+    for value in [serde_json::to_value(config), serde_json::to_value(options)].into_iter().flatten() {
+        flatten("", &value, &mut rows);
+    }
+    rows
 }
 
 fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
@@ -224,7 +323,9 @@ impl Screen {
 
     fn see(&mut self, event: &Event<'_>) {
         match event {
+            Event::Begins(_) | Event::Activity(_) => {}
             Event::Batch(batch) => self.batch(batch),
+            Event::Replanned(new) => self.replanned(new),
             Event::Evaluating => self.bar.set_message("evaluating"),
             Event::Epoch(row) => self.epoch(row),
         }
@@ -236,6 +337,12 @@ impl Screen {
         self.loss = if self.loss.is_nan() { loss } else { 0.9 * self.loss + 0.1 * loss };
         self.bar.set_message(format!("epoch {}/{} loss {:.4}", batch.id.epoch + 1, self.epochs, self.loss));
         self.bar.inc(1);
+    }
+
+    fn replanned(&mut self, new: &Replanned) {
+        let why: Vec<String> = new.changed.iter().map(ToString::to_string).collect();
+        let line = format!("planned again: {}; {}", why.join(", "), new.plan.schedule);
+        self.bar.suspend(|| self.show.say(line));
     }
 
     fn epoch(&mut self, row: &EpochRow) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, Problem, Schedule};
+use crate::{Limits, Policy, Problem, Schedule};
 
 /// Bytes that a schedule's buffers and workers take at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -68,8 +68,12 @@ pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
             batched = batched.max(route.bytes.batched);
         }
     }
-    memory.host += schedule.batched as u64 * batched;
-    *if on_host { &mut memory.host } else { &mut memory.device } += (schedule.ready as u64 + 1) * ready;
+    // What is being moved is still where it was batched.
+    let moving = schedule.shares.iter().filter(|s| !s.in_place).count() as u64;
+    memory.host += (schedule.batched as u64 + moving) * batched;
+    // Sequentially, nothing waits while training runs.
+    let in_training = u64::from(schedule.policy != Policy::Sequential);
+    *if on_host { &mut memory.host } else { &mut memory.device } += (schedule.ready as u64 + in_training) * ready;
     memory
 }
 
@@ -107,7 +111,7 @@ pub(crate) fn least(problem: &Problem, schedules: &[Schedule]) -> DoesNotFit {
     let smallest = |s: &Schedule| {
         let mut s = s.clone();
         s.shares.iter_mut().for_each(|share| share.workers = 1);
-        (s.batched, s.ready) = (1, 1);
+        (s.batched, s.ready) = (s.batched.min(1), 1);
         memory(problem, &s)
     };
     let least = schedules.iter().map(smallest).min_by_key(|m| (m.host.saturating_add(m.device), m.host));

@@ -12,13 +12,15 @@ pub struct Drift {
     pub threshold: f64,
     /// Overlaps in a row that have to say so. Default 2.
     pub overlaps: usize,
+    /// Share of the time a mini-batch takes that a phase has to be off by, so that it matters. Default 0.02.
+    pub least: f64,
     /// Share of the remaining time that a new plan has to save. Default 0.03.
     pub gain: f64,
 }
 
 impl Default for Drift {
     fn default() -> Self {
-        Self { threshold: 0.2, overlaps: 2, gain: 0.03 }
+        Self { threshold: 0.2, overlaps: 2, least: 0.02, gain: 0.03 }
     }
 }
 
@@ -74,6 +76,8 @@ pub struct Replanner {
     drift: Drift,
     schedule: Schedule,
     expected: Vec<[f64; 3]>,
+    /// Expected seconds between two mini-batches.
+    period: f64,
     seen: Vec<[Seen; 3]>,
     overlap: usize,
     trained: usize,
@@ -89,6 +93,7 @@ impl Replanner {
             drift,
             schedule: schedule.clone(),
             expected: Vec::new(),
+            period: 0.0,
             seen: Vec::new(),
             overlap: 1,
             trained: 0,
@@ -112,7 +117,9 @@ impl Replanner {
         // What one phase takes beside the others: a simulation of a few overlaps says.
         let few = with_batches(&schedule, schedule.num_batches().min(64));
         let mut sums = vec![[(0.0, 0usize); 3]; schedule.shares.len()];
-        for a in timeline(&few).activities {
+        let simulation = timeline(&few);
+        self.period = simulation.seconds / few.num_batches().max(1) as f64;
+        for a in simulation.activities {
             let (sum, count) = &mut sums[a.share][a.phase as usize];
             (*sum, *count) = (*sum + a.end - a.start, *count + 1);
         }
@@ -153,8 +160,14 @@ impl Replanner {
             if seen.count < SAMPLES || *expected <= 0.0 {
                 continue;
             }
-            seen.ratio = seen.sum / seen.count as f64 / expected;
+            let mean = seen.sum / seen.count as f64;
+            seen.ratio = mean / expected;
             seen.streak = match seen.ratio {
+                // So little time that no plan depends on it.
+                _ if (mean - expected).abs() < self.drift.least * self.period => {
+                    seen.ratio = 0.0;
+                    0
+                }
                 r if r > 1.0 + threshold => seen.streak.max(0) + 1,
                 r if r < 1.0 / (1.0 + threshold) => seen.streak.min(0) - 1,
                 _ => 0,

@@ -71,7 +71,7 @@ impl Row {
             }
         }
         // The constraints on a tenth of them: the checker takes longer than the planner.
-        if index % 10 == 0 {
+        if index.is_multiple_of(10) {
             for p in plans.all() {
                 check(&p.schedule, &timeline(&p.schedule));
             }

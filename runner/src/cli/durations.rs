@@ -1,0 +1,161 @@
+//! Durations given by hand: a planning problem without a machine.
+
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys};
+
+/// Durations of the two routes of a machine with one accelerator, as `batching-cpu=20ms,workers=8,…`.
+///
+/// A route whose durations are not given is not there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ByHand {
+    seconds: [Option<f64>; 5],
+    workers: usize,
+    batches: usize,
+}
+
+const NAMES: [&str; 5] = ["batching-cpu", "transferring-pcie", "batching-device", "transferring-device", "training"];
+const EXAMPLE: &str = "batching-cpu=80ms,workers=8,transferring-pcie=4ms,batching-device=14ms,\
+transferring-device=4ms,training=10ms,batches=1179";
+
+impl FromStr for ByHand {
+    type Err = anyhow::Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        let mut found = Self { seconds: [None; 5], workers: 1, batches: 1179 };
+        for part in s.split(',') {
+            let part = part.trim();
+            let (name, value) =
+                part.split_once('=').with_context(|| format!("{part:?}: not name=value; for example {EXAMPLE}"))?;
+            let count = || match value.parse::<usize>() {
+                Ok(n) if (1..=10_000_000).contains(&n) => Ok(n),
+                _ => bail!("{part:?}: not a count from 1 to 10,000,000"),
+            };
+            match name {
+                "workers" => found.workers = count()?,
+                "batches" => found.batches = count()?,
+                _ => {
+                    let Some(i) = NAMES.iter().position(|n| *n == name) else {
+                        bail!("{name:?}: no such duration; there are {}, workers and batches", NAMES.join(", "));
+                    };
+                    found.seconds[i] = Some(seconds(value).with_context(|| format!("{part:?}"))?);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Seconds written with a unit: `1.5s`, `20ms`, `300us`.
+pub(crate) fn seconds(text: &str) -> Result<f64> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0)];
+    let (number, unit) = units
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))
+        .context("a duration has a unit: s, ms or us")?;
+    match number.trim().parse::<f64>() {
+        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x * unit),
+        _ => bail!("not a number of seconds that is not negative"),
+    }
+}
+
+/// Bytes written with a unit, or without: `8GiB`, `500MiB`, `1.5GB`, `4096`.
+pub(crate) fn bytes(text: &str) -> Result<u64> {
+    let units = [
+        ("TiB", 1u64 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+        ("TB", 1_000_000_000_000),
+        ("GB", 1_000_000_000),
+        ("MB", 1_000_000),
+        ("kB", 1_000),
+        ("B", 1),
+        ("", 1),
+    ];
+    let found = units.iter().find_map(|(unit, scale)| Some((text.trim().strip_suffix(unit)?.trim(), *scale)));
+    let (number, scale) = found.expect("every text ends with nothing");
+    match number.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok((x * scale as f64) as u64),
+        _ => bail!("{text:?}: not an amount of memory; give for example 8GiB or 500MB"),
+    }
+}
+
+impl ByHand {
+    /// The planning problem.
+    ///
+    /// # Errors
+    ///
+    /// Neither route has all its durations.
+    pub(crate) fn problem(&self, limits: Limits) -> Result<Problem> {
+        let [host, pcie, device, gather, training] = self.seconds;
+        let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let route = |batching: &str, transferring: &str, hardware: [&[&str]; 2], durations: Durations| Candidate {
+            keys: RouteKeys {
+                batching: batching.to_string(),
+                transferring: transferring.to_string(),
+                training: "Training_DEV_ByHand".to_string(),
+            },
+            hardware: Hardware {
+                batching: names(hardware[0]),
+                transferring: names(hardware[1]),
+                training: names(&["DEV"]),
+            },
+            in_place: hardware[0].contains(&"DEV"),
+            on_host: false,
+            durations,
+            bytes: Bytes::default(),
+        };
+        let training = training.context("training is missing; for example training=10ms")?;
+        let mut routes = Vec::new();
+        match (host, pcie) {
+            (Some(host), Some(pcie)) => {
+                let durations = Durations::constant(self.workers, host, pcie, training)?;
+                routes.push(route("Batching_CPU_ByHand", "Transferring_PCIe_ByHand", [&["CPU"], &["PCIe"]], durations));
+            }
+            (None, None) => {}
+            _ => bail!("the host's route needs both batching-cpu and transferring-pcie"),
+        }
+        match (device, gather) {
+            (Some(device), gather) => {
+                let durations = Durations::constant(1, device, gather.unwrap_or(0.0), training)?;
+                let held: &[&str] = &["DEV", "PCIe"];
+                routes.push(route("Batching_DEV+PCIe_ByHand", "Transferring_DEV+PCIe_ByHand", [held, held], durations));
+            }
+            (None, Some(_)) => bail!("transferring-device needs batching-device, too"),
+            (None, None) => {}
+        }
+        if routes.is_empty() {
+            bail!("no route has its durations; for example {EXAMPLE}");
+        }
+        let resources =
+            vec![Resource::shared("CPU", self.workers), Resource::exclusive("PCIe"), Resource::exclusive("DEV")];
+        Ok(Problem::new(self.batches, resources, routes)?.with_limits(limits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use morphgl_plan::Limits;
+
+    use super::{ByHand, bytes, seconds};
+
+    #[test]
+    fn units() {
+        assert_eq!([seconds("1.5s").ok(), seconds("20ms").ok(), seconds("4").ok()], [Some(1.5), Some(0.02), None]);
+        assert_eq!(bytes("1.5KiB").ok(), Some(1536));
+        assert_eq!([bytes("2GB").ok(), bytes("7").ok(), bytes("x").ok()], [Some(2_000_000_000), Some(7), None]);
+    }
+
+    #[test]
+    fn routes_are_those_given() {
+        let routes =
+            |text: &str| text.parse::<ByHand>().and_then(|h| h.problem(Limits::default())).map(|p| p.routes().len());
+        assert_eq!(routes("batching-cpu=1ms,transferring-pcie=1ms,training=1ms").ok(), Some(1));
+        assert_eq!(routes(super::EXAMPLE).ok(), Some(2));
+        for wrong in ["training=1ms", "batching-cpu=1ms,training=1ms", "x=1ms", "workers=0", "training=1", "a"] {
+            assert!(routes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

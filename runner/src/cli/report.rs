@@ -1,0 +1,180 @@
+//! What goes into a report.
+
+use morphgl_plan::{Plan, Plans, Problem};
+use morphgl_report::{Baseline, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Utilisation, WhatIf};
+
+use super::plan::Changed;
+use super::show;
+use crate::recorder::{is_simulated, is_simulated_resource, shown};
+use crate::{EpochRow, Profile, Recorder, TrainReport, predicted_timeline};
+
+fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
+    let of = |plan: &Plan| {
+        let p = &plan.prediction;
+        Baseline {
+            policy: plan.strategy.to_string(),
+            plan: plan.schedule.to_string(),
+            seconds: p.epoch_seconds,
+            ratio: Some(p.ratio()),
+            bottleneck: p.bottleneck.to_string(),
+            utilisation: p.utilisation.iter().map(|u| (u.resource.clone(), u.share)).collect(),
+            chosen: plan == chosen,
+        }
+    };
+    plans.all().iter().map(of).collect()
+}
+
+fn what_if(rows: &[Changed]) -> Vec<WhatIf> {
+    let of = |c: &Changed| WhatIf {
+        change: c.change.replace('*', " × "),
+        seconds: c.plan.prediction.epoch_seconds,
+        speed_up: c.speed_up,
+        bottleneck: c.plan.prediction.bottleneck.to_string(),
+        plan: c.plan.schedule.to_string(),
+    };
+    rows.iter().map(of).collect()
+}
+
+fn machine(profile: &Profile) -> Vec<(String, String)> {
+    let m = &profile.machine;
+    let mut rows = vec![
+        ("CPU".to_string(), m.cpu.clone()),
+        ("cores".to_string(), m.cores.to_string()),
+        ("memory".to_string(), show::bytes(m.memory_bytes)),
+    ];
+    rows.extend(m.accelerators.iter().map(|a| (a.place.to_string(), a.name.clone())));
+    rows
+}
+
+/// The seconds each operator of the plan was planned with, and what it took where it ran.
+fn operators(plan: &Plan, recorder: Option<&Recorder>) -> Vec<OperatorSeconds> {
+    let mut rows: Vec<OperatorSeconds> = Vec::new();
+    for share in &plan.schedule.shares {
+        let of = [
+            (morphgl_plan::Phase::Batching, &share.keys.batching, share.batching),
+            (morphgl_plan::Phase::Transferring, &share.keys.transferring, share.transferring),
+            (morphgl_plan::Phase::Training, &share.keys.training, share.training),
+        ];
+        for (phase, operator, seconds) in of {
+            if rows.iter().all(|r| r.operator != *operator) {
+                rows.push(OperatorSeconds {
+                    phase: shown(phase),
+                    operator: operator.clone(),
+                    simulated: is_simulated(operator),
+                    profiled: Some(seconds.mean),
+                    deviation: Some(seconds.std),
+                    measured: recorder.and_then(|r| r.mean(operator)),
+                });
+            }
+        }
+    }
+    rows
+}
+
+fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed]) -> Report {
+    let p = &plan.prediction;
+    let utilisation = p.utilisation.iter().map(|u| Utilisation {
+        resource: u.resource.clone(),
+        simulated: is_simulated_resource(&plan.schedule, &u.resource),
+        predicted: Some(u.share),
+        measured: None,
+    });
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    Report {
+        created: String::new(),
+        command: format!("morphgl {}", arguments.join(" ")),
+        plan: plan.schedule.to_string(),
+        predicted_seconds: Some(p.epoch_seconds),
+        bound_seconds: Some(p.bound_seconds),
+        bottleneck: Some(p.bottleneck.resource.clone()),
+        utilisation: utilisation.collect(),
+        operators: operators(plan, None),
+        baselines: baselines(plans, plan),
+        what_if: what_if(rows),
+        machine: profile.map(machine).unwrap_or_default(),
+        predicted: Some(predicted_timeline(plan)),
+        ..Report::default()
+    }
+}
+
+/// The report of a plan alone.
+pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed]) -> Report {
+    let best = plans.best();
+    Report {
+        title: format!("Plan of {} mini-batches", best.num_batches()),
+        summary: match profile {
+            Some(_) => "Predicted from durations measured on this machine; nothing was trained.".to_string(),
+            None => "Predicted from durations given by hand; nothing was measured or trained.".to_string(),
+        },
+        ..common(profile, plans, best, rows)
+    }
+}
+
+/// What a run's report is made of.
+pub(crate) struct Run<'a> {
+    pub(crate) title: String,
+    pub(crate) profile: &'a Profile,
+    pub(crate) problem: &'a Problem,
+    pub(crate) plans: &'a Plans,
+    pub(crate) plan: &'a Plan,
+    pub(crate) report: &'a TrainReport,
+    pub(crate) configuration: Vec<(String, String)>,
+    pub(crate) notes: Vec<String>,
+    /// What the program held before it trained.
+    pub(crate) held_bytes: u64,
+}
+
+/// The report of a run.
+pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
+    let rows = super::plan::changed(run.problem, run.plan, &super::plan::each_twice(run.problem)).unwrap_or_default();
+    let mut page = common(Some(run.profile), run.plans, run.plan, &rows);
+    page.title = run.title;
+    page.operators = operators(run.plan, Some(&recorder));
+    page.configuration = run.configuration;
+    page.notes = run.notes;
+    if recorder.left_out() > 0 {
+        page.notes.push(format!(
+            "{} phases of late mini-batches are not in the timeline",
+            show::number(recorder.left_out() as u64)
+        ));
+    }
+    let epoch = |e: &EpochRow| Epoch {
+        epoch: e.epoch,
+        seconds: Some(e.seconds),
+        predicted_seconds: Some(e.predicted_seconds),
+        loss: Some(e.loss).filter(|l| l.is_finite()),
+        valid_loss: e.valid_loss,
+        train_accuracy: Some(e.train_accuracy).filter(|a| a.is_finite()),
+        valid_accuracy: e.valid_accuracy,
+        event: match (e.replanned, e.report.stopped) {
+            (0, false) => String::new(),
+            (0, true) => "interrupted".to_string(),
+            _ => "re-planned".to_string(),
+        },
+    };
+    page.epochs = run.report.epochs.iter().map(epoch).collect();
+    page.test_accuracy = run.report.test.map(|t| t.accuracy());
+    page.best_valid_accuracy = run.report.best.as_ref().map(|b| b.valid.accuracy());
+    page.measured_seconds = run.report.median_epoch_seconds();
+    let seconds: f64 = run.report.epochs.iter().map(|e| e.seconds).sum();
+    for used in &mut page.utilisation {
+        let of = |e: &EpochRow| {
+            let found = e.report.resources.iter().find(|r| r.resource == used.resource);
+            found.map(|r| r.share * e.seconds)
+        };
+        let busy: f64 = run.report.epochs.iter().filter_map(of).sum();
+        used.measured = (seconds > 0.0).then_some(busy / seconds);
+    }
+    page.memory = vec![Memory {
+        place: "Host".to_string(),
+        simulated: false,
+        budget: run.problem.limits.host_bytes.map(|b| b + run.held_bytes),
+        peak: Some(crate::peak_rss_bytes()),
+        uses: vec![
+            MemoryUse { what: "dataset, model, program".to_string(), bytes: run.held_bytes },
+            MemoryUse { what: "buffers and workers, at most".to_string(), bytes: run.plan.memory.host },
+        ],
+    }];
+    page.measured = Some(recorder.into_timeline());
+    page
+}

@@ -1,0 +1,207 @@
+//! Timelines of plans and of runs, for traces and reports.
+
+use std::collections::HashMap;
+
+use morphgl_execute::Activity;
+use morphgl_plan::{Phase, Plan, Replanned, Schedule, timeline};
+use morphgl_report::{Lane, Mark, Phase as Shown, Timeline};
+
+/// Whether an operator is one of the simulated accelerator's.
+pub(crate) fn is_simulated(key: &str) -> bool {
+    let mut parts = key.split('_').skip(1);
+    let hardware = parts.next().unwrap_or_default();
+    hardware.split('+').any(|h| h == "SIM") || parts.next().is_some_and(|operator| operator.starts_with("Sim"))
+}
+
+/// Whether only simulated operators of the schedule hold the resource.
+pub(crate) fn is_simulated_resource(schedule: &Schedule, resource: &str) -> bool {
+    let mut held = schedule.shares.iter().flat_map(|s| {
+        let (k, h) = (&s.keys, &s.hardware);
+        [(&k.batching, &h.batching), (&k.transferring, &h.transferring), (&k.training, &h.training)]
+    });
+    held.clone().any(|(_, names)| names.iter().any(|n| n == resource))
+        && held.all(|(key, names)| names.iter().all(|n| n != resource) || is_simulated(key))
+}
+
+pub(crate) fn shown(phase: Phase) -> Shown {
+    match phase {
+        Phase::Batching => Shown::Batching,
+        Phase::Transferring => Shown::Transferring,
+        Phase::Training => Shown::Training,
+    }
+}
+
+/// Lanes by name: a resource that one phase holds at a time is one; workers and threads on cores have one each.
+#[derive(Debug, Default)]
+struct Lanes {
+    lanes: Vec<Lane>,
+    named: HashMap<String, usize>,
+}
+
+impl Lanes {
+    fn of(&mut self, schedule: &Schedule, share: usize, phase: Phase, worker: usize) -> Vec<usize> {
+        let h = &schedule.shares[share].hardware;
+        let (names, what) = match phase {
+            Phase::Batching => (&h.batching, format!("worker {}", worker + 1)),
+            Phase::Transferring => (&h.transferring, "transferring".to_string()),
+            Phase::Training => (&h.training, "training".to_string()),
+        };
+        let lane = |name: &String| {
+            let shared = schedule.resources.iter().any(|r| r.name == *name && r.cores.is_some());
+            let label = if shared { format!("{name} {what}") } else { name.clone() };
+            let (lanes, next) = (&mut self.lanes, self.named.len());
+            *self.named.entry(label.clone()).or_insert_with(|| {
+                let simulated = is_simulated_resource(schedule, name);
+                lanes.push(Lane { name: label, resource: name.clone(), simulated });
+                next
+            })
+        };
+        names.iter().map(lane).collect()
+    }
+
+    /// Makes the lanes of a schedule in the order they are read: workers, then the bus, then who trains.
+    fn all(&mut self, schedule: &Schedule) {
+        for phase in Phase::ALL {
+            for (i, share) in schedule.shares.iter().enumerate() {
+                let workers = if phase == Phase::Batching { share.workers.max(1) } else { 1 };
+                // A phase on several resources at once brings no lane of its own.
+                let several = |names: &[String]| names.len() > 1;
+                let h = &share.hardware;
+                let names = [&h.batching, &h.transferring, &h.training][phase as usize];
+                if !several(names) {
+                    (0..workers).for_each(|worker| drop(self.of(schedule, i, phase, worker)));
+                }
+            }
+        }
+    }
+}
+
+fn routes(schedule: &Schedule) -> Vec<String> {
+    schedule.shares.iter().map(|s| s.keys.to_string()).collect()
+}
+
+/// The timeline of one epoch as the plan predicts it.
+pub fn predicted_timeline(plan: &Plan) -> Timeline {
+    let schedule = &plan.schedule;
+    let simulation = timeline(schedule);
+    let mut lanes = Lanes::default();
+    lanes.all(schedule);
+    let activities = simulation.activities.iter().map(|a| morphgl_report::Activity {
+        phase: shown(a.phase),
+        batch: a.batch,
+        epoch: 0,
+        route: a.share,
+        start: a.start,
+        end: a.end,
+        lanes: lanes.of(schedule, a.share, a.phase, a.worker),
+    });
+    let activities = activities.collect();
+    Timeline {
+        lanes: lanes.lanes,
+        routes: routes(schedule),
+        activities,
+        marks: Vec::new(),
+        seconds: simulation.seconds,
+    }
+}
+
+/// Activities a recorder keeps: some 100 MB.
+const MOST: usize = 1_000_000;
+
+/// Records what a run did.
+#[derive(Debug)]
+pub struct Recorder {
+    schedule: Schedule,
+    lanes: Lanes,
+    routes: Vec<String>,
+    activities: Vec<morphgl_report::Activity>,
+    marks: Vec<Mark>,
+    /// Where the epoch under way begins.
+    offset: f64,
+    /// Seconds of every operator's phases so far: sum and count.
+    sums: HashMap<String, (f64, usize)>,
+    left_out: usize,
+}
+
+impl Recorder {
+    /// A recorder of a run that begins with `plan`.
+    pub fn new(plan: &Plan) -> Self {
+        let mut lanes = Lanes::default();
+        lanes.all(&plan.schedule);
+        Self {
+            schedule: plan.schedule.clone(),
+            lanes,
+            routes: routes(&plan.schedule),
+            activities: Vec::new(),
+            marks: Vec::new(),
+            offset: 0.0,
+            sums: HashMap::new(),
+            left_out: 0,
+        }
+    }
+
+    /// A phase of a mini-batch ended.
+    pub fn activity(&mut self, a: &Activity) {
+        let keys = &self.schedule.shares[a.share].keys;
+        let operator = [&keys.batching, &keys.transferring, &keys.training][a.phase as usize];
+        match self.sums.get_mut(operator) {
+            Some((sum, count)) => (*sum, *count) = (*sum + a.span.seconds, *count + 1),
+            None => drop(self.sums.insert(operator.clone(), (a.span.seconds, 1))),
+        }
+        if self.activities.len() == MOST {
+            self.left_out += 1;
+            return;
+        }
+        let name = keys.to_string();
+        let route = self.routes.iter().position(|r| *r == name).unwrap_or_else(|| {
+            self.routes.push(name);
+            self.routes.len() - 1
+        });
+        self.activities.push(morphgl_report::Activity {
+            phase: shown(a.phase),
+            batch: a.id.index,
+            epoch: a.id.epoch,
+            route,
+            start: self.offset + a.span.start,
+            end: self.offset + a.span.start + a.span.seconds,
+            lanes: self.lanes.of(&self.schedule, a.share, a.phase, a.worker),
+        });
+    }
+
+    /// What is left of the epoch is run by a new plan.
+    pub fn replanned(&mut self, new: &Replanned) {
+        let at = self.activities.iter().map(|a| a.end).fold(self.offset, f64::max);
+        self.marks.push(Mark { name: "re-planned".to_string(), start: at, end: at });
+        self.schedule = new.plan.schedule.clone();
+    }
+
+    /// A new epoch is run by this plan.
+    pub fn planned(&mut self, plan: &Plan) {
+        self.schedule = plan.schedule.clone();
+    }
+
+    /// An epoch ended, and its evaluation.
+    pub fn epoch(&mut self, seconds: f64, evaluation_seconds: f64) {
+        let end = self.offset + seconds;
+        self.offset = end + evaluation_seconds;
+        if evaluation_seconds > 0.0 {
+            self.marks.push(Mark { name: "evaluation".to_string(), start: end, end: self.offset });
+        }
+    }
+
+    /// Mean seconds of an operator's phase, where it ran.
+    pub fn mean(&self, operator: &str) -> Option<f64> {
+        self.sums.get(operator).map(|(sum, count)| sum / *count as f64)
+    }
+
+    /// Activities that were not kept, as there were too many.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The timeline of the run.
+    pub fn into_timeline(self) -> Timeline {
+        let Self { lanes, routes, activities, marks, offset, .. } = self;
+        Timeline { lanes: lanes.lanes, routes, activities, marks, seconds: offset }
+    }
+}

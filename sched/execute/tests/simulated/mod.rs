@@ -1,0 +1,179 @@
+//! The two routes of the simulated accelerator, with durations at will.
+#![allow(dead_code, reason = "tests and the benchmark each use a part")]
+
+use std::sync::Arc;
+
+use morphgl_batching_sim_neighbor::{CPU_KEY, CpuSimNeighbor, DEVICE_KEY, SimNeighbor};
+use morphgl_execute::{EpochReport, Executor, Result, RouteOperators, Settings, Stop};
+use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Place, Route, SamplerSettings, SeedSet, TrainingContext, TransferringContext,
+};
+use morphgl_sim::{Config, Device};
+use morphgl_training_sim_ledger::{KEY as LEDGER_KEY, Ledger, SimLedger};
+use morphgl_transferring_sim_copy::{DMA_KEY, GATHER_KEY, SimDma, SimGather};
+
+/// Milliseconds of a CPU worker, PCIe, device batching, device gather, and training.
+pub(crate) type Millis = [f64; 5];
+
+/// A simulated accelerator with durations, and mini-batches to go through it.
+pub(crate) struct Rig {
+    pub(crate) n: usize,
+    millis: Millis,
+    workers: usize,
+    dataset: Arc<Dataset>,
+    pub(crate) device: Device,
+}
+
+const BATCH: usize = 4;
+
+impl Rig {
+    /// `extra` is more of the accelerator's configuration: faults, noise, slower phases.
+    pub(crate) fn new(n: usize, millis: Millis, workers: usize, extra: &str) -> Self {
+        let [host, pcie, device, gather, training] = millis.map(|m| (m * 1e3).round());
+        let text = format!(
+            "batching-cpu={host}us,transferring-pcie={pcie}us,batching-device={device}us,\
+             transferring-device={gather}us,training={training}us,memory=12{extra}"
+        );
+        let config: Config = text.parse().expect("a configuration");
+        let device = Device::new(place(), config);
+        Self { n, millis, workers, dataset: ring((n * BATCH) as u32), device }
+    }
+
+    /// The planning problem of these durations.
+    pub(crate) fn problem(&self, limits: Limits) -> Problem {
+        let [host, pcie, device, gather, training] = self.millis.map(|m| m / 1e3);
+        let names = |n: &[&str]| n.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let route = |keys: RouteKeys, held: [&[&str]; 2], durations: Durations| Candidate {
+            keys,
+            hardware: Hardware { batching: names(held[0]), transferring: names(held[1]), training: names(&["SIM"]) },
+            in_place: held[0].contains(&"SIM"),
+            on_host: false,
+            durations,
+            bytes: Bytes::default(),
+        };
+        let of = |workers, b, t| Durations::constant(workers, b, t, training).expect("durations");
+        let [first, second] = routes().map(|r| keys(&r));
+        let joint: &[&str] = &["PCIe", "SIM"];
+        let routes = vec![
+            route(first, [&["CPU"], &["PCIe"]], of(self.workers, host, pcie)),
+            route(second, [joint, joint], of(1, device, gather)),
+        ];
+        let resources =
+            vec![Resource::shared("CPU", self.workers), Resource::exclusive("PCIe"), Resource::exclusive("SIM")];
+        Problem::new(self.n, resources, routes).expect("a problem").with_limits(limits)
+    }
+
+    fn batching(&self, place: Place) -> BatchingContext {
+        BatchingContext {
+            dataset: Arc::clone(&self.dataset),
+            seeds: SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("seeds"),
+            settings: SamplerSettings {
+                batch_size: BATCH,
+                fanouts: "2".parse().expect("a fanout"),
+                ..SamplerSettings::default()
+            },
+            gather: place == Place::Host,
+            place,
+            options: serde_json::Value::Null,
+        }
+    }
+
+    fn transferring(&self, from: Place) -> TransferringContext {
+        TransferringContext { dataset: Arc::clone(&self.dataset), from, to: place(), options: serde_json::Value::Null }
+    }
+
+    /// An executor of both routes.
+    pub(crate) fn executor(&self, schedule: &Schedule, settings: Settings) -> Executor {
+        let [first, second] = routes();
+        let of_host = RouteOperators {
+            route: first,
+            batching: Box::new(CpuSimNeighbor::new(&self.batching(Place::Host), &self.device).expect("built")),
+            transferring: Box::new(SimDma::new(&self.transferring(Place::Host), &self.device).expect("built")),
+        };
+        let of_device = RouteOperators {
+            route: second,
+            batching: Box::new(SimNeighbor::new(&self.batching(place()), &self.device).expect("built")),
+            transferring: Box::new(SimGather::new(&self.transferring(place()), &self.device).expect("built")),
+        };
+        let context = TrainingContext {
+            dataset: Arc::clone(&self.dataset),
+            spec: serde_json::Value::Null,
+            seed: 0,
+            threads: 1,
+            place: place(),
+            options: serde_json::Value::Null,
+        };
+        let training = Box::new(SimLedger::new(&context, &self.device).expect("built"));
+        Executor::new(vec![of_host, of_device], (LEDGER_KEY.clone(), training), schedule, settings).expect("matches")
+    }
+
+    /// Runs an epoch, and checks that every mini-batch was trained once, with its content whole.
+    pub(crate) fn run(&self, schedule: &Schedule) -> Result<EpochReport> {
+        let mut executor = self.executor(schedule, Settings::default());
+        let batches: Vec<u32> = (0..self.n as u32).collect();
+        let report = executor.train(0, &batches, &Stop::new(), &mut |_| morphgl_execute::Control::Continue)?;
+        self.check(&mut executor);
+        Ok(report)
+    }
+
+    /// Every mini-batch of epoch 0 once, each as the host makes it.
+    pub(crate) fn check(&self, executor: &mut Executor) {
+        let parameters = executor.training_mut().expect("there").parameters().expect("a ledger");
+        let ledger = Ledger::from_tensors(&parameters).expect("a ledger");
+        let expected: Vec<u32> = (0..self.n as u32).collect();
+        assert_eq!(ledger.indices(0), expected, "every mini-batch once");
+        let still = Device::new(place(), Config::instant(usize::MAX));
+        let host = CpuSimNeighbor::new(&self.batching(Place::Host), &still).expect("built");
+        let mut worker = host.worker(1).expect("a worker");
+        for index in expected {
+            let id = BatchId { epoch: 0, index };
+            let (batch, _) = worker.prepare(id, None).and_then(|h| h.wait()).expect("prepared");
+            let morphgl_registry::MiniBatch::Host(batch) = batch else { panic!("the host's lies on the host") };
+            let entry = &ledger.entries[&id];
+            assert_eq!((entry.times, entry.changes), (1, 0), "{id}");
+            assert_eq!(entry.digest, morphgl_sim::digest(&batch), "{id}: its content");
+        }
+    }
+}
+
+fn place() -> Place {
+    "sim:0".parse().expect("a place")
+}
+
+/// Batched by the host and copied; batched by the device and gathered there.
+fn routes() -> [Route; 2] {
+    let route = |batching: &morphgl_registry::Key, transferring: &morphgl_registry::Key, batched_at| Route {
+        batching: batching.clone(),
+        transferring: transferring.clone(),
+        training: LEDGER_KEY.clone(),
+        batched_at,
+        trained_at: place(),
+    };
+    [route(&CPU_KEY, &DMA_KEY, Place::Host), route(&DEVICE_KEY, &GATHER_KEY, place())]
+}
+
+fn keys(route: &Route) -> RouteKeys {
+    let Route { batching, transferring, training, .. } = route;
+    let [batching, transferring, training] = [batching, transferring, training].map(ToString::to_string);
+    RouteKeys { batching, transferring, training }
+}
+
+/// A ring of `n` nodes, all of them to train on, whose feature is their own id.
+fn ring(n: u32) -> Arc<Dataset> {
+    let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| 2 * v).collect();
+    let indices: Vec<u32> = (0..n).flat_map(|v| [(v + 1) % n, (v + n - 1) % n]).collect();
+    let features: Vec<f32> = (0..n).map(|v| v as f32).collect();
+    let all: Vec<u32> = (0..n).collect();
+    Arc::new(Dataset {
+        path: Default::default(),
+        name: "ring".into(),
+        topology: Topology::new(indptr, indices, None).expect("a ring"),
+        features: Some(FeatureMatrix::F32 { data: features.into(), dim: 1 }),
+        labels: Some(vec![0; n as usize].into()),
+        num_classes: 1,
+        splits: Splits { train: all.into(), valid: Vec::new().into(), test: Vec::new().into() },
+        node_ids: None,
+    })
+}
