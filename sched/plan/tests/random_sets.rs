@@ -70,8 +70,8 @@ impl Row {
                 others = others.min(alone);
             }
         }
-        // The constraints on a tenth of them: the checker takes longer than the planner.
-        if index.is_multiple_of(10) {
+        // The constraints on some of them: the checker takes longer than the planner.
+        if index.is_multiple_of(50) {
             for p in plans.all() {
                 check(&p.schedule, &timeline(&p.schedule));
             }
@@ -224,11 +224,11 @@ fn ours_is_never_worse_and_close_to_the_bound() {
     // Of the others, those whose excess falls by 70% or more when the epoch is 8.5 times as long are by rounds; what is the same
     // in every cycle would not fall. The last assertion below is of another length than this choice.
     let others: Vec<&Row> =
-        above.iter().filter(|r| !r.is_by_buffer() && !r.is_by_batched()).take(50).copied().collect();
+        above.iter().filter(|r| !r.is_by_buffer() && !r.is_by_batched()).take(40).copied().collect();
     let longer = spread(others.len(), |i| ratio(others[i].two, 10_000));
     let is_by_rounds = |(r, longer): &(&Row, f64)| longer - 1.0 <= 0.3 * (r.ratio() - 1.0);
     let (by_rounds, by_cycles): (Vec<_>, Vec<_>) = others.into_iter().zip(longer).partition(is_by_rounds);
-    println!("of the fifty worst others by rounds: {}, by cycles: {}", by_rounds.len(), by_cycles.len());
+    println!("of the forty worst others by rounds: {}, by cycles: {}", by_rounds.len(), by_cycles.len());
     let cause = |r: &Row| match () {
         () if r.is_by_buffer() => Cause::Buffer,
         () if r.is_by_batched() => Cause::Batched,
