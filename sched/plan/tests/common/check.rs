@@ -61,9 +61,9 @@ fn each_batch_once(schedule: &Schedule, simulation: &Simulation) {
     // Within a route, mini-batches keep their order in every phase.
     for share in 0..schedule.shares.len() {
         for pair in seen.iter().filter(|p| p[0].is_some_and(|a| a.share == share)).collect::<Vec<_>>().windows(2) {
-            for phase in 0..3 {
-                let start = |i: usize| pair[i][phase].map_or(0.0, |a| a.start);
-                assert!(start(0) <= start(1), "{:?} overtakes {:?}", pair[1][phase], pair[0][phase]);
+            for (before, after) in pair[0].iter().zip(pair[1]) {
+                let start = |a: &Option<&Activity>| a.map_or(0.0, |a| a.start);
+                assert!(start(before) <= start(after), "{after:?} overtakes {before:?}");
             }
         }
     }

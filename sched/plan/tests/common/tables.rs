@@ -58,8 +58,11 @@ const DATASETS: [Dataset; 3] = [
     Dataset { name: "UK", n: 759, salient: 33.40, ducati: 30.49, pcie: 0.343, gpu: 0.304 },
 ];
 
-/// Machine, cores, and for each model and dataset the epoch seconds of SALIENT, DUCATI and MorphGL.
-const TABLE_V: [(&str, usize, [[[f64; 3]; 3]; 3]); 3] = [
+/// Epoch seconds of SALIENT, DUCATI and MorphGL, for each dataset.
+type Times = [[f64; 3]; 3];
+
+/// Machine, cores, and the times of each model.
+const TABLE_V: [(&str, usize, [Times; 3]); 3] = [
     (
         "A",
         12,
