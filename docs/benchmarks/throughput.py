@@ -58,7 +58,7 @@ def main():
             morphgl("import", "npz", str(physics), "-o", path, "--split", "0.6,0.2,0.2")
             graphs.append(("Coauthor Physics", path))
         for name, path in graphs:
-            profiles = [morphgl("profile", path, "--profile-seconds", "10")["profiles"][0] for _ in range(args.repeats)]
+            profiles = [morphgl("profile", path, "--profile-seconds", "10")["profile"]["routes"][0] for _ in range(args.repeats)]
             train = morphgl("train", path, "--epochs", str(args.repeats), "--evaluation", "none")
             del train["dataset"]["path"]
             for record in profiles + [train]:
@@ -83,8 +83,9 @@ def main():
             cells.append(spread([e["seconds"] for e in train["epochs"]], 2))
             schedule = train["plan"]["schedule"]
             cells.append(f"{train['predicted_epoch_seconds']:.2f}")
-            cells.append(f"{schedule['policy']}, {schedule['workers']} x {schedule['threads_per_worker']} "
-                         f"| {schedule['training_threads']}".replace("|", "+"))
+            share = schedule["shares"][0]
+            cells.append(f"{schedule['policy']}, {share['workers']} x {share['threads_per_worker']} "
+                         f"+ {schedule['training_threads']}")
             print("| " + " | ".join(cells) + " |", flush=True)
 
 

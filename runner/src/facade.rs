@@ -142,6 +142,8 @@ impl Executor {
                 if replanned.is_some() { Control::Cut } else { Control::Continue }
             })?;
             if let Some(watch) = watch {
+                // What changed without a better plan for this epoch is known to the next one's.
+                self.learned |= self.problem.as_ref() != Some(watch.problem());
                 self.problem = Some(watch.problem().clone());
             }
             left.clone_from(&report.remaining);
@@ -149,14 +151,14 @@ impl Executor {
                 Some(whole) => append(whole, report),
                 None => whole = Some(report),
             }
-            if let Some(mut replanned) = replanned {
-                self.learned = true;
-                if !left.is_empty() && !stop.is_requested() {
-                    self.plan_for(left.len())?;
-                    replanned.plan = self.plan.clone();
-                    tell(&Told::Replanned(&replanned));
-                    continue;
-                }
+            if let Some(mut replanned) = replanned
+                && !left.is_empty()
+                && !stop.is_requested()
+            {
+                self.plan_for(left.len())?;
+                replanned.plan = self.plan.clone();
+                tell(&Told::Replanned(&replanned));
+                continue;
             }
             let mut whole = whole.expect("an epoch has a part");
             whole.stopped = !left.is_empty();

@@ -17,6 +17,7 @@ use super::profile::{BudgetArgs, Measured, measure};
 use super::run_dir::RunDir;
 use super::show::{self, Show};
 use super::{interrupt, report};
+use crate::recorder::is_simulated;
 use crate::{
     BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Plans, Recorder, TrainOptions,
     TrainReport, Trainer, Why,
@@ -114,6 +115,7 @@ impl PlanArg {
             Self::Auto => Ok(plans.best().clone()),
             Self::Of(strategy) => plans.best_of(*strategy).cloned().with_context(|| {
                 let mut there: Vec<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
+                there.sort();
                 there.dedup();
                 format!("--plan {strategy}: no route of this machine can be run so; there are {}", there.join(", "))
             }),
@@ -172,6 +174,10 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         show.line(format_args!("{}", share.keys));
     }
     show.line(format_args!("plan: {plan}"));
+    let simulated = plan.schedule.shares.iter().any(|s| is_simulated(&s.keys.training));
+    if simulated {
+        show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");
+    }
     let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
     show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}\n"));
 
@@ -200,7 +206,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let parameters = trainer.executor.training_mut()?.parameters()?;
     let model = &config.spec.model;
     let trained = report.epochs.iter().any(|e| e.report.batches > 0);
-    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained) {
+    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained && !simulated) {
         morphgl_model_spec::save_model(&path, model, &parameters)?;
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {

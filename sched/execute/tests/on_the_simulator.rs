@@ -89,7 +89,7 @@ fn a_slower_phase_is_planned_with_in_mid_epoch() {
     let mut executor = rig.executor(&first.schedule, Settings::default());
     let mut watch = Replanner::new(problem, &first.schedule, Drift::default());
     let mut left: Vec<u32> = (0..400).collect();
-    let mut replanned = Vec::new();
+    let (mut replanned, mut named) = (Vec::new(), false);
     while !left.is_empty() {
         let mut new = None;
         let report = executor.train(0, &left, &Stop::new(), &mut |event| {
@@ -103,13 +103,14 @@ fn a_slower_phase_is_planned_with_in_mid_epoch() {
         left = report.expect("no faults").remaining;
         if let (Some(new), false) = (new, left.is_empty()) {
             replanned.push(400 - left.len());
-            assert!(new.changed.iter().any(|c| c.operator == "Batching_CPU_SimNeighbor"), "{:?}", new.changed);
+            // On a loaded machine short phases may change, too.
+            named |= new.changed.iter().any(|c| c.operator == "Batching_CPU_SimNeighbor");
             let problem = watch.problem().clone().with_batches(left.len());
             let plan = plan(&problem).expect("no memory limits").best().clone();
             executor.set_schedule(&plan.schedule).expect("the same routes");
             watch = Replanner::new(problem, &plan.schedule, Drift::default());
         }
     }
-    assert!(!replanned.is_empty(), "three times as slow is worth a new plan");
+    assert!(named, "three times as slow is worth a new plan; planned again after {replanned:?}");
     rig.check(&mut executor);
 }

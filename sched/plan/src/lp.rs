@@ -68,9 +68,8 @@ fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
         for i in (0..size).filter(|&i| i != column) {
             let factor = a[i][column] / a[column][column];
             if factor != 0.0 {
-                for j in column..=size {
-                    a[i][j] -= factor * a[column][j];
-                }
+                let pivot = a[column].clone();
+                a[i].iter_mut().zip(&pivot).skip(column).for_each(|(x, p)| *x -= factor * p);
             }
         }
     }

@@ -99,25 +99,30 @@ fn trim((schedule, simulation): (Schedule, Simulation)) -> (Schedule, Simulation
     let enough = simulation.seconds * 1.001;
     let mut found = (schedule, simulation);
     let (in_place, workers) = (found.0.shares[0].in_place, found.0.shares[0].workers);
-    let buffers: [(bool, fn(&mut Schedule) -> &mut usize); 2] =
-        [(in_place, |s| &mut s.ready), (!in_place, |s| &mut s.batched)];
-    for (held_by_workers, buffer) in buffers {
-        let most = *buffer(&mut found.0);
-        let least = if held_by_workers { workers } else { 1 };
-        for size in [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48].map(|more| least + more) {
-            if size + spare >= most {
-                break;
-            }
-            let mut smaller = found.0.clone();
-            *buffer(&mut smaller) = size;
-            if simulate(&smaller).seconds <= enough {
-                *buffer(&mut smaller) = size + spare;
-                found = (smaller.clone(), simulate(&smaller));
-                break;
-            }
+    let ready = |s: &Schedule, size| Schedule { ready: size, ..s.clone() };
+    let batched = |s: &Schedule, size| Schedule { batched: size, ..s.clone() };
+    found = shrink(found, if in_place { workers } else { 1 }, |s| s.ready, ready, (enough, spare));
+    if in_place { found } else { shrink(found, workers, |s| s.batched, batched, (enough, spare)) }
+}
+
+/// One buffer as small as it can be, from `least` on, for the epoch to take `enough` seconds, and `spare` more.
+fn shrink(
+    found: (Schedule, Simulation),
+    least: usize,
+    size: fn(&Schedule) -> usize,
+    with: impl Fn(&Schedule, usize) -> Schedule,
+    (enough, spare): (f64, usize),
+) -> (Schedule, Simulation) {
+    let sizes = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48].map(|more| least + more);
+    let mut smaller = sizes.into_iter().take_while(|s| s + spare < size(&found.0));
+    match smaller.find(|&s| simulate(&with(&found.0, s)).seconds <= enough) {
+        Some(s) => {
+            let schedule = with(&found.0, s + spare);
+            let simulation = simulate(&schedule);
+            (schedule, simulation)
         }
+        None => found,
     }
-    found
 }
 
 /// What a schedule of one route cannot go below.

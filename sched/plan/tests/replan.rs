@@ -1,4 +1,5 @@
 //! Planning again while training, in virtual time: an epoch is run as the executor runs it, by an order and by what ends.
+#![allow(clippy::print_stdout, reason = "it says what was reached")]
 
 use morphgl_plan::{
     Begun, Bytes, Candidate, Drift, Durations, Hardware, Noise, Phase, Plan, Problem, Replanner, Replay, Resource,
