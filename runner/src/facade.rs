@@ -1,5 +1,6 @@
 //! The four steps of morphgl's Listing 1: profile, partition, schedule, execute.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -220,12 +221,16 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// Threads that cannot be started.
+    /// Threads that cannot be started, or an operator that panics.
     pub fn with_all_threads<R>(&mut self, work: impl FnOnce(&mut dyn Training) -> Result<R>) -> Result<R> {
         let threads = self.config.threads.unwrap_or(self.registry.machine().cores).max(1);
+        let key = self.inner.training_key().clone();
         let training = self.training_mut()?;
-        training.set_threads(threads)?;
-        work(training)
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            training.set_threads(threads)?;
+            work(training)
+        }));
+        done.unwrap_or_else(|_| bail!("{key}: panicked, as said above; this is a fault of the operator"))
     }
 
     /// Scores sets of nodes on mini-batches sampled as in training.

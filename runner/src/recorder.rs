@@ -105,6 +105,12 @@ pub fn predicted_timeline(plan: &Plan) -> Timeline {
     }
 }
 
+/// A new plan and why it is one, in a line.
+pub(crate) fn in_words(new: &Replanned) -> String {
+    let why: Vec<String> = new.changed.iter().map(ToString::to_string).collect();
+    format!("planned again: {}; {}", why.join(", "), new.plan.schedule)
+}
+
 /// Activities a recorder keeps: some 100 MB.
 const MOST: usize = 1_000_000;
 
@@ -121,6 +127,8 @@ pub struct Recorder {
     /// Seconds of every operator's phases so far: sum and count.
     sums: HashMap<String, (f64, usize)>,
     left_out: usize,
+    notes: Vec<String>,
+    epochs: usize,
 }
 
 impl Recorder {
@@ -137,6 +145,8 @@ impl Recorder {
             offset: 0.0,
             sums: HashMap::new(),
             left_out: 0,
+            notes: Vec::new(),
+            epochs: 0,
         }
     }
 
@@ -172,6 +182,7 @@ impl Recorder {
     pub fn replanned(&mut self, new: &Replanned) {
         let at = self.activities.iter().map(|a| a.end).fold(self.offset, f64::max);
         self.marks.push(Mark { name: "re-planned".to_string(), start: at, end: at });
+        self.notes.push(format!("epoch {}: {}", self.epochs, in_words(new)));
         self.schedule = new.plan.schedule.clone();
     }
 
@@ -182,6 +193,7 @@ impl Recorder {
 
     /// An epoch ended, and its evaluation.
     pub fn epoch(&mut self, seconds: f64, evaluation_seconds: f64) {
+        self.epochs += 1;
         let end = self.offset + seconds;
         self.offset = end + evaluation_seconds;
         if evaluation_seconds > 0.0 {
@@ -192,6 +204,11 @@ impl Recorder {
     /// Mean seconds of an operator's phase, where it ran.
     pub fn mean(&self, operator: &str) -> Option<f64> {
         self.sums.get(operator).map(|(sum, count)| sum / *count as f64)
+    }
+
+    /// What a reader of the timeline should know.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Activities that were not kept, as there were too many.

@@ -123,7 +123,8 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text += &format!("\n{}", what_if_table(&rows));
     }
     if let Some(path) = &args.timeline {
-        let title = format!("{} of {} mini-batches, predicted", best.strategy, best.num_batches());
+        let title =
+            format!("{} mini-batches, {}, as predicted", show::number(best.num_batches() as u64), best.strategy);
         write(path, &svg(&predicted_timeline(best), &SvgOptions { title, ..SvgOptions::default() }))?;
         text += &format!("timeline: {}\n", path.display());
     }

@@ -13,7 +13,7 @@ fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
         let p = &plan.prediction;
         Baseline {
             policy: plan.strategy.to_string(),
-            plan: plan.schedule.to_string(),
+            plan: plans.describe(plan),
             seconds: p.epoch_seconds,
             ratio: Some(p.ratio()),
             bottleneck: p.bottleneck.to_string(),
@@ -26,7 +26,7 @@ fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
 
 fn what_if(rows: &[Changed]) -> Vec<WhatIf> {
     let of = |c: &Changed| WhatIf {
-        change: c.change.replace('*', " × "),
+        change: c.change.replace('*', " × ").replace(',', ", "),
         seconds: c.plan.prediction.epoch_seconds,
         speed_up: c.speed_up,
         bottleneck: c.plan.prediction.bottleneck.to_string(),
@@ -83,7 +83,7 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
     Report {
         created: String::new(),
         command: format!("morphgl {}", arguments.join(" ")),
-        plan: plan.schedule.to_string(),
+        plan: plans.describe(plan),
         predicted_seconds: Some(p.epoch_seconds),
         bound_seconds: Some(p.bound_seconds),
         bottleneck: Some(p.bottleneck.resource.clone()),
@@ -119,7 +119,6 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) report: &'a TrainReport,
     pub(crate) configuration: Vec<(String, String)>,
-    pub(crate) notes: Vec<String>,
     /// What the program held before it trained.
     pub(crate) held_bytes: u64,
 }
@@ -131,20 +130,22 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.title = run.title;
     page.operators = operators(run.plan, Some(&recorder));
     page.configuration = run.configuration;
-    page.notes = run.notes;
+    page.notes = recorder.notes().to_vec();
     if recorder.left_out() > 0 {
         page.notes.push(format!(
             "{} phases of late mini-batches are not in the timeline",
             show::number(recorder.left_out() as u64)
         ));
     }
+    // What learns nothing has neither.
+    let learned = !run.plan.schedule.shares.iter().any(|s| is_simulated(&s.keys.training));
     let epoch = |e: &EpochRow| Epoch {
         epoch: e.epoch,
         seconds: Some(e.seconds),
         predicted_seconds: Some(e.predicted_seconds),
-        loss: Some(e.loss).filter(|l| l.is_finite()),
+        loss: Some(e.loss).filter(|l| learned && l.is_finite()),
         valid_loss: e.valid_loss,
-        train_accuracy: Some(e.train_accuracy).filter(|a| a.is_finite()),
+        train_accuracy: Some(e.train_accuracy).filter(|a| learned && a.is_finite()),
         valid_accuracy: e.valid_accuracy,
         event: match (e.replanned, e.report.stopped) {
             (0, false) => String::new(),

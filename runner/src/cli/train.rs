@@ -218,7 +218,6 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             plan: &plan,
             report: &report,
             configuration: configuration(&config, &trainer.options),
-            notes: Vec::new(),
             held_bytes,
         };
         dir.write_report(&report::of_run(run, recorder))?;
@@ -346,9 +345,7 @@ impl Screen {
     }
 
     fn replanned(&mut self, new: &Replanned) {
-        let why: Vec<String> = new.changed.iter().map(ToString::to_string).collect();
-        let line = format!("planned again: {}; {}", why.join(", "), new.plan.schedule);
-        self.bar.suspend(|| self.show.say(line));
+        self.bar.suspend(|| self.show.say(crate::recorder::in_words(new)));
     }
 
     fn epoch(&mut self, row: &EpochRow) {

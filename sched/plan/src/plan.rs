@@ -246,6 +246,17 @@ impl Plans {
     pub fn all(&self) -> &[Plan] {
         &self.0
     }
+
+    /// A plan's schedule in words, with who batches where these plans are of several routes.
+    pub fn describe(&self, plan: &Plan) -> String {
+        let keys = |p: &Plan| p.schedule.shares.iter().map(|s| s.keys.clone()).collect::<Vec<_>>();
+        match &plan.schedule.shares[..] {
+            [only] if self.0.iter().any(|p| keys(p) != keys(plan)) => {
+                format!("{}, by {}", plan.schedule, only.keys.batching)
+            }
+            _ => plan.schedule.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Plans {
@@ -256,12 +267,13 @@ impl fmt::Display for Plans {
         let wide =
             self.0.iter().map(|p| p.prediction.bottleneck.to_string().chars().count()).max().unwrap_or(0).max(10);
         writeln!(f, "strategy     epoch       / bound{names}  {:<wide$}  plan", "bottleneck")?;
-        for Plan { strategy, schedule, prediction: p, .. } in &self.0 {
+        for plan in &self.0 {
+            let Plan { strategy, prediction: p, .. } = plan;
             write!(f, "{strategy:<11}  {:<10}  {:>7.3}", Time(p.epoch_seconds), p.ratio())?;
             for used in &p.utilisation {
                 write!(f, "  {:>w$.0}%", 100.0 * used.share, w = used.resource.len().max(6) - 1)?;
             }
-            writeln!(f, "  {:<wide$}  {schedule}", p.bottleneck)?;
+            writeln!(f, "  {:<wide$}  {}", p.bottleneck, self.describe(plan))?;
         }
         Ok(())
     }
