@@ -36,22 +36,22 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: LimitArgs,
     /// Plans from a saved profile instead of measuring
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dataset", "durations"])]
+    #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = ["dataset", "durations"])]
     profile: Option<PathBuf>,
     /// Plans from durations given by hand: of a CPU worker, of PCIe, of the device (DEV), and of training
-    #[arg(long, value_name = "NAME=TIME,…", conflicts_with = "dataset")]
+    #[arg(help_heading = "Plan", long, value_name = "NAME=TIME,…", conflicts_with = "dataset")]
     durations: Option<ByHand>,
     /// Plans as if resources were faster, too; may be given several times
-    #[arg(long, value_name = "RESOURCE*FACTOR,…")]
+    #[arg(help_heading = "Plan", long, value_name = "RESOURCE*FACTOR,…")]
     what_if: Vec<WhatIf>,
     /// Draws the best plan's timeline into this SVG file
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Plan", long, value_name = "FILE")]
     timeline: Option<PathBuf>,
     /// Writes a report, a self-contained HTML page
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Plan", long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Writes the best plan to this JSON file, for `morphgl train --plan FILE`
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(help_heading = "Plan", long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: LimitArgs,
     /// Writes the profile to a file, for `morphgl plan --profile`
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Profile", long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 

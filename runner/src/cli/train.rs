@@ -40,34 +40,34 @@ pub(crate) struct Args {
     #[command(flatten)]
     budget: BudgetArgs,
     /// Epochs at most
-    #[arg(long, default_value_t = 5)]
+    #[arg(help_heading = "Training", long, default_value_t = 5)]
     epochs: u32,
     /// Stop after so many epochs without a better validation accuracy
-    #[arg(long)]
+    #[arg(help_heading = "Training", long)]
     patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
-    #[arg(long, value_enum, default_value = "full")]
+    #[arg(help_heading = "Training", long, value_enum, default_value = "full")]
     evaluation: EvaluationArg,
     /// Epochs between evaluations
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Training", long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: u32,
     #[command(flatten)]
     limits: LimitArgs,
     /// The plan: auto takes the least predicted epoch time and plans again when durations change;
     /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
-    #[arg(long, default_value = "auto", value_name = "PLAN")]
+    #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
-    #[arg(long, default_value_t = 300.0, value_name = "SECONDS")]
+    #[arg(help_heading = "Training", long, default_value_t = 300.0, value_name = "SECONDS")]
     time_limit: f64,
     /// Writes config.toml, plan.json, metrics.jsonl, trace.json, report.html and model.safetensors into this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Starts from the parameters of this safetensors file, ours or a PyG `state_dict` saved as one
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Training", long, value_name = "FILE")]
     init: Option<PathBuf>,
     /// Writes the trained model to this safetensors file
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Training", long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
