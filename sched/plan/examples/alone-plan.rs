@@ -1,6 +1,6 @@
 //! Plans an epoch from durations given by hand, without graph, operators or runner, and follows the plan as an executor does.
 //!
-//! Run: `cargo run -p morphgl-plan --example alone`.
+//! Run: `cargo run -p morphgl-plan --example alone-plan`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::error::Error;
