@@ -96,13 +96,13 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(by_hand) = &args.durations {
-        let problem = by_hand.problem(args.limits.given()?).context("--durations")?;
+        let problem = by_hand.problem(args.limits.given()).context("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
         (None, problem, plans)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
         let cores = args.batch.threads()?.unwrap_or(profile.machine.cores);
-        let problem = Partitioner::partition(&profile, cores, args.limits.given()?);
+        let problem = Partitioner::partition(&profile, cores, args.limits.given());
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans)
     } else {

@@ -81,7 +81,6 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
     });
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Report {
-        created: String::new(),
         command: format!("morphgl {}", arguments.join(" ")),
         plan: plans.describe(plan),
         predicted_seconds: Some(p.epoch_seconds),

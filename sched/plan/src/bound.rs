@@ -92,9 +92,5 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
     }
     let fill = alone.iter().map(|s| s[0] + s[1]).fold(f64::INFINITY, f64::min);
     rows.push(Row { load: alone.iter().map(|s| s[2]).collect(), constant: fill });
-    let (mut least, split) = lp::least(&rows, n);
-    if let [seconds] = &alone[..] {
-        least = least.max(routes[0].durations.least_rounds(problem.num_batches) + seconds[1] + seconds[2]);
-    }
-    (least, split)
+    lp::least(&rows, n)
 }

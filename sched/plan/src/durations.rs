@@ -183,17 +183,6 @@ impl Durations {
         self.pools.values().map(Curve::least_work).fold(f64::INFINITY, f64::min)
     }
 
-    /// The least seconds that `n` mini-batches take any pool, each worker doing them one after the other.
-    pub(crate) fn least_rounds(&self, n: usize) -> f64 {
-        let rounds = |p: &Point| n.div_ceil(p.at.max(1)) as f64 * p.at as f64 * p.seconds.mean;
-        // Between two points the rate is linear, so a pool in between is no better than the whole mini-batches of the fluid.
-        let fluid = n as f64 * self.least_batching();
-        match self.pools.values().map(|c| c.points().len()).max() {
-            Some(1) => self.pools.values().flat_map(|c| c.points()).map(rounds).fold(f64::INFINITY, f64::min),
-            _ => fluid,
-        }
-    }
-
     /// The least core-seconds batching a mini-batch costs.
     pub(crate) fn least_batching_work(&self) -> f64 {
         self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.least_work()).fold(f64::INFINITY, f64::min)

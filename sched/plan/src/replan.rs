@@ -81,8 +81,6 @@ pub struct Replanner {
     seen: Vec<[Seen; 3]>,
     overlap: usize,
     trained: usize,
-    /// Overlaps finished.
-    overlaps: usize,
 }
 
 impl Replanner {
@@ -97,7 +95,6 @@ impl Replanner {
             seen: Vec::new(),
             overlap: 1,
             trained: 0,
-            overlaps: 0,
         };
         new.watch(schedule.clone());
         new
@@ -154,7 +151,6 @@ impl Replanner {
     /// At the end of an overlap, with `left` mini-batches not yet begun: a better plan for them, if there is one.
     pub fn judge(&mut self, left: usize) -> Option<Replanned> {
         self.trained = 0;
-        self.overlaps += 1;
         let threshold = self.drift.threshold;
         for (seen, expected) in self.seen.iter_mut().flatten().zip(self.expected.iter().flatten()) {
             if seen.count < SAMPLES || *expected <= 0.0 {

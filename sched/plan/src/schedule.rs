@@ -125,7 +125,7 @@ impl Schedule {
         self.shares.iter().map(|s| s.batches).sum()
     }
 
-    /// The same, on other durations or another number of mini-batches: see [`Share`].
+    /// The cores threads share; 1 where no resource has cores.
     pub(crate) fn cores(&self) -> usize {
         self.resources.iter().find_map(|r| r.cores).unwrap_or(1)
     }

@@ -78,7 +78,7 @@ impl Choose for Interleaved {
         }
         for &share in &self.joint {
             if state.flows[share].batching > 0 || state.flows[share].transferring {
-                // The device and the bus are held; where only one of them is, the other goes on.
+                // It is at work: what it holds is held, and its gather is not due yet.
                 break;
             }
             if state.batched(share) > 0 {
