@@ -1,13 +1,15 @@
-//! The fluid bound: what no schedule can go below.
+//! The bound: what no schedule can go below.
 
 use crate::lp::{self, Row};
+use crate::runs::{Line, lines};
 use crate::{Candidate, Problem};
 
 /// Seconds that no schedule of the problem can go below.
 ///
 /// For every set of routes that could run at once (one training operator, no batching operator twice) the least makespan of a
 /// linear program: mini-batches may be divided at will, and each resource works without a gap from the earliest moment any
-/// phase could need it to the last after which the phases behind it still fit. The bound is the least of all sets.
+/// phase could need it to the last after which the phases behind it still fit. Where a route holds the bus and the device at
+/// once, what transfers and training lose between its groups is counted too. The bound is the least of all sets.
 /// Every duration is the least measured at any count of workers and threads.
 ///
 /// # Complexity
@@ -92,5 +94,41 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
     }
     let fill = alone.iter().map(|s| s[0] + s[1]).fold(f64::INFINITY, f64::min);
     rows.push(Row { load: alone.iter().map(|s| s[2]).collect(), constant: fill });
+    rows.extend(runs(problem, &routes));
     lp::least(&rows, n)
+}
+
+/// Rows for what is lost between the groups of the routes that batch where they train, if the others' transfers and the
+/// training cannot go on meanwhile.
+fn runs(problem: &Problem, routes: &[&Candidate]) -> Vec<Row> {
+    let held = |names: &[String]| problem.exclusive(names);
+    let device = held(&routes[0].hardware.training);
+    let joint = |r: &&Candidate| held(&r.hardware.batching) & held(&r.hardware.transferring) & device != 0;
+    let (together, streamed): (Vec<&Candidate>, Vec<&Candidate>) = routes.iter().partition(|r| joint(r));
+    let common = |routes: &[&Candidate], names: &dyn Fn(&Candidate) -> u32| {
+        routes.iter().map(|r| names(r)).fold(u32::MAX, |a, b| a & b)
+    };
+    let bus = common(&together, &|r| held(&r.hardware.batching) & held(&r.hardware.transferring))
+        & common(&streamed, &|r| held(&r.hardware.transferring));
+    let least = |routes: &[&Candidate], seconds: &dyn Fn(&Candidate) -> f64| {
+        routes.iter().map(|r| seconds(r)).fold(f64::INFINITY, f64::min)
+    };
+    let transfer = least(&streamed, &|r| r.durations.transferring().mean);
+    let step = least(routes, &|r| r.durations.training().least());
+    if together.is_empty() || streamed.is_empty() || bus == 0 || !(transfer > 0.0 && step > 0.0) {
+        return Vec::new();
+    }
+    let load = |line: Line| {
+        let of = |r: &&Candidate| match joint(r) {
+            true => line.step + r.durations.least_batching() + r.durations.transferring().mean,
+            false => line.step + line.transfer,
+        };
+        Row { load: routes.iter().map(of).collect(), constant: 0.0 }
+    };
+    let mut lines = lines(transfer, step, problem.limits.ready.max(1));
+    if routes.len() > 2 {
+        // The vertices of many rows and routes are too many to try.
+        lines.drain(..lines.len() - 1);
+    }
+    lines.into_iter().map(load).collect()
 }

@@ -11,6 +11,7 @@ mod plan;
 mod policy;
 mod problem;
 mod replan;
+mod runs;
 mod schedule;
 mod search;
 mod simulate;

@@ -98,7 +98,7 @@ impl Search<'_> {
                 if self.is_over() {
                     return;
                 }
-                let other = (n as f64 * each / (group as f64 + each)).floor().clamp(1.0, n as f64 - 1.0) as usize;
+                let other = (n as f64 * each / (group as f64 + each)).round().clamp(1.0, n as f64 - 1.0) as usize;
                 let division = if joint == 0 { vec![n - other, other] } else { vec![other, n - other] };
                 let next = (division, (group, keep));
                 if self.attempt(&next) {

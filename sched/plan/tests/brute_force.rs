@@ -6,7 +6,7 @@ mod common;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use common::{DEVICE, HOST, Two, buffered_bound, check::check};
+use common::{DEVICE, HOST, Two, check::check};
 use morphgl_plan::{Policy, bound, plan, timeline};
 use proptest::prelude::*;
 
@@ -191,8 +191,6 @@ proptest! {
         let eps = 1e-9 * (1.0 + best);
         let limit = bound(&problem);
         prop_assert!(limit <= best + eps, "bound {} above the optimum {}", limit, best);
-        let buffered = buffered_bound(&two);
-        prop_assert!(buffered <= best + eps, "bound {} by the buffers above the optimum {}", buffered, best);
         let plans = plan(&problem).expect("there is memory");
         let ours = plans.best().prediction.epoch_seconds;
         for p in plans.all() {

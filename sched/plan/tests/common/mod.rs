@@ -128,22 +128,6 @@ impl Two {
     }
 }
 
-/// Seconds no schedule with these buffers can go below, however many mini-batches there are.
-///
-/// While the host's mini-batch is transferred, the device cannot batch, as that needs the bus too; it can only train what is
-/// ready, and that is at most the step under way and all places but the one of the mini-batch that comes: `ready` steps.
-/// What a transfer takes longer than these the device idles, once for each of the host's mini-batches.
-pub(crate) fn buffered_bound(two: &Two) -> f64 {
-    let idle = (two.dma - two.ready as f64 * two.training).max(0.0);
-    let of = |by_host: usize| {
-        let (host, device) = (by_host as f64, (two.n - by_host) as f64);
-        let joint = device * (two.device + two.gather);
-        let trained = (host + device) * two.training + joint + host * idle;
-        trained.max(host * two.dma + joint).max(host * two.host / two.workers as f64)
-    };
-    (0..=two.n).map(of).fold(f64::INFINITY, f64::min)
-}
-
 /// A machine without an accelerator: one route, batched and trained by the cores.
 #[derive(Debug, Clone)]
 pub(crate) struct CpuOnly {
