@@ -62,6 +62,8 @@ pub struct Description {
     pub accelerators: Accelerators,
     /// How it is made.
     pub build: Build,
+    /// Whether it is a reference: correct before fast. It runs where it is named, or where no other operator can.
+    pub reference: bool,
 }
 
 /// A probe for operators that run anywhere.
@@ -82,7 +84,13 @@ impl Description {
     /// When the key names another phase than `build` builds; in a constant, at compile time.
     pub const fn new(key: Key, summary: &'static str, reads: At, writes: At, build: Build) -> Self {
         assert!(key.phase as u8 == build.phase() as u8, "the key's phase is the phase of what is built");
-        Self { key, summary, reads, writes, probe: always, accelerators: no_accelerators, build }
+        Self { key, summary, reads, writes, probe: always, accelerators: no_accelerators, build, reference: false }
+    }
+
+    /// The same operator as a reference for others of its phase.
+    pub const fn as_reference(mut self) -> Self {
+        self.reference = true;
+        self
     }
 
     /// The same operator with a probe of its own.

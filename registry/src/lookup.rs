@@ -64,11 +64,20 @@ impl Registry {
         self.descriptions.iter().map(status).collect()
     }
 
-    /// Every route of available operators, sorted.
+    /// Every route of available operators, sorted; those through a reference operator last.
     pub fn routes(&self) -> Vec<Route> {
         let available: Vec<&Description> =
             self.descriptions.iter().filter(|d| (d.probe)(&self.machine).is_ok()).collect();
-        route::find(&available, &self.machine)
+        let mut routes = route::find(&available, &self.machine);
+        routes.sort_by_key(|route| self.is_reference(route));
+        routes
+    }
+
+    /// Whether an operator of the route is a reference.
+    pub fn is_reference(&self, route: &Route) -> bool {
+        [&route.batching, &route.transferring, &route.training].into_iter().any(|key| {
+            self.descriptions.binary_search_by(|d| d.key.cmp(key)).is_ok_and(|i| self.descriptions[i].reference)
+        })
     }
 
     /// Finds an operator that can run here.

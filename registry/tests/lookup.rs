@@ -61,3 +61,23 @@ fn the_probed_machine_is_plausible() {
     let json = serde_json::to_string(&machine).expect("a machine is plain data");
     assert_eq!(serde_json::from_str::<Machine>(&json).expect("what was written"), machine);
 }
+
+#[test]
+fn routes_through_a_reference_come_last() {
+    let never = || Build::Training(|_| Err(Error::setting("test", "is never built")));
+    let trains =
+        |name| Description::new(Key::new(Phase::Training, Hardware::CPU, name), "trains", At::Host, At::Host, never());
+    let moves = Description::new(
+        Key::new(Phase::Transferring, Hardware::CPU, "Host"),
+        "moves",
+        At::Host,
+        At::Host,
+        Build::Transferring(|_| Err(Error::setting("test", "is never built"))),
+    );
+    let (first, last) = (trains("Abacus").as_reference(), trains("Zebra"));
+    let registry = Registry::new(vec![CPU, moves, first, last], machine()).expect("no key is there twice");
+    let routes = registry.routes();
+    let names: Vec<_> = routes.iter().map(|r| r.training.operator()).collect();
+    assert_eq!(names, ["Zebra", "Abacus"]);
+    assert!(!registry.is_reference(&routes[0]) && registry.is_reference(&routes[1]));
+}

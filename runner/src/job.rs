@@ -59,7 +59,27 @@ fn name(dataset: &Dataset) -> String {
     if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
 }
 
-/// Builds the training operator of `route` alone, which is all that inference needs.
+/// The first route that fits whose training operator can be built, which is all that inference needs.
+///
+/// # Errors
+///
+/// As [`routes`] and [`build_training`].
+pub fn trained_route(
+    dataset: &Arc<Dataset>,
+    config: &JobConfig,
+    registry: &Registry,
+) -> Result<(Route, Box<dyn Training>)> {
+    let mut first = None;
+    for route in routes(registry, &config.operators)? {
+        match build_training(dataset, config, registry, &route) {
+            Ok(training) => return Ok((route, training)),
+            Err(e) => first = first.or(Some(e)),
+        }
+    }
+    Err(first.expect("there is a route"))
+}
+
+/// Builds the training operator of `route` alone.
 ///
 /// # Errors
 ///
@@ -141,6 +161,7 @@ pub struct Job {
 
 impl Job {
     /// Builds the operators of the routes that have those asked for; of several devices of a backend, the first is used.
+    /// Routes through a reference operator are built only where no other is.
     ///
     /// # Errors
     ///
@@ -155,6 +176,10 @@ impl Job {
         job.check()?;
         let mut first = None;
         for route in routes {
+            let is_reference = |r: &Route| job.registry.is_reference(r);
+            if is_reference(&route) && job.routes.iter().any(|r| !is_reference(&r.route)) {
+                continue;
+            }
             if let Err(e) = job.add(&route) {
                 job.unbuilt.push(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
                 first = first.or(Some(e));

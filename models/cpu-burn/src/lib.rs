@@ -19,4 +19,5 @@ submit! {
         At::Host,
         Build::Training(|context| Ok(Box::new(CpuBurn::new(context)?) as Box<dyn Training>)),
     )
+    .as_reference()
 }

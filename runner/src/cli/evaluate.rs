@@ -45,8 +45,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", dataset.name);
     }
     let registry = crate::registry()?;
-    let route = crate::routes(&registry, &config.operators)?.swap_remove(0);
-    let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
+    let (route, mut training) = crate::trained_route(&dataset, &config, &registry)?;
     training.set_parameters(&parameters)?;
     let Scores(scores) = match args.evaluation {
         How::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,

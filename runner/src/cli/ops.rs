@@ -12,7 +12,8 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
     let rows: Vec<Vec<String>> = status
         .iter()
         .map(|s| {
-            let available = s.availability.as_ref().map_or_else(|u| format!("no: {}", u.reason), |()| "yes".into());
+            let yes = if s.description.reference { "yes, a reference" } else { "yes" };
+            let available = s.availability.as_ref().map_or_else(|u| format!("no: {}", u.reason), |()| yes.into());
             let places = format!("{} → {}", s.description.reads, s.description.writes);
             vec![s.description.key.to_string(), places, available, s.description.summary.to_string()]
         })
@@ -40,7 +41,7 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
             json!({
                 "key": d.key, "phase": d.key.phase, "hardware": d.key.hardware, "operator": d.key.operator(),
                 "summary": d.summary, "reads": d.reads.to_string(), "writes": d.writes.to_string(),
-                "available": s.availability.is_ok(),
+                "available": s.availability.is_ok(), "reference": d.reference,
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
             })
         })

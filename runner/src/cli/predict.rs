@@ -47,8 +47,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let nodes = nodes(&args.nodes, &dataset)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let registry = crate::registry()?;
-    let route = crate::routes(&registry, &config.operators)?.swap_remove(0);
-    let mut training = crate::build_training(&dataset, &config, &registry, &route)?;
+    let (_, mut training) = crate::trained_route(&dataset, &config, &registry)?;
     training.set_parameters(&parameters)?;
     let logits = training.infer(&nodes)?;
     let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(best).collect();
