@@ -116,6 +116,15 @@ enum RowChoice {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    remove_on_ctrl_c(&args.output)?;
+    let stages = Stages::new(show);
+    let path = import(args, &stages)?;
+    stages.finish();
+    info::describe(&path)
+}
+
+/// Imports as the options say, and gives the path of the new dataset.
+pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
     let options = Options {
         name: args.name.clone(),
         symmetrise: args.symmetrise,
@@ -134,31 +143,27 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         memory: args.memory,
         replace: args.force,
     };
-    remove_on_ctrl_c(&args.output)?;
-    let stages = Stages::new(show);
     let (source, target) = (args.source.as_path(), args.output.as_path());
-    let path = match args.format {
-        Format::Planetoid => morphgl_formats::planetoid::import(source, target, &options, &stages)?,
-        Format::Npz => morphgl_formats::npz::import(source, target, &options, &stages)?,
-        Format::Ogb => morphgl_formats::ogb::import(source, target, &options, &stages)?,
+    Ok(match args.format {
+        Format::Planetoid => morphgl_formats::planetoid::import(source, target, &options, stages)?,
+        Format::Npz => morphgl_formats::npz::import(source, target, &options, stages)?,
+        Format::Ogb => morphgl_formats::ogb::import(source, target, &options, stages)?,
         Format::Edges => {
             let ids = match args.ids {
                 IdChoice::Keep => Ids::Keep,
                 IdChoice::Compact => Ids::Compact,
             };
             let format = EdgeListOptions { ids, first_id: args.first_id, num_nodes: args.num_nodes };
-            morphgl_formats::edge_list::import(source, target, format, &options, &stages)?
+            morphgl_formats::edge_list::import(source, target, format, &options, stages)?
         }
-        Format::Mtx => morphgl_formats::mtx::import(source, target, &options, &stages)?,
-        Format::Metis => morphgl_formats::metis::import(source, target, &options, &stages)?,
+        Format::Mtx => morphgl_formats::mtx::import(source, target, &options, stages)?,
+        Format::Metis => morphgl_formats::metis::import(source, target, &options, stages)?,
         Format::Numpy => {
             let format = NumpyOptions { rows: rows(args.rows).unwrap_or(Rows::Sources), num_nodes: args.num_nodes };
-            morphgl_formats::numpy::import(source, target, format, &options, &stages)?
+            morphgl_formats::numpy::import(source, target, format, &options, stages)?
         }
-        Format::Bv => import_bv(source, target, rows(args.rows), &options, &stages)?,
-    };
-    stages.finish();
-    info::describe(&path)
+        Format::Bv => import_bv(source, target, rows(args.rows), &options, stages)?,
+    })
 }
 
 fn rows(choice: Option<RowChoice>) -> Option<Rows> {

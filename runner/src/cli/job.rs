@@ -14,7 +14,7 @@ use morphgl_registry::{Expansion, Fanouts, Key, Pick, SamplerSettings};
 
 use super::show::{self, Show};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
     /// Directory of the dataset [default: a generated graph of 50,000 nodes]
@@ -53,7 +53,7 @@ pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<
     Ok(Arc::new(Dataset::open(path, OpenOptions { load, verify })?))
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison)
@@ -62,12 +62,12 @@ pub(crate) struct ModelArgs {
     /// Number of layers [default: as many as fanouts, else 3]
     #[arg(long)]
     layers: Option<usize>,
-    /// Width of hidden layers, all heads together
-    #[arg(long, default_value_t = 256)]
-    hidden: usize,
-    /// GAT: attention heads of hidden layers
-    #[arg(long, default_value_t = 4)]
-    heads: usize,
+    /// Width of hidden layers, all heads together [default: 256]
+    #[arg(long)]
+    hidden: Option<usize>,
+    /// GAT: attention heads of hidden layers [default: 4]
+    #[arg(long)]
+    heads: Option<usize>,
     /// GAT: attention heads of the last layer, averaged
     #[arg(long, default_value_t = 1)]
     output_heads: usize,
@@ -106,6 +106,14 @@ pub(crate) struct ModelArgs {
     decay_first_layer: bool,
 }
 
+impl ModelArgs {
+    /// Sets what was not asked for: hidden width by kind of model, and heads.
+    pub(crate) fn default_to(&mut self, hidden: impl FnOnce(ModelKind) -> usize, heads: usize) {
+        self.hidden = self.hidden.or_else(|| Some(hidden(self.model)));
+        self.heads = self.heads.or(Some(heads));
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum AttentionArg {
     Gat,
@@ -125,7 +133,7 @@ enum NormalizationArg {
     Batch,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
 pub(crate) struct BatchArgs {
     /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers]
@@ -232,9 +240,9 @@ impl LimitArgs {
 pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     let layers = model.layers.or(batch.fanouts()?.map(|f| f.0.len())).unwrap_or(3);
     let spec = ModelSpec {
-        hidden: model.hidden,
+        hidden: model.hidden.unwrap_or(256),
         layers,
-        heads: model.heads,
+        heads: model.heads.unwrap_or(4),
         output_heads: model.output_heads,
         attention: match model.attention {
             AttentionArg::Gat => Attention::Gat,

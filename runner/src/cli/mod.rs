@@ -1,5 +1,6 @@
 //! Reads the command line, runs one command, prints its outcome.
 
+mod bench;
 mod durations;
 mod evaluate;
 mod generate;
@@ -64,6 +65,8 @@ enum Command {
     Evaluate(evaluate::Args),
     /// Predicts the classes of nodes with a trained model
     Predict(predict::Args),
+    /// Measures one part of the work, in the units that other systems are measured in
+    Bench(bench::Args),
 }
 
 /// What a command gives back: for people, and for programs.
@@ -94,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Train(args) => train::run(&args, show),
         Command::Evaluate(args) => evaluate::run(&args, show),
         Command::Predict(args) => predict::run(&args, show),
+        Command::Bench(args) => bench::run(&args, show),
     };
     match outcome {
         Ok(outcome) => show.result(&outcome),

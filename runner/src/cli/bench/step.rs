@@ -1,0 +1,139 @@
+//! `morphgl bench step`: forward, backward and optimizer, on mini-batches prepared before.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use morphgl_registry::{Key, MiniBatch, Place, Training};
+use serde_json::json;
+
+use super::figures::{Report, fields, median};
+use super::source::{self, Counts, Numbered};
+use super::{Amount, go_on, load::Load, peers_widths, stop};
+use crate::cli::job::{self, BatchArgs, DataArgs, ModelArgs};
+use crate::cli::show::Show;
+use crate::{Job, Stop, TrainingOperator};
+
+/// Mini-batches that are trained on in turn, unless another number is asked for.
+const BATCHES: u32 = 8;
+/// Steps of each training operator that the fastest is chosen by.
+const TRIALS: usize = 3;
+
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  morphgl bench step
+  morphgl bench step arxiv --model gcn --threads 4
+  morphgl bench step arxiv --model gat --training Training_CPU_Burn    another operator than the fastest
+
+Unless asked for, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 64 for GAT, of one head.
+`morphgl ops` lists the training operators; without --training the one with the fastest step is measured.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
+    #[command(flatten)]
+    amount: Amount,
+}
+
+pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
+    args.batch.limit_threads()?;
+    let dataset = args.data.open(show)?;
+    let config = job::config(&dataset, &peers_widths(&args.model), &args.batch)?;
+    let mut job = Job::new(dataset, config)?;
+    job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+    let (threads, stop) = (job.threads(), stop()?);
+    for trainer in &mut job.trainers {
+        trainer.operator.set_threads(threads)?;
+    }
+    let chosen = fastest(&mut job, threads, &stop)?;
+    let TrainingOperator { key, place, mut operator } = job.trainers.swap_remove(chosen);
+    let (batches, counts) = batches(&mut job, (&key, &place), args.amount.batches.unwrap_or(BATCHES), &stop)?;
+    for batch in batches.iter().cycle().take(args.amount.warm_up as usize) {
+        step(operator.as_mut(), batch)?;
+        go_on(&stop)?;
+    }
+    let bar = show
+        .bar("measuring {bar:30} {pos}/{len} steps  ETA {eta}", u64::from(args.amount.repeats) * batches.len() as u64);
+    let load = Load::start();
+    let mut all = Vec::new();
+    for batch in (0..args.amount.repeats).flat_map(|_| &batches) {
+        all.push(1e3 * step(operator.as_mut(), batch)?);
+        go_on(&stop)?;
+        bar.inc(1);
+    }
+    let load = load.end();
+    bar.finish_and_clear();
+    let parameters: usize = operator.parameters()?.iter().map(|p| p.values.len()).sum();
+    let model = &job.config.spec.model;
+    let edges = counts.mean(counts.edges);
+    let mut document = fields(json!({
+        "model": model.kind, "hidden": model.hidden, "layers": model.layers, "params": parameters,
+        "training": key.to_string(), "batches": batches.len(),
+        "input_nodes_per_batch": counts.mean(counts.nodes), "edges_per_batch": edges,
+        "edges_per_s": edges / median(&all) * 1e3,
+    }));
+    document.extend(fields(source::settings(&job.config.sampler)));
+    Ok(Report {
+        what: "step",
+        data: job.dataset.name.clone(),
+        threads,
+        unit: "ms/step",
+        more: vec![("M edges/s", all.iter().map(|ms| edges / ms / 1e3).collect())],
+        all,
+        with: format!("{key}, {} of width {}, {}", model.kind, model.hidden, source::in_words(&job.config.sampler)),
+        load,
+        fields: document,
+    })
+}
+
+/// The position of the training operator whose step is the fastest here, which planning would choose.
+fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
+    if job.trainers.len() == 1 {
+        return Ok(0);
+    }
+    let mut best = (f64::INFINITY, 0);
+    for i in 0..job.trainers.len() {
+        let (key, place) = (job.trainers[i].key.clone(), job.trainers[i].place.clone());
+        let (batches, _) = batches(job, (&key, &place), 1, stop)?;
+        let operator = job.trainers[i].operator.as_mut();
+        operator.set_threads(threads)?;
+        for trial in 0..=TRIALS {
+            let seconds = step(operator, &batches[0])?;
+            go_on(stop)?;
+            // The first step of an operator fills its memory.
+            if trial > 0 && seconds < best.0 {
+                best = (seconds, i);
+            }
+        }
+    }
+    Ok(best.1)
+}
+
+/// Mini-batches of epoch 0, moved to where the operator trains.
+fn batches(job: &mut Job, trainer: (&Key, &Place), count: u32, stop: &Stop) -> Result<(Vec<MiniBatch>, Counts)> {
+    let threads = job.threads();
+    let route = job.routes.iter_mut().find(|r| (&r.route.training, &r.route.trained_at) == trainer);
+    let route = route.with_context(|| format!("{}: no route leads to it", trainer.0))?;
+    let numbered = Numbered { epoch: 0, num_batches: u32::try_from(route.batching.num_batches()).unwrap_or(u32::MAX) };
+    let mut worker = route.batching.worker(threads)?;
+    let (mut made, mut counts) = (Vec::new(), Counts::default());
+    for number in 0..count {
+        go_on(stop)?;
+        let (batch, _) = worker.prepare(numbered.id(number), None)?.wait()?;
+        let (batch, _) = route.transferring.transfer(batch)?.wait()?;
+        counts.add(&batch)?;
+        made.push(batch);
+    }
+    Ok((made, counts))
+}
+
+/// Seconds of one step, until the parameters are new.
+fn step(training: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
+    let start = Instant::now();
+    training.accumulate(batch)?.wait()?;
+    training.step()?.wait()?;
+    Ok(start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,215 @@
+//! `morphgl bench`: every measurement runs on a tiny graph, and its document has the fields that one table needs.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::Bench;
+
+const BATCHES: [&str; 6] = ["--fanouts", "5,5", "--batch-size", "32", "--threads", "2"];
+
+/// Runs `morphgl bench WHAT small …`, and checks what all documents have in common.
+#[track_caller]
+fn measure(bench: &Bench, what: &str, unit: &str, args: &[&str]) -> Value {
+    let json = bench.json(&[&["bench", what, "small"][..], args].concat());
+    check(&json, what, unit, "small");
+    json
+}
+
+#[track_caller]
+fn check(json: &Value, what: &str, unit: &str, data: &str) {
+    let text = |field: &str| json[field].as_str().unwrap_or_else(|| panic!("no {field}: {json:#}")).to_string();
+    assert_eq!([text("what"), text("unit"), text("peer"), text("data")], [what, unit, "morphgl", data]);
+    assert_eq!(json["threads"], 2, "{json:#}");
+    let mut all: Vec<f64> =
+        json["all"].as_array().expect("a list").iter().map(|v| v.as_f64().expect("a number")).collect();
+    assert!(all.iter().all(|v| v.is_finite() && *v > 0.0), "{all:?}");
+    all.sort_by(f64::total_cmp);
+    let median = (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0;
+    assert_eq!(json["median"].as_f64(), Some(median));
+    assert_eq!((json["min"].as_f64(), json["max"].as_f64()), (all.first().copied(), all.last().copied()));
+    for field in ["cores_own", "cores_others", "load1", "rss_peak_gb", "versions"] {
+        assert!(json.get(field).is_some(), "no {field}: {json:#}");
+    }
+    assert!(json["rss_peak_gb"].as_f64().is_some_and(|gb| gb > 0.0), "{json:#}");
+}
+
+#[track_caller]
+fn positive(json: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(json[field].as_f64().is_some_and(|x| x > 0.0), "{field}: {json:#}");
+    }
+}
+
+#[test]
+fn sample() {
+    let bench = Bench::new();
+    bench.small();
+    // 180 training nodes are 6 mini-batches an epoch; 10 are of two.
+    for (extra, batches) in [(&[][..], 6), (&["--within", "--batches", "10"][..], 10), (&["--expansion", "new"], 6)] {
+        let args = [&BATCHES[..], &["--repeats", "3", "--warm-up", "0"], extra].concat();
+        let json = measure(&bench, "sample", "batches/s", &args);
+        positive(&json, &["edges_per_s", "edges_per_batch", "input_nodes_per_batch"]);
+        assert_eq!((&json["batches"], json["all"].as_array().map(Vec::len)), (&batches.into(), Some(3)), "{json:#}");
+        let settings = (&json["fanouts"], &json["batch_size"], &json["batching"]);
+        assert_eq!(settings, (&"5,5".into(), &32.into(), &"Batching_CPU_Neighbor".into()));
+        assert_eq!(json["expansion"], if extra.contains(&"new") { "new" } else { "all" });
+    }
+    let args = [&["bench", "sample", "small", "--repeats", "2"][..], &BATCHES].concat();
+    let text = bench.text(&args);
+    for words in ["sample of small, 2 threads", "unit", "median", "spread", "batches/s", "edges/s", "other programs"] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+}
+
+#[test]
+fn what_is_sampled_depends_on_neither_threads_nor_their_use() {
+    let bench = Bench::new();
+    bench.small();
+    let counts = |extra: &[&str]| {
+        let args = ["bench", "sample", "small", "--fanouts", "5,5", "--batch-size", "32", "--repeats", "1"];
+        let json = bench.json(&[&args[..], extra].concat());
+        (json["edges_per_batch"].clone(), json["input_nodes_per_batch"].clone())
+    };
+    let one = counts(&["--threads", "1"]);
+    assert_eq!(counts(&["--threads", "3"]), one);
+    assert_eq!(counts(&["--threads", "3", "--within", "--warm-up", "2"]), one);
+    assert_ne!(counts(&["--threads", "3", "--seed", "1"]), one);
+}
+
+#[test]
+fn gather() {
+    let bench = Bench::new();
+    bench.small();
+    for extra in [&[][..], &["--within"]] {
+        let json = measure(&bench, "gather", "GB/s", &[&BATCHES[..], extra].concat());
+        positive(&json, &["rows_per_s", "rows_per_batch"]);
+        assert_eq!((&json["row_bytes"], &json["dtype"], &json["batches"]), (&32.into(), &"f32".into(), &16.into()));
+        let (rate, rows) = (json["median"].as_f64().expect("a number"), json["rows_per_s"].as_f64().expect("a number"));
+        assert!((rate - rows * 32.0 / 1e9).abs() < 1e-9 * rows, "{json:#}");
+    }
+}
+
+#[test]
+fn prepare() {
+    let bench = Bench::new();
+    bench.small();
+    for (extra, batches) in [(&[][..], 6), (&["--within", "--batches", "4"][..], 4), (&["--batches", "13"], 13)] {
+        let json = measure(&bench, "prepare", "batches/s", &[&BATCHES[..], extra].concat());
+        positive(&json, &["edges_per_s", "edges_per_batch", "input_nodes_per_batch", "gather_gb_per_s_inside"]);
+        assert_eq!((&json["batches"], &json["dtype"]), (&batches.into(), &"f32".into()), "{json:#}");
+    }
+}
+
+#[test]
+fn step() {
+    let bench = Bench::new();
+    bench.small();
+    // The widths that other systems are measured with, or those asked for; parameters of 8 features and 3 classes.
+    for (model, extra, hidden, params) in [
+        ("sage", &[][..], 256, 8 * 256 * 2 + 256 + 256 * 3 * 2 + 3),
+        ("gcn", &[], 16, 8 * 16 + 16 + 16 * 3 + 3),
+        ("gat", &[], 64, 8 * 64 + 64 * 3 + 64 * 3 + 3 * 3),
+        ("gcn", &["--hidden", "8"], 8, 8 * 8 + 8 + 8 * 3 + 3),
+    ] {
+        let args = [&BATCHES[..], &["--model", model, "--repeats", "2", "--batches", "3"], extra].concat();
+        let json = measure(&bench, "step", "ms/step", &args);
+        positive(&json, &["edges_per_batch", "input_nodes_per_batch"]);
+        assert_eq!(json["all"].as_array().map(Vec::len), Some(6), "repeats of 3 mini-batches: {json:#}");
+        assert_eq!((&json["model"], &json["hidden"], &json["params"]), (&model.into(), &hidden.into(), &params.into()));
+        assert!(json["training"].as_str().is_some_and(|key| key.starts_with("Training_CPU_")), "{json:#}");
+    }
+    let args = [&BATCHES[..], &["--training", "Training_CPU_Burn", "--repeats", "1"]].concat();
+    assert_eq!(measure(&bench, "step", "ms/step", &args)["training"], "Training_CPU_Burn");
+    bench.refused(&["bench", "step", "small", "--training", "Training_CPU_None"], &["Training_CPU_None", "there are:"]);
+    bench.refused(
+        &["bench", "step", "small", "--fanouts", "5", "--layers", "2"],
+        &["--fanouts 5", "one fanout a layer"],
+    );
+}
+
+#[test]
+fn epoch() {
+    let bench = Bench::new();
+    bench.small();
+    for (extra, batches) in [(&[][..], 6), (&["--batches", "4"][..], 4), (&["--batches", "100"], 6)] {
+        let args = [&BATCHES[..], &["--model", "gcn", "--repeats", "2", "--profile-seconds", "0.2"], extra].concat();
+        let json = measure(&bench, "epoch", "s/epoch", &args);
+        positive(&json, &["batches_per_s", "edges_per_s", "predicted_epoch_seconds", "profile_s"]);
+        assert_eq!((&json["batches"], &json["hidden"]), (&batches.into(), &16.into()), "{json:#}");
+        for field in ["loss", "step_s"] {
+            assert_eq!(json[field].as_array().map(Vec::len), Some(2), "{field}: {json:#}");
+        }
+        assert!(json["plan"].is_string() && json["training"].is_string(), "{json:#}");
+    }
+}
+
+#[test]
+fn ingest() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("e.csv"), "src,dst\n0,1\n1,2\n2,0\n").expect("room");
+    let args = ["bench", "ingest", "e.csv", "--threads", "2", "--repeats", "2", "--", "--symmetrise"];
+    let json: Value = serde_json::from_str(&bench.text(&[&["--json"][..], &args].concat())).expect("JSON");
+    check(&json, "ingest", "edges/s", "e.csv");
+    assert_eq!((&json["edges"], &json["source_bytes"], &json["format"]), (&6.into(), &20.into(), &"edges".into()));
+    positive(&json, &["seconds", "mb_per_s", "import_peak_rss_gb"]);
+    assert!(json["cpu_seconds"].is_f64(), "{json:#}");
+    assert_eq!(bench.names(), ["e.csv"], "nothing is left beside the file");
+
+    let json = bench.json(&["bench", "ingest", "--threads", "2", "--repeats", "1"]);
+    check(&json, "ingest", "edges/s", "default.csv");
+    assert_eq!(json["edges"], 748_932);
+
+    bench.refused(&["bench", "ingest", "none.csv"], &["none.csv", "check the path"]);
+    fs::write(bench.path().join("bad.csv"), "0,1\nx,2\n").expect("room");
+    bench.refused(&["bench", "ingest", "bad.csv"], &["bad.csv, line 2"]);
+    assert_eq!(bench.names(), ["bad.csv", "e.csv"]);
+}
+
+#[test]
+fn datasets_that_lack_what_is_measured_are_refused() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("e.csv"), "0,1\n1,2\n2,0\n").expect("room");
+    bench.text(&["import", "edges", "e.csv", "-o", "bare"]);
+    bench.text(&["import", "edges", "e.csv", "-o", "split", "--split", "0.6,0.2,0.2"]);
+    bench.refused(&["bench", "sample", "bare"], &["bare", "train split", "--split"]);
+    for what in ["gather", "prepare"] {
+        bench.refused(&["bench", what, "split"], &["split", "no features", "--random-features"]);
+    }
+    bench.text(&["bench", "sample", "split", "--repeats", "1"]);
+}
+
+#[test]
+fn wrong_options_are_usage() {
+    let bench = Bench::new();
+    fs::write(bench.path().join("e.csv"), "0,1\n").expect("room");
+    for args in [
+        &["bench"][..],
+        &["bench", "nothing"],
+        &["bench", "sample", "--repeats", "0"],
+        &["bench", "sample", "--model", "gcn"],
+        &["bench", "gather", "--batches", "0"],
+        &["bench", "prepare", "--expansion", "some"],
+        &["bench", "step", "--model", "none"],
+        &["bench", "step", "--training", "no key"],
+        &["bench", "epoch", "--within"],
+        &["bench", "ingest", "e.csv", "--threads", "0"],
+        &["bench", "ingest", "e.csv", "--format", "none"],
+        &["bench", "ingest", "e.csv", "--", "--no-such-option"],
+    ] {
+        let output = bench.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(bench.names(), ["e.csv"], "nothing is left beside the file");
+}
+
+#[test]
+fn every_measurement_has_help_with_examples() {
+    let bench = Bench::new();
+    for what in ["sample", "gather", "prepare", "step", "epoch", "ingest"] {
+        let text = bench.text(&["bench", what, "--help"]);
+        assert!(text.contains(&format!("Examples:\n  morphgl bench {what}")) && text.contains("Usage:"), "{text}");
+    }
+    assert!(bench.text(&["bench", "--help"]).contains("Examples:\n  morphgl "));
+}
