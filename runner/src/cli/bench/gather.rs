@@ -43,7 +43,8 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     // Sampled without features: gathering is what is measured afterwards.
     let source = Source::new(&dataset, &config, false)?;
     let Some(matrix) = &dataset.features else {
-        anyhow::bail!("{}: the dataset has no features to gather; import it with --random-features DIM", dataset.name);
+        let name = source::name(&dataset);
+        anyhow::bail!("{name}: the dataset has no features to gather; import it with --random-features DIM");
     };
     let stop = stop()?;
     let lists = lists(&source, args.amount.batches.unwrap_or(BATCHES), &stop)?;

@@ -20,6 +20,12 @@ pub(super) fn config(dataset: &Dataset, batch: &BatchArgs) -> Result<JobConfig> 
     job::with_spec(TrainingSpec { model, optimizer: OptimizerSpec::default() }, batch)
 }
 
+/// What a dataset is called in errors: its directory, where it has one.
+pub(super) fn name(dataset: &Dataset) -> String {
+    let path = &dataset.path;
+    if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
+}
+
 /// The batching operator of the first route that has the operators asked for.
 pub(super) struct Source {
     pub(super) route: Route,
@@ -36,8 +42,7 @@ impl Source {
     pub(super) fn new(dataset: &Arc<Dataset>, config: &JobConfig, gather: bool) -> Result<Self> {
         let registry = registry()?;
         let route = routes(&registry, &config.operators)?.swap_remove(0);
-        let name =
-            if dataset.path.as_os_str().is_empty() { dataset.name.clone() } else { dataset.path.display().to_string() };
+        let name = name(dataset);
         let seeds =
             SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).with_context(|| name.clone())?;
         if gather && dataset.features.is_none() {
