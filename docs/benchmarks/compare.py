@@ -67,7 +67,7 @@ def main():
     add("--batches", type=int, default=24, help="mini-batches a round on large sets for sample and prepare")
     add("--epoch-batches", type=int, default=100, help="the same for epoch")
     add("--large", default="products-like", help="sets that are too large for whole epochs")
-    add("--budget", type=float, default=0, help="seconds after which no further round begins")
+    add("--budget", type=float, default=0, help="seconds after which no further run begins")
     add("--limit", type=float, default=900, help="seconds a run may take")
     add("--quiet-below", type=float, default=0, help="wait, a minute at most, until others keep fewer cores busy than this")
     add("--tcmalloc", default=TCMALLOC, help="library to preload; not there, or empty: peers run as they are alone")
@@ -82,7 +82,10 @@ def main():
             parser.error("give " + ", ".join("--" + o.replace("_", "-") for o in missing) + ", or --table")
     args.out.mkdir(parents=True, exist_ok=True)
     if not args.table:
-        compare(args)
+        try:
+            compare(args)
+        except KeyboardInterrupt:
+            say("interrupted: the table is of what was measured")
     text = table(args.out)
     (args.out / "table.md").write_text(text)
     print(text)
@@ -90,17 +93,17 @@ def main():
 
 # ---------------------------------------------------------------- measuring
 def compare(args):
-    begin = time.monotonic()
+    begin, session = time.monotonic(), int(time.time())
     machine = morphgl(args, "ops")["machine"]
     write(args, {"machine": {"cpu": machine["cpu"], "cores": machine["cores"], "memory_bytes": machine["memory_bytes"]}})
     failed = {}
     for cell in cells(args, machine["cores"]):
         contestants = systems(args, cell)
         for number in range(args.rounds):
-            if args.budget and time.monotonic() - begin > args.budget:
-                say("the budget is used up")
-                return
             for system in contestants[::-1] if number % 2 else contestants:
+                if args.budget and time.monotonic() - begin > args.budget:
+                    say("the budget is used up")
+                    return
                 if (cell, system) in failed:
                     continue
                 wait_until_quiet(args.quiet_below)
@@ -113,7 +116,7 @@ def compare(args):
                     say(f"{show(cell)}: {show_system(system)} failed: {last[:200]}")
                     continue
                 for record in records:
-                    write(args, {"round": number, "cell": cell._asdict(), "system": system._asdict(), "record": record})
+                    write(args, {"session": session, "round": number, "cell": cell._asdict(), "system": system._asdict(), "record": record})
                 best = best_of(cell, [r["median"] for r in records])
                 say(f"{show(cell)}, round {number + 1}: {show_system(system)} {best:.4g} {records[0]['unit']}")
 
@@ -236,25 +239,25 @@ def best_of(cell, values):
 
 
 class Series:
-    """One system's rounds of one cell, its best variant in each."""
+    """One system's rounds of one cell, its best variant in each, by session and number."""
 
     def __init__(self, cell, system):
-        self.cell, self.system, self.rounds, self.edges, self.others = cell, system, [], [], []
+        self.cell, self.system, self.rounds, self.edges, self.others = cell, system, {}, [], []
 
     def median(self):
-        return statistics.median(self.rounds)
+        return statistics.median(self.rounds.values())
 
     def faster_than(self, other):
         return self.median() < other.median() if self.cell.what in LOWER_IS_BETTER else self.median() > other.median()
 
     def text(self):
-        low, high = min(self.rounds), max(self.rounds)
+        low, high = min(self.rounds.values()), max(self.rounds.values())
         edges = f", {statistics.median(self.edges) / 1e6:.1f} M edges/s" if self.edges and self.cell.what == "sample" else ""
         return f"{digits(self.median())} ({digits(low)}–{digits(high)}){edges}"
 
     def ratios(self, peer):
         """How many times as fast as the peer, round by round."""
-        pairs = zip(self.rounds, peer.rounds)
+        pairs = [(self.rounds[key], peer.rounds[key]) for key in self.rounds if key in peer.rounds]
         return [p / o if self.cell.what in LOWER_IS_BETTER else o / p for o, p in pairs]
 
 
@@ -274,7 +277,7 @@ def show_system(system):
 def read(out):
     """All series by cell, the machine, versions, and what failed."""
     series, machine, versions, failures = {}, None, {}, {}
-    runs = collections.defaultdict(list)
+    runs = collections.defaultdict(dict)
     for line in open(out / "raw.jsonl"):
         row = json.loads(line)
         if "machine" in row:
@@ -285,19 +288,12 @@ def read(out):
             failures[(cell, system)] = row["failed"]
             continue
         versions.update(row["record"].get("versions", {}))
-        runs[(cell, system)].append((row["round"], row["record"]))
+        runs[(cell, system)].setdefault((row["session"], row["round"]), []).append(row["record"])
     for (cell, system), rows in runs.items():
         mine = series.setdefault(cell, {}).setdefault(system, Series(cell, system))
-        groups, last = [], None
-        for number, record in rows:
-            # Variants of one round stand together; another session begins again at round 0.
-            if number != last:
-                groups.append([])
-            groups[-1].append(record)
-            last = number
-        for records in groups:
+        for key, records in rows.items():
             best = best_of(cell, [r["median"] for r in records])
-            mine.rounds.append(best)
+            mine.rounds[key] = best
             chosen = next(r for r in records if r["median"] == best)
             mine.edges += [chosen["edges_per_s"]] if chosen.get("edges_per_s") else []
             mine.others += [r["cores_others"] for r in records if r.get("cores_others") is not None]
@@ -342,7 +338,7 @@ def table(out):
                 lines.append("| " + " | ".join([
                     cell.set, str(cell.threads), kind or "–", rule or "–", own.text(),
                     f"{show_system(first.system)} {first.text()}",
-                    f"**{ratio:.2f}** ({min(rounds):.2f}–{max(rounds):.2f})",
+                    f"**{ratio:.2f}**" + (f" ({min(rounds):.2f}–{max(rounds):.2f})" if rounds else ""),
                     "; ".join(f"{show_system(p.system)} {p.text()}" for p in rest) or "–",
                     str(len(own.rounds)), f"{others:.1f}"]) + " |")
         lines.append("")
