@@ -26,7 +26,7 @@ pub(super) fn name(dataset: &Dataset) -> String {
     if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
 }
 
-/// The batching operator of the first route that has the operators asked for.
+/// The batching operator of the plainest route that has the operators asked for.
 pub(super) struct Source {
     pub(super) route: Route,
     pub(super) batching: Box<dyn Batching>,
@@ -41,7 +41,10 @@ impl Source {
     /// No such route, or what the operator refuses.
     pub(super) fn new(dataset: &Arc<Dataset>, config: &JobConfig, gather: bool) -> Result<Self> {
         let registry = registry()?;
-        let route = routes(&registry, &config.operators)?.swap_remove(0);
+        // The first of those that hold the fewest resources: the plainest way to batch a dataset in memory.
+        let found = routes(&registry, &config.operators)?.into_iter();
+        let plainest = found.min_by_key(|r| r.batching.hardware.resources().len());
+        let route = plainest.context("no route: `morphgl ops` lists operators and routes")?;
         let name = name(dataset);
         let seeds =
             SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).with_context(|| name.clone())?;
