@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
+use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView, Pages};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Place, Result};
@@ -59,21 +59,26 @@ pub struct BatchFeatures {
     pub dim: usize,
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
-    /// The elements' bytes, row after row. Kept as words of 8 bytes, so that every element type is aligned.
-    words: Vec<u64>,
-    /// Bytes in use.
-    len: usize,
+    /// The elements' bytes, row after row: their start is aligned for every element type.
+    bytes: Pages,
 }
 
 impl BatchFeatures {
     /// An empty matrix of rows like those of `matrix`.
     pub fn like(matrix: &FeatureMatrix) -> Self {
-        Self { dim: matrix.dim(), dtype: matrix.dtype(), words: Vec::new(), len: 0 }
+        Self::inside(Pages::new(), matrix)
+    }
+
+    /// An empty matrix of rows like those of `matrix`, in the memory of `pages`.
+    pub fn inside(pages: Pages, matrix: &FeatureMatrix) -> Self {
+        let mut features = Self { dim: matrix.dim(), dtype: matrix.dtype(), bytes: pages };
+        features.bytes.resize(0);
+        features
     }
 
     /// Number of rows.
     pub fn num_rows(&self) -> usize {
-        self.len.checked_div(self.row_bytes()).unwrap_or(0)
+        self.bytes.len().checked_div(self.row_bytes()).unwrap_or(0)
     }
 
     /// Bytes of one row.
@@ -81,21 +86,16 @@ impl BatchFeatures {
         self.dim * self.dtype.size()
     }
 
-    /// Makes room for `rows` rows of type `dtype` and length `dim`, and gives their bytes; old content is left as it was.
+    /// Makes room for `rows` rows of type `dtype` and length `dim`, and gives their bytes, which are to be overwritten:
+    /// old content where the memory at hand suffices, else zeros. Nothing is cleared or copied, and memory is kept.
     pub fn resize(&mut self, rows: usize, dim: usize, dtype: Dtype) -> &mut [u8] {
         (self.dim, self.dtype) = (dim, dtype);
-        self.len = rows * self.row_bytes();
-        self.words.resize(self.len.div_ceil(8), 0);
-        if let Some(last) = self.words.last_mut() {
-            // The unused tail stays zero, so that equality of words is equality of content.
-            *last &= u64::MAX >> (8 * (8 - (self.len - 1) % 8 - 1));
-        }
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.len]
+        self.bytes.resize(rows * self.row_bytes())
     }
 
     /// The elements as bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.len]
+        &self.bytes
     }
 
     /// The elements in their type.

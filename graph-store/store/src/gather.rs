@@ -4,12 +4,14 @@ use rayon::prelude::*;
 
 use crate::FeatureMatrix;
 
-/// Rows whose lines are asked for ahead of the copy.
-const AHEAD: usize = 8;
-/// Bytes of a cache line.
-const LINE: usize = 64;
-/// Rows a task of the parallel gather copies.
-const TASK_ROWS: usize = 2048;
+mod rows;
+
+use rows::{Level, Stores};
+
+/// Bytes of output from which on they are stored past the caches: so many would push everything else out of them.
+const STREAM_BYTES: usize = 32 << 20;
+/// Bytes a task of the parallel gather copies, about.
+const TASK_BYTES: usize = 512 << 10;
 
 impl FeatureMatrix {
     /// Copies the rows `nodes`, in that order, into `out`.
@@ -18,28 +20,49 @@ impl FeatureMatrix {
     ///
     /// When a row does not exist, or `out` is not as long as the rows together.
     pub fn gather_rows(&self, nodes: &[u32], out: &mut [u8]) {
-        let row_bytes = self.row_bytes();
-        assert_eq!(out.len(), nodes.len() * row_bytes, "room for the gathered rows, and their bytes");
-        let bytes = self.view();
-        let bytes = bytes.as_bytes();
-        for (i, (&node, to)) in nodes.iter().zip(out.chunks_exact_mut(row_bytes.max(1))).enumerate() {
-            if let Some(&later) = nodes.get(i + AHEAD) {
-                let start = later as usize * row_bytes;
-                (start..start + row_bytes).step_by(LINE).for_each(|byte| prefetch(bytes, byte));
-            }
-            let start = node as usize * row_bytes;
-            to.copy_from_slice(&bytes[start..start + row_bytes]);
+        let stores = Stores::for_bytes(out.len());
+        if let Some((rows, row_bytes)) = self.gathered(nodes, out) {
+            rows::copy(Level::best(), stores, rows, row_bytes, nodes, out);
         }
     }
 
     /// Does what [`FeatureMatrix::gather_rows`] does, spread over the threads of the current rayon pool.
+    ///
+    /// # Panics
+    ///
+    /// As [`FeatureMatrix::gather_rows`].
     pub fn par_gather_rows(&self, nodes: &[u32], out: &mut [u8]) {
+        let (level, stores) = (Level::best(), Stores::for_bytes(out.len()));
+        if let Some((rows, row_bytes)) = self.gathered(nodes, out) {
+            // So many rows are whole lines, and no two tasks write to one.
+            let task_rows = (TASK_BYTES / row_bytes).max(1).next_multiple_of(64);
+            let tasks = nodes.par_chunks(task_rows).zip(out.par_chunks_mut(task_rows * row_bytes));
+            tasks.for_each(|(nodes, out)| rows::copy(level, stores, rows, row_bytes, nodes, out));
+        }
+    }
+
+    /// All rows and the bytes of one, when there is anything to copy.
+    fn gathered(&self, nodes: &[u32], out: &[u8]) -> Option<(&[u8], usize)> {
         let row_bytes = self.row_bytes();
         assert_eq!(out.len(), nodes.len() * row_bytes, "room for the gathered rows, and their bytes");
-        if row_bytes > 0 {
-            let tasks = nodes.par_chunks(TASK_ROWS).zip(out.par_chunks_mut(TASK_ROWS * row_bytes));
-            tasks.for_each(|(nodes, out)| self.gather_rows(nodes, out));
+        (row_bytes > 0).then(|| (self.as_bytes(), row_bytes))
+    }
+
+    /// All elements as bytes, row after row.
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::F32 { data, .. } => bytemuck::cast_slice(data),
+            Self::F16 { data, .. } => bytemuck::cast_slice(data),
+            Self::Bf16 { data, .. } => bytemuck::cast_slice(data),
+            Self::U8 { data, .. } => data,
         }
+    }
+}
+
+impl Stores {
+    /// How an output of `bytes` is stored.
+    fn for_bytes(bytes: usize) -> Self {
+        if bytes < STREAM_BYTES { Self::Cached } else { Self::Streaming }
     }
 }
 

@@ -11,6 +11,7 @@ mod features;
 mod gather;
 mod meta;
 mod npy;
+mod pages;
 mod topology;
 mod write;
 
@@ -21,5 +22,6 @@ pub use features::{FeatureMatrix, FeatureView};
 pub use gather::prefetch;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
 pub use npy::{NpyWriter, read_npy};
+pub use pages::{PagePool, Pages};
 pub use topology::{MAX_NODES, Topology};
 pub use write::DatasetWriter;

@@ -1,0 +1,347 @@
+//! The copying of scattered rows with whatever instructions the processor has. All `unsafe` of the gather is here.
+
+use crate::prefetch;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Bytes of rows asked for ahead of the copy, and the bounds of how many rows that is.
+const AHEAD_BYTES: usize = 4096;
+const AHEAD_ROWS: std::ops::RangeInclusive<usize> = 2..=16;
+
+/// How the copies are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stores {
+    /// Into the caches.
+    Cached,
+    /// Past the caches, whole lines at a time, which spares the reading of every line that is written.
+    Streaming,
+}
+
+/// Instructions to copy with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// Those every processor has.
+    Portable,
+    /// Vectors of 32 bytes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// Vectors of 64 bytes, with masks of bytes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// All that this processor has, the best one last.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        [
+            Some(Self::Portable),
+            #[cfg(target_arch = "x86_64")]
+            is_x86_feature_detected!("avx2").then_some(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            (is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")).then_some(Self::Avx512),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// The best that this processor has.
+    pub(super) fn best() -> Self {
+        Self::all().last().expect("every processor has the portable instructions")
+    }
+}
+
+/// Copies the rows `nodes` of `rows`, each `row_bytes` (not 0) long, into `out`, one after the other.
+///
+/// # Panics
+///
+/// When `out` is not as long as the rows together, a row does not exist, or the processor lacks `level`.
+pub(super) fn copy(level: Level, stores: Stores, rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
+    assert_eq!(Some(out.len()), nodes.len().checked_mul(row_bytes), "room for the gathered rows, and their bytes");
+    let num_rows = rows.len() / row_bytes;
+    // One pass over 4 bytes a row, without branches, is what it costs to leave the copying unchecked.
+    let Some(&last) = nodes.iter().max() else { return };
+    assert!((last as usize) < num_rows, "row {last} does not exist, there are {num_rows}");
+    match level {
+        Level::Portable => portable(rows, row_bytes, nodes, out),
+        #[cfg(target_arch = "x86_64")]
+        _ => {
+            assert!(Level::all().any(|has| has == level), "this processor has no {level:?}");
+            let (from, to, ahead) = (rows.as_ptr(), out.as_mut_ptr(), ahead(row_bytes));
+            // SAFETY: each node's row lies within `rows` and `out` has `row_bytes` for each node (asserted above);
+            // `out` is borrowed mutably, so that the two do not overlap; and the processor has the instructions.
+            unsafe {
+                match (level, stores) {
+                    (Level::Avx512, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to, ahead),
+                    (Level::Avx512, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to, ahead),
+                    (_, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to, ahead),
+                    (_, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to, ahead),
+                }
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = stores;
+}
+
+/// Rows to ask for ahead.
+fn ahead(row_bytes: usize) -> usize {
+    (AHEAD_BYTES / row_bytes).clamp(*AHEAD_ROWS.start(), *AHEAD_ROWS.end())
+}
+
+fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
+    let ahead = ahead(row_bytes);
+    for (i, (&node, to)) in nodes.iter().zip(out.chunks_exact_mut(row_bytes)).enumerate() {
+        if let Some(&later) = nodes.get(i + ahead) {
+            let start = later as usize * row_bytes;
+            (start..start + row_bytes).step_by(LINE).for_each(|byte| prefetch(rows, byte));
+        }
+        let start = node as usize * row_bytes;
+        to.copy_from_slice(&rows[start..start + row_bytes]);
+    }
+}
+
+/// The same four times, for two widths and two ways to store.
+///
+/// Each function asks that every node's row lies within what `from` points to, that `to` has room for all of them and
+/// overlaps none, and that the processor has the instructions. Prefetching reads nothing a program can see, so that its
+/// addresses may lie anywhere.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+    use std::ptr::copy_nonoverlapping;
+
+    use super::LINE;
+
+    /// Lines of the output asked for ahead, in rows.
+    const AHEAD_OUT: usize = 2;
+
+    /// Asks for all lines of the `bytes` at `at`.
+    #[inline(always)]
+    fn ask(at: *const u8, bytes: usize) {
+        let end = at.wrapping_add(bytes);
+        let mut line = at.wrapping_sub(at.addr() % LINE);
+        while line < end {
+            // SAFETY: prefetching has no requirement and no effect a program can see.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+            line = line.wrapping_add(LINE);
+        }
+    }
+
+    /// Asks for all lines of the `bytes` at `at`, to write them.
+    #[inline(always)]
+    fn ask_to_write(at: *const u8, bytes: usize) {
+        for line in (0..bytes).step_by(LINE) {
+            // SAFETY: as in `ask`.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(line).cast()) };
+        }
+    }
+
+    #[inline(always)]
+    fn ask_ahead(from: *const u8, row: usize, nodes: &[u32], i: usize, ahead: usize) {
+        if let Some(&later) = nodes.get(i + ahead) {
+            ask(from.wrapping_add(later as usize * row), row);
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn cached_512(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, ahead: usize) {
+        for (i, &node) in nodes.iter().enumerate() {
+            ask_ahead(from, row, nodes, i, ahead);
+            ask_to_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
+            // SAFETY: the caller's promises; every access stays within the row, the last one by overlap or by mask.
+            unsafe {
+                let (from, to) = (from.add(node as usize * row), to.add(i * row));
+                let mut at = 0;
+                while at + LINE <= row {
+                    _mm512_storeu_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
+                    at += LINE;
+                }
+                if at == row {
+                } else if row > LINE {
+                    let at = row - LINE;
+                    _mm512_storeu_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
+                } else {
+                    let mask = (1 << row) - 1;
+                    _mm512_mask_storeu_epi8(to.cast(), mask, _mm512_maskz_loadu_epi8(mask, from.cast()));
+                }
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn cached_256(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, ahead: usize) {
+        const HALF: usize = LINE / 2;
+        for (i, &node) in nodes.iter().enumerate() {
+            ask_ahead(from, row, nodes, i, ahead);
+            ask_to_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
+            // SAFETY: the caller's promises; every access stays within the row, the last one by overlap or by length.
+            unsafe {
+                let (from, to) = (from.add(node as usize * row), to.add(i * row));
+                let mut at = 0;
+                while at + HALF <= row {
+                    _mm256_storeu_si256(to.add(at).cast(), _mm256_loadu_si256(from.add(at).cast()));
+                    at += HALF;
+                }
+                if at == row {
+                } else if row > HALF {
+                    let at = row - HALF;
+                    _mm256_storeu_si256(to.add(at).cast(), _mm256_loadu_si256(from.add(at).cast()));
+                } else {
+                    copy_nonoverlapping(from, to, row);
+                }
+            }
+        }
+    }
+
+    // Streaming stores are worth their name only a whole aligned line at a time, and rows end anywhere in a line. So the
+    // line at which the output stands is gathered aside, and stored when it is full. Of the first line and of the last
+    // one the bytes outside the output belong to others and are left alone.
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) unsafe fn streaming_512(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, ahead: usize) {
+        // Bytes of the line at `at` that are full, and those before the output among them.
+        let mut full = to.addr() % LINE;
+        let mut others = full;
+        let mut at = to.wrapping_sub(full);
+        let mut line = _mm512_setzero_si512();
+        for (i, &node) in nodes.iter().enumerate() {
+            ask_ahead(from, row, nodes, i, ahead);
+            // SAFETY: the caller's promises. Masked lanes are neither read nor written, and the others lie within the
+            // row and within the output; streamed lines are aligned and whole.
+            unsafe {
+                let from = from.add(node as usize * row);
+                let mut done = 0;
+                if full + row < LINE {
+                    let mask = ((1 << row) - 1) << full;
+                    line = _mm512_mask_loadu_epi8(line, mask, from.wrapping_sub(full).cast());
+                    full += row;
+                    continue;
+                }
+                if full > 0 {
+                    line = _mm512_mask_loadu_epi8(line, u64::MAX << full, from.wrapping_sub(full).cast());
+                    if others == 0 {
+                        _mm512_stream_si512(at.cast(), line);
+                    } else {
+                        _mm512_mask_storeu_epi8(at.cast(), u64::MAX << others, line);
+                        others = 0;
+                    }
+                    at = at.wrapping_add(LINE);
+                    done = LINE - full;
+                }
+                while done + LINE <= row {
+                    _mm512_stream_si512(at.cast(), _mm512_loadu_si512(from.add(done).cast()));
+                    at = at.wrapping_add(LINE);
+                    done += LINE;
+                }
+                full = row - done;
+                line = _mm512_maskz_loadu_epi8((1 << full) - 1, from.wrapping_add(done).cast());
+            }
+        }
+        // SAFETY: only the lanes between what belongs to others and what is full are written.
+        unsafe { _mm512_mask_storeu_epi8(at.cast(), ((1 << full) - 1) & (u64::MAX << others), line) };
+        // What was streamed becomes visible before whoever reads it.
+        _mm_sfence();
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn streaming_256(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, ahead: usize) {
+        #[repr(align(64))]
+        struct Line([u8; LINE]);
+
+        /// Streams the 64 bytes at `from` to the line at `to`.
+        #[inline(always)]
+        unsafe fn stream(from: *const u8, to: *mut u8) {
+            // SAFETY: the caller's promise that both have 64 bytes, and `to` is aligned to them.
+            unsafe {
+                let (low, high) = (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast()));
+                _mm256_stream_si256(to.cast(), low);
+                _mm256_stream_si256(to.add(32).cast(), high);
+            }
+        }
+
+        let mut full = to.addr() % LINE;
+        let mut others = full;
+        let mut at = to.wrapping_sub(full);
+        let mut line = Line([0; LINE]);
+        let aside = line.0.as_mut_ptr();
+        for (i, &node) in nodes.iter().enumerate() {
+            ask_ahead(from, row, nodes, i, ahead);
+            // SAFETY: the caller's promises; what is copied aside ends with the line, all else within row and output,
+            // and streamed lines are aligned and whole.
+            unsafe {
+                let from = from.add(node as usize * row);
+                let mut done = 0;
+                if full + row < LINE {
+                    copy_nonoverlapping(from, aside.add(full), row);
+                    full += row;
+                    continue;
+                }
+                if full > 0 {
+                    done = LINE - full;
+                    copy_nonoverlapping(from, aside.add(full), done);
+                    if others == 0 {
+                        stream(aside, at);
+                    } else {
+                        copy_nonoverlapping(aside.add(others), at.wrapping_add(others), LINE - others);
+                        others = 0;
+                    }
+                    at = at.wrapping_add(LINE);
+                }
+                while done + LINE <= row {
+                    stream(from.add(done), at);
+                    at = at.wrapping_add(LINE);
+                    done += LINE;
+                }
+                full = row - done;
+                copy_nonoverlapping(from.add(done), aside, full);
+            }
+        }
+        // SAFETY: only the bytes between what belongs to others and what is full are written.
+        unsafe { copy_nonoverlapping(aside.add(others), at.wrapping_add(others), full - others) };
+        _mm_sfence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_level_copies_what_indexing_copies(
+            row in 1usize..260, nodes in prop::collection::vec(0u32..40, 0..50), shift in 0usize..64, from in 0usize..3,
+        ) {
+            let rows: Vec<u8> = (0..40 * row + from).map(|i| (i * 31 + i / 251) as u8).collect();
+            let rows = &rows[from..];
+            let expected: Vec<u8> =
+                nodes.iter().flat_map(|&v| &rows[v as usize * row..(v as usize + 1) * row]).copied().collect();
+            for level in Level::all() {
+                for stores in [Stores::Cached, Stores::Streaming] {
+                    // Bytes around the output belong to others.
+                    let mut out = vec![0xA5; shift + expected.len() + 64];
+                    copy(level, stores, rows, row, &nodes, &mut out[shift..shift + expected.len()]);
+                    prop_assert_eq!(&out[shift..shift + expected.len()], &expected[..], "{:?} {:?}", level, stores);
+                    let others = out[..shift].iter().chain(&out[shift + expected.len()..]);
+                    prop_assert!(others.copied().all(|byte| byte == 0xA5), "{:?} {:?}", level, stores);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_does_not_exist_is_refused_before_anything_is_copied() {
+        for level in Level::all() {
+            for stores in [Stores::Cached, Stores::Streaming] {
+                let mut out = [9; 4];
+                let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    copy(level, stores, &[1, 2, 3, 4, 5], 2, &[0, 2], &mut out);
+                }));
+                let message = *caught.expect_err("two whole rows are all there are").downcast::<String>().expect("text");
+                assert_eq!(message, "row 2 does not exist, there are 2", "{level:?} {stores:?}");
+                assert_eq!(out, [9; 4], "{level:?} {stores:?}");
+            }
+        }
+    }
+}
