@@ -1,11 +1,8 @@
-//! A read-only array that lies in memory or in a mapped file, and does not tell which.
+//! What the elements of stored arrays can be.
 
 use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
 
 use half::{bf16, f16};
-use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 
 /// Element type of a stored array.
@@ -90,58 +87,3 @@ macro_rules! elements {
     ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: Dtype = Dtype::$d; })* };
 }
 elements!(u8 => U8, u32 => U32, u64 => U64, i32 => I32, i64 => I64, f16 => F16, bf16 => Bf16, f32 => F32, f64 => F64);
-
-/// A shared read-only array in RAM or in a mapped file; dereferences to a slice, clones in O(1).
-#[derive(Clone)]
-pub struct Array<T: Element>(Storage<T>);
-
-#[derive(Clone)]
-enum Storage<T> {
-    Ram(Arc<Vec<T>>),
-    // Invariant: `map[offset..offset + len * size_of::<T>()]` exists and is aligned for `T`; checked in `from_map`.
-    Map { map: Arc<Mmap>, offset: usize, len: usize },
-}
-
-impl<T: Element> Array<T> {
-    /// Views `len` elements of a mapped file from byte `offset`; `None` when they do not fit or are misaligned.
-    pub(crate) fn from_map(map: Arc<Mmap>, offset: usize, len: usize) -> Option<Self> {
-        let end = len.checked_mul(size_of::<T>())?.checked_add(offset)?;
-        bytemuck::try_cast_slice::<u8, T>(map.get(offset..end)?).ok()?;
-        Some(Self(Storage::Map { map, offset, len }))
-    }
-
-    /// Whether the elements lie in a mapped file.
-    pub fn is_mapped(&self) -> bool {
-        matches!(self.0, Storage::Map { .. })
-    }
-}
-
-impl<T: Element> From<Vec<T>> for Array<T> {
-    fn from(values: Vec<T>) -> Self {
-        Self(Storage::Ram(Arc::new(values)))
-    }
-}
-
-impl<T: Element> Deref for Array<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match &self.0 {
-            Storage::Ram(values) => values,
-            Storage::Map { map, offset, len } => bytemuck::cast_slice(&map[*offset..*offset + len * size_of::<T>()]),
-        }
-    }
-}
-
-impl<T: Element> PartialEq for Array<T> {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl<T: Element> fmt::Debug for Array<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.is_mapped() { "mmap" } else { "RAM" };
-        write!(f, "[{}; {}] in {place}", T::DTYPE, self.len())
-    }
-}

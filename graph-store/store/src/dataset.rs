@@ -7,17 +7,18 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::{self, Fault};
 use crate::{
-    Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta, Position,
+    Access, Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta, Position,
     Result, Topology, read_npy,
 };
 
 /// Where the arrays of an opened dataset lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Load {
-    /// Read into memory.
+    /// Read into memory, in huge pages and by all threads of the current rayon pool.
     #[default]
     Ram,
-    /// Mapped from the files: pages come in as they are touched, and leave under memory pressure.
+    /// Mapped from the files: pages come in as they are touched, and leave under memory pressure. Once a dataset is
+    /// open, the system is told to read no more of its topology and features than is touched ([`Array::advise`]).
     Mmap,
 }
 
@@ -103,6 +104,11 @@ impl Dataset {
             check::split(name, &nodes, num_nodes).map_err(fault)?;
             Ok(nodes)
         };
+        // What was checked from end to end is from now on read here and there: rows of neighbours and of features.
+        topology.advise(Access::Random);
+        if let Some(features) = &features {
+            features.advise(Access::Random);
+        }
         Ok(Self {
             path: path.to_path_buf(),
             name: meta.name.clone(),

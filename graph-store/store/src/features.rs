@@ -3,7 +3,7 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::{Array, Dtype};
+use crate::{Access, Array, Dtype};
 
 /// A `[num_rows, dim]` matrix in one of the feature types.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +71,16 @@ impl FeatureMatrix {
             Self::F16 { data, .. } => FeatureView::F16(&data[range]),
             Self::Bf16 { data, .. } => FeatureView::Bf16(&data[range]),
             Self::U8 { data, .. } => FeatureView::U8(&data[range]),
+        }
+    }
+
+    /// Tells the system how the rows will be read, where they lie in a mapped file.
+    pub fn advise(&self, access: Access) {
+        match self {
+            Self::F32 { data, .. } => data.advise(access),
+            Self::F16 { data, .. } => data.advise(access),
+            Self::Bf16 { data, .. } => data.advise(access),
+            Self::U8 { data, .. } => data.advise(access),
         }
     }
 }

@@ -2,18 +2,24 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
+#[cfg(unix)]
+use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{Array, ArrayMeta, Dtype, Element, Error, Load, Position, Result};
+use crate::{Array, ArrayMeta, Dtype, Element, Error, Load, Pages, Position, Result};
 
 /// Bytes our writer keeps for the header: room for any shape, and data aligned to two cache lines.
 const HEADER_BYTES: usize = 128;
+
+/// Bytes a thread reads at once: whole huge pages, and enough to keep a disk busy.
+#[cfg(unix)]
+const READ_BYTES: usize = 8 << 20;
 
 /// Reads a C-ordered `.npy` file of element type `T`; returns the array and its shape.
 ///
@@ -40,11 +46,9 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
     }
     let array = match load {
         Load::Ram => {
-            let mut values = vec![T::zeroed(); len as usize];
-            let mut file = file;
-            file.seek(SeekFrom::Start(offset)).map_err(|e| Error::io(path, e))?;
-            file.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(|e| Error::io(path, e))?;
-            values.into()
+            let mut pages = Pages::zeroed(bytes as usize).map_err(|e| Error::io(path, e))?;
+            read_at(&file, offset, &mut pages).map_err(|e| Error::io(path, e))?;
+            Array::from_pages(pages).expect("so many bytes are whole elements")
         }
         Load::Mmap => {
             // SAFETY: the map is read-only and private to this process. A dataset's files are immutable by contract
@@ -61,6 +65,22 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
         }
     };
     Ok((array, shape))
+}
+
+/// Reads `into.len()` bytes from `offset` on, in pieces that the threads of the current rayon pool share.
+#[cfg(unix)]
+fn read_at(file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let pieces = into.par_chunks_mut(READ_BYTES).enumerate();
+    pieces.try_for_each(|(i, piece)| file.read_exact_at(piece, offset + (i * READ_BYTES) as u64))
+}
+
+/// Reads `into.len()` bytes from `offset` on.
+#[cfg(not(unix))]
+fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+    use std::io::Read;
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(into)
 }
 
 fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {

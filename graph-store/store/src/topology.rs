@@ -1,6 +1,6 @@
 //! Compressed sparse columns: for each node, the list of its in-neighbours.
 
-use crate::Array;
+use crate::{Access, Array};
 
 /// The largest number of nodes a graph may have: ids are `u32` in memory.
 pub const MAX_NODES: u64 = u32::MAX as u64;
@@ -81,5 +81,14 @@ impl Topology {
     /// Edge weights in the order of `indices`, where the graph has any.
     pub fn weights(&self) -> Option<&Array<f32>> {
         self.weights.as_ref()
+    }
+
+    /// Tells the system how the arrays will be read, where they lie in mapped files.
+    pub fn advise(&self, access: Access) {
+        self.indptr.advise(access);
+        self.indices.advise(access);
+        if let Some(weights) = &self.weights {
+            weights.advise(access);
+        }
     }
 }

@@ -1,0 +1,106 @@
+//! A read-only array that lies in memory or in a mapped file, and does not tell which.
+
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::{Element, Pages};
+
+/// A shared read-only array in RAM or in a mapped file; dereferences to a slice, clones in O(1).
+#[derive(Clone)]
+pub struct Array<T: Element> {
+    // Invariant: `start` is aligned for `T`, and the `len` elements from it lie within what `owner` owns, which nobody
+    // moves or writes to as long as an owner lives. The slice is found without asking who owns it.
+    start: NonNull<T>,
+    len: usize,
+    owner: Owner<T>,
+}
+
+#[derive(Clone)]
+#[allow(dead_code, reason = "owners are kept for what they own")]
+enum Owner<T> {
+    Vec(Arc<Vec<T>>),
+    Pages(Arc<Pages>),
+    Map(Arc<Mmap>),
+}
+
+// SAFETY: an array is a shared view of elements that can be sent and shared, kept by an owner that can be, too.
+unsafe impl<T: Element> Send for Array<T> {}
+// SAFETY: as above; nothing can be changed through it.
+unsafe impl<T: Element> Sync for Array<T> {}
+
+/// How the elements of a mapped array will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// From the first to the last: the system reads ahead.
+    Sequential,
+    /// Here and there: the system reads what is touched, and nothing beside it.
+    Random,
+}
+
+impl<T: Element> Array<T> {
+    /// Views `len` elements of a mapped file from byte `offset`; `None` when they do not fit or are misaligned.
+    pub(crate) fn from_map(map: Arc<Mmap>, offset: usize, len: usize) -> Option<Self> {
+        let end = len.checked_mul(size_of::<T>())?.checked_add(offset)?;
+        let values = NonNull::from(bytemuck::try_cast_slice::<u8, T>(map.get(offset..end)?).ok()?);
+        Some(Self { start: values.cast(), len: values.len(), owner: Owner::Map(map) })
+    }
+
+    /// The array that fills `pages`; `None` when their length is no multiple of an element's.
+    pub fn from_pages(pages: Pages) -> Option<Self> {
+        let pages = Arc::new(pages);
+        let values = NonNull::from(bytemuck::try_cast_slice::<u8, T>(&pages).ok()?);
+        Some(Self { start: values.cast(), len: values.len(), owner: Owner::Pages(pages) })
+    }
+
+    /// Whether the elements lie in a mapped file.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.owner, Owner::Map(_))
+    }
+
+    /// Tells the system how the elements will be read, where they lie in a mapped file.
+    pub fn advise(&self, access: Access) {
+        #[cfg(unix)]
+        if let Owner::Map(map) = &self.owner {
+            // A system that takes no advice serves the same bytes.
+            let _ = map.advise(match access {
+                Access::Sequential => memmap2::Advice::Sequential,
+                Access::Random => memmap2::Advice::Random,
+            });
+        }
+        #[cfg(not(unix))]
+        let _ = access;
+    }
+}
+
+impl<T: Element> From<Vec<T>> for Array<T> {
+    fn from(values: Vec<T>) -> Self {
+        let values = Arc::new(values);
+        Self { start: NonNull::from(&values[..]).cast(), len: values.len(), owner: Owner::Vec(values) }
+    }
+}
+
+impl<T: Element> Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the invariant of `start` and `len`; the owner outlives the borrow of `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Element> PartialEq for Array<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Element> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.is_mapped() { "mmap" } else { "RAM" };
+        write!(f, "[{}; {}] in {place}", T::DTYPE, self.len())
+    }
+}
