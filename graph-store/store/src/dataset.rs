@@ -7,8 +7,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::{self, Fault};
 use crate::{
-    Access, Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta, Position,
-    Result, Topology, read_npy,
+    Access, Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta,
+    Position, Result, Topology, read_npy,
 };
 
 /// Where the arrays of an opened dataset lie.

@@ -8,8 +8,10 @@ mod rows;
 
 use rows::{Level, Stores};
 
-/// Bytes of output from which on they are stored past the caches: so many would push everything else out of them.
+/// Bytes of output from which on rows of [`STREAM_ROW_BYTES`] are stored past the caches, which so many would overrun.
 const STREAM_BYTES: usize = 32 << 20;
+/// Bytes of a row from which on that is faster: shorter ones keep too few whole lines to themselves.
+const STREAM_ROW_BYTES: usize = 512;
 /// Bytes a task of the parallel gather copies, about.
 const TASK_BYTES: usize = 512 << 10;
 
@@ -20,7 +22,7 @@ impl FeatureMatrix {
     ///
     /// When a row does not exist, or `out` is not as long as the rows together.
     pub fn gather_rows(&self, nodes: &[u32], out: &mut [u8]) {
-        let stores = Stores::for_bytes(out.len());
+        let stores = Stores::of(out.len(), self.row_bytes());
         if let Some((rows, row_bytes)) = self.gathered(nodes, out) {
             rows::copy(Level::best(), stores, rows, row_bytes, nodes, out);
         }
@@ -32,7 +34,7 @@ impl FeatureMatrix {
     ///
     /// As [`FeatureMatrix::gather_rows`].
     pub fn par_gather_rows(&self, nodes: &[u32], out: &mut [u8]) {
-        let (level, stores) = (Level::best(), Stores::for_bytes(out.len()));
+        let (level, stores) = (Level::best(), Stores::of(out.len(), self.row_bytes()));
         if let Some((rows, row_bytes)) = self.gathered(nodes, out) {
             // So many rows are whole lines, and no two tasks write to one.
             let task_rows = (TASK_BYTES / row_bytes).max(1).next_multiple_of(64);
@@ -60,9 +62,9 @@ impl FeatureMatrix {
 }
 
 impl Stores {
-    /// How an output of `bytes` is stored.
-    fn for_bytes(bytes: usize) -> Self {
-        if bytes < STREAM_BYTES { Self::Cached } else { Self::Streaming }
+    /// How an output of `bytes` in rows of `row_bytes` is stored.
+    fn of(bytes: usize, row_bytes: usize) -> Self {
+        if bytes < STREAM_BYTES || row_bytes < STREAM_ROW_BYTES { Self::Cached } else { Self::Streaming }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, PagePool};
 use morphgl_registry::{BatchFeatures, Error, Handle, MiniBatch, Place, Result, Transferring, TransferringContext};
 
 /// Bytes of features above which they are gathered by the threads of the current rayon pool.
@@ -13,6 +13,9 @@ const PARALLEL_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct CpuHost {
     dataset: Arc<Dataset>,
+    /// Memory of the features gathered here. A mini-batch's returns when the mini-batch, or only its features, are
+    /// dropped; a batching worker that does not gather drops the features of the mini-batch it is given to recycle.
+    pool: PagePool,
 }
 
 impl CpuHost {
@@ -31,7 +34,7 @@ impl CpuHost {
         if !(options.is_null() || options.as_object().is_some_and(|o| o.is_empty())) {
             return Err(Error::setting("options", format!("Transferring_CPU_Host has none; remove {options}")));
         }
-        Ok(Self { dataset: Arc::clone(dataset) })
+        Ok(Self { dataset: Arc::clone(dataset), pool: PagePool::new() })
     }
 }
 
@@ -40,7 +43,7 @@ impl Transferring for CpuHost {
         let start = Instant::now();
         let mut batch = batch.into_host()?;
         if let (None, Some(matrix)) = (&batch.features, &self.dataset.features) {
-            let mut features = BatchFeatures::like(matrix);
+            let mut features = BatchFeatures::inside(self.pool.take(), matrix);
             let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
             if out.len() > PARALLEL_BYTES {
                 matrix.par_gather_rows(&batch.input_nodes, out);
