@@ -109,6 +109,26 @@ mod tests {
     }
 
     #[test]
+    fn outputs_that_are_streamed_agree_with_indexing() {
+        // More than `STREAM_BYTES` in rows of more than `STREAM_ROW_BYTES`, none of which starts where a line does.
+        let dim = 333;
+        let data: Vec<f16> = (0..3000 * dim).map(|i| f16::from_bits((i % 30_000) as u16)).collect();
+        let matrix = FeatureMatrix::F16 { data: data.into(), dim };
+        let nodes: Vec<u32> = (0..52_000u32).map(|i| i.wrapping_mul(2_654_435_761) % 3000).collect();
+        let bytes = nodes.len() * matrix.row_bytes();
+        assert_eq!(Stores::of(bytes, matrix.row_bytes()), Stores::Streaming);
+        let (mut a, mut b) = (vec![0u8; bytes + 1], vec![1u8; bytes]);
+        matrix.gather_rows(&nodes, &mut a[1..]);
+        matrix.par_gather_rows(&nodes, &mut b);
+        let rows = matrix.as_bytes();
+        for (i, &node) in nodes.iter().enumerate() {
+            let (from, to) = (node as usize * 666, i * 666);
+            assert_eq!(rows[from..from + 666], b[to..to + 666], "row {i}");
+        }
+        assert!(a[1..] == b[..]);
+    }
+
+    #[test]
     fn a_matrix_of_no_columns_gathers_nothing() {
         let matrix = FeatureMatrix::U8 { data: Vec::new().into(), dim: 0 };
         matrix.gather_rows(&[1, 2], &mut []);

@@ -1,7 +1,10 @@
 //! What is written is read back, from RAM and by mmap alike.
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Array, Dataset, DatasetWriter, Element, FeatureView, Load, OpenOptions, Topology, read_npy};
+use morphgl_graph_store::{
+    Access, Array, Dataset, DatasetWriter, Element, FeatureView, Load, NpyWriter, OpenOptions, Pages, Topology,
+    read_npy,
+};
 use proptest::prelude::*;
 
 const RAM: OpenOptions = OpenOptions { load: Load::Ram, verify: true };
@@ -100,6 +103,40 @@ fn numpy_files_of_other_writers_are_read() {
         let (array, shape): (Array<u32>, _) = read_npy(&path, load).expect("a good file");
         assert_eq!((array.to_vec(), shape), (vec![7, 9], vec![2]));
     }
+}
+
+#[test]
+fn a_file_of_many_pieces_is_read_whole() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("a.npy");
+    // Some 26 MB: read in several pieces, the last one short, into huge pages where there are any.
+    let values: Vec<u64> = (0..3_300_001u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+    let mut writer = NpyWriter::create(&path).expect("room on the disk");
+    writer.write(&values).expect("room on the disk");
+    writer.finish(None).expect("room on the disk");
+    let (ram, _) = read_npy::<u64>(&path, Load::Ram).expect("a good file");
+    let (mmap, _) = read_npy::<u64>(&path, Load::Mmap).expect("a good file");
+    assert!(*ram == *values && *mmap == *values);
+    assert_eq!(ram.as_ptr().align_offset(64), 0);
+    for access in [Access::Random, Access::Sequential] {
+        // Advice changes what is read ahead, not what is read.
+        ram.advise(access);
+        mmap.advise(access);
+        assert_eq!(ram, mmap);
+    }
+}
+
+#[test]
+fn pages_become_an_array_of_whole_elements() {
+    let pages = |len| Pages::zeroed(len).expect("a little memory");
+    let mut filled = pages(8);
+    filled.copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
+    let array = Array::<u32>::from_pages(filled).expect("two elements");
+    let copy = array.clone();
+    drop(array);
+    assert_eq!((copy.to_vec(), copy.is_mapped()), (vec![1, 2], false));
+    assert_eq!(Array::<u32>::from_pages(pages(6)), None);
+    assert_eq!(Array::<f64>::from_pages(pages(0)).map(|array| array.len()), Some(0));
 }
 
 #[test]

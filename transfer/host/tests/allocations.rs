@@ -117,7 +117,8 @@ fn check(gather: bool) {
     let ids: Vec<_> = (0..12).map(|index| BatchId { epoch: 0, index }).collect();
     let mut batches = [None, None, None];
     let (mut before, mut after) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
-    // Twice, so that every buffer met the largest mini-batch of those it will meet.
+    // Twice, so that every buffer met the largest mini-batch of those it will meet. All passes together are less than
+    // the 63 calls from outside its threads after which rayon takes another block for its queue.
     pass(&mut pipeline, &ids, &mut batches, &mut before);
     pass(&mut pipeline, &ids, &mut batches, &mut before);
     let asked = ASKED.get();
