@@ -26,6 +26,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use limit::Loop;
 use report::{Report, Row};
 
+/// Bytes gathered between a row and the same row again, about.
+const APART_BYTES: usize = 512 << 20;
+
 type Failure = Box<dyn std::error::Error>;
 
 struct Options {
@@ -135,8 +138,9 @@ fn measure(options: &Options, report: &mut Report, matrix: &FeatureMatrix) -> Re
     let batch_rows = options.batch_bytes / row_bytes;
     let most = options.threads.iter().copied().max().unwrap_or(1);
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let nodes: Vec<Vec<u32>> =
-        (0..most + 2).map(|_| (0..batch_rows).map(|_| random.below(num_rows)).collect()).collect();
+    // So many mini-batches that their rows are out of every cache when they come round again.
+    let sets = (most + 2).max(APART_BYTES.div_ceil(options.batch_bytes));
+    let nodes: Vec<Vec<u32>> = (0..sets).map(|_| (0..batch_rows).map(|_| random.below(num_rows)).collect()).collect();
     let mut outs: Vec<Pages> = (0..most).map(|_| Pages::new()).collect();
     // Touched before anything is measured.
     outs.iter_mut().for_each(|out| out.resize(batch_rows * row_bytes).fill(1));
