@@ -93,7 +93,7 @@ struct Stream<'s, 'a> {
 
 impl Stream<'_, '_> {
     fn all<G: SequentialGraph>(&mut self, graph: &G) -> Result<()> {
-        const BLOCK: usize = 1 << 16;
+        const BLOCK: usize = 1 << 20;
         let mut iter = graph.iter();
         while let Some((node, successors)) = iter.next() {
             for successor in successors {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
@@ -171,6 +171,37 @@ impl<'z> Member<'z> {
         self.chunks(elements, |ty, b| {
             ty.ints(b, out).map_err(|name| format!("elements of type {name}, expected integers"))
         })
+    }
+
+    /// Appends at most `elements` node ids to `out`; an element that is none is found by `slow`, which gets its index in
+    /// the array and its value.
+    pub(crate) fn ids(
+        &mut self,
+        elements: u64,
+        out: &mut Vec<u32>,
+        slow: impl Fn(u64, i64) -> Result<u32>,
+    ) -> Result<()> {
+        let total = self.shape.iter().product::<u64>();
+        let mut at = total - self.remaining();
+        let (mut wide, mut fault) = (vec![], None);
+        let decoded = self.chunks(elements, |ty, bytes| {
+            if !ty.ids(bytes, MAX_NODES as u32, out) {
+                wide.clear();
+                ty.ints(bytes, &mut wide).map_err(|name| format!("elements of type {name}, expected integers"))?;
+                for (i, &id) in (at..).zip(&wide) {
+                    match slow(i, id) {
+                        Ok(id) => out.push(id),
+                        Err(e) => {
+                            fault = Some(e);
+                            return Err(String::new());
+                        }
+                    }
+                }
+            }
+            at += (bytes.len() / ty.size) as u64;
+            Ok(())
+        });
+        fault.map_or(decoded, Err)
     }
 
     /// Appends at most `elements` numbers to `out`.

@@ -8,6 +8,7 @@ use morphgl_graph_store::{Error, Load, Result, read_npy};
 use rayon::prelude::*;
 
 use crate::Ingest;
+use crate::radix::Scratch;
 use crate::sort::Sorter;
 use crate::text::{Chunks, Pairs, PairsFormat, parse};
 
@@ -20,12 +21,13 @@ pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<
     let blocks = collect(ingest, source, chunks, lines, &raw)?;
     let (ids, _) = read_npy::<u64>(&ingest.dir().join("node_ids.npy"), Load::Mmap)?;
     let progress = ingest.progress();
+    let ranks = Ranks::new(&ids, ingest.options().memory);
     let mut edges = ingest.edges(source, Some(ids.len() as u64), lines.weighted)?;
     progress.stage("renumber", Some(blocks.iter().sum::<usize>() as u64));
     let mut reader = raw.open()?;
     for len in blocks {
         let pairs = raw.read(&mut reader, len)?;
-        let renumber = |old: &[u64]| -> Vec<u32> { old.par_iter().map(|&id| rank(&ids, id)).collect() };
+        let renumber = |old: &[u64]| -> Vec<u32> { old.par_iter().map(|&id| ranks.of(id)).collect() };
         let (sources, targets) = (renumber(&pairs.sources), renumber(&pairs.targets));
         edges.push(&sources, &targets, lines.weighted.then_some(&pairs.weights))?;
         progress.advance(len as u64);
@@ -34,8 +36,33 @@ pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<
     fs::remove_file(&raw.path).map_err(|e| Error::io(&raw.path, e))
 }
 
-fn rank(ids: &[u64], id: u64) -> u32 {
-    ids.binary_search(&id).expect("every id of an edge was collected") as u32
+/// Where each id stands among the sorted ids.
+struct Ranks<'i> {
+    ids: &'i [u64],
+    /// Bits of an id that do not tell its bucket.
+    shift: u32,
+    /// Where each bucket of ids begins, and the end of the last one.
+    starts: Vec<u32>,
+}
+
+impl<'i> Ranks<'i> {
+    /// Buckets of about one id each where the ids lie evenly, within a sixteenth of `memory`.
+    fn new(ids: &'i [u64], memory: u64) -> Self {
+        let most = (memory / 16 / 4).min(2 * ids.len() as u64).max(1);
+        let highest = ids.last().copied().unwrap_or(0);
+        let shift = (0..u64::BITS - 1).find(|&shift| highest >> shift < most).unwrap_or(u64::BITS - 1);
+        let mut starts = vec![0u32; (highest >> shift) as usize + 2];
+        ids.iter().for_each(|id| starts[(id >> shift) as usize + 1] += 1);
+        (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
+        Self { ids, shift, starts }
+    }
+
+    fn of(&self, id: u64) -> u32 {
+        let bucket = (id >> self.shift) as usize;
+        let (from, to) = (self.starts[bucket], self.starts[bucket + 1]);
+        let at = self.ids[from as usize..to as usize].binary_search(&id);
+        from + at.expect("every id of an edge was collected") as u32
+    }
 }
 
 /// Spills the edges and writes the sorted ids; returns the lengths of the blocks the edges were spilled in.
@@ -46,14 +73,15 @@ fn collect(
     lines: PairsFormat,
     raw: &Raw,
 ) -> Result<Vec<usize>> {
-    let mut sorter = Sorter::<u64>::new(ingest.dir().join("ids.spill"), ingest.options().memory, true);
+    // Nodes are few beside edges: what sorting the ids leaves to the allocator is small then.
+    let mut sorter = Sorter::<u64>::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true);
     let mut out = BufWriter::with_capacity(1 << 20, File::create(&raw.path).map_err(|e| Error::io(&raw.path, e))?);
-    let mut blocks = Vec::new();
+    let (mut blocks, scratch) = (Vec::new(), Scratch::default());
     while let Some(chunk) = chunks.next()? {
         let pieces = parse(source, &chunk, |text| {
             let pairs = Pairs::<u64>::parse(text, lines)?;
             let mut ids = [pairs.sources.as_slice(), &pairs.targets].concat();
-            ids.sort_unstable();
+            scratch.sort(&mut ids, 0);
             ids.dedup();
             Ok((pairs, ids))
         })?;

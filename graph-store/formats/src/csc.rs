@@ -31,10 +31,19 @@ impl<T: morphgl_graph_store::Element> Buffered<T> {
 
     fn push(&mut self, value: T) -> Result<()> {
         self.buffer.push(value);
-        if self.buffer.len() == BUFFER {
+        if self.buffer.len() >= BUFFER {
             self.out.write(&self.buffer)?;
             self.buffer.clear();
         }
+        Ok(())
+    }
+
+    fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+        if self.buffer.len() + values.len() > BUFFER {
+            self.out.write(&self.buffer)?;
+            self.buffer.clear();
+        }
+        self.buffer.extend(values);
         Ok(())
     }
 
@@ -60,12 +69,28 @@ impl CscWriter {
     }
 
     pub(crate) fn write<R: Record>(&mut self, records: &[R]) -> Result<()> {
+        if self.next_loop.is_none() {
+            return self.write_all(records);
+        }
         for record in records {
             let key = record.key();
             self.loops_before(key)?;
             self.edge(key, record.weight())?;
         }
         Ok(())
+    }
+
+    /// Without edges to add, whole slices go into the arrays.
+    fn write_all<R: Record>(&mut self, records: &[R]) -> Result<()> {
+        for record in records {
+            let row = record.key() >> 32;
+            if row >= self.rows {
+                self.rows_through(row)?;
+            }
+            self.num_edges += 1;
+        }
+        self.indices.extend(records.iter().map(|r| r.key() as u32))?;
+        self.weights.as_mut().map_or(Ok(()), |w| w.extend(records.iter().map(|r| r.weight())))
     }
 
     /// Writes the missing edges of nodes to themselves that come before `key`, and passes over the one that is `key`.

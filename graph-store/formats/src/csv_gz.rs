@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use flate2::bufread::MultiGzDecoder;
 use morphgl_graph_store::{Error, Position, Result};
@@ -10,35 +13,25 @@ use rayon::prelude::*;
 
 use crate::Progress;
 use crate::elements::Said;
+use crate::text::{Counted, newlines, pieces, real};
 
 /// Text parsed at a time.
 const BLOCK: usize = 4 << 20;
 /// Longest line: 1 << 20 features of 60 digits.
 const MAX_LINE: usize = 64 << 20;
 
-/// A gzipped table of numbers.
+/// A gzipped table of numbers, decompressed ahead by a thread.
 pub(crate) struct Table<'p> {
     pub(crate) path: PathBuf,
-    reader: MultiGzDecoder<BufReader<Counted<'p>>>,
+    decompressed: Receiver<io::Result<Vec<u8>>>,
+    progress: &'p dyn Progress,
+    read: Arc<AtomicU64>,
+    reported: u64,
     /// Text that is not parsed yet: the beginning of a line.
     text: Vec<u8>,
     /// Lines parsed so far.
     lines: u64,
     end: bool,
-}
-
-/// A file that tells its progress.
-struct Counted<'p> {
-    file: File,
-    progress: &'p dyn Progress,
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(out)?;
-        self.progress.advance(n as u64);
-        Ok(n)
-    }
 }
 
 impl<'p> Table<'p> {
@@ -52,8 +45,28 @@ impl<'p> Table<'p> {
             _ => Error::io(&path, e),
         })?;
         progress.stage(stage, file.metadata().ok().map(|m| m.len()));
-        let reader = MultiGzDecoder::new(BufReader::with_capacity(1 << 17, Counted { file, progress }));
-        Ok(Self { path, reader, text: vec![], lines: 0, end: false })
+        let read = Arc::new(AtomicU64::new(0));
+        let counted = Counted { file, read: Arc::clone(&read) };
+        let mut reader = MultiGzDecoder::new(BufReader::with_capacity(1 << 17, counted));
+        let (send, decompressed) = sync_channel(1);
+        std::thread::spawn(move || {
+            loop {
+                let mut block = Vec::with_capacity(BLOCK);
+                let read = (&mut reader).take(BLOCK as u64).read_to_end(&mut block);
+                // What came before an error tells its line. A receiver that is gone has met an error of its own.
+                let sent = match read {
+                    Ok(n) => send.send(Ok(block)).is_ok() && n > 0,
+                    Err(e) => {
+                        let _ = (block.is_empty() || send.send(Ok(block)).is_ok()) && send.send(Err(e)).is_ok();
+                        false
+                    }
+                };
+                if !sent {
+                    return;
+                }
+            }
+        });
+        Ok(Self { path, decompressed, progress, read, reported: 0, text: vec![], lines: 0, end: false })
     }
 
     /// Lines parsed so far.
@@ -70,27 +83,45 @@ impl<'p> Table<'p> {
         parse: impl Fn(&str, &mut [T]) -> Said<()> + Sync,
     ) -> Result<bool> {
         out.clear();
+        let values = self.pieces(|piece| {
+            let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
+            let mut values = Vec::new();
+            for (i, line) in piece.split(|&b| b == b'\n').enumerate() {
+                let at = values.len();
+                values.resize(at + width, T::default());
+                let text = std::str::from_utf8(line).map_err(|_| "the line is not text".to_string());
+                text.and_then(|text| parse(text.trim_end_matches('\r'), &mut values[at..]))
+                    .map_err(|what| (i as u64, what))?;
+            }
+            Ok(values)
+        })?;
+        values.iter().for_each(|values| out.extend_from_slice(values));
+        Ok(!values.is_empty())
+    }
+
+    /// Parses the next lines in pieces of whole lines, side by side; nothing at the end of the table. `parse` says what
+    /// is wrong with which line of its piece.
+    pub(crate) fn pieces<T: Send>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> std::result::Result<T, (u64, String)> + Sync,
+    ) -> Result<Vec<T>> {
         self.fill()?;
         let whole =
             if self.end { self.text.len() } else { self.text.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1) };
-        if whole == 0 {
-            return Ok(false);
+        let pieces = pieces(&self.text[..whole]);
+        let parsed: Vec<_> = pieces.par_iter().map(|piece| (parse(piece), newlines(piece))).collect();
+        let mut out = Vec::with_capacity(parsed.len());
+        for (parsed, lines) in parsed {
+            match parsed {
+                Ok(parsed) => out.push(parsed),
+                Err((line, what)) => return self.fail(self.lines + line + 1, what),
+            }
+            self.lines += lines;
         }
-        let block = self.text[..whole].strip_suffix(b"\n").unwrap_or(&self.text[..whole]);
-        let lines: Vec<&[u8]> = block.split(|&b| b == b'\n').collect();
-        out.resize(lines.len() * width, T::default());
-        let fault = out.par_chunks_exact_mut(width).zip(&lines).enumerate().with_min_len(64).find_map_first(
-            |(i, (values, line))| {
-                let line = std::str::from_utf8(line).map_err(|_| "the line is not text".to_string());
-                line.and_then(|l| parse(l.trim_end_matches('\r'), values)).err().map(|what| (i, what))
-            },
-        );
-        if let Some((i, what)) = fault {
-            return self.fail(self.lines + i as u64 + 1, what);
-        }
-        self.lines += lines.len() as u64;
+        // The table's last line may lack its newline.
+        self.lines += u64::from(whole > 0 && self.text[whole - 1] != b'\n');
         self.text.drain(..whole);
-        Ok(true)
+        Ok(out)
     }
 
     /// Values the first line has; `None` when the table is empty.
@@ -106,9 +137,20 @@ impl<'p> Table<'p> {
             if self.text.len() > MAX_LINE {
                 return self.fail(self.lines + 1, format!("a line of more than {MAX_LINE} bytes"));
             }
-            let read = (&mut self.reader).take(BLOCK as u64).read_to_end(&mut self.text);
+            // The channel ends only behind an empty block, which ends this loop, or behind an error.
+            let read = self.decompressed.recv().unwrap_or_else(|_| Ok(vec![]));
+            let done = self.read.load(Ordering::Relaxed);
+            self.progress.advance(done - self.reported);
+            self.reported = done;
             match read {
-                Ok(n) => self.end = n == 0,
+                Ok(block) => {
+                    self.end = block.is_empty();
+                    if self.text.is_empty() {
+                        self.text = block;
+                    } else {
+                        self.text.extend_from_slice(&block);
+                    }
+                }
                 Err(e) => {
                     let line = self.lines + self.text.iter().filter(|&&b| b == b'\n').count() as u64 + 1;
                     return match e.kind() {
@@ -153,7 +195,7 @@ pub(crate) fn id(field: &str) -> Said<u64> {
 
 /// A feature value.
 pub(crate) fn feature(field: &str) -> Said<f32> {
-    let value: f32 = field.parse().map_err(|_| format!("{field:?} is not a number"))?;
+    let value = real(field.as_bytes()).ok_or_else(|| format!("{field:?} is not a number"))?;
     if value.is_finite() { Ok(value) } else { Err(format!("the feature is {field}, not a finite number")) }
 }
 

@@ -72,9 +72,9 @@ pub fn import(
 fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<()> {
     let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
     while let Some(chunk) = chunks.next()? {
-        for piece in parse(source, &chunk, |text| Pairs::<u32>::parse(text, lines))? {
-            edges.push(&piece.sources, &piece.targets, lines.weighted.then_some(&piece.weights))?;
-        }
+        let block = |text: &[u8]| Ok(edges.block(Pairs::<u32>::parse(text, lines)?.edges(lines.weighted), false));
+        let blocks = parse(source, &chunk, block)?;
+        edges.push_blocks(blocks)?;
     }
     let highest = edges.highest().map_or(0, u64::from);
     if lines.num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use rayon::prelude::*;
 
-use crate::Ingest;
 use crate::csc::CscWriter;
+use crate::ranges::Block;
 use crate::sort::{Record, Sorter};
+use crate::{Ingest, Options};
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
 ///
@@ -28,6 +30,15 @@ pub struct EdgeSink<'s, 'a> {
 enum AnySorter {
     Plain(Sorter<u64>),
     Weighted(Sorter<(u64, f32)>),
+}
+
+impl AnySorter {
+    fn block_len(&self) -> usize {
+        match self {
+            Self::Plain(sorter) => sorter.block_len(),
+            Self::Weighted(sorter) => sorter.block_len(),
+        }
+    }
 }
 
 impl<'s, 'a> EdgeSink<'s, 'a> {
@@ -53,7 +64,8 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         Ok(Self { ingest, source, num_nodes, weighted, sorter, pushed: 0, sorted: 0, highest: None })
     }
 
-    /// Appends edges `sources[i]` → `targets[i]`, in chunks as large as is convenient.
+    /// Appends edges `sources[i]` → `targets[i]`, in slices as large as is convenient: large ones are taken by all
+    /// threads.
     ///
     /// # Errors
     ///
@@ -65,42 +77,111 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     pub fn push(&mut self, sources: &[u32], targets: &[u32], weights: Option<&[f32]>) -> Result<()> {
         assert_eq!(sources.len(), targets.len(), "sources and targets of the same edges");
         assert_eq!(weights.is_some(), self.weighted, "weights as the stream was opened");
-        self.check_nodes(sources, targets)?;
-        let options = self.ingest.options();
-        let pairs = sources.iter().zip(targets).map(|(&u, &v)| (u, v));
-        match &mut self.sorter {
-            AnySorter::Plain(sorter) => {
-                let edges = pairs.map(|pair| (pair, 1.0));
-                self.sorted += sort_in(sorter, edges, options.symmetrise, options.drop_self_loops)?;
-            }
-            AnySorter::Weighted(sorter) => {
-                let weights = weights.expect("a weighted sorter is made for weighted edges only");
-                assert_eq!(sources.len(), weights.len(), "sources and weights of the same edges");
-                if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-                    let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
-                    let cure = "correct it or import without weights";
-                    return Err(Error::invalid(&self.source, Position::Element(self.pushed + i as u64), what, cure));
-                }
-                let edges = pairs.zip(weights.iter().copied());
-                self.sorted += sort_in(sorter, edges, options.symmetrise, options.drop_self_loops)?;
-            }
+        if let Some(weights) = weights {
+            assert_eq!(sources.len(), weights.len(), "sources and weights of the same edges");
         }
-        self.pushed += sources.len() as u64;
+        let len = self.sorter.block_len();
+        let slices = |i: usize| {
+            let range = i..(i + len).min(sources.len());
+            Edges {
+                sources: &sources[range.clone()],
+                targets: &targets[range.clone()],
+                weights: weights.map(|w| &w[range]),
+            }
+        };
+        if sources.len() <= len / 2 {
+            return self.push_few(slices(0));
+        }
+        // A few blocks a thread at a time, so that what is not taken yet stays small.
+        for start in (0..sources.len()).step_by(4 * len * rayon::current_num_threads()) {
+            let end = (start + 4 * len * rayon::current_num_threads()).min(sources.len());
+            let starts: Vec<usize> = (start..end).step_by(len).collect();
+            let blocks: Vec<_> = starts.par_iter().map(|&i| self.block(slices(i), false)).collect();
+            self.push_blocks(blocks)?;
+        }
         Ok(())
     }
 
-    fn check_nodes(&mut self, sources: &[u32], targets: &[u32]) -> Result<()> {
-        let highest = sources.iter().chain(targets).max().copied();
+    fn push_few(&mut self, edges: Edges<'_>) -> Result<()> {
+        let highest = self.checked(&edges).map_err(|fault| self.error(fault))?;
         self.highest = self.highest.max(highest);
-        let limit = self.num_nodes.unwrap_or(MAX_NODES);
-        if highest.is_none_or(|h| u64::from(h) < limit) {
-            return Ok(());
+        let changes = Changes::new(self.ingest.options(), false);
+        let mut sorted = 0;
+        match &mut self.sorter {
+            AnySorter::Plain(sorter) => edges.records(changes, |record| {
+                sorted += 1;
+                sorter.push(record)
+            })?,
+            AnySorter::Weighted(sorter) => edges.records(changes, |record| {
+                sorted += 1;
+                sorter.push(record)
+            })?,
         }
-        let bad = |&(_, (u, v)): &(usize, (&u32, &u32))| u64::from(*u.max(v)) >= limit;
-        let (i, (u, v)) = sources.iter().zip(targets).enumerate().find(bad).expect("an id is too high");
-        let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
-        let position = Position::Element(self.pushed + i as u64);
-        Err(Error::invalid(&self.source, position, what, "correct the edge or the number of nodes"))
+        self.sorted += sorted;
+        self.pushed += edges.sources.len() as u64;
+        Ok(())
+    }
+
+    /// Checks and sorts edges, which several threads may do at once; [`EdgeSink::push_blocks`] takes them in order.
+    /// With `mirror`, the reverse of each edge that is no loop follows it.
+    pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
+        let highest = match self.checked(&edges) {
+            Ok(highest) => highest,
+            Err(fault) => return EdgeBlock { pushed: 0, highest: None, records: Err(fault) },
+        };
+        let changes = Changes::new(self.ingest.options(), mirror);
+        let records = match &self.sorter {
+            AnySorter::Plain(sorter) => AnyBlock::Plain(sorter.sorted(edges.collect(changes, sorter.buffer()))),
+            AnySorter::Weighted(sorter) => AnyBlock::Weighted(sorter.sorted(edges.collect(changes, sorter.buffer()))),
+        };
+        EdgeBlock { pushed: edges.sources.len() as u64, highest, records: Ok(records) }
+    }
+
+    /// Appends blocks.
+    pub(crate) fn push_blocks(&mut self, blocks: impl IntoIterator<Item = EdgeBlock>) -> Result<()> {
+        for block in blocks {
+            let records = block.records.map_err(|fault| self.error(fault))?;
+            self.highest = self.highest.max(block.highest);
+            self.pushed += block.pushed;
+            match (&mut self.sorter, records) {
+                (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => {
+                    self.sorted += block.records.len() as u64;
+                    sorter.push_block(block)?;
+                }
+                (AnySorter::Weighted(sorter), AnyBlock::Weighted(block)) => {
+                    self.sorted += block.records.len() as u64;
+                    sorter.push_block(block)?;
+                }
+                _ => unreachable!("blocks are made for the sorter there is"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Highest id of the edges.
+    fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
+        let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
+        let limit = self.num_nodes.unwrap_or(MAX_NODES);
+        if highest.is_some_and(|h| u64::from(h) >= limit) {
+            let pairs = edges.sources.iter().zip(edges.targets);
+            let mut pairs = pairs.enumerate().filter(|&(_, (u, v))| u64::from(*u.max(v)) >= limit);
+            let (i, (u, v)) = pairs.next().expect("an id is too high");
+            let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
+            return Err(Fault { at: i as u64, what, cure: "correct the edge or the number of nodes" });
+        }
+        if let AnySorter::Weighted(_) = self.sorter {
+            let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
+            if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+                let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
+                return Err(Fault { at: i as u64, what, cure: "correct it or import without weights" });
+            }
+        }
+        Ok(highest)
+    }
+
+    /// The error of a fault in the edges that come next.
+    fn error(&self, fault: Fault) -> Error {
+        Error::invalid(&self.source, Position::Element(self.pushed + fault.at), fault.what, fault.cure)
     }
 
     /// Number of edges pushed so far.
@@ -149,23 +230,85 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     }
 }
 
-fn sort_in<R: Record>(
-    sorter: &mut Sorter<R>,
-    edges: impl Iterator<Item = ((u32, u32), f32)>,
-    symmetrise: bool,
-    drop_self_loops: bool,
-) -> Result<u64> {
-    let mut sorted = 0;
-    for ((u, v), weight) in edges {
-        if u == v && drop_self_loops {
-            continue;
-        }
-        sorter.push(R::new(u64::from(v) << 32 | u64::from(u), weight))?;
-        sorted += 1;
-        if symmetrise && u != v {
-            sorter.push(R::new(u64::from(u) << 32 | u64::from(v), weight))?;
-            sorted += 1;
-        }
+/// Edges as they come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Edges<'e> {
+    pub(crate) sources: &'e [u32],
+    pub(crate) targets: &'e [u32],
+    pub(crate) weights: Option<&'e [f32]>,
+}
+
+/// Edges that are checked and sorted, or what is wrong with them.
+#[derive(Debug)]
+pub(crate) struct EdgeBlock {
+    pushed: u64,
+    highest: Option<u32>,
+    records: std::result::Result<AnyBlock, Fault>,
+}
+
+impl EdgeBlock {
+    /// Edges that were given for the block.
+    pub(crate) fn len(&self) -> u64 {
+        self.pushed
     }
-    Ok(sorted)
+}
+
+#[derive(Debug)]
+enum AnyBlock {
+    Plain(Block<u64>),
+    Weighted(Block<(u64, f32)>),
+}
+
+/// What is wrong with the edge `at`, counted from the first of its slice.
+#[derive(Debug)]
+struct Fault {
+    at: u64,
+    what: String,
+    cure: &'static str,
+}
+
+/// What is done to edges on their way.
+#[derive(Debug, Clone, Copy)]
+struct Changes {
+    mirror: bool,
+    drop_self_loops: bool,
+}
+
+impl Changes {
+    fn new(options: &Options, mirror: bool) -> Self {
+        Self { mirror: mirror || options.symmetrise, drop_self_loops: options.drop_self_loops }
+    }
+}
+
+impl Edges<'_> {
+    /// Hands on the records of the edges.
+    fn records<R: Record>(&self, changes: Changes, mut push: impl FnMut(R) -> Result<()>) -> Result<()> {
+        for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
+            if u == v && changes.drop_self_loops {
+                continue;
+            }
+            let weight = self.weights.map_or(1.0, |w| w[i]);
+            push(R::new(u64::from(v) << 32 | u64::from(u), weight))?;
+            if changes.mirror && u != v {
+                push(R::new(u64::from(u) << 32 | u64::from(v), weight))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The records of the edges, in `records`.
+    fn collect<R: Record>(&self, changes: Changes, mut records: Vec<R>) -> Vec<R> {
+        records.reserve_exact(self.sources.len() << u32::from(changes.mirror));
+        if !changes.mirror && !changes.drop_self_loops && self.weights.is_none() {
+            let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
+            records.extend(keys.map(|key| R::new(key, 1.0)));
+            return records;
+        }
+        let push = |record| {
+            records.push(record);
+            Ok(())
+        };
+        self.records(changes, push).expect("a vector takes every record");
+        records
+    }
 }

@@ -92,6 +92,28 @@ impl ElementType {
             u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.name()))
     }
 
+    /// Appends node ids below `limit`; false, and nothing appended, where there are others or the elements are of a type
+    /// that is read one by one.
+    pub(crate) fn ids(self, bytes: &[u8], limit: u32, out: &mut Vec<u32>) -> bool {
+        fn all<const N: usize>(bytes: &[u8], out: &mut Vec<u32>, limit: u64, read: impl Fn([u8; N]) -> u64) -> bool {
+            let (elements, _) = bytes.as_chunks::<N>();
+            let start = out.len();
+            // A negative number is a huge one here.
+            let highest = elements.iter().fold(0, |high: u64, e| high.max(read(*e)));
+            if highest < limit {
+                out.extend(elements.iter().map(|e| read(*e) as u32));
+            }
+            out.len() > start || elements.is_empty()
+        }
+        let limit = u64::from(limit);
+        match (self.kind, self.size, self.big) {
+            (Kind::Int | Kind::Uint, 8, false) => all(bytes, out, limit, u64::from_le_bytes),
+            (Kind::Int, 4, false) => all(bytes, out, limit, |e| i64::from(i32::from_le_bytes(e)) as u64),
+            (Kind::Uint, 4, false) => all(bytes, out, limit, |e| u32::from_le_bytes(e).into()),
+            _ => false,
+        }
+    }
+
     /// Appends numbers as f32, rounding f64 and wide integers to nearest; `Err` when the elements are no numbers.
     pub(crate) fn floats(self, bytes: &[u8], out: &mut Vec<f32>) -> Result<(), String> {
         let mut push = |v: f32| {

@@ -37,17 +37,15 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let num_nodes = Some(header.num_nodes);
     let lines = PairsFormat { weighted, more_columns: header.weighted && !weighted, first_id: 1, num_nodes };
     let mut edges = ingest.edges(source, num_nodes, weighted)?;
-    let mut entries = 0;
     while let Some(chunk) = chunks.next()? {
-        for mut piece in parse(source, &chunk, |text| Pairs::<u32>::parse(text, lines))? {
-            entries += piece.sources.len() as u64;
-            edges.push(&piece.sources, &piece.targets, weighted.then_some(&piece.weights))?;
-            if header.symmetric {
-                piece.drop_self_loops();
-                edges.push(&piece.targets, &piece.sources, weighted.then_some(&piece.weights))?;
-            }
-        }
+        let block = |text: &[u8]| {
+            let pairs = Pairs::<u32>::parse(text, lines)?;
+            Ok(edges.block(pairs.edges(weighted), header.symmetric))
+        };
+        let blocks = parse(source, &chunk, block)?;
+        edges.push_blocks(blocks)?;
     }
+    let entries = edges.len();
     if entries != header.entries {
         let what = format!("{entries} entries, but the header promises {}", header.entries);
         return Err(Error::invalid(

@@ -1,30 +1,30 @@
-//! External sort of edges: sorted runs in memory, spilled to one file, merged from it. Stable, whatever the budget.
+//! External sort of edges: sorted blocks in memory, spilled as sorted runs to one file, merged from both. Stable,
+//! whatever the budget.
 
 use std::path::PathBuf;
 
 use morphgl_graph_store::Result;
-use rayon::slice::ParallelSliceMut;
 
+use crate::radix::Scratch;
+use crate::ranges::{self, Block};
 use crate::spill::Spill;
 
-/// Records that a merge hands on at a time.
-pub(crate) const BLOCK: usize = 1 << 14;
-/// Most runs merged at a time, and the least buffer of each where the budget allows it.
+/// Most runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
-const READ_BYTES: u64 = 256 << 10;
+const RUN_BYTES: u64 = 512 << 10;
+/// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
+const BLOCK_BYTES: u64 = 1 << 20;
+const RANGE_BYTES: u64 = 256 << 10;
 
 /// An edge on its way: target in the high half of the key, source in the low half, so that keys sort into CSC order.
-pub(crate) trait Record: Copy + Send + Sync {
+pub(crate) trait Record: Copy + Send + Sync + std::fmt::Debug {
+    /// Bytes on disk.
     const BYTES: usize;
     fn new(key: u64, weight: f32) -> Self;
     fn key(self) -> u64;
     fn weight(self) -> f32;
     fn encode(self, out: &mut [u8]);
     fn decode(bytes: &[u8]) -> Self;
-    /// Sorts by key; records that differ keep their order where their keys are equal.
-    fn sort(records: &mut [Self]);
-    /// Records that fit `bytes`, with what sorting them takes.
-    fn capacity(bytes: u64) -> u64;
 }
 
 impl Record for u64 {
@@ -48,14 +48,6 @@ impl Record for u64 {
 
     fn decode(bytes: &[u8]) -> Self {
         u64::from_le_bytes(bytes.try_into().expect("a key is eight bytes"))
-    }
-
-    fn sort(records: &mut [Self]) {
-        records.par_sort_unstable();
-    }
-
-    fn capacity(bytes: u64) -> u64 {
-        bytes / 8
     }
 }
 
@@ -82,47 +74,101 @@ impl Record for (u64, f32) {
     fn decode(bytes: &[u8]) -> Self {
         (u64::decode(&bytes[..8]), f32::from_le_bytes(bytes[8..].try_into().expect("a weight is four bytes")))
     }
-
-    fn sort(records: &mut [Self]) {
-        records.par_sort_by_key(|r| r.0);
-    }
-
-    fn capacity(bytes: u64) -> u64 {
-        // A stable sort needs as much room again.
-        bytes / 32
-    }
 }
 
 /// Collects records, and hands them back sorted by key; equal keys in the order they came.
 #[derive(Debug)]
 pub(crate) struct Sorter<R> {
-    buffer: Vec<R>,
+    blocks: Vec<Block<R>>,
+    /// Records that the blocks have room for.
+    held: usize,
+    /// Records that may be held.
     capacity: usize,
+    /// The block that single records go to.
+    filling: Vec<R>,
     unique: bool,
     memory: u64,
     path: PathBuf,
     spill: Option<Spill>,
+    scratch: Scratch<R>,
 }
 
 impl<R: Record> Sorter<R> {
-    /// A sorter whose records and buffers stay within about `memory` bytes; with `unique`, only the first record of a
-    /// key remains. What does not fit lies in `path`.
+    /// A sorter whose records stay within half of `memory` bytes; with `unique`, only the first record of a key
+    /// remains. What does not fit lies in `path`.
     pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
-        let capacity = R::capacity(memory / 2).clamp(16, isize::MAX as u64 / 32) as usize;
-        Self { buffer: Vec::new(), capacity, unique, memory, path, spill: None }
+        let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
+        let (blocks, filling, scratch) = (Vec::new(), Vec::new(), Scratch::default());
+        Self { blocks, held: 0, capacity, filling, unique, memory, path, spill: None, scratch }
+    }
+
+    /// Records a block should have.
+    pub(crate) fn block_len(&self) -> usize {
+        records::<R>((self.memory / 64).min(BLOCK_BYTES))
+    }
+
+    fn range_len(&self) -> usize {
+        records::<R>((self.memory / 256).min(RANGE_BYTES))
     }
 
     pub(crate) fn push(&mut self, record: R) -> Result<()> {
-        if self.buffer.len() == self.buffer.capacity() {
-            if self.buffer.len() >= self.capacity {
-                self.spill_run()?;
-            } else {
-                // Doubling by hand: the vector's own growth would pass the budget.
-                let grown = (2 * self.buffer.len()).clamp(1024, self.capacity.max(1024));
-                self.buffer.reserve_exact(grown.min(self.capacity) - self.buffer.len());
+        if self.filling.len() == self.filling.capacity() {
+            let len = self.block_len();
+            if self.filling.len() >= len {
+                self.close()?;
+            }
+            // Doubling by hand: the vector's own growth would pass the length.
+            if self.filling.len() == self.filling.capacity() {
+                let grown = (2 * self.filling.len()).clamp(16, len);
+                self.filling.reserve_exact(grown - self.filling.len());
             }
         }
-        self.buffer.push(record);
+        self.filling.push(record);
+        Ok(())
+    }
+
+    /// An empty buffer for the records of a block.
+    pub(crate) fn buffer(&self) -> Vec<R> {
+        let mut buffer = self.scratch.take();
+        buffer.clear();
+        buffer
+    }
+
+    /// Sorts what will be a block, which is what other threads can do.
+    pub(crate) fn sorted(&self, records: Vec<R>) -> Block<R> {
+        Block::sort(records, &self.scratch)
+    }
+
+    /// Takes a block behind all that came so far.
+    pub(crate) fn push_block(&mut self, block: Block<R>) -> Result<()> {
+        self.close()?;
+        self.hold(block)
+    }
+
+    /// Makes a block of the single records.
+    fn close(&mut self) -> Result<()> {
+        if self.filling.is_empty() {
+            return Ok(());
+        }
+        let next = self.buffer();
+        let records = std::mem::replace(&mut self.filling, next);
+        let block = self.sorted(records);
+        self.hold(block)
+    }
+
+    fn hold(&mut self, mut block: Block<R>) -> Result<()> {
+        if self.unique && block.full {
+            block.records.dedup_by_key(|r| r.key());
+        }
+        // What a block has room for counts. Buffers far too large, as after duplicates, are cut.
+        if block.records.capacity() > 2 * block.records.len() {
+            block.records.shrink_to_fit();
+        }
+        if self.held + block.records.capacity() > self.capacity {
+            self.spill_run()?;
+        }
+        self.held += block.records.capacity();
+        self.blocks.push(block);
         Ok(())
     }
 
@@ -132,38 +178,34 @@ impl<R: Record> Sorter<R> {
         self.spill.as_ref().map_or(0, |s| s.runs.len())
     }
 
-    fn sort_buffer(&mut self) {
-        R::sort(&mut self.buffer);
-        if self.unique {
-            self.buffer.dedup_by_key(|r| r.key());
-        }
-    }
-
     fn spill_run(&mut self) -> Result<()> {
-        self.sort_buffer();
+        if self.held == 0 {
+            return Ok(());
+        }
+        let len = self.range_len();
         let spill = match &mut self.spill {
             Some(spill) => spill,
             empty => empty.insert(Spill::create(&self.path)?),
         };
         spill.begin();
-        self.buffer.chunks(BLOCK).try_for_each(|block| spill.append(block))?;
-        spill.end();
-        self.buffer.clear();
+        ranges::merge(&mut self.blocks, self.unique, len, &self.scratch, &mut |records| spill.append(records))?;
+        // The next blocks take the buffers of these.
+        self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
+        self.held = 0;
         Ok(())
     }
 
-    /// Hands all records to `emit`, sorted, a block at a time.
-    pub(crate) fn merge(mut self, mut emit: impl FnMut(&[R]) -> Result<()>) -> Result<()> {
-        let Some(_) = self.spill else {
-            self.sort_buffer();
-            return self.buffer.chunks(BLOCK).try_for_each(emit);
-        };
-        if !self.buffer.is_empty() {
-            self.spill_run()?;
+    /// Hands all records to `emit`, sorted, a slice at a time.
+    pub(crate) fn merge(mut self, mut emit: impl FnMut(&[R]) -> Result<()> + Send) -> Result<()> {
+        self.close()?;
+        let len = self.range_len();
+        if self.spill.is_none() {
+            return ranges::merge(&mut self.blocks, self.unique, len, &self.scratch, &mut emit);
         }
-        self.buffer = Vec::new();
+        self.spill_run()?;
+        self.scratch = Scratch::default();
         let mut spill = self.spill.take().expect("the sorter has spilled");
-        let fan_in = (self.memory / 2 / READ_BYTES).clamp(2, FAN_IN as u64) as usize;
+        let fan_in = (self.memory / RUN_BYTES).clamp(2, FAN_IN as u64) as usize;
         // Neighbouring runs are merged into longer ones until one merge reaches them all; order of runs is kept.
         let mut level = 0;
         while spill.runs.len() > fan_in {
@@ -171,13 +213,18 @@ impl<R: Record> Sorter<R> {
             let mut next = Spill::create(&self.path.with_extension(format!("spill{level}")))?;
             for group in spill.runs.chunks(fan_in) {
                 next.begin();
-                spill.merge::<R>(group, self.unique, self.memory / 2, |block| next.append(block))?;
-                next.end();
+                let mut append = |records: &[R]| next.append(records);
+                spill.merge(group, self.unique, self.memory, len, &self.scratch, &mut append)?;
             }
             spill = next;
         }
-        spill.merge(&spill.runs, self.unique, self.memory / 2, &mut emit)
+        spill.merge(&spill.runs, self.unique, self.memory, len, &self.scratch, &mut emit)
     }
+}
+
+/// Records that `bytes` hold, and at least a few.
+fn records<R>(bytes: u64) -> usize {
+    (bytes as usize / size_of::<R>()).max(16)
 }
 
 #[cfg(test)]
@@ -227,7 +274,8 @@ mod tests {
     #[test]
     fn many_runs_take_several_levels() {
         let keys: Vec<u64> = (0..5_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).collect();
-        assert_eq!(check(&keys, 0, false), 5_000 / 16);
+        // The last sixteen that fit and what came after them are still in memory.
+        assert_eq!(check(&keys, 0, false), 5_000 / 16 - 1);
         assert_eq!(check(&keys, 1 << 20, false), 0);
     }
 }

@@ -1,23 +1,38 @@
 //! Sorted runs in a file, and their merge.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Result};
+use rayon::prelude::*;
 
-use crate::sort::{BLOCK, Record};
+use crate::radix::Scratch;
+use crate::ranges::{self, Block};
+use crate::sort::Record;
+
+/// Every so many records of a run, a key is remembered.
+const STRIDE: u64 = 4096;
 
 /// Sorted runs, one after another in a file that goes away with this.
 #[derive(Debug)]
 pub(crate) struct Spill {
     path: PathBuf,
     file: File,
+    /// Records in the file.
     len: u64,
-    pub(crate) runs: Vec<std::ops::Range<u64>>,
+    pub(crate) runs: Vec<Run>,
+    bytes: Vec<u8>,
+}
+
+/// Where a run lies.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// In records.
+    range: Range<u64>,
+    /// Keys of the records 0, STRIDE, 2 STRIDE, … of the run.
+    keys: Vec<u64>,
 }
 
 impl Spill {
@@ -25,76 +40,89 @@ impl Spill {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(|e| Error::io(path, e))?;
-        Ok(Self { path: path.to_path_buf(), file, len: 0, runs: Vec::new() })
+        Ok(Self { path: path.to_path_buf(), file, len: 0, runs: Vec::new(), bytes: Vec::new() })
     }
 
     /// Begins a run.
     pub(crate) fn begin(&mut self) {
-        self.runs.push(self.len..self.len);
+        self.runs.push(Run { range: self.len..self.len, keys: Vec::new() });
     }
 
-    /// Appends sorted records to the run.
+    /// Appends sorted records to the run that was begun last.
     pub(crate) fn append<R: Record>(&mut self, records: &[R]) -> Result<()> {
-        let mut bytes = vec![0; records.len() * R::BYTES];
-        for (record, out) in records.iter().zip(bytes.chunks_exact_mut(R::BYTES)) {
+        let run = self.runs.last_mut().expect("a run was begun");
+        let done = run.range.end - run.range.start;
+        let first = (done.next_multiple_of(STRIDE) - done) as usize;
+        run.keys.extend(records.iter().skip(first).step_by(STRIDE as usize).map(|r| r.key()));
+        self.bytes.resize(records.len() * R::BYTES, 0);
+        for (record, out) in records.iter().zip(self.bytes.chunks_exact_mut(R::BYTES)) {
             record.encode(out);
         }
-        self.file.write_all(&bytes).map_err(|e| Error::io(&self.path, e))?;
-        self.len += bytes.len() as u64;
+        self.file.write_all(&self.bytes).map_err(|e| Error::io(&self.path, e))?;
+        self.len += records.len() as u64;
+        run.range.end = self.len;
         Ok(())
     }
 
-    /// Ends the run.
-    pub(crate) fn end(&mut self) {
-        if let Some(run) = self.runs.last_mut() {
-            run.end = self.len;
-        }
-    }
-
-    /// Hands the records of `runs` to `emit`, sorted; of equal keys, those of earlier runs first. Read buffers take
-    /// `memory` bytes together.
+    /// Hands the records of `runs` to `emit`, sorted; of equal keys, those of earlier runs first.
+    ///
+    /// The keys are cut into spans of which two fit a quarter of `memory`; while one is sorted and handed on, the next
+    /// is read.
     pub(crate) fn merge<R: Record>(
         &self,
-        runs: &[std::ops::Range<u64>],
+        runs: &[Run],
         unique: bool,
         memory: u64,
-        mut emit: impl FnMut(&[R]) -> Result<()>,
+        len: usize,
+        scratch: &Scratch<R>,
+        emit: &mut (impl FnMut(&[R]) -> Result<()> + Send),
     ) -> Result<()> {
-        let bytes = (memory / runs.len().max(1) as u64 / R::BYTES as u64).clamp(16, 1 << 20) as usize * R::BYTES;
-        let mut heap = BinaryHeap::with_capacity(runs.len());
-        let mut readers = Vec::with_capacity(runs.len());
-        for run in runs {
-            let mut reader = RunReader { spill: self, left: run.clone(), bytes: Vec::new(), at: 0, room: bytes };
-            if let Some(record) = reader.next::<R>()? {
-                heap.push(Reverse((record.key(), readers.len())));
-                readers.push((record, reader));
-            }
-        }
-        let mut block = Vec::with_capacity(BLOCK);
-        let mut last = None;
-        while let Some(mut top) = heap.peek_mut() {
-            let Reverse((key, run)) = *top;
-            let (record, reader) = &mut readers[run];
-            if !unique || last != Some(key) {
-                block.push(*record);
-                last = Some(key);
-            }
-            match reader.next::<R>()? {
-                Some(next) => {
-                    *record = next;
-                    *top = Reverse((next.key(), run));
+        let ends = ends(runs, memory / 8 / size_of::<R>() as u64);
+        let mut readers: Vec<RunReader<'_>> = runs.iter().map(|run| RunReader { spill: self, run, at: 0 }).collect();
+        let mut start = 0;
+        let mut ready: Vec<Block<R>> = Vec::new();
+        for end in ends {
+            if end.is_some_and(|end| end - start == 1) {
+                // One key, perhaps more often than memory can hold.
+                ranges::merge(&mut ready, unique, len, scratch, emit)?;
+                ready.clear();
+                let mut first = true;
+                for reader in &mut readers {
+                    while let Some(mut records) = reader.some_below::<R>(end.expect("a span of one key has an end"))? {
+                        if unique {
+                            records.truncate(usize::from(first));
+                        }
+                        first = false;
+                        emit(&records)?;
+                    }
                 }
-                None => {
-                    PeekMut::pop(top);
-                }
+            } else {
+                let (written, read) = rayon::join(
+                    || ranges::merge(&mut ready, unique, len, scratch, emit),
+                    || readers.iter_mut().map(|reader| reader.all_below(end)).collect::<Result<Vec<_>>>(),
+                );
+                written?;
+                ready = read?;
             }
-            if block.len() == BLOCK {
-                emit(&block)?;
-                block.clear();
-            }
+            start = end.unwrap_or(start);
         }
-        emit(&block)
+        ranges::merge(&mut ready, unique, len, scratch, emit)
     }
+}
+
+/// Ends of spans of about `len` records, ascending; the last, `None`, is the end of all. A key that fills spans of its
+/// own has a span of its own.
+fn ends(runs: &[Run], len: u64) -> Vec<Option<u64>> {
+    let mut keys: Vec<u64> = runs.iter().flat_map(|run| run.keys.iter().copied()).collect();
+    keys.par_sort_unstable();
+    // A span may take a stride of every run more than its share.
+    let step = (len / STRIDE).saturating_sub(runs.len() as u64).max(1) as usize;
+    let mut ends: Vec<u64> = keys.into_iter().step_by(step).skip(1).collect();
+    let again: Vec<u64> = ends.windows(2).filter(|w| w[0] == w[1]).filter_map(|w| w[0].checked_add(1)).collect();
+    ends.extend(again);
+    ends.sort_unstable();
+    ends.dedup();
+    ends.into_iter().filter(|&end| end > 0).map(Some).chain([None]).collect()
 }
 
 impl Drop for Spill {
@@ -106,29 +134,83 @@ impl Drop for Spill {
 
 struct RunReader<'s> {
     spill: &'s Spill,
-    left: std::ops::Range<u64>,
-    bytes: Vec<u8>,
-    at: usize,
-    room: usize,
+    run: &'s Run,
+    /// Records handed on.
+    at: u64,
 }
 
 impl RunReader<'_> {
-    fn next<R: Record>(&mut self) -> Result<Option<R>> {
-        if self.at == self.bytes.len() {
-            let n = (self.left.end - self.left.start).min(self.room as u64);
-            if n == 0 {
-                return Ok(None);
-            }
-            self.bytes.resize(n as usize, 0);
-            let mut file = &self.spill.file;
-            file.seek(SeekFrom::Start(self.left.start))
-                .and_then(|_| file.read_exact(&mut self.bytes))
-                .map_err(|e| Error::io(&self.spill.path, e))?;
-            self.left.start += n;
-            self.at = 0;
+    /// The records from here on whose keys are below `end`.
+    fn all_below<R: Record>(&mut self, end: Option<u64>) -> Result<Block<R>> {
+        let len = self.run.range.end - self.run.range.start;
+        let strides = end.map(|end| self.run.keys.partition_point(|&key| key < end) as u64);
+        let to = strides.map_or(len, |strides| (strides * STRIDE).min(len));
+        let mut records = self.read::<R>(to)?;
+        if let Some(end) = end {
+            records.truncate(records.partition_point(|r| r.key() < end));
         }
-        let record = R::decode(&self.bytes[self.at..self.at + R::BYTES]);
-        self.at += R::BYTES;
-        Ok(Some(record))
+        self.at += records.len() as u64;
+        Ok(Block { records, full: true })
+    }
+
+    /// A stride of the records whose keys are below `end`; `None` when there are no more.
+    fn some_below<R: Record>(&mut self, end: u64) -> Result<Option<Vec<R>>> {
+        let len = self.run.range.end - self.run.range.start;
+        let mut records = self.read::<R>((self.at + STRIDE).min(len))?;
+        records.truncate(records.partition_point(|r| r.key() < end));
+        self.at += records.len() as u64;
+        Ok(Some(records).filter(|r| !r.is_empty()))
+    }
+
+    /// The records from here to `to`.
+    fn read<R: Record>(&self, to: u64) -> Result<Vec<R>> {
+        const BYTES: usize = 1 << 18;
+        let mut left = to.saturating_sub(self.at) as usize;
+        let mut records = Vec::with_capacity(left);
+        let mut bytes = vec![0; (left * R::BYTES).min(BYTES / R::BYTES * R::BYTES)];
+        let mut file = &self.spill.file;
+        let io = |e| Error::io(&self.spill.path, e);
+        file.seek(SeekFrom::Start((self.run.range.start + self.at) * R::BYTES as u64)).map_err(io)?;
+        while left > 0 {
+            let n = left.min(bytes.len() / R::BYTES);
+            file.read_exact(&mut bytes[..n * R::BYTES]).map_err(io)?;
+            records.extend(bytes[..n * R::BYTES].chunks_exact(R::BYTES).map(R::decode));
+            left -= n;
+        }
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs longer than a stride, spans shorter than the runs, and one key that no span holds.
+    #[test]
+    fn long_runs_merge_by_spans() {
+        let dir = tempfile::tempdir().unwrap();
+        for unique in [false, true] {
+            let mut spill = Spill::create(&dir.path().join("spill")).unwrap();
+            let mut expected: Vec<(u64, f32)> = Vec::new();
+            for run in 0..5u64 {
+                let key = |i: u64| if i % 2 == 0 { 1 << 33 } else { (i * 7919 + run * 104_729) % 30_011 << 20 };
+                let mut records: Vec<_> = (0..40_000).map(|i| (key(i), (run * 40_000 + i) as f32)).collect();
+                records.sort_by_key(|r| r.0);
+                spill.begin();
+                records.chunks(777).try_for_each(|chunk| spill.append(chunk)).unwrap();
+                expected.extend(records);
+            }
+            let mut actual = Vec::new();
+            let mut emit = |records: &[(u64, f32)]| {
+                actual.extend_from_slice(records);
+                Ok(())
+            };
+            spill.merge(&spill.runs, unique, 1 << 20, 1000, &Scratch::default(), &mut emit).unwrap();
+            expected.sort_by_key(|r| r.0);
+            if unique {
+                expected.dedup_by_key(|r| r.0);
+            }
+            assert!(actual == expected, "unique: {unique}");
+        }
     }
 }

@@ -72,21 +72,14 @@ impl Table<'_> {
     }
 
     /// Appends `count` node ids.
-    pub(crate) fn ids(&mut self, count: u64, buffer: &mut Vec<i64>, out: &mut Vec<u32>) -> Result<()> {
-        let total = self.shape.iter().product::<u64>();
-        let start = total - self.remaining();
-        buffer.clear();
-        self.ints(count, buffer)?;
-        out.reserve(buffer.len());
-        for (i, &id) in (start..).zip(buffer.iter()) {
-            match u32::try_from(id) {
-                Ok(id) if u64::from(id) < MAX_NODES => out.push(id),
-                _ => {
-                    let what = format!("the node id {id} is outside 0..{MAX_NODES}");
-                    return Err(Error::invalid(&self.path, Position::Element(i), what, "correct or renumber the ids"));
-                }
+    pub(crate) fn node_ids(&mut self, count: u64, out: &mut Vec<u32>) -> Result<()> {
+        let path = self.path.clone();
+        self.ids(count, out, |i, id| match u32::try_from(id) {
+            Ok(id) if u64::from(id) < MAX_NODES => Ok(id),
+            _ => {
+                let what = format!("the node id {id} is outside 0..{MAX_NODES}");
+                Err(Error::invalid(&path, Position::Element(i), what, "correct or renumber the ids"))
             }
-        }
-        Ok(())
+        })
     }
 }

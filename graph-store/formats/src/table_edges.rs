@@ -91,7 +91,7 @@ trait Form {
     /// Ids of the leading array for so many edges.
     fn ids(&self, edges: u64) -> u64;
     /// Replaces the ids by sources and fills targets.
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>, buffer: &mut Vec<i64>) -> Result<()>;
+    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()>;
     /// Looks at what is left when all edges are read.
     fn end(&mut self) -> Result<()> {
         Ok(())
@@ -116,14 +116,14 @@ fn drive(
     progress.stage("read", Some(num_edges));
     let path = leading.path.clone();
     let mut sink: EdgeSink<'_, '_> = ingest.edges(&path, num_nodes, weights.is_some())?;
-    let (mut sources, mut targets, mut values, mut buffer) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut sources, mut targets, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for start in (0..num_edges).step_by(STEP as usize) {
         let count = STEP.min(num_edges - start);
         sources.clear();
         targets.clear();
         values.clear();
-        leading.ids(form.ids(count), &mut buffer, &mut sources)?;
-        form.pairs(&mut sources, &mut targets, &mut buffer)?;
+        leading.node_ids(form.ids(count), &mut sources)?;
+        form.pairs(&mut sources, &mut targets)?;
         if let Some(weights) = &mut weights {
             weights.floats(count, &mut values)?;
         }
@@ -149,8 +149,8 @@ impl Form for Planar<'_> {
         edges
     }
 
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>, buffer: &mut Vec<i64>) -> Result<()> {
-        self.targets.ids(ids.len() as u64, buffer, targets)
+    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()> {
+        self.targets.node_ids(ids.len() as u64, targets)
     }
 }
 
@@ -166,7 +166,7 @@ impl Form for Interleaved {
         2 * edges
     }
 
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>, _buffer: &mut Vec<i64>) -> Result<()> {
+    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()> {
         targets.extend(ids.iter().skip(1).step_by(2));
         for i in 0..targets.len() {
             ids[i] = ids[2 * i];
@@ -231,7 +231,7 @@ impl Form for Compressed<'_> {
         edges
     }
 
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>, _buffer: &mut Vec<i64>) -> Result<()> {
+    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()> {
         while targets.len() < ids.len() {
             if self.read == self.end {
                 if !self.next_row()? {

@@ -192,6 +192,26 @@ fn bad_tables_name_file_and_line() {
     }
 }
 
+/// Faults deep in a table that is parsed by several threads, and one that comes after them.
+#[test]
+fn of_many_bad_edges_the_first_is_named() {
+    let tmp = tempfile::tempdir().unwrap();
+    let target = tmp.path().join("out");
+    for (bad, what) in [
+        ("1,1000", "the edge 1,1000 names a node that does not exist, there are 1000"),
+        ("1;2", "1 columns, expected 2"),
+        ("-1,2", "column 1: \"-1\" is not a whole number of at least 0"),
+    ] {
+        let line = |i: u64| if i == 400_001 || i == 650_000 { format!("{bad}\n") } else { format!("{},7\n", i % 1000) };
+        let text: String = (1..=700_000).map(line).collect();
+        write_gz(&tmp.path().join("raw/edge.csv.gz"), &text);
+        write_gz(&tmp.path().join("raw/num-node-list.csv.gz"), "1000\n");
+        write_gz(&tmp.path().join("raw/num-edge-list.csv.gz"), "700000\n");
+        let result = ogb::import(tmp.path(), &target, &Options::default(), &Silent);
+        failure(result, &target, &format!("edge.csv.gz, line 400001: {what}"));
+    }
+}
+
 #[test]
 fn missing_cut_and_damaged_files_are_named() {
     let tmp = tempfile::tempdir().unwrap();

@@ -152,6 +152,25 @@ fn lines_are_counted_over_chunks_and_pieces() {
     }
 }
 
+/// Several faults in one chunk, which several threads parse: the first one is named, in every form of the edge list.
+#[test]
+fn of_many_bad_lines_the_first_is_named() {
+    let lines = 600_000;
+    let bad = |i: u64| i == 123_456 || (i > 123_456 && i % 1000 == 7);
+    let line = |i: u64| if bad(i) { "12345,6789x\n".into() } else { format!("{},{}\n", i % 99_991, i % 99_989) };
+    let text: String = (1..=lines).map(line).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let zipped = gzip.finish().unwrap();
+    let expected = "line 123456: expected two node ids, found \"12345,6789x\"; correct or remove the line";
+    for ids in [Ids::Keep, Ids::Compact] {
+        let format = EdgeListOptions { ids, ..Default::default() };
+        let import = |s: &Path, t: &Path| edge_list::import(s, t, format, &Options::default(), &Silent);
+        assert_eq!(refusal("e.csv", text.as_bytes(), import), format!("e.csv, {expected}"));
+        assert_eq!(refusal("e.csv.gz", &zipped, import), format!("e.csv.gz, {expected}"));
+    }
+}
+
 #[test]
 fn damaged_compression_and_other_limits_are_refused() {
     let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &Options::default(), &Silent);

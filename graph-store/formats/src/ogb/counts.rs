@@ -26,6 +26,11 @@ impl Counts {
         let graphs = nodes.iter().zip(edges).map(|(&n, &e)| [n, e]).collect();
         Ok(Self { graphs, num_nodes, num_edges })
     }
+
+    /// What is wrong with an edge behind the last one.
+    pub(super) fn too_many(&self) -> String {
+        format!("more edges than the {} promised", self.num_edges)
+    }
 }
 
 /// Turns edges within each graph into edges of the one graph of them all.
@@ -51,7 +56,7 @@ impl<'c> Renumber<'c> {
             self.first += self.counts.graphs[self.graph][0];
             self.graph += 1;
             let Some(&[_, edges]) = self.counts.graphs.get(self.graph) else {
-                return Err(format!("more edges than the {} promised", self.counts.num_edges));
+                return Err(self.counts.too_many());
             };
             self.left = edges;
         }

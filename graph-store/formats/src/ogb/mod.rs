@@ -10,8 +10,10 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 use crate::archive::Archive;
 use crate::csv_gz::{self, Table};
 use crate::dense::{self, Choice};
+use crate::edges::EdgeBlock;
 use crate::elements::Said;
-use crate::{Ingest, Options, Progress};
+use crate::text::{Pairs, Scan};
+use crate::{EdgeSink, Ingest, Options, Progress};
 use counts::{Counts, Renumber};
 
 /// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
@@ -65,18 +67,33 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
 
     let mut table = Table::open(file("edge"), "edges", progress)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
-    let (mut pairs, mut renumber) = (vec![], Renumber::new(&counts));
+    let mut renumber = Renumber::new(&counts);
     loop {
-        let before = table.lines();
-        if !table.block(2, &mut pairs, |line, out| csv_gz::fields(line, out, csv_gz::id))? {
+        let mut line = table.lines();
+        let pieces = table.pieces(|text| edges_of(text, &counts, &sink))?;
+        if pieces.is_empty() {
             break;
         }
-        for (i, pair) in pairs.chunks_exact(2).enumerate() {
-            renumber.edge(pair[0], pair[1]).or_else(|what| table.fail(before + i as u64 + 1, what))?;
+        for piece in pieces {
+            match piece {
+                Piece::Ready(block) => {
+                    line += block.len();
+                    if line > counts.num_edges {
+                        return table.fail(counts.num_edges + 1, counts.too_many());
+                    }
+                    sink.push_blocks([block])?;
+                }
+                Piece::Raw(pairs) => {
+                    for (&u, &v) in pairs.sources.iter().zip(&pairs.targets) {
+                        line += 1;
+                        renumber.edge(u, v).or_else(|what| table.fail(line, what))?;
+                    }
+                    sink.push(&renumber.sources, &renumber.targets, None)?;
+                    renumber.sources.clear();
+                    renumber.targets.clear();
+                }
+            }
         }
-        sink.push(&renumber.sources, &renumber.targets, None)?;
-        renumber.sources.clear();
-        renumber.targets.clear();
     }
     expect_lines(&table, counts.num_edges, "edges")?;
     sink.finish()?;
@@ -87,6 +104,45 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     ingest.provenance("node_year", if file("node_year").exists() { "present, not stored" } else { "absent" });
     ingest.provenance("edge_features", if file("edge-feat").exists() { "present, not stored" } else { "absent" });
     Ok(counts)
+}
+
+/// Edges of a piece of text.
+enum Piece {
+    /// Of the only graph, checked and sorted.
+    Ready(EdgeBlock),
+    /// As they are listed: of one of several graphs, or with a fault in them.
+    Raw(Pairs<u64>),
+}
+
+fn edges_of(text: &[u8], counts: &Counts, sink: &EdgeSink<'_, '_>) -> std::result::Result<Piece, (u64, String)> {
+    let mut scan = Scan::new(text);
+    let mut raw = Pairs { sources: vec![], targets: vec![], weights: vec![] };
+    // A line has nine bytes or more in any file where this matters.
+    let mut pairs = Pairs::<u32>::with_capacity(text.len() / 9);
+    let nodes = if counts.graphs.len() == 1 { counts.num_nodes } else { 0 };
+    while !scan.is_at_end() {
+        let (u, v) = match scan.plain_pair(|b| b == b',') {
+            Some(pair) => pair,
+            None => {
+                let fault = |what| (scan.lines(), what);
+                let line = std::str::from_utf8(scan.line()).map_err(|_| fault("the line is not text".into()))?;
+                let mut pair = [0; 2];
+                csv_gz::fields(line.trim_end_matches('\r'), &mut pair, csv_gz::id).map_err(fault)?;
+                scan.next_line();
+                (pair[0], pair[1])
+            }
+        };
+        if raw.sources.is_empty() && u.max(v) < nodes {
+            pairs.sources.push(u as u32);
+            pairs.targets.push(v as u32);
+        } else {
+            raw.sources.extend(pairs.sources.drain(..).map(u64::from));
+            raw.targets.extend(pairs.targets.drain(..).map(u64::from));
+            raw.sources.push(u);
+            raw.targets.push(v);
+        }
+    }
+    Ok(if raw.sources.is_empty() { Piece::Ready(sink.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
 }
 
 /// All lines of a table of one column.

@@ -43,7 +43,7 @@ pub(crate) struct Chunks<'p> {
 }
 
 impl<'p> Chunks<'p> {
-    /// Opens `path`; three chunks and the parsed form of one stay within about half of `memory`.
+    /// Opens `path`; three chunks and the parsed form of one stay within about a quarter of `memory`.
     pub(crate) fn open(path: &Path, memory: u64, progress: &'p dyn Progress) -> Result<Self> {
         let io = |e| Error::io(path, e);
         let file = File::open(path).map_err(io)?;
@@ -55,7 +55,7 @@ impl<'p> Chunks<'p> {
         let read = Arc::new(AtomicU64::new(0));
         let counted = BufReader::with_capacity(1 << 20, Counted { file, read: Arc::clone(&read) });
         let reader = decompress(counted).map_err(io)?;
-        let room = (memory / 16).clamp(4 << 10, 16 << 20) as usize;
+        let room = (memory / 32).clamp(4 << 10, 16 << 20) as usize;
         let longest = (memory / 4).max(64 << 10) as usize;
         let mut splitter =
             Splitter { path: path.to_path_buf(), reader, room, longest, tail: Vec::new(), line: 1, done: false };
@@ -119,9 +119,10 @@ impl<'p> Chunks<'p> {
     }
 }
 
-struct Counted {
-    file: File,
-    read: Arc<AtomicU64>,
+/// A file that counts what is read of it.
+pub(crate) struct Counted {
+    pub(crate) file: File,
+    pub(crate) read: Arc<AtomicU64>,
 }
 
 impl Read for Counted {

@@ -4,9 +4,9 @@ mod chunks;
 mod pairs;
 mod scan;
 
-pub(crate) use chunks::{Chunk, Chunks};
+pub(crate) use chunks::{Chunk, Chunks, Counted};
 pub(crate) use pairs::{Pairs, PairsFormat};
-pub(crate) use scan::{Scan, excerpt};
+pub(crate) use scan::{Scan, excerpt, real};
 
 use morphgl_graph_store::{Error, Position, Result};
 use rayon::prelude::*;
@@ -28,15 +28,7 @@ pub(crate) fn parse<T: Send>(
     chunk: &Chunk,
     parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
 ) -> Result<Vec<T>> {
-    const PIECE: usize = 512 << 10;
-    let mut pieces = Vec::with_capacity(chunk.bytes().len() / PIECE + 1);
-    let mut rest = chunk.bytes();
-    while !rest.is_empty() {
-        let cut = rest.get(PIECE..).and_then(|tail| tail.iter().position(|&b| b == b'\n'));
-        let (piece, tail) = rest.split_at(cut.map_or(rest.len(), |cut| PIECE + cut + 1));
-        pieces.push(piece);
-        rest = tail;
-    }
+    let pieces = pieces(chunk.bytes());
     let parsed: Vec<_> = pieces.par_iter().map(|piece| parse(piece)).collect();
     let mut line = chunk.line();
     let mut out = Vec::with_capacity(parsed.len());
@@ -50,6 +42,19 @@ pub(crate) fn parse<T: Send>(
     Ok(out)
 }
 
-fn newlines(bytes: &[u8]) -> u64 {
+/// Cuts whole lines into pieces for one thread each.
+pub(crate) fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
+    let size = (text.len() / 8).clamp(128 << 10, 512 << 10);
+    let mut pieces = Vec::with_capacity(text.len() / size + 1);
+    while !text.is_empty() {
+        let cut = text.get(size..).and_then(|tail| tail.iter().position(|&b| b == b'\n'));
+        let (piece, tail) = text.split_at(cut.map_or(text.len(), |cut| size + cut + 1));
+        pieces.push(piece);
+        text = tail;
+    }
+    pieces
+}
+
+pub(crate) fn newlines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&b| b == b'\n').count() as u64
 }

@@ -3,6 +3,7 @@
 use morphgl_graph_store::MAX_NODES;
 
 use super::{LineError, Scan};
+use crate::edges::Edges;
 
 /// How the lines are to be read.
 #[derive(Debug, Clone, Copy)]
@@ -43,25 +44,30 @@ impl Id for u64 {
 }
 
 impl<I: Id> Pairs<I> {
-    /// Drops the edges from a node to itself.
-    pub(crate) fn drop_self_loops(&mut self) {
-        let keep: Vec<bool> = self.sources.iter().zip(&self.targets).map(|(u, v)| u != v).collect();
-        let mut kept = keep.iter();
-        self.sources.retain(|_| *kept.next().expect("one mark an edge"));
-        let mut kept = keep.iter();
-        self.targets.retain(|_| *kept.next().expect("one mark an edge"));
-        let mut kept = keep.iter();
-        self.weights.retain(|_| *kept.next().expect("one mark an edge"));
+    /// No edges yet, and room for `edges` without weights.
+    pub(crate) fn with_capacity(edges: usize) -> Self {
+        Self { sources: Vec::with_capacity(edges), targets: Vec::with_capacity(edges), weights: Vec::new() }
     }
 
     /// Parses whole lines; empty ones and those that begin with `#` or `%` are passed over.
     pub(crate) fn parse(text: &[u8], format: PairsFormat) -> Result<Self, LineError> {
         let mut scan = Scan::new(text);
-        let mut pairs = Self { sources: Vec::new(), targets: Vec::new(), weights: Vec::new() };
         // A line has nine bytes or more in any file where this matters.
-        pairs.sources.reserve(text.len() / 9);
-        pairs.targets.reserve(text.len() / 9);
+        let mut pairs = Self::with_capacity(text.len() / 9);
+        let limit = format.num_nodes.unwrap_or(u64::MAX);
         while !scan.is_at_end() {
+            // Nearly every line of nearly every file has the plain form; what else there may be is the loop's rest.
+            let plain =
+                if format.weighted { None } else { scan.plain_pair(|b| matches!(b, b',' | b' ' | b'\t' | b';')) };
+            if let Some((source, target)) = plain {
+                let id = |read: u64| read.checked_sub(format.first_id).filter(|&id| id < limit).and_then(I::from_u64);
+                if let (Some(source), Some(target)) = (id(source), id(target)) {
+                    pairs.sources.push(source);
+                    pairs.targets.push(target);
+                    continue;
+                }
+                scan.line_before();
+            }
             scan.blanks();
             if !matches!(scan.peek(), None | Some(b'#' | b'%' | b'\n')) {
                 let source = id(&mut scan, format)?;
@@ -112,4 +118,11 @@ fn id<I: Id>(scan: &mut Scan<'_>, format: PairsFormat) -> Result<I, LineError> {
         let what = |_: &str| format!("the node id {read} does not fit 32 bits");
         scan.error(what, "import with compact ids")
     })
+}
+
+impl Pairs<u32> {
+    /// The edges, whose weights there are where they were asked for.
+    pub(crate) fn edges(&self, weighted: bool) -> Edges<'_> {
+        Edges { sources: &self.sources, targets: &self.targets, weights: weighted.then_some(&self.weights) }
+    }
 }

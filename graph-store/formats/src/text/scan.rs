@@ -19,6 +19,16 @@ impl<'t> Scan<'t> {
         self.text.get(self.at).copied()
     }
 
+    /// Lines passed.
+    pub(crate) fn lines(&self) -> u64 {
+        self.line
+    }
+
+    /// The current line without its newline; it stays to be read.
+    pub(crate) fn line(&self) -> &'t [u8] {
+        self.text[self.at..].split(|&b| b == b'\n').next().unwrap_or_default()
+    }
+
     pub(crate) fn is_at_end(&self) -> bool {
         self.at == self.text.len()
     }
@@ -54,6 +64,18 @@ impl<'t> Scan<'t> {
     pub(crate) fn whole(&mut self) -> Option<u64> {
         let start = self.at;
         let mut value = 0u64;
+        // Eight bytes at a time while they are all digits, then what is left of them.
+        while let Some(word) = self.word() {
+            let digits = digits(word);
+            if self.at - start + digits as usize > 19 {
+                break;
+            }
+            value = value * POWERS[digits as usize] + eight_digits(word, digits);
+            self.at += digits as usize;
+            if digits < 8 {
+                return (self.at > start && self.at_field_end()).then_some(value);
+            }
+        }
         while let Some(digit) = self.peek().map(|b| b.wrapping_sub(b'0')).filter(|&d| d < 10) {
             // Nineteen digits cannot overflow.
             value = if self.at - start < 19 {
@@ -66,13 +88,61 @@ impl<'t> Scan<'t> {
         (self.at > start && self.at_field_end()).then_some(value)
     }
 
+    /// The next eight bytes, the first one lowest.
+    fn word(&self) -> Option<u64> {
+        self.text.get(self.at..self.at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes were taken")))
+    }
+
+    /// Reads two whole numbers of at most 16 digits with one byte that `separates` between them, and the end of their
+    /// line behind: the plain form of an edge. Anything else is left where it is, for the careful way.
+    #[inline]
+    pub(crate) fn plain_pair(&mut self, separates: impl Fn(u8) -> bool) -> Option<(u64, u64)> {
+        let start = self.at;
+        let pair = self.plain(separates).and_then(|source| {
+            let target = self.plain(|end| end == b'\n')?;
+            Some((source, target))
+        });
+        match pair {
+            Some(_) => self.line += 1,
+            None => self.at = start,
+        }
+        pair
+    }
+
+    /// Goes back to the beginning of the line that was just passed.
+    #[cold]
+    pub(crate) fn line_before(&mut self) {
+        self.at = self.text[..self.at.saturating_sub(1)].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+        self.line -= 1;
+    }
+
+    /// A number of at most 16 digits and one byte behind it that `ends` it.
+    #[inline]
+    fn plain(&mut self, ends: impl Fn(u8) -> bool) -> Option<u64> {
+        let word = self.word()?;
+        let count = digits(word);
+        let mut value = eight_digits(word, count);
+        self.at += count as usize;
+        if count == 8 {
+            let word = self.word()?;
+            let count = digits(word);
+            value = value * POWERS[count as usize] + eight_digits(word, count);
+            self.at += count as usize;
+        } else if count == 0 {
+            return None;
+        }
+        let end = self.peek()?;
+        self.at += 1;
+        ends(end).then_some(value)
+    }
+
     /// Reads a real number.
     pub(crate) fn real(&mut self) -> Option<f32> {
         let start = self.at;
         while !self.at_field_end() {
             self.at += 1;
         }
-        std::str::from_utf8(&self.text[start..self.at]).ok()?.parse().ok()
+        real(&self.text[start..self.at])
     }
 
     fn at_field_end(&self) -> bool {
@@ -88,6 +158,65 @@ impl<'t> Scan<'t> {
     }
 }
 
+const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// How many of eight bytes are digits before the first that is none.
+#[inline]
+fn digits(word: u64) -> u32 {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // A byte has its high bit set here when it is below '0', above '9' or no ASCII: the subtraction borrows from a byte
+    // only behind one that is below '0', and that one is the first which counts.
+    let below = word.wrapping_sub(0x3030_3030_3030_3030);
+    let above = (word & !HIGH).wrapping_add(0x4646_4646_4646_4646);
+    ((below | above | word) & HIGH).trailing_zeros() / 8
+}
+
+/// The value of the first `count` of eight digits: neighbours are joined to pairs, pairs to fours, fours to all eight.
+#[inline]
+fn eight_digits(word: u64, count: u32) -> u64 {
+    if count == 0 {
+        return 0;
+    }
+    // The missing digits become leading zeros.
+    let digits = (word << (64 - 8 * count)) & 0x0f0f_0f0f_0f0f_0f0f;
+    let pairs = digits.wrapping_mul(10 << 8 | 1) >> 8 & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100 << 16 | 1) >> 16 & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul(10_000 << 32 | 1) >> 32
+}
+
+/// A real number as the library reads it, faster where that is sure to be the same: a whole number below 2^24 over a
+/// power of ten that f32 holds exactly rounds once (Clinger, *How to Read Floating Point Numbers Accurately*, 1990).
+pub(crate) fn real(field: &[u8]) -> Option<f32> {
+    const TENS: [f32; 11] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+    let (negative, unsigned) = match field.strip_prefix(b"-") {
+        Some(rest) => (true, rest),
+        None => (false, field),
+    };
+    let mut value = 0u32;
+    let (mut digits, mut point) = (0usize, None);
+    for &byte in unsigned {
+        match byte {
+            b'0'..=b'9' if value < 1 << 24 => {
+                value = value * 10 + u32::from(byte - b'0');
+                digits += 1;
+            }
+            b'.' if point.is_none() => point = Some(digits),
+            _ => return slow_real(field),
+        }
+    }
+    let places = point.map_or(0, |point| digits - point);
+    if digits == 0 || value >= 1 << 24 || places >= TENS.len() {
+        return slow_real(field);
+    }
+    let value = value as f32 / TENS[places];
+    Some(if negative { -value } else { value })
+}
+
+#[cold]
+fn slow_real(field: &[u8]) -> Option<f32> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
 /// At most forty characters of a line, fit to be printed.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(160)]);
@@ -96,4 +225,58 @@ pub(crate) fn excerpt(line: &[u8]) -> String {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What `whole` did a byte at a time: the reference.
+    fn byte_by_byte(text: &[u8]) -> Option<u64> {
+        let end = text.iter().position(|b| b" \t\r\n,;".contains(b)).unwrap_or(text.len());
+        let field = std::str::from_utf8(&text[..end]).ok()?;
+        if !field.bytes().all(|b| b.is_ascii_digit()) { None } else { field.parse().ok() }
+    }
+
+    proptest! {
+        #[test]
+        fn words_of_digits_read_as_single_ones(text in "[0-9]{0,22}[ -~\\n\u{80}-\u{ff}]{0,12}") {
+            prop_assert_eq!(Scan::new(text.as_bytes()).whole(), byte_by_byte(text.as_bytes()));
+        }
+
+        #[test]
+        fn any_bytes_have_as_many_digits_as_they_begin_with(bytes: [u8; 8]) {
+            let expected = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
+            prop_assert_eq!(digits(u64::from_le_bytes(bytes)), expected as u32);
+        }
+
+        #[test]
+        fn digits_beside_other_bytes_count(digits_before in 0usize..9, value in 0u64..100_000_000, other in prop::sample::select(b"/:\0\x7f\x80\xff,\n".to_vec())) {
+            let mut bytes: [u8; 8] = format!("{value:08}").into_bytes().try_into().expect("eight digits");
+            bytes[digits_before..].iter_mut().for_each(|b| *b = other);
+            prop_assert_eq!(digits(u64::from_le_bytes(bytes)), digits_before as u32);
+        }
+
+        #[test]
+        fn a_plain_pair_is_read_or_left(text in "[0-9]{1,18}[, \\t;x][0-9]{0,18}[\\n\\r ][0-9\\n]{0,9}") {
+            let mut scan = Scan::new(text.as_bytes());
+            match scan.plain_pair(|b| b", \t;".contains(&b)) {
+                None => prop_assert_eq!((scan.at, scan.line), (0, 0)),
+                Some((source, target)) => {
+                    let line = &text[..scan.at];
+                    let mut fields = line.strip_suffix('\n').expect("a whole line").split([',', ' ', '\t', ';']);
+                    prop_assert_eq!(fields.next().map(str::parse), Some(Ok(source)));
+                    prop_assert_eq!(fields.next().map(str::parse), Some(Ok(target)));
+                    prop_assert_eq!((fields.next(), scan.line), (None, 1));
+                }
+            }
+        }
+
+        #[test]
+        fn reals_are_the_librarys_bit_by_bit(text in "-?[0-9]{0,9}(\\.[0-9]{0,12})?([eE]-?[0-9]{1,2})?") {
+            prop_assert_eq!(real(text.as_bytes()).map(f32::to_bits), text.parse::<f32>().ok().map(f32::to_bits));
+        }
+    }
 }

@@ -1,0 +1,224 @@
+//! Clocks, the disk's limits and the table: what the ingest benches share.
+#![allow(dead_code, reason = "each bench uses its part")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use morphgl_formats::Progress;
+use morphgl_graph_store::{Error, Meta, Result};
+
+/// What the command line says.
+pub(crate) struct Arguments {
+    pub(crate) edges: u64,
+    pub(crate) nodes: u64,
+    pub(crate) rounds: usize,
+    pub(crate) memory: u64,
+    pub(crate) formats: Option<Vec<String>>,
+    pub(crate) dir: PathBuf,
+    pub(crate) json: bool,
+}
+
+impl Arguments {
+    pub(crate) fn read() -> Self {
+        let all: Vec<String> = std::env::args().skip(1).collect();
+        let value = |name: &str| all.iter().position(|a| a == name).and_then(|i| all.get(i + 1));
+        let number = |name: &str, default: u64| value(name).map_or(default, |v| v.parse().expect("a whole number"));
+        Self {
+            edges: number("--edges", 10_000_000),
+            nodes: number("--nodes", number("--edges", 10_000_000) / 25),
+            rounds: number("--rounds", 5) as usize,
+            memory: number("--memory", 2048) << 20,
+            formats: value("--formats").map(|f| f.split(',').map(str::to_string).collect()),
+            dir: value("--dir").map_or_else(std::env::temp_dir, PathBuf::from),
+            json: all.iter().any(|a| a == "--json"),
+        }
+    }
+}
+
+/// One import.
+pub(crate) struct Run {
+    pub(crate) edges: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) peak_rss: u64,
+    /// Seconds of each stage, in order.
+    pub(crate) stages: Vec<(String, f64)>,
+}
+
+/// Runs an import and reads the clocks around it.
+pub(crate) fn measured(import: impl FnOnce(&dyn Progress) -> Result<PathBuf>) -> Result<Run> {
+    let stages = Stages(Mutex::default());
+    // Resets the peak to what is resident now; where the kernel refuses, the peak of earlier imports stands.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+    let (cpu, start) = (cpu_seconds(), Instant::now());
+    let target = import(&stages)?;
+    let (seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+    let began = stages.0.into_inner().expect("no stage panics");
+    let ends = began.iter().skip(1).map(|s| s.1).chain([Instant::now()]);
+    let stages = began.iter().zip(ends).map(|((name, at), end)| (name.clone(), (end - *at).as_secs_f64())).collect();
+    let edges = Meta::read(&target)?.num_edges;
+    Ok(Run { edges, seconds, cpu_seconds, peak_rss: peak_rss(), stages })
+}
+
+struct Stages(Mutex<Vec<(String, Instant)>>);
+
+impl Progress for Stages {
+    fn stage(&self, name: &str, _total: Option<u64>) {
+        self.0.lock().expect("no stage panics").push((name.into(), Instant::now()));
+    }
+
+    fn advance(&self, _n: u64) {}
+}
+
+/// User and system time of all threads, ended ones included.
+fn cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("the kernel tells the times");
+    let after_name = stat.rsplit(')').next().expect("the name stands in brackets");
+    let ticks = |field: usize| -> f64 {
+        let text = after_name.split_ascii_whitespace().nth(field).expect("a field of stat");
+        text.parse().expect("ticks are a number")
+    };
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn peak_rss() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("the kernel tells the peak");
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel tells the peak");
+    line.split_ascii_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") << 10
+}
+
+/// Bytes a second of sequential reads past the page cache, and of sequential writes with a sync at their end.
+pub(crate) fn disk_limits(dir: &Path) -> (f64, f64) {
+    const SIZE: usize = 256 << 20;
+    const BLOCK: usize = 8 << 20;
+    let path = dir.join("limit");
+    let mut space = vec![1u8; BLOCK + 4096];
+    let offset = space.as_ptr().align_offset(4096);
+    let block = &mut space[offset..offset + BLOCK];
+    let start = Instant::now();
+    let mut file = File::create(&path).map_err(|e| Error::io(&path, e)).expect("room for the disk's own limit");
+    for _ in 0..SIZE / BLOCK {
+        file.write_all(block).expect("room for the disk's own limit");
+    }
+    file.sync_all().expect("the disk takes a sync");
+    let write = SIZE as f64 / start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(target_os = "linux")]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, 0x4000); // O_DIRECT
+    let read = options.open(&path).and_then(|mut file| (0..SIZE / BLOCK).try_for_each(|_| file.read_exact(block)));
+    // A file system without direct reads has no figure.
+    let read = read.map_or(f64::NAN, |()| SIZE as f64 / start.elapsed().as_secs_f64());
+    fs::remove_file(&path).expect("the file was just written");
+    (read, write)
+}
+
+/// All runs.
+pub(crate) struct Report<'a> {
+    arguments: &'a Arguments,
+    order: Vec<String>,
+    runs: BTreeMap<String, (u64, Vec<Run>)>,
+    limits: Vec<(f64, f64)>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(arguments: &'a Arguments) -> Self {
+        Self { arguments, order: vec![], runs: BTreeMap::new(), limits: vec![] }
+    }
+
+    pub(crate) fn add(&mut self, name: &str, source: &Path, run: Run) {
+        if !self.runs.contains_key(name) {
+            self.order.push(name.into());
+        }
+        self.runs.entry(name.into()).or_insert_with(|| (size(source), vec![])).1.push(run);
+    }
+
+    pub(crate) fn disk(&mut self, limits: (f64, f64)) {
+        self.limits.push(limits);
+    }
+
+    pub(crate) fn print(&self) {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (read, write) = (self.limit(|l| l.0), self.limit(|l| l.1));
+        if !self.arguments.json {
+            println!(
+                "{threads} threads, memory {} MiB, disk read {read:.0} MB/s, write {write:.0} MB/s (medians)",
+                self.arguments.memory >> 20
+            );
+            println!(
+                "{:<20} {:>9} {:>22} {:>10} {:>22} {:>9} {:>9}  stages (s)",
+                "format",
+                "edges M",
+                "M edges/s (min-max)",
+                "source MB/s",
+                "M/s per core (min-max)",
+                "CPU s",
+                "peak MiB"
+            );
+        }
+        for name in &self.order {
+            let (bytes, runs) = &self.runs[name];
+            let edges = runs[0].edges as f64 / 1e6;
+            let rate = spread(runs.iter().map(|r| edges / r.seconds));
+            let core = spread(runs.iter().map(|r| edges / r.cpu_seconds));
+            let cpu = spread(runs.iter().map(|r| r.cpu_seconds)).1;
+            let source = *bytes as f64 / 1e6 / edges * rate.1;
+            let peak = runs.iter().map(|r| r.peak_rss).max().unwrap_or(0);
+            if self.arguments.json {
+                let all: Vec<String> = runs.iter().map(|r| format!("{:.4}", edges / r.seconds)).collect();
+                let cores: Vec<String> = runs.iter().map(|r| format!("{:.4}", edges / r.cpu_seconds)).collect();
+                println!(
+                    "{{\"what\":\"ingest {name}\",\"unit\":\"M edges/s\",\"threads\":{threads},\"edges\":{},\
+                     \"median\":{:.4},\"all\":[{}],\"per_core_median\":{:.4},\"per_core_all\":[{}],\
+                     \"cpu_seconds\":{cpu:.3},\"source_mb_per_s\":{source:.1},\"peak_rss_bytes\":{peak},\
+                     \"memory\":{},\"disk_read_mb_per_s\":{read:.1},\"disk_write_mb_per_s\":{write:.1}}}",
+                    runs[0].edges,
+                    rate.1,
+                    all.join(","),
+                    core.1,
+                    cores.join(","),
+                    self.arguments.memory,
+                );
+                continue;
+            }
+            let stages: Vec<String> = runs[0].stages.iter().map(|(n, s)| format!("{n} {s:.2}")).collect();
+            println!(
+                "{name:<20} {edges:>9.2} {:>10.2} ({:.1}-{:.1}) {source:>10.0} {:>10.2} ({:.1}-{:.1}) {cpu:>9.2} {:>9}  {}",
+                rate.1,
+                rate.0,
+                rate.2,
+                core.1,
+                core.0,
+                core.2,
+                peak >> 20,
+                stages.join(", ")
+            );
+        }
+    }
+
+    fn limit(&self, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+        spread(self.limits.iter().map(of)).1 / 1e6
+    }
+}
+
+/// Least, median and largest.
+fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1])
+}
+
+/// Bytes of a file, or of all files below a directory.
+fn size(path: &Path) -> u64 {
+    let metadata = fs::metadata(path).expect("the source was just written");
+    if !metadata.is_dir() {
+        return metadata.len();
+    }
+    let entries = fs::read_dir(path).expect("the source was just written");
+    entries.map(|e| size(&e.expect("the source was just written").path())).sum()
+}
