@@ -199,7 +199,7 @@ fn of_many_bad_edges_the_first_is_named() {
     let target = tmp.path().join("out");
     for (bad, what) in [
         ("1,1000", "the edge 1,1000 names a node that does not exist, there are 1000"),
-        ("1;2", "1 columns, expected 2"),
+        ("1,2,3", "3 columns, expected 2"),
         ("-1,2", "column 1: \"-1\" is not a whole number of at least 0"),
     ] {
         let line = |i: u64| if i == 400_001 || i == 650_000 { format!("{bad}\n") } else { format!("{},7\n", i % 1000) };

@@ -86,6 +86,9 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
                 Piece::Raw(pairs) => {
                     for (&u, &v) in pairs.sources.iter().zip(&pairs.targets) {
                         line += 1;
+                        if line > counts.num_edges {
+                            return table.fail(line, counts.too_many());
+                        }
                         renumber.edge(u, v).or_else(|what| table.fail(line, what))?;
                     }
                     sink.push(&renumber.sources, &renumber.targets, None)?;
