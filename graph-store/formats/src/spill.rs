@@ -193,7 +193,8 @@ mod tests {
             let mut spill = Spill::create(&dir.path().join("spill")).unwrap();
             let mut expected: Vec<(u64, f32)> = Vec::new();
             for run in 0..5u64 {
-                let key = |i: u64| if i.is_multiple_of(2) { 1 << 33 } else { ((i * 7919 + run * 104_729) % 30_011) << 20 };
+                let key =
+                    |i: u64| if i.is_multiple_of(2) { 1 << 33 } else { ((i * 7919 + run * 104_729) % 30_011) << 20 };
                 let mut records: Vec<_> = (0..40_000).map(|i| (key(i), (run * 40_000 + i) as f32)).collect();
                 records.sort_by_key(|r| r.0);
                 spill.begin();
