@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod bounded;
+mod dispatch;
+mod huge;
+mod lanes;
 mod limits;
 mod logarithm;
 mod permutation;
@@ -11,6 +14,7 @@ mod uniform;
 mod weighted;
 
 pub use bounded::{RETRIES, bounded};
+pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT, pick_uniform_lanes};
 pub use limits::{MAX_HOPS, check_settings};
 pub use logarithm::ln;
 pub use permutation::permute;

@@ -39,6 +39,31 @@ pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], mut key: [u32; 2]
     std::array::from_fn(|i| [c0[i], c1[i], c2[i], c3[i]])
 }
 
+/// One block of each of `N` nodes: word `i` of lane `l` is word `i` of counter `[c[0], nodes[l], c[1], c[2]]`.
+///
+/// Words stand in the lower halves of lanes of 64 bits, where their products need no room made for them; what the upper
+/// halves hold is undefined. Inlined where it is used, so that it is compiled for the instructions its caller may use.
+#[inline(always)]
+pub(crate) fn philox4x32_10_lanes<const N: usize>(c: [u32; 3], nodes: &[u32; N], mut key: [u32; 2]) -> [[u64; N]; 4] {
+    const LOW: u64 = u32::MAX as u64;
+    let [mut c0, mut c2, mut c3] = c.map(|word| [u64::from(word); N]);
+    let mut c1 = nodes.map(u64::from);
+    for round in 0..10 {
+        if round > 0 {
+            key = [key[0].wrapping_add(W[0]), key[1].wrapping_add(W[1])];
+        }
+        for l in 0..N {
+            let p0 = u64::from(M[0]) * (c0[l] & LOW);
+            let p1 = u64::from(M[1]) * (c2[l] & LOW);
+            c0[l] = p1 >> 32 ^ c1[l] ^ u64::from(key[0]);
+            c1[l] = p1;
+            c2[l] = p0 >> 32 ^ c3[l] ^ u64::from(key[1]);
+            c3[l] = p0;
+        }
+    }
+    [c0, c1, c2, c3]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,42 +1,29 @@
-//! One hop: picks neighbours of rows, row chunks side by side where there are threads for it.
+//! One hop: which neighbours of which rows are picked, and where they stand in the graph.
 
 use std::ops::Range;
 
-use morphgl_graph_store::{Topology, prefetch};
+use morphgl_graph_store::prefetch;
 use morphgl_registry::{BatchId, Fanout, Pick};
-use morphgl_sampler_core::{Row, UniformScratch, WeightedScratch, count_positive, pick_uniform, pick_weighted};
+use morphgl_sampler_core::{
+    LANES, Lanes, MAX_LANES_FANOUT, Row, UniformScratch, WeightedScratch, count_positive, pick_uniform,
+    pick_uniform_lanes, pick_weighted,
+};
 
-/// Rows that are picked before their neighbours are read: long enough to hide the way to memory, short enough that what
-/// was asked for is still in the cache.
-const GROUP: usize = 32;
-/// Nodes whose offsets are asked for ahead of their turn.
-const AHEAD: usize = 16;
-/// Rows below which a chunk is not split further.
-const MIN_ROWS: usize = 64;
+/// Indices a line of the cache has.
+const LINE: usize = 16;
 
 /// Where a node's in-neighbours stand.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
     pub(crate) start: u64,
     pub(crate) degree: u32,
+    pub(crate) node: u32,
 }
 
 impl Span {
     fn range(self) -> Range<usize> {
         self.start as usize..self.start as usize + self.degree as usize
     }
-}
-
-/// Appends the spans of `nodes`.
-pub(crate) fn spans(topology: &Topology, nodes: &[u32], spans: &mut Vec<Span>) {
-    let indptr: &[u64] = topology.indptr();
-    spans.extend(nodes.iter().enumerate().map(|(i, &node)| {
-        if let Some(&later) = nodes.get(i + AHEAD) {
-            prefetch(indptr, later as usize);
-        }
-        let (start, end) = (indptr[node as usize], indptr[node as usize + 1]);
-        Span { start, degree: (end - start) as u32 }
-    }));
 }
 
 /// What the picks of one hop have in common.
@@ -56,37 +43,39 @@ pub(crate) struct Hop<'a> {
 pub(crate) struct Scratch {
     uniform: UniformScratch,
     weighted: WeightedScratch,
+    /// Picks of sixteen rows, or of one.
+    lanes: Vec<[u32; LANES]>,
+    positions: Vec<u32>,
 }
 
-/// Consecutive rows and the room for what they pick.
+/// Consecutive rows.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
-    pub(crate) nodes: &'a [u32],
     pub(crate) spans: &'a [Span],
-    /// Offsets of the rows, one more than rows.
+    /// Offsets of the rows' edges in the block, one more than rows.
     pub(crate) indptr: &'a [u32],
-    /// Global ids of the neighbours, from `indptr[0]` on.
-    pub(crate) picked: &'a mut [u32],
-    /// Weights of the edges, as many, or none where the graph has none.
-    pub(crate) weights: &'a mut [f32],
 }
 
 impl<'a> Rows<'a> {
-    fn split(self) -> (Rows<'a>, Rows<'a>) {
-        let half = self.nodes.len() / 2;
-        let edges = (self.indptr[half] - self.indptr[0]) as usize;
-        let (nodes, spans) = (self.nodes.split_at(half), self.spans.split_at(half));
-        let (picked, weights) =
-            (self.picked.split_at_mut(edges), self.weights.split_at_mut(edges.min(self.weights.len())));
-        (
-            Rows {
-                nodes: nodes.0,
-                spans: spans.0,
-                indptr: &self.indptr[..=half],
-                picked: picked.0,
-                weights: weights.0,
-            },
-            Rows { nodes: nodes.1, spans: spans.1, indptr: &self.indptr[half..], picked: picked.1, weights: weights.1 },
-        )
+    /// The first rows, up to the one with which they have `edges` edges, and the others.
+    pub(crate) fn split(self, edges: usize) -> (Rows<'a>, Rows<'a>) {
+        let enough = u64::from(self.indptr[0]) + edges as u64;
+        let rows = self.indptr[1..].iter().position(|&end| u64::from(end) >= enough);
+        let rows = rows.map_or(self.spans.len(), |last| last + 1);
+        let (left, right) = self.spans.split_at(rows);
+        (Rows { spans: left, indptr: &self.indptr[..=rows] }, Rows { spans: right, indptr: &self.indptr[rows..] })
+    }
+
+    /// Number of the rows' edges.
+    pub(crate) fn num_edges(&self) -> usize {
+        (self.indptr[self.spans.len()] - self.indptr[0]) as usize
+    }
+
+    /// Each row with the place of its edges among those of all rows.
+    fn iter(self) -> impl Iterator<Item = (Span, Range<usize>)> + 'a {
+        let base = self.indptr[0];
+        let place = move |ends: &[u32]| (ends[0] - base) as usize..(ends[1] - base) as usize;
+        self.spans.iter().copied().zip(self.indptr.windows(2).map(place))
     }
 }
 
@@ -100,49 +89,123 @@ impl Hop<'_> {
         }
     }
 
-    /// Picks the neighbours of all rows, on as many threads of the current pool as there are buffers.
-    pub(crate) fn pick(&self, rows: Rows<'_>, scratch: &mut [Scratch]) {
-        if scratch.len() > 1 && rows.nodes.len() > MIN_ROWS {
-            let (left, right) = rows.split();
-            let (a, b) = scratch.split_at_mut(scratch.len() / 2);
-            rayon::join(|| self.pick(left, a), || self.pick(right, b));
-        } else if let [scratch, ..] = scratch {
-            self.pick_here(rows, scratch);
+    /// Fills `addresses` with where the picked neighbours of all rows stand in the graph's indices, and asks for them.
+    pub(crate) fn pick(&self, rows: Rows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
+        addresses.resize(rows.num_edges(), 0);
+        match (self.pick, self.weights, self.fanout) {
+            (Pick::Weighted, Some(weights), _) => self.pick_weighted(rows, weights, addresses, scratch),
+            (_, _, Fanout::AtMost(k)) if k.get() as usize <= MAX_LANES_FANOUT => {
+                self.pick_lanes(rows, k.get(), addresses, scratch);
+            }
+            _ => self.pick_rows(rows, addresses, scratch),
         }
     }
 
-    fn pick_here(&self, rows: Rows<'_>, scratch: &mut Scratch) {
-        let base = rows.indptr[0];
-        let range = |row: usize| (rows.indptr[row] - base) as usize..(rows.indptr[row + 1] - base) as usize;
-        for group in (0..rows.nodes.len()).step_by(GROUP) {
-            let group = group..(group + GROUP).min(rows.nodes.len());
-            for row in group.clone() {
-                let (span, out) = (rows.spans[row], &mut rows.picked[range(row)]);
-                self.positions(rows.nodes[row], span, out, scratch);
-                for &position in &*out {
-                    prefetch(self.indices, span.start as usize + position as usize);
-                }
+    fn row(&self, node: u32) -> Row {
+        Row { seed: self.seed, batch: self.batch, hop: self.hop, node }
+    }
+
+    /// Asks for the edge at `address`.
+    #[inline(always)]
+    fn ask(&self, address: u64) {
+        prefetch(self.indices, address as usize);
+        if let Some(weights) = self.weights {
+            prefetch(weights, address as usize);
+        }
+    }
+
+    /// Takes all neighbours of a row.
+    #[inline(always)]
+    fn take_all(&self, span: Span, out: &mut [u64]) {
+        for (p, address) in out.iter_mut().enumerate() {
+            *address = span.start + p as u64;
+            if p % LINE == 0 {
+                self.ask(*address);
             }
-            for row in group {
-                let start = rows.spans[row].start as usize;
-                if let Some(weights) = self.weights {
-                    for (weight, &position) in rows.weights[range(row)].iter_mut().zip(&rows.picked[range(row)]) {
-                        *weight = weights[start + position as usize];
-                    }
-                }
-                for neighbor in &mut rows.picked[range(row)] {
-                    *neighbor = self.indices[start + *neighbor as usize];
-                }
+        }
+        if let Some(&last) = out.last() {
+            self.ask(last);
+        }
+    }
+
+    /// Sixteen rows at a time.
+    fn pick_lanes(&self, rows: Rows<'_>, k: u32, addresses: &mut [u64], scratch: &mut Scratch) {
+        let mut lanes = Lanes { nodes: [0; LANES], degrees: [k + 1; LANES] };
+        let mut places = [(0u64, 0usize); LANES];
+        let mut filled = 0;
+        scratch.lanes.resize(k as usize, [0; LANES]);
+        let picks = &mut scratch.lanes[..k as usize];
+        for (span, place) in rows.iter() {
+            if span.degree <= k {
+                self.take_all(span, &mut addresses[place]);
+                continue;
+            }
+            lanes.nodes[filled] = span.node;
+            lanes.degrees[filled] = span.degree;
+            places[filled] = (span.start, place.start);
+            filled += 1;
+            if filled == LANES {
+                self.draw(&lanes, &places, picks, addresses);
+                filled = 0;
+            }
+        }
+        if filled > 0 {
+            self.draw(&lanes, &places[..filled], picks, addresses);
+        }
+    }
+
+    /// Draws for the lanes that have a place: the start of the row, and of its addresses.
+    #[inline(always)]
+    fn draw(&self, lanes: &Lanes, places: &[(u64, usize)], picks: &mut [[u32; LANES]], addresses: &mut [u64]) {
+        pick_uniform_lanes(&self.row(0), lanes, picks);
+        for (lane, &(start, at)) in places.iter().enumerate() {
+            for (address, pick) in addresses[at..at + picks.len()].iter_mut().zip(&*picks) {
+                *address = start + u64::from(pick[lane]);
+                self.ask(*address);
             }
         }
     }
 
-    /// Positions within the node's row, ascending.
-    fn positions(&self, node: u32, span: Span, out: &mut [u32], scratch: &mut Scratch) {
-        let row = Row { seed: self.seed, batch: self.batch, hop: self.hop, node };
-        match (self.pick, self.weights) {
-            (Pick::Weighted, Some(weights)) => pick_weighted(&row, &weights[span.range()], out, &mut scratch.weighted),
-            _ => pick_uniform(&row, span.degree, out, &mut scratch.uniform),
+    /// One row after another: fanouts that are large, or -1.
+    fn pick_rows(&self, rows: Rows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
+        for (span, place) in rows.iter() {
+            let out = &mut addresses[place];
+            if out.len() == span.degree as usize {
+                self.take_all(span, out);
+            } else {
+                scratch.positions.resize(out.len(), 0);
+                pick_uniform(&self.row(span.node), span.degree, &mut scratch.positions, &mut scratch.uniform);
+                self.place(span, &scratch.positions, out);
+            }
+        }
+    }
+
+    fn pick_weighted(&self, rows: Rows<'_>, weights: &[f32], addresses: &mut [u64], scratch: &mut Scratch) {
+        for (span, place) in rows.iter() {
+            let out = &mut addresses[place];
+            scratch.positions.resize(out.len(), 0);
+            let row = self.row(span.node);
+            pick_weighted(&row, &weights[span.range()], &mut scratch.positions, &mut scratch.weighted);
+            self.place(span, &scratch.positions, out);
+        }
+    }
+
+    fn place(&self, span: Span, positions: &[u32], out: &mut [u64]) {
+        for (address, &position) in out.iter_mut().zip(positions) {
+            *address = span.start + u64::from(position);
+            self.ask(*address);
+        }
+    }
+
+    /// Reads the picked neighbours, which were asked for a while ago, and their weights where there are any.
+    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32], weights: &mut [f32]) {
+        for (node, &address) in picked.iter_mut().zip(addresses) {
+            *node = self.indices[address as usize];
+        }
+        if let Some(all) = self.weights {
+            for (weight, &address) in weights.iter_mut().zip(addresses) {
+                *weight = all[address as usize];
+            }
         }
     }
 }

@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod expand;
+mod found;
 mod prepare;
 mod sampler;
+mod stages;
 
 pub use sampler::CpuNeighbor;
 

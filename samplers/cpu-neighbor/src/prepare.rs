@@ -6,11 +6,12 @@ use std::time::Instant;
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
 };
-use morphgl_sampler_core::Relabel;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::expand::{Hop, Rows, Scratch, Span, spans};
+use crate::expand::{Hop, Span};
+use crate::found::Found;
 use crate::sampler::{Order, Shared};
+use crate::stages::{Buffers, Stages};
 
 /// One worker, with buffers of its own.
 #[derive(Debug)]
@@ -19,16 +20,9 @@ pub(crate) struct Worker {
     /// The threads one mini-batch is spread over, where there are several.
     pool: Option<ThreadPool>,
     order: Option<Order>,
-    buffers: Buffers,
-}
-
-#[derive(Debug, Default)]
-struct Buffers {
-    relabel: Relabel,
-    /// Of each node found so far.
-    spans: Vec<Span>,
+    found: Found,
     /// One a thread.
-    scratch: Vec<Scratch>,
+    buffers: Vec<Buffers>,
 }
 
 impl Worker {
@@ -43,8 +37,9 @@ impl Worker {
             let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("batching-{i}"));
             builder.build().map_err(|e| Error::failed("threads of a batching worker", e))
         });
-        let scratch = (0..threads).map(|_| Scratch::default()).collect();
-        Ok(Self { shared, pool: pool.transpose()?, order: None, buffers: Buffers { scratch, ..Default::default() } })
+        let found = Found::new(&shared.dataset.topology);
+        let buffers = (0..threads).map(|_| Buffers::default()).collect();
+        Ok(Self { shared, pool: pool.transpose()?, order: None, found, buffers })
     }
 }
 
@@ -68,10 +63,10 @@ impl BatchingWorker for Worker {
             _ => HostBatch::default(),
         };
         batch.id = id;
-        let (shared, buffers) = (&*self.shared, &mut self.buffers);
+        let (shared, found, buffers) = (&*self.shared, &mut self.found, &mut self.buffers);
         match &self.pool {
-            Some(pool) => pool.install(|| prepare(shared, buffers, seeds, &mut batch)),
-            None => prepare(shared, buffers, seeds, &mut batch),
+            Some(pool) => pool.install(|| prepare(shared, found, buffers, seeds, &mut batch)),
+            None => prepare(shared, found, buffers, seeds, &mut batch),
         }?;
         self.order = Some(order);
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
@@ -79,24 +74,24 @@ impl BatchingWorker for Worker {
 }
 
 /// Makes the mini-batch `batch.id` of `seeds`; everything else in `batch` is old content, and only its memory is used.
-fn prepare(shared: &Shared, buffers: &mut Buffers, seeds: &[u32], batch: &mut HostBatch) -> Result<()> {
+fn prepare(
+    shared: &Shared,
+    found: &mut Found,
+    buffers: &mut [Buffers],
+    seeds: &[u32],
+    batch: &mut HostBatch,
+) -> Result<()> {
     let (dataset, settings) = (&*shared.dataset, &shared.settings);
     let topology = &dataset.topology;
-    let Buffers { relabel, spans: found, scratch } = buffers;
-    relabel.start(std::mem::take(&mut batch.input_nodes));
-    seeds.iter().for_each(|&seed| {
-        relabel.local(seed);
-    });
-    found.clear();
+    found.start(std::mem::take(&mut batch.input_nodes), seeds, topology);
     let fanouts = &settings.fanouts.0;
     batch.blocks.resize_with(fanouts.len(), Block::default);
     let mut newest = 0;
     for (hop, &fanout) in fanouts.iter().enumerate() {
-        let num_dst = relabel.nodes().len();
-        spans(topology, &relabel.nodes()[found.len()..], found);
-        let frontier = match settings.expansion {
-            Expansion::All => 0..num_dst,
-            Expansion::New => newest..num_dst,
+        let num_dst = found.len();
+        let first = match settings.expansion {
+            Expansion::All => 0,
+            Expansion::New => newest,
         };
         newest = num_dst;
         let hop = Hop {
@@ -111,7 +106,7 @@ fn prepare(shared: &Shared, buffers: &mut Buffers, seeds: &[u32], batch: &mut Ho
         // blocks[0] is the hop farthest from the seeds.
         let block = &mut batch.blocks[fanouts.len() - 1 - hop.hop as usize];
         block.num_dst = num_dst;
-        offsets(&hop, frontier.start, found, block)?;
+        offsets(&hop, first, found.spans(), block)?;
         let num_edges = block.indptr[num_dst] as usize;
         block.indices.resize(num_edges, 0);
         if hop.weights.is_none() {
@@ -119,31 +114,23 @@ fn prepare(shared: &Shared, buffers: &mut Buffers, seeds: &[u32], batch: &mut Ho
         } else {
             block.weights.get_or_insert_default().resize(num_edges, 0.0);
         }
-        let rows = Rows {
-            nodes: &relabel.nodes()[frontier.clone()],
-            spans: &found[frontier.clone()],
-            indptr: &block.indptr[frontier.start..],
-            picked: &mut block.indices,
-            weights: block.weights.as_deref_mut().unwrap_or_default(),
-        };
-        hop.pick(rows, scratch);
-        relabel.locals(&mut block.indices);
-        block.num_src = relabel.nodes().len();
+        // Of the last hop's nodes no neighbours are picked.
+        let locate = hop.hop as usize + 1 < fanouts.len() || !found.knows_degrees();
+        Stages { hop, topology, first, locate }.run(found, buffers, block);
+        block.num_src = found.len();
     }
-    spans(topology, &relabel.nodes()[found.len()..], found);
     batch.num_seeds = seeds.len();
-    batch.input_nodes = relabel.finish();
-    batch.degrees.clear();
-    match &shared.weight_sums {
-        Some(sums) => batch.degrees.extend(batch.input_nodes.iter().map(|&v| sums[v as usize])),
-        None => batch.degrees.extend(found.iter().map(|span| span.degree as f32)),
+    found.degrees(&mut batch.degrees);
+    batch.input_nodes = found.relabel.finish();
+    if let Some(sums) = &shared.weight_sums {
+        batch.degrees.iter_mut().zip(&batch.input_nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
     }
     batch.labels.clear();
     if let Some(labels) = &dataset.labels {
         let labels: &[i32] = labels;
         batch.labels.extend(seeds.iter().map(|&v| labels[v as usize]));
     }
-    gather(shared, scratch.len() > 1, batch);
+    gather(shared, buffers.len() > 1, batch);
     Ok(())
 }
 

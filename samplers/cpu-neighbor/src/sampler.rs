@@ -82,15 +82,15 @@ impl Shared {
 
     /// The seeds in the order of `epoch`, made by the worker that asks first.
     pub(crate) fn order(&self, epoch: u32) -> Order {
-        if !self.settings.shuffle {
-            return Order { epoch, nodes: self.seeds.nodes().into() };
-        }
+        let shuffle = self.settings.shuffle;
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(order) = orders.iter().find(|order| order.epoch == epoch) {
-            return order.clone();
+        if let Some(order) = orders.iter().find(|order| order.epoch == epoch || !shuffle) {
+            return Order { epoch, nodes: Arc::clone(&order.nodes) };
         }
         let mut nodes: Arc<[u32]> = self.seeds.nodes().into();
-        permute(self.settings.seed, epoch, Arc::get_mut(&mut nodes).expect("nobody else knows it yet"));
+        if shuffle {
+            permute(self.settings.seed, epoch, Arc::get_mut(&mut nodes).expect("nobody else knows it yet"));
+        }
         let order = Order { epoch, nodes };
         if orders.len() == ORDERS {
             orders.remove(0);

@@ -1,0 +1,139 @@
+//! Uniform picks of sixteen rows side by side.
+
+use crate::dispatch::{Form, floyd};
+use crate::philox::philox4x32_10_lanes;
+use crate::stream::{Row, Stream, key};
+use crate::uniform::{UniformScratch, pick_uniform};
+
+/// Rows that are drawn for side by side: one register of the widest instructions.
+pub const LANES: usize = 16;
+
+/// The largest fanout [`pick_uniform_lanes`] draws: its work a pick grows with the fanout.
+pub const MAX_LANES_FANOUT: usize = 64;
+
+/// Sixteen rows of one hop that each have more neighbours than are picked.
+#[derive(Debug, Clone, Copy)]
+pub struct Lanes {
+    /// The nodes.
+    pub nodes: [u32; LANES],
+    /// Their degrees, each larger than the number of picks.
+    pub degrees: [u32; LANES],
+}
+
+/// Picks `picks.len()` neighbours of each of sixteen rows, exactly those [`pick_uniform`] picks: `picks[i][lane]` is the
+/// `i`-th position of the row of `lanes.nodes[lane]`, ascending in `i`. Seed, mini-batch and hop are those of `row`; its
+/// node does not matter.
+///
+/// The same instructions run on all rows at once, as wide as the processor has them, without a branch that depends on
+/// what is drawn. A row that meets a rejected word (of `n` numbers, one word in `2^32 / n`) is picked again by itself.
+///
+/// # Panics
+///
+/// When more than [`MAX_LANES_FANOUT`] are to be picked, or a degree is not larger than that number.
+///
+/// # Complexity
+///
+/// O(fanout²) vector operations for sixteen rows, no memory beyond the stack.
+pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) {
+    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
+    let few = lanes.degrees.iter().min().copied().unwrap_or(0);
+    assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
+    let rejected = floyd(Form::best(), row, lanes, picks);
+    for lane in (0..LANES).filter(|lane| rejected[*lane] != 0) {
+        let mut alone = [0; MAX_LANES_FANOUT];
+        let alone = &mut alone[..picks.len()];
+        let row = Row { node: lanes.nodes[lane], ..*row };
+        pick_uniform(&row, lanes.degrees[lane], alone, &mut UniformScratch::default());
+        picks.iter_mut().zip(alone).for_each(|(pick, position)| pick[lane] = *position);
+    }
+}
+
+/// Floyd's method in every lane; says in which lanes a word may have to be replaced (not 0), whose picks are void.
+#[inline(always)]
+pub(crate) fn floyd_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> [u32; LANES] {
+    let mut rejected = [0; LANES];
+    let first = lanes.degrees.map(|degree| degree - picks.len() as u32);
+    let mut words = [[0u64; LANES]; 4];
+    for i in 0..picks.len() {
+        if i % 4 == 0 {
+            let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, i as u32 / 4).words();
+            words = philox4x32_10_lanes([word0, word2, word3], &lanes.nodes, key(row.seed));
+        }
+        let (before, rest) = picks.split_at_mut(i);
+        let word = &words[i % 4];
+        let mut last = [0; LANES];
+        let mut drawn = [0; LANES];
+        let mut taken = [0u32; LANES];
+        for l in 0..LANES {
+            last[l] = first[l] + i as u32;
+            let product = (word[l] & u64::from(u32::MAX)) * (u64::from(last[l]) + 1);
+            drawn[l] = (product >> 32) as u32;
+            rejected[l] |= u32::from(product as u32 <= last[l]);
+        }
+        for pick in &*before {
+            for l in 0..LANES {
+                taken[l] |= u32::from(pick[l] == drawn[l]);
+            }
+        }
+        for l in 0..LANES {
+            drawn[l] = if taken[l] != 0 { last[l] } else { drawn[l] };
+        }
+        for pick in before {
+            for l in 0..LANES {
+                let (low, high) = (pick[l].min(drawn[l]), pick[l].max(drawn[l]));
+                pick[l] = low;
+                drawn[l] = high;
+            }
+        }
+        rest[0] = drawn;
+    }
+    rejected
+}
+
+#[cfg(test)]
+mod tests {
+    use morphgl_registry::BatchId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(row: &Row, lanes: &Lanes, len: usize) {
+        let mut picks = vec![[0; LANES]; len];
+        pick_uniform_lanes(row, lanes, &mut picks);
+        for lane in 0..LANES {
+            let mut expected = vec![0; len];
+            let row = Row { node: lanes.nodes[lane], ..*row };
+            pick_uniform(&row, lanes.degrees[lane], &mut expected, &mut UniformScratch::default());
+            assert_eq!(picks.iter().map(|p| p[lane]).collect::<Vec<_>>(), expected, "lane {lane}");
+        }
+        // Every form of the kernel draws the same.
+        let mut portable = vec![[0; LANES]; len];
+        let rejected = floyd_lanes(row, lanes, &mut portable);
+        for form in Form::all() {
+            let mut actual = vec![[0; LANES]; len];
+            assert_eq!((floyd(form, row, lanes, &mut actual), &actual), (rejected, &portable), "{form:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn equals_one_row_at_a_time(
+            seed: u64, epoch: u32, index: u32, hop in 0u32..64, len in 0usize..=MAX_LANES_FANOUT,
+            nodes: [u32; LANES], extra in prop::array::uniform16(1u32..200),
+        ) {
+            let row = Row { seed, batch: BatchId { epoch, index }, hop, node: 7 };
+            check(&row, &Lanes { nodes, degrees: extra.map(|e| len as u32 + e) }, len);
+        }
+    }
+
+    #[test]
+    fn lanes_with_rejected_words_are_drawn_again() {
+        // At a degree just above 2^31 every second word is rejected; the other lanes meet none.
+        for round in 0..50 {
+            let row = Row { seed: round, batch: BatchId::default(), hop: 0, node: 0 };
+            let degrees = std::array::from_fn(|l| if l % 3 == 0 { (1 << 31) + 10 } else { 40 + l as u32 });
+            check(&row, &Lanes { nodes: std::array::from_fn(|l| l as u32 * 5), degrees }, 9);
+        }
+    }
+}

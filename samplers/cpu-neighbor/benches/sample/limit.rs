@@ -1,0 +1,122 @@
+//! How many random reads a second the memory gives.
+
+use std::hint::black_box;
+use std::sync::{Barrier, LazyLock};
+use std::thread;
+use std::time::Instant;
+
+use morphgl_graph_store::{Topology, prefetch};
+
+/// What seconds are taken from.
+#[derive(Clone, Copy)]
+pub(crate) enum Clock {
+    /// The wall's.
+    Wall,
+    /// Time this thread ran, without the time others had its core: for a machine with other work. Linux tells it.
+    Cpu,
+}
+
+impl Clock {
+    /// Seconds since some moment.
+    pub(crate) fn now(self) -> f64 {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        match self {
+            Clock::Wall => START.elapsed().as_secs_f64(),
+            Clock::Cpu => {
+                let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the system tells CPU times");
+                let first = times.split(' ').next().and_then(|t| t.parse::<u64>().ok());
+                first.expect("the first number is the time run") as f64 * 1e-9
+            }
+        }
+    }
+}
+
+/// Reads of one measurement, and measurements.
+const READS: usize = 1 << 22;
+const ROUNDS: usize = 3;
+/// Reads that are asked for ahead; several distances, of which the best counts.
+const AHEAD: [usize; 3] = [16, 32, 128];
+
+/// Reads a second of all threads together, with as many outstanding as the processor keeps, and the time of one alone.
+pub(crate) struct Limit {
+    /// Of the graph's indices.
+    pub(crate) indices: f64,
+    /// Of a table as large as that of local ids.
+    pub(crate) table: f64,
+    /// Seconds of a read of the indices that waits for the read before.
+    pub(crate) latency: f64,
+}
+
+impl Limit {
+    pub(crate) fn measure(topology: &Topology, threads: usize, clock: Clock) -> Self {
+        let indices: &[u32] = topology.indices();
+        let barrier = Barrier::new(threads);
+        let reads = |seed: u64| {
+            // A thread's own table, as a worker's; of a large graph it is hashed and no larger than this.
+            let table = vec![1u64; topology.num_nodes().min(1 << 22)];
+            let far = places(indices.len(), seed);
+            let near = places(table.len(), seed);
+            barrier.wait();
+            let far = best(|ahead| read(indices, &far, ahead, clock));
+            barrier.wait();
+            (far, best(|ahead| read(&table, &near, ahead, clock)))
+        };
+        let reads = &reads;
+        let (indices_rate, table) = thread::scope(|scope| {
+            let running: Vec<_> = (0..threads as u64).map(|t| scope.spawn(move || reads(t + 1))).collect();
+            let rates = running.into_iter().map(|r| r.join().expect("reading ends well"));
+            rates.fold((0.0, 0.0), |sum, rate| (sum.0 + rate.0, sum.1 + rate.1))
+        });
+        Self { indices: indices_rate, table, latency: latency(indices, clock) }
+    }
+}
+
+/// Places below `len`, by xorshift.
+fn places(len: usize, seed: u64) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((u128::from(state) * len as u128) >> 64) as u32
+    };
+    (0..READS).map(|_| next()).collect()
+}
+
+/// The best median over the distances.
+fn best(mut reads: impl FnMut(usize) -> f64) -> f64 {
+    let rates = AHEAD.map(|ahead| median(&mut (0..ROUNDS).map(|_| reads(ahead)).collect::<Vec<_>>()));
+    rates.into_iter().fold(0.0, f64::max)
+}
+
+fn read<T: Copy + Into<u64>>(values: &[T], places: &[u32], ahead: usize, clock: Clock) -> f64 {
+    let start = clock.now();
+    let mut sum = 0u64;
+    for (i, &place) in places.iter().enumerate() {
+        if let Some(&later) = places.get(i + ahead) {
+            prefetch(values, later as usize);
+        }
+        sum = sum.wrapping_add(values[place as usize].into());
+    }
+    black_box(sum);
+    places.len() as f64 / (clock.now() - start)
+}
+
+/// Seconds a read takes that is known only when the one before has come.
+fn latency(values: &[u32], clock: Clock) -> f64 {
+    let places = places(values.len(), 77);
+    let steps = &places[..1 << 16];
+    let start = clock.now();
+    let mut last = 0usize;
+    for &place in steps {
+        last = values[(place as usize).min(values.len() - 1) & !black_box(last & 1)] as usize;
+    }
+    black_box(last);
+    (clock.now() - start) / steps.len() as f64
+}
+
+/// Sorts and takes the middle one.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

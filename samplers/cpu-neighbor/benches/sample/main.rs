@@ -1,0 +1,203 @@
+//! Sampled edges a second, against the random reads this machine's memory gives.
+//!
+//! Run: `cargo bench -p morphgl-batching-cpu-neighbor --bench sample -- [--json] [--threads 1,2,4] [--rounds 7]
+//! [--graphs products-like,arxiv-like] [--data DIR] [--growth NODES] [--cpu]`.
+//! Graphs are made in memory (power-law degrees, sources by degree), or read from `DIR/<graph>/` with `indptr.npy` (i64),
+//! `indices_i32.npy` (i32) and `train_idx.npy` (i64). `--growth` adds graphs of 10^5 nodes up to so many, of degree 16.
+//! `--cpu` counts the time threads ran, for a machine with other work (workers of one thread only).
+//! Fanouts 15,10,5, 1024 seeds a mini-batch, no features.
+#![allow(clippy::print_stdout, reason = "a bench prints")]
+
+mod graphs;
+mod limit;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use graphs::Graph;
+use limit::{Clock, Limit, median};
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_registry::{BatchId, Batching, BatchingContext, MiniBatch, Place, Result, SamplerSettings, SeedSet};
+
+/// Mini-batches a worker makes in a round, and before the first one.
+const BATCHES: u32 = 8;
+const WARM: u32 = 4;
+
+struct Options {
+    json: bool,
+    threads: Vec<usize>,
+    rounds: usize,
+    graphs: Vec<String>,
+    data: Option<PathBuf>,
+    growth: usize,
+    clock: Clock,
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        json: false,
+        threads: vec![1, 2, 4],
+        rounds: 7,
+        graphs: vec!["products-like".into(), "arxiv-like".into()],
+        data: None,
+        growth: 0,
+        clock: Clock::Wall,
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
+        match arg.as_str() {
+            "--json" => options.json = true,
+            "--threads" => options.threads = value().split(',').map(|n| n.parse().expect("a number")).collect(),
+            "--rounds" => options.rounds = value().parse().expect("a number"),
+            "--graphs" => options.graphs = value().split(',').map(str::to_owned).collect(),
+            "--data" => options.data = Some(value().into()),
+            "--cpu" => options.clock = Clock::Cpu,
+            "--growth" => options.growth = value().parse().expect("a number of nodes"),
+            // What cargo adds.
+            "--bench" => {}
+            _ => panic!("unknown option {arg}"),
+        }
+    }
+    options
+}
+
+/// What a mini-batch is made of, on average.
+#[derive(Default, Clone, Copy)]
+struct Counts {
+    edges: usize,
+    input_nodes: usize,
+    /// Nodes whose offsets are read: all but those of the last hop.
+    located: usize,
+}
+
+impl Counts {
+    fn add(&mut self, batch: &MiniBatch) {
+        let batch = batch.host().expect("made in host memory");
+        self.edges += batch.num_edges();
+        self.input_nodes += batch.input_nodes.len();
+        self.located += batch.blocks.first().map_or(0, |block| block.num_dst);
+    }
+}
+
+/// Edges a second of each round, of `workers` workers with `threads` threads each that run at the same time.
+fn measure(sampler: &CpuNeighbor, workers: usize, threads: usize, options: &Options) -> Result<(Vec<f64>, Counts)> {
+    let (rounds, clock) = (options.rounds, options.clock);
+    let barrier = Barrier::new(workers);
+    let batches = sampler.num_batches() as u32;
+    let work = |number: u32| -> Result<(Vec<f64>, Counts)> {
+        let mut worker = sampler.worker(threads)?;
+        let (mut recycled, mut index) = (None, number * 7);
+        let mut make = |n: u32| -> Result<(usize, Counts)> {
+            let mut counts = Counts::default();
+            for _ in 0..n {
+                let id = BatchId { epoch: 0, index: index % batches };
+                let (batch, _) = worker.prepare(id, recycled.take())?.wait()?;
+                counts.add(&batch);
+                (recycled, index) = (Some(batch), index + 1);
+            }
+            Ok((counts.edges, counts))
+        };
+        make(WARM)?;
+        let (mut rates, mut last) = (Vec::new(), Counts::default());
+        for _ in 0..rounds {
+            barrier.wait();
+            let start = clock.now();
+            let (edges, counts) = make(BATCHES)?;
+            rates.push(edges as f64 / (clock.now() - start));
+            last = counts;
+        }
+        Ok((rates, last))
+    };
+    let work = &work;
+    let all: Vec<(Vec<f64>, Counts)> = thread::scope(|scope| {
+        let running: Vec<_> = (0..workers as u32).map(|number| scope.spawn(move || work(number))).collect();
+        running.into_iter().map(|w| w.join().expect("a worker ends well")).collect::<Result<_>>()
+    })?;
+    let rates = (0..rounds).map(|round| all.iter().map(|(rates, _)| rates[round]).sum()).collect();
+    let mut counts = all[0].1;
+    counts.edges /= BATCHES as usize;
+    counts.input_nodes /= BATCHES as usize;
+    counts.located /= BATCHES as usize;
+    Ok((rates, counts))
+}
+
+fn run(graph: &Graph, options: &Options) -> Result<()> {
+    let topology = &graph.dataset.topology;
+    let num_nodes = topology.num_nodes();
+    let context = BatchingContext {
+        dataset: Arc::clone(&graph.dataset),
+        seeds: SeedSet::new("seeds", &graph.seeds, num_nodes)?,
+        settings: SamplerSettings::default(),
+        gather: false,
+        place: Place::Host,
+        options: Default::default(),
+    };
+    let sampler = CpuNeighbor::new(&context)?;
+    let mut single = 0.0;
+    for &threads in &options.threads {
+        // The limit is measured again for each line, beside it: other programs change it.
+        let limit = Limit::measure(topology, threads, options.clock);
+        // A batch a thread, then all threads on one, whose threads are not this one.
+        let shared = threads > 1 && matches!(options.clock, Clock::Wall);
+        for (workers, each) in [(threads, 1), (1, threads)].into_iter().take(if shared { 2 } else { 1 }) {
+            let (mut rates, counts) = measure(&sampler, workers, each, options)?;
+            let all = rates.clone();
+            let rate = median(&mut rates);
+            if threads == 1 {
+                single = rate;
+            }
+            // One read of the graph's indices an edge, one of the table of local ids, and the expanded nodes' offsets.
+            let near = 1.0 + counts.located as f64 / counts.edges as f64;
+            let bound = 1.0 / (1.0 / limit.indices + near / limit.table);
+            let scaling = if single > 0.0 { rate / single } else { f64::NAN };
+            let (min, max) = (rates[0], rates[rates.len() - 1]);
+            if options.json {
+                let line = serde_json::json!({
+                    "what": "sample", "graph": graph.dataset.name, "num_nodes": num_nodes,
+                    "num_edges": topology.num_edges(), "unit": "edges/s", "median": rate, "all": all,
+                    "threads": threads, "workers": workers, "threads_per_worker": each, "scaling": scaling,
+                    "edges_per_batch": counts.edges, "input_nodes_per_batch": counts.input_nodes,
+                    "seconds_per_batch": counts.edges as f64 * workers as f64 / rate,
+                    "reads_per_edge": 1.0 + near, "far_reads_per_second": limit.indices,
+                    "near_reads_per_second": limit.table, "far_latency_ns": limit.latency * 1e9,
+                    "bound": bound, "share": rate / bound,
+                });
+                println!("{line}");
+            } else {
+                println!(
+                    "{:>14} {num_nodes:>9} nodes  {workers} x {each} threads  {:5.1} / {:5.1} / {:5.1} M edges/s  x{scaling:.2}  \
+                     {:6.2} ms a mini-batch of {} edges  {:.2} reads an edge  {:.0} M far and {:.0} M near reads/s, {:.0} ns  \
+                     bound {:.1}  share {:.2}",
+                    graph.dataset.name,
+                    min / 1e6,
+                    rate / 1e6,
+                    max / 1e6,
+                    counts.edges as f64 * workers as f64 / rate * 1e3,
+                    counts.edges,
+                    1.0 + near,
+                    limit.indices / 1e6,
+                    limit.table / 1e6,
+                    limit.latency * 1e9,
+                    bound / 1e6,
+                    rate / bound,
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let options = options();
+    for name in &options.graphs {
+        run(&graphs::named(name, options.data.as_deref()), &options)?;
+    }
+    let mut num_nodes = 100_000;
+    while num_nodes <= options.growth {
+        run(&graphs::uniform(num_nodes, 16), &options)?;
+        num_nodes *= 10;
+    }
+    Ok(())
+}
