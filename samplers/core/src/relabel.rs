@@ -285,11 +285,15 @@ pub(crate) fn relabel_hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u3
         let mut at = home(node, table.len());
         loop {
             let bucket = &mut table[at];
-            let (mut found, mut used) = (0u32, 0u32);
-            for (slot, &word) in bucket.iter().enumerate() {
-                found |= u32::from(word >> bits == key >> bits) << slot;
-                used += u32::from(word as u32 >> bits == stamp);
+            // Both questions to all slots at once, in one sum: which slot is the node's, and how many are in use.
+            let mut answers = [0u64; SLOTS];
+            for (slot, (answer, &word)) in answers.iter_mut().zip(&*bucket).enumerate() {
+                let found = if word >> bits == key >> bits { 1 << slot } else { 0 };
+                let used = if (word & u64::from(u32::MAX)) >> bits == u64::from(stamp) { 1 << 32 } else { 0 };
+                *answer = found | used;
             }
+            let answers: u64 = answers.iter().sum();
+            let (found, used) = (answers as u32, (answers >> 32) as u32);
             let known = found != 0;
             let slot = if known { found.trailing_zeros() } else { used } as usize;
             if let Some(word) = bucket.get_mut(slot) {

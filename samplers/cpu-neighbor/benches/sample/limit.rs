@@ -41,6 +41,8 @@ const AHEAD: [usize; 3] = [16, 32, 128];
 pub(crate) struct Limit {
     /// Of the graph's indices.
     pub(crate) indices: f64,
+    /// Of the graph's offsets.
+    pub(crate) offsets: f64,
     /// Of a table as large as that of local ids.
     pub(crate) table: f64,
     /// Seconds of a read of the indices that waits for the read before.
@@ -49,25 +51,28 @@ pub(crate) struct Limit {
 
 impl Limit {
     pub(crate) fn measure(topology: &Topology, threads: usize, clock: Clock) -> Self {
-        let indices: &[u32] = topology.indices();
+        let (indices, offsets): (&[u32], &[u64]) = (topology.indices(), topology.indptr());
         let barrier = Barrier::new(threads);
         let reads = |seed: u64| {
             // A thread's own table, as a worker's; of a large graph it is hashed and no larger than this.
             let table = vec![1u64; topology.num_nodes().min(1 << 22)];
             let far = places(indices.len(), seed);
             let near = places(table.len(), seed);
+            let rows = places(offsets.len(), seed);
             barrier.wait();
             let far = best(|ahead| read(indices, &far, ahead, clock));
             barrier.wait();
-            (far, best(|ahead| read(&table, &near, ahead, clock)))
+            let table = best(|ahead| read(&table, &near, ahead, clock));
+            barrier.wait();
+            (far, best(|ahead| read(offsets, &rows, ahead, clock)), table)
         };
         let reads = &reads;
-        let (indices_rate, table) = thread::scope(|scope| {
+        let (far, offsets, table) = thread::scope(|scope| {
             let running: Vec<_> = (0..threads as u64).map(|t| scope.spawn(move || reads(t + 1))).collect();
             let rates = running.into_iter().map(|r| r.join().expect("reading ends well"));
-            rates.fold((0.0, 0.0), |sum, rate| (sum.0 + rate.0, sum.1 + rate.1))
+            rates.fold((0.0, 0.0, 0.0), |sum, rate| (sum.0 + rate.0, sum.1 + rate.1, sum.2 + rate.2))
         });
-        Self { indices: indices_rate, table, latency: latency(indices, clock) }
+        Self { indices: far, offsets, table, latency: latency(indices, clock) }
     }
 }
 

@@ -148,9 +148,11 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
             if threads == 1 {
                 single = rate;
             }
-            // One read of the graph's indices an edge, one of the table of local ids, and the expanded nodes' offsets.
-            let near = 1.0 + counts.located as f64 / counts.edges as f64;
-            let bound = 1.0 / (1.0 / limit.indices + near / limit.table);
+            // An edge is one read of the graph's indices and one of the table of local ids. Offsets are read of nodes that
+            // are expanded; of all nodes where the graph is too large for a table that holds their degrees.
+            let located = if num_nodes > 1 << 22 { counts.input_nodes } else { counts.located };
+            let located = located as f64 / counts.edges as f64;
+            let bound = 1.0 / (1.0 / limit.indices + located / limit.offsets + 1.0 / limit.table);
             let scaling = if single > 0.0 { rate / single } else { f64::NAN };
             let (min, max) = (rates[0], rates[rates.len() - 1]);
             if options.json {
@@ -160,15 +162,15 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
                     "threads": threads, "workers": workers, "threads_per_worker": each, "scaling": scaling,
                     "edges_per_batch": counts.edges, "input_nodes_per_batch": counts.input_nodes,
                     "seconds_per_batch": counts.edges as f64 * workers as f64 / rate,
-                    "reads_per_edge": 1.0 + near, "far_reads_per_second": limit.indices,
-                    "near_reads_per_second": limit.table, "far_latency_ns": limit.latency * 1e9,
+                    "reads_per_edge": 2.0 + located, "index_reads_per_second": limit.indices,
+                    "offset_reads_per_second": limit.offsets, "table_reads_per_second": limit.table, "latency_ns": limit.latency * 1e9,
                     "bound": bound, "share": rate / bound,
                 });
                 println!("{line}");
             } else {
                 println!(
                     "{:>14} {num_nodes:>9} nodes  {workers} x {each} threads  {:5.1} / {:5.1} / {:5.1} M edges/s  x{scaling:.2}  \
-                     {:6.2} ms a mini-batch of {} edges  {:.2} reads an edge  {:.0} M far and {:.0} M near reads/s, {:.0} ns  \
+                     {:6.2} ms a mini-batch of {} edges  {:.2} reads an edge  {:.0} M index, {:.0} M offset, {:.0} M table reads/s, {:.0} ns  \
                      bound {:.1}  share {:.2}",
                     graph.dataset.name,
                     min / 1e6,
@@ -176,8 +178,9 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
                     max / 1e6,
                     counts.edges as f64 * workers as f64 / rate * 1e3,
                     counts.edges,
-                    1.0 + near,
+                    2.0 + located,
                     limit.indices / 1e6,
+                    limit.offsets / 1e6,
                     limit.table / 1e6,
                     limit.latency * 1e9,
                     bound / 1e6,
