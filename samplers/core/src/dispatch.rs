@@ -1,8 +1,8 @@
 //! The kernels, compiled once for each width of instructions; the widest that the processor has is run.
 
 use crate::lanes::{LANES, Lanes, floyd_lanes};
-use crate::relabel::{Bucket, Seen, relabel_direct, relabel_hashed};
 use crate::stream::Row;
+use crate::table::{Bucket, Seen, relabel_direct, relabel_hashed};
 
 /// A width of instructions. All forms compute the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod permutation;
 mod philox;
 mod relabel;
 mod stream;
+mod table;
 mod uniform;
 mod weighted;
 

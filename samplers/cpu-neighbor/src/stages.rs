@@ -57,6 +57,7 @@ impl Stages<'_> {
             let (rows, _) = rows.split(GROUP);
             row += rows.spans.len();
             self.hop.pick(rows, picking, scratch);
+            alike(picking, reading);
             let group = read..read + reading.len();
             let read_weights = weights.split_off_mut(..reading.len().min(weights.len())).unwrap_or_default();
             self.hop.read(reading, &mut indices[group.clone()], read_weights);
@@ -112,11 +113,19 @@ impl Stages<'_> {
         while read < picked.len() {
             let (rows, later) = rest.split(GROUP);
             self.hop.pick(rows, picking, scratch);
+            alike(picking, reading);
             let group = read..read + reading.len();
             let of_weights = if weights.is_empty() { 0..0 } else { group.clone() };
             self.hop.read(reading, &mut picked[group.clone()], &mut weights[of_weights]);
             (read, rest) = (group.end, later);
             std::mem::swap(picking, reading);
         }
+    }
+}
+
+/// Gives `other` as much room as `list` has: the two change places, and a steady state is to allocate nothing.
+fn alike(list: &[u64], other: &mut Vec<u64>) {
+    if other.capacity() < list.len() {
+        other.reserve(2 * list.len() - other.len());
     }
 }
