@@ -20,6 +20,9 @@ pub enum Load {
     /// Mapped from the files: pages come in as they are touched, and leave under memory pressure. Once a dataset is
     /// open, the system is told to read no more of its topology and features than is touched ([`Array::advise`]).
     Mmap,
+    /// Topology and features are mapped and not looked at, for operators that read the files themselves: only sizes and types
+    /// are checked, never the content, and `verify` is without effect. Splits are read into memory and checked.
+    Disk,
 }
 
 /// How a dataset is opened.
@@ -82,12 +85,16 @@ impl Dataset {
     /// O(size of the dataset) with `verify`, else O(nodes + edges).
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = path.as_ref();
+        let looked_at = options.load != Load::Disk;
+        let options = OpenOptions { verify: options.verify && looked_at, ..options };
         let meta = read_meta(path)?;
         let reader = Reader { path, meta: &meta, options };
         let (indptr, indices) = (reader.vector::<u64>("indptr")?, reader.vector::<u32>("indices")?);
         let weights = reader.optional("weights", |m| reader.typed::<f32>("weights", m))?;
         let fault = |f: Fault| reader.fault(f);
-        check::topology(&indptr, &indices, weights.as_deref()).map_err(fault)?;
+        if looked_at {
+            check::topology(&indptr, &indices, weights.as_deref()).map_err(fault)?;
+        }
         let topology = Topology::from_checked(indptr, indices, weights);
         let num_nodes = topology.num_nodes();
         let features = reader.optional("features", |m| reader.features(m))?;
@@ -95,11 +102,11 @@ impl Dataset {
             check::features(features.view()).map_err(fault)?;
         }
         let labels = reader.optional("labels", |m| reader.typed::<i32>("labels", m))?;
-        if let Some(labels) = &labels {
+        if let Some(labels) = labels.as_ref().filter(|_| looked_at) {
             check::labels(labels, meta.num_classes).map_err(fault)?;
         }
         let split = |name: &'static str| -> Result<Array<u32>> {
-            let nodes = reader.optional(name, |m| reader.typed::<u32>(name, m))?;
+            let nodes = reader.in_ram().optional(name, |m| reader.in_ram().typed::<u32>(name, m))?;
             let nodes = nodes.unwrap_or_else(|| Vec::new().into());
             check::split(name, &nodes, num_nodes).map_err(fault)?;
             Ok(nodes)
@@ -210,6 +217,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// The same reader, for arrays that are looked at: into memory where all else is left on disk.
+    fn in_ram(&self) -> Self {
+        let load = if self.options.load == Load::Disk { Load::Ram } else { self.options.load };
+        Self { options: OpenOptions { load, ..self.options }, ..*self }
+    }
+
     fn vector<T: Element>(&self, name: &str) -> Result<Array<T>> {
         self.typed(name, &self.meta.arrays[name])
     }

@@ -50,7 +50,7 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
             read_at(&file, offset, &mut pages).map_err(|e| Error::io(path, e))?;
             Array::from_pages(pages).expect("so many bytes are whole elements")
         }
-        Load::Mmap => {
+        Load::Mmap | Load::Disk => {
             // SAFETY: the map is read-only and private to this process. A dataset's files are immutable by contract
             // (they are written beside and renamed); whoever truncates one under a running reader gets SIGBUS.
             let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
@@ -83,7 +83,7 @@ fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()>
     file.read_exact(into)
 }
 
-fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
+pub(crate) fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
     let mut reader = BufReader::new(file);
     let header = npyz::NpyHeader::from_reader(&mut reader).map_err(|e| {
         let what = format!("not a readable npy file ({e})");

@@ -16,7 +16,7 @@ mod weighted;
 
 pub use bounded::{RETRIES, bounded};
 pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT, pick_uniform_lanes};
-pub use limits::{MAX_HOPS, check_settings};
+pub use limits::{MAX_HOPS, check_limits, check_settings};
 pub use logarithm::ln;
 pub use permutation::permute;
 pub use philox::{philox4x32_10, philox4x32_10_blocks};

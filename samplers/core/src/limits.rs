@@ -21,6 +21,22 @@ pub const MAX_HOPS: usize = 1 << HOP_BITS;
 ///
 /// One pass over the nodes' degrees.
 pub fn check_settings(topology: &Topology, seeds: &SeedSet, settings: &SamplerSettings) -> Result<()> {
+    let largest = || topology.indptr().windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+    check_limits(topology.num_nodes(), topology.weights().is_some(), largest, seeds, settings)
+}
+
+/// Checks as [`check_settings`] does, of a graph that need not lie in memory: its largest in-degree is asked for last.
+///
+/// # Errors
+///
+/// As [`check_settings`].
+pub fn check_limits(
+    num_nodes: usize,
+    weights: bool,
+    largest_degree: impl FnOnce() -> u64,
+    seeds: &SeedSet,
+    settings: &SamplerSettings,
+) -> Result<()> {
     let fanouts = &settings.fanouts.0;
     if fanouts.is_empty() {
         return Err(Error::setting("fanouts", "there is none; give one a hop, for example 15,10,5"));
@@ -32,16 +48,15 @@ pub fn check_settings(topology: &Topology, seeds: &SeedSet, settings: &SamplerSe
     if settings.batch_size == 0 {
         return Err(Error::setting("batch size", "a mini-batch needs at least one seed; give a positive number"));
     }
-    let num_nodes = topology.num_nodes();
     if let Some(node) = seeds.nodes().iter().find(|v| **v as usize >= num_nodes) {
         let what = format!("node {node} does not exist, there are {num_nodes}; give seeds of this graph");
         return Err(Error::setting("seeds", what));
     }
-    if settings.pick == Pick::Weighted && topology.weights().is_none() {
+    if settings.pick == Pick::Weighted && !weights {
         let cure = "the graph has no edge weights; pick uniformly, or import the dataset with weights";
         return Err(Error::setting("weighted pick", cure));
     }
-    let degree = topology.indptr().windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+    let degree = largest_degree();
     if degree > u64::from(u32::MAX) {
         let cure = "drop duplicate edges when importing it";
         return Err(Error::setting("graph", format!("a node has {degree} in-neighbours, more than 2^32 - 1; {cure}")));

@@ -38,7 +38,7 @@ impl Profile {
     ) -> Result<Problem, Invalid> {
         let mut resources: Vec<Resource> = Vec::new();
         let keys = self.routes.iter().flat_map(|r| [&r.route.batching, &r.route.transferring, &r.route.training]);
-        for resource in keys.flat_map(|k| k.hardware.resources()) {
+        for resource in keys.flat_map(held) {
             if resources.iter().all(|r| r.name != resource.name()) {
                 resources.push(match *resource == morphgl_registry::Resource::CPU {
                     true => Resource::shared(resource.name(), cores),
@@ -47,7 +47,7 @@ impl Profile {
             }
         }
         let candidate = |r: &RouteProfile| {
-            let names = |key: &Key| key.hardware.resources().iter().map(|r| r.name().to_string()).collect();
+            let names = |key: &Key| held(key).map(|r| r.name().to_string()).collect();
             let room = |bytes: u64| (bytes as f64 * MARGIN).ceil() as u64;
             let (route, largest) = (&r.route, &r.largest);
             Ok(Candidate {
@@ -92,6 +92,13 @@ impl Profile {
         }
         self.build(self.settings.cores, |r| r.durations()?.with_together(r.contention(&r.durations()?))).map(|_| ())
     }
+}
+
+/// What an operator holds while it runs. Workers that batch on the host's cores share all else they use (a disk): how they get
+/// into each other's way was measured with them, and none of them holds it alone.
+fn held(key: &Key) -> impl Iterator<Item = &morphgl_registry::Resource> {
+    let pool = key.phase == Phase::Batching && crate::profile::on_host(key);
+    key.hardware.resources().iter().filter(move |r| !pool || **r == morphgl_registry::Resource::CPU)
 }
 
 impl RouteProfile {

@@ -1,0 +1,139 @@
+//! Rows of the nodes held.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::NodeMap;
+
+/// How often what was asked for was held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hits {
+    /// Rows asked for that are held.
+    pub hits: u64,
+    /// Rows asked for that are not.
+    pub misses: u64,
+}
+
+impl Hits {
+    /// Share of the rows asked for that are held; NaN where nothing was asked for.
+    pub fn rate(&self) -> f64 {
+        self.hits as f64 / (self.hits + self.misses) as f64
+    }
+}
+
+/// Rows of fixed length, of some nodes; what it holds does not change.
+pub struct FeatureCache {
+    map: NodeMap,
+    row_bytes: usize,
+    // Invariant: `map.len() * row_bytes` bytes, in the order of the map.
+    rows: Vec<u8>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl fmt::Debug for FeatureCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FeatureCache({} rows of {} bytes)", self.map.len(), self.row_bytes)
+    }
+}
+
+impl FeatureCache {
+    /// A cache of the rows of `map`'s nodes, which `fill` writes, one after another in ascending order of their nodes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fill`.
+    pub fn new<E>(
+        map: NodeMap,
+        row_bytes: usize,
+        fill: impl FnOnce(&NodeMap, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut rows = vec![0; map.len() * row_bytes];
+        fill(&map, &mut rows)?;
+        Ok(Self { map, row_bytes, rows, hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+    }
+
+    /// Bytes it takes: map and rows.
+    pub fn num_bytes(&self) -> u64 {
+        self.map.num_bytes() + self.rows.len() as u64
+    }
+
+    /// The nodes whose rows are held.
+    pub fn map(&self) -> &NodeMap {
+        &self.map
+    }
+
+    /// The row of `node`, where it is held.
+    #[inline]
+    pub fn get(&self, node: u32) -> Option<&[u8]> {
+        let at = self.map.get(node)? * self.row_bytes;
+        Some(&self.rows[at..at + self.row_bytes])
+    }
+
+    /// Copies the rows of `nodes` that are held to their places in `out`, as many rows as nodes; calls `missing` with the
+    /// index and node of each other one.
+    ///
+    /// # Panics
+    ///
+    /// When `out` is not as long as the rows together.
+    pub fn gather(&self, nodes: &[u32], out: &mut [u8], mut missing: impl FnMut(usize, u32)) {
+        assert_eq!(out.len(), nodes.len() * self.row_bytes, "room for the rows, and their bytes");
+        let mut hits = 0;
+        for (i, &node) in nodes.iter().enumerate() {
+            match self.get(node) {
+                Some(row) => {
+                    out[i * self.row_bytes..(i + 1) * self.row_bytes].copy_from_slice(row);
+                    hits += 1;
+                }
+                None => missing(i, node),
+            }
+        }
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+        self.misses.fetch_add(nodes.len() as u64 - hits, Ordering::Relaxed);
+    }
+
+    /// How often [`FeatureCache::gather`] found what it was asked for.
+    pub fn hits(&self) -> Hits {
+        Hits { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn hits_and_misses_are_the_request(
+            held in prop::collection::btree_set(0u32..300, 0..100), nodes in prop::collection::vec(0u32..300, 0..200),
+            row_bytes in 1usize..9,
+        ) {
+            let row = |v: u32| vec![v as u8 ^ 0x5A; row_bytes];
+            let map = NodeMap::new(300, |v| held.contains(&v));
+            let bytes = map.num_bytes();
+            let cache = FeatureCache::new(map, row_bytes, |map, rows| {
+                rows.chunks_mut(row_bytes).zip(map.nodes()).for_each(|(to, v)| to.copy_from_slice(&row(v)));
+                Ok::<_, Infallible>(())
+            });
+            let Ok(cache) = cache;
+            prop_assert_eq!(cache.num_bytes(), bytes + (held.len() * row_bytes) as u64);
+            let mut out = vec![0; nodes.len() * row_bytes];
+            let mut missing = Vec::new();
+            cache.gather(&nodes, &mut out, |i, node| missing.push((i, node)));
+            for (i, &node) in nodes.iter().enumerate() {
+                let found = &out[i * row_bytes..(i + 1) * row_bytes];
+                if held.contains(&node) {
+                    prop_assert_eq!(found, &row(node)[..]);
+                } else {
+                    prop_assert!(missing.contains(&(i, node)));
+                }
+            }
+            let Hits { hits, misses } = cache.hits();
+            prop_assert_eq!((misses as usize, (hits + misses) as usize), (missing.len(), nodes.len()));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Which of many things of different size are worth their bytes.
+
+/// Bits of a hotness that are told apart: things that differ by less than a hundredth are alike.
+const SHIFT: u32 = 16;
+
+/// One kind of thing that a cache may hold for a node.
+pub struct Kind<'a> {
+    /// What holding it saves, by node; 0 is never worth holding.
+    pub saving: &'a dyn Fn(u32) -> f32,
+    /// Bytes that holding it takes, by node.
+    pub bytes: &'a dyn Fn(u32) -> u64,
+}
+
+impl std::fmt::Debug for Kind<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kind")
+    }
+}
+
+/// The line between what is held and what is not: by saving a byte, greedily (DUCATI §4.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    level: u32,
+    /// Bytes left for things exactly on the line.
+    rest: u64,
+}
+
+impl Cut {
+    /// Finds the line where the best things of all `kinds` together take at most `budget` bytes.
+    ///
+    /// # Complexity
+    ///
+    /// One pass over the nodes, 256 KiB of memory.
+    pub fn new(num_nodes: u32, kinds: &[Kind<'_>], budget: u64) -> Self {
+        let mut bytes = vec![0u64; 1 << (32 - SHIFT - 1)];
+        for node in 0..num_nodes {
+            for kind in kinds {
+                if let Some((level, size)) = level(kind, node) {
+                    bytes[level as usize] = bytes[level as usize].saturating_add(size);
+                }
+            }
+        }
+        let mut rest = budget;
+        for (level, &bytes) in bytes.iter().enumerate().rev() {
+            if bytes > rest {
+                return Self { level: level as u32, rest };
+            }
+            rest -= bytes;
+        }
+        Self { level: 0, rest: 0 }
+    }
+
+    /// Whether the thing of `kind` is held for `node`. Ask once for each node and kind, all nodes of a kind together and in
+    /// order: what lies exactly on the line is held while there is room.
+    pub fn holds(&mut self, kind: &Kind<'_>, node: u32) -> bool {
+        match level(kind, node) {
+            Some((level, _)) if level != self.level => level > self.level,
+            Some((_, size)) if size <= self.rest => {
+                self.rest -= size;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Saving a byte as ascending whole numbers, and the bytes; `None` where nothing is saved.
+fn level(kind: &Kind<'_>, node: u32) -> Option<(u32, u64)> {
+    let saving = (kind.saving)(node);
+    if saving.is_nan() || saving <= 0.0 {
+        return None;
+    }
+    let bytes = (kind.bytes)(node);
+    // The bits of positive floats ascend as they do; level 0 is left to what is never held.
+    Some((((saving / bytes.max(1) as f32).to_bits() >> SHIFT).max(1), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn takes_the_best_that_fit(savings in prop::collection::vec(0u32..1000, 1..300), budget in 0u64..5000) {
+            let saving = |v: u32| savings[v as usize] as f32;
+            let bytes = |v: u32| u64::from(v % 7 + 1);
+            let kinds = [Kind { saving: &saving, bytes: &bytes }];
+            let num_nodes = savings.len() as u32;
+            let mut cut = Cut::new(num_nodes, &kinds, budget);
+            let held: Vec<bool> = (0..num_nodes).map(|v| cut.holds(&kinds[0], v)).collect();
+            let all = |held: bool, chosen: &[bool]| -> Vec<u32> {
+                (0..num_nodes).filter(|&v| chosen[v as usize] == held && savings[v as usize] > 0).collect()
+            };
+            let (inside, outside) = (all(true, &held), all(false, &held));
+            prop_assert!(inside.iter().map(|&v| bytes(v)).sum::<u64>() <= budget);
+            let density = |v: u32| saving(v) / bytes(v) as f32;
+            let worst = inside.iter().map(|&v| density(v)).fold(f32::INFINITY, f32::min);
+            for v in outside {
+                prop_assert!(density(v) <= worst * 1.01, "{} is left out, {} is held", density(v), worst);
+            }
+            prop_assert!(held.iter().zip(&savings).all(|(h, s)| !h || *s > 0), "what saves nothing is not held");
+        }
+    }
+
+    #[test]
+    fn all_is_held_where_there_is_room() {
+        let kind = Kind { saving: &|v| v as f32, bytes: &|_| 10 };
+        let mut cut = Cut::new(5, std::slice::from_ref(&kind), 1000);
+        assert_eq!((0..5).map(|v| cut.holds(&kind, v)).collect::<Vec<_>>(), [false, true, true, true, true]);
+    }
+}

@@ -1,0 +1,64 @@
+//! The probability that a mini-batch holds a node, passed on from the seeds outward.
+
+use morphgl_registry::{Expansion, Result, SamplerSettings};
+
+use crate::{Graph, Hotness, Policy};
+
+/// Expected accesses by the inclusion probability of each node.
+///
+/// A node is a seed of a mini-batch with probability `batch size / seeds`. A hop that expands node `v` of in-degree `d` with
+/// fanout `k` takes each in-neighbour with probability `min(k, d) / d`; in-neighbours of different nodes are taken to be
+/// independent. So a hop misses `u` with the product of `1 - p(v) · min(k, d) / d` over the nodes `v` that `u` leads to.
+///
+/// # Complexity
+///
+/// One pass over the edges a hop; 12 bytes a node, 16 with expansion `New`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Inclusion;
+
+impl Policy for Inclusion {
+    fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness> {
+        let num_nodes = graph.num_nodes();
+        let batches = seeds.len().div_ceil(settings.batch_size.max(1)) as f32;
+        let mut held = vec![0f32; num_nodes];
+        let seed = (settings.batch_size as f32 / seeds.len() as f32).min(1.0);
+        seeds.iter().for_each(|&v| held[v as usize] = seed);
+        let mut rows = vec![0f32; num_nodes];
+        let mut missed = vec![0f32; num_nodes];
+        // With expansion `New`, what the hop before held is not expanded again.
+        let mut before = (settings.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
+        for &fanout in &settings.fanouts.0 {
+            let expanded = |v: usize, held: &[f32]| held[v] - before.as_ref().map_or(0.0, |b| b[v]);
+            rows.iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v, &held));
+            missed.fill(0.0);
+            // A row may come in pieces: what is computed of its degree is kept.
+            let (mut last, mut log) = (u32::MAX, 0f32);
+            let mut failed = Ok(());
+            graph.scan(&mut |v, neighbors| {
+                let p = expanded(v as usize, &held);
+                if p <= 0.0 || failed.is_err() {
+                    return;
+                }
+                if v != last {
+                    match graph.degree(v) {
+                        Ok(degree) => log = -(-p * (fanout.take(degree) as f32 / degree as f32)).ln_1p(),
+                        Err(e) => failed = Err(e),
+                    }
+                    last = v;
+                }
+                neighbors.iter().for_each(|&u| missed[u as usize] += log);
+            })?;
+            failed?;
+            if let Some(before) = &mut before {
+                before.copy_from_slice(&held);
+            }
+            for (p, &log) in held.iter_mut().zip(&missed) {
+                // 1 - (1 - p) · exp(-log), without losing what is small.
+                *p += (1.0 - *p) * -(-log).exp_m1();
+            }
+        }
+        drop(missed);
+        held.iter_mut().for_each(|p| *p *= batches);
+        Ok(Hotness { features: held.into(), rows: rows.into() })
+    }
+}

@@ -1,0 +1,40 @@
+//! Accesses counted in mini-batches that are made beforehand.
+
+use morphgl_registry::{BatchId, Batching, Error, Result, SamplerSettings};
+
+use crate::{Graph, Hotness, Policy};
+
+/// Counts the accesses of the first mini-batches of an epoch (GNNLab, EuroSys'22, §6: PreSC), scaled to a whole one.
+#[derive(Debug, Clone, Copy)]
+pub struct PreSample<'a> {
+    /// Who makes them, of the seeds and settings that are scored; in host memory.
+    pub batching: &'a dyn Batching,
+    /// The epoch whose mini-batches are used: one that is not trained.
+    pub epoch: u32,
+    /// How many are made at most.
+    pub batches: usize,
+}
+
+impl Policy for PreSample<'_> {
+    fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
+        let all = self.batching.num_batches();
+        let made = self.batches.min(all);
+        if made == 0 {
+            return Err(Error::setting("pre-sampling", "0 mini-batches tell nothing; give at least 1"));
+        }
+        let scale = all as f32 / made as f32;
+        let (mut features, mut rows) = (vec![0f32; graph.num_nodes()], vec![0f32; graph.num_nodes()]);
+        let (mut worker, mut recycled) = (self.batching.worker(1)?, None);
+        for index in 0..made as u32 {
+            let (batch, _) = worker.prepare(BatchId { epoch: self.epoch, index }, recycled.take())?.wait()?;
+            let host = batch.host()?;
+            host.input_nodes.iter().for_each(|&v| features[v as usize] += scale);
+            for block in &host.blocks {
+                let expanded = (0..block.num_dst).filter(|&row| !block.row(row).is_empty());
+                expanded.for_each(|row| rows[host.input_nodes[row] as usize] += scale);
+            }
+            recycled = Some(batch);
+        }
+        Ok(Hotness { features: features.into(), rows: rows.into() })
+    }
+}

@@ -1,0 +1,62 @@
+//! Who carries reads out: the kernel's ring, or threads that each do one at a time.
+
+use std::fmt;
+use std::io;
+
+use crate::DirectFile;
+use crate::pool::Pool;
+
+/// How reads are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// By io_uring: one thread, many reads in flight.
+    Ring,
+    /// By threads that block, one read each.
+    Threads,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Method::Ring => "io_uring",
+            Method::Threads => "threads that block",
+        })
+    }
+}
+
+/// Reads in flight, each into the slot of memory it was started with.
+pub(crate) trait Engine: fmt::Debug + Send {
+    fn method(&self) -> Method;
+    /// Starts the read of `len` bytes at `offset` into `slot`, which is free.
+    fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize);
+    /// Waits until a read is done; its slot, free again, and the bytes read. Only with a read in flight.
+    fn wait(&mut self) -> (usize, io::Result<usize>);
+    /// What lies in a free slot.
+    fn bytes(&self, slot: usize) -> &[u8];
+    /// The same, to be written to.
+    fn bytes_mut(&mut self, slot: usize) -> &mut [u8];
+}
+
+/// Why io_uring cannot be used here; `None` where it can.
+pub fn ring_refused() -> Option<String> {
+    #[cfg(target_os = "linux")]
+    return crate::ring::Ring::new(1, 4096).err().map(|e| format!("the kernel refuses io_uring ({e})"));
+    #[cfg(not(target_os = "linux"))]
+    return Some("this system has no io_uring".to_string());
+}
+
+/// The engine of `method`, or of whichever works, the ring first.
+pub(crate) fn engine(method: Option<Method>, depth: usize, slot_bytes: usize) -> io::Result<Box<dyn Engine>> {
+    #[cfg(target_os = "linux")]
+    if method != Some(Method::Threads) {
+        match crate::ring::Ring::new(depth, slot_bytes) {
+            Ok(ring) => return Ok(Box::new(ring)),
+            Err(e) if method == Some(Method::Ring) => return Err(e),
+            Err(_) => {}
+        }
+    }
+    if method == Some(Method::Ring) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(Box::new(Pool::new(depth, slot_bytes)?))
+}

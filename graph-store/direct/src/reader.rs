@@ -1,0 +1,182 @@
+//! Brings scattered elements of an array's file into memory.
+
+use std::io;
+
+use morphgl_graph_store::Result;
+
+use crate::DirectFile;
+use crate::engine::{Engine, Method, engine};
+use crate::plan::{Layout, Request, Want};
+
+/// How a reader reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Reads in flight at most. Default 128.
+    pub depth: usize,
+    /// Bytes of a read at most: also the memory of each read in flight. Default 64 KiB.
+    pub most: usize,
+    /// Bytes that may be read in vain between two elements, to read both at once. Default 0.
+    pub gap: usize,
+    /// How reads are carried out; `None` takes io_uring, and threads where the kernel refuses it. Default `None`.
+    pub method: Option<Method>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { depth: 128, most: 64 << 10, gap: 0, method: None }
+    }
+}
+
+/// What a reader has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Reads of the file.
+    pub reads: u64,
+    /// Bytes they brought.
+    pub bytes: u64,
+    /// Bytes of the elements that were wanted.
+    pub wanted: u64,
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.bytes += other.bytes;
+        self.wanted += other.wanted;
+    }
+}
+
+/// Reads elements of files; not shared, but to be moved to any thread.
+#[derive(Debug)]
+pub struct Reader {
+    settings: Settings,
+    engine: Box<dyn Engine>,
+    /// The read in each slot.
+    requests: Vec<Request>,
+    free: Vec<usize>,
+    stats: Stats,
+}
+
+impl Reader {
+    /// A reader with memory of its own: `depth * most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The method asked for is refused, or threads cannot be started.
+    ///
+    /// # Panics
+    ///
+    /// When `depth` or `most` is 0.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        assert!(settings.depth > 0 && settings.most > 0, "a read in flight, of at least one byte: {settings:?}");
+        let engine = engine(settings.method, settings.depth, settings.most)?;
+        let requests = vec![Request::default(); settings.depth];
+        Ok(Self { settings, engine, requests, free: (0..settings.depth).collect(), stats: Stats::default() })
+    }
+
+    /// How reads are carried out.
+    pub fn method(&self) -> Method {
+        self.engine.method()
+    }
+
+    /// What was read since the beginning.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Bytes that may be read in vain between two elements, from now on.
+    pub fn set_gap(&mut self, gap: usize) {
+        self.settings.gap = gap;
+    }
+
+    /// Copies elements of `unit` bytes, the first of which begins at byte `base` of `file`, to their places in `out`.
+    ///
+    /// All reads are on their way, `depth` at a time, while those that are done are copied from. Elements close to one another
+    /// are read at once where they follow one another in `wants`: sort them.
+    ///
+    /// # Errors
+    ///
+    /// The disk fails, or the file ends before an element does: with the file's name and the byte.
+    ///
+    /// # Panics
+    ///
+    /// When an element does not fit into one read (`most` less a block), or its place not into `out`.
+    pub fn read(&mut self, file: &DirectFile, base: u64, unit: usize, wants: &[Want], out: &mut [u8]) -> Result<()> {
+        let block = file.block();
+        let most = self.settings.most / block * block;
+        assert!(unit.next_multiple_of(block) + block <= most, "an element of {unit} bytes fits into a read of {most}");
+        let layout = Layout { base, unit, block: block as u64, gap: self.settings.gap as u64, most: most as u64 };
+        let (mut next, mut failed) = (0, None);
+        loop {
+            while next < wants.len() && failed.is_none() {
+                let Some(slot) = self.free.pop() else { break };
+                let request = layout.request(wants, next);
+                next = request.wants.end;
+                self.engine.start(slot, file, request.offset, request.len);
+                self.requests[slot] = request;
+            }
+            if self.free.len() == self.requests.len() {
+                break;
+            }
+            let (slot, read) = self.engine.wait();
+            self.free.push(slot);
+            let request = &self.requests[slot];
+            if failed.is_some() {
+                continue;
+            }
+            let done = whole(self.engine.as_mut(), slot, file, request, read, &layout, wants);
+            if let Err(e) = done {
+                failed = Some(e);
+                continue;
+            }
+            self.stats.reads += 1;
+            self.stats.bytes += request.len as u64;
+            self.stats.wanted += (request.wants.len() * unit) as u64;
+            copy(self.engine.bytes(slot), request, &layout, wants, out);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Sees to it that all that `request` wants is in its slot.
+fn whole(
+    engine: &mut dyn Engine,
+    slot: usize,
+    file: &DirectFile,
+    request: &Request,
+    read: io::Result<usize>,
+    layout: &Layout,
+    wants: &[Want],
+) -> Result<()> {
+    let end = wants[request.wants.clone()].iter().map(|&w| layout.start(w)).max().unwrap_or(0) + layout.unit as u64;
+    let needed = (end - request.offset) as usize;
+    if read.as_ref().is_ok_and(|&read| read >= needed) {
+        return Ok(());
+    }
+    // Once more, waiting: what was interrupted or cut into pieces comes whole, what is at fault shows it.
+    let read = file.read(request.offset, &mut engine.bytes_mut(slot)[..request.len]);
+    match read {
+        Ok(read) if read >= needed => Ok(()),
+        Ok(read) => Err(file.cut(request.offset + read as u64, end)),
+        Err(e) => Err(file.failed(request.offset, &e)),
+    }
+}
+
+fn copy(bytes: &[u8], request: &Request, layout: &Layout, wants: &[Want], out: &mut [u8]) {
+    let unit = layout.unit;
+    let wants = &wants[request.wants.clone()];
+    let from = |want: Want| (layout.start(want) - request.offset) as usize;
+    if unit == 4 {
+        // Most elements are ids, and a copy of known length is one instruction.
+        for &want in wants {
+            let to = 4 * want.to as usize;
+            let id: [u8; 4] = bytes[from(want)..from(want) + 4].try_into().expect("four bytes");
+            out[to..to + 4].copy_from_slice(&id);
+        }
+        return;
+    }
+    for &want in wants {
+        let to = unit * want.to as usize;
+        out[to..to + unit].copy_from_slice(&bytes[from(want)..from(want) + unit]);
+    }
+}

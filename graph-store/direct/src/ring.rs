@@ -1,0 +1,133 @@
+//! Reads by io_uring. The one module that hands memory to the kernel.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, opcode, types};
+
+use crate::DirectFile;
+use crate::buffer::Buffer;
+use crate::engine::{Engine, Method};
+
+/// A ring, and the memory its reads go to.
+pub(crate) struct Ring {
+    // Dropped before the slots: but only after every read in flight has ended, see `Drop`.
+    ring: IoUring,
+    // Invariant: while `files[slot]` is `Some`, the kernel may write to `slots[slot]`, and nobody looks at it.
+    slots: Vec<Buffer>,
+    /// The file of each read in flight, kept open until it is done.
+    files: Vec<Option<DirectFile>>,
+    /// Whether the slots are registered: their pages stay pinned, and no read has to pin them again.
+    registered: bool,
+    /// Reads that the kernel was not told of yet.
+    queued: usize,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ring({} slots, registered: {})", self.slots.len(), self.registered)
+    }
+}
+
+impl Ring {
+    pub(crate) fn new(depth: usize, slot_bytes: usize) -> io::Result<Self> {
+        let entries = u32::try_from(depth.next_power_of_two()).map_err(io::Error::other)?;
+        // Without interrupts of the running thread: completions are looked at when it waits anyway.
+        let ring = IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
+        let mut probe = io_uring::Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::Read::CODE) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let slots: Vec<Buffer> = (0..depth).map(|_| Buffer::new(slot_bytes)).collect();
+        let files = (0..depth).map(|_| None).collect();
+        let mut ring = Self { ring, slots, files, registered: false, queued: 0 };
+        let vectors: Vec<libc::iovec> = ring
+            .slots
+            .iter_mut()
+            .map(|slot| {
+                let bytes = slot.as_bytes_mut();
+                libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+            })
+            .collect();
+        // SAFETY: the slots keep their addresses, and are dropped only after the ring was (or the kernel holds their pages).
+        // Refused where the process may not pin so much memory: then every read pins its own.
+        ring.registered = unsafe { ring.ring.submitter().register_buffers(&vectors) }.is_ok();
+        Ok(ring)
+    }
+
+    fn submit(&mut self, wait: usize) -> io::Result<()> {
+        loop {
+            match self.ring.submit_and_wait(wait) {
+                Ok(_) => {
+                    self.queued = 0;
+                    return Ok(());
+                }
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                // The kernel has no room just now: what is in flight ends by itself.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => std::thread::yield_now(),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+impl Engine for Ring {
+    fn method(&self) -> Method {
+        Method::Ring
+    }
+
+    fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize) {
+        assert!(self.files[slot].is_none(), "slot {slot} is free");
+        let bytes = self.slots[slot].as_bytes_mut();
+        assert!(len <= bytes.len(), "{len} bytes fit into a slot of {}", bytes.len());
+        let (fd, len) = (types::Fd(file.file().as_raw_fd()), len as u32);
+        let read = match self.registered {
+            true => opcode::ReadFixed::new(fd, bytes.as_mut_ptr(), len, slot as u16).offset(offset).build(),
+            false => opcode::Read::new(fd, bytes.as_mut_ptr(), len).offset(offset).build(),
+        };
+        self.files[slot] = Some(file.clone());
+        // SAFETY: the read goes to the slot's own memory, which is neither looked at nor freed before it is done, and from a
+        // file that is kept open as long: `files[slot]` says so.
+        let pushed = unsafe { self.ring.submission().push(&read.user_data(slot as u64)) };
+        pushed.expect("the queue has an entry for each slot");
+        self.queued += 1;
+    }
+
+    fn wait(&mut self) -> (usize, io::Result<usize>) {
+        loop {
+            if let Some(done) = self.ring.completion().next() {
+                let slot = done.user_data() as usize;
+                self.files[slot] = None;
+                let read = usize::try_from(done.result()).map_err(|_| io::Error::from_raw_os_error(-done.result()));
+                return (slot, read);
+            }
+            // Only a fault of ours makes the kernel refuse the ring itself.
+            self.submit(1).unwrap_or_else(|e| panic!("io_uring takes no more reads: {e}"));
+        }
+    }
+
+    fn bytes(&self, slot: usize) -> &[u8] {
+        assert!(self.files[slot].is_none(), "slot {slot} is free");
+        self.slots[slot].as_bytes()
+    }
+
+    fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
+        assert!(self.files[slot].is_none(), "slot {slot} is free");
+        self.slots[slot].as_bytes_mut()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // Memory that the kernel may still write to is not given back.
+        while self.files.iter().any(Option::is_some) {
+            if self.ring.completion().next().map(|done| self.files[done.user_data() as usize] = None).is_none()
+                && self.submit(1).is_err()
+            {
+                self.slots.drain(..).for_each(std::mem::forget);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What is held in memory: the rows of the topology and of the features that save most reads a byte.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use morphgl_direct_read::{Reader, Want};
+use morphgl_feature_cache::{FeatureCache, NodeMap};
+use morphgl_hotness::{Cut, Degree, Graph, Hotness, Inclusion, Kind, Policy};
+use morphgl_registry::{Expansion, Result, SamplerSettings};
+
+use crate::files::{Files, OnDisk};
+use crate::offsets::{Offsets, Span};
+use crate::options::HotnessPolicy;
+
+/// Neighbours that are looked at at once when the array passes by.
+const PASS: usize = 1 << 21;
+/// Rows that are brought into the cache at once.
+const FILL: usize = 1 << 15;
+/// Bytes a read brings for the price of one, roughly: longer rows take several.
+const READ: u64 = 4096;
+
+/// The caches, and how they were filled.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
+    pub(crate) features: Option<FeatureCache>,
+    pub(crate) rows: Option<RowCache>,
+    /// How hotness was found.
+    pub(crate) by: &'static str,
+}
+
+/// In-neighbours of the nodes held.
+pub(crate) struct RowCache {
+    map: NodeMap,
+    // Invariant: one more than nodes held, ascending, the last is the number of `ids`.
+    starts: Vec<u32>,
+    ids: Vec<u32>,
+}
+
+impl fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowCache({} rows, {} neighbours)", self.map.len(), self.ids.len())
+    }
+}
+
+impl RowCache {
+    /// All in-neighbours of `node`, where they are held.
+    #[inline]
+    pub(crate) fn get(&self, node: u32) -> Option<&[u32]> {
+        let slot = self.map.get(node)?;
+        Some(&self.ids[self.starts[slot] as usize..self.starts[slot + 1] as usize])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(crate) fn num_bytes(&self) -> u64 {
+        self.map.num_bytes() + 4 * (self.starts.len() + self.ids.len()) as u64
+    }
+}
+
+/// The graph in its file, its offsets in memory.
+pub(crate) struct DiskGraph<'a> {
+    pub(crate) indices: &'a OnDisk,
+    pub(crate) offsets: &'a Offsets,
+    pub(crate) num_nodes: u32,
+    pub(crate) reader: RefCell<Reader>,
+}
+
+impl DiskGraph<'_> {
+    fn span(&self, node: u32) -> Span {
+        self.offsets.get(node).expect("caches are made only where offsets are in memory")
+    }
+}
+
+impl Graph for DiskGraph<'_> {
+    fn num_nodes(&self) -> usize {
+        self.num_nodes as usize
+    }
+
+    fn degree(&self, node: u32) -> Result<u64> {
+        Ok(u64::from(self.span(node).degree))
+    }
+
+    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
+        let (len, mut node) = (self.indices.len, 0);
+        let mut buffer = vec![0u32; PASS.min(len as usize)];
+        for first in (0..len).step_by(PASS) {
+            let part = &mut buffer[..PASS.min((len - first) as usize)];
+            self.indices.pass(&mut self.reader.borrow_mut(), first, bytemuck::cast_slice_mut(part))?;
+            check_nodes(self.indices, part, self.num_nodes, |i| first + i as u64)?;
+            let end = first + part.len() as u64;
+            while node < self.num_nodes {
+                let Span { start, degree } = self.span(node);
+                let stop = start + u64::from(degree);
+                if start >= end {
+                    break;
+                }
+                let piece = start.max(first)..stop.min(end);
+                if piece.start < piece.end {
+                    row(node, &part[(piece.start - first) as usize..(piece.end - first) as usize]);
+                }
+                if stop > end {
+                    break;
+                }
+                node += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses in-neighbours that do not exist; `element` tells which element of the file one is.
+pub(crate) fn check_nodes(
+    indices: &OnDisk,
+    nodes: &[u32],
+    num_nodes: u32,
+    element: impl Fn(usize) -> u64,
+) -> Result<()> {
+    if nodes.iter().copied().max().is_none_or(|largest| largest < num_nodes) {
+        return Ok(());
+    }
+    let at = nodes.iter().position(|&v| v >= num_nodes).expect("the largest is one of them");
+    let what = format!("an edge comes from node {}, but there are {num_nodes} nodes", nodes[at]);
+    Err(indices.wrong(element(at), what))
+}
+
+/// Bytes a node that finding its hotness takes.
+fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
+    match (policy, settings.expansion) {
+        (HotnessPolicy::None, _) => 0,
+        (HotnessPolicy::Degree, _) => 4,
+        (HotnessPolicy::Inclusion, Expansion::All) => 12,
+        (HotnessPolicy::Inclusion, Expansion::New) => 16,
+    }
+}
+
+impl Caches {
+    /// Fills caches of at most `budget` bytes; finding out with what takes no more than that, either.
+    pub(crate) fn new(
+        graph: &DiskGraph<'_>,
+        files: &Files,
+        (seeds, settings): (&[u32], &SamplerSettings),
+        policy: HotnessPolicy,
+        budget: u64,
+    ) -> Result<Self> {
+        let num_nodes = graph.num_nodes;
+        let maps = 2 * NodeMap::num_bytes_of(num_nodes as usize);
+        let fits = |policy| maps + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
+        // Where one does not fit, what it would find would not, either: the simpler one loses little.
+        let wanted = [policy, HotnessPolicy::Degree].into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
+        let (hotness, by): (Hotness, _) = match wanted {
+            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability"),
+            Some(HotnessPolicy::Degree) => (Degree.score(graph, seeds, settings)?, "in-degree"),
+            _ => return Ok(Self { by: "nothing", ..Self::default() }),
+        };
+        let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
+        let features =
+            Kind { saving: &|v| if row_bytes > 0 { hotness.features[v as usize] } else { 0.0 }, bytes: &|_| row_bytes };
+        let list_bytes = |v: u32| 4 * u64::from(graph.span(v).degree);
+        let rows = Kind {
+            saving: &|v| match list_bytes(v) {
+                0 => 0.0,
+                bytes => hotness.rows[v as usize] * bytes.div_ceil(READ).min(8) as f32,
+            },
+            bytes: &|v| list_bytes(v) + 4,
+        };
+        // Positions in the row cache are of 32 bits.
+        let budget = (budget - maps).saturating_sub(8).min(u64::from(u32::MAX) * 4 - 8);
+        let kinds = [features, rows];
+        let mut cut = Cut::new(num_nodes, &kinds, budget);
+        let feature_map = NodeMap::new(num_nodes as usize, |v| cut.holds(&kinds[0], v));
+        let row_map = NodeMap::new(num_nodes as usize, |v| cut.holds(&kinds[1], v));
+        drop(hotness);
+        let features = files.features.as_ref().filter(|f| f.unit > 0);
+        let features = features.map(|on_disk| {
+            let mut reader = graph.reader.borrow_mut();
+            FeatureCache::new(feature_map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
+        });
+        Ok(Self { features: features.transpose()?, rows: Some(row_cache(graph, row_map)?), by })
+    }
+
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let features = self.features.as_ref().map_or(0, FeatureCache::num_bytes);
+        features + self.rows.as_ref().map_or(0, RowCache::num_bytes)
+    }
+}
+
+/// Reads the feature rows of `map`.
+fn fill(on_disk: &OnDisk, reader: &mut Reader, map: &NodeMap, rows: &mut [u8]) -> Result<()> {
+    let mut nodes = map.nodes();
+    for part in rows.chunks_mut(FILL * on_disk.unit) {
+        let wants = nodes.by_ref().zip(0u32..(part.len() / on_disk.unit) as u32);
+        let wants: Vec<Want> = wants.map(|(node, to)| Want { element: u64::from(node), to }).collect();
+        on_disk.read(reader, &wants, part)?;
+    }
+    Ok(())
+}
+
+/// Reads the in-neighbours of `map`'s nodes, in one pass over all of them.
+fn row_cache(graph: &DiskGraph<'_>, map: NodeMap) -> Result<RowCache> {
+    let mut starts = Vec::with_capacity(map.len() + 1);
+    starts.push(0u32);
+    let mut end = 0u64;
+    starts.extend(map.nodes().map(|node| {
+        end += u64::from(graph.span(node).degree);
+        u32::try_from(end).expect("the budget keeps it below 2^32 neighbours")
+    }));
+    let mut ids = Vec::with_capacity(end as usize);
+    if !map.is_empty() {
+        graph.scan(&mut |node, neighbors| {
+            if map.get(node).is_some() {
+                ids.extend_from_slice(neighbors);
+            }
+        })?;
+    }
+    Ok(RowCache { map, starts, ids })
+}

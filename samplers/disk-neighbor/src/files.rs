@@ -1,0 +1,119 @@
+//! The arrays that are read from their files.
+
+use morphgl_direct_read::{DirectFile, Reader, Settings, Want};
+use morphgl_graph_store::{ArrayFile, Dataset, Dtype, Error as StoreError, Position};
+use morphgl_registry::{Error, Result};
+
+use crate::options::Options;
+
+/// Bytes of a read when a whole array passes by.
+const LONG: usize = 1 << 20;
+/// Such reads in flight.
+const LONG_DEPTH: usize = 8;
+
+/// An array in a file.
+#[derive(Debug, Clone)]
+pub(crate) struct OnDisk {
+    pub(crate) file: DirectFile,
+    /// Byte that the first element begins at.
+    pub(crate) base: u64,
+    /// Bytes of an element; of a matrix, of a row.
+    pub(crate) unit: usize,
+    /// Number of elements; of a matrix, of rows.
+    pub(crate) len: u64,
+}
+
+impl OnDisk {
+    /// The error of what is impossible at `element`.
+    pub(crate) fn wrong(&self, element: u64, what: String) -> Error {
+        let at = Position::Byte(self.base + element * self.unit as u64);
+        let cure = "the dataset is damaged: import it again";
+        Error::failed("reading the dataset", StoreError::invalid(self.file.path(), at, what, cure))
+    }
+
+    /// Brings scattered elements.
+    pub(crate) fn read(&self, reader: &mut Reader, wants: &[Want], out: &mut [u8]) -> Result<()> {
+        reader.read(&self.file, self.base, self.unit, wants, out).map_err(|e| Error::failed("reading the dataset", e))
+    }
+
+    /// Brings elements that follow one another, from `first` on, until `out` is full; `reader` is a long one.
+    pub(crate) fn pass(&self, reader: &mut Reader, first: u64, out: &mut [u8]) -> Result<()> {
+        // Pieces of one page are the elements: far fewer than the array's own.
+        let (start, piece) = (self.base + first * self.unit as u64, 4096);
+        let whole = (out.len() / piece) as u64;
+        let wants: Vec<Want> = (0..whole).map(|i| Want { element: i, to: i as u32 }).collect();
+        let read = |reader: &mut Reader, base, unit, wants: &[Want], out: &mut [u8]| {
+            reader.read(&self.file, base, unit, wants, out).map_err(|e| Error::failed("reading the dataset", e))
+        };
+        read(reader, start, piece, &wants, out)?;
+        let done = whole as usize * piece;
+        let rest = &mut out[done..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let unit = rest.len();
+        read(reader, start + done as u64, unit, &[Want { element: 0, to: 0 }], rest)
+    }
+}
+
+/// The files of a dataset.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) indptr: OnDisk,
+    pub(crate) indices: OnDisk,
+    /// Where features are gathered.
+    pub(crate) features: Option<OnDisk>,
+    pub(crate) labels: Option<OnDisk>,
+}
+
+impl Files {
+    pub(crate) fn open(dataset: &Dataset, gather: bool, options: &Options) -> Result<Self> {
+        if dataset.path.as_os_str().is_empty() {
+            let cure = "write it to a directory first, with `morphgl generate` or `morphgl import`";
+            let what = format!("{} was made in memory and has no files to read from; {cure}", dataset.name);
+            return Err(Error::setting("dataset", what));
+        }
+        let failed = |e: StoreError| Error::failed("opening the dataset", e);
+        let find = |name: &str, dtype: Option<Dtype>| -> Result<Option<OnDisk>> {
+            let Some(array) = ArrayFile::find(&dataset.path, name).map_err(failed)? else { return Ok(None) };
+            if let Some(dtype) = dtype.filter(|d| *d != array.dtype) {
+                let what = format!("{name} is {}, expected {dtype}", array.dtype);
+                let cure = "import the dataset again";
+                return Err(failed(StoreError::invalid(&array.path, Position::File, what, cure)));
+            }
+            let file = DirectFile::open(&array.path, options.block).map_err(failed)?;
+            let row = array.shape[1..].iter().product::<u64>() as usize;
+            let unit = row * array.dtype.size();
+            Ok(Some(OnDisk { file, base: array.offset, unit, len: array.shape[0] }))
+        };
+        let needed = |name: &str, found: Option<OnDisk>| {
+            found.ok_or_else(|| Error::setting("dataset", format!("it has no {name}; import it again")))
+        };
+        Ok(Self {
+            indptr: needed("indptr", find("indptr", Some(Dtype::U64))?)?,
+            indices: needed("indices", find("indices", Some(Dtype::U32))?)?,
+            features: if gather { find("features", None)? } else { None },
+            labels: find("labels", Some(Dtype::I32))?,
+        })
+    }
+
+    /// A reader of scattered elements.
+    pub(crate) fn reader(&self, options: &Options) -> Result<Reader> {
+        let row = self.features.as_ref().map_or(0, |f| f.unit);
+        // Room for a row that begins at the end of a block.
+        let most = (16 << 10).max(row.next_multiple_of(4096) + 8192);
+        let settings = Settings { depth: options.depth, most, gap: options.gap, method: options.method() };
+        reader(settings)
+    }
+
+    /// A reader of whole arrays.
+    pub(crate) fn long_reader(&self, options: &Options) -> Result<Reader> {
+        let row = self.features.as_ref().map_or(0, |f| f.unit);
+        let most = LONG.max(row.next_multiple_of(4096) + 8192);
+        reader(Settings { depth: LONG_DEPTH, most, gap: 16 << 10, method: options.method() })
+    }
+}
+
+fn reader(settings: Settings) -> Result<Reader> {
+    Reader::new(settings).map_err(|e| Error::failed("starting reads", e))
+}

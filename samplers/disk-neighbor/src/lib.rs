@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+mod caches;
+mod expand;
+mod files;
+mod offsets;
+mod options;
+mod prepare;
+mod sampler;
+mod stats;
+
+pub use options::{HotnessPolicy, Options};
+pub use sampler::DiskNeighbor;
+pub use stats::Counts;
+
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+
+/// The disks that datasets lie on.
+pub const DISK: Resource = Resource::new("Disk");
+
+/// What this crate registers.
+pub const DESCRIPTION: Description = Description::new(
+    Key::new(Phase::Batching, Hardware::new(&[Resource::CPU, DISK]), "Neighbor"),
+    "samples k hops of neighbours, and gathers their features, from the dataset's files",
+    At::Host,
+    At::Host,
+    Build::Batching(|context| Ok(Box::new(DiskNeighbor::new(context)?))),
+);
+
+morphgl_registry::submit! { DESCRIPTION }

@@ -1,0 +1,70 @@
+//! What this operator alone can be told.
+
+use morphgl_direct_read::Method;
+use morphgl_registry::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// How the hot rows are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HotnessPolicy {
+    /// By the probability that a mini-batch holds them: one pass over the edges a hop, before the first mini-batch.
+    #[default]
+    Inclusion,
+    /// By in-degree: nothing is read for it.
+    Degree,
+    /// Not at all: nothing is cached.
+    None,
+}
+
+/// The operator's options, each of which may be left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Bytes that offsets, orders and caches may take together; workers come on top. Default 256 MiB.
+    pub memory_bytes: u64,
+    /// How the hot rows are found. Default by inclusion probability.
+    pub hotness: HotnessPolicy,
+    /// Reads in flight of each worker. Default 128.
+    pub depth: usize,
+    /// Bytes that reads begin and end at multiples of, from 512 to 4096. Default 512: a row is seldom longer.
+    pub block: usize,
+    /// Bytes read in vain rather than in a read of their own. Default 4096.
+    pub gap: usize,
+    /// Reads by threads that block, although there may be io_uring. Default false.
+    pub threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let hotness = HotnessPolicy::default();
+        Self { memory_bytes: 256 << 20, hotness, depth: 128, block: 512, gap: 4096, threads: false }
+    }
+}
+
+impl Options {
+    pub(crate) fn parse(options: &serde_json::Value) -> Result<Self> {
+        if options.is_null() {
+            return Ok(Self::default());
+        }
+        let known = "memory_bytes, hotness, depth, block, gap, threads";
+        let wrong = |what: String| Error::setting("options", what);
+        let options: Self = serde_json::from_value(options.clone())
+            .map_err(|e| wrong(format!("{e}; Batching_CPU+Disk_Neighbor has {known}")))?;
+        if !(1..=4096).contains(&options.depth) {
+            return Err(wrong(format!("a depth of {} reads; give 1 to 4096", options.depth)));
+        }
+        if !(options.block.is_power_of_two() && (512..=4096).contains(&options.block)) {
+            return Err(wrong(format!("a block of {} bytes; give 512, 1024, 2048 or 4096", options.block)));
+        }
+        if options.gap > 1 << 20 {
+            return Err(wrong(format!("a gap of {} bytes; give 1048576 at most", options.gap)));
+        }
+        Ok(options)
+    }
+
+    /// The readers' method; `None` leaves the choice to what the kernel allows.
+    pub(crate) fn method(&self) -> Option<Method> {
+        self.threads.then_some(Method::Threads)
+    }
+}

@@ -1,0 +1,210 @@
+//! A worker: makes one mini-batch after another in the same memory.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use morphgl_direct_read::{Reader, Want};
+use morphgl_registry::{
+    BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
+};
+use morphgl_sampler_core::Relabel;
+
+use crate::caches::check_nodes;
+use crate::expand::{Hop, Rows, Scratch};
+use crate::offsets::{self, Span};
+use crate::sampler::{Order, Shared};
+use crate::stats::What;
+
+/// One worker, with buffers and reads of its own.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    order: Option<Order>,
+    reader: Reader,
+    buffers: Buffers,
+}
+
+#[derive(Debug, Default)]
+struct Buffers {
+    relabel: Relabel,
+    /// Of each node found so far.
+    spans: Vec<Span>,
+    offsets: offsets::Scratch,
+    picks: Scratch,
+    /// Feature rows that have to be read.
+    wants: Vec<Want>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({})", self.dataset.path.display())
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, threads: usize) -> Result<Self> {
+        if threads == 0 {
+            let what = "0 threads make no mini-batch; give at least 1";
+            return Err(Error::setting("threads of a batching worker", what));
+        }
+        let reader = shared.files.reader(&shared.options)?;
+        Ok(Self { shared, order: None, reader, buffers: Buffers::default() })
+    }
+}
+
+impl BatchingWorker for Worker {
+    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+        let start = Instant::now();
+        let num_batches = self.shared.num_batches();
+        if id.index as usize >= num_batches {
+            let what = format!("an epoch has {num_batches}; ask for an index below that");
+            return Err(Error::setting(id, what));
+        }
+        let order = match self.order.take().filter(|order| order.epoch == id.epoch) {
+            Some(order) => order,
+            None => self.shared.order(id.epoch),
+        };
+        let size = self.shared.settings.batch_size;
+        let first = id.index as usize * size;
+        let seeds = &order.nodes[first..order.nodes.len().min(first.saturating_add(size))];
+        let mut batch = match recycled {
+            Some(MiniBatch::Host(batch)) => batch,
+            _ => HostBatch::default(),
+        };
+        batch.id = id;
+        let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
+        made.map_err(|e| Error { context: id.to_string(), ..e })?;
+        self.order = Some(order);
+        self.shared.counters.batch();
+        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
+    }
+}
+
+/// Makes the mini-batch `batch.id` of `seeds`; everything else in `batch` is old content, and only its memory is used.
+fn prepare(
+    shared: &Shared,
+    reader: &mut Reader,
+    buffers: &mut Buffers,
+    seeds: &[u32],
+    batch: &mut HostBatch,
+) -> Result<()> {
+    let settings = &shared.settings;
+    let Buffers { relabel, spans: found, offsets: scratch, picks, wants } = buffers;
+    relabel.start(std::mem::take(&mut batch.input_nodes));
+    seeds.iter().for_each(|&seed| {
+        relabel.local(seed);
+    });
+    found.clear();
+    let weights = shared.dataset.topology.weights();
+    let fanouts = &settings.fanouts.0;
+    batch.blocks.resize_with(fanouts.len(), Block::default);
+    let mut newest = 0;
+    for (hop, &fanout) in fanouts.iter().enumerate() {
+        let num_dst = relabel.nodes().len();
+        spans(shared, reader, relabel.nodes(), scratch, found)?;
+        let frontier = match settings.expansion {
+            Expansion::All => 0..num_dst,
+            Expansion::New => newest..num_dst,
+        };
+        newest = num_dst;
+        let hop = Hop {
+            weights: weights.map(|w| &**w),
+            pick: settings.pick,
+            fanout,
+            seed: settings.seed,
+            batch: batch.id,
+            hop: hop as u32,
+        };
+        // blocks[0] is the hop farthest from the seeds.
+        let block = &mut batch.blocks[fanouts.len() - 1 - hop.hop as usize];
+        block.num_dst = num_dst;
+        ends(&hop, frontier.start, found, block)?;
+        let num_edges = block.indptr[num_dst] as usize;
+        block.indices.resize(num_edges, 0);
+        if weights.is_none() {
+            block.weights = None;
+        } else {
+            block.weights.get_or_insert_default().resize(num_edges, 0.0);
+        }
+        let rows = Rows {
+            nodes: &relabel.nodes()[frontier.clone()],
+            spans: &found[frontier.clone()],
+            indptr: &block.indptr[frontier.start..],
+            picked: &mut block.indices,
+            weights: block.weights.as_deref_mut().unwrap_or_default(),
+        };
+        let (hits, misses) = hop.pick(rows, shared.caches.rows.as_ref(), picks);
+        shared.counters.rows(hits, misses);
+        let before = reader.stats();
+        let indices = &shared.files.indices;
+        indices.read(reader, &picks.wants, bytemuck::cast_slice_mut(&mut block.indices))?;
+        shared.counters.read(What::Neighbors, before, reader.stats());
+        check_nodes(indices, &block.indices, shared.num_nodes, |i| {
+            picks.wants.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
+        })?;
+        relabel.locals(&mut block.indices);
+        block.num_src = relabel.nodes().len();
+    }
+    spans(shared, reader, relabel.nodes(), scratch, found)?;
+    batch.num_seeds = seeds.len();
+    batch.input_nodes = relabel.finish();
+    batch.degrees.clear();
+    match &shared.weight_sums {
+        Some(sums) => batch.degrees.extend(batch.input_nodes.iter().map(|&v| sums[v as usize])),
+        None => batch.degrees.extend(found.iter().map(|span| span.degree as f32)),
+    }
+    batch.labels.clear();
+    batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
+    gather(shared, reader, wants, batch)
+}
+
+/// Adds the spans of the nodes that have none yet.
+fn spans(
+    shared: &Shared,
+    reader: &mut Reader,
+    nodes: &[u32],
+    scratch: &mut offsets::Scratch,
+    found: &mut Vec<Span>,
+) -> Result<()> {
+    let before = reader.stats();
+    shared.offsets.spans(&shared.files.indptr, &nodes[found.len()..], reader, scratch, found)?;
+    shared.counters.read(What::Offsets, before, reader.stats());
+    Ok(())
+}
+
+/// Fills in the row offsets of `block`; rows before `first` stay empty.
+fn ends(hop: &Hop<'_>, first: usize, spans: &[Span], block: &mut Block) -> Result<()> {
+    block.indptr.clear();
+    block.indptr.resize(first + 1, 0);
+    let mut end = 0u64;
+    block.indptr.extend(spans[first..].iter().map(|&span| {
+        end += hop.count(span);
+        end as u32
+    }));
+    if end > u64::from(u32::MAX) {
+        let what = format!("hop {} has {end} edges, more than 2^32 - 1; give a smaller batch size or fanouts", hop.hop);
+        return Err(Error::setting(hop.batch, what));
+    }
+    Ok(())
+}
+
+/// Fills in the features of the input nodes, or leaves them to transferring.
+fn gather(shared: &Shared, reader: &mut Reader, wants: &mut Vec<Want>, batch: &mut HostBatch) -> Result<()> {
+    let (Some(on_disk), Some(matrix)) = (&shared.files.features, &shared.dataset.features) else {
+        batch.features = None;
+        return Ok(());
+    };
+    let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
+    let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
+    wants.clear();
+    let mut missing = |i: usize, node: u32| wants.push(Want { element: node.into(), to: i as u32 });
+    match &shared.caches.features {
+        Some(cache) => cache.gather(&batch.input_nodes, out, missing),
+        None => batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node)),
+    }
+    wants.sort_unstable();
+    let before = reader.stats();
+    on_disk.read(reader, wants, out)?;
+    shared.counters.read(What::Features, before, reader.stats());
+    Ok(())
+}

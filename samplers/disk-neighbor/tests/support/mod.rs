@@ -1,0 +1,60 @@
+//! Graphs made in memory, written to disk.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use morphgl_batching_disk_neighbor::DiskNeighbor;
+use morphgl_graph_store::{Dataset, DatasetWriter, FeatureMatrix, Load, OpenOptions};
+use morphgl_registry::{BatchingContext, Result};
+use tempfile::TempDir;
+
+/// Writes a dataset into `dir/set`.
+pub(crate) fn write(dataset: &Dataset, dir: &Path) {
+    let mut writer = DatasetWriter::create(dir.join("set"), true).expect("a fresh directory");
+    let topology = &dataset.topology;
+    writer.array("indptr", topology.indptr(), None).expect("room on the disk");
+    writer.array("indices", topology.indices(), None).expect("room on the disk");
+    match &dataset.features {
+        Some(FeatureMatrix::F16 { data, dim }) => writer.array("features", data, Some(*dim)),
+        Some(FeatureMatrix::F32 { data, dim }) => writer.array("features", data, Some(*dim)),
+        Some(other) => panic!("no test has features of {}", other.dtype()),
+        None => Ok(()),
+    }
+    .expect("room on the disk");
+    if let Some(labels) = &dataset.labels {
+        writer.array("labels", labels, None).expect("room on the disk");
+    }
+    writer.array("train", &dataset.splits.train, None).expect("room on the disk");
+    writer.finish("set", dataset.num_classes, Default::default()).expect("arrays that fit");
+}
+
+/// The dataset in `dir`, left on disk; weights, where `made` has some, in memory.
+pub(crate) fn open(dir: &Path, made: &Dataset) -> Dataset {
+    let options = OpenOptions { load: Load::Disk, verify: false };
+    let mut dataset = Dataset::open(dir.join("set"), options).expect("what was written opens");
+    if made.topology.weights().is_some() {
+        dataset.topology = made.topology.clone();
+    }
+    dataset
+}
+
+thread_local! {
+    /// The dataset that was written last, and where.
+    static LAST: RefCell<Option<(Arc<Dataset>, TempDir)>> = const { RefCell::new(None) };
+}
+
+/// Builds the operator on a copy of the context's dataset on disk.
+pub(crate) fn build(context: &BatchingContext) -> Result<DiskNeighbor> {
+    LAST.with_borrow_mut(|last| {
+        let made = &context.dataset;
+        if last.as_ref().is_none_or(|(of, _)| !Arc::ptr_eq(of, made)) {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            write(made, dir.path());
+            *last = Some((Arc::clone(made), dir));
+        }
+        let (_, dir) = last.as_ref().expect("it was just written");
+        DiskNeighbor::new(&BatchingContext { dataset: Arc::new(open(dir.path(), made)), ..context.clone() })
+    })
+}
