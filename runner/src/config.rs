@@ -21,6 +21,9 @@ pub struct JobConfig {
     /// Operators asked for by key; the first route with them is taken.
     #[serde(default)]
     pub operators: Operators,
+    /// Where the dataset is left on disk, the bytes that whoever reads it from there may hold of it; `None` where it is in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
 }
 
 /// Operators asked for by key; `None` leaves the choice.
@@ -47,6 +50,7 @@ impl JobConfig {
             seed: 0,
             threads: None,
             operators: Operators::default(),
+            disk_bytes: None,
         }
     }
 }

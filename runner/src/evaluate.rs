@@ -63,6 +63,8 @@ pub struct Sampled<'a> {
     pub dataset: &'a Arc<Dataset>,
     /// How mini-batches are sampled; nothing is permuted.
     pub settings: &'a SamplerSettings,
+    /// Options of the batching operator, `null` without any.
+    pub options: Value,
     /// Batching workers; without any, whoever scores batches, too.
     pub workers: usize,
     /// Threads of each.
@@ -93,7 +95,7 @@ impl Sampled<'_> {
             settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
             gather: self.route.batched_at == Place::Host,
             place: self.route.batched_at.clone(),
-            options: Value::Null,
+            options: self.options.clone(),
         };
         let batching = self.registry.batching(&self.route.batching, &context)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };

@@ -7,10 +7,10 @@ use morphgl_execute::RouteOperators;
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchingContext, Key, NamedTensor, Place, Registry, Route, SeedSet, Training, TrainingContext, Transferring,
-    TransferringContext,
+    BatchingContext, Key, NamedTensor, Place, Registry, Resource, Route, SeedSet, Training, TrainingContext,
+    Transferring, TransferringContext,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{JobConfig, Operators};
 
@@ -51,6 +51,36 @@ pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
         );
     }
     Ok(routes)
+}
+
+/// Sampled evaluation gets one of so many parts of the bytes that may be held of a dataset on disk: its nodes are few.
+const EVALUATION: u64 = 8;
+
+/// What an operator holds that reads the dataset from where it is stored.
+pub(crate) const DISK: Resource = Resource::new("Disk");
+
+/// Why an operator is left out that looks for the dataset in memory.
+const LEFT_ON_DISK: &str = "the dataset does not fit in memory and is left on disk, where this operator does not read";
+
+/// Whether a route's mini-batches are read from disk.
+pub(crate) fn reads_disk(route: &Route) -> bool {
+    route.batching.hardware.resources().contains(&DISK)
+}
+
+/// The options of the operator that batches for training, where so many bytes of a dataset on disk may be held.
+fn training_options(route: &Route, bytes: Option<u64>) -> Value {
+    match bytes.filter(|_| reads_disk(route)) {
+        Some(bytes) => json!({ "memory_bytes": bytes - bytes / EVALUATION }),
+        None => Value::Null,
+    }
+}
+
+/// The same, of the operators that batch for sampled evaluation: their few mini-batches are not worth a pass over the graph.
+pub(crate) fn evaluation_options(route: &Route, bytes: Option<u64>) -> Value {
+    match bytes.filter(|_| reads_disk(route)) {
+        Some(bytes) => json!({ "memory_bytes": bytes / EVALUATION, "hotness": "none" }),
+        None => Value::Null,
+    }
 }
 
 /// What a dataset is called in errors: its directory, where it has one.
@@ -175,9 +205,16 @@ impl Job {
         let mut job = Self { dataset, config, registry, routes: Vec::new(), trainers: Vec::new(), unbuilt: Vec::new() };
         job.check()?;
         let mut first = None;
+        let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
+        // Who samples a dataset that lies in memory from disk only loses time: that is done where it is asked for, and not tried.
+        routes.retain(|r| on_disk || !reads_disk(r) || wanted.is_some());
         for route in routes {
             let is_reference = |r: &Route| job.registry.is_reference(r);
             if is_reference(&route) && job.routes.iter().any(|r| !is_reference(&r.route)) {
+                continue;
+            }
+            if on_disk && !reads_disk(&route) {
+                job.unbuilt.push(format!("{}: {LEFT_ON_DISK}", route.batching));
                 continue;
             }
             if let Err(e) = job.add(&route) {
@@ -187,6 +224,7 @@ impl Job {
         }
         match first {
             Some(e) if job.routes.is_empty() => Err(e),
+            None if job.routes.is_empty() => bail!("{}; allow more memory, or name no other", job.unbuilt.join("; ")),
             _ => Ok(job),
         }
     }
@@ -216,7 +254,7 @@ impl Job {
             // What a device batches has its features gathered by the transfer that follows.
             gather: route.batched_at == Place::Host,
             place: route.batched_at.clone(),
-            options: Value::Null,
+            options: training_options(route, self.config.disk_bytes),
         };
         let batching = self.registry.batching(&route.batching, &context)?;
         let transferring = build_transferring(&self.dataset, &self.registry, route)?;
@@ -259,6 +297,12 @@ impl Job {
     /// Routes that could not be built, and why: one line each.
     pub fn unbuilt(&self) -> &[String] {
         &self.unbuilt
+    }
+
+    /// How the dataset is read, where it is left on disk: one line an operator.
+    pub fn on_disk(&self) -> Vec<String> {
+        let routes = self.routes.iter().filter(|r| reads_disk(&r.route));
+        routes.map(|r| format!("{}: {:?}", r.route.batching, r.batching)).collect()
     }
 
     /// All operators, to be profiled.

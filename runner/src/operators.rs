@@ -6,6 +6,8 @@
 #[cfg(feature = "cpu")]
 use morphgl_batching_cpu_neighbor as _;
 #[cfg(feature = "cpu")]
+use morphgl_batching_disk_neighbor as _;
+#[cfg(feature = "cpu")]
 use morphgl_training_cpu_burn as _;
 #[cfg(feature = "cpu")]
 use morphgl_transferring_cpu_host as _;

@@ -6,7 +6,8 @@ fn the_registered_keys_are_these() {
     let mut keys: Vec<String> = registry.status().iter().map(|s| s.description.key.to_string()).collect();
     let mut wanted: Vec<&str> = Vec::new();
     if cfg!(feature = "cpu") {
-        wanted.extend(["Batching_CPU_Neighbor", "Transferring_CPU_Host", "Training_CPU_Burn"]);
+        wanted.extend(["Batching_CPU_Neighbor", "Batching_CPU+Disk_Neighbor"]);
+        wanted.extend(["Transferring_CPU_Host", "Training_CPU_Burn"]);
     }
     if cfg!(feature = "sim") {
         wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
@@ -16,5 +17,5 @@ fn the_registered_keys_are_these() {
     keys.sort_unstable();
     assert_eq!(keys, wanted);
     // Without MORPHGL_SIM there is no simulated accelerator, and no route to it.
-    assert_eq!(registry.routes().len(), usize::from(cfg!(feature = "cpu")));
+    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 2 } else { 0 });
 }

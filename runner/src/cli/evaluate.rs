@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 route: &route,
                 dataset: &dataset,
                 settings: &config.sampler,
+                options: serde_json::Value::Null,
                 workers: 0,
                 threads: config.threads.unwrap_or(registry.machine().cores),
                 transferring: transferring.as_mut(),

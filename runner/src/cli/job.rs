@@ -8,9 +8,9 @@ use crate::Limits;
 use crate::{JobConfig, Operators, TrainingSpec};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use morphgl_graph_store::{Dataset, Load, OpenOptions};
+use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
 use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
-use morphgl_registry::{Expansion, Fanouts, Key, Pick, SamplerSettings};
+use morphgl_registry::{Expansion, Fanouts, Key, Machine, Pick, SamplerSettings};
 
 use super::show::{self, Show};
 
@@ -28,6 +28,34 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
+    /// Opens the dataset, or generates the embedded default; leaves one on disk that does not fit in the memory there is, or
+    /// that is to be batched from there. Then, with the bytes that may be held of it: half of the memory less the program's own.
+    pub(crate) fn open_within(
+        &self,
+        limits: &LimitArgs,
+        batch: &BatchArgs,
+        show: Show,
+    ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
+        let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap) else { return Ok((self.open(show)?, None)) };
+        let meta = Meta::read(path)?;
+        let bytes: u64 = meta.arrays.values().map(|a| a.shape.iter().product::<u64>() * a.dtype.size() as u64).sum();
+        let memory = limits.memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
+        let asked = batch.batching.as_ref().is_some_and(|key| key.hardware.resources().contains(&crate::job::DISK));
+        if !asked && fits(bytes, memory) {
+            return Ok((self.open(show)?, None));
+        }
+        let start = Instant::now();
+        let dataset = Arc::new(Dataset::open(path, OpenOptions { load: Load::Disk, verify: false })?);
+        let share = memory.saturating_sub(PROGRAM) / 2;
+        let (bytes, memory, half) = (show::bytes(bytes), show::bytes(memory), show::bytes(share));
+        let why = if asked { "as asked" } else { "it does not fit" };
+        show.say(format_args!(
+            "left on disk ({why}): {bytes} of dataset, {memory} of memory, {half} of it to hold what is used most"
+        ));
+        describe(&dataset, start, show);
+        Ok((dataset, Some(share)))
+    }
+
     /// Opens the dataset, or generates the embedded default.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Arc<Dataset>> {
         let start = Instant::now();
@@ -35,18 +63,30 @@ impl DataArgs {
             Some(path) => open(path, self.mmap, !self.no_verify)?,
             None => Arc::new(crate::default_dataset()),
         };
-        show.say(format_args!(
-            "{}: {} nodes, {} edges, {} features, {} classes ({})",
-            dataset.name,
-            show::number(dataset.num_nodes() as u64),
-            show::number(dataset.topology.num_edges()),
-            dataset.feature_dim(),
-            dataset.num_classes,
-            show::seconds(start.elapsed().as_secs_f64()),
-        ));
+        describe(&dataset, start, show);
         Ok(dataset)
     }
 }
+
+fn describe(dataset: &Dataset, start: Instant, show: Show) {
+    show.say(format_args!(
+        "{}: {} nodes, {} edges, {} features, {} classes ({})",
+        dataset.name,
+        show::number(dataset.num_nodes() as u64),
+        show::number(dataset.topology.num_edges()),
+        dataset.feature_dim(),
+        dataset.num_classes,
+        show::seconds(start.elapsed().as_secs_f64()),
+    ));
+}
+
+/// What of the memory a dataset in memory may take: the rest is for the program, the model, a step and its mini-batches.
+fn fits(dataset: u64, memory: u64) -> bool {
+    dataset <= memory / 4 * 3
+}
+
+/// What the program takes before it holds anything of a dataset.
+const PROGRAM: u64 = 64 << 20;
 
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };
@@ -291,5 +331,5 @@ pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result
         transferring: batch.transferring.clone(),
         training: batch.training.clone(),
     };
-    Ok(JobConfig { spec, sampler, seed: batch.seed, threads: batch.threads()?, operators })
+    Ok(JobConfig { spec, sampler, seed: batch.seed, threads: batch.threads()?, operators, disk_bytes: None })
 }

@@ -107,8 +107,8 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         (Some(profile), problem, plans)
     } else {
         args.batch.limit_threads()?;
-        let dataset = args.data.open(show)?;
-        let config = job::config(&dataset, &args.model, &args.batch)?;
+        let (dataset, disk_bytes) = args.data.open_within(&args.limits, &args.batch, show)?;
+        let config = crate::JobConfig { disk_bytes, ..job::config(&dataset, &args.model, &args.batch)? };
         let Measured { profile, problem, plans, .. } = measure(&dataset, config, &args.budget, &args.limits, show)?;
         (Some(profile), problem, plans)
     };

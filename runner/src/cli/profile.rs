@@ -68,6 +68,7 @@ pub(crate) fn measure(
     }
     let mut job = Job::new(Arc::clone(dataset), config)?;
     job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+    job.on_disk().iter().for_each(|how| show.say(how));
     let threads = job.threads();
     let mut profiler = Profiler::new(threads);
     if let Some(seconds) = budget.profile_seconds {
@@ -95,8 +96,8 @@ pub(crate) fn measure(
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
-    let config = job::config(&dataset, &args.model, &args.batch)?;
+    let (dataset, disk_bytes) = args.data.open_within(&args.limits, &args.batch, show)?;
+    let config = JobConfig { disk_bytes, ..job::config(&dataset, &args.model, &args.batch)? };
     let Measured { profile, .. } = measure(&dataset, config, &args.budget, &args.limits, show)?;
     if let Some(path) = &args.save {
         profile.save(path)?;

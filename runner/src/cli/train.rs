@@ -46,8 +46,9 @@ pub(crate) struct Args {
     #[arg(help_heading = "Training", long)]
     patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
-    #[arg(help_heading = "Training", long, value_enum, default_value = "full")]
-    evaluation: EvaluationArg,
+    /// [default: full; sampled where the dataset is left on disk]
+    #[arg(help_heading = "Training", long, value_enum)]
+    evaluation: Option<EvaluationArg>,
     /// Epochs between evaluations
     #[arg(help_heading = "Training", long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: u32,
@@ -137,12 +138,21 @@ impl PlanArg {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
-    let config = job::config(&dataset, &args.model, &args.batch)?;
+    let (dataset, disk_bytes) = args.data.open_within(&args.limits, &args.batch, show)?;
+    let config = JobConfig { disk_bytes, ..job::config(&dataset, &args.model, &args.batch)? };
+    let evaluation = match (args.evaluation, disk_bytes) {
+        (Some(EvaluationArg::Full), Some(_)) => anyhow::bail!(
+            "--evaluation full: the dataset is left on disk, and all neighbours of all nodes do not fit in memory; \
+             use sampled or none, or allow more memory"
+        ),
+        (Some(asked), _) => asked,
+        (None, Some(_)) => EvaluationArg::Sampled,
+        (None, None) => EvaluationArg::Full,
+    };
     let options = TrainOptions {
         epochs: args.epochs,
         patience: args.patience,
-        evaluation: args.evaluation.into(),
+        evaluation: evaluation.into(),
         evaluate_every: args.evaluate_every,
     };
     if options.patience.is_some() && (options.evaluation == Evaluation::None || dataset.splits.valid.is_empty()) {

@@ -15,7 +15,7 @@ use crate::options::HotnessPolicy;
 /// Neighbours that are looked at at once when the array passes by.
 const PASS: usize = 1 << 21;
 /// Rows that are brought into the cache at once.
-const FILL: usize = 1 << 15;
+const FILL: usize = 1 << 13;
 /// Bytes a read brings for the price of one, roughly: longer rows take several.
 const READ: u64 = 4096;
 
@@ -190,8 +190,9 @@ impl Caches {
 fn fill(on_disk: &OnDisk, reader: &mut Reader, map: &NodeMap, rows: &mut [u8]) -> Result<()> {
     let mut nodes = map.nodes();
     for part in rows.chunks_mut(FILL * on_disk.unit) {
-        let wants = nodes.by_ref().zip(0u32..(part.len() / on_disk.unit) as u32);
-        let wants: Vec<Want> = wants.map(|(node, to)| Want { element: u64::from(node), to }).collect();
+        // The count comes first: a node that is taken and has no place in this part would be lost to the next.
+        let places = 0..(part.len() / on_disk.unit) as u32;
+        let wants: Vec<Want> = places.zip(&mut nodes).map(|(to, node)| Want { element: node.into(), to }).collect();
         on_disk.read(reader, &wants, part)?;
     }
     Ok(())

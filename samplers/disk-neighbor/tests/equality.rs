@@ -7,7 +7,8 @@ use std::sync::Arc;
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{HotnessPolicy, Options};
 use morphgl_conformance::batching::graphs;
-use morphgl_graph_store::Dataset;
+use morphgl_generate::{SbmConfig, sbm};
+use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Expansion, Fanout, Fanouts, HostBatch, MiniBatch, Pick, Place, SamplerSettings,
     SeedSet,
@@ -108,4 +109,25 @@ fn more_memory_is_used_and_saves_reads() {
     let (made, counts, _) = run(50_000_000, HotnessPolicy::Inclusion);
     assert!(made == expected);
     assert_eq!(counts.reads().reads, 0, "all of it fits: nothing is read: {counts:?}");
+}
+
+#[test]
+fn a_graph_longer_than_one_pass_of_each_kind() {
+    let config = SbmConfig { nodes: 700_000, degree: 5.0, dim: 8, dtype: Dtype::F16, ..SbmConfig::default() };
+    let dataset = sbm(&config).expect("a graph");
+    let settings = SamplerSettings { batch_size: 1024, ..SamplerSettings::default() };
+    let options = Options { memory_bytes: 16 << 20, ..Options::default() };
+    let context = context(dataset, settings, &options);
+    let disk = support::build(&context).expect("a sampler on disk");
+    let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..context.clone() });
+    let memory = memory.expect("a sampler in memory");
+    let (mut disk_worker, mut worker) = (disk.worker(1).expect("a worker"), memory.worker(1).expect("a worker"));
+    for index in [0, 100, 227] {
+        let id = BatchId { epoch: 1, index };
+        let made = disk_worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch").0;
+        let expected = worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch").0;
+        assert!(made.host().expect("in memory") == expected.host().expect("in memory"), "{id} differs");
+    }
+    let counts = disk.counts();
+    assert!(counts.feature_hits.hits > 0 && counts.row_hits.hits > 0, "both caches are used: {counts:?}");
 }
