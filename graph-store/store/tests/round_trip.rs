@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 use morphgl_graph_store::{
-    Access, Array, Dataset, DatasetWriter, Element, FeatureView, Load, NpyWriter, OpenOptions, Pages, Topology,
-    read_npy,
+    Access, Array, ArrayFile, Dataset, DatasetWriter, Dtype, Element, FeatureView, Load, NpyWriter, OpenOptions, Pages,
+    Topology, read_npy,
 };
 use proptest::prelude::*;
 
@@ -196,4 +196,35 @@ fn topologies_are_checked() {
     assert_eq!(error(vec![0, 1], vec![1]), "indices, element 0: an edge comes from node 1, but there are 1 nodes");
     assert_eq!(error(vec![1, 1], vec![]), "indptr, element 0: the first offset is 1 and must be 0");
     assert_eq!(error(vec![0, 1], vec![]), "indptr, element 1: the last offset is 1, but there are 0 edges");
+}
+
+#[test]
+fn a_dataset_left_on_disk_has_its_arrays_where_they_are_said_to_lie() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 3, 4], None).expect("room on the disk");
+    writer.array("indices", &[1u32, 0, 2, 1], None).expect("room on the disk");
+    writer.array("features", &[0.5f32, 1.0, 2.0, 3.0, 4.0, 5.0], Some(2)).expect("room on the disk");
+    writer.array("train", &[2u32], None).expect("room on the disk");
+    let path = writer.finish("set", 0, Default::default()).expect("arrays that fit");
+    let options = OpenOptions { load: Load::Disk, verify: true };
+    let dataset = Dataset::open(&path, options).expect("what was written opens");
+    let features = dataset.features.as_ref().expect("it has features");
+    assert_eq!((dataset.num_nodes(), features.dim(), &*dataset.splits.train), (3, 2, &[2u32][..]));
+    assert!(dataset.topology.indices().is_mapped() && !dataset.splits.train.is_mapped());
+    let array = ArrayFile::find(&path, "features").expect("a dataset").expect("it has features");
+    assert_eq!((array.dtype, &array.shape[..], array.num_bytes()), (Dtype::F32, &[3u64, 2][..], 24));
+    let bytes = std::fs::read(&array.path).expect("the file is there");
+    let row: &[f32] = &[2.0, 3.0];
+    assert_eq!(bytes[array.offset as usize + 8..][..8], *row.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>());
+    assert_eq!(ArrayFile::find(&path, "weights").expect("a dataset"), None);
+    // What is not looked at is not refused; what is looked at, is.
+    let mut damaged = bytes;
+    damaged[array.offset as usize..].fill(0xFF);
+    std::fs::write(&array.path, &damaged).expect("room on the disk");
+    assert!(Dataset::open(&path, options).is_ok());
+    assert!(Dataset::open(&path, OpenOptions { load: Load::Mmap, verify: true }).is_err());
+    std::fs::write(&array.path, &damaged[..damaged.len() - 1]).expect("room on the disk");
+    let error = ArrayFile::find(&path, "features").expect_err("a byte is missing").to_string();
+    assert!(error.contains("features.npy, byte 151"), "{error}");
 }
