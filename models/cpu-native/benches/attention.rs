@@ -1,0 +1,2 @@
+//! Speed of attention.
+fn main() {}
