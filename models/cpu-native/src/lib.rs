@@ -1,3 +1,37 @@
 #![doc = include_str!("../README.md")]
 
+mod adjacency;
 pub mod attention;
+mod backward;
+mod buffer;
+mod finish;
+mod gather;
+mod infer;
+mod layer;
+mod level;
+mod loss;
+mod network;
+mod optimizer;
+mod parallel;
+pub mod probe;
+mod product;
+mod support;
+mod trainer;
+
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
+
+pub use support::supports;
+pub use trainer::CpuNative;
+
+/// The operator's name.
+pub const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Native");
+
+submit! {
+    Description::new(
+        KEY,
+        "trains GCN, GraphSAGE, GAT and MLP on CPU threads by hand-written passes",
+        At::Host,
+        At::Host,
+        Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),
+    )
+}

@@ -98,6 +98,7 @@ impl Adam {
     /// # Panics
     ///
     /// When the slices differ in length.
+    #[inline]
     pub fn update(&self, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradients: &[f32], scale: f32) {
         let n = parameters.len();
         assert_eq!((first.len(), second.len(), gradients.len()), (n, n, n), "one moment and gradient a parameter");

@@ -75,6 +75,7 @@ impl Dropout {
     }
 
     /// Fills `factors` with 0 or the scale for elements `first`, `first + 1`, …
+    #[inline]
     pub fn fill(&self, first: u64, factors: &mut [f32]) {
         let scale = self.scale();
         self.groups(first, factors.len(), |range, kept| {
@@ -85,6 +86,7 @@ impl Dropout {
     }
 
     /// Multiplies `values` by the factors of elements `first`, `first + 1`, …
+    #[inline]
     pub fn apply(&self, first: u64, values: &mut [f32]) {
         let scale = self.scale();
         self.groups(first, values.len(), |range, kept| {

@@ -1,0 +1,238 @@
+//! Weighted sums of rows: aggregation over a block, forward over its rows and backward over its sources.
+//!
+//! Every output row is summed by one task in the order of its edges, in registers, whatever the element type is.
+
+use std::ops::Range;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use morphgl_graph_store::FeatureView;
+
+use crate::level::{Level, fma, leveled};
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+/// For each output row, which input rows are summed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lists<'a> {
+    // Invariant: offsets ascend and end at the number of entries; entries are below `num_rows`; as many coefficients.
+    indptr: &'a [u32],
+    entries: &'a [u32],
+    num_rows: usize,
+    /// What each entry's row is multiplied by.
+    coefficients: Option<&'a [f32]>,
+    /// What the sum of each output row is multiplied by.
+    scales: Option<&'a [f32]>,
+    /// What the input row of the output row's own number is multiplied by, for the first output rows.
+    loops: Option<&'a [f32]>,
+}
+
+impl<'a> Lists<'a> {
+    /// Sums of `num_rows` input rows.
+    ///
+    /// # Panics
+    ///
+    /// When offsets, entries or coefficients do not fit.
+    pub(crate) fn new(
+        (indptr, entries, num_rows): (&'a [u32], &'a [u32], usize),
+        coefficients: Option<&'a [f32]>,
+        scales: Option<&'a [f32]>,
+        loops: Option<&'a [f32]>,
+    ) -> Self {
+        let ends = (indptr.first().copied(), indptr.last().map(|&e| e as usize));
+        assert_eq!(ends, (Some(0), Some(entries.len())), "offsets of all entries");
+        assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
+        let most = entries.iter().fold(0, |most, &e| most.max(e));
+        assert!(entries.is_empty() || (most as usize) < num_rows, "entry {most} of {num_rows} rows");
+        assert!(coefficients.is_none_or(|c| c.len() == entries.len()), "a coefficient an entry");
+        assert!(scales.is_none_or(|s| s.len() == indptr.len() - 1), "a scale a row");
+        assert!(loops.is_none_or(|l| l.len() <= num_rows), "an input row a self loop");
+        Self { indptr, entries, num_rows, coefficients, scales, loops }
+    }
+
+    fn row(&self, row: usize) -> Range<usize> {
+        self.indptr[row] as usize..self.indptr[row + 1] as usize
+    }
+
+    fn own(&self, row: usize) -> Option<f32> {
+        self.loops.and_then(|l| l.get(row)).copied()
+    }
+}
+
+/// Writes the sums of output rows `rows` over `x`, rows of `width` elements.
+///
+/// # Panics
+///
+/// When `x` or `out` is too short.
+pub(crate) fn sum_rows(
+    level: Level,
+    lists: &Lists<'_>,
+    rows: Range<usize>,
+    x: FeatureView<'_>,
+    width: usize,
+    out: &mut [f32],
+) {
+    assert!(x.len() >= lists.num_rows * width, "{} rows of {width} elements", lists.num_rows);
+    assert!(rows.end < lists.indptr.len() && out.len() == rows.len() * width, "room for {rows:?}");
+    if width == 0 {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if level.set() == crate::level::Set::Avx512 {
+        return avx512::sum_rows(level, lists, rows, x, width, out);
+    }
+    plain(level, lists, rows, x, width, out);
+}
+
+leveled! {
+    /// The sums in plain Rust.
+    fn plain = plain_inner(lists: &Lists<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32])
+}
+
+#[inline(always)]
+fn plain_inner<const FUSED: bool>(
+    lists: &Lists<'_>,
+    rows: Range<usize>,
+    x: FeatureView<'_>,
+    width: usize,
+    out: &mut [f32],
+) {
+    match x {
+        FeatureView::F32(x) => plain_of::<FUSED, f32>(lists, rows, x, width, out),
+        FeatureView::F16(x) => plain_of::<FUSED, f16>(lists, rows, x, width, out),
+        FeatureView::Bf16(x) => plain_of::<FUSED, bf16>(lists, rows, x, width, out),
+        FeatureView::U8(x) => plain_of::<FUSED, u8>(lists, rows, x, width, out),
+    }
+}
+
+/// An element as it is stored.
+trait Stored: Copy {
+    fn widen(self) -> f32;
+}
+
+macro_rules! stored {
+    ($($t:ty, $x:ident => $widen:expr;)*) => { $(impl Stored for $t {
+        #[inline(always)]
+        fn widen(self) -> f32 { let $x = self; $widen }
+    })* };
+}
+stored! {
+    f32, x => x;
+    f16, x => x.to_f32();
+    bf16, x => f32::from_bits(u32::from(x.to_bits()) << 16);
+    u8, x => f32::from(x);
+}
+
+#[inline(always)]
+fn plain_of<const FUSED: bool, T: Stored>(
+    lists: &Lists<'_>,
+    rows: Range<usize>,
+    x: &[T],
+    width: usize,
+    out: &mut [f32],
+) {
+    for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
+        out.fill(0.0);
+        let mut add = |coefficient: f32, entry: usize| {
+            for (o, &x) in out.iter_mut().zip(&x[entry * width..(entry + 1) * width]) {
+                *o = fma::<FUSED>(coefficient, x.widen(), *o);
+            }
+        };
+        for e in lists.row(row) {
+            add(lists.coefficients.map_or(1.0, |c| c[e]), lists.entries[e] as usize);
+        }
+        if let Some(scales) = lists.scales {
+            out.iter_mut().for_each(|o| *o *= scales[row]);
+        }
+        if let Some(own) = lists.own(row) {
+            for (o, &x) in out.iter_mut().zip(&x[row * width..(row + 1) * width]) {
+                *o = fma::<FUSED>(own, x.widen(), *o);
+            }
+        }
+    }
+}
+
+/// Rows `rows` of `x` as floats: as they are, or widened into `scratch`.
+pub(crate) fn dense_rows<'a>(
+    x: FeatureView<'a>,
+    rows: Range<usize>,
+    width: usize,
+    scratch: &'a mut [f32],
+) -> &'a [f32] {
+    let range = rows.start * width..rows.end * width;
+    if let FeatureView::F32(x) = x {
+        return &x[range];
+    }
+    let out = &mut scratch[..range.len()];
+    match x {
+        FeatureView::F32(_) => {}
+        FeatureView::F16(x) => x[range].convert_to_f32_slice(out),
+        FeatureView::Bf16(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.widen()),
+        FeatureView::U8(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.widen()),
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_level_and_type_sums_alike(
+            degrees in prop::collection::vec(0u32..9, 1..12),
+            width in 0usize..600,
+            weighted: bool,
+            looped: bool,
+        ) {
+            let num_rows = 30;
+            let mut indptr = vec![0];
+            degrees.iter().for_each(|d| indptr.push(indptr[indptr.len() - 1] + d));
+            let count = indptr[degrees.len()] as usize;
+            let entries: Vec<u32> = (0..count as u32).map(|e| e * 7 % num_rows as u32).collect();
+            let weights: Vec<f32> = (0..count).map(|e| 0.25 * (e % 5) as f32 - 0.3).collect();
+            let scales: Vec<f32> = degrees.iter().map(|&d| 1.0 / d.max(1) as f32).collect();
+            let loops: Vec<f32> = degrees.iter().map(|&d| 0.5 + d as f32).collect();
+            let some = |on: bool, x| on.then_some(x);
+            let lists = Lists::new(
+                (&indptr, &entries, num_rows),
+                some(weighted, &weights[..]),
+                some(!weighted, &scales[..]),
+                some(looped, &loops[..]),
+            );
+            let bytes: Vec<u8> = (0..num_rows * width).map(|i| (i * 31 % 127) as u8).collect();
+            let floats: Vec<f32> = bytes.iter().map(|&b| f32::from(b)).collect();
+            let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
+            let brains: Vec<bf16> = floats.iter().map(|&x| bf16::from_f32(x)).collect();
+            let rows = degrees.len();
+            let mut exact = vec![0.0f64; rows * width];
+            for row in 0..rows {
+                for c in 0..width {
+                    let at = |v: usize| f64::from(floats[v * width + c]);
+                    let mut sum: f64 =
+                        lists.row(row).map(|e| f64::from(if weighted { weights[e] } else { 1.0 }) * at(entries[e] as usize)).sum();
+                    if !weighted { sum *= f64::from(scales[row]); }
+                    if looped { sum += f64::from(loops[row]) * at(row); }
+                    exact[row * width + c] = sum;
+                }
+            }
+            for level in Level::available() {
+                for x in [FeatureView::F32(&floats), FeatureView::F16(&halves), FeatureView::Bf16(&brains), FeatureView::U8(&bytes)] {
+                    let mut out = vec![7.0; rows * width];
+                    let middle = rows / 2;
+                    let (first, second) = out.split_at_mut(middle * width);
+                    sum_rows(level, &lists, 0..middle, x, width, first);
+                    sum_rows(level, &lists, middle..rows, x, width, second);
+                    for (o, e) in out.iter().zip(&exact) {
+                        prop_assert!((f64::from(*o) - e).abs() < 1e-2, "{level:?}: {o}, expected {e}");
+                    }
+                    let mut scratch = vec![0.0; width * 3];
+                    prop_assert_eq!(dense_rows(x, 2..5, width, &mut scratch), &floats[2 * width..5 * width]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! One layer: its parameters' places, its memory, and its forward pass.
+
+use std::ops::Range;
+
+use morphgl_graph_store::FeatureView;
+use morphgl_model_spec::{Activation, Dropout, DropoutSite, LayerShape, ModelKind, ModelSpec, ParameterSpec};
+use morphgl_registry::{BatchId, Block};
+
+use crate::adjacency::{Adjacency, transform_first};
+use crate::attention::{Attention, Edges, Inputs, Instructions, Options};
+use crate::buffer::Buffer;
+use crate::finish::{self, Finish, Part};
+use crate::gather::{dense_rows, sum_rows};
+use crate::level::Level;
+use crate::parallel::{self, with_scratch};
+use crate::product::{Left, Right, multiply, pack, packed_len};
+
+/// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
+pub(crate) const ROWS: usize = 96;
+
+/// In which order a layer aggregates and multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The sums are multiplied; without neighbours, the rows themselves.
+    SumFirst,
+    /// The products are summed.
+    ProductFirst,
+    /// The products are attended to.
+    Attend,
+}
+
+/// Whether a pass trains, and of which mini-batch its dropout masks are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mode {
+    Evaluation,
+    Training { seed: u64, id: BatchId },
+}
+
+impl Mode {
+    pub(crate) fn dropout(self, layer: usize, site: DropoutSite, probability: f32) -> Option<Dropout> {
+        match self {
+            Mode::Evaluation => None,
+            Mode::Training { seed, id } => Dropout::new(seed, id.epoch, id.index, layer, site, probability),
+        }
+    }
+}
+
+/// Where a layer's parameters stand among all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    /// The weight of the neighbours, `[width, in]`.
+    pub(crate) neighbours: Option<Range<usize>>,
+    /// The weight of the node itself.
+    pub(crate) own: Option<Range<usize>>,
+    pub(crate) bias: Range<usize>,
+    /// The attention vectors of sources and destinations.
+    pub(crate) attention: Option<[Range<usize>; 2]>,
+}
+
+impl Places {
+    fn find(kind: ModelKind, layer: usize, specs: &[ParameterSpec]) -> Self {
+        let mut places = Self::default();
+        let mut start = 0;
+        for p in specs {
+            let range = start..start + p.len();
+            start = range.end;
+            if p.layer != layer {
+                continue;
+            }
+            let name = p.name.splitn(3, '.').nth(2).unwrap_or_default();
+            match (kind, name) {
+                (_, "bias" | "lin_l.bias") => places.bias = range,
+                (ModelKind::Mlp, "weight") | (_, "lin_r.weight") => places.own = Some(range),
+                (_, "lin.weight" | "lin_l.weight") => places.neighbours = Some(range),
+                (_, "att_src") => places.attention.get_or_insert_default()[0] = range,
+                (_, "att_dst") => places.attention.get_or_insert_default()[1] = range,
+                _ => unreachable!("{} is none of a model that is supported", p.name),
+            }
+        }
+        places
+    }
+}
+
+/// A layer: what it is, and memory for all it computes.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) index: usize,
+    pub(crate) kind: ModelKind,
+    pub(crate) shape: LayerShape,
+    /// Width of the product: all heads.
+    pub(crate) width: usize,
+    pub(crate) places: Places,
+    activation: Option<Activation>,
+    dropout: f32,
+    attention_dropout: f32,
+    pub(crate) order: Order,
+    /// What the last pass ended the layer with.
+    pub(crate) finish: Finish,
+    pub(crate) attention_mask: Option<Dropout>,
+    packed: [Buffer; 2],
+    /// The sums, or the products, whichever come first.
+    pub(crate) middle: Buffer,
+    /// Attention's output where its heads are still to be averaged.
+    pub(crate) wide: Buffer,
+    /// What attention keeps for its backward.
+    pub(crate) kept: Buffer,
+    pub(crate) out: Buffer,
+    pub(crate) back: crate::backward::Memory,
+}
+
+/// What a pass over a layer reads beside the layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) level: Level,
+    pub(crate) parameters: &'a [f32],
+    /// The block and what was prepared of it; `None` for a model that reads no graph.
+    pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
+    /// The input, at least a row a source node.
+    pub(crate) x: FeatureView<'a>,
+    /// Rows of the output.
+    pub(crate) num_dst: usize,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn graph(&self) -> (&'a Block, &'a Adjacency) {
+        self.graph.expect("a layer with neighbours has a block")
+    }
+}
+
+impl Layer {
+    pub(crate) fn new(spec: &ModelSpec, index: usize, specs: &[ParameterSpec]) -> Self {
+        let shape = spec.layer(index);
+        Self {
+            index,
+            kind: spec.kind,
+            shape,
+            width: shape.heads * shape.head_dim,
+            places: Places::find(spec.kind, index, specs),
+            activation: (!shape.last).then_some(spec.activation),
+            dropout: if shape.last { 0.0 } else { spec.dropout },
+            attention_dropout: spec.attention_dropout,
+            order: Order::SumFirst,
+            finish: Finish { activation: None, dropout: None },
+            attention_mask: None,
+            packed: Default::default(),
+            middle: Buffer::default(),
+            wide: Buffer::default(),
+            kept: Buffer::default(),
+            out: Buffer::default(),
+            back: Default::default(),
+        }
+    }
+
+    /// Decides the order for a block.
+    pub(crate) fn decide(&mut self, block: Option<&Block>) {
+        self.order = match (self.kind, block) {
+            (ModelKind::Gat, _) => Order::Attend,
+            (_, Some(block)) if transform_first(block, self.shape.in_dim, self.shape.out_dim) => Order::ProductFirst,
+            _ => Order::SumFirst,
+        };
+    }
+
+    /// Computes the layer; its output is in `out`.
+    pub(crate) fn forward(&mut self, context: Context<'_>, mode: Mode) {
+        self.finish = Finish {
+            activation: self.activation,
+            dropout: mode.dropout(self.index, DropoutSite::Hidden, self.dropout),
+        };
+        self.attention_mask = mode.dropout(self.index, DropoutSite::Attention, self.attention_dropout);
+        for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.packed) {
+            if let Some(place) = place {
+                let (depth, columns) = (self.shape.in_dim, self.width);
+                let packed = packed.get(packed_len(depth, columns));
+                pack(&context.parameters[place.clone()], [depth, columns], true, packed);
+            }
+        }
+        match self.order {
+            Order::SumFirst => self.sum_first(context),
+            Order::ProductFirst => self.product_first(context),
+            Order::Attend => self.attend(context),
+        }
+    }
+
+    fn sum_first(&mut self, context: Context<'_>) {
+        let Context { level, x, num_dst, .. } = context;
+        let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
+        let lists = self.places.neighbours.is_some().then(|| {
+            let (block, adjacency) = context.graph();
+            adjacency.lists(block)
+        });
+        let [neighbours, own] = &self.packed;
+        let own = self.places.own.is_some().then(|| own.read(packed_len(depth, width)));
+        let bias = &context.parameters[self.places.bias.clone()];
+        let summed = if lists.is_some() { depth } else { 0 };
+        let outputs =
+            [(self.out.get(num_dst * width), ROWS * width), (self.middle.get(num_dst * summed), ROWS * summed)];
+        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out, sums]| {
+            let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
+            let sizes = [rows.len(), width, depth];
+            if let Some(lists) = &lists {
+                sum_rows(level, lists, rows.clone(), x, depth, sums);
+                let packed = neighbours.read(packed_len(depth, width));
+                multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
+            }
+            if let Some(own) = own {
+                times(level, (x, rows.clone()), sizes, own, out, lists.is_some());
+            }
+            finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
+        });
+    }
+
+    /// The products of all source nodes, in `middle`.
+    fn products(&mut self, context: Context<'_>) {
+        let Context { level, x, .. } = context;
+        let (depth, width, num_src) = (self.shape.in_dim, self.width, context.graph().0.num_src);
+        let packed = self.packed[0].read(packed_len(depth, width));
+        let outputs = [(self.middle.get(num_src * width), ROWS * width)];
+        parallel::tasks(num_src.div_ceil(ROWS), outputs, &|task, [out]| {
+            let rows = task * ROWS..(task * ROWS + ROWS).min(num_src);
+            times(level, (x, rows.clone()), [rows.len(), width, depth], packed, out, false);
+        });
+    }
+
+    fn product_first(&mut self, context: Context<'_>) {
+        self.products(context);
+        let Context { level, x, num_dst, .. } = context;
+        let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
+        let (block, adjacency) = context.graph();
+        let lists = adjacency.lists(block);
+        let products = FeatureView::F32(self.middle.read(block.num_src * width));
+        let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(depth, width)));
+        let bias = &context.parameters[self.places.bias.clone()];
+        let outputs = [(self.out.get(num_dst * width), ROWS * width)];
+        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
+            let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
+            sum_rows(level, &lists, rows.clone(), products, width, out);
+            if let Some(own) = own {
+                times(level, (x, rows.clone()), [rows.len(), width, depth], own, out, true);
+            }
+            finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
+        });
+    }
+
+    /// Attention over a block.
+    pub(crate) fn attention<'a>(&self, block: &'a Block) -> Attention<'a> {
+        let edges = Edges { indptr: &block.indptr, indices: &block.indices, num_src: block.num_src };
+        let options = Options {
+            heads: self.shape.heads,
+            width: self.shape.head_dim,
+            slope: 0.2,
+            self_loops: true,
+            dropout: self.attention_mask,
+            instructions: Instructions::best(),
+        };
+        Attention::new(edges, options)
+    }
+
+    /// Whether the output is the mean of the heads.
+    pub(crate) fn averages(&self) -> bool {
+        self.width != self.shape.out_dim
+    }
+
+    fn attend(&mut self, context: Context<'_>) {
+        self.products(context);
+        let Context { level, num_dst, .. } = context;
+        let (block, _) = context.graph();
+        let attention = self.attention(block);
+        let values = self.middle.read(block.num_src * self.width);
+        let inputs = inputs(&self.places, context.parameters, values);
+        let kept = self.kept.get(attention.kept_len());
+        let (width, heads, averages) = (self.shape.out_dim, self.shape.heads, self.width != self.shape.out_dim);
+        let attended = if averages { &mut self.wide } else { &mut self.out };
+        attention.forward(inputs, kept, attended.get(num_dst * self.width));
+        let (wide, all) = (&self.wide, self.width);
+        let (finish, bias) = (self.finish, &context.parameters[self.places.bias.clone()]);
+        let outputs = [(self.out.get(num_dst * width), ROWS * width)];
+        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
+            if averages {
+                let wide = &wide.read(num_dst * all)[task * ROWS * all..];
+                for (out, wide) in out.chunks_exact_mut(width).zip(wide.chunks_exact(all)) {
+                    for (c, o) in out.iter_mut().enumerate() {
+                        *o = (0..heads).map(|h| wide[h * width + c]).sum::<f32>() / heads as f32;
+                    }
+                }
+            }
+            finish::forward(level, finish, Part { width, first: task * ROWS }, bias, out);
+        });
+    }
+}
+
+/// What attention reads.
+pub(crate) fn inputs<'a>(places: &Places, parameters: &'a [f32], values: &'a [f32]) -> Inputs<'a> {
+    let [src, dst] = places.attention.as_ref().expect("a layer that attends has attention vectors");
+    Inputs { values, att_src: &parameters[src.clone()], att_dst: &parameters[dst.clone()] }
+}
+
+/// Rows of the input times a packed weight.
+fn times(
+    level: Level,
+    (x, rows): (FeatureView<'_>, Range<usize>),
+    sizes: [usize; 3],
+    packed: &[f32],
+    out: &mut [f32],
+    add: bool,
+) {
+    let depth = sizes[2];
+    let widened = if matches!(x, FeatureView::F32(_)) { 0 } else { ROWS * depth };
+    with_scratch([widened, 0, 0], |[scratch, _, _]| {
+        let x = dense_rows(x, rows, depth, scratch);
+        multiply(level, sizes, (Left::rows(x, depth), Right::packed(packed, depth)), out, add);
+    });
+}

@@ -1,0 +1,81 @@
+//! Which instructions loops are compiled for, chosen when the program runs.
+
+/// An instruction set that this processor has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Level(Set);
+
+// Invariant of `Level`: the processor has the set; so the field is private, and `available` and `best` alone make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Set {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Level {
+    /// The sets that this processor has, the fastest first.
+    pub(crate) fn available() -> Vec<Self> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 =
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq");
+            if avx2 && avx512 {
+                all.push(Self(Set::Avx512));
+            }
+            if avx2 {
+                all.push(Self(Set::Avx2));
+            }
+        }
+        all.push(Self(Set::Portable));
+        all
+    }
+
+    /// The fastest of them.
+    pub(crate) fn best() -> Self {
+        Self::available()[0]
+    }
+
+    pub(crate) fn set(self) -> Set {
+        self.0
+    }
+}
+
+/// `a * b + c`, in one rounding where the target has an instruction for it.
+#[inline(always)]
+pub(crate) fn fma<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED || cfg!(target_arch = "aarch64") { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// A function compiled for every set: `$name(level, …)` calls `$inner::<FUSED>(…)`, which is `#[inline(always)]`.
+macro_rules! leveled {
+    ($(#[$meta:meta])* fn $name:ident = $inner:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
+        $(#[$meta])*
+        pub(crate) fn $name(level: $crate::level::Level, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments, reason = "those of the function it stands for")]
+            fn avx512($($arg: $ty),*) $(-> $ret)? { $inner::<true>($($arg),*) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments, reason = "those of the function it stands for")]
+            fn avx2($($arg: $ty),*) $(-> $ret)? { $inner::<true>($($arg),*) }
+            match level.set() {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: a level is a set that the processor has.
+                $crate::level::Set::Avx512 => unsafe { avx512($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                $crate::level::Set::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::level::Set::Portable => $inner::<false>($($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use leveled;

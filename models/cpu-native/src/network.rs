@@ -1,0 +1,192 @@
+//! All layers: forward, loss, backward over one mini-batch.
+
+use morphgl_graph_store::FeatureView;
+use morphgl_model_spec::{DropoutSite, ModelKind, ModelSpec, ParameterSpec};
+use morphgl_registry::{Block, Score};
+
+use crate::adjacency::{self, Adjacency};
+use crate::backward::Upstream;
+use crate::buffer::Buffer;
+use crate::layer::{Context, Layer, Mode, Order, ROWS};
+use crate::level::Level;
+use crate::loss::cross_entropy;
+use crate::parallel;
+
+/// The layers of a model with their memory.
+#[derive(Debug)]
+pub(crate) struct Network {
+    spec: ModelSpec,
+    level: Level,
+    layers: Vec<Layer>,
+    adjacencies: Vec<Adjacency>,
+    /// The input features after dropout.
+    dropped: Buffer,
+    loss_gradient: Buffer,
+    scores: Vec<Score>,
+}
+
+/// What a pass reads of a mini-batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Input<'a> {
+    /// A block a layer; none for a model that reads no graph.
+    pub(crate) blocks: &'a [Block],
+    pub(crate) degrees: &'a [f32],
+    /// The features of the first `rows` input nodes.
+    pub(crate) features: FeatureView<'a>,
+    pub(crate) rows: usize,
+    pub(crate) labels: &'a [i32],
+}
+
+impl Input<'_> {
+    fn num_dst(&self, layer: usize) -> usize {
+        self.blocks.get(layer).map_or(self.labels.len(), |b| b.num_dst)
+    }
+}
+
+impl Network {
+    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: Level) -> Self {
+        Self {
+            spec: spec.clone(),
+            level,
+            layers: (0..spec.layers).map(|l| Layer::new(spec, l, specs)).collect(),
+            adjacencies: (0..spec.layers).map(|_| Adjacency::default()).collect(),
+            dropped: Buffer::default(),
+            loss_gradient: Buffer::default(),
+            scores: Vec::new(),
+        }
+    }
+
+    /// The logits, in the last layer's output, and what backward needs if the mode is training.
+    fn forward(&mut self, parameters: &[f32], input: Input<'_>, mode: Mode) {
+        let training = matches!(mode, Mode::Training { .. });
+        self.layers.iter_mut().enumerate().for_each(|(l, layer)| layer.decide(input.blocks.get(l)));
+        if !input.blocks.is_empty() {
+            let layers = &self.layers;
+            let by_source = |l: usize| training && (l > 0 || layers[l].order != Order::SumFirst);
+            adjacency::prepare(&mut self.adjacencies, self.spec.kind, input.blocks, input.degrees, &by_source);
+        }
+        self.drop_input(input, mode);
+        for l in 0..self.layers.len() {
+            let (before, rest) = self.layers.split_at_mut(l);
+            let x = input_of(before.last(), (&self.dropped, &self.spec, mode), input, l);
+            rest[0].forward(context(self.level, &self.adjacencies, parameters, input, x, l), mode);
+        }
+    }
+
+    fn drop_input(&mut self, input: Input<'_>, mode: Mode) {
+        let Some(dropout) = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout) else { return };
+        let dim = self.spec.in_dim;
+        let out = self.dropped.get(input.rows * dim);
+        parallel::tasks(input.rows.div_ceil(ROWS), [(out, ROWS * dim)], &|task, [out]| {
+            let first = task * ROWS * dim;
+            part(input.features, first, out.len()).to_f32(out);
+            dropout.apply(first as u64, out);
+        });
+    }
+
+    fn logits(&self, input: Input<'_>) -> &[f32] {
+        let last = self.layers.last().expect("a model has a layer");
+        last.out.read(input.labels.len() * last.shape.out_dim)
+    }
+
+    /// Scores a mini-batch in evaluation mode.
+    pub(crate) fn score(&mut self, parameters: &[f32], input: Input<'_>) -> Score {
+        self.forward(parameters, input, Mode::Evaluation);
+        Score::of(self.logits(input), input.labels, self.spec.num_classes)
+    }
+
+    /// Adds the gradients of a mini-batch, unless its loss is not a number.
+    pub(crate) fn forward_backward(
+        &mut self,
+        parameters: &[f32],
+        input: Input<'_>,
+        mode: Mode,
+        gradients: &mut [f32],
+    ) -> Score {
+        self.forward(parameters, input, mode);
+        let classes = self.spec.num_classes;
+        let last = self.layers.last().expect("a model has a layer");
+        let logits = last.out.read(input.labels.len() * classes);
+        let loss_gradient = self.loss_gradient.get(logits.len());
+        let score = cross_entropy(logits, input.labels, classes, &mut self.scores, loss_gradient);
+        if !score.loss_sum.is_finite() || score.count == 0 {
+            return score;
+        }
+        let loss_gradient = self.loss_gradient.read(input.labels.len() * classes);
+        for l in (0..self.layers.len()).rev() {
+            let (before, rest) = self.layers.split_at_mut(l);
+            let (layer, after) = rest.split_first_mut().expect("a layer is there");
+            let x = input_of(before.last(), (&self.dropped, &self.spec, mode), input, l);
+            let of = |x, l| context(self.level, &self.adjacencies, parameters, input, x, l);
+            let upstream = match after.first() {
+                None => Upstream::Rows(loss_gradient),
+                Some(next) => next.upstream(of(FeatureView::F32(&[]), l + 1)),
+            };
+            layer.backward(of(x, l), upstream, gradients);
+        }
+        score
+    }
+
+    /// Computes one layer over one block in evaluation mode, or over `num_dst` rows without a block; returns the output.
+    pub(crate) fn evaluate_layer(
+        &mut self,
+        layer: usize,
+        parameters: &[f32],
+        (block, degrees, num_dst): (Option<&Block>, &[f32], usize),
+        x: &[f32],
+    ) -> &[f32] {
+        let own = &mut self.layers[layer];
+        own.decide(block);
+        let adjacency = &mut self.adjacencies[layer];
+        if let Some(block) = block {
+            adjacency.prepare(self.spec.kind, block, degrees);
+        }
+        let graph = block.map(|b| (b, &*adjacency));
+        let context = Context { level: self.level, parameters, graph, x: FeatureView::F32(x), num_dst };
+        own.forward(context, Mode::Evaluation);
+        own.out.read(num_dst * own.shape.out_dim)
+    }
+}
+
+/// The input of layer `l`: the features, dropped or as they are, or the output of the layer before.
+fn input_of<'a>(
+    before: Option<&'a Layer>,
+    (dropped, spec, mode): (&'a Buffer, &ModelSpec, Mode),
+    input: Input<'a>,
+    l: usize,
+) -> FeatureView<'a> {
+    match before {
+        Some(before) => FeatureView::F32(before.out.read(input.num_dst(l - 1) * before.shape.out_dim)),
+        None if mode.dropout(0, DropoutSite::Input, spec.input_dropout).is_some() => {
+            FeatureView::F32(dropped.read(input.rows * spec.in_dim))
+        }
+        None => part(input.features, 0, input.rows * spec.in_dim),
+    }
+}
+
+fn context<'a>(
+    level: Level,
+    adjacencies: &'a [Adjacency],
+    parameters: &'a [f32],
+    input: Input<'a>,
+    x: FeatureView<'a>,
+    layer: usize,
+) -> Context<'a> {
+    let graph = input.blocks.get(layer).map(|block| (block, &adjacencies[layer]));
+    Context { level, parameters, graph, x, num_dst: input.num_dst(layer) }
+}
+
+/// `len` elements from element `start` on.
+pub(crate) fn part(view: FeatureView<'_>, start: usize, len: usize) -> FeatureView<'_> {
+    match view {
+        FeatureView::F32(d) => FeatureView::F32(&d[start..start + len]),
+        FeatureView::F16(d) => FeatureView::F16(&d[start..start + len]),
+        FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
+        FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
+    }
+}
+
+/// Whether a model reads the graph.
+pub(crate) fn reads_graph(spec: &ModelSpec) -> bool {
+    spec.kind != ModelKind::Mlp
+}

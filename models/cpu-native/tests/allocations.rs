@@ -1,0 +1,67 @@
+//! A steady state allocates nothing. The only test of its file: it counts the allocations of its process.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{batch, context, host, model};
+use morphgl_graph_store::Dtype;
+use morphgl_registry::Training;
+use morphgl_training_cpu_native::CpuNative;
+use serde_json::json;
+
+struct Counting;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls into the pool between two allocations of its queue: a block of crossbeam's injector has 63 places.
+const CALLS_A_BLOCK: usize = 63;
+
+#[test]
+fn a_steady_state_allocates_nothing() {
+    for (kind, threads) in [("sage", 1), ("sage", 4), ("gcn", 4), ("gat", 4), ("mlp", 4)] {
+        let nodes: &[usize] = if kind == "mlp" { &[300] } else { &[5_000, 2_000, 300] };
+        let model = model(kind, 64, 5, json!({"layers": 2, "hidden": 32, "input_dropout": 0.1}));
+        let mut trainer = CpuNative::new(&context(&model, threads)).expect("the operator is built");
+        let batches: Vec<_> = [Dtype::F16, Dtype::F32].map(|t| host(batch(nodes, (64, 5), t, false, 1))).into();
+        let mut round = || {
+            for batch in &batches {
+                trainer.accumulate(batch).expect("accumulated");
+                trainer.step().expect("a step");
+            }
+        };
+        // Every thread grows its scratch when it first works: on a busy machine that takes a few rounds.
+        (0..20).for_each(|_| round());
+        let before = COUNT.load(Ordering::Relaxed);
+        let rounds = 100usize;
+        (0..rounds).for_each(|_| round());
+        let found = COUNT.load(Ordering::Relaxed) - before;
+        let allowed = (4 * rounds).div_ceil(CALLS_A_BLOCK);
+        assert!(
+            found <= allowed,
+            "{kind}, {threads} threads: {found} allocations in {rounds} rounds, {allowed} are rayon's"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! The same numbers as Training_CPU_Burn: loss, gradients, a step, and the state that moves between the two.
+
+mod common;
+
+use common::{batch, context, host, model};
+use morphgl_graph_store::Dtype;
+use morphgl_registry::{NamedTensor, Training};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cpu_native::CpuNative;
+use serde_json::{Value, json};
+
+/// Tensors are equal to `tolerance` of their largest element.
+#[track_caller]
+fn close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance: f32) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (a, e) in actual.iter().zip(expected) {
+        assert_eq!((&a.name, &a.shape), (&e.name, &e.shape), "{what}");
+        let largest = e.values.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+        for (i, (x, y)) in a.values.iter().zip(&e.values).enumerate() {
+            assert!((x - y).abs() <= tolerance * largest, "{what}: {}, element {i} is {x}, burn's {y}", e.name);
+        }
+    }
+}
+
+fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
+    let size = |name: &str| model[name].as_u64().expect("a size") as usize;
+    let what = format!("{model}, {nodes:?}, {dtype}, weighted {weighted}");
+    let mut native = CpuNative::new(&context(model, 3)).expect("the native operator is built");
+    let mut burn = CpuBurn::new(&context(model, 2)).expect("burn's operator is built");
+    assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
+    for seed in 0..2 {
+        let batch = host(batch(nodes, (size("in_dim"), size("num_classes")), dtype, weighted, seed));
+        let [own, theirs]: [&mut dyn Training; 2] = [&mut native, &mut burn];
+        for trainer in [&mut *own, &mut *theirs] {
+            trainer.score(&batch).expect("a score");
+        }
+        let evaluated = [&mut *own, &mut *theirs].map(|t| t.score(&batch).and_then(|h| h.wait()).expect("a score").0);
+        let trained =
+            [&mut *own, &mut *theirs].map(|t| t.accumulate(&batch).and_then(|h| h.wait()).expect("a score").0);
+        for [a, e] in [evaluated, trained] {
+            assert_eq!(a.count, e.count, "{what}");
+            assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "{what}: loss {a:?}, burn's {e:?}");
+        }
+        let [found, expected] = [&mut *own, &mut *theirs].map(|t| t.gradients().expect("gradients"));
+        assert_eq!(found.count, expected.count, "{what}");
+        close(&what, &found.tensors, &expected.tensors, 1e-4);
+        own.step().expect("a step");
+        // Adam divides by the root of the gradient's square: tiny gradients, tiny differences, large steps. So burn
+        // goes on from the native operator's parameters and state.
+        theirs.step().expect("a step");
+        theirs.set_parameters(&own.parameters().expect("parameters")).expect("parameters move");
+        theirs.set_optimizer_state(&own.optimizer_state().expect("a state")).expect("the state moves");
+        let state = theirs.optimizer_state().expect("a state");
+        assert_eq!(state, own.optimizer_state().expect("a state"), "{what}");
+        own.set_optimizer_state(&state).expect("the state moves back");
+    }
+}
+
+/// Sizes at which both orders of product and sum occur, and rows are more than a task's and no multiple of it.
+const NODES: [usize; 4] = [700, 410, 230, 101];
+
+#[test]
+fn graph_models() {
+    for kind in ["sage", "gcn", "gat"] {
+        for (dim, hidden, classes) in [(20, 24, 5), (100, 8, 7), (7, 68, 40), (130, 64, 3)] {
+            for dropout in [0.0, 0.5] {
+                let model = model(kind, dim, classes, json!({"hidden": hidden, "dropout": dropout, "heads": 2}));
+                check(&model, &NODES, Dtype::F32, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn element_types_and_weights() {
+    for kind in ["sage", "gcn", "gat"] {
+        for (dim, hidden) in [(33, 48), (128, 16)] {
+            for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8] {
+                let model = model(kind, dim, 6, json!({"hidden": hidden, "input_dropout": 0.0}));
+                check(&model, &NODES, dtype, kind != "gat");
+            }
+        }
+    }
+}
+
+#[test]
+fn options() {
+    for kind in ["sage", "gcn", "gat"] {
+        for more in [
+            json!({"hidden": 32, "activation": "elu"}),
+            json!({"hidden": 32, "input_dropout": 0.3}),
+            json!({"hidden": 32, "input_dropout": 0.3, "activation": "elu", "dropout": 0.0}),
+        ] {
+            check(&model(kind, 40, 6, more), &NODES, Dtype::F16, false);
+        }
+        check(&model(kind, 40, 6, json!({"layers": 1})), &NODES[2..], Dtype::F32, false);
+        check(&model(kind, 40, 6, json!({"layers": 2})), &[5, 3, 1], Dtype::F32, false);
+    }
+    for more in [
+        json!({"output_heads": 3}),
+        json!({"attention_dropout": 0.4}),
+        json!({"attention_dropout": 0.4, "heads": 3, "hidden": 33}),
+    ] {
+        check(&model("gat", 40, 6, more), &NODES, Dtype::F32, false);
+    }
+    for (more, dtype) in [(json!({}), Dtype::F32), (json!({"activation": "elu", "input_dropout": 0.2}), Dtype::Bf16)] {
+        check(&model("mlp", 40, 6, more), &NODES[3..], dtype, false);
+    }
+}

@@ -1,0 +1,49 @@
+//! The suite of phase Training. A model that the operator refuses is trained by the operator that its error names.
+
+use morphgl_conformance::training::{Subject, check};
+use morphgl_model_spec::TrainingSpec;
+use morphgl_registry::{MiniBatch, Place};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cpu_native::{CpuNative, supports};
+
+#[test]
+fn conformance() {
+    check(&Subject {
+        build: &|context| {
+            // A spec that cannot be read is the operator's own to refuse.
+            let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
+            if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(CpuNative::new(context)?)) }
+        },
+        place: Place::Host,
+        transfer: &MiniBatch::Host,
+        deterministic: true,
+    });
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let dataset = std::sync::Arc::new(morphgl_conformance::training::tiny());
+    for (option, value, name) in [
+        ("kind", serde_json::json!("gin"), "gin"),
+        ("attention", serde_json::json!("gatv2"), "attention gatv2"),
+        ("normalization", serde_json::json!("layer"), "layer normalization"),
+        ("normalization", serde_json::json!("batch"), "batch normalization"),
+        ("residual", serde_json::json!(true), "residual connections"),
+        ("l2_normalize", serde_json::json!(true), "l2_normalize"),
+    ] {
+        let kind = if option == "attention" { "gat" } else { "sage" };
+        let mut model = serde_json::json!({"kind": kind, "in_dim": dataset.feature_dim(), "num_classes": 9});
+        model[option] = value;
+        let context = morphgl_registry::TrainingContext {
+            dataset: std::sync::Arc::clone(&dataset),
+            spec: serde_json::json!({"model": model}),
+            seed: 0,
+            threads: 1,
+            place: Place::Host,
+            options: serde_json::Value::Null,
+        };
+        let error = CpuNative::new(&context).expect_err("it is refused").to_string();
+        let expected = format!("Training_CPU_Native does not do {name}; use Training_CPU_Burn");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
