@@ -1,5 +1,6 @@
 //! The backward pass: gradients of the scores by destination row, then gradients of the values by source node.
 
+use std::array::from_fn;
 use std::ops::Range;
 
 use super::factors::Factors;
@@ -185,25 +186,36 @@ fn scores_of<const N: usize>(
     }
     let of_dst: &[f32; N] = known.dst[row * stride + head..].first_chunk().expect("a half a head");
     let mut sums = [0.0f32; N];
-    let mut score = |src: usize, pair: &mut [f32], coefficients: &[f32]| {
-        let of_src: &[f32; N] = known.src[src * stride + head..].first_chunk().expect("a half a head");
-        for h in 0..N {
-            let grad = coefficients[head + h] * (pair[head + h] - means[h]);
-            let grad = if of_src[h] + of_dst[h] > 0.0 { grad } else { slope * grad };
-            pair[head + h] = grad;
-            sums[h] += grad;
-        }
-    };
     let sources = a.sources(row);
     let (of_edges, own) = pairs.split_at_mut(sources.len() * 2 * stride);
     let entries = of_edges.chunks_exact_mut(2 * stride).zip(coefficients.chunks_exact(stride));
     for ((pair, coefficients), &src) in entries.zip(sources) {
-        score(src as usize, pair, coefficients);
+        let of_src: &[f32; N] = known.src[src as usize * stride + head..].first_chunk().expect("a half a head");
+        let sides = from_fn(|h| if of_src[h] + of_dst[h] > 0.0 { 1.0 } else { slope });
+        score::<N>(&sides, &means, &coefficients[head..], &mut pair[head..], &mut sums);
     }
     if a.options.self_loops {
-        score(row, own, &coefficients[sources.len() * stride..]);
+        let of_src: &[f32; N] = known.src[row * stride + head..].first_chunk().expect("a half a head");
+        let sides = from_fn(|h| if of_src[h] + of_dst[h] > 0.0 { 1.0 } else { slope });
+        score::<N>(&sides, &means, &coefficients[sources.len() * stride + head..], &mut own[head..], &mut sums);
     }
     dst[head..head + N].copy_from_slice(&sums);
+}
+
+/// Gradients of an entry's scores; `sides` are the slopes of the leaky relu.
+#[inline(always)]
+fn score<const N: usize>(
+    sides: &[f32; N],
+    means: &[f32; N],
+    coefficients: &[f32],
+    pair: &mut [f32],
+    sums: &mut [f32; N],
+) {
+    let (coefficients, pair) = (&coefficients[..N], &mut pair[..N]);
+    for h in 0..N {
+        pair[h] = sides[h] * (coefficients[h] * (pair[h] - means[h]));
+        sums[h] += pair[h];
+    }
 }
 
 /// The gradients of the rows that a source node's edges end in.

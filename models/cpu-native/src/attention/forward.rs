@@ -52,19 +52,24 @@ pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], 
 #[inline(always)]
 unsafe fn halves_of<S: Simd>(a: &Attention<'_>, inputs: Inputs<'_>, rows: Range<usize>, halves: Halves<'_>) {
     let (heads, width) = (a.options.heads, a.options.width);
-    let heads_of = |row: &[f32], att: &[f32], out: &mut [f32]| {
-        for ((x, att), out) in row.chunks_exact(width).zip(att.chunks_exact(width)).zip(out) {
-            // SAFETY: the caller promises the instructions.
-            *out = unsafe { kernels::dot::<S>(x, att) };
-        }
-    };
     let values = &inputs.values[rows.start * a.cols()..rows.end * a.cols()];
     for (row, out) in values.chunks_exact(a.cols()).zip(halves.src.chunks_exact_mut(heads)) {
-        heads_of(row, inputs.att_src, out);
+        // SAFETY: the caller promises the instructions.
+        unsafe { half_of::<S>(row, inputs.att_src, width, out) };
     }
     // The rows that are destinations too come first. They are read again, from the cache.
     for (row, out) in values.chunks_exact(a.cols()).zip(halves.dst.chunks_exact_mut(heads)) {
-        heads_of(row, inputs.att_dst, out);
+        // SAFETY: the caller promises the instructions.
+        unsafe { half_of::<S>(row, inputs.att_dst, width, out) };
+    }
+}
+
+/// One side's half of a node's scores. No closure: that would be compiled without the instructions.
+#[inline(always)]
+unsafe fn half_of<S: Simd>(row: &[f32], att: &[f32], width: usize, out: &mut [f32]) {
+    for ((x, att), out) in row.chunks_exact(width).zip(att.chunks_exact(width)).zip(out) {
+        // SAFETY: the caller promises the instructions.
+        *out = unsafe { kernels::dot::<S>(x, att) };
     }
 }
 
@@ -119,29 +124,40 @@ fn scores_of<const N: usize>(
     let slope = a.options.slope;
     let of_dst: &[f32; N] = known.dst[row * stride + head..].first_chunk().expect("a half a head");
     let mut largest = [f32::NEG_INFINITY; N];
-    let mut score = |src: usize, out: &mut [f32; N], left_out: bool| {
-        let of_src: &[f32; N] = known.src[src * stride + head..].first_chunk().expect("a half a head");
-        for h in 0..N {
-            let x = of_src[h] + of_dst[h];
-            let x = if x > 0.0 { x } else { slope * x };
-            let x = if left_out { f32::NEG_INFINITY } else { x };
-            largest[h] = if x > largest[h] { x } else { largest[h] };
-            out[h] = x;
-        }
-    };
     let (sources, loops) = (a.sources(row), a.options.self_loops);
     for (&src, out) in sources.iter().zip(out.chunks_exact_mut(stride)) {
+        let left_out = loops && src as usize == row;
+        let of_src = known.src[src as usize * stride + head..].first_chunk().expect("a half a head");
         let out = out[head..].first_chunk_mut().expect("an element a head");
-        score(src as usize, out, loops && src as usize == row);
+        score::<N>((of_src, of_dst), slope, left_out, &mut largest, out);
     }
     if loops {
+        let of_src = known.src[row * stride + head..].first_chunk().expect("a half a head");
         let out = out[sources.len() * stride + head..].first_chunk_mut().expect("an element a head");
-        score(row, out, false);
+        score::<N>((of_src, of_dst), slope, false, &mut largest, out);
     }
     for out in out.chunks_exact_mut(stride) {
         for (x, largest) in out[head..head + N].iter_mut().zip(&largest) {
             *x -= largest;
         }
+    }
+}
+
+/// The scores of an entry; an edge that is left out gets a coefficient of 0.
+#[inline(always)]
+fn score<const N: usize>(
+    (of_src, of_dst): (&[f32; N], &[f32; N]),
+    slope: f32,
+    left_out: bool,
+    largest: &mut [f32; N],
+    out: &mut [f32; N],
+) {
+    for h in 0..N {
+        let x = of_src[h] + of_dst[h];
+        let x = if x > 0.0 { x } else { slope * x };
+        let x = if left_out { f32::NEG_INFINITY } else { x };
+        largest[h] = if x > largest[h] { x } else { largest[h] };
+        out[h] = x;
     }
 }
 
