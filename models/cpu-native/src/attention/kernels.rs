@@ -116,6 +116,7 @@ unsafe fn add_block<S: Simd, T: Terms, const HEADS: usize, const VECTORS: usize>
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "heads and vectors are places in the row too")]
 unsafe fn add_vectors<S: Simd, T: Terms, const HEADS: usize, const VECTORS: usize, const TAIL: bool>(
     terms: &T,
     place: Place,
