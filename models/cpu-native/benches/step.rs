@@ -1,14 +1,205 @@
-//! Speed of a step.
+//! Time of a training step against Training_CPU_Burn on the same mini-batches, and against the machine's limits.
+//!
+//! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]`.
+//! The graph is made in memory: 169,000 nodes, 2.3 million directed edges with a power law, 128 features, 40 classes;
+//! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
-use morphgl_training_cpu_native::probe;
-fn main() {
-    let peak = probe::peak_flops();
-    println!("peak {:.1} GFLOP/s", peak / 1e9);
-    for s in [[40_000, 256, 128], [9_000, 256, 256], [100_000, 16, 128], [1024, 40, 256], [40_000, 40, 256]] {
-        for t in [false, true] {
-            let f = 2.0 * (s[0] * s[1] * s[2]) as f64;
-            let sec = probe::product_seconds(s, t);
-            println!("{s:?} {t} {:.1} GFLOP/s {:.2}", f / sec / 1e9, f / sec / peak);
+
+use std::sync::Arc;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, MiniBatch, Place, Result, SamplerSettings, SeedSet, Training, TrainingContext,
+};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cpu_native::{CpuNative, probe};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const NODES: usize = 169_000;
+const EDGES: usize = 1_160_000;
+const DIM: usize = 128;
+const CLASSES: usize = 40;
+const SEEDS: usize = 90_000;
+const BATCHES: u32 = 3;
+
+fn random(state: &mut u64) -> f64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as f64 / (1u64 << 31) as f64
+}
+
+fn dataset() -> Dataset {
+    let mut state = 1;
+    // The rank-th node has a degree in proportion to the rank to the power of -1/2.
+    let mut node = || {
+        let rank = (random(&mut state).powi(2) * NODES as f64) as usize;
+        (rank * 48_271 % NODES) as u32
+    };
+    let edges: Vec<(u32, u32)> = (0..EDGES).map(|_| (node(), node())).flat_map(|(a, b)| [(a, b), (b, a)]).collect();
+    let mut indptr = vec![0u64; NODES + 1];
+    edges.iter().for_each(|&(_, dst)| indptr[dst as usize + 1] += 1);
+    (0..NODES).for_each(|v| indptr[v + 1] += indptr[v]);
+    let (mut next, mut indices) = (indptr.clone(), vec![0u32; edges.len()]);
+    for (src, dst) in edges {
+        indices[next[dst as usize] as usize] = src;
+        next[dst as usize] += 1;
+    }
+    let features: Vec<f32> = (0..NODES * DIM).map(|_| random(&mut state) as f32 - 0.5).collect();
+    let none = || Array::from(Vec::new());
+    Dataset {
+        path: Default::default(),
+        name: "arxiv-like".into(),
+        topology: Topology::new(indptr, indices, None).expect("the graph was made whole"),
+        features: Some(FeatureMatrix::F32 { data: features.into(), dim: DIM }),
+        labels: Some((0..NODES).map(|v| (v * 7 % CLASSES) as i32).collect::<Vec<_>>().into()),
+        num_classes: CLASSES,
+        splits: Splits { train: none(), valid: none(), test: none() },
+        node_ids: None,
+    }
+}
+
+fn batches(dataset: &Arc<Dataset>) -> Result<Vec<MiniBatch>> {
+    let seeds: Vec<u32> = (0..SEEDS as u32).collect();
+    let sampler = CpuNeighbor::new(&BatchingContext {
+        dataset: Arc::clone(dataset),
+        seeds: SeedSet::new("seeds", &seeds, NODES)?,
+        settings: SamplerSettings::default(),
+        gather: true,
+        place: Place::Host,
+        options: Value::Null,
+    })?;
+    let mut worker = sampler.worker(1)?;
+    (0..BATCHES).map(|index| Ok(worker.prepare(BatchId { epoch: 0, index }, None)?.wait()?.0)).collect()
+}
+
+/// Milliseconds of a step.
+fn step(trainer: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
+    let (_, forward_backward) = trainer.accumulate(batch)?.wait()?;
+    let (_, step) = trainer.step()?.wait()?;
+    Ok((forward_backward + step).as_secs_f64() * 1e3)
+}
+
+fn sorted(mut times: Vec<f64>) -> [f64; 3] {
+    times.sort_by(f64::total_cmp);
+    [times[0], times[times.len() / 2], times[times.len() - 1]]
+}
+
+struct Options {
+    json: bool,
+    burn: bool,
+    threads: Vec<usize>,
+    rounds: usize,
+}
+
+impl Options {
+    fn read() -> Self {
+        let all: Vec<String> = std::env::args().collect();
+        let after = |name: &str| all.iter().position(|a| a == name).and_then(|i| all.get(i + 1));
+        let number = |s: &str| s.parse().expect("a number");
+        Self {
+            json: all.iter().any(|a| a == "--json"),
+            burn: !all.iter().any(|a| a == "--no-burn"),
+            threads: after("--threads").map_or(vec![1, 4], |s| s.split(',').map(number).collect()),
+            rounds: after("--rounds").map_or(9, |s| number(s)),
         }
     }
+}
+
+/// Prints the machine's limits and the products alone; returns the peaks.
+fn limits(options: &Options, threads: usize) -> (f64, f64) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+    let (flops, bytes) = pool.install(|| (probe::peak_flops(), probe::read_bandwidth()));
+    if options.json {
+        println!("{}", json!({"what": "limits", "threads": threads, "flops": flops, "read_bytes": bytes}));
+    } else {
+        println!("{threads} threads: peak {:.0} GFLOP/s, reading {:.1} GB/s", flops / 1e9, bytes / 1e9);
+    }
+    for shape in [[120_000, 256, 128], [40_000, 256, 512], [9_000, 256, 256], [100_000, 16, 128], [1_024, 40, 256]] {
+        let seconds = pool.install(|| probe::product_seconds(shape));
+        let work = 2.0 * shape.iter().product::<usize>() as f64;
+        let [forward, weight] = seconds.map(|s| work / s);
+        if options.json {
+            let line = json!({"what": "product", "threads": threads, "rows, columns, depth": shape,
+                "forward_flops": forward, "weight_flops": weight});
+            println!("{line}");
+        } else {
+            let (f, w) = (forward / 1e9, weight / 1e9);
+            let (fs, ws) = (100.0 * forward / flops, 100.0 * weight / flops);
+            println!("  product {shape:?}: {f:.0} GFLOP/s ({fs:.0} %), its weight's gradient {w:.0} ({ws:.0} %)");
+        }
+    }
+    (flops, bytes)
+}
+
+fn main() -> Result<()> {
+    let options = Options::read();
+    let dataset = Arc::new(dataset());
+    let batches = batches(&dataset)?;
+    let host = batches[0].host()?;
+    if !options.json {
+        let shapes: Vec<_> = host.blocks.iter().map(|b| (b.num_src, b.num_dst, b.num_edges())).collect();
+        println!("blocks (sources, destinations, edges): {shapes:?}");
+    }
+    for &threads in &options.threads {
+        let (peak, bandwidth) = limits(&options, threads);
+        for (kind, hidden) in [("sage", 256), ("gcn", 16), ("gat", 64)] {
+            let context = TrainingContext {
+                dataset: Arc::clone(&dataset),
+                spec: json!({"model": {"kind": kind, "in_dim": DIM, "num_classes": CLASSES, "hidden": hidden}}),
+                seed: 0,
+                threads,
+                place: Place::Host,
+                options: Value::Null,
+            };
+            let mut native = CpuNative::new(&context)?;
+            let mut burn = if options.burn { Some(CpuBurn::new(&context)?) } else { None };
+            let (mut own, mut theirs) = (Vec::new(), Vec::new());
+            for round in 0..2 + options.rounds {
+                let batch = &batches[round % batches.len()];
+                let time = step(&mut native, batch)?;
+                let burns = burn.as_mut().map(|burn| step(burn, batch)).transpose()?;
+                if round >= 2 {
+                    own.push(time);
+                    theirs.extend(burns);
+                }
+            }
+            let (all, [min, median, max]) = (own.clone(), sorted(own));
+            step(&mut native, &batches[0])?;
+            let (times, work) = (native.times().clone(), native.work(host)?);
+            let (flops, bytes) = (work.flops / min * 1e3, work.bytes / min * 1e3);
+            let burn = (!theirs.is_empty()).then(|| sorted(theirs));
+            if options.json {
+                let line = json!({"what": "step", "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
+                    "unit": "ms", "threads": threads, "min": min, "median": median, "max": max, "all": all,
+                    "burn": burn, "flops": flops, "share_of_peak": flops / peak, "bytes": bytes,
+                    "share_of_bandwidth": bytes / bandwidth,
+                    "phases": {"prepare": times.prepare, "forward": times.forward, "loss": times.loss,
+                        "backward": times.backward}});
+                println!("{line}");
+                continue;
+            }
+            println!(
+                "{kind}-{hidden}: {min:.1} / {median:.1} / {max:.1} ms, {:.0} GFLOP/s ({:.0} %), {:.1} GB/s ({:.0} %)",
+                flops / 1e9,
+                100.0 * flops / peak,
+                bytes / 1e9,
+                100.0 * bytes / bandwidth
+            );
+            if let Some([min, median, max]) = burn {
+                println!("  burn: {min:.1} / {median:.1} / {max:.1} ms");
+            }
+            let ms = |all: &[f64]| all.iter().map(|s| format!("{:.1}", s * 1e3)).collect::<Vec<_>>().join(" ");
+            println!(
+                "  prepare {:.1}, forward {}, loss {:.1}, backward {} ms",
+                times.prepare * 1e3,
+                ms(&times.forward),
+                times.loss * 1e3,
+                ms(&times.backward)
+            );
+        }
+    }
+    Ok(())
 }

@@ -1,11 +1,14 @@
 //! A block made ready: coefficients, and the same edges by source node. All memory is used again.
 
+use std::ops::Range;
+
 use morphgl_model_spec::ModelKind;
 use morphgl_registry::Block;
 
 use crate::buffer::resize;
 use crate::gather::Lists;
 use crate::parallel;
+use crate::sort::{Sorted, sort_by_source};
 
 /// What a model's layers need of a block.
 #[derive(Debug, Default)]
@@ -62,17 +65,15 @@ impl Adjacency {
             .for_each(|(r, d)| *r = if d + 1.0 > 0.0 { 1.0 / (d + 1.0).sqrt() } else { 0.0 });
         let roots = &self.roots;
         self.loops.iter_mut().zip(roots).for_each(|(l, r)| *l = r * r);
-        // Edges cut at rows would be uneven pieces; this is a hundredth of a step.
-        for row in 0..block.num_dst {
+        of_rows(&block.indptr, 0..block.num_dst, &mut self.coefficients, &|row, coefficients| {
             let scale = rescale(block, row, degrees[row]) * roots[row];
-            let range = block.indptr[row] as usize..block.indptr[row + 1] as usize;
-            for (c, &src) in self.coefficients[range.clone()].iter_mut().zip(block.row(row)) {
+            for (c, &src) in coefficients.iter_mut().zip(block.row(row)) {
                 *c = scale * roots[src as usize];
             }
             if let Some(weights) = &block.weights {
-                self.coefficients[range.clone()].iter_mut().zip(&weights[range]).for_each(|(c, w)| *c *= w);
+                coefficients.iter_mut().zip(&weights[block.indptr[row] as usize..]).for_each(|(c, w)| *c *= w);
             }
-        }
+        });
     }
 
     /// The sums of each row's sources.
@@ -95,36 +96,38 @@ impl Adjacency {
     /// Sorts the edges by source, by counting.
     pub(crate) fn transpose(&mut self, block: &Block, positions: bool) {
         let Self { coefficients, scales, by_source: t, .. } = self;
-        let (num_src, num_edges) = (block.num_src, block.num_edges());
-        resize(&mut t.indptr, num_src + 1);
+        let num_edges = block.num_edges();
+        let weighted = !(coefficients.is_empty() && scales.is_empty());
         resize(&mut t.rows, num_edges);
         resize(&mut t.edges, if positions { num_edges } else { 0 });
-        resize(&mut t.next, num_src);
-        let weighted = !(coefficients.is_empty() && scales.is_empty());
         resize(&mut t.coefficients, if weighted { num_edges } else { 0 });
-        t.indptr.fill(0);
-        for &src in &block.indices {
-            t.indptr[src as usize + 1] += 1;
-        }
-        for v in 0..num_src {
-            t.next[v] = t.indptr[v];
-            t.indptr[v + 1] += t.indptr[v];
-        }
-        for row in 0..block.num_dst {
-            let scale = scales.get(row).copied().unwrap_or(1.0);
-            for edge in block.indptr[row] as usize..block.indptr[row + 1] as usize {
-                let next = &mut t.next[block.indices[edge] as usize];
-                let place = *next as usize;
-                *next += 1;
-                t.rows[place] = row as u32;
-                if positions {
-                    t.edges[place] = edge as u32;
-                }
-                if weighted {
-                    t.coefficients[place] = scale * coefficients.get(edge).copied().unwrap_or(1.0);
-                }
-            }
-        }
+        let coefficient = |row: usize, edge: usize| {
+            scales.get(row).copied().unwrap_or(1.0) * coefficients.get(edge).copied().unwrap_or(1.0)
+        };
+        let sorted = Sorted { rows: &mut t.rows, edges: &mut t.edges, coefficients: &mut t.coefficients };
+        sort_by_source(block, &mut t.indptr, &mut t.next, sorted, &coefficient);
+    }
+}
+
+/// Rows a task works on.
+const TASK: usize = 1 << 11;
+
+/// Calls `each(row, its edges' values)` for all rows, in parallel.
+fn of_rows(indptr: &[u32], rows: Range<usize>, values: &mut [f32], each: &(impl Fn(usize, &mut [f32]) + Sync)) {
+    if rows.len() > TASK {
+        let middle = rows.start.midpoint(rows.end);
+        let (left, right) = values.split_at_mut((indptr[middle] - indptr[rows.start]) as usize);
+        rayon::join(
+            || of_rows(indptr, rows.start..middle, left, each),
+            || of_rows(indptr, middle..rows.end, right, each),
+        );
+        return;
+    }
+    let mut rest = values;
+    for row in rows {
+        let (own, behind) = rest.split_at_mut((indptr[row + 1] - indptr[row]) as usize);
+        each(row, own);
+        rest = behind;
     }
 }
 

@@ -15,11 +15,13 @@ mod optimizer;
 mod parallel;
 pub mod probe;
 mod product;
+mod sort;
 mod support;
 mod trainer;
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
 
+pub use network::{Times, Work};
 pub use support::supports;
 pub use trainer::CpuNative;
 

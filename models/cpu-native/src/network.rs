@@ -1,5 +1,7 @@
 //! All layers: forward, loss, backward over one mini-batch.
 
+use std::time::Instant;
+
 use morphgl_graph_store::FeatureView;
 use morphgl_model_spec::{DropoutSite, ModelKind, ModelSpec, ParameterSpec};
 use morphgl_registry::{Block, Score};
@@ -23,6 +25,29 @@ pub(crate) struct Network {
     dropped: Buffer,
     loss_gradient: Buffer,
     scores: Vec<Score>,
+    times: Times,
+}
+
+/// Seconds that the phases of the last mini-batch took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Times {
+    /// Coefficients of the blocks, their transposed lists, dropout of the input.
+    pub prepare: f64,
+    /// Forward, a number a layer.
+    pub forward: Vec<f64>,
+    /// The loss and its gradient.
+    pub loss: f64,
+    /// Backward, a number a layer.
+    pub backward: Vec<f64>,
+}
+
+/// What the last mini-batch cost at least.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    /// Floating point operations of matrix products, forward and backward.
+    pub flops: f64,
+    /// Bytes of messages over edges, and of every matrix once for each product that it is in.
+    pub bytes: f64,
 }
 
 /// What a pass reads of a mini-batch.
@@ -53,12 +78,39 @@ impl Network {
             dropped: Buffer::default(),
             loss_gradient: Buffer::default(),
             scores: Vec::new(),
+            times: Times { forward: vec![0.0; spec.layers], backward: vec![0.0; spec.layers], ..Times::default() },
         }
+    }
+
+    pub(crate) fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// The work of a mini-batch of these blocks' sizes, if it was the last.
+    pub(crate) fn work(&self, input: Input<'_>) -> Work {
+        let mut work = Work::default();
+        for (l, layer) in self.layers.iter().enumerate() {
+            let dst = input.num_dst(l) as f64;
+            let (src, edges) = input.blocks.get(l).map_or((dst, 0.0), |b| (b.num_src as f64, b.num_edges() as f64));
+            let (depth, width) = (layer.shape.in_dim as f64, layer.width as f64);
+            let own = if layer.places.own.is_some() { dst } else { 0.0 };
+            let neighbours = if layer.places.neighbours.is_none() { 0.0 } else { dst };
+            let (rows, message) = match layer.order {
+                Order::SumFirst => (neighbours + own, depth),
+                Order::ProductFirst | Order::Attend => (src + own, width),
+            };
+            let passes = if l > 0 { 3.0 } else { 2.0 };
+            let summed = if layer.order == Order::SumFirst && l == 0 { 1.0 } else { 2.0 };
+            work.flops += passes * 2.0 * rows * depth * width;
+            work.bytes += 4.0 * (passes * rows * (depth + width) + summed * edges * message);
+        }
+        work
     }
 
     /// The logits, in the last layer's output, and what backward needs if the mode is training.
     fn forward(&mut self, parameters: &[f32], input: Input<'_>, mode: Mode) {
         let training = matches!(mode, Mode::Training { .. });
+        let start = Instant::now();
         self.layers.iter_mut().enumerate().for_each(|(l, layer)| layer.decide(input.blocks.get(l)));
         if !input.blocks.is_empty() {
             let layers = &self.layers;
@@ -66,10 +118,13 @@ impl Network {
             adjacency::prepare(&mut self.adjacencies, self.spec.kind, input.blocks, input.degrees, &by_source);
         }
         self.drop_input(input, mode);
+        self.times.prepare = start.elapsed().as_secs_f64();
         for l in 0..self.layers.len() {
+            let start = Instant::now();
             let (before, rest) = self.layers.split_at_mut(l);
             let x = input_of(before.last(), (&self.dropped, &self.spec, mode), input, l);
             rest[0].forward(context(self.level, &self.adjacencies, parameters, input, x, l), mode);
+            self.times.forward[l] = start.elapsed().as_secs_f64();
         }
     }
 
@@ -104,16 +159,18 @@ impl Network {
         gradients: &mut [f32],
     ) -> Score {
         self.forward(parameters, input, mode);
-        let classes = self.spec.num_classes;
+        let (classes, start) = (self.spec.num_classes, Instant::now());
         let last = self.layers.last().expect("a model has a layer");
         let logits = last.out.read(input.labels.len() * classes);
         let loss_gradient = self.loss_gradient.get(logits.len());
         let score = cross_entropy(logits, input.labels, classes, &mut self.scores, loss_gradient);
+        self.times.loss = start.elapsed().as_secs_f64();
         if !score.loss_sum.is_finite() || score.count == 0 {
             return score;
         }
         let loss_gradient = self.loss_gradient.read(input.labels.len() * classes);
         for l in (0..self.layers.len()).rev() {
+            let start = Instant::now();
             let (before, rest) = self.layers.split_at_mut(l);
             let (layer, after) = rest.split_first_mut().expect("a layer is there");
             let x = input_of(before.last(), (&self.dropped, &self.spec, mode), input, l);
@@ -123,6 +180,7 @@ impl Network {
                 Some(next) => next.upstream(of(FeatureView::F32(&[]), l + 1)),
             };
             layer.backward(of(x, l), upstream, gradients);
+            self.times.backward[l] = start.elapsed().as_secs_f64();
         }
         score
     }

@@ -1,65 +1,92 @@
-//! What the bench measures beside whole steps: the machine's limits, and how near the kernels come.
+//! What the bench holds a step against: the machine's limits, and the products alone.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::level::{Level, fma, leveled};
-use crate::product::{Left, Right, multiply, pack, packed_len};
+use rayon::prelude::*;
 
-/// Seconds of one product of `rows` x `depth` with `depth` x `columns`: forward, or by the weight if `transposed`.
-pub fn product_seconds([rows, columns, depth]: [usize; 3], transposed: bool) -> f64 {
+use crate::buffer::Buffer;
+use crate::layer::ROWS;
+use crate::level::Level;
+use crate::parallel;
+use crate::product::{Left, PANEL, Right, multiply, pack, packed_len};
+
+/// The best of a few trials, in seconds.
+fn best(trials: usize, mut run: impl FnMut()) -> f64 {
+    let once = |run: &mut dyn FnMut()| {
+        let start = Instant::now();
+        run();
+        start.elapsed().as_secs_f64()
+    };
+    (0..trials).map(|_| once(&mut run)).fold(f64::INFINITY, f64::min)
+}
+
+/// Floating point operations a second of the pool that calls, from registers and first-level caches alone.
+pub fn peak_flops() -> f64 {
+    const DEPTH: usize = 1 << 16;
+    const TASKS: usize = 64;
+    let (level, rows, data) = (Level::best(), 6, [0.5f32; PANEL]);
+    // Strides of 0: every step of the depth reads the same numbers.
+    let factors = (Left { values: &data, by_row: 1, by_depth: 0 }, Right { values: &data, by_panel: 0, by_depth: 0 });
+    let mut out = vec![0.0f32; TASKS * rows * PANEL];
+    let seconds = best(9, || {
+        parallel::tasks(TASKS, [(&mut out, rows * PANEL)], &|_, [out]| {
+            multiply(level, [rows, PANEL, DEPTH], factors, out, false);
+        });
+    });
+    black_box(&out);
+    (2 * TASKS * rows * PANEL * DEPTH) as f64 / seconds
+}
+
+/// Bytes a second that the pool that calls reads in order out of 256 MiB.
+pub fn read_bandwidth() -> f64 {
+    let mut buffer = Buffer::default();
+    let len = 1 << 26;
+    buffer.get(len).fill(1.0);
+    let values = buffer.read(len);
+    let seconds = best(9, || {
+        let part = |part: &[f32]| {
+            part.as_chunks::<64>().0.iter().fold([0.0f32; 64], |mut sums, x| {
+                sums.iter_mut().zip(x).for_each(|(s, x)| *s += x);
+                sums
+            })
+        };
+        black_box(values.par_chunks(1 << 16).map(|p| part(p)[0]).sum::<f32>());
+    });
+    (4 * len) as f64 / seconds
+}
+
+/// Seconds of a product of `rows` x `depth` with `depth` x `columns` in the pool that calls, and of the product of its
+/// weight's gradient, cut into blocks as layers do it.
+pub fn product_seconds([rows, columns, depth]: [usize; 3]) -> [f64; 2] {
     let level = Level::best();
     let weight = vec![0.5f32; depth * columns];
     let mut packed = vec![0.0; packed_len(depth, columns)];
-    let input = vec![0.25f32; rows * depth];
-    let mut out = vec![0.0f32; rows * columns];
-    let mut partial = vec![0.0f32; depth * columns];
-    let mut best = f64::INFINITY;
-    for _ in 0..5 {
-        let start = Instant::now();
+    let [mut input, mut out, mut partial]: [Buffer; 3] = Default::default();
+    let input = input.get(rows * depth);
+    let out = out.get(rows * columns);
+    let size = depth * columns;
+    let lanes = 16;
+    let partial = partial.get(lanes * size);
+    input.fill(0.25);
+    let forward = best(7, || {
         pack(&weight, [depth, columns], true, &mut packed);
-        for first in (0..rows).step_by(96) {
-            let n = 96.min(rows - first);
-            let (x, y) = (&input[first * depth..][..n * depth], &mut out[first * columns..][..n * columns]);
-            if transposed {
-                let factors = (Left::transposed(y, columns), Right::rows(x, depth));
-                multiply(level, [columns, depth, n], factors, &mut partial, true);
-            } else {
-                multiply(level, [n, columns, depth], (Left::rows(x, depth), Right::packed(&packed, depth)), y, false);
+        parallel::tasks(rows.div_ceil(ROWS), [(&mut *out, ROWS * columns)], &|task, [out]| {
+            let x = &input[task * ROWS * depth..];
+            let sizes = [out.len() / columns, columns, depth];
+            multiply(level, sizes, (Left::rows(x, depth), Right::packed(&packed, depth)), out, false);
+        });
+    });
+    let each = rows.div_ceil(lanes).next_multiple_of(ROWS);
+    let weight = best(7, || {
+        parallel::tasks(rows.div_ceil(each), [(&mut *partial, size)], &|lane, [sums]| {
+            for first in (lane * each..((lane + 1) * each).min(rows)).step_by(ROWS) {
+                let end = (first + ROWS).min(rows);
+                let (x, g) = (&input[first * depth..end * depth], &out[first * columns..end * columns]);
+                let factors = (Left::transposed(g, columns), Right::rows(x, depth));
+                multiply(level, [columns, depth, end - first], factors, sums, first > lane * each);
             }
-        }
-        best = best.min(start.elapsed().as_secs_f64());
-        black_box((&out, &partial));
-    }
-    best
-}
-
-leveled! {
-    /// Multiplies and adds in registers alone; returns the operations done.
-    fn register_flops = register_flops_inner(rounds: usize) -> f64
-}
-
-#[inline(always)]
-fn register_flops_inner<const FUSED: bool>(rounds: usize) -> f64 {
-    let mut sums = [[black_box(0.5f32); 16]; 12];
-    let (a, b) = ([black_box(0.999f32); 16], [black_box(0.001f32); 16]);
-    for _ in 0..rounds {
-        for sum in &mut sums {
-            for i in 0..16 {
-                sum[i] = fma::<FUSED>(sum[i], a[i], b[i]);
-            }
-        }
-    }
-    black_box(&sums);
-    (rounds * 12 * 16 * 2) as f64
-}
-
-/// Floating point operations a second of one thread, from registers alone: the best of a few trials.
-pub fn peak_flops() -> f64 {
-    let once = || {
-        let start = Instant::now();
-        let done = register_flops(Level::best(), 2_000_000);
-        done / start.elapsed().as_secs_f64()
-    };
-    (0..9).map(|_| once()).fold(0.0, f64::max)
+        });
+    });
+    [forward, weight]
 }

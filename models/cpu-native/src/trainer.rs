@@ -14,7 +14,7 @@ use morphgl_registry::{
 use crate::infer::{Limits, infer};
 use crate::layer::Mode;
 use crate::level::Level;
-use crate::network::{Input, Network, reads_graph};
+use crate::network::{Input, Network, Times, Work, reads_graph};
 use crate::optimizer::Optimizer;
 use crate::{KEY, supports};
 
@@ -89,6 +89,20 @@ impl CpuNative {
             specs,
             spec,
         })
+    }
+
+    /// Seconds that the phases of the last mini-batch took.
+    pub fn times(&self) -> &Times {
+        self.network.times()
+    }
+
+    /// The least work of a mini-batch, in the orders that were chosen for the last.
+    ///
+    /// # Errors
+    ///
+    /// A mini-batch that the model cannot read.
+    pub fn work(&self, batch: &HostBatch) -> Result<Work> {
+        Ok(self.network.work(self.input(batch)?))
     }
 
     /// What the model reads of a mini-batch, checked.

@@ -75,7 +75,7 @@ impl Dropout {
     }
 
     /// Fills `factors` with 0 or the scale for elements `first`, `first + 1`, …
-    #[inline]
+    #[inline(always)]
     pub fn fill(&self, first: u64, factors: &mut [f32]) {
         let scale = self.scale();
         self.groups(first, factors.len(), |range, kept| {
@@ -86,7 +86,8 @@ impl Dropout {
     }
 
     /// Multiplies `values` by the factors of elements `first`, `first + 1`, …
-    #[inline]
+    // Inlined so that a caller compiled for wider registers computes the masks in them.
+    #[inline(always)]
     pub fn apply(&self, first: u64, values: &mut [f32]) {
         let scale = self.scale();
         self.groups(first, values.len(), |range, kept| {
@@ -110,7 +111,7 @@ impl Dropout {
         [block as u32, self.site ^ ((block >> 32) as u32) << 26, self.batch, self.epoch ^ DROPOUT]
     }
 
-    #[inline]
+    #[inline(always)]
     fn groups(&self, first: u64, len: usize, mut each: impl FnMut(std::ops::Range<usize>, &[u16])) {
         let mut done = 0;
         while done < len {

@@ -19,7 +19,8 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// The words of the `N` counters that follow one another in word 0, from `counter` on.
 ///
 /// The blocks are computed side by side: a single one waits for its own multiplications most of the time.
-#[inline]
+// Inlined so that it is compiled for the instructions that its caller may use.
+#[inline(always)]
 pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], mut key: [u32; 2]) -> [[u32; 4]; N] {
     let mut c0: [u32; N] = std::array::from_fn(|i| counter[0].wrapping_add(i as u32));
     let (mut c1, mut c2, mut c3) = ([counter[1]; N], [counter[2]; N], [counter[3]; N]);

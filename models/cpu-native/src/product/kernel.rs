@@ -127,11 +127,15 @@ unsafe fn avx512([rows, columns, depth]: [usize; 3], (left, right): (Left<'_>, R
         };
         // SAFETY: the tiles are inside of the checked sizes.
         unsafe {
-            match registers {
-                1 => panel::<8, 1>(tile, rows),
-                2 => panel::<8, 2>(tile, rows),
-                3 => panel::<8, 3>(tile, rows),
-                _ => panel::<6, 4>(tile, rows),
+            match (registers, left.by_depth == 1) {
+                (1, true) => panel::<12, 1, true>(tile, rows),
+                (2, true) => panel::<12, 2, true>(tile, rows),
+                (3, true) => panel::<8, 3, true>(tile, rows),
+                (_, true) => panel::<6, 4, true>(tile, rows),
+                (1, false) => panel::<12, 1, false>(tile, rows),
+                (2, false) => panel::<12, 2, false>(tile, rows),
+                (3, false) => panel::<8, 3, false>(tile, rows),
+                (_, false) => panel::<6, 4, false>(tile, rows),
             }
         }
     }
@@ -144,21 +148,24 @@ unsafe fn avx512([rows, columns, depth]: [usize; 3], (left, right): (Left<'_>, R
 /// As [`avx512`]; `tile` is the first of `rows` rows.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn panel<const R: usize, const V: usize>(mut tile: Tile, rows: usize) {
+unsafe fn panel<const R: usize, const V: usize, const ROWS: bool>(mut tile: Tile, rows: usize) {
     let mut left = rows;
     // SAFETY: the tile moves by the rows that it has done, and is no higher than those left.
     unsafe {
         while left > 0 {
-            let done = left.min(R);
+            let mut done = left.min(R);
             match done {
-                1 => tile_of::<1, V>(tile),
-                2 => tile_of::<2, V>(tile),
-                3 => tile_of::<3, V>(tile),
-                4 => tile_of::<4, V>(tile),
-                5 => tile_of::<5, V>(tile),
-                _ if done == R => tile_of::<R, V>(tile),
-                6 => tile_of::<6, V>(tile),
-                _ => tile_of::<7, V>(tile),
+                _ if done == R => tile_of::<R, V, ROWS>(tile),
+                1 => tile_of::<1, V, ROWS>(tile),
+                2 => tile_of::<2, V, ROWS>(tile),
+                3 => tile_of::<3, V, ROWS>(tile),
+                4 => tile_of::<4, V, ROWS>(tile),
+                5 => tile_of::<5, V, ROWS>(tile),
+                _ => {
+                    // Of the taller tiles' rests, the rows beyond six are left for the next turn.
+                    tile_of::<6, V, ROWS>(tile);
+                    done = 6;
+                }
             }
             left -= done;
             if left > 0 {
@@ -169,32 +176,34 @@ unsafe fn panel<const R: usize, const V: usize>(mut tile: Tile, rows: usize) {
     }
 }
 
-/// `R` rows by `V` registers.
+/// `R` rows by `V` registers; the left factor stands in rows, or in columns, so that one stride is a constant.
 ///
 /// # Safety
 ///
 /// As [`avx512`]: the tile lies inside of the factors and the output.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn tile_of<const R: usize, const V: usize>(t: Tile) {
+unsafe fn tile_of<const R: usize, const V: usize, const ROWS: bool>(t: Tile) {
+    // Steps whose addresses differ by constants: a thin tile waits for its addresses otherwise.
+    const STEPS: usize = 4;
+    let (by_row, by_depth) = if ROWS { (t.by_row, 1) } else { (1, t.left_by_depth) };
     let mut sums = [[_mm512_setzero_ps(); V]; R];
     let (mut a, mut b) = (t.left, t.right);
-    for _ in 0..t.depth {
-        let mut row = [_mm512_setzero_ps(); V];
-        for (v, x) in row.iter_mut().enumerate() {
-            // SAFETY: `multiply` has checked the last element, and the mask hides what is behind it.
-            *x = unsafe {
-                if v + 1 == V { _mm512_maskz_loadu_ps(t.mask, b.add(16 * v)) } else { _mm512_loadu_ps(b.add(16 * v)) }
-            };
-        }
-        for (r, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: row r of the tile, at this depth.
-            let x = _mm512_set1_ps(unsafe { *a.add(r * t.by_row) });
-            for (sum, &b) in sums.iter_mut().zip(&row) {
-                *sum = _mm512_fmadd_ps(x, b, *sum);
+    let mut depth = t.depth;
+    while depth > 0 {
+        let steps = if depth < STEPS { 1 } else { STEPS };
+        if steps == STEPS {
+            for step in 0..STEPS {
+                let (a, b) = (a.wrapping_add(step * by_depth), b.wrapping_add(step * t.right_by_depth));
+                // SAFETY: there are as many steps left.
+                unsafe { add_step(&mut sums, (a, by_row), b, t.mask) };
             }
+        } else {
+            // SAFETY: there is a step left.
+            unsafe { add_step(&mut sums, (a, by_row), b, t.mask) };
         }
-        (a, b) = (a.wrapping_add(t.left_by_depth), b.wrapping_add(t.right_by_depth));
+        (a, b) = (a.wrapping_add(steps * by_depth), b.wrapping_add(steps * t.right_by_depth));
+        depth -= steps;
     }
     for (r, sums) in sums.iter().enumerate() {
         for (v, &sum) in sums.iter().enumerate() {
@@ -205,6 +214,36 @@ unsafe fn tile_of<const R: usize, const V: usize>(t: Tile) {
                 let sum = if t.add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), sum) } else { sum };
                 _mm512_mask_storeu_ps(at, mask, sum);
             }
+        }
+    }
+}
+
+/// One step of the depth.
+///
+/// # Safety
+///
+/// As [`avx512`]: `a` is the first row's element of this depth, `b` the first column's.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn add_step<const R: usize, const V: usize>(
+    sums: &mut [[__m512; V]; R],
+    (a, by_row): (*const f32, usize),
+    b: *const f32,
+    mask: __mmask16,
+) {
+    let mut row = [_mm512_setzero_ps(); V];
+    for (v, x) in row.iter_mut().enumerate() {
+        // SAFETY: `multiply` has checked the last element, and the mask hides what is behind it.
+        *x = unsafe {
+            if v + 1 == V { _mm512_maskz_loadu_ps(mask, b.add(16 * v)) } else { _mm512_loadu_ps(b.add(16 * v)) }
+        };
+    }
+    for (r, sums) in sums.iter_mut().enumerate() {
+        // SAFETY: row r of the tile, at this depth.
+        let x = _mm512_set1_ps(unsafe { *a.add(r * by_row) });
+        for (sum, &b) in sums.iter_mut().zip(&row) {
+            *sum = _mm512_fmadd_ps(x, b, *sum);
         }
     }
 }
