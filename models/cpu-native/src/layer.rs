@@ -155,7 +155,9 @@ impl Layer {
     pub(crate) fn decide(&mut self, block: Option<&Block>) {
         self.order = match (self.kind, block) {
             (ModelKind::Gat, _) => Order::Attend,
-            (_, Some(block)) if transform_first(block, self.shape.in_dim, self.shape.out_dim) => Order::ProductFirst,
+            (_, Some(block)) if transform_first(block, [self.shape.in_dim, self.shape.out_dim], self.index == 0) => {
+                Order::ProductFirst
+            }
             _ => Order::SumFirst,
         };
     }
