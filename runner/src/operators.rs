@@ -10,6 +10,8 @@ use morphgl_batching_disk_neighbor as _;
 #[cfg(feature = "cpu")]
 use morphgl_training_cpu_burn as _;
 #[cfg(feature = "cpu")]
+use morphgl_training_cpu_native as _;
+#[cfg(feature = "cpu")]
 use morphgl_transferring_cpu_host as _;
 
 #[cfg(feature = "sim")]
