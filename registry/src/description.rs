@@ -64,6 +64,9 @@ pub struct Description {
     pub build: Build,
     /// Whether it is a reference: correct before fast. It runs where it is named, or where no other operator can.
     pub reference: bool,
+    /// Whether it is a training operator that reads features of the dataset in host memory itself: mini-batches need
+    /// bring none.
+    pub reads_store: bool,
 }
 
 /// A probe for operators that run anywhere.
@@ -84,12 +87,25 @@ impl Description {
     /// When the key names another phase than `build` builds; in a constant, at compile time.
     pub const fn new(key: Key, summary: &'static str, reads: At, writes: At, build: Build) -> Self {
         assert!(key.phase as u8 == build.phase() as u8, "the key's phase is the phase of what is built");
-        Self { key, summary, reads, writes, probe: always, accelerators: no_accelerators, build, reference: false }
+        let (probe, accelerators) = (always as Probe, no_accelerators as Accelerators);
+        Self { key, summary, reads, writes, probe, accelerators, build, reference: false, reads_store: false }
     }
 
     /// The same operator as a reference for others of its phase.
     pub const fn as_reference(mut self) -> Self {
         self.reference = true;
+        self
+    }
+
+    /// The same operator, which reads features of the dataset in host memory itself where a mini-batch brings none.
+    ///
+    /// # Panics
+    ///
+    /// When it does not train in host memory; in a constant, at compile time.
+    pub const fn reading_store(mut self) -> Self {
+        let trains = matches!(self.build, Build::Training(_));
+        assert!(trains && matches!(self.reads, At::Host), "who reads the store trains in host memory");
+        self.reads_store = true;
         self
     }
 

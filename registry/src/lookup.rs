@@ -1,8 +1,8 @@
 //! The operators this program is linked with, on this machine.
 
 use crate::{
-    Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Result, Route, Training,
-    TrainingContext, Transferring, TransferringContext, Unavailable, route,
+    Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Place, Result, Route,
+    Training, TrainingContext, Transferring, TransferringContext, Unavailable, route,
 };
 
 /// All registered operators, sorted by key, held against one machine.
@@ -75,9 +75,19 @@ impl Registry {
 
     /// Whether an operator of the route is a reference.
     pub fn is_reference(&self, route: &Route) -> bool {
-        [&route.batching, &route.transferring, &route.training].into_iter().any(|key| {
-            self.descriptions.binary_search_by(|d| d.key.cmp(key)).is_ok_and(|i| self.descriptions[i].reference)
-        })
+        let keys = [&route.batching, &route.transferring, &route.training];
+        keys.into_iter().any(|key| self.find(key).is_some_and(|d| d.reference))
+    }
+
+    /// Whether mini-batches of the route need no features: they stay in host memory, and who trains them reads the
+    /// dataset's itself.
+    pub fn reads_store(&self, route: &Route) -> bool {
+        let stay = route.batched_at == Place::Host && route.trained_at == Place::Host;
+        stay && self.find(&route.training).is_some_and(|d| d.reads_store)
+    }
+
+    fn find(&self, key: &Key) -> Option<&Description> {
+        self.descriptions.binary_search_by(|d| d.key.cmp(key)).ok().map(|i| &self.descriptions[i])
     }
 
     /// Finds an operator that can run here.
@@ -86,10 +96,9 @@ impl Registry {
     ///
     /// No such key (the error lists what exists), or not available on this machine (the error says why).
     pub fn get(&self, key: &Key) -> Result<&Description> {
-        let Ok(i) = self.descriptions.binary_search_by(|d| d.key.cmp(key)) else {
+        let Some(description) = self.find(key) else {
             return Err(Error::new(key, ErrorKind::Unknown(self.list(key.phase))));
         };
-        let description = &self.descriptions[i];
         match (description.probe)(&self.machine) {
             Ok(()) => Ok(description),
             Err(Unavailable { reason }) => Err(Error::new(key, ErrorKind::Unavailable(reason))),

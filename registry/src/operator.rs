@@ -34,6 +34,8 @@ pub struct TransferringContext {
     pub from: Place,
     /// Where they go.
     pub to: Place,
+    /// Whether the features a mini-batch lacks are filled in.
+    pub gather: bool,
     /// Options of this operator alone, `null` without any.
     pub options: serde_json::Value,
 }

@@ -63,6 +63,8 @@ pub struct Sampled<'a> {
     pub dataset: &'a Arc<Dataset>,
     /// How mini-batches are sampled; nothing is permuted.
     pub settings: &'a SamplerSettings,
+    /// Whether mini-batches bring features: see [`crate::brings_features`].
+    pub gather: bool,
     /// Options of the batching operator, `null` without any.
     pub options: Value,
     /// Batching workers; without any, whoever scores batches, too.
@@ -93,7 +95,7 @@ impl Sampled<'_> {
             dataset: Arc::clone(self.dataset),
             seeds: SeedSet::new("nodes to evaluate", set, self.dataset.num_nodes())?,
             settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
-            gather: self.route.batched_at == Place::Host,
+            gather: self.gather && self.route.batched_at == Place::Host,
             place: self.route.batched_at.clone(),
             options: self.options.clone(),
         };

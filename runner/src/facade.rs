@@ -249,6 +249,7 @@ impl Executor {
             route: operators.route,
             dataset: &self.dataset,
             settings: &self.config.sampler,
+            gather: crate::brings_features(&self.config, &self.registry, operators.route),
             options: crate::job::evaluation_options(operators.route, self.config.disk_bytes),
             workers,
             threads,

@@ -151,16 +151,28 @@ fn check_model(dataset: &Dataset, config: &JobConfig) -> Result<()> {
     Ok(())
 }
 
-/// Builds the transferring operator of `route` alone.
+/// Whether mini-batches of `route` are to bring features. They need not where whoever trains them reads the dataset in
+/// memory itself.
+pub fn brings_features(config: &JobConfig, registry: &Registry, route: &Route) -> bool {
+    config.disk_bytes.is_some() || !registry.reads_store(route)
+}
+
+/// Builds the transferring operator of `route` alone; `gather` says whether it fills in the features a mini-batch lacks.
 ///
 /// # Errors
 ///
 /// The operator's own.
-pub fn build_transferring(dataset: &Arc<Dataset>, registry: &Registry, route: &Route) -> Result<Box<dyn Transferring>> {
+pub fn build_transferring(
+    dataset: &Arc<Dataset>,
+    registry: &Registry,
+    route: &Route,
+    gather: bool,
+) -> Result<Box<dyn Transferring>> {
     let context = TransferringContext {
         dataset: Arc::clone(dataset),
         from: route.batched_at.clone(),
         to: route.trained_at.clone(),
+        gather,
         options: Value::Null,
     };
     Ok(registry.transferring(&route.transferring, &context)?)
@@ -208,6 +220,12 @@ impl Job {
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
         // Who samples a dataset that lies in memory from disk only loses time: that is done where it is asked for, and not tried.
         routes.retain(|r| on_disk || !reads_disk(r) || wanted.is_some());
+        // Routes share mini-batches and what was measured of them: either those of all bring features, or those of none.
+        // A route through a reference is built beside others of its kind alone.
+        let brings = [false, true].map(|reference| {
+            let mut alike = routes.iter().filter(|r| job.registry.is_reference(r) == reference);
+            alike.any(|r| brings_features(&job.config, &job.registry, r))
+        });
         for route in routes {
             let is_reference = |r: &Route| job.registry.is_reference(r);
             if is_reference(&route) && job.routes.iter().any(|r| !is_reference(&r.route)) {
@@ -217,7 +235,8 @@ impl Job {
                 job.unbuilt.push(format!("{}: {LEFT_ON_DISK}", route.batching));
                 continue;
             }
-            if let Err(e) = job.add(&route) {
+            let brings = brings[usize::from(is_reference(&route))];
+            if let Err(e) = job.add(&route, brings) {
                 job.unbuilt.push(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
                 first = first.or(Some(e));
             }
@@ -244,7 +263,8 @@ impl Job {
         Ok(())
     }
 
-    fn add(&mut self, route: &Route) -> Result<()> {
+    /// Builds the operators of a route, whose mini-batches bring features or not.
+    fn add(&mut self, route: &Route, brings_features: bool) -> Result<()> {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
         let seeds = seeds.with_context(|| name(&self.dataset))?;
         let context = BatchingContext {
@@ -252,12 +272,12 @@ impl Job {
             seeds,
             settings: self.config.sampler.clone(),
             // What a device batches has its features gathered by the transfer that follows.
-            gather: route.batched_at == Place::Host,
+            gather: brings_features && route.batched_at == Place::Host,
             place: route.batched_at.clone(),
             options: training_options(route, self.config.disk_bytes),
         };
         let batching = self.registry.batching(&route.batching, &context)?;
-        let transferring = build_transferring(&self.dataset, &self.registry, route)?;
+        let transferring = build_transferring(&self.dataset, &self.registry, route, brings_features)?;
         if self.trainer(route).is_none() {
             let operator = build_training(&self.dataset, &self.config, &self.registry, route)?;
             self.trainers.push(TrainingOperator {

@@ -14,7 +14,8 @@ pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
 pub use job::{
-    Job, TrainingOperator, build_training, build_transferring, default_dataset, registry, routes, trained_route,
+    Job, TrainingOperator, brings_features, build_training, build_transferring, default_dataset, registry, routes,
+    trained_route,
 };
 pub use memory::peak_rss_bytes;
 pub use recorder::{Recorder, predicted_timeline};

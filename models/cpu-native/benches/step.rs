@@ -2,15 +2,18 @@
 //!
 //! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]`.
 //! The graph is made in memory: 169,000 nodes, 2.3 million directed edges with a power law, 128 features, 40 classes;
-//! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns.
+//! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns, and so do those of
+//! `direct`, the step without features in the mini-batch, and of the gather that it spares.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Pages, Splits, Topology};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, MiniBatch, Place, Result, SamplerSettings, SeedSet, Training, TrainingContext,
+    BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet,
+    Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::{CpuNative, probe};
@@ -47,13 +50,16 @@ fn dataset() -> Dataset {
         indices[next[dst as usize] as usize] = src;
         next[dst as usize] += 1;
     }
-    let features: Vec<f32> = (0..NODES * DIM).map(|_| random(&mut state) as f32 - 0.5).collect();
+    // In huge pages, as an opened dataset.
+    let mut pages = Pages::zeroed(4 * NODES * DIM).expect("memory for the features");
+    pages.chunks_exact_mut(4).for_each(|x| x.copy_from_slice(&(random(&mut state) as f32 - 0.5).to_ne_bytes()));
+    let features = Array::from_pages(pages).expect("whole floats");
     let none = || Array::from(Vec::new());
     Dataset {
         path: Default::default(),
         name: "arxiv-like".into(),
         topology: Topology::new(indptr, indices, None).expect("the graph was made whole"),
-        features: Some(FeatureMatrix::F32 { data: features.into(), dim: DIM }),
+        features: Some(FeatureMatrix::F32 { data: features, dim: DIM }),
         labels: Some((0..NODES).map(|v| (v * 7 % CLASSES) as i32).collect::<Vec<_>>().into()),
         num_classes: CLASSES,
         splits: Splits { train: none(), valid: none(), test: none() },
@@ -73,6 +79,15 @@ fn batches(dataset: &Arc<Dataset>) -> Result<Vec<MiniBatch>> {
     })?;
     let mut worker = sampler.worker(1)?;
     (0..BATCHES).map(|index| Ok(worker.prepare(BatchId { epoch: 0, index }, None)?.wait()?.0)).collect()
+}
+
+/// Milliseconds of gathering the mini-batch's features in `pool`, into memory that is used again.
+fn gather(dataset: &Dataset, batch: &HostBatch, pool: &rayon::ThreadPool, features: &mut BatchFeatures) -> f64 {
+    let matrix = dataset.features.as_ref().expect("the graph was made with features");
+    let start = Instant::now();
+    let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
+    pool.install(|| matrix.par_gather_rows(&batch.input_nodes, out));
+    start.elapsed().as_secs_f64() * 1e3
 }
 
 /// Milliseconds of a step.
@@ -138,6 +153,9 @@ fn main() -> Result<()> {
     let options = Options::read();
     let dataset = Arc::new(dataset());
     let batches = batches(&dataset)?;
+    let bare = |batch: &MiniBatch| Ok(MiniBatch::Host(HostBatch { features: None, ..batch.host()?.clone() }));
+    let without = batches.iter().map(bare).collect::<Result<Vec<_>>>()?;
+    let mut features = batches[0].host()?.features.clone().expect("they are gathered");
     let host = batches[0].host()?;
     if !options.json {
         let shapes: Vec<_> = host.blocks.iter().map(|b| (b.num_src, b.num_dst, b.num_edges())).collect();
@@ -156,17 +174,23 @@ fn main() -> Result<()> {
             };
             let mut native = CpuNative::new(&context)?;
             let mut burn = if options.burn { Some(CpuBurn::new(&context)?) } else { None };
-            let (mut own, mut theirs) = (Vec::new(), Vec::new());
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+            let (mut own, mut theirs, mut direct, mut gathering) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             for round in 0..2 + options.rounds {
                 let batch = &batches[round % batches.len()];
                 let time = step(&mut native, batch)?;
+                let gathered = gather(&dataset, batch.host()?, &pool, &mut features);
+                let without = step(&mut native, &without[round % batches.len()])?;
                 let burns = burn.as_mut().map(|burn| step(burn, batch)).transpose()?;
                 if round >= 2 {
                     own.push(time);
+                    direct.push(without);
+                    gathering.push(gathered);
                     theirs.extend(burns);
                 }
             }
             let (all, [min, median, max]) = (own.clone(), sorted(own));
+            let [direct, gathering] = [sorted(direct), sorted(gathering)];
             step(&mut native, &batches[0])?;
             let (times, work) = (native.times().clone(), native.work(host)?);
             let (flops, bytes) = (work.flops / min * 1e3, work.bytes / min * 1e3);
@@ -174,6 +198,7 @@ fn main() -> Result<()> {
             if options.json {
                 let line = json!({"what": "step", "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
                     "unit": "ms", "threads": threads, "min": min, "median": median, "max": max, "all": all,
+                    "direct": direct, "gather": gathering,
                     "burn": burn, "flops": flops, "share_of_peak": flops / peak, "bytes": bytes,
                     "share_of_bandwidth": bytes / bandwidth,
                     "phases": {"prepare": times.prepare, "forward": times.forward, "loss": times.loss,
@@ -187,6 +212,12 @@ fn main() -> Result<()> {
                 100.0 * flops / peak,
                 bytes / 1e9,
                 100.0 * bytes / bandwidth
+            );
+            let whole = median + gathering[1];
+            let [min, median, max] = direct;
+            println!(
+                "  direct: {min:.1} / {median:.1} / {max:.1} ms; gathered, a step and its gather ({:.1} / {:.1} / {:.1}): {whole:.1}",
+                gathering[0], gathering[1], gathering[2]
             );
             if let Some([min, median, max]) = burn {
                 println!("  burn: {min:.1} / {median:.1} / {max:.1} ms");

@@ -8,6 +8,7 @@ use morphgl_registry::Block;
 use crate::buffer::resize;
 use crate::gather::Lists;
 use crate::parallel;
+use crate::rows::Nodes;
 use crate::sort::{Sorted, sort_by_source};
 
 /// What a model's layers need of a block.
@@ -76,10 +77,12 @@ impl Adjacency {
         });
     }
 
-    /// The sums of each row's sources.
-    pub(crate) fn lists<'a>(&'a self, block: &'a Block) -> Lists<'a> {
-        let shape = (&block.indptr[..], &block.indices[..], block.num_src);
-        Lists::new(shape, some(&self.coefficients), some(&self.scales), some(&self.loops))
+    /// The sums of each row's sources, which are rows of the block's input, or of the store where they are `nodes`.
+    pub(crate) fn lists<'a>(&'a self, block: &'a Block, nodes: Option<Nodes<'a>>) -> Lists<'a> {
+        let (entries, count) = nodes.map_or((&block.indices[..], block.num_src), |n| (n.of_edges, n.store.num_rows()));
+        let shape = (&block.indptr[..], entries, count);
+        let lists = Lists::new(shape, some(&self.coefficients), some(&self.scales), some(&self.loops));
+        nodes.map_or(lists, |n| lists.with_nodes(n.of_rows))
     }
 
     /// The sums of each source's rows: what takes the rows' gradients back.

@@ -10,11 +10,12 @@ use morphgl_graph_store::FeatureView;
 use crate::attention::{Grads, Transposed};
 use crate::buffer::{Buffer, resize};
 use crate::finish::{self, Part};
-use crate::gather::{Lists, dense_rows, sum_rows};
+use crate::gather::{Lists, sum_rows};
 use crate::layer::{Context, Layer, Order, ROWS, inputs};
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
 use crate::product::{Left, Right, multiply, pack, packed_len};
+use crate::rows::Rows;
 
 /// Lanes at most: enough to be shared evenly, few enough that adding them up costs little.
 const LANES: usize = 16;
@@ -138,6 +139,9 @@ impl Layer {
         let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
         let (summed, own) = (self.places.neighbours.is_some(), self.places.own.is_some());
         let (deeper, size) = (self.index > 0, width * depth);
+        let copied = || Rows::local(FeatureView::F32(self.copied.read(num_dst * depth)));
+        // What was read out of the store was kept.
+        let x = if own && x.nodes.is_some() { copied() } else { x };
         let (each, count) = lanes(num_dst);
         let Memory { packed, sums: grad_sums, own: grad_own, partial, .. } = &mut self.back;
         let sums = if summed { self.middle.read(num_dst * depth) } else { &[] };
@@ -153,8 +157,7 @@ impl Layer {
         parallel::tasks(count, outputs, &|lane, [partial, grad_sums, grad_own]| {
             let (weights, bias) = partial.split_at_mut(part - width);
             bias.fill(0.0);
-            let widened = if matches!(x, FeatureView::F32(_)) { 0 } else { ROWS * depth };
-            with_scratch([ROWS * width, widened, 0], |[grad, scratch, _]| {
+            with_scratch([ROWS * width, x.scratch(ROWS * depth), 0], |[grad, scratch, _]| {
                 for rows in blocks(lane, each, num_dst) {
                     let (m, add) = (rows.len(), rows.start > lane * each);
                     let grad = &mut grad[..m * width];
@@ -173,7 +176,7 @@ impl Layer {
                         of_weight(&sums[rows.start * depth..rows.end * depth]);
                     }
                     if own {
-                        of_weight(dense_rows(x, rows.clone(), depth, scratch));
+                        of_weight(x.dense(rows.clone(), depth, scratch));
                     }
                     for (on, packed, out) in [(summed, packed[0], &mut *grad_sums), (own, packed[1], &mut *grad_own)] {
                         if deeper && on {
@@ -252,6 +255,9 @@ impl Layer {
         let (depth, width, num_src) = (self.shape.in_dim, self.width, block.num_src);
         let (own, deeper, size) = (self.places.own.is_some(), self.index > 0, width * depth);
         let attends = self.order == Order::Attend;
+        let copied = || Rows::local(FeatureView::F32(self.copied.read(num_src * depth)));
+        // What was read out of the store was kept.
+        let x = if x.nodes.is_some() { copied() } else { x };
         let lists = (!attends).then(|| adjacency.lists_by_source(block));
         let Memory { packed, output, products, sums: grad_input, partial, .. } = &mut self.back;
         let output = output.read(if attends { 0 } else { num_dst * width });
@@ -264,8 +270,7 @@ impl Layer {
         parallel::tasks(count, outputs, &|lane, [weights, grad_input]| {
             let (of_neighbours, of_own) = weights.split_at_mut(size);
             of_own.fill(0.0);
-            let widened = if matches!(x, FeatureView::F32(_)) { 0 } else { ROWS * depth };
-            with_scratch([ROWS * width, widened, 0], |[summed, scratch, _]| {
+            with_scratch([ROWS * width, x.scratch(ROWS * depth), 0], |[summed, scratch, _]| {
                 for rows in blocks(lane, each, num_src) {
                     let (m, add) = (rows.len(), rows.start > lane * each);
                     let grad = match &lists {
@@ -276,7 +281,7 @@ impl Layer {
                         }
                         None => &products[rows.start * width..rows.end * width],
                     };
-                    let x = dense_rows(x, rows.clone(), depth, scratch);
+                    let x = x.dense(rows.clone(), depth, scratch);
                     let factors = (Left::transposed(grad, width), Right::rows(x, depth));
                     multiply(level, [width, depth, m], factors, of_neighbours, add);
                     let first = (rows.start - lane * each) * room;

@@ -16,7 +16,8 @@ mod avx512;
 /// For each output row, which input rows are summed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lists<'a> {
-    // Invariant: offsets ascend and end at the number of entries; entries are below `num_rows`; as many coefficients.
+    // Invariant: offsets ascend and end at the number of entries; entries and the nodes of self loops are below
+    // `num_rows`; as many coefficients.
     indptr: &'a [u32],
     entries: &'a [u32],
     num_rows: usize,
@@ -26,6 +27,8 @@ pub(crate) struct Lists<'a> {
     scales: Option<&'a [f32]>,
     /// What the input row of the output row's own number is multiplied by, for the first output rows.
     loops: Option<&'a [f32]>,
+    /// The input row of each output row's own number, where that is not the row of this number.
+    own: Option<&'a [u32]>,
 }
 
 impl<'a> Lists<'a> {
@@ -48,15 +51,30 @@ impl<'a> Lists<'a> {
         assert!(coefficients.is_none_or(|c| c.len() == entries.len()), "a coefficient an entry");
         assert!(scales.is_none_or(|s| s.len() == indptr.len() - 1), "a scale a row");
         assert!(loops.is_none_or(|l| l.len() <= num_rows), "an input row a self loop");
-        Self { indptr, entries, num_rows, coefficients, scales, loops }
+        Self { indptr, entries, num_rows, coefficients, scales, loops, own: None }
+    }
+
+    /// The same, where the input row of an output row's own number is that of its node.
+    ///
+    /// # Panics
+    ///
+    /// When a self loop has no node, or its node no row.
+    pub(crate) fn with_nodes(self, nodes: &'a [u32]) -> Self {
+        let own = &nodes[..self.loops.map_or(0, <[f32]>::len)];
+        let most = own.iter().fold(0, |most, &v| most.max(v));
+        assert!(own.is_empty() || (most as usize) < self.num_rows, "node {most} of {} rows", self.num_rows);
+        Self { own: Some(own), ..self }
     }
 
     fn row(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
-    fn own(&self, row: usize) -> Option<f32> {
-        self.loops.and_then(|l| l.get(row)).copied()
+    /// The coefficient and the input row of an output row's own number.
+    #[inline(always)]
+    fn own(&self, row: usize) -> Option<(f32, usize)> {
+        let coefficient = self.loops.and_then(|l| l.get(row)).copied()?;
+        Some((coefficient, self.own.map_or(row, |nodes| nodes[row] as usize)))
     }
 }
 
@@ -145,33 +163,22 @@ fn plain_of<const FUSED: bool, T: Stored>(
         if let Some(scales) = lists.scales {
             out.iter_mut().for_each(|o| *o *= scales[row]);
         }
-        if let Some(own) = lists.own(row) {
-            for (o, &x) in out.iter_mut().zip(&x[row * width..(row + 1) * width]) {
+        if let Some((own, input)) = lists.own(row) {
+            for (o, &x) in out.iter_mut().zip(&x[input * width..(input + 1) * width]) {
                 *o = fma::<FUSED>(own, x.widen(), *o);
             }
         }
     }
 }
 
-/// Rows `rows` of `x` as floats: as they are, or widened into `scratch`.
-pub(crate) fn dense_rows<'a>(
-    x: FeatureView<'a>,
-    rows: Range<usize>,
-    width: usize,
-    scratch: &'a mut [f32],
-) -> &'a [f32] {
-    let range = rows.start * width..rows.end * width;
-    if let FeatureView::F32(x) = x {
-        return &x[range];
-    }
-    let out = &mut scratch[..range.len()];
+/// Writes the elements `range` of `x` as floats.
+pub(crate) fn widen(x: FeatureView<'_>, range: Range<usize>, out: &mut [f32]) {
     match x {
-        FeatureView::F32(_) => {}
+        FeatureView::F32(x) => out.copy_from_slice(&x[range]),
         FeatureView::F16(x) => x[range].convert_to_f32_slice(out),
         FeatureView::Bf16(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.widen()),
         FeatureView::U8(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.widen()),
     }
-    out
 }
 
 #[cfg(test)]
@@ -229,8 +236,9 @@ mod tests {
                     for (o, e) in out.iter().zip(&exact) {
                         prop_assert!((f64::from(*o) - e).abs() < 1e-2, "{level:?}: {o}, expected {e}");
                     }
-                    let mut scratch = vec![0.0; width * 3];
-                    prop_assert_eq!(dense_rows(x, 2..5, width, &mut scratch), &floats[2 * width..5 * width]);
+                    let mut wide = vec![0.0; width * 3];
+                    widen(x, 2 * width..5 * width, &mut wide);
+                    prop_assert_eq!(&wide, &floats[2 * width..5 * width]);
                 }
             }
         }

@@ -10,10 +10,11 @@ use crate::adjacency::{Adjacency, transform_first};
 use crate::attention::{Attention, Edges, Inputs, Instructions, Options};
 use crate::buffer::Buffer;
 use crate::finish::{self, Finish, Part};
-use crate::gather::{dense_rows, sum_rows};
+use crate::gather::sum_rows;
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
 use crate::product::{Left, Right, multiply, pack, packed_len};
+use crate::rows::Rows;
 
 /// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
 pub(crate) const ROWS: usize = 96;
@@ -100,6 +101,8 @@ pub(crate) struct Layer {
     packed: [Buffer; 2],
     /// The sums, or the products, whichever come first.
     pub(crate) middle: Buffer,
+    /// The rows of the store that were multiplied: see [`Context::keeps`].
+    pub(crate) copied: Buffer,
     /// Attention's output where its heads are still to be averaged.
     pub(crate) wide: Buffer,
     /// What attention keeps for its backward.
@@ -116,7 +119,7 @@ pub(crate) struct Context<'a> {
     /// The block and what was prepared of it; `None` for a model that reads no graph.
     pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
     /// The input, at least a row a source node.
-    pub(crate) x: FeatureView<'a>,
+    pub(crate) x: Rows<'a>,
     /// Rows of the output.
     pub(crate) num_dst: usize,
 }
@@ -124,6 +127,11 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     pub(crate) fn graph(&self) -> (&'a Block, &'a Adjacency) {
         self.graph.expect("a layer with neighbours has a block")
+    }
+
+    /// Whether rows of the store that are multiplied are kept for the gradient of the weights: they are read once.
+    fn keeps(&self, mode: Mode) -> bool {
+        self.x.nodes.is_some() && matches!(mode, Mode::Training { .. })
     }
 }
 
@@ -144,6 +152,7 @@ impl Layer {
             attention_mask: None,
             packed: Default::default(),
             middle: Buffer::default(),
+            copied: Buffer::default(),
             wide: Buffer::default(),
             kept: Buffer::default(),
             out: Buffer::default(),
@@ -177,58 +186,69 @@ impl Layer {
             }
         }
         match self.order {
-            Order::SumFirst => self.sum_first(context),
-            Order::ProductFirst => self.product_first(context),
-            Order::Attend => self.attend(context),
+            Order::SumFirst => self.sum_first(context, mode),
+            Order::ProductFirst => self.product_first(context, mode),
+            Order::Attend => self.attend(context, mode),
         }
     }
 
-    fn sum_first(&mut self, context: Context<'_>) {
+    fn sum_first(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
         let lists = self.places.neighbours.is_some().then(|| {
             let (block, adjacency) = context.graph();
-            adjacency.lists(block)
+            adjacency.lists(block, x.nodes)
         });
         let [neighbours, own] = &self.packed;
         let own = self.places.own.is_some().then(|| own.read(packed_len(depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
         let summed = if lists.is_some() { depth } else { 0 };
-        let outputs =
-            [(self.out.get(num_dst * width), ROWS * width), (self.middle.get(num_dst * summed), ROWS * summed)];
-        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out, sums]| {
+        let keep = own.is_some() && context.keeps(mode);
+        let copied = if keep { depth } else { 0 };
+        let outputs = [
+            (self.out.get(num_dst * width), ROWS * width),
+            (self.middle.get(num_dst * summed), ROWS * summed),
+            (self.copied.get(num_dst * copied), ROWS * copied),
+        ];
+        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out, sums, copied]| {
             let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
             let sizes = [rows.len(), width, depth];
             if let Some(lists) = &lists {
-                sum_rows(level, lists, rows.clone(), x, depth, sums);
+                sum_rows(level, lists, rows.clone(), x.view, depth, sums);
                 let packed = neighbours.read(packed_len(depth, width));
                 multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
             }
             if let Some(own) = own {
-                times(level, (x, rows.clone()), sizes, own, out, lists.is_some());
+                let x = if keep { x.copied(rows.clone(), depth, copied) } else { (x, rows.clone()) };
+                times(level, x, sizes, own, out, lists.is_some());
             }
             finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
         });
     }
 
     /// The products of all source nodes, in `middle`.
-    fn products(&mut self, context: Context<'_>) {
+    fn products(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, .. } = context;
         let (depth, width, num_src) = (self.shape.in_dim, self.width, context.graph().0.num_src);
         let packed = self.packed[0].read(packed_len(depth, width));
-        let outputs = [(self.middle.get(num_src * width), ROWS * width)];
-        parallel::tasks(num_src.div_ceil(ROWS), outputs, &|task, [out]| {
+        let keep = context.keeps(mode);
+        let copied = if keep { depth } else { 0 };
+        let outputs =
+            [(self.middle.get(num_src * width), ROWS * width), (self.copied.get(num_src * copied), ROWS * copied)];
+        parallel::tasks(num_src.div_ceil(ROWS), outputs, &|task, [out, copied]| {
             let rows = task * ROWS..(task * ROWS + ROWS).min(num_src);
-            times(level, (x, rows.clone()), [rows.len(), width, depth], packed, out, false);
+            let sizes = [rows.len(), width, depth];
+            let x = if keep { x.copied(rows, depth, copied) } else { (x, rows) };
+            times(level, x, sizes, packed, out, false);
         });
     }
 
-    fn product_first(&mut self, context: Context<'_>) {
-        self.products(context);
+    fn product_first(&mut self, context: Context<'_>, mode: Mode) {
+        self.products(context, mode);
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
         let (block, adjacency) = context.graph();
-        let lists = adjacency.lists(block);
+        let lists = adjacency.lists(block, None);
         let products = FeatureView::F32(self.middle.read(block.num_src * width));
         let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
@@ -262,8 +282,8 @@ impl Layer {
         self.width != self.shape.out_dim
     }
 
-    fn attend(&mut self, context: Context<'_>) {
-        self.products(context);
+    fn attend(&mut self, context: Context<'_>, mode: Mode) {
+        self.products(context, mode);
         let Context { level, num_dst, .. } = context;
         let (block, _) = context.graph();
         let attention = self.attention(block);
@@ -299,16 +319,15 @@ pub(crate) fn inputs<'a>(places: &Places, parameters: &'a [f32], values: &'a [f3
 /// Rows of the input times a packed weight.
 fn times(
     level: Level,
-    (x, rows): (FeatureView<'_>, Range<usize>),
+    (x, rows): (Rows<'_>, Range<usize>),
     sizes: [usize; 3],
     packed: &[f32],
     out: &mut [f32],
     add: bool,
 ) {
     let depth = sizes[2];
-    let widened = if matches!(x, FeatureView::F32(_)) { 0 } else { ROWS * depth };
-    with_scratch([widened, 0, 0], |[scratch, _, _]| {
-        let x = dense_rows(x, rows, depth, scratch);
+    with_scratch([x.scratch(ROWS * depth), 0, 0], |[scratch, _, _]| {
+        let x = x.dense(rows, depth, scratch);
         multiply(level, sizes, (Left::rows(x, depth), Right::packed(packed, depth)), out, add);
     });
 }

@@ -15,6 +15,7 @@ mod optimizer;
 mod parallel;
 pub mod probe;
 mod product;
+mod rows;
 mod sort;
 mod support;
 mod trainer;
@@ -36,4 +37,5 @@ submit! {
         At::Host,
         Build::Training(|context| Ok(Box::new(CpuNative::new(context)?) as Box<dyn Training>)),
     )
+    .reading_store()
 }

@@ -2,17 +2,21 @@
 
 use std::time::Instant;
 
-use morphgl_graph_store::FeatureView;
+use morphgl_graph_store::{FeatureMatrix, FeatureView};
 use morphgl_model_spec::{DropoutSite, ModelKind, ModelSpec, ParameterSpec};
 use morphgl_registry::{Block, Score};
 
 use crate::adjacency::{self, Adjacency};
 use crate::backward::Upstream;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, resize};
 use crate::layer::{Context, Layer, Mode, Order, ROWS};
 use crate::level::Level;
 use crate::loss::cross_entropy;
 use crate::parallel;
+use crate::rows::{Nodes, Rows};
+
+/// Edges a task looks up.
+const EDGES: usize = 1 << 14;
 
 /// The layers of a model with their memory.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub(crate) struct Network {
     level: Level,
     layers: Vec<Layer>,
     adjacencies: Vec<Adjacency>,
+    /// The node of each edge's source in the first block, where features are read out of the store.
+    sources: Vec<u32>,
     /// The input features after dropout.
     dropped: Buffer,
     loss_gradient: Buffer,
@@ -56,13 +62,21 @@ pub(crate) struct Input<'a> {
     /// A block a layer; none for a model that reads no graph.
     pub(crate) blocks: &'a [Block],
     pub(crate) degrees: &'a [f32],
-    /// The features of the first `rows` input nodes.
+    /// The features of the first `rows` input nodes, or, where there are `nodes`, of the whole store.
     pub(crate) features: FeatureView<'a>,
     pub(crate) rows: usize,
+    /// The store and these input nodes, each of which it has.
+    pub(crate) nodes: Option<(&'a FeatureMatrix, &'a [u32])>,
     pub(crate) labels: &'a [i32],
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    /// The features that the first layer reads; `of_edges` are the nodes of its edges' sources.
+    fn features(&self, of_edges: &'a [u32]) -> Rows<'a> {
+        let nodes = self.nodes.map(|(store, of_rows)| Nodes { of_rows, of_edges, store });
+        Rows { view: self.features, nodes }
+    }
+
     fn num_dst(&self, layer: usize) -> usize {
         self.blocks.get(layer).map_or(self.labels.len(), |b| b.num_dst)
     }
@@ -75,6 +89,7 @@ impl Network {
             level,
             layers: (0..spec.layers).map(|l| Layer::new(spec, l, specs)).collect(),
             adjacencies: (0..spec.layers).map(|_| Adjacency::default()).collect(),
+            sources: Vec::new(),
             dropped: Buffer::default(),
             loss_gradient: Buffer::default(),
             scores: Vec::new(),
@@ -117,15 +132,30 @@ impl Network {
             let by_source = |l: usize| training && (l > 0 || layers[l].order != Order::SumFirst);
             adjacency::prepare(&mut self.adjacencies, self.spec.kind, input.blocks, input.degrees, &by_source);
         }
+        self.find_sources(input, mode);
         self.drop_input(input, mode);
         self.times.prepare = start.elapsed().as_secs_f64();
         for l in 0..self.layers.len() {
             let start = Instant::now();
             let (before, rest) = self.layers.split_at_mut(l);
-            let x = input_of(before.last(), (&self.dropped, &self.spec, mode), input, l);
+            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, l);
             rest[0].forward(context(self.level, &self.adjacencies, parameters, input, x, l), mode);
             self.times.forward[l] = start.elapsed().as_secs_f64();
         }
+    }
+
+    /// Looks up the nodes of the first block's edges, where their features are summed out of the store.
+    fn find_sources(&mut self, input: Input<'_>, mode: Mode) {
+        let dropped = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout).is_some();
+        let summed = self.layers[0].order == Order::SumFirst && self.layers[0].places.neighbours.is_some();
+        let (Some((_, nodes)), Some(block), true) = (input.nodes, input.blocks.first(), summed && !dropped) else {
+            return self.sources.clear();
+        };
+        resize(&mut self.sources, block.num_edges());
+        parallel::pieces(&mut self.sources, EDGES, &|task, sources| {
+            let locals = &block.indices[task * EDGES..];
+            sources.iter_mut().zip(locals).for_each(|(source, &local)| *source = nodes[local as usize]);
+        });
     }
 
     fn drop_input(&mut self, input: Input<'_>, mode: Mode) {
@@ -133,9 +163,9 @@ impl Network {
         let dim = self.spec.in_dim;
         let out = self.dropped.get(input.rows * dim);
         parallel::tasks(input.rows.div_ceil(ROWS), [(out, ROWS * dim)], &|task, [out]| {
-            let first = task * ROWS * dim;
-            part(input.features, first, out.len()).to_f32(out);
-            dropout.apply(first as u64, out);
+            let first = task * ROWS;
+            input.features(&[]).copy(first..(first + ROWS).min(input.rows), dim, out);
+            dropout.apply((first * dim) as u64, out);
         });
     }
 
@@ -173,11 +203,11 @@ impl Network {
             let start = Instant::now();
             let (before, rest) = self.layers.split_at_mut(l);
             let (layer, after) = rest.split_first_mut().expect("a layer is there");
-            let x = input_of(before.last(), (&self.dropped, &self.spec, mode), input, l);
+            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, l);
             let of = |x, l| context(self.level, &self.adjacencies, parameters, input, x, l);
             let upstream = match after.first() {
                 None => Upstream::Rows(loss_gradient),
-                Some(next) => next.upstream(of(FeatureView::F32(&[]), l + 1)),
+                Some(next) => next.upstream(of(Rows::local(FeatureView::F32(&[])), l + 1)),
             };
             layer.backward(of(x, l), upstream, gradients);
             self.times.backward[l] = start.elapsed().as_secs_f64();
@@ -200,7 +230,8 @@ impl Network {
             adjacency.prepare(self.spec.kind, block, degrees);
         }
         let graph = block.map(|b| (b, &*adjacency));
-        let context = Context { level: self.level, parameters, graph, x: FeatureView::F32(x), num_dst };
+        let x = Rows::local(FeatureView::F32(x));
+        let context = Context { level: self.level, parameters, graph, x, num_dst };
         own.forward(context, Mode::Evaluation);
         own.out.read(num_dst * own.shape.out_dim)
     }
@@ -209,16 +240,16 @@ impl Network {
 /// The input of layer `l`: the features, dropped or as they are, or the output of the layer before.
 fn input_of<'a>(
     before: Option<&'a Layer>,
-    (dropped, spec, mode): (&'a Buffer, &ModelSpec, Mode),
+    (dropped, sources, spec, mode): (&'a Buffer, &'a [u32], &ModelSpec, Mode),
     input: Input<'a>,
     l: usize,
-) -> FeatureView<'a> {
+) -> Rows<'a> {
     match before {
-        Some(before) => FeatureView::F32(before.out.read(input.num_dst(l - 1) * before.shape.out_dim)),
+        Some(before) => Rows::local(FeatureView::F32(before.out.read(input.num_dst(l - 1) * before.shape.out_dim))),
         None if mode.dropout(0, DropoutSite::Input, spec.input_dropout).is_some() => {
-            FeatureView::F32(dropped.read(input.rows * spec.in_dim))
+            Rows::local(FeatureView::F32(dropped.read(input.rows * spec.in_dim)))
         }
-        None => part(input.features, 0, input.rows * spec.in_dim),
+        None => input.features(sources),
     }
 }
 
@@ -227,7 +258,7 @@ fn context<'a>(
     adjacencies: &'a [Adjacency],
     parameters: &'a [f32],
     input: Input<'a>,
-    x: FeatureView<'a>,
+    x: Rows<'a>,
     layer: usize,
 ) -> Context<'a> {
     let graph = input.blocks.get(layer).map(|block| (block, &adjacencies[layer]));

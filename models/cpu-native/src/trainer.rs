@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_graph_store::Dataset;
-use morphgl_model_spec::{ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
+use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_registry::{
     BatchId, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Place, Result, Score, Training,
     TrainingContext,
@@ -102,47 +102,11 @@ impl CpuNative {
     ///
     /// A mini-batch that the model cannot read.
     pub fn work(&self, batch: &HostBatch) -> Result<Work> {
-        Ok(self.network.work(self.input(batch)?))
-    }
-
-    /// What the model reads of a mini-batch, checked.
-    fn input<'a>(&self, batch: &'a HostBatch) -> Result<Input<'a>> {
-        let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
-        let model = &self.spec.model;
-        let Some(features) = &batch.features else {
-            return wrong("it has no features; let batching gather them, or transfer it first".to_string());
-        };
-        if features.dim != model.in_dim {
-            return wrong(format!("its features have {} columns, the model reads {}", features.dim, model.in_dim));
-        }
-        let blocks = if reads_graph(model) { &batch.blocks[..] } else { &[] };
-        if reads_graph(model) && blocks.len() != model.layers {
-            let (blocks, layers) = (blocks.len(), model.layers);
-            return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
-        }
-        let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
-        if features.num_rows() < rows {
-            return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
-        }
-        if batch.labels.len() != batch.num_seeds {
-            return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
-        }
-        if let Some(label) = batch.labels.iter().find(|l| **l >= model.num_classes as i32) {
-            return wrong(format!("it has a seed of class {label}, the model has {} classes", model.num_classes));
-        }
-        if blocks.first().is_some_and(|b| batch.degrees.len() < b.num_src) {
-            return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
-        }
-        let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
-        let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
-        if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
-            return wrong("its blocks do not feed one another; batch it again".to_string());
-        }
-        Ok(Input { blocks, degrees: &batch.degrees, features: features.view(), rows, labels: &batch.labels })
+        Ok(self.network.work(input(&self.dataset, &self.spec.model, batch)?))
     }
 
     fn forward_backward(&mut self, batch: &HostBatch) -> Result<Score> {
-        let input = self.input(batch)?;
+        let input = input(&self.dataset, &self.spec.model, batch)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id };
         let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients);
         if !score.loss_sum.is_finite() {
@@ -180,6 +144,61 @@ impl CpuNative {
         });
         tensors.collect()
     }
+}
+
+/// What a model reads of a mini-batch and, where that has no features, of the dataset; checked.
+fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> Result<Input<'a>> {
+    let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
+    let blocks = if reads_graph(model) { &batch.blocks[..] } else { &[] };
+    if reads_graph(model) && blocks.len() != model.layers {
+        let (blocks, layers) = (blocks.len(), model.layers);
+        return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
+    }
+    let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
+    let (features, dim, num_rows) = match (&batch.features, &dataset.features) {
+        (Some(own), _) => (own.view(), own.dim, own.num_rows()),
+        (None, Some(store)) => (store.view(), store.dim(), store.num_rows()),
+        (None, None) => {
+            return wrong("it has no features; let batching gather them, or transfer it first".to_string());
+        }
+    };
+    if dim != model.in_dim {
+        return wrong(format!("its features have {dim} columns, the model reads {}", model.in_dim));
+    }
+    let nodes = match (&batch.features, &dataset.features, batch.input_nodes.get(..rows)) {
+        (Some(_), _, _) if num_rows < rows => {
+            return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
+        }
+        (None, _, None) => {
+            let found = batch.input_nodes.len();
+            return wrong(format!("it has {found} input nodes, its blocks read {rows}; batch it again"));
+        }
+        (None, Some(store), Some(nodes)) => {
+            // One pass without branches, so that rows of the store are read unchecked.
+            let most = nodes.iter().fold(0, |most, &v| most.max(v));
+            if most as usize >= num_rows && !nodes.is_empty() {
+                let what = format!("the dataset has no features of node {most}, there are {num_rows} rows");
+                return wrong(format!("{what}; batch it from the dataset that is trained on"));
+            }
+            Some((store, nodes))
+        }
+        _ => None,
+    };
+    if batch.labels.len() != batch.num_seeds {
+        return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
+    }
+    if let Some(label) = batch.labels.iter().find(|l| **l >= model.num_classes as i32) {
+        return wrong(format!("it has a seed of class {label}, the model has {} classes", model.num_classes));
+    }
+    if blocks.first().is_some_and(|b| batch.degrees.len() < b.num_src) {
+        return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
+    }
+    let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
+    let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
+    if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
+        return wrong("its blocks do not feed one another; batch it again".to_string());
+    }
+    Ok(Input { blocks, degrees: &batch.degrees, features, rows, nodes, labels: &batch.labels })
 }
 
 fn pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
@@ -257,7 +276,7 @@ impl Training for CpuNative {
 
     fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let (start, batch, pool) = (Instant::now(), batch.host()?, Arc::clone(&self.pool));
-        let input = self.input(batch)?;
+        let input = input(&self.dataset, &self.spec.model, batch)?;
         let score = pool.install(|| self.network.score(&self.parameters, input));
         Ok(Handle::ready(score, start.elapsed()))
     }

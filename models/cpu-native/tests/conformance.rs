@@ -1,10 +1,10 @@
 //! The suite of phase Training. A model that the operator refuses is trained by the operator that its error names.
 
-use morphgl_conformance::training::{Subject, check};
+use morphgl_conformance::training::{Subject, check, reads_store};
 use morphgl_model_spec::TrainingSpec;
-use morphgl_registry::{MiniBatch, Place};
+use morphgl_registry::{MiniBatch, Place, Registry};
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{CpuNative, supports};
+use morphgl_training_cpu_native::{CpuNative, KEY, supports};
 
 #[test]
 fn conformance() {
@@ -14,6 +14,18 @@ fn conformance() {
             let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
             if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(CpuNative::new(context)?)) }
         },
+        place: Place::Host,
+        transfer: &MiniBatch::Host,
+        deterministic: true,
+    });
+}
+
+#[test]
+fn mini_batches_need_no_features() {
+    let registry = Registry::collect().expect("no key twice");
+    assert!(registry.get(&KEY).expect("it is registered").reads_store);
+    reads_store(&Subject {
+        build: &|context| Ok(Box::new(CpuNative::new(context)?)),
         place: Place::Host,
         transfer: &MiniBatch::Host,
         deterministic: true,

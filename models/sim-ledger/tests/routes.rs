@@ -54,6 +54,7 @@ fn train(device: &Device) -> Ledger {
         dataset: Arc::clone(&on_host.dataset),
         from: from.clone(),
         to: device.place().clone(),
+        gather: true,
         options: Default::default(),
     };
     let mut dma = SimDma::new(&transferring(&Place::Host), device).expect("built");

@@ -6,6 +6,7 @@ mod graph;
 mod numbers;
 mod reference;
 mod state;
+mod store;
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,6 +58,15 @@ pub fn check(subject: &Subject<'_>) {
     state::a_copy_goes_on_alike(&run);
     state::threads_change_little(&run);
     state::failures_are_named(&run);
+}
+
+/// Runs the checks of an operator whose description says that it reads the store: mini-batches that bring no features.
+///
+/// # Panics
+///
+/// With what differs, where the operator fails.
+pub fn reads_store(subject: &Subject<'_>) {
+    store::features_are_read_from_the_store(&Run { subject, dataset: Arc::new(tiny()) });
 }
 
 /// The models every operator is checked with, all small; `dropout` is off unless said.

@@ -35,7 +35,8 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
     let bare = Case { dataset: Arc::new(graphs::bare(&random.dataset)), ..random.clone() };
     let lonely = Case::new(graphs::random(60, 0, false)).with(|s| s.batch_size = 7);
     for case in [random, deep, large, bare, lonely] {
-        let mut operator = build(description, &case, from, &to);
+        let mut operator = build(description, &case, [from, &to], true);
+        let mut passing = build(description, &case, [from, &to], false);
         for index in 0..3 {
             let id = BatchId { epoch: 4, index };
             if (index as usize * case.settings.batch_size) >= case.seeds.nodes().len() {
@@ -43,9 +44,11 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
             }
             let whole = reference::sample(&case, id);
             let lacking = HostBatch { features: None, ..whole.clone() };
-            for (what, batch) in [("whole", whole.clone()), ("without features", lacking)] {
-                let moved = transfer(operator.as_mut(), place(batch, &case), &to);
+            for (what, batch) in [("whole", &whole), ("without features", &lacking)] {
+                let moved = transfer(operator.as_mut(), place(batch.clone(), &case), &to);
                 assert_eq!(moved, whole, "{id}, handed over {what}");
+                let moved = transfer(passing.as_mut(), place(batch.clone(), &case), &to);
+                assert_eq!(&moved, batch, "{id}, handed over {what} to an operator that is not to gather");
             }
             if let Some(features) = &whole.features {
                 // What a mini-batch has is not replaced: a cache may have filled it in.
@@ -76,7 +79,7 @@ fn transfer(operator: &mut dyn Transferring, batch: MiniBatch, to: &Place) -> Ho
     }
 }
 
-fn build(description: &Description, case: &Case, from: &Place, to: &Place) -> Box<dyn Transferring> {
+fn build(description: &Description, case: &Case, [from, to]: [&Place; 2], gather: bool) -> Box<dyn Transferring> {
     let Build::Transferring(build) = description.build else {
         panic!("{} is not of phase Transferring", description.key)
     };
@@ -84,6 +87,7 @@ fn build(description: &Description, case: &Case, from: &Place, to: &Place) -> Bo
         dataset: Arc::clone(&case.dataset),
         from: from.clone(),
         to: to.clone(),
+        gather,
         options: serde_json::Value::Null,
     };
     build(&context).unwrap_or_else(|e| panic!("{} from {from} to {to}: {e}", description.key))

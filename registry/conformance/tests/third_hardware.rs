@@ -58,6 +58,7 @@ fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOpe
         dataset: Arc::clone(dataset),
         from: route.batched_at.clone(),
         to: route.trained_at.clone(),
+        gather: true,
         options: serde_json::Value::Null,
     };
     RouteOperators {

@@ -50,12 +50,14 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let Scores(scores) = match args.evaluation {
         How::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
         How::Sampled => {
-            let mut transferring = crate::build_transferring(&dataset, &registry, &route)?;
+            let gather = crate::brings_features(&config, &registry, &route);
+            let mut transferring = crate::build_transferring(&dataset, &registry, &route, gather)?;
             let mut sampled = Sampled {
                 registry: &registry,
                 route: &route,
                 dataset: &dataset,
                 settings: &config.sampler,
+                gather,
                 options: serde_json::Value::Null,
                 workers: 0,
                 threads: config.threads.unwrap_or(registry.machine().cores),

@@ -13,6 +13,8 @@ const PARALLEL_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct CpuHost {
     dataset: Arc<Dataset>,
+    /// Whether features are filled in.
+    gather: bool,
     /// Memory of the features gathered here. A mini-batch's returns when the mini-batch, or only its features, are
     /// dropped; a batching worker that does not gather drops the features of the mini-batch it is given to recycle.
     pool: PagePool,
@@ -25,7 +27,7 @@ impl CpuHost {
     ///
     /// A place other than the host, or options (it has none).
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, options } = context;
+        let TransferringContext { dataset, from, to, gather, options } = context;
         if let Some(place) = [from, to].into_iter().find(|place| **place != Place::Host) {
             let what =
                 format!("Transferring_CPU_Host knows the host alone, not {place}; choose a transfer of that device");
@@ -34,7 +36,7 @@ impl CpuHost {
         if !(options.is_null() || options.as_object().is_some_and(|o| o.is_empty())) {
             return Err(Error::setting("options", format!("Transferring_CPU_Host has none; remove {options}")));
         }
-        Ok(Self { dataset: Arc::clone(dataset), pool: PagePool::new() })
+        Ok(Self { dataset: Arc::clone(dataset), gather: *gather, pool: PagePool::new() })
     }
 }
 
@@ -42,7 +44,7 @@ impl Transferring for CpuHost {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let mut batch = batch.into_host()?;
-        if let (None, Some(matrix)) = (&batch.features, &self.dataset.features) {
+        if let (true, None, Some(matrix)) = (self.gather, &batch.features, &self.dataset.features) {
             let mut features = BatchFeatures::inside(self.pool.take(), matrix);
             let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
             if out.len() > PARALLEL_BYTES {

@@ -68,6 +68,7 @@ impl Pipeline {
             dataset: Arc::clone(&dataset),
             from: Place::Host,
             to: Place::Host,
+            gather: true,
             options: serde_json::Value::Null,
         };
         let transfer = CpuHost::new(&context).expect("the host to the host");

@@ -14,6 +14,7 @@ use crate::DMA_KEY;
 #[derive(Debug)]
 pub struct SimDma {
     dataset: Arc<Dataset>,
+    gather: bool,
     device: Device,
     stream: Stream<()>,
 }
@@ -27,7 +28,8 @@ impl SimDma {
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         check(&DMA_KEY, context, [&Place::Host, device.place()])?;
         let stream = Stream::new(device, &DMA_KEY, Work::TransferringPcie, ())?;
-        Ok(Self { dataset: Arc::clone(&context.dataset), device: device.clone(), stream })
+        let (dataset, gather) = (Arc::clone(&context.dataset), context.gather);
+        Ok(Self { dataset, gather, device: device.clone(), stream })
     }
 }
 
@@ -43,10 +45,12 @@ pub(crate) fn check(key: &Key, context: &TransferringContext, [from, to]: [&Plac
 impl Transferring for SimDma {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let batch = batch.into_host()?;
-        let (device, dataset) = (self.device.clone(), Arc::clone(&self.dataset));
+        let (device, dataset, gather) = (self.device.clone(), Arc::clone(&self.dataset), self.gather);
         // The source lives until the copy is over, as that of a DMA has to.
         Ok(self.stream.submit(batch.id, batch, move |(), batch| {
-            fill_in(&dataset, batch);
+            if gather {
+                fill_in(&dataset, batch);
+            }
             Ok(SimBatch::copy(&device, &DMA_KEY, batch)?.into_batch())
         }))
     }

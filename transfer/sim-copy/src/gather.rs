@@ -13,6 +13,7 @@ use crate::dma::check;
 #[derive(Debug)]
 pub struct SimGather {
     dataset: Arc<Dataset>,
+    gather: bool,
     device: Device,
     stream: Stream<()>,
 }
@@ -26,7 +27,8 @@ impl SimGather {
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         check(&GATHER_KEY, context, [device.place(), device.place()])?;
         let stream = Stream::new(device, &GATHER_KEY, Work::TransferringDevice, ())?;
-        Ok(Self { dataset: Arc::clone(&context.dataset), device: device.clone(), stream })
+        let (dataset, gather) = (Arc::clone(&context.dataset), context.gather);
+        Ok(Self { dataset, gather, device: device.clone(), stream })
     }
 }
 
@@ -35,11 +37,11 @@ impl Transferring for SimGather {
         let mut ours = SimBatch::on(&self.device, &batch)?.clone();
         // The clone is the same mini-batch: from here on it is the only one.
         drop(batch);
-        let dataset = Arc::clone(&self.dataset);
+        let (dataset, gather) = (Arc::clone(&self.dataset), self.gather);
         Ok(self.stream.submit(ours.id(), (), move |(), ()| {
             match &dataset.features {
-                Some(matrix) => ours.gather(matrix)?,
-                None => ours.content().map(|_| ())?,
+                Some(matrix) if gather => ours.gather(matrix)?,
+                _ => ours.content().map(|_| ())?,
             }
             Ok(ours.into_batch())
         }))

@@ -21,7 +21,8 @@ fn batch(index: u32) -> HostBatch {
 
 fn context(from: &str, to: &str) -> TransferringContext {
     let place = |p: &str| p.parse().expect("a place");
-    TransferringContext { dataset: case().dataset, from: place(from), to: place(to), options: Default::default() }
+    let (dataset, options) = (case().dataset, Default::default());
+    TransferringContext { dataset, from: place(from), to: place(to), gather: true, options }
 }
 
 fn dma(device: &Device) -> SimDma {

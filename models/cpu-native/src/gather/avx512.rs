@@ -108,6 +108,10 @@ unsafe fn strip<T: Load, const V: usize>(
     let mut sums = [_mm512_setzero_ps(); V];
     let range = lists.row(row);
     let line = 64 / size_of::<T>();
+    if let (Some(_), Some((_, next))) = (lists.own, lists.own(row + 1)) {
+        let next = x.wrapping_add(next * width + start);
+        (0..columns).step_by(line).for_each(|l| _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(l).cast()));
+    }
     for e in range.clone() {
         if let Some(&ahead) = lists.entries.get(e + AHEAD) {
             let next = x.wrapping_add(ahead as usize * width + start);
@@ -132,12 +136,12 @@ unsafe fn strip<T: Load, const V: usize>(
         let scale = _mm512_set1_ps(scales[row]);
         sums.iter_mut().for_each(|sum| *sum = _mm512_mul_ps(*sum, scale));
     }
-    if let Some(own) = lists.own(row) {
+    if let Some((own, input)) = lists.own(row) {
         let own = _mm512_set1_ps(own);
         for (v, sum) in sums.iter_mut().enumerate() {
             let mask = if v + 1 == V { last } else { 0xffff };
-            // SAFETY: there is an input row for every self loop.
-            *sum = _mm512_fmadd_ps(own, unsafe { T::load(x.add(row * width + start + 16 * v), mask) }, *sum);
+            // SAFETY: the input row of a self loop is one of the rows, which `x` has.
+            *sum = _mm512_fmadd_ps(own, unsafe { T::load(x.add(input * width + start + 16 * v), mask) }, *sum);
         }
     }
     for (v, &sum) in sums.iter().enumerate() {

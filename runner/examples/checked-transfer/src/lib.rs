@@ -20,6 +20,7 @@ pub const KEY: Key = Key::new(Phase::Transferring, Hardware::CPU, "Checked");
 #[derive(Debug)]
 pub struct Checked {
     dataset: Arc<Dataset>,
+    gather: bool,
 }
 
 impl Transferring for Checked {
@@ -28,7 +29,7 @@ impl Transferring for Checked {
         let mut batch = batch.into_host()?;
         check(&batch, self.dataset.num_nodes())
             .map_err(|fault| Error::failed(KEY, format!("{}: {fault}", batch.id)))?;
-        if let (None, Some(features)) = (&batch.features, &self.dataset.features) {
+        if let (true, None, Some(features)) = (self.gather, &batch.features, &self.dataset.features) {
             batch.features = Some(gather(features, &batch.input_nodes));
         }
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
@@ -42,7 +43,7 @@ fn gather(features: &FeatureMatrix, nodes: &[u32]) -> BatchFeatures {
 }
 
 fn build(context: &TransferringContext) -> Result<Box<dyn Transferring>> {
-    Ok(Box::new(Checked { dataset: Arc::clone(&context.dataset) }))
+    Ok(Box::new(Checked { dataset: Arc::clone(&context.dataset), gather: context.gather }))
 }
 
 /// What is registered.

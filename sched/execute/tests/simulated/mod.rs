@@ -81,7 +81,8 @@ impl Rig {
     }
 
     fn transferring(&self, from: Place) -> TransferringContext {
-        TransferringContext { dataset: Arc::clone(&self.dataset), from, to: place(), options: serde_json::Value::Null }
+        let (dataset, options) = (Arc::clone(&self.dataset), serde_json::Value::Null);
+        TransferringContext { dataset, from, to: place(), gather: true, options }
     }
 
     /// An executor of both routes.
