@@ -21,7 +21,7 @@ pub use array::{Dtype, Element};
 pub use dataset::{Dataset, Load, OpenOptions, Splits};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use features::{FeatureMatrix, FeatureView};
-pub use gather::prefetch;
+pub use gather::{prefetch, prefetch_early};
 pub use locate::ArrayFile;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
 pub use npy::{NpyWriter, read_npy};

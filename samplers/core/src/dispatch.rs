@@ -49,9 +49,13 @@ fn narrow() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
-/// Makes a function that runs a kernel, which is to be inlined, compiled for the form asked for.
+/// Makes a function that runs a kernel, which is to be inlined, compiled for the form asked for; or, at the widest form,
+/// a kernel written for it.
 macro_rules! kernel {
-    ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $kernel:ident) => {
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $kernel:path) => {
+        kernel!($(#[$doc])* $name($($arg: $type),*) -> $out = $kernel, $kernel);
+    };
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $kernel:path, $wide:path) => {
         $(#[$doc])*
         ///
         /// # Panics
@@ -67,7 +71,7 @@ macro_rules! kernel {
                 }
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
                 fn avx512($($arg: $type),*) -> $out {
-                    $kernel($($arg),*)
+                    $wide($($arg),*)
                 }
                 match form {
                     Form::Portable => $kernel($($arg),*),
@@ -85,7 +89,7 @@ macro_rules! kernel {
 
 kernel! {
     /// Floyd's method in sixteen lanes.
-    floyd(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> [u32; LANES] = floyd_lanes
+    floyd(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> u32 = floyd_lanes, crate::wide::floyd_wide
 }
 kernel! {
     /// Local ids by a table with a place for each node of the graph.

@@ -38,8 +38,10 @@ pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
     assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
     let few = lanes.degrees.iter().min().copied().unwrap_or(0);
     assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
-    let rejected = floyd(Form::best(), row, lanes, picks);
-    for lane in (0..LANES).filter(|lane| rejected[*lane] != 0) {
+    let mut rejected = floyd(Form::best(), row, lanes, picks);
+    while rejected != 0 {
+        let lane = rejected.trailing_zeros() as usize;
+        rejected &= rejected - 1;
         let mut alone = [0; MAX_LANES_FANOUT];
         let alone = &mut alone[..picks.len()];
         let row = Row { node: lanes.nodes[lane], ..*row };
@@ -48,11 +50,14 @@ pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
     }
 }
 
-/// Floyd's method in every lane; says in which lanes a word may have to be replaced (not 0), whose picks are void.
+/// Floyd's method in every lane; says by a bit each in which lanes a word may have to be replaced, whose picks are void.
 #[inline(always)]
-pub(crate) fn floyd_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> [u32; LANES] {
+pub(crate) fn floyd_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> u32 {
     let mut rejected = [0; LANES];
-    let first = lanes.degrees.map(|degree| degree - picks.len() as u32);
+    let mut first = lanes.degrees;
+    for first in &mut first {
+        *first -= picks.len() as u32;
+    }
     let mut words = [[0u64; LANES]; 4];
     for i in 0..picks.len() {
         if i % 4 == 0 {
@@ -87,7 +92,7 @@ pub(crate) fn floyd_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
         }
         rest[0] = drawn;
     }
-    rejected
+    rejected.iter().enumerate().map(|(lane, rejected)| rejected << lane).sum()
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod stream;
 mod table;
 mod uniform;
 mod weighted;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 pub use bounded::{RETRIES, bounded};
 pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT, pick_uniform_lanes};

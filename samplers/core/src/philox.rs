@@ -1,9 +1,9 @@
 //! Philox4x32-10: a random function of (counter, key) (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
 
 /// Multipliers of the two halves.
-const M: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+pub(crate) const M: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// What the key grows by each round: the golden ratio and the square root of 3, less 1.
-const W: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+pub(crate) const W: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Four random words for a counter of four words and a key of two.
 ///

@@ -1,6 +1,6 @@
 //! Local ids: nodes numbered in the order they are first seen.
 
-use morphgl_graph_store::prefetch;
+use morphgl_graph_store::prefetch_early;
 
 use crate::dispatch::{Form, direct, hashed};
 use crate::huge::HugeWords;
@@ -145,11 +145,11 @@ impl Relabel {
         match &self.table {
             Table::Direct { words, .. } => {
                 let words: &[u64] = words;
-                nodes.iter().for_each(|&node| prefetch(words, node as usize));
+                nodes.iter().for_each(|&node| prefetch_early(words, node as usize));
             }
             Table::Hashed { buckets, .. } => {
                 let buckets: &[Bucket] = buckets;
-                nodes.iter().for_each(|&node| prefetch(buckets, home(node, buckets.len())));
+                nodes.iter().for_each(|&node| prefetch_early(buckets, home(node, buckets.len())));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::prefetch;
+use morphgl_graph_store::prefetch_early;
 use morphgl_registry::{BatchId, Fanout, Pick};
 use morphgl_sampler_core::{
     LANES, Lanes, MAX_LANES_FANOUT, Row, UniformScratch, WeightedScratch, count_positive, pick_uniform,
@@ -108,9 +108,9 @@ impl Hop<'_> {
     /// Asks for the edge at `address`.
     #[inline(always)]
     fn ask(&self, address: u64) {
-        prefetch(self.indices, address as usize);
+        prefetch_early(self.indices, address as usize);
         if let Some(weights) = self.weights {
-            prefetch(weights, address as usize);
+            prefetch_early(weights, address as usize);
         }
     }
 

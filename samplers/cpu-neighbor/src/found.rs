@@ -1,6 +1,6 @@
 //! The nodes a mini-batch has found, and where their in-neighbours stand.
 
-use morphgl_graph_store::{Topology, prefetch};
+use morphgl_graph_store::{Topology, prefetch, prefetch_early};
 use morphgl_sampler_core::Relabel;
 use rayon::prelude::*;
 
@@ -51,7 +51,7 @@ impl Found {
     /// Asks for the offsets of the nodes from `first` on.
     pub(crate) fn ask(&self, topology: &Topology, first: usize) {
         let indptr: &[u64] = topology.indptr();
-        self.relabel.nodes()[first..].iter().for_each(|&node| prefetch(indptr, node as usize));
+        self.relabel.nodes()[first..].iter().for_each(|&node| prefetch_early(indptr, node as usize));
     }
 
     /// Finds the spans of the first `until` nodes, which were asked for a while ago.
