@@ -93,7 +93,7 @@ kernel! {
 }
 kernel! {
     /// Local ids by a table with a place for each node of the graph.
-    direct(table: &mut [u64], seen: Seen<'_>, values: &mut [u32], ids: &mut [u32]) -> u32 = relabel_direct
+    direct(table: &mut [u64], seen: Seen<'_>, values: &mut [[u32; 2]], ids: &mut [u32]) -> u32 = relabel_direct
 }
 kernel! {
     /// Local ids by a hash table.

@@ -38,8 +38,8 @@ pub struct Relabel {
     table: Table,
     stamp: u32,
     nodes: Vec<u32>,
-    /// With a direct table, the values of `nodes`; else empty.
-    values: Vec<u32>,
+    /// With a direct table, the values of `nodes` and of those after them; else empty.
+    values: Vec<[u32; 2]>,
     /// Nodes of the mini-batch before.
     expected: usize,
     form: Form,
@@ -47,7 +47,7 @@ pub struct Relabel {
 
 #[derive(Debug)]
 enum Table {
-    /// Word `node`: the node's value in the upper half, stamp and local id in the lower one.
+    /// Word `node`: the node's value in the upper half, stamp and local id in the lower one. One word more than nodes.
     Direct {
         words: HugeWords<u64>,
         bits: u32,
@@ -68,8 +68,8 @@ impl Default for Relabel {
 }
 
 impl Relabel {
-    /// For a graph of `num_nodes` nodes: each is below that. Of a small one, `value` of each node is kept beside its local
-    /// id: [`Relabel::values`] gives those of a mini-batch's nodes without a further way to memory.
+    /// For a graph of `num_nodes` nodes: each is below that. Of a small one, `value` of each node, and of `num_nodes`, is kept
+    /// beside its local id: [`Relabel::values`] gives those of a mini-batch's nodes without a further way to memory.
     ///
     /// # Complexity
     ///
@@ -78,7 +78,7 @@ impl Relabel {
         if num_nodes > MAX_DIRECT {
             return Self::default();
         }
-        let mut words = HugeWords::zeroed(num_nodes);
+        let mut words = HugeWords::zeroed(num_nodes + 1);
         words.iter_mut().zip(0u32..).for_each(|(word, node)| *word = u64::from(value(node)) << 32);
         Self::with(Table::Direct { words, bits: bits(num_nodes) })
     }
@@ -133,7 +133,7 @@ impl Relabel {
         let mut asked = 0;
         for from in (0..nodes.len()).step_by(GROUP) {
             let until = nodes.len().min(from + 2 * GROUP);
-            self.ask(&nodes[asked..until]);
+            self.ask(nodes[asked..until].iter().copied());
             asked = until;
             self.locals_near(&mut nodes[from..until.min(from + GROUP)]);
         }
@@ -141,15 +141,19 @@ impl Relabel {
 
     /// Asks the processor to bring the places of `nodes` close, so that [`Relabel::locals_near`] finds them there.
     #[inline]
-    pub fn ask(&self, nodes: &[u32]) {
+    pub fn ask(&self, nodes: impl IntoIterator<Item = u32>) {
         match &self.table {
             Table::Direct { words, .. } => {
                 let words: &[u64] = words;
-                nodes.iter().for_each(|&node| prefetch_early(words, node as usize));
+                nodes.into_iter().for_each(|node| {
+                    prefetch_early(words, node as usize);
+                    // The next one's value, mostly in the same line.
+                    prefetch_early(words, node as usize + 1);
+                });
             }
             Table::Hashed { buckets, .. } => {
                 let buckets: &[Bucket] = buckets;
-                nodes.iter().for_each(|&node| prefetch_early(buckets, home(node, buckets.len())));
+                nodes.into_iter().for_each(|node| prefetch_early(buckets, home(node, buckets.len())));
             }
         }
     }
@@ -171,7 +175,7 @@ impl Relabel {
         let seen = Seen { nodes: &mut self.nodes, len: len as u32, stamp: self.stamp, bits };
         let len = match &mut self.table {
             Table::Direct { words, .. } => {
-                self.values.resize(most, 0);
+                self.values.resize(most, [0; 2]);
                 direct(self.form, words, seen, &mut self.values, nodes)
             }
             Table::Hashed { buckets, .. } => hashed(self.form, buckets, seen, nodes),
@@ -180,8 +184,9 @@ impl Relabel {
         self.values.truncate(len as usize);
     }
 
-    /// The values of the nodes seen so far, in the order of [`Relabel::nodes`], where the table holds values.
-    pub fn values(&self) -> Option<&[u32]> {
+    /// The value of each node `v` seen so far and that of `v + 1`, in the order of [`Relabel::nodes`], where the table holds
+    /// values.
+    pub fn values(&self) -> Option<&[[u32; 2]]> {
         matches!(self.table, Table::Direct { .. }).then_some(&self.values)
     }
 
@@ -263,7 +268,7 @@ mod tests {
         relabel.locals(&mut actual);
         prop_assert_eq!(actual, expected);
         if let Some(values) = relabel.values() {
-            prop_assert_eq!(values.to_vec(), order.iter().map(|v| v ^ 21).collect::<Vec<_>>());
+            prop_assert_eq!(values.to_vec(), order.iter().map(|v| [v ^ 21, (v + 1) ^ 21]).collect::<Vec<_>>());
         }
         prop_assert_eq!(relabel.finish(), order);
         Ok(())

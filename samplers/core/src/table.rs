@@ -28,18 +28,18 @@ pub(crate) fn home(node: u32, num_buckets: usize) -> usize {
 /// Whether a node is new cannot be foreseen, and a branch on it would be mispredicted every third time: both outcomes
 /// are computed, and what is new is written anyway.
 #[inline(always)]
-pub(crate) fn relabel_direct(table: &mut [u64], seen: Seen<'_>, values: &mut [u32], ids: &mut [u32]) -> u32 {
+pub(crate) fn relabel_direct(table: &mut [u64], seen: Seen<'_>, values: &mut [[u32; 2]], ids: &mut [u32]) -> u32 {
     let Seen { nodes, mut len, stamp, bits } = seen;
     let tag = stamp << bits;
     for id in ids {
         let node = *id;
-        let place = &mut table[node as usize];
+        let [place, next, ..] = &mut table[node as usize..] else { panic!("node {node} is beyond the graph") };
         let (word, value) = (*place as u32, (*place >> 32) as u32);
         let known = word >> bits == stamp;
         let local = if known { word ^ tag } else { len };
         *place = u64::from(value) << 32 | u64::from(tag | local);
         nodes[len as usize] = node;
-        values[len as usize] = value;
+        values[len as usize] = [value, (*next >> 32) as u32];
         len += u32::from(!known);
         *id = local;
     }

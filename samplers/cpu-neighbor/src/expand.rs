@@ -197,11 +197,17 @@ impl Hop<'_> {
         }
     }
 
-    /// Reads the picked neighbours, which were asked for a while ago, and their weights where there are any.
-    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32], weights: &mut [f32]) {
-        for (node, &address) in picked.iter_mut().zip(addresses) {
+    /// Reads the picked neighbours, which were asked for a while ago, and gives each to the caller as it comes.
+    #[inline]
+    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32]) -> impl Iterator<Item = u32> {
+        picked.iter_mut().zip(addresses).map(|(node, &address)| {
             *node = self.indices[address as usize];
-        }
+            *node
+        })
+    }
+
+    /// Reads the weights of the picked neighbours, where there are any.
+    pub(crate) fn read_weights(&self, addresses: &[u64], weights: &mut [f32]) {
         if let Some(all) = self.weights {
             for (weight, &address) in weights.iter_mut().zip(addresses) {
                 *weight = all[address as usize];

@@ -18,13 +18,17 @@ pub(crate) struct Found {
     spans: Vec<Span>,
     /// The seeds, while they become the first local ids.
     seeds: Vec<u32>,
+    /// Whether the values beside the local ids are the offsets, and not only their lower halves.
+    offsets_fit: bool,
 }
 
 impl Found {
-    /// For mini-batches of `topology`, whose degrees are kept beside the local ids where the graph is small enough.
+    /// For mini-batches of `topology`, whose offsets are kept beside the local ids where the graph has few enough nodes.
     pub(crate) fn new(topology: &Topology) -> Self {
-        let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.degree(node) as u32);
-        Self { relabel, spans: Vec::new(), seeds: Vec::new() }
+        // The lower halves suffice for degrees, which are below 2^32.
+        let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
+        let offsets_fit = u32::try_from(topology.num_edges()).is_ok();
+        Self { relabel, spans: Vec::new(), seeds: Vec::new(), offsets_fit }
     }
 
     /// Starts a mini-batch; `buffer` becomes the list of its nodes.
@@ -48,20 +52,39 @@ impl Found {
         &self.spans
     }
 
-    /// Asks for the offsets of the nodes from `first` on.
+    /// The offsets of the nodes found, where they are known from the table of local ids.
+    fn offsets(&self) -> Option<&[[u32; 2]]> {
+        self.relabel.values().filter(|_| self.offsets_fit)
+    }
+
+    /// Asks for the offsets of the nodes from `first` on, where they are not known.
     pub(crate) fn ask(&self, topology: &Topology, first: usize) {
+        if self.offsets().is_some() {
+            return;
+        }
         let indptr: &[u64] = topology.indptr();
         self.relabel.nodes()[first..].iter().for_each(|&node| prefetch_early(indptr, node as usize));
     }
 
     /// Finds the spans of the first `until` nodes, which were asked for a while ago.
     pub(crate) fn locate(&mut self, topology: &Topology, until: usize) {
-        let new = &self.relabel.nodes()[self.spans.len()..until];
-        self.spans.extend(new.iter().map(|&node| span(topology.indptr(), node)));
+        let new = self.spans.len()..until;
+        let nodes = &self.relabel.nodes()[new.clone()];
+        match self.relabel.values().filter(|_| self.offsets_fit) {
+            Some(offsets) => {
+                let span =
+                    |(&node, &[start, end]): (&u32, &[u32; 2])| Span { start: start.into(), degree: end - start, node };
+                self.spans.extend(nodes.iter().zip(&offsets[new]).map(span));
+            }
+            None => self.spans.extend(nodes.iter().map(|&node| span(topology.indptr(), node))),
+        }
     }
 
     /// Finds the spans of all nodes, on the threads of the current pool.
     pub(crate) fn par_locate(&mut self, topology: &Topology) {
+        if self.offsets().is_some() {
+            return self.locate(topology, self.len());
+        }
         let indptr: &[u64] = topology.indptr();
         let known = self.spans.len();
         self.spans.resize(self.len(), Span::default());
@@ -85,7 +108,7 @@ impl Found {
     pub(crate) fn degrees(&self, degrees: &mut Vec<f32>) {
         degrees.clear();
         match self.relabel.values() {
-            Some(values) => degrees.extend(values.iter().map(|&degree| degree as f32)),
+            Some(offsets) => degrees.extend(offsets.iter().map(|[start, end]| end.wrapping_sub(*start) as f32)),
             None => degrees.extend(self.spans.iter().map(|span| span.degree as f32)),
         }
     }
@@ -100,4 +123,30 @@ impl Found {
 fn span(indptr: &[u64], node: u32) -> Span {
     let (start, end) = (indptr[node as usize], indptr[node as usize + 1]);
     Span { start, degree: (end - start) as u32, node }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A graph whose offsets do not fit beside the local ids, and one that does not even keep degrees there, give the same.
+    #[test]
+    fn spans_and_degrees_do_not_depend_on_what_the_table_holds() {
+        let topology = Topology::new(vec![0u64, 2, 2, 5, 6], vec![1u32, 3, 0, 1, 3, 2], None).expect("a graph");
+        let mut fit = Found::new(&topology);
+        let mut halves = Found { offsets_fit: false, ..Found::new(&topology) };
+        let mut none = Found { relabel: Relabel::default(), ..Found::new(&topology) };
+        let [fit, halves, none] = [&mut fit, &mut halves, &mut none].map(|found| {
+            found.start(Vec::new(), &[3, 0, 2], &topology);
+            found.relabel.locals(&mut [1, 3]);
+            found.par_locate(&topology);
+            let mut degrees = Vec::new();
+            found.degrees(&mut degrees);
+            let spans = found.spans().iter().map(|span| (span.start, span.degree, span.node)).collect::<Vec<_>>();
+            (spans, degrees)
+        });
+        assert_eq!(fit.0, [(5, 1, 3), (0, 2, 0), (2, 3, 2), (2, 0, 1)]);
+        assert_eq!(fit.1, [1.0, 2.0, 3.0, 0.0]);
+        assert_eq!((&halves, &none), (&fit, &fit));
+    }
 }
