@@ -68,8 +68,6 @@ fn options() -> Options {
 struct Counts {
     edges: usize,
     input_nodes: usize,
-    /// Nodes whose offsets are read: all but those of the last hop.
-    located: usize,
 }
 
 impl Counts {
@@ -77,7 +75,6 @@ impl Counts {
         let batch = batch.host().expect("made in host memory");
         self.edges += batch.num_edges();
         self.input_nodes += batch.input_nodes.len();
-        self.located += batch.blocks.first().map_or(0, |block| block.num_dst);
     }
 }
 
@@ -119,7 +116,6 @@ fn measure(sampler: &CpuNeighbor, workers: usize, threads: usize, options: &Opti
     let mut counts = all[0].1;
     counts.edges /= BATCHES as usize;
     counts.input_nodes /= BATCHES as usize;
-    counts.located /= BATCHES as usize;
     Ok((rates, counts))
 }
 
@@ -148,9 +144,9 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
             if threads == 1 {
                 single = rate;
             }
-            // An edge is one read of the graph's indices and one of the table of local ids. Offsets are read of nodes that
-            // are expanded; of all nodes where the graph is too large for a table that holds their degrees.
-            let located = if num_nodes > 1 << 22 { counts.input_nodes } else { counts.located };
+            // An edge is one read of the graph's indices and one of the table of local ids. Offsets are read of all nodes
+            // where the graph is too large for a table that holds them.
+            let located = if num_nodes > 1 << 22 { counts.input_nodes } else { 0 };
             let located = located as f64 / counts.edges as f64;
             let bound = 1.0 / (1.0 / limit.indices + located / limit.offsets + 1.0 / limit.table);
             let scaling = if single > 0.0 { rate / single } else { f64::NAN };
