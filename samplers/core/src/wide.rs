@@ -1,4 +1,4 @@
-//! Floyd's method in sixteen lanes, by instructions of 512 bits: left to the compiler, it takes three times as long.
+//! Floyd's method in sixteen lanes, by instructions of 512 bits: left to the compiler, it takes nearly twice as long.
 
 use std::arch::x86_64::*;
 
