@@ -17,6 +17,7 @@ pub mod probe;
 mod product;
 mod rows;
 mod sort;
+mod sparse;
 mod support;
 mod trainer;
 

@@ -16,6 +16,7 @@ use crate::layer::Mode;
 use crate::level::Level;
 use crate::network::{Input, Network, Times, Work, reads_graph};
 use crate::optimizer::Optimizer;
+use crate::sparse::sparsity;
 use crate::{KEY, supports};
 
 /// Trains on CPU threads.
@@ -50,7 +51,7 @@ impl CpuNative {
     /// # Errors
     ///
     /// A spec that cannot work, that does not fit the dataset or that [`supports`] refuses; another place than the
-    /// host, or an option.
+    /// host, an option, or features that are nearly all zeros.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         supports(&spec).map_err(|what| Error::setting("model", what))?;
@@ -64,6 +65,13 @@ impl CpuNative {
         if dim != spec.model.in_dim {
             let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
             return Err(Error::setting("model.in_dim", what));
+        }
+        if let Some(share) = context.dataset.features.as_ref().and_then(sparsity) {
+            let what = format!(
+                "{:.1}% of the features are not zero, and it multiplies all of them; use Training_CPU_Burn",
+                100.0 * share
+            );
+            return Err(Error::setting(KEY, what));
         }
         let classes = context.dataset.num_classes;
         if classes > spec.model.num_classes {

@@ -14,7 +14,10 @@ fn it_is_listed_and_forms_a_route() {
     let row = ops["operators"].as_array().expect("a list").iter().find(|o| o["key"] == "Transferring_CPU_Checked");
     assert_eq!(row.expect("the operator is listed")["available"], true);
     let routes = ops["routes"].as_array().expect("a list");
-    assert_eq!(routes.len(), 2, "one route with the host transfer, one with ours: {routes:?}");
+    let through = |key: &str| routes.iter().filter(|r| r["transferring"] == key).count();
+    // Wherever the host's transfer stands, ours can stand.
+    assert!(through("Transferring_CPU_Checked") > 0, "{routes:?}");
+    assert_eq!(through("Transferring_CPU_Checked"), through("Transferring_CPU_Host"), "{routes:?}");
 }
 
 #[test]
