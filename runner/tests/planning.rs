@@ -129,7 +129,7 @@ fn a_memory_budget_is_planned_with() {
     };
     let (large, half) = (most(&of("64GiB")), most(&of("64GiB")) * 2 / 3);
     assert!((1..=half).contains(&most(&of(&half.to_string()))), "{half} of {large} bytes");
-    bench.refused(&["plan", "--profile", "p.json", "--memory", "1MiB"], &["smallest needs", "1.0 MiB", "batch size"]);
+    bench.refused(&["plan", "--profile", "p.json", "--memory", "100KiB"], &["smallest needs", "0.1 MiB", "batch size"]);
     let too_little = train(&(held / 2).to_string());
     bench.refused(&too_little.iter().map(String::as_str).collect::<Vec<_>>(), &["--memory", "give more"]);
 }
