@@ -76,6 +76,13 @@ impl BatchFeatures {
         features
     }
 
+    /// A matrix of `rows` rows of `dim` elements of type `dtype`, all zeros.
+    pub fn zeros(rows: usize, dim: usize, dtype: Dtype) -> Self {
+        let mut features = Self { dim, dtype, bytes: Pages::new() };
+        features.resize(rows, dim, dtype);
+        features
+    }
+
     /// Number of rows.
     pub fn num_rows(&self) -> usize {
         self.bytes.len().checked_div(self.row_bytes()).unwrap_or(0)

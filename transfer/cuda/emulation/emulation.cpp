@@ -1,0 +1,335 @@
+// The scheduler of emulated CUDA threads. It is never instrumented: its own memory is no kernel's.
+#include "emulation.h"
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#ifdef MORPHGL_SANITIZE_THREAD
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void* fiber);
+void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+void __tsan_acquire(void* address);
+void __tsan_release(void* address);
+}
+#endif
+#ifdef MORPHGL_SANITIZE_ADDRESS
+extern "C" {
+void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, size_t size);
+void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, size_t* size);
+}
+#endif
+
+namespace emulation {
+
+thread_local Position position;
+
+namespace {
+
+constexpr size_t STACK = 128 << 10;
+constexpr unsigned MAX_THREADS = 1024;
+
+enum class State { Idle, Runnable, AtBlockBarrier, AtWarpBarrier };
+
+struct Warp {
+    uint64_t words[32] = {};
+    unsigned arrived = 0;  // lanes that wait
+    unsigned live = 0;     // lanes that have begun or will, and have not ended
+};
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    State state = State::Idle;
+    unsigned thread = 0;
+    unsigned mask = 0;
+#ifdef MORPHGL_SANITIZE_THREAD
+    void* tsan = nullptr;
+#endif
+};
+
+struct Scheduler {
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    std::vector<Warp> warps;
+    std::vector<char> shared;
+    ucontext_t main;
+    Fiber* running = nullptr;
+    void (*kernel)(void**) = nullptr;
+    void** args = nullptr;
+    dim3 block_dim = {}, grid_dim = {}, block = {};
+    unsigned threads = 0, next = 0, live = 0;
+    char begin = 0, end = 0, barrier = 0;  // addresses by which the thread sanitizer orders threads
+#ifdef MORPHGL_SANITIZE_THREAD
+    void* tsan_main = nullptr;
+#endif
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    const void* main_stack = nullptr;
+    size_t main_stack_size = 0;
+#endif
+};
+
+thread_local Scheduler scheduler;
+
+void place(unsigned thread) {
+    Scheduler& s = scheduler;
+    const unsigned x = s.block_dim.x, y = s.block_dim.y;
+    position = {{thread % x, thread / x % y, thread / x / y}, s.block, s.block_dim, s.grid_dim};
+}
+
+void acquire(void* address) {
+#ifdef MORPHGL_SANITIZE_THREAD
+    __tsan_acquire(address);
+#else
+    (void)address;
+#endif
+}
+
+void release(void* address) {
+#ifdef MORPHGL_SANITIZE_THREAD
+    __tsan_release(address);
+#else
+    (void)address;
+#endif
+}
+
+// Gives the host thread back to the scheduler, until the fiber's turn comes again.
+void suspend(Fiber& fiber) {
+    Scheduler& s = scheduler;
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, s.main_stack, s.main_stack_size);
+#endif
+#ifdef MORPHGL_SANITIZE_THREAD
+    __tsan_switch_to_fiber(s.tsan_main, 1);
+#endif
+    swapcontext(&fiber.context, &s.main);
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    __sanitizer_finish_switch_fiber(fake, &scheduler.main_stack, &scheduler.main_stack_size);
+#endif
+}
+
+// What a fiber does: it runs threads of the block, one after the other, for as long as there are any.
+void run_threads() {
+    Scheduler& s = scheduler;
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    __sanitizer_finish_switch_fiber(nullptr, &s.main_stack, &s.main_stack_size);
+#endif
+    for (;;) {
+        Fiber& fiber = *s.running;
+        acquire(&s.begin);
+        s.kernel(s.args);
+        release(&s.end);
+        s.warps[fiber.thread / 32].live &= ~(1u << fiber.thread % 32);
+        s.live--;
+#ifndef MORPHGL_SANITIZE_THREAD
+        if (s.next < s.threads) {
+            fiber.thread = s.next++;
+            place(fiber.thread);
+            continue;
+        }
+#endif
+        fiber.state = State::Idle;
+        suspend(fiber);
+    }
+}
+
+void resume(Fiber& fiber) {
+    Scheduler& s = scheduler;
+    s.running = &fiber;
+    place(fiber.thread);
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, fiber.stack.get(), STACK);
+#endif
+#ifdef MORPHGL_SANITIZE_THREAD
+    __tsan_switch_to_fiber(fiber.tsan, 1);
+#endif
+    swapcontext(&s.main, &fiber.context);
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+Fiber& fresh_fiber() {
+    Scheduler& s = scheduler;
+#ifndef MORPHGL_SANITIZE_THREAD
+    for (auto& fiber : s.fibers) {
+        if (fiber->state == State::Idle) return *fiber;
+    }
+#endif
+    s.fibers.push_back(std::make_unique<Fiber>());
+    Fiber& fiber = *s.fibers.back();
+    fiber.stack = std::make_unique<char[]>(STACK);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = STACK;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, run_threads, 0);
+#ifdef MORPHGL_SANITIZE_THREAD
+    fiber.tsan = __tsan_create_fiber(0);
+#endif
+    return fiber;
+}
+
+// Lets go those whose barrier all have reached. Whether there were any.
+bool let_go() {
+    Scheduler& s = scheduler;
+    bool any = false;
+    unsigned waiting = 0;
+    for (auto& fiber : s.fibers) waiting += fiber->state == State::AtBlockBarrier;
+    if (waiting > 0 && waiting == s.live) {
+        for (auto& fiber : s.fibers) {
+            if (fiber->state == State::AtBlockBarrier) fiber->state = State::Runnable;
+        }
+        return true;
+    }
+    for (auto& fiber : s.fibers) {
+        if (fiber->state != State::AtWarpBarrier) continue;
+        const Warp& warp = s.warps[fiber->thread / 32];
+        const unsigned expected = fiber->mask & warp.live;
+        bool all = (warp.arrived & expected) == expected;
+        // All who wait have to name the same lanes.
+        for (auto& other : s.fibers) {
+            if (other->state == State::AtWarpBarrier && other->thread / 32 == fiber->thread / 32 &&
+                (fiber->mask >> other->thread % 32 & 1) && other->mask != fiber->mask) {
+                all = false;
+            }
+        }
+        if (!all) continue;
+        const unsigned of = fiber->thread / 32, mask = fiber->mask;
+        for (auto& other : s.fibers) {
+            if (other->state == State::AtWarpBarrier && other->thread / 32 == of && other->mask == mask) {
+                other->state = State::Runnable;
+            }
+        }
+        s.warps[of].arrived &= ~mask;
+        any = true;
+    }
+    return any;
+}
+
+bool run_block() {
+    Scheduler& s = scheduler;
+    s.next = 0;
+    s.live = s.threads;
+    s.warps.assign((s.threads + 31) / 32, Warp{});
+    for (unsigned t = 0; t < s.threads; t++) s.warps[t / 32].live |= 1u << t % 32;
+    // What one block leaves behind, none may read.
+    std::memset(s.shared.data(), 0xa5, s.shared.size());
+    while (s.live > 0) {
+        if (s.next < s.threads) {
+            Fiber& fiber = fresh_fiber();
+            fiber.thread = s.next++;
+            fiber.state = State::Runnable;
+            release(&s.begin);
+            resume(fiber);
+            continue;
+        }
+        bool ran = false;
+        for (size_t i = 0; i < s.fibers.size(); i++) {
+            if (s.fibers[i]->state == State::Runnable) {
+                ran = true;
+                resume(*s.fibers[i]);
+            }
+        }
+        if (!ran && s.live > 0 && !let_go()) return false;
+    }
+    acquire(&s.end);
+    return true;
+}
+
+void forget_fibers() {
+#ifdef MORPHGL_SANITIZE_THREAD
+    for (auto& fiber : scheduler.fibers) __tsan_destroy_fiber(fiber->tsan);
+    scheduler.fibers.clear();
+#endif
+}
+
+}  // namespace
+
+unsigned lane() { return scheduler.running->thread % 32; }
+
+void block_barrier() {
+    Scheduler& s = scheduler;
+    Fiber& fiber = *s.running;
+    release(&s.barrier);
+    fiber.state = State::AtBlockBarrier;
+    suspend(fiber);
+    acquire(&s.barrier);
+}
+
+static void warp_barrier(unsigned mask) {
+    Scheduler& s = scheduler;
+    Fiber& fiber = *s.running;
+    Warp& warp = s.warps[fiber.thread / 32];
+    if (!(mask >> fiber.thread % 32 & 1)) {
+        std::fprintf(stderr, "thread %u calls a warp function with mask %08x, which leaves it out\n", fiber.thread, mask);
+        std::abort();
+    }
+    release(&warp);
+    warp.arrived |= 1u << fiber.thread % 32;
+    fiber.mask = mask;
+    fiber.state = State::AtWarpBarrier;
+    suspend(fiber);
+    acquire(&warp);
+}
+
+const uint64_t* exchange(unsigned mask, uint64_t word) {
+    Scheduler& s = scheduler;
+    Warp& warp = s.warps[s.running->thread / 32];
+    warp.words[s.running->thread % 32] = word;
+    warp_barrier(mask);
+    return warp.words;
+}
+
+void exchanged(unsigned mask) { warp_barrier(mask); }
+
+void* dynamic_shared() { return scheduler.shared.data(); }
+
+float half_value(uint16_t bits) {
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    return half;
+}
+
+}  // namespace emulation
+
+// Runs a kernel. 0, or 1 when threads wait at different barriers for ever, 2 when the launch is not a device's.
+extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, const unsigned grid[3],
+                                        const unsigned block[3], size_t shared_bytes) {
+    using namespace emulation;
+    Scheduler& s = scheduler;
+    const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+    if (threads == 0 || threads > MAX_THREADS || grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[1] > 65535 ||
+        grid[2] > 65535 || shared_bytes > 227 * 1024) {
+        return 2;
+    }
+    s.kernel = kernel;
+    s.args = args;
+    s.threads = (unsigned)threads;
+    s.block_dim = {block[0], block[1], block[2]};
+    s.grid_dim = {grid[0], grid[1], grid[2]};
+    s.shared.resize(shared_bytes + 16);
+#ifdef MORPHGL_SANITIZE_THREAD
+    s.tsan_main = __tsan_get_current_fiber();
+#endif
+    for (unsigned z = 0; z < grid[2]; z++) {
+        for (unsigned y = 0; y < grid[1]; y++) {
+            for (unsigned x = 0; x < grid[0]; x++) {
+                s.block = {x, y, z};
+                if (!run_block()) {
+                    // The fibers of this block never end; their stacks go, and with them nothing a kernel owns.
+                    s.fibers.clear();
+                    return 1;
+                }
+                forget_fibers();
+            }
+        }
+    }
+    return 0;
+}

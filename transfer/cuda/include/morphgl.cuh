@@ -1,0 +1,57 @@
+// What every kernel of MorphGL includes: CUDA's own language on a device, its emulation on a CPU, and a few helpers.
+// Plain intrinsics only, no cooperative groups and no CUDA headers, so that NVRTC compiles it alone.
+#pragma once
+
+#ifdef MORPHGL_EMULATION
+#include "emulation.h"
+#else
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef int int32_t;
+typedef long long int64_t;
+// A kernel that Rust can launch. Under emulation it also gets a function that unpacks its arguments.
+#define MORPHGL_KERNEL(name)
+// `type* name`: the shared memory whose bytes are given at launch.
+#define DYNAMIC_SHARED(type, name)                                   \
+    extern __shared__ __align__(16) unsigned char morphgl_shared[];  \
+    type* name = reinterpret_cast<type*>(morphgl_shared)
+#endif
+
+#define WARP 32u
+#define ALL_LANES 0xffffffffu
+
+// Philox4x32-10 (Salmon et al., SC'11): four random words for a counter and a key, as in morphgl-sampler-core.
+struct Words {
+    uint32_t word[4];
+};
+
+__device__ __forceinline__ Words philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1) {
+    for (int round = 0; round < 10; round++) {
+        if (round > 0) {
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+    }
+    return Words{{c0, c1, c2, c3}};
+}
+
+// The value of an f16 and of a bf16, given by their bits: exact.
+__device__ __forceinline__ float half_value(uint16_t bits) {
+#ifdef MORPHGL_EMULATION
+    return emulation::half_value(bits);
+#else
+    float value;
+    asm("{ cvt.f32.f16 %0, %1; }" : "=f"(value) : "h"(bits));
+    return value;
+#endif
+}
+
+__device__ __forceinline__ float bf16_value(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }

@@ -1,0 +1,194 @@
+//! Mini-batches in device memory, as all CUDA operators hand them to one another.
+
+use std::any::Any;
+
+use bytemuck::Pod;
+use morphgl_graph_store::Dtype;
+use morphgl_registry::{
+    BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, HostBatch, MiniBatch, Place, Result,
+};
+
+use crate::{Buffer, Device, Event, Pinned, Stream};
+
+/// One hop in device memory; fields as those of [`Block`].
+#[derive(Debug)]
+pub struct CudaBlock {
+    /// Number of destination nodes.
+    pub num_dst: usize,
+    /// Number of source nodes, the destination nodes included.
+    pub num_src: usize,
+    /// Row offsets, `num_dst + 1` of them.
+    pub indptr: Buffer<u32>,
+    /// Local ids of the source nodes, row after row.
+    pub indices: Buffer<u32>,
+    /// Weight of each edge, where the graph has weights.
+    pub weights: Option<Buffer<f32>>,
+}
+
+/// Features in device memory, one row an input node, without gaps.
+#[derive(Debug)]
+pub struct CudaFeatures {
+    /// Values a row has.
+    pub dim: usize,
+    /// Element type: f32, f16, bf16 or u8.
+    pub dtype: Dtype,
+    /// The elements' bytes, row after row.
+    pub bytes: Buffer<u8>,
+}
+
+/// A mini-batch in the memory of a CUDA device; fields as those of [`HostBatch`].
+///
+/// Whoever reads it on a stream lets that stream wait for `ready` first. Whoever changes it replaces `ready`.
+#[derive(Debug)]
+pub struct CudaBatch {
+    /// The device.
+    pub device: Device,
+    /// Happens when the content is whole.
+    pub ready: Event,
+    /// Which one it is.
+    pub id: BatchId,
+    /// Number of seeds.
+    pub num_seeds: usize,
+    /// Nodes whose features the first layer reads.
+    pub input_nodes: Buffer<u32>,
+    /// In-degree in the whole graph of each input node.
+    pub degrees: Buffer<f32>,
+    /// The hops, the one farthest from the seeds first.
+    pub blocks: Vec<CudaBlock>,
+    /// Features of the input nodes; `None` where transferring is to fill them in, or the graph has none.
+    pub features: Option<CudaFeatures>,
+    /// Class of each seed; empty where the graph has no labels.
+    pub labels: Buffer<i32>,
+}
+
+impl CudaBatch {
+    /// A mini-batch as one on `device`.
+    ///
+    /// # Errors
+    ///
+    /// It lies elsewhere.
+    pub fn on<'a>(device: &Device, batch: &'a MiniBatch) -> Result<&'a Self> {
+        let ours = match batch {
+            MiniBatch::Host(_) => None,
+            MiniBatch::Device(batch) => batch.as_any().downcast_ref::<Self>(),
+        };
+        ours.filter(|ours| ours.device.is(device)).ok_or_else(|| misplaced(device, batch))
+    }
+
+    /// The same by value.
+    ///
+    /// # Errors
+    ///
+    /// It lies elsewhere.
+    pub fn into_on(device: &Device, batch: MiniBatch) -> Result<Box<Self>> {
+        Self::on(device, &batch)?;
+        let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
+        Ok(batch.into_any().downcast().expect("it is one of ours"))
+    }
+
+    /// Copies a mini-batch of the host, array by array through pinned memory.
+    ///
+    /// # Errors
+    ///
+    /// Memory is full, or the driver fails.
+    pub fn upload(stream: &Stream, batch: &HostBatch) -> Result<Self> {
+        let block = |block: &Block| -> Result<CudaBlock> {
+            Ok(CudaBlock {
+                num_dst: block.num_dst,
+                num_src: block.num_src,
+                indptr: up(stream, &block.indptr)?,
+                indices: up(stream, &block.indices)?,
+                weights: block.weights.as_deref().map(|w| up(stream, w)).transpose()?,
+            })
+        };
+        let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
+            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: up(stream, f.as_bytes())? })
+        });
+        Ok(Self {
+            device: stream.device().clone(),
+            id: batch.id,
+            num_seeds: batch.num_seeds,
+            input_nodes: up(stream, &batch.input_nodes)?,
+            degrees: up(stream, &batch.degrees)?,
+            blocks: batch.blocks.iter().map(block).collect::<Result<_>>()?,
+            features: features.transpose()?,
+            labels: up(stream, &batch.labels)?,
+            ready: stream.record(false)?,
+        })
+    }
+
+    /// As the runner hands it on.
+    pub fn into_batch(self) -> MiniBatch {
+        MiniBatch::Device(Box::new(self))
+    }
+}
+
+fn up<T: Pod>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
+    let mut buffer = Buffer::new(stream, values.len())?;
+    stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), &mut buffer, 0)?;
+    Ok(buffer)
+}
+
+fn misplaced(device: &Device, batch: &MiniBatch) -> Error {
+    let what = format!("expected on the device at {}, lies at {}", device.place(), batch.place());
+    Error::new(format!("{}, {}", device.operator(), batch.id()), ErrorKind::Misplaced(what))
+}
+
+impl DeviceBatch for CudaBatch {
+    fn id(&self) -> BatchId {
+        self.id
+    }
+
+    fn place(&self) -> Place {
+        self.device.place().clone()
+    }
+
+    fn num_seeds(&self) -> usize {
+        self.num_seeds
+    }
+
+    fn to_host(&self) -> Result<HostBatch> {
+        let stream = Stream::new(&self.device, false)?;
+        stream.wait(&self.ready)?;
+        let block = |block: &CudaBlock| -> Result<Block> {
+            Ok(Block {
+                num_dst: block.num_dst,
+                num_src: block.num_src,
+                indptr: down(&stream, &block.indptr)?,
+                indices: down(&stream, &block.indices)?,
+                weights: block.weights.as_ref().map(|w| down(&stream, w)).transpose()?,
+            })
+        };
+        let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {
+            let bytes = down(&stream, &f.bytes)?;
+            let mut features = BatchFeatures::zeros(0, f.dim, f.dtype);
+            let rows = bytes.len() / (f.dim * f.dtype.size()).max(1);
+            features.resize(rows, f.dim, f.dtype).copy_from_slice(&bytes);
+            Ok(features)
+        });
+        Ok(HostBatch {
+            id: self.id,
+            num_seeds: self.num_seeds,
+            input_nodes: down(&stream, &self.input_nodes)?,
+            degrees: down(&stream, &self.degrees)?,
+            blocks: self.blocks.iter().map(block).collect::<Result<_>>()?,
+            features: features.transpose()?,
+            labels: down(&stream, &self.labels)?,
+        })
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn down<T: Pod>(stream: &Stream, buffer: &Buffer<T>) -> Result<Vec<T>> {
+    let mut pinned = Pinned::new(stream.device(), buffer.len())?;
+    stream.copy(buffer, 0..buffer.len(), &mut pinned, 0)?;
+    stream.synchronize()?;
+    Ok(pinned.to_vec())
+}

@@ -1,0 +1,127 @@
+//! Devices.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use morphgl_registry::{Error, Key, Place, Result};
+
+use crate::driver::{Driver, Failure};
+use crate::memory::Registrations;
+use crate::pool::Pools;
+
+/// A handle to a device, with the operator it was given to, which every error names. Clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+    operator: Key,
+}
+
+pub(crate) struct Inner {
+    place: Place,
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) pools: Pools,
+    pub(crate) registrations: Registrations,
+}
+
+/// What a device is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Properties {
+    /// Its name, as its driver says it.
+    pub name: String,
+    /// Its multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+}
+
+impl Device {
+    /// The device at `place`, for `operator`: one for all of this process who ask while anybody has it.
+    /// That is how operators that are built apart share memory.
+    ///
+    /// # Errors
+    ///
+    /// `place` is no CUDA device, or the driver does not give it.
+    pub fn open(place: &Place, operator: &Key) -> Result<Self> {
+        static DEVICES: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+        let index = match place {
+            Place::Device { backend, index } if backend == crate::BACKEND => *index,
+            other => {
+                return Err(Error::setting(operator, format!("it runs on CUDA devices, not at {other}; give cuda:0")));
+            }
+        };
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|device| device.strong_count() > 0);
+        let known = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == *place);
+        let inner = match known {
+            Some(inner) => inner,
+            None => {
+                let driver = crate::probe::open(index).map_err(|e| Error::failed(operator, e.to_string()))?;
+                let (pools, registrations) = Default::default();
+                let inner = Arc::new(Inner { place: place.clone(), driver, pools, registrations });
+                devices.push(Arc::downgrade(&inner));
+                inner
+            }
+        };
+        Ok(Self { inner, operator: operator.clone() })
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.inner.place
+    }
+
+    /// The operator that has this handle.
+    pub fn operator(&self) -> &Key {
+        &self.operator
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    ///
+    /// The driver does not say.
+    pub fn properties(&self) -> Result<Properties> {
+        let [_, memory_bytes] = self.driver().memory().map_err(|e| self.error(&e))?;
+        let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
+        Ok(Properties { name, multiprocessors, memory_bytes })
+    }
+
+    /// Bytes of device memory that can still be taken: what the driver says is free, and what buffers left behind.
+    ///
+    /// # Errors
+    ///
+    /// The driver does not say.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
+        Ok(free + self.inner.pools.device.idle_bytes())
+    }
+
+    /// Whether both are handles to the same device.
+    pub fn is(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        self.inner.driver.as_ref()
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    pub(crate) fn error(&self, failure: &Failure) -> Error {
+        Error::failed(&self.operator, failure.to_string())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pools.clear(self.driver.as_ref());
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.inner.place, self.inner.driver.name())
+    }
+}

@@ -1,0 +1,369 @@
+//! Streams of work, and events in them.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use bytemuck::Pod;
+use morphgl_registry::{Handle, Result, Wait};
+
+use crate::driver::{Address, Id, Outcome, Product};
+use crate::memory::mark;
+use crate::{Argument, Buffer, Device, Kernel, Mapped, Pinned, Shape};
+
+/// Work of a device that is done in order. Work of two streams has no order, but what events give it.
+///
+/// Every function returns before the work is done, unless it says otherwise.
+pub struct Stream {
+    device: Device,
+    id: Id,
+    number: u32,
+}
+
+/// Memory that a copy reads.
+///
+/// # Safety
+///
+/// The span is that of `len` elements which are valid until the work of the streams in `users` is done.
+pub unsafe trait Readable<T: Pod> {
+    /// Where it lies.
+    fn span(&self) -> Span<'_>;
+}
+
+/// Memory that a copy writes.
+///
+/// # Safety
+///
+/// As [`Readable`], and whoever has it alone may write to it.
+pub unsafe trait Writable<T: Pod>: Readable<T> {}
+
+/// Where memory lies, and whose work uses it.
+#[derive(Debug)]
+pub struct Span<'a> {
+    address: Address,
+    len: usize,
+    users: Option<&'a AtomicU64>,
+}
+
+macro_rules! readable {
+    ($type:ident, |$memory:ident| $users:expr) => {
+        // SAFETY: a block goes back to its pool after the work of its users; what is mapped outlives its streams' work,
+        // as `Mapped::new` asks.
+        unsafe impl<T: Pod> Readable<T> for $type<T> {
+            fn span(&self) -> Span<'_> {
+                let $memory = self;
+                Span { address: self.address(), len: self.len(), users: $users }
+            }
+        }
+    };
+}
+readable!(Buffer, |buffer| Some(buffer.users()));
+readable!(Pinned, |pinned| Some(pinned.users()));
+readable!(Mapped, |_mapped| None);
+// SAFETY: a block is its buffer's alone.
+unsafe impl<T: Pod> Writable<T> for Buffer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Pod> Writable<T> for Pinned<T> {}
+
+/// Whether a factor of a product is read transposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Transpose {
+    No,
+    Yes,
+}
+
+impl Stream {
+    /// A new stream; one of high priority gets multiprocessors first.
+    ///
+    /// # Errors
+    ///
+    /// The driver gives none.
+    pub fn new(device: &Device, high_priority: bool) -> Result<Self> {
+        let id = device.driver().new_stream(high_priority).map_err(|e| device.error(&e))?;
+        let number = device.inner().pools.add_stream(id).map_err(|e| device.error(&e))?;
+        Ok(Self { device: device.clone(), id, number })
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.id
+    }
+
+    pub(crate) fn bit(&self) -> u64 {
+        1 << self.number
+    }
+
+    fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
+        outcome.map_err(|e| self.device.error(&e))
+    }
+
+    /// Runs a kernel.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses the launch; or work given earlier failed.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` are those of the kernel, in number, order and type; the kernel stays inside of them, and no other
+    /// stream or host thread writes to what it reads, or touches what it writes, until it is done.
+    pub unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
+        const MOST: usize = 32;
+        assert!(arguments.len() <= MOST, "{} has more than {MOST} arguments", kernel.name);
+        let mut pointers = [std::ptr::null_mut::<c_void>(); MOST];
+        for (pointer, argument) in pointers.iter_mut().zip(arguments.iter_mut()) {
+            if let Some(users) = argument.users {
+                mark(users, self);
+            }
+            *pointer = argument.value.as_mut_ptr().cast();
+        }
+        let pointers = &mut pointers[..arguments.len()];
+        // SAFETY: the caller's promise; drivers copy arguments before they return.
+        let launched = unsafe { self.device.driver().launch(self.id, kernel.function, shape, pointers) };
+        launched.map_err(|mut failure| {
+            failure.what = format!("kernel {}: {}", kernel.name, failure.what);
+            self.device.error(&failure)
+        })
+    }
+
+    /// Copies elements `range` of `from` to those of `to` from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it; or work given earlier failed.
+    ///
+    /// # Panics
+    ///
+    /// When either has not so many elements.
+    pub fn copy<T: Pod>(
+        &self,
+        from: &impl Readable<T>,
+        range: Range<usize>,
+        to: &mut impl Writable<T>,
+        at: usize,
+    ) -> Result<()> {
+        let (from, to) = (from.span(), to.span());
+        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
+        assert!(at + range.len() <= to.len, "{} elements from {at} on of {}", range.len(), to.len);
+        if range.is_empty() {
+            return Ok(());
+        }
+        [from.users, to.users].into_iter().flatten().for_each(|users| mark(users, self));
+        let size = size_of::<T>();
+        let (source, target) = (from.address + (range.start * size) as u64, to.address + (at * size) as u64);
+        // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, only after the stream's work.
+        self.check(unsafe { self.device.driver().copy(self.id, source, target, range.len() * size) })
+    }
+
+    /// Fills a buffer with a byte.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::copy`].
+    pub fn fill<T: Pod>(&self, buffer: &mut Buffer<T>, byte: u8) -> Result<()> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        mark(buffer.users(), self);
+        // SAFETY: the buffer goes back to its pool only after the stream's work.
+        self.check(unsafe { self.device.driver().fill(self.id, buffer.address(), byte, buffer.len() * size_of::<T>()) })
+    }
+
+    /// `out = alpha · op(a) · op(b) + beta · out`, row-major in f32 (no TF32): `op(a)` is `m` x `k`, `op(b)` is `k` x `n`.
+    /// Rows are packed: as they are stored, `a` has rows of `k` elements (of `m` if transposed), `b` of `n` (of `k`).
+    ///
+    /// # Errors
+    ///
+    /// cuBLAS cannot be loaded (the error says how to get it) or refuses the product.
+    ///
+    /// # Panics
+    ///
+    /// When a matrix is longer than its buffer.
+    pub fn multiply(
+        &self,
+        [m, n, k]: [usize; 3],
+        (a, transpose_a): (&Buffer<f32>, Transpose),
+        (b, transpose_b): (&Buffer<f32>, Transpose),
+        out: &mut Buffer<f32>,
+        (alpha, beta): (f32, f32),
+    ) -> Result<()> {
+        assert!(m * k <= a.len() && k * n <= b.len() && m * n <= out.len(), "matrices of {m} x {k} x {n} elements");
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        if k == 0 {
+            assert!(beta == 0.0, "a product of no depth replaces its output");
+            return self.fill(out, 0);
+        }
+        [a.users(), b.users(), out.users()].into_iter().for_each(|users| mark(users, self));
+        let transpose = [transpose_a == Transpose::Yes, transpose_b == Transpose::Yes];
+        let strides = [if transpose[0] { m } else { k }, if transpose[1] { k } else { n }, n];
+        let (a, b, out) = (a.address(), b.address(), out.address());
+        let product = Product { m, n, k, a, b, out, strides, transpose, alpha, beta };
+        // SAFETY: the matrices lie in their buffers, which go back to their pool only after the stream's work.
+        self.check(unsafe { self.device.driver().multiply(self.id, &product) })
+    }
+
+    /// An event that happens when all work given so far is done; [`Event::elapsed`] needs it `timed`.
+    ///
+    /// # Errors
+    ///
+    /// The driver gives none; or work given earlier failed.
+    pub fn record(&self, timed: bool) -> Result<Event> {
+        let id = self.check(self.device.driver().new_event(timed))?;
+        let event = Event { device: self.device.clone(), id };
+        self.check(self.device.driver().record(id, self.id))?;
+        Ok(event)
+    }
+
+    /// Work given from now on begins after the event.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.check(self.device.driver().wait(self.id, event.id))
+    }
+
+    /// Waits until all work given so far is done.
+    ///
+    /// # Errors
+    ///
+    /// Work failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.check(self.device.driver().synchronize(self.id))
+    }
+
+    /// Writes down the work that `work` gives to this stream, without doing it.
+    ///
+    /// # Errors
+    ///
+    /// What `work` fails with, or work that cannot be captured, such as taking memory.
+    pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        self.check(self.device.driver().begin_capture(self.id))?;
+        let given = work();
+        let graph = self.device.driver().end_capture(self.id);
+        given?;
+        Ok(Graph { device: self.device.clone(), id: self.check(graph)? })
+    }
+
+    /// Does what was written down.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it; or work given earlier failed.
+    ///
+    /// # Safety
+    ///
+    /// All buffers that the work uses are still there, and what holds for [`Stream::launch`].
+    pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.check(unsafe { self.device.driver().replay(graph.id, self.id) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // What failed was said, or is said by the next call of the device.
+        let _ = self.device.driver().synchronize(self.id);
+        self.device.inner().pools.remove_stream(self.number);
+        self.device.driver().free_stream(self.id);
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({} of {:?})", self.number, self.device)
+    }
+}
+
+/// A moment in a stream's work.
+pub struct Event {
+    device: Device,
+    id: Id,
+}
+
+impl Event {
+    /// Whether it has happened. A failure counts as that: waiting says what it is.
+    pub fn is_done(&self) -> bool {
+        self.device.driver().is_done(self.id).unwrap_or(true)
+    }
+
+    /// Waits for it, asleep.
+    ///
+    /// # Errors
+    ///
+    /// Work before it failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
+    }
+
+    /// The time from `start` to this event; both are timed and have happened.
+    ///
+    /// # Errors
+    ///
+    /// They are not, or have not.
+    pub fn elapsed(&self, start: &Event) -> Result<Duration> {
+        self.device.driver().elapsed(start.id, self.id).map_err(|e| self.device.error(&e))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.device.driver().free_event(self.id);
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event(of {:?}, done: {})", self.device, self.is_done())
+    }
+}
+
+/// Work that was written down, to be done again and again.
+pub struct Graph {
+    device: Device,
+    id: Id,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.device.driver().free_graph(self.id);
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph(of {:?})", self.device)
+    }
+}
+
+/// The work between two timed events as an operator's handle; `finish` gives its result once it is done.
+pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Result<T> + Send + 'static) -> Handle<T> {
+    Handle::pending(Pending { start, end, finish })
+}
+
+struct Pending<F> {
+    start: Event,
+    end: Event,
+    finish: F,
+}
+
+impl<T, F: FnOnce() -> Result<T> + Send> Wait<T> for Pending<F> {
+    fn is_ready(&self) -> bool {
+        self.end.is_done()
+    }
+
+    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+        self.end.synchronize()?;
+        let took = self.end.elapsed(&self.start)?;
+        Ok(((self.finish)()?, took))
+    }
+}

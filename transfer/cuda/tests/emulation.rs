@@ -1,0 +1,115 @@
+//! The emulated device does what a device does.
+#![cfg(feature = "emulate")]
+
+use morphgl_cuda::{Argument, Buffer, CUDA, Device, Pinned, Shape, Stream, Transpose};
+use morphgl_registry::{Hardware, Key, Phase};
+
+morphgl_cuda::module! {
+    /// Kernels that ask for all that the emulation has.
+    static TESTS = "tests/emulation.cu" { test_scan, test_blocks, test_stuck, test_half }
+}
+
+const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
+
+fn stream() -> Stream {
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    Stream::new(&device, false).expect("a stream")
+}
+
+fn launch(stream: &Stream, kernel: &str, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<(), String> {
+    let kernel = TESTS.kernel(stream.device(), kernel).map_err(|e| e.to_string())?;
+    // SAFETY: the tests give the arguments that tests/emulation.cu asks for.
+    unsafe { stream.launch(&kernel, shape, arguments) }.map_err(|e| e.to_string())
+}
+
+fn download<T: bytemuck::Pod>(stream: &Stream, buffer: &Buffer<T>) -> Vec<T> {
+    let mut host = Pinned::new(stream.device(), buffer.len()).expect("memory");
+    stream.copy(buffer, 0..buffer.len(), &mut host, 0).expect("a copy");
+    stream.synchronize().expect("no failure");
+    host.to_vec()
+}
+
+#[test]
+fn a_block_scans_by_shuffles_barriers_and_shared_memory() {
+    let stream = stream();
+    for len in [1u32, 31, 32, 33, 256] {
+        let values: Vec<u32> = (0..len).map(|i| i * 7 % 11).collect();
+        let mut buffer = Buffer::new(&stream, values.len()).expect("memory");
+        stream
+            .copy(&Pinned::of(stream.device(), &values).expect("memory"), 0..values.len(), &mut buffer, 0)
+            .expect("a copy");
+        let shape = Shape::linear(1, 256).with_shared(8 * 4);
+        launch(&stream, "test_scan", shape, &mut [(&mut buffer).into(), len.into()]).expect("a launch");
+        let expected: Vec<u32> = values
+            .iter()
+            .scan(0, |sum, v| {
+                *sum += v;
+                Some(*sum)
+            })
+            .collect();
+        assert_eq!(download(&stream, &buffer), expected, "of {len}");
+    }
+}
+
+#[test]
+fn every_thread_of_every_block_runs() {
+    let stream = stream();
+    let mut seen = Buffer::<u32>::new(&stream, 2 * 3 * 4 * 5).expect("memory");
+    stream.fill(&mut seen, 0).expect("a fill");
+    let shape = Shape { grid: [2, 3, 1], block: [4, 5, 1], shared: 0 };
+    launch(&stream, "test_blocks", shape, &mut [(&mut seen).into()]).expect("a launch");
+    assert_eq!(download(&stream, &seen), vec![1; 120]);
+}
+
+#[test]
+fn a_barrier_that_not_all_reach_is_an_error() {
+    let error = launch(&stream(), "test_stuck", Shape::linear(1, 64), &mut []).expect_err("it waits for ever");
+    assert!(error.contains("test_stuck") && error.contains("Batching_CUDA_Tests"), "{error}");
+}
+
+#[test]
+fn half_values_are_exact() {
+    let stream = stream();
+    let mut out = Buffer::<f32>::new(&stream, 4).expect("memory");
+    launch(&stream, "test_half", Shape::linear(1, 1), &mut [(&mut out).into()]).expect("a launch");
+    assert_eq!(download(&stream, &out), [1.0, -2.0, 65504.0, 1.5]);
+}
+
+#[test]
+fn products_read_their_factors_either_way() {
+    let stream = stream();
+    let up = |values: &[f32]| {
+        let mut buffer = Buffer::new(&stream, values.len()).expect("memory");
+        stream
+            .copy(&Pinned::of(stream.device(), values).expect("memory"), 0..values.len(), &mut buffer, 0)
+            .expect("a copy");
+        buffer
+    };
+    let (a, at) = (up(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), up(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
+    let (b, bt) = (up(&[1.0, 0.0, 0.0, 1.0, 2.0, 2.0]), up(&[1.0, 0.0, 2.0, 0.0, 1.0, 2.0]));
+    for (a, b) in [((&a, Transpose::No), (&b, Transpose::No)), ((&at, Transpose::Yes), (&bt, Transpose::Yes))] {
+        let mut out = up(&[1.0; 4]);
+        stream.multiply([2, 2, 3], a, b, &mut out, (2.0, 1.0)).expect("a product");
+        assert_eq!(download(&stream, &out), [15.0, 17.0, 33.0, 35.0]);
+    }
+}
+
+#[test]
+fn what_was_written_down_is_done_again_and_again() {
+    let stream = stream();
+    let mut seen = Buffer::<u32>::new(&stream, 120).expect("memory");
+    stream.fill(&mut seen, 0).expect("a fill");
+    let shape = Shape { grid: [2, 3, 1], block: [4, 5, 1], shared: 0 };
+    let graph = stream.capture(|| {
+        let kernel = TESTS.kernel(stream.device(), "test_blocks")?;
+        // SAFETY: the arguments are the kernel's.
+        unsafe { stream.launch(&kernel, shape, &mut [(&mut seen).into()]) }
+    });
+    let graph = graph.expect("a graph");
+    assert_eq!(download(&stream, &seen), vec![0; 120]);
+    for _ in 0..3 {
+        // SAFETY: the buffer is still there.
+        unsafe { stream.replay(&graph) }.expect("a replay");
+    }
+    assert_eq!(download(&stream, &seen), vec![3; 120]);
+}
