@@ -59,6 +59,12 @@ impl NodeMap {
         (word.bits & bit != 0).then(|| (word.before + (word.bits & (bit - 1)).count_ones()) as usize)
     }
 
+    /// The map itself, for those who look up elsewhere than here: for every 64 nodes the bits of those held, and how many
+    /// are held before them.
+    pub fn words(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.words.iter().map(|word| (word.bits, word.before))
+    }
+
     /// The nodes held, ascending: the order of their places.
     pub fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().zip(0u32..).flat_map(|(word, w)| {

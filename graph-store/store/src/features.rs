@@ -85,7 +85,7 @@ impl FeatureMatrix {
     }
 }
 
-impl FeatureView<'_> {
+impl<'a> FeatureView<'a> {
     /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
@@ -102,7 +102,7 @@ impl FeatureView<'_> {
     }
 
     /// The elements as bytes, as they lie in memory.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &'a [u8] {
         match self {
             Self::F32(d) => bytemuck::cast_slice(d),
             Self::F16(d) => bytemuck::cast_slice(d),

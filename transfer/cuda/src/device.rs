@@ -1,6 +1,7 @@
 //! Devices.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use morphgl_registry::{Error, Key, Place, Result};
@@ -32,6 +33,18 @@ pub struct Properties {
     pub multiprocessors: u32,
     /// Bytes of its memory.
     pub memory_bytes: u64,
+}
+
+/// What a device was asked for so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Times that memory was asked of the driver, device and pinned memory together: a steady state adds none.
+    pub allocations: u64,
+}
+
+/// What a device was asked for so far.
+pub fn statistics(device: &Device) -> Statistics {
+    Statistics { allocations: device.inner.pools.allocations.load(Ordering::Relaxed) }
 }
 
 impl Device {

@@ -152,14 +152,40 @@ impl Stream {
         let (from, to) = (from.span(), to.span());
         assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
         assert!(at + range.len() <= to.len, "{} elements from {at} on of {}", range.len(), to.len);
-        if range.is_empty() {
+        let size = size_of::<T>();
+        self.copy_spans((from, range.start * size), (to, at * size), range.len() * size)
+    }
+
+    /// Copies bytes `range` of `from` to the beginning of `to`, whatever its elements are.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it; or work given earlier failed.
+    ///
+    /// # Panics
+    ///
+    /// When either has not so many bytes.
+    pub fn copy_bytes<T: Pod>(
+        &self,
+        from: &impl Readable<u8>,
+        range: Range<usize>,
+        to: &mut impl Writable<T>,
+    ) -> Result<()> {
+        let (from, to) = (from.span(), to.span());
+        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
+        assert!(range.len() <= to.len * size_of::<T>(), "{} bytes to {} elements", range.len(), to.len);
+        self.copy_spans((from, range.start), (to, 0), range.len())
+    }
+
+    /// Copies `bytes` bytes from one place to another, which they lie in.
+    fn copy_spans(&self, (from, skip): (Span<'_>, usize), (to, at): (Span<'_>, usize), bytes: usize) -> Result<()> {
+        if bytes == 0 {
             return Ok(());
         }
         [from.users, to.users].into_iter().flatten().for_each(|users| mark(users, self));
-        let size = size_of::<T>();
-        let (source, target) = (from.address + (range.start * size) as u64, to.address + (at * size) as u64);
+        let (source, target) = (from.address + skip as u64, to.address + at as u64);
         // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, only after the stream's work.
-        self.check(unsafe { self.device.driver().copy(self.id, source, target, range.len() * size) })
+        self.check(unsafe { self.device.driver().copy(self.id, source, target, bytes) })
     }
 
     /// Fills a buffer with a byte.

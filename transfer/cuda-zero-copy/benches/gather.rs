@@ -1,0 +1,130 @@
+//! GB/s of the gather out of the host's and out of the device's memory, beside block copies, in turns.
+//!
+//! `cargo bench -p morphgl-transferring-cuda-zero-copy --bench gather [-- --json]`. Needs a CUDA device.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use morphgl_cuda::{Buffer, CudaBatch, Device, Pinned, Stream, probe};
+use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, TransferringContext};
+use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
+use serde_json::json;
+
+/// Bytes of the table: no cache of host or device holds it.
+const TABLE: usize = 4 << 30;
+/// Bytes that one gather moves.
+const BATCH: usize = 256 << 20;
+const ROUNDS: usize = 9;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    if let Err(unavailable) = probe(&Machine::probe()) {
+        println!("nothing measured: {}", unavailable.reason);
+        return Ok(());
+    }
+    let json = std::env::args().any(|a| a == "--json");
+    let place: Place = "cuda:0".parse()?;
+    let device = Device::open(&place, &KEY)?;
+    let stream = Stream::new(&device, false)?;
+    if !json {
+        println!("{device:?}\nrow bytes  from      GB/s (least-most)     block copy        share");
+    }
+    for row_bytes in [200, 400, 512, 1024, 1044] {
+        let num_nodes = TABLE / row_bytes;
+        let dataset = Arc::new(table(num_nodes, row_bytes)?);
+        let nodes = scattered(num_nodes, BATCH / row_bytes);
+        for held in [false, true] {
+            let options = json!({"presample": 0});
+            let (from, to) = (place.clone(), place.clone());
+            let context = TransferringContext { dataset: Arc::clone(&dataset), from, to, gather: true, options };
+            let mut operator = ZeroCopy::new(&context)?;
+            if held {
+                operator.hold(&vec![1.0; num_nodes], u64::MAX)?;
+            }
+            let (mut gathers, mut copies) = (Vec::new(), Vec::new());
+            for round in 0..=ROUNDS {
+                let gather = gather(&mut operator, &stream, &nodes)?;
+                let copy = if held { copy_on_device(&stream)? } else { copy_from_host(&stream)? };
+                // The first round warms up.
+                if round > 0 {
+                    gathers.push(nodes.len() as f64 * row_bytes as f64 / gather.as_secs_f64() / 1e9);
+                    copies.push(BATCH as f64 / copy.as_secs_f64() / 1e9);
+                }
+            }
+            let ([least, gather, most], [_, copy, _]) = (spread(&mut gathers), spread(&mut copies));
+            let from = if held { "device" } else { "host" };
+            if json {
+                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": from,
+                    "median": gather, "all": gathers, "block_copy": copies, "device": format!("{device:?}")});
+                println!("{line}");
+            } else {
+                println!(
+                    "{row_bytes:<10} {from:<9} {gather:6.1} ({least:.1}-{most:.1})   {copy:10.1}   {:8.2}",
+                    gather / copy
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A graph without edges, with features.
+fn table(num_nodes: usize, row_bytes: usize) -> Result<Dataset, Failure> {
+    let none = || Vec::new().into();
+    Ok(Dataset {
+        path: Default::default(),
+        name: "table".into(),
+        topology: Topology::new(vec![0; num_nodes + 1], vec![], None)?,
+        features: Some(FeatureMatrix::U8 { data: vec![1; num_nodes * row_bytes].into(), dim: row_bytes }),
+        labels: None,
+        num_classes: 0,
+        splits: Splits { train: none(), valid: none(), test: none() },
+        node_ids: None,
+    })
+}
+
+/// `len` nodes in no order.
+fn scattered(num_nodes: usize, len: usize) -> Vec<u32> {
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % num_nodes as u64)
+        .map(|v| v as u32)
+        .collect()
+}
+
+fn gather(operator: &mut ZeroCopy, stream: &Stream, nodes: &[u32]) -> Result<Duration, Failure> {
+    let batch = HostBatch { input_nodes: nodes.to_vec(), ..Default::default() };
+    let batch = CudaBatch::upload(stream, &batch)?;
+    stream.synchronize()?;
+    let (batch, took) = operator.transfer(MiniBatch::Device(Box::new(batch)))?.wait()?;
+    drop(batch);
+    Ok(took)
+}
+
+fn copy_from_host(stream: &Stream) -> Result<Duration, Failure> {
+    let (host, mut device) = (Pinned::<u8>::new(stream.device(), BATCH)?, Buffer::new(stream, BATCH)?);
+    let start = stream.record(true)?;
+    stream.copy(&host, 0..BATCH, &mut device, 0)?;
+    elapsed(stream, &start)
+}
+
+/// A copy reads and writes as many bytes as a gather.
+fn copy_on_device(stream: &Stream) -> Result<Duration, Failure> {
+    let (from, mut to) = (Buffer::<u8>::new(stream, BATCH)?, Buffer::new(stream, BATCH)?);
+    let start = stream.record(true)?;
+    stream.copy(&from, 0..BATCH, &mut to, 0)?;
+    elapsed(stream, &start)
+}
+
+fn elapsed(stream: &Stream, start: &morphgl_cuda::Event) -> Result<Duration, Failure> {
+    let end = stream.record(true)?;
+    end.synchronize()?;
+    Ok(end.elapsed(start)?)
+}
+
+fn spread(values: &mut [f64]) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [values[0], values[values.len() / 2], values[values.len() - 1]]
+}

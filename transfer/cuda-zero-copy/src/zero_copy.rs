@@ -1,0 +1,125 @@
+//! The operator.
+
+use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream, pending};
+use morphgl_registry::{Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
+
+use crate::KEY;
+use crate::hot::{Cache, Counts};
+use crate::options::Options;
+use crate::rows::Rows;
+
+/// Phase Transferring on a CUDA device, `Transferring_CUDA+PCIe_ZeroCopy`.
+#[derive(Debug)]
+pub struct ZeroCopy {
+    device: Device,
+    stream: Stream,
+    /// The rows to gather; `None` where there are none, or none are asked for.
+    rows: Option<Rows>,
+    hot: Hot,
+    options: Options,
+}
+
+/// What is known of hot rows.
+#[derive(Debug)]
+enum Hot {
+    /// Accesses are being counted.
+    Counting(Counts),
+    Cached(Cache),
+    /// None are held.
+    Nothing,
+}
+
+impl ZeroCopy {
+    /// Builds the operator. Options, all with defaults:
+    /// `cache_bytes`, device memory for hot rows and their map (three quarters of what is free when it is filled);
+    /// `presample`, the mini-batches whose accesses are counted before (64; 0 for no cache);
+    /// `share`, that of the multiprocessors that read rows of the host (0.2).
+    ///
+    /// # Errors
+    ///
+    /// It is not to stay on one CUDA device of this machine, the host's rows cannot be pinned, or an option is not one.
+    pub fn new(context: &TransferringContext) -> Result<Self> {
+        let TransferringContext { dataset, from, to, gather, options } = context;
+        if from != to {
+            let what = format!("it fills in mini-batches where they lie, and cannot go from {from} to {to}");
+            return Err(Error::setting(KEY, what));
+        }
+        let options = Options::of(options)?;
+        let device = Device::open(to, &KEY)?;
+        let stream = Stream::new(&device, true)?;
+        let wanted = *gather && dataset.features.is_some();
+        let rows = wanted.then(|| Rows::new(&device, dataset, options.share)).transpose()?;
+        let hot = match &rows {
+            Some(rows) if options.presample > 0 && options.cache_bytes != Some(0) => {
+                Hot::Counting(Counts::new(&stream, rows.matrix().num_rows(), options.presample)?)
+            }
+            _ => Hot::Nothing,
+        };
+        Ok(Self { device, stream, rows, hot, options })
+    }
+
+    /// Holds the hottest rows from now on: `hotness` is the accesses of each node, `budget` the bytes that rows and map
+    /// may take. Counting ends. Returns how many rows are held.
+    ///
+    /// # Errors
+    ///
+    /// The device's memory is full, or the driver fails.
+    ///
+    /// # Panics
+    ///
+    /// When there is not one hotness a node.
+    pub fn hold(&mut self, hotness: &[f32], budget: u64) -> Result<usize> {
+        // What was held gives its memory back first.
+        self.hot = Hot::Nothing;
+        let Some(rows) = &self.rows else { return Ok(0) };
+        assert_eq!(hotness.len(), rows.matrix().num_rows(), "a hotness a node");
+        if let Some(cache) = Cache::fill(&self.stream, rows.matrix(), hotness, budget)? {
+            self.hot = Hot::Cached(cache);
+        }
+        Ok(self.held())
+    }
+
+    /// Rows in the device's memory.
+    pub fn held(&self) -> usize {
+        match &self.hot {
+            Hot::Cached(cache) => cache.len(),
+            _ => 0,
+        }
+    }
+
+    /// Counts the accesses of a mini-batch, and fills the cache after the last one that is counted.
+    fn count(&mut self, batch: &CudaBatch) -> Result<()> {
+        let Hot::Counting(counts) = &mut self.hot else { return Ok(()) };
+        if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
+            let hotness = counts.hotness(&self.device, &self.stream)?;
+            let budget = match self.options.cache_bytes {
+                Some(bytes) => bytes,
+                None => self.device.free_bytes()? / 4 * 3,
+            };
+            self.hold(&hotness, budget)?;
+        }
+        Ok(())
+    }
+}
+
+impl Transferring for ZeroCopy {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let mut batch = CudaBatch::into_on(&self.device, batch)?;
+        self.stream.wait(&batch.ready)?;
+        let start = self.stream.record(true)?;
+        if batch.features.is_none() && self.rows.is_some() {
+            self.count(&batch)?;
+            let (rows, num_rows) = (self.rows.as_ref().expect("just looked"), batch.input_nodes.len());
+            let matrix = rows.matrix();
+            let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
+            let cache = match &self.hot {
+                Hot::Cached(cache) => Some(cache),
+                _ => None,
+            };
+            rows.gather(&self.stream, (&batch.input_nodes, num_rows), cache, &mut bytes)?;
+            batch.features = Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), bytes });
+            batch.ready = self.stream.record(false)?;
+        }
+        Ok(pending(start, self.stream.record(true)?, move || Ok(MiniBatch::Device(batch))))
+    }
+}

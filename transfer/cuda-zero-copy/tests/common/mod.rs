@@ -1,0 +1,47 @@
+//! An operator on the emulated device, held to the reference.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::sync::Arc;
+
+use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_cuda::{CudaBatch, Device, Stream};
+use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_registry::{BatchId, HostBatch, MiniBatch, Place, Transferring, TransferringContext};
+use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
+use serde_json::Value;
+
+pub(crate) fn place() -> Place {
+    "cuda:0".parse().expect("a place")
+}
+
+pub(crate) fn stream() -> Stream {
+    let device = Device::open(&place(), &KEY).expect("it is emulated");
+    Stream::new(&device, false).expect("a stream")
+}
+
+pub(crate) fn upload(stream: &Stream, batch: &HostBatch) -> MiniBatch {
+    CudaBatch::upload(stream, batch).expect("room").into_batch()
+}
+
+pub(crate) fn operator(case: &Case, options: Value) -> Result<ZeroCopy, String> {
+    let dataset = Arc::clone(&case.dataset);
+    let context = TransferringContext { dataset, from: place(), to: place(), gather: true, options };
+    ZeroCopy::new(&context).map_err(|e| e.to_string())
+}
+
+/// Transfers the mini-batch `index` of the case, and compares it with the reference.
+pub(crate) fn check(operator: &mut ZeroCopy, stream: &Stream, case: &Case, index: u32) {
+    let whole = reference::sample(case, BatchId { epoch: 0, index });
+    let lacking = HostBatch { features: None, ..whole.clone() };
+    let handle = operator.transfer(upload(stream, &lacking)).expect("a gather");
+    let MiniBatch::Device(batch) = handle.wait().expect("it ends").0 else { panic!("it stays on the device") };
+    assert_eq!(batch.to_host().expect("a copy"), whole);
+}
+
+/// A graph whose rows have `row_bytes` bytes.
+pub(crate) fn with_rows(num_nodes: usize, row_bytes: usize) -> Dataset {
+    let mut dataset = graphs::random(num_nodes, 5, false);
+    let data: Vec<u8> = (0..num_nodes * row_bytes).map(|i| (i * 7 + i / 251) as u8).collect();
+    dataset.features = Some(FeatureMatrix::U8 { data: data.into(), dim: row_bytes });
+    dataset
+}

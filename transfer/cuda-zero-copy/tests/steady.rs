@@ -1,0 +1,24 @@
+//! A steady state takes no memory. Alone in its program: the device's statistics are those of all who use it.
+#![cfg(feature = "emulate")]
+
+mod common;
+
+use common::{check, operator, stream, with_rows};
+use morphgl_conformance::batching::Case;
+use morphgl_cuda::statistics;
+use serde_json::json;
+
+#[test]
+fn a_steady_state_takes_no_memory() {
+    let case = Case::new(with_rows(900, 100));
+    let stream = stream();
+    let mut operator = operator(&case, json!({"presample": 2, "cache_bytes": 40_000})).expect("it is emulated");
+    let mut settled = 0;
+    for round in 0..6 {
+        (0..5).for_each(|index| check(&mut operator, &stream, &case, index));
+        match round {
+            0..=2 => settled = statistics(stream.device()).allocations,
+            _ => assert_eq!(statistics(stream.device()).allocations, settled, "in round {round}"),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! All arrays of a mini-batch one behind the other in pinned memory.
+
+use bytemuck::Pod;
+use morphgl_cuda::{Buffer, Device, Pinned, Stream};
+use morphgl_registry::Result;
+
+/// Where an array begins in the arena: the copy engine is fastest from whole lines of memory.
+const ALIGNMENT: usize = 256;
+
+/// Pinned memory that is filled from its beginning.
+pub(crate) struct Arena {
+    bytes: Pinned<u8>,
+    used: usize,
+}
+
+impl Arena {
+    /// Room for arrays of the given sizes in bytes.
+    pub(crate) fn new(device: &Device, sizes: impl Iterator<Item = usize>) -> Result<Self> {
+        let room = sizes.map(|size| size.next_multiple_of(ALIGNMENT)).sum();
+        Ok(Self { bytes: Pinned::new(device, room)?, used: 0 })
+    }
+
+    /// Room for the next `len` elements, whose old content is to be overwritten.
+    fn next<T: Pod>(&mut self, len: usize) -> &mut [T] {
+        let bytes = len * size_of::<T>();
+        let room = &mut self.bytes[self.used..self.used + bytes];
+        self.used += bytes.next_multiple_of(ALIGNMENT);
+        bytemuck::cast_slice_mut(room)
+    }
+
+    /// Copies `values` here, and from here on to the device.
+    pub(crate) fn send<T: Pod>(&mut self, stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
+        self.send_with(stream, values.len(), |room| room.copy_from_slice(values))
+    }
+
+    /// The same of `len` elements that `write` writes.
+    pub(crate) fn send_with<T: Pod>(
+        &mut self,
+        stream: &Stream,
+        len: usize,
+        write: impl FnOnce(&mut [T]),
+    ) -> Result<Buffer<T>> {
+        let first = self.used;
+        write(self.next(len));
+        let mut buffer = Buffer::new(stream, len)?;
+        stream.copy_bytes(&self.bytes, first..first + len * size_of::<T>(), &mut buffer)?;
+        Ok(buffer)
+    }
+}

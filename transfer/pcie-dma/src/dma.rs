@@ -1,0 +1,141 @@
+//! The operator.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use morphgl_cuda::{CudaBatch, CudaBlock, CudaFeatures, Device, Event, Stream, pending};
+use morphgl_graph_store::{Dataset, Dtype};
+use morphgl_registry::{Block, Error, Handle, HostBatch, MiniBatch, Place, Result, Transferring, TransferringContext};
+use serde::Deserialize;
+
+use crate::KEY;
+use crate::arena::Arena;
+
+/// Bytes of features above which they are gathered by the threads of the current rayon pool.
+const PARALLEL_BYTES: usize = 1 << 20;
+
+/// Options of the operator.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// Mini-batches in pinned memory at a time.
+    depth: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { depth: 3 }
+    }
+}
+
+/// Phase Transferring from the host to a CUDA device, `Transferring_PCIe_Dma`.
+#[derive(Debug)]
+pub struct PcieDma {
+    dataset: Arc<Dataset>,
+    gather: bool,
+    device: Device,
+    stream: Stream,
+    depth: usize,
+    /// Ends of the copies under way, the oldest first.
+    under_way: VecDeque<Event>,
+}
+
+impl PcieDma {
+    /// Builds the operator. Options: `depth`, mini-batches in pinned memory at a time (3).
+    ///
+    /// # Errors
+    ///
+    /// It is not to go from the host to a CUDA device of this machine, or an option is not one.
+    pub fn new(context: &TransferringContext) -> Result<Self> {
+        let TransferringContext { dataset, from, to, gather, options } = context;
+        if *from != Place::Host {
+            return Err(Error::setting(KEY, format!("it reads mini-batches in host memory, not at {from}; give host")));
+        }
+        let options: Options = match options {
+            serde_json::Value::Null => Options::default(),
+            some => serde_json::from_value(some.clone()).map_err(|e| Error::setting(KEY, format!("options: {e}")))?,
+        };
+        if options.depth == 0 {
+            return Err(Error::setting(KEY, "a depth of 0 moves nothing; give 1 or more"));
+        }
+        let device = Device::open(to, &KEY)?;
+        let stream = Stream::new(&device, true)?;
+        let (dataset, under_way) = (Arc::clone(dataset), VecDeque::with_capacity(options.depth));
+        Ok(Self { dataset, gather: *gather, device, stream, depth: options.depth, under_way })
+    }
+
+    /// What the features of `batch` will be on the device: rows, length of a row, element type.
+    fn features(&self, batch: &HostBatch) -> Option<(usize, usize, Dtype)> {
+        match (&batch.features, &self.dataset.features) {
+            (Some(features), _) => Some((features.num_rows(), features.dim, features.dtype)),
+            (None, Some(matrix)) if self.gather => Some((batch.input_nodes.len(), matrix.dim(), matrix.dtype())),
+            _ => None,
+        }
+    }
+
+    /// Writes the bytes of the features.
+    fn write_features(&self, batch: &HostBatch, out: &mut [u8]) {
+        match (&batch.features, &self.dataset.features) {
+            (Some(features), _) => out.copy_from_slice(features.as_bytes()),
+            (None, Some(matrix)) if out.len() > PARALLEL_BYTES => matrix.par_gather_rows(&batch.input_nodes, out),
+            (None, Some(matrix)) => matrix.gather_rows(&batch.input_nodes, out),
+            (None, None) => {}
+        }
+    }
+
+    fn send(&self, batch: &HostBatch) -> Result<CudaBatch> {
+        let features = self.features(batch);
+        let feature_bytes = features.map(|(rows, dim, dtype)| rows * dim * dtype.size());
+        let mut arena = Arena::new(&self.device, sizes(batch).chain(feature_bytes))?;
+        let stream = &self.stream;
+        // The longest first, so that it is on its way while the others are written.
+        let features = match (features, feature_bytes) {
+            (Some((_, dim, dtype)), Some(len)) => {
+                let bytes = arena.send_with(stream, len, |out| self.write_features(batch, out))?;
+                Some(CudaFeatures { dim, dtype, bytes })
+            }
+            _ => None,
+        };
+        let mut blocks = Vec::with_capacity(batch.blocks.len());
+        for Block { num_dst, num_src, indptr, indices, weights } in &batch.blocks {
+            blocks.push(CudaBlock {
+                num_dst: *num_dst,
+                num_src: *num_src,
+                indptr: arena.send(stream, indptr)?,
+                indices: arena.send(stream, indices)?,
+                weights: weights.as_ref().map(|w| arena.send(stream, w)).transpose()?,
+            });
+        }
+        Ok(CudaBatch {
+            device: self.device.clone(),
+            id: batch.id,
+            num_seeds: batch.num_seeds,
+            input_nodes: arena.send(stream, &batch.input_nodes)?,
+            degrees: arena.send(stream, &batch.degrees)?,
+            labels: arena.send(stream, &batch.labels)?,
+            blocks,
+            features,
+            ready: stream.record(false)?,
+        })
+    }
+}
+
+/// Bytes of every array but the features.
+fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
+    let block = |b: &Block| [b.indptr.len(), b.indices.len(), b.weights.as_ref().map_or(0, Vec::len)];
+    let others = [batch.input_nodes.len(), batch.degrees.len(), batch.labels.len()];
+    batch.blocks.iter().flat_map(block).chain(others).map(|elements| 4 * elements)
+}
+
+impl Transferring for PcieDma {
+    fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
+        let batch = batch.into_host()?;
+        while self.under_way.len() >= self.depth {
+            self.under_way.pop_front().expect("there is one").synchronize()?;
+        }
+        let start = self.stream.record(true)?;
+        let sent = self.send(&batch)?;
+        self.under_way.push_back(self.stream.record(false)?);
+        Ok(pending(start, self.stream.record(true)?, move || Ok(sent.into_batch())))
+    }
+}

@@ -1,0 +1,35 @@
+//! The suite of the phase, on the emulated device.
+#![cfg(feature = "emulate")]
+
+use std::sync::Arc;
+
+use morphgl_conformance::batching::{Case, graphs};
+use morphgl_conformance::transferring;
+use morphgl_registry::{Place, TransferringContext};
+use morphgl_transferring_pcie_dma::{DESCRIPTION, PcieDma};
+use serde_json::{Value, json};
+
+fn context(case: &Case, options: Value) -> TransferringContext {
+    let to = "cuda:0".parse().expect("a place");
+    TransferringContext { dataset: Arc::clone(&case.dataset), from: Place::Host, to, gather: true, options }
+}
+
+#[test]
+fn conforms() {
+    transferring::run(&DESCRIPTION);
+}
+
+#[test]
+fn refuses_what_it_cannot_do() {
+    let case = Case::new(graphs::random(30, 3, false));
+    let elsewhere = TransferringContext { from: "cuda:0".parse().expect("a place"), ..context(&case, Value::Null) };
+    for (context, expected) in [
+        (elsewhere, "not at cuda:0"),
+        (TransferringContext { to: Place::Host, ..context(&case, Value::Null) }, "not at host"),
+        (context(&case, json!({"depth": 0})), "a depth of 0"),
+        (context(&case, json!({"deep": 1})), "unknown field"),
+    ] {
+        let error = PcieDma::new(&context).expect_err("it cannot").to_string();
+        assert!(error.contains(expected) && error.contains("Transferring_PCIe_Dma"), "{error}");
+    }
+}

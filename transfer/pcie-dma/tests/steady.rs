@@ -1,0 +1,34 @@
+//! A steady state takes no memory. Alone in its program: the device's statistics are those of all who use it.
+#![cfg(feature = "emulate")]
+
+use std::sync::Arc;
+
+use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_cuda::{Device, statistics};
+use morphgl_registry::{BatchId, MiniBatch, Place, Transferring, TransferringContext};
+use morphgl_transferring_pcie_dma::{KEY, PcieDma};
+use serde_json::json;
+
+#[test]
+fn many_are_under_way_and_a_steady_state_takes_no_memory() {
+    let case = Case::new(graphs::random(900, 7, true));
+    let (dataset, to) = (Arc::clone(&case.dataset), "cuda:0".parse().expect("a place"));
+    let options = json!({"depth": 2});
+    let context = TransferringContext { dataset, from: Place::Host, to, gather: true, options };
+    let mut operator = PcieDma::new(&context).expect("it is emulated");
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    let mut settled = 0;
+    for round in 0..6 {
+        let batches = (0..5).map(|index| reference::sample(&case, BatchId { epoch: 1, index }));
+        let sent: Vec<_> = batches.map(|b| (b.clone(), operator.transfer(MiniBatch::Host(b)).expect("room"))).collect();
+        for (expected, handle) in sent {
+            let (batch, _) = handle.wait().expect("it arrives");
+            let MiniBatch::Device(batch) = batch else { panic!("it is on the device") };
+            assert_eq!(batch.to_host().expect("a copy"), expected);
+        }
+        match round {
+            0..=2 => settled = statistics(&device).allocations,
+            _ => assert_eq!(statistics(&device).allocations, settled, "in round {round}"),
+        }
+    }
+}
