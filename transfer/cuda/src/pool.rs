@@ -1,5 +1,6 @@
 //! Memory that comes back: blocks by size, each with what still has to happen before it is used again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{Address, Driver, Failure, Id, Outcome};
@@ -9,6 +10,8 @@ use crate::driver::{Address, Driver, Failure, Id, Outcome};
 pub(crate) struct Pools {
     pub(crate) device: Pool,
     pub(crate) pinned: Pool,
+    /// Blocks that the driver was asked for.
+    pub(crate) asked: AtomicU64,
     events: Mutex<Vec<Id>>,
     streams: Mutex<Vec<Option<Id>>>,
 }
@@ -69,6 +72,7 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
+        self.asked.fetch_add(1, Ordering::Relaxed);
         match driver.allocate(bytes) {
             Err(failure) if failure.memory => {
                 // What lies idle in other sizes goes back first.
@@ -87,6 +91,7 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
+        self.asked.fetch_add(1, Ordering::Relaxed);
         match driver.allocate_pinned(bytes) {
             Err(failure) if failure.memory => {
                 self.pinned.clear(driver, &self.events, |d, address| d.free_pinned(address as *mut u8))?;
