@@ -48,7 +48,7 @@ impl Filled {
 /// each saves as many reads over the bus as a hop takes neighbours, on average over the hops.
 ///
 /// All that lies on the device is charged to `budget`: the rows, with weights those too, the tables of
-/// [`ROW_TABLE_BYTES`] a node, and with weights the sum of each node's. `None` where the budget has no room for a row.
+/// [`ROW_TABLE_BYTES`] a node, and with weights the sum of each node's. `None` where the budget has no room for the tables.
 ///
 /// The seam for whoever divides device memory between features and rows: it calls this with the rows' part.
 ///
@@ -84,7 +84,7 @@ pub fn fill(topology: &Topology, hotness: &[f32], settings: &SamplerSettings, bu
             starts.push(topology.edge_range(v).start as u64);
         }
     }
-    (rows > 0).then_some(Filled { starts, lens, rows, edges, bytes: tables + edge * edges })
+    Some(Filled { starts, lens, rows, edges, bytes: tables + edge * edges })
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_tables_are_charged_first() {
         check(&[1.0; 5], "1", 59, None);
-        check(&[1.0; 5], "1", 63, None);
+        check(&[1.0; 5], "1", 63, Some(&[]));
         check(&[0.0, 0.0, 1.0, 0.0, 0.0], "1", 64, Some(&[2]));
     }
 

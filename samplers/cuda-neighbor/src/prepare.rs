@@ -69,7 +69,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
     let weighted = shared.settings.pick == Pick::Weighted;
     let mut bound = shared.first_hop();
     let reach = shared.reach(0, bound, false).checked(id)?;
-    let (room, _) = scratch.peak(reach.nodes, None);
+    let room = scratch.peak_nodes(reach.nodes);
     let (mut nodes, mut degrees) = (None, None);
     grow(&scratch.stream, &mut nodes, room, 0)?;
     grow(&scratch.stream, &mut degrees, room, 0)?;
@@ -92,7 +92,8 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
             Fanout::AtMost(k) => k.get(),
         };
         scratch.grow_sums(bound.rows)?;
-        let indptr = Buffer::new(&scratch.stream, bound.rows as usize + 1)?;
+        let room = scratch.peak_rows(hop, bound.rows);
+        let indptr = Buffer::new(&scratch.stream, room as usize + 1)?;
         {
             let s = &*scratch;
             let launch = Launch { kernels: &shared.kernels, stream: &s.stream };
@@ -115,7 +116,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
         if !shared.fits(&bound) {
             bound = sizes(shared, scratch, places, bound)?;
             let reach = shared.reach(hop, bound, true).checked(id)?;
-            let (room, _) = scratch.peak(reach.nodes, None);
+            let room = scratch.peak_nodes(reach.nodes);
             grow(&scratch.stream, &mut nodes, room, bound.rows)?;
             grow(&scratch.stream, &mut degrees, room, bound.rows)?;
             scratch.grow_nodes(room, bound.rows, weighted)?;
@@ -126,7 +127,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
                 launch.seeds((nodes, 0, bound.rows as u32), nodes, None, table)?;
             }
         }
-        let (_, edges) = scratch.peak(0, Some((hop, &bound)));
+        let edges = scratch.peak_edges(hop, bound.edges);
         let apart = weighted || (fanout != Fanout::All && most > GROUP);
         let large = (apart && !weighted).then_some(most);
         scratch.grow_edges(&Needs { edges, picked: apart, large }, &shared.kernels)?;
@@ -286,5 +287,37 @@ impl Shared {
             reach.values = reach.values.max(bound.rows + bound.edges);
         }
         reach
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use morphgl_conformance::batching::{Case, graphs, reference};
+    use morphgl_registry::BatchingContext;
+
+    use super::*;
+    use crate::CudaNeighbor;
+
+    /// A table is cleared before its stamps come again.
+    #[test]
+    fn stamps_run_out() {
+        let case = Case { gather: false, ..Case::new(graphs::random(200, 6, false)) };
+        let Case { dataset, seeds, settings, gather } = case.clone();
+        let (place, options) = ("cuda:0".parse().expect("a place"), serde_json::Value::Null);
+        let sampler = CudaNeighbor::new(&BatchingContext { dataset, seeds, settings, gather, place, options });
+        let mut worker = Worker::new(sampler.expect("built").shared(), 1).expect("a worker");
+        let mut stamps = Vec::new();
+        for epoch in 0..8 {
+            let id = BatchId { epoch, index: 0 };
+            let (batch, _) = worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch");
+            let MiniBatch::Device(batch) = batch else { panic!("it lies on the device") };
+            assert_eq!(batch.to_host().expect("a copy"), reference::sample(&case, id));
+            let table = worker.scratch[0].table.as_mut().expect("it was used");
+            if epoch == 0 {
+                table.stamp = (1 << (32 - table.value_bits)) - 3;
+            }
+            stamps.push(table.stamp);
+        }
+        assert_eq!(stamps[3..], [1, 2, 3, 4, 5], "{stamps:?}");
     }
 }

@@ -109,6 +109,13 @@ impl CudaNeighbor {
     }
 }
 
+#[cfg(all(test, feature = "emulate"))]
+impl CudaNeighbor {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
 /// Puts the topology where the options, or the budget, want it.
 fn choose(
     context: &BatchingContext,
@@ -146,7 +153,7 @@ fn choose(
                 }
             };
             let filled = fill(topology, hotness, &context.settings, budget);
-            Graph::cached(stream, topology, &filled.ok_or_else(|| no_row(topology, budget))?, asked)
+            Graph::cached(stream, topology, &filled.ok_or_else(|| no_tables(topology, budget))?, asked)
         }
         _ => Graph::on_host(stream, topology, asked),
     }
@@ -160,10 +167,10 @@ fn too_large(whole: u64, budget: u64) -> Error {
     Error::setting(&KEY, what)
 }
 
-fn no_row(topology: &Topology, budget: u64) -> Error {
+fn no_tables(topology: &Topology, budget: u64) -> Error {
     let least = graph::least_cache_bytes(topology);
     let what = format!(
-        "topology_bytes {budget} have no room for the tables of cached rows and a row; give {least} or more, or \
+        "topology_bytes {budget} have no room for the tables by which cached rows are found; give {least} or more, or \
          topology host"
     );
     Error::setting(&KEY, what)

@@ -4,7 +4,6 @@ use bytemuck::Pod;
 use morphgl_cuda::{Buffer, Device, Pinned, Stream};
 use morphgl_registry::Result;
 
-use crate::bounds::Hop;
 use crate::kernels::{Kernels, Table};
 use crate::launch::scan_blocks;
 
@@ -31,9 +30,9 @@ pub(crate) struct Scratch {
     pub(crate) large: Option<Buffer<u64>>,
     /// For sizes that the host asks for between two hops.
     pub(crate) sizes: Pinned<u64>,
-    /// The most nodes, and edges of each hop, that a mini-batch had room for so far.
-    pub(crate) peak_nodes: u64,
-    pub(crate) peak_edges: Vec<u64>,
+    /// The most nodes, and rows and edges of each hop, that a mini-batch had room for so far.
+    peak_nodes: u64,
+    peaks: Vec<[u64; 2]>,
 }
 
 /// Which parts of it a hop needs.
@@ -63,7 +62,7 @@ impl Scratch {
             picked: None,
             large: None,
             peak_nodes: 0,
-            peak_edges: vec![0; hops],
+            peaks: vec![[0; 2]; hops],
         })
     }
 
@@ -130,15 +129,24 @@ impl Scratch {
         Ok(true)
     }
 
-    /// Nodes, and edges of hop `hop`, that a mini-batch gets room for: as much as any had before.
-    pub(crate) fn peak(&mut self, nodes: u64, hop: Option<(usize, &Hop)>) -> (u64, u64) {
+    /// Nodes that a mini-batch gets room for: as many as any had before.
+    pub(crate) fn peak_nodes(&mut self, nodes: u64) -> u64 {
         self.peak_nodes = self.peak_nodes.max(nodes);
-        let edges = hop.map_or(0, |(hop, bound)| {
-            let peak = &mut self.peak_edges[hop];
-            *peak = bound.edges.max(*peak);
-            *peak
-        });
-        (self.peak_nodes, edges)
+        self.peak_nodes
+    }
+
+    /// Rows of hop `hop` that a mini-batch gets room for.
+    pub(crate) fn peak_rows(&mut self, hop: usize, rows: u64) -> u64 {
+        let peak = &mut self.peaks[hop][0];
+        *peak = rows.max(*peak);
+        *peak
+    }
+
+    /// Edges of hop `hop` that a mini-batch gets room for.
+    pub(crate) fn peak_edges(&mut self, hop: usize, edges: u64) -> u64 {
+        let peak = &mut self.peaks[hop][1];
+        *peak = edges.max(*peak);
+        *peak
     }
 }
 
