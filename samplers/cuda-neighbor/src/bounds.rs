@@ -17,7 +17,7 @@ pub(crate) struct Degrees {
 }
 
 /// Upper bounds of one hop; exact where the host asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Hop {
     /// Destination nodes.
     pub(crate) rows: u64,
@@ -71,12 +71,6 @@ impl Degrees {
 
     pub(crate) fn num_nodes(&self) -> u64 {
         self.num_nodes
-    }
-}
-
-impl Default for Hop {
-    fn default() -> Self {
-        Self { rows: 0, expanded: 0, edges: 0, nodes: 0 }
     }
 }
 

@@ -62,7 +62,8 @@ impl Options {
         if value.is_null() {
             return Ok(Self::default());
         }
-        let options = Self::deserialize(value).map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
+        let options =
+            Self::deserialize(value).map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
         if options.in_flight == 0 || options.in_flight > 16 {
             let what = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
             return Err(Error::setting(&KEY, what));

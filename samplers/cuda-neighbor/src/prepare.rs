@@ -23,7 +23,8 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(shared: &Arc<Shared>, in_flight: usize) -> Result<Self> {
         let hops = shared.settings.fanouts.0.len();
-        let scratch: Vec<Scratch> = (0..in_flight).map(|_| Scratch::new(&shared.device, hops)).collect::<Result<_>>()?;
+        let scratch: Vec<Scratch> =
+            (0..in_flight).map(|_| Scratch::new(&shared.device, hops)).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
         Ok(Self { shared: Arc::clone(shared), scratch, turn: 0 })
     }

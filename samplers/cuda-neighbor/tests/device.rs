@@ -26,7 +26,8 @@ fn several_are_under_way() {
     for in_flight in [1, 2, 5] {
         let sampler = sampler(&case, json!({"in_flight": in_flight}));
         let mut worker = sampler.worker(1).expect("a worker");
-        let ids: Vec<BatchId> = (0..sampler.num_batches() as u32).flat_map(|i| [id(3, i), id(0, i), id(4, i)]).collect();
+        let ids: Vec<BatchId> =
+            (0..sampler.num_batches() as u32).flat_map(|i| [id(3, i), id(0, i), id(4, i)]).collect();
         let handles: Vec<Handle<MiniBatch>> = ids.iter().map(|&id| worker.prepare(id, None).expect("queued")).collect();
         let made: Vec<MiniBatch> = handles.into_iter().map(|handle| handle.wait().expect("a mini-batch").0).collect();
         for (id, batch) in ids.iter().zip(&made) {
@@ -114,7 +115,10 @@ fn refused(change: impl FnOnce(&mut BatchingContext), message: &str) {
 
 #[test]
 fn what_cannot_be_done_says_why() {
-    refused(|c| c.place = Place::Host, "Batching_CUDA+PCIe_Neighbor: it runs on CUDA devices, not at host; give cuda:0");
+    refused(
+        |c| c.place = Place::Host,
+        "Batching_CUDA+PCIe_Neighbor: it runs on CUDA devices, not at host; give cuda:0",
+    );
     refused(|c| c.settings.fanouts.0.clear(), "fanouts: there is none; give one a hop");
     refused(|c| c.settings.batch_size = 0, "batch size: a mini-batch needs at least one seed");
     refused(|c| c.settings.pick = Pick::Weighted, "weighted pick: the graph has no edge weights");
