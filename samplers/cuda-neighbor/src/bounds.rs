@@ -83,8 +83,8 @@ impl Hop {
     /// Bytes that its edges, and the nodes they may find, take on the device: in the mini-batch and in scratch memory.
     pub(crate) fn bytes(&self, weights: bool, picked_apart: bool) -> u64 {
         let edge = 8 + if weights { 4 } else { 0 } + if picked_apart { 8 } else { 0 };
-        // A node: its id, degree, row and up to four places in the table.
-        self.edges.saturating_mul(edge).saturating_add((self.nodes - self.rows).saturating_mul(20 + 32))
+        // A node: its id, degree, row and up to three places in the table.
+        self.edges.saturating_mul(edge).saturating_add((self.nodes - self.rows).saturating_mul(20 + 24))
     }
 }
 

@@ -217,7 +217,7 @@ fn expand(
 /// Waits for the hop's sizes: its bounds are too large to give it room unasked.
 fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> Result<Hop> {
     scratch.stream.copy(&scratch.counts, 0..scratch.counts.len(), &mut scratch.sizes, 0)?;
-    scratch.stream.synchronize()?;
+    scratch.stream.record(false)?.synchronize()?;
     let (rows, edges) = (scratch.sizes[places.rows as usize], scratch.sizes[places.edges as usize]);
     let exact = Hop { rows, expanded: bound.expanded.min(rows), ..bound };
     Ok(exact.with_edges(edges, shared.degrees.num_nodes()))

@@ -142,12 +142,13 @@ fn choose(
         Topologies::Device if whole > budget => Err(too_large(whole, budget)),
         Topologies::Device => Graph::on_device(stream, topology, asked),
         Topologies::Cached => {
+            // Kept until the cached graph has pinned the same arrays, so that they are pinned once.
+            let on_host = Arc::new(Graph::on_host(stream, topology, (Topologies::Host, None))?);
             let counted;
             let hotness = match hotness {
                 Some(hotness) => hotness,
                 None => {
-                    let graph = Arc::new(Graph::on_host(stream, topology, (Topologies::Host, None))?);
-                    let shared = Arc::new(Shared::new(context, device, options, graph, degrees)?);
+                    let shared = Arc::new(Shared::new(context, device, options, Arc::clone(&on_host), degrees)?);
                     counted = presample(&shared, options.presample_epochs, options.presample_batches)?;
                     &counted.rows
                 }

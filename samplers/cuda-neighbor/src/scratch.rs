@@ -110,8 +110,8 @@ impl Scratch {
     /// Has a table for `nodes` nodes of a graph of `num_nodes`, with values up to `most`. Whether it is a new one.
     pub(crate) fn grow_table(&mut self, nodes: u64, num_nodes: u64, most: u64) -> Result<bool> {
         let whole = num_nodes.next_power_of_two().max(LEAST_ENTRIES);
-        // At most half full, or an entry a node.
-        let len = (2 * nodes).next_power_of_two().max(LEAST_ENTRIES).min(whole);
+        // At most two thirds full, or an entry a node.
+        let len = (nodes + nodes / 2).next_power_of_two().max(LEAST_ENTRIES).min(whole);
         let value_bits = 64 - most.leading_zeros();
         if self.table.as_ref().is_some_and(|table| table.len >= len && table.value_bits >= value_bits) {
             return Ok(false);

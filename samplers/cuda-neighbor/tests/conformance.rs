@@ -1,5 +1,4 @@
-//! The suite of phase Batching, on the emulated device.
-#![cfg(feature = "emulate")]
+//! The suite of phase Batching.
 
 #[test]
 fn conforms() {

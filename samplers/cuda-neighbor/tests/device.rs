@@ -1,9 +1,8 @@
 //! What a device adds: work under way, memory that comes back, budgets, refusals.
-#![cfg(feature = "emulate")]
 
 mod common;
 
-use common::{context, expected, host, sampler};
+use common::{available, context, expected, host, sampler};
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, Topologies, fill};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{CudaBatch, Device};
@@ -16,12 +15,15 @@ fn id(epoch: u32, index: u32) -> BatchId {
 }
 
 fn device() -> Device {
-    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated")
+    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is available")
 }
 
 /// Mini-batches under way have memory of their own, and are what they would be alone.
 #[test]
 fn several_are_under_way() {
+    if !available() {
+        return;
+    }
     let case = Case::new(graphs::random(400, 9, true)).with(|s| s.batch_size = 7);
     for in_flight in [1, 2, 5] {
         let sampler = sampler(&case, json!({"in_flight": in_flight}));
@@ -41,6 +43,9 @@ fn several_are_under_way() {
 /// What is counted on the device is what the host counts in the same mini-batches.
 #[test]
 fn accesses_are_counted_as_on_the_host() {
+    if !available() {
+        return;
+    }
     #[derive(Debug)]
     struct OnHost(CudaNeighbor);
     struct Worker(Box<dyn morphgl_registry::BatchingWorker>);
@@ -72,6 +77,9 @@ fn accesses_are_counted_as_on_the_host() {
 /// Rows are cached within the budget, the hottest first, and hotness that is given is used.
 #[test]
 fn rows_are_cached_within_the_budget() {
+    if !available() {
+        return;
+    }
     let case = Case::new(graphs::random(500, 8, false));
     let topology = &case.dataset.topology;
     let budget = 12 * 500 + 4 * topology.num_edges() / 4;
@@ -93,6 +101,9 @@ fn rows_are_cached_within_the_budget() {
 /// The topology goes where the budget has room for it.
 #[test]
 fn the_budget_decides_where_the_topology_lies() {
+    if !available() {
+        return;
+    }
     let case = Case::new(graphs::random(500, 40, false));
     let edges = case.dataset.topology.num_edges();
     let whole = 8 * 501 + 4 * edges;
@@ -115,6 +126,9 @@ fn refused(change: impl FnOnce(&mut BatchingContext), message: &str) {
 
 #[test]
 fn what_cannot_be_done_says_why() {
+    if !available() {
+        return;
+    }
     refused(
         |c| c.place = Place::Host,
         "Batching_CUDA+PCIe_Neighbor: it runs on CUDA devices, not at host; give cuda:0",
@@ -136,9 +150,13 @@ fn what_cannot_be_done_says_why() {
     assert!(hotness.expect_err("refused").to_string().contains("hotness of 1 nodes"));
 }
 
-/// Memory that the bounds ask for and the device does not have.
+/// Memory that the bounds ask for and the device does not have: the emulated one has little.
+#[cfg(feature = "emulate")]
 #[test]
 fn a_mini_batch_that_has_no_room_is_refused() {
+    if !available() {
+        return;
+    }
     let case = Case::new(graphs::random(60_000, 30, false));
     let case = case.with(|s| (s.batch_size, s.fanouts) = (20_000, ["30"; 20].join(",").parse().expect("fanouts")));
     let error = CudaNeighbor::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
@@ -149,6 +167,9 @@ fn a_mini_batch_that_has_no_room_is_refused() {
 /// The runner finds it by its description.
 #[test]
 fn it_is_registered() {
+    if !available() {
+        return;
+    }
     let registry = morphgl_registry::Registry::collect().expect("no key twice");
     let context = context(&Case::new(graphs::cycle(6)), Value::Null);
     let operator = registry.batching(&KEY, &context).expect("it is available: the device is emulated");

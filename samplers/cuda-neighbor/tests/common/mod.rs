@@ -6,6 +6,16 @@ use morphgl_conformance::batching::{Case, reference};
 use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch};
 use serde_json::Value;
 
+/// Whether there is a device; where there is none, says so.
+#[allow(clippy::print_stderr, reason = "says what was not tested, and why")]
+pub(crate) fn available() -> bool {
+    let found = morphgl_cuda::probe(&morphgl_registry::Machine::probe());
+    if let Err(unavailable) = &found {
+        eprintln!("skipped, not available on this machine: {}", unavailable.reason);
+    }
+    found.is_ok()
+}
+
 pub(crate) fn context(case: &Case, options: Value) -> BatchingContext {
     let Case { dataset, seeds, settings, gather } = case.clone();
     BatchingContext { dataset, seeds, settings, gather, place: "cuda:0".parse().expect("a place"), options }
