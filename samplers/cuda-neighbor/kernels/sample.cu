@@ -143,15 +143,20 @@ sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* node
 MORPHGL_KERNEL(sample_nodes)
 
 // Where the rows of nodes from `counts[from]` on lie and how long they are, from the graph's offsets, or from the
-// descriptions of rows of which some are cached (`lens`).
+// descriptions of rows of which some are cached (`lens`). Two lanes take a node: both offsets are one access of the bus.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_locate(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint32_t to, const uint64_t* starts,
               const uint32_t* lens, const float* weight_sums, uint64_t* row_start, uint32_t* row_len, float* degrees) {
-    const uint64_t end = counts[to];
-    for (uint64_t i = entry_or_0(counts, from) + (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < end;
-         i += (uint64_t)gridDim.x * BLOCK) {
-        const uint64_t node = nodes[i], start = starts[node];
-        const uint32_t len = lens ? lens[node] : (uint32_t)(starts[node + 1] - start);
+    const uint64_t end = counts[to], pair = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / 2;
+    const uint32_t second = threadIdx.x & 1u, lane_pair = threadIdx.x % WARP / 2;
+    for (uint64_t base = entry_or_0(counts, from) + pair - lane_pair; base < end;
+         base += (uint64_t)gridDim.x * (BLOCK / 2)) {
+        const uint64_t i = base + lane_pair, node = i < end ? nodes[i] : 0;
+        uint64_t start = 0;
+        if (i < end) start = second && lens ? lens[node] : starts[node + second];
+        const uint64_t next = __shfl_down_sync(ALL_LANES, start, 1);
+        if (i >= end || second) continue;
+        const uint32_t len = (uint32_t)(lens ? next : next - start);
         if (row_start) {
             row_start[i] = start;
             row_len[i] = len;

@@ -83,7 +83,7 @@ impl Launch<'_> {
             len.into(),
             degrees.into(),
         ];
-        self.run(&self.kernels.locate, self.kernels.grid(most), arguments)
+        self.run(&self.kernels.locate, self.kernels.grid(2 * most), arguments)
     }
 
     /// Row offsets of the hop, and its number of edges; `lens` are what rows have to pick from.

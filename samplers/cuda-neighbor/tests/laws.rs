@@ -96,3 +96,27 @@ fn many_blocks_work_together() {
         check(&case, options);
     }
 }
+
+/// Weights from the smallest to the largest there are, and of any ratio.
+#[test]
+fn weights_of_all_sizes() {
+    if !available() {
+        return;
+    }
+    let rows: Vec<Vec<u32>> = (0..40u32).map(|v| (0..v * 9).map(|i| (i * 7 + v) % 40).collect()).collect();
+    let num_edges = rows.iter().map(Vec::len).sum::<usize>() as u32;
+    let weights = (0..num_edges).map(|e| match e % 11 {
+        0 => f32::from_bits(1 + e),
+        1 => f32::MIN_POSITIVE,
+        2 => f32::MAX,
+        3 => 0.0,
+        _ => f32::from_bits(0x3000_0000 + e.wrapping_mul(0x9E37_79B9) % 0x1800_0000),
+    });
+    let case = Case::new(graphs::dataset(&rows, Some(weights.collect())));
+    for fanouts in ["3,2", "32", "60,40", "-1"] {
+        let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), Pick::Weighted));
+        for options in forms(&case) {
+            check(&case, options);
+        }
+    }
+}
