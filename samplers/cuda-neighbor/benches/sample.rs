@@ -63,28 +63,30 @@ fn options() -> Options {
     options
 }
 
-/// A graph whose node v has a degree that falls with v by a power law, and neighbours drawn about as degrees are.
+/// A graph whose degrees fall by a power law, and whose neighbours are drawn about as degrees are.
 fn graph(nodes: u32, degree: u32) -> Topology {
-    // Degrees of exponent -1/2: half of the mean at the last node, and v itself by the square of a uniform number.
-    let of = |v: u32| (f64::from(degree) / 2.0 * (f64::from(nodes) / f64::from(v + 1)).sqrt()).ceil() as u64;
+    // Ids tell nothing of degrees: the v-th largest is that of node v times a step, which meets each node once.
+    let n = u64::from(nodes);
+    let step = (n * 618 / 1000..).find(|&s| gcd(s, n) == 1).expect("some number has no divisor in common");
+    let name = |v: u64| v * step % n;
+    // Of exponent -1/2, and half of the mean at the last: so are the squares of uniform numbers.
+    let of = |v: u64| (f64::from(degree) / 2.0 * (n as f64 / (v + 1) as f64).sqrt()).ceil() as u64;
+    let mut degrees = vec![0u64; nodes as usize];
+    (0..n).for_each(|v| degrees[name(v) as usize] = of(v).min(n));
     let mut indptr = vec![0u64];
     let mut edges = 0;
-    indptr.extend((0..nodes).map(|v| {
-        edges += of(v).min(u64::from(nodes));
+    indptr.extend(degrees.iter().map(|d| {
+        edges += d;
         edges
     }));
-    let mut indices = Vec::with_capacity(edges as usize);
+    let mut indices = Vec::with_capacity(edges as usize + 4);
     for block in 0..edges.div_ceil(4) {
         for word in philox4x32_10([block as u32, (block >> 32) as u32, 0, 0], [7, 7]) {
             let uniform = f64::from(word) / 4294967296.0;
-            indices.push((uniform * uniform * f64::from(nodes)) as u32);
+            indices.push(name((uniform * uniform * n as f64) as u64) as u32);
         }
     }
     indices.truncate(edges as usize);
-    // Ids tell nothing of degrees: nodes are renamed by a step that meets each once.
-    let step = (1..).map(|i| (f64::from(nodes) * 0.618) as u64 + i).find(|&s| gcd(s, u64::from(nodes)) == 1);
-    let step = step.expect("some number has no divisor in common");
-    indices.iter_mut().for_each(|v| *v = (u64::from(*v) * step % u64::from(nodes)) as u32);
     Topology::new(indptr, indices, None).expect("it is a graph")
 }
 

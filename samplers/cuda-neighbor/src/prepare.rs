@@ -162,6 +162,8 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
     let end = stream.record(true)?;
     let device = shared.device.clone();
     Ok(pending(start, end, move || {
+        // It was waited for.
+        settle(&counts, &nodes, &degrees, &labels, &blocks);
         let batch = CudaBatch {
             device,
             ready,
@@ -221,6 +223,22 @@ fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> 
     let (rows, edges) = (scratch.sizes[places.rows as usize], scratch.sizes[places.edges as usize]);
     let exact = Hop { rows, expanded: bound.expanded.min(rows), ..bound };
     Ok(exact.with_edges(edges, shared.degrees.num_nodes()))
+}
+
+/// Lets the memory of a mini-batch whose `end` has happened be taken again without waiting for what its stream does now.
+fn settle(counts: &Pinned<u64>, nodes: &Buffer<u32>, degrees: &Buffer<f32>, labels: &Buffer<i32>, blocks: &[Made]) {
+    // SAFETY: they were made for this mini-batch, and all work on them so far was given before its `end`.
+    unsafe {
+        counts.settle();
+        nodes.settle();
+        degrees.settle();
+        labels.settle();
+        for made in blocks {
+            made.indptr.settle();
+            made.indices.settle();
+            made.weights.iter().for_each(|weights| weights.settle());
+        }
+    }
 }
 
 impl Made {
