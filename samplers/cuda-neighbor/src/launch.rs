@@ -1,5 +1,4 @@
-//! What each kernel is launched with. All of the crate's calls that the compiler cannot check are here, but for one that
-//! pins the graph's arrays.
+//! What each kernel is launched with.
 //!
 //! What kernels write is as long as a hop's bounds say, which is looked at here; how much of it they write stands in
 //! `counts` on the device, and `Degrees` makes bounds that counts never pass.

@@ -34,8 +34,8 @@ pub struct Options {
     pub presample_batches: Option<u32>,
     /// Mini-batches of a worker that the device may work on at a time, each with a stream. Default 2.
     pub in_flight: usize,
-    /// Bytes that a hop may take by its upper bound; beyond, the host asks for its size first. Default 1/64 of the
-    /// device's memory.
+    /// Bytes that a hop may take by its upper bound; beyond, the host asks for its size first. Default 1/256 of
+    /// the device's memory, and 64 MiB at least.
     pub hop_bytes: Option<u64>,
 }
 

@@ -16,6 +16,9 @@ use crate::prepare::Worker;
 use crate::presample::presample;
 use crate::{KEY, Options, Topologies, fill};
 
+/// Bytes that a hop may take by its bounds on any device, if not told otherwise.
+const LEAST_HOP_BYTES: u64 = 64 << 20;
+
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]
 pub struct CudaNeighbor {
@@ -189,7 +192,7 @@ impl Shared {
         let shuffle = settings.shuffle.then_some(settings.seed);
         let hop_bytes = match options.hop_bytes {
             Some(bytes) => bytes,
-            None => device.properties()?.memory_bytes / 64,
+            None => (device.properties()?.memory_bytes / 256).max(LEAST_HOP_BYTES),
         };
         Ok(Self {
             device: device.clone(),
