@@ -32,11 +32,23 @@ pub(crate) struct Hop {
 impl Degrees {
     /// # Complexity
     ///
-    /// O(nodes · log(different degrees)) time.
+    /// One pass over the offsets; a look-up in a tree for each node of a large degree alone.
     pub(crate) fn new(topology: &Topology) -> Self {
-        let mut counts = BTreeMap::<u64, u64>::new();
-        topology.indptr().windows(2).for_each(|row| *counts.entry(row[1] - row[0]).or_default() += 1);
-        Self { num_nodes: topology.num_nodes() as u64, counts: counts.into_iter().rev().collect() }
+        let (mut small, mut large) = (vec![0u64; 1 << 12], BTreeMap::<u64, u64>::new());
+        for row in topology.indptr().windows(2) {
+            let degree = row[1] - row[0];
+            match small.get_mut(degree as usize) {
+                Some(count) => *count += 1,
+                None => *large.entry(degree).or_default() += 1,
+            }
+        }
+        let small = small
+            .into_iter()
+            .enumerate()
+            .rev()
+            .map(|(degree, count)| (degree as u64, count))
+            .filter(|(_, count)| *count > 0);
+        Self { num_nodes: topology.num_nodes() as u64, counts: large.into_iter().rev().chain(small).collect() }
     }
 
     /// The most edges that `rows` different nodes have, at most `fanout` a node.
@@ -91,6 +103,19 @@ impl Hop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn degrees_are_counted_from_the_largest_on() {
+        let degrees = [0u64, 5000, 4095, 4096, 5000, 1, 4095];
+        let mut indptr = vec![0u64];
+        indptr.extend(degrees.iter().scan(0, |end, degree| {
+            *end += degree;
+            Some(*end)
+        }));
+        let edges = degrees.iter().sum::<u64>() as usize;
+        let degrees = Degrees::new(&Topology::new(indptr, vec![0u32; edges], None).expect("seven nodes"));
+        assert_eq!((degrees.num_nodes(), degrees.counts), (7, vec![(5000, 2), (4096, 1), (4095, 2), (1, 1), (0, 1)]));
+    }
 
     #[test]
     fn the_largest_rows_bound_a_hop() {
