@@ -5,7 +5,7 @@ mod common;
 use common::{available, forms, sampler};
 use morphgl_batching_cuda_neighbor::{KEY, Topologies};
 use morphgl_conformance::batching::{Case, graphs};
-use morphgl_cuda::Device;
+use morphgl_cuda::{Device, statistics};
 use morphgl_registry::{BatchId, Batching, MiniBatch, Pick};
 use serde_json::{Value, json};
 
@@ -21,14 +21,18 @@ fn check(case: &Case, options: Value) {
     let (device, mut before) = (device(), 0);
     let mut held: Vec<MiniBatch> = Vec::new();
     for epoch in [0, 1, 2, 0] {
-        before = device.allocations();
+        before = statistics(&device).allocations;
         for index in 0..sampler.num_batches() as u32 {
             let recycled = if held.len() == 4 { Some(held.remove(0)) } else { None };
             let handle = worker.prepare(BatchId { epoch, index }, recycled).expect("queued");
             held.push(handle.wait().expect("a mini-batch").0);
         }
     }
-    assert_eq!(device.allocations() - before, 0, "blocks of memory for an epoch that was made before, {options}");
+    assert_eq!(
+        statistics(&device).allocations - before,
+        0,
+        "blocks of memory for an epoch that was made before, {options}"
+    );
 }
 
 #[test]

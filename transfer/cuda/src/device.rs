@@ -35,6 +35,18 @@ pub struct Properties {
     pub memory_bytes: u64,
 }
 
+/// What a device was asked for so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Times that memory was asked of the driver, device and pinned memory together: a steady state adds none.
+    pub allocations: u64,
+}
+
+/// What a device was asked for so far.
+pub fn statistics(device: &Device) -> Statistics {
+    Statistics { allocations: device.inner.pools.allocations.load(Ordering::Relaxed) }
+}
+
 impl Device {
     /// The device at `place`, for `operator`: one for all of this process who ask while anybody has it.
     /// That is how operators that are built apart share memory.
@@ -95,11 +107,6 @@ impl Device {
     pub fn free_bytes(&self) -> Result<u64> {
         let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
         Ok(free + self.inner.pools.device.idle_bytes())
-    }
-
-    /// Blocks of device and pinned memory that the driver was asked for so far: in a steady state no more of them.
-    pub fn allocations(&self) -> u64 {
-        self.inner.pools.asked.load(Ordering::Relaxed)
     }
 
     /// Whether both are handles to the same device.

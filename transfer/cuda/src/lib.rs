@@ -14,7 +14,7 @@ mod stream;
 
 pub use arguments::{Argument, Shape};
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
-pub use device::{Device, Properties};
+pub use device::{Device, Properties, Statistics, statistics};
 pub use memory::{Buffer, Mapped, Pinned};
 pub use module::{Kernel, Module};
 pub use probe::{accelerators, probe};

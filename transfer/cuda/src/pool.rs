@@ -10,8 +10,8 @@ use crate::driver::{Address, Driver, Failure, Id, Outcome};
 pub(crate) struct Pools {
     pub(crate) device: Pool,
     pub(crate) pinned: Pool,
-    /// Blocks that the driver was asked for.
-    pub(crate) asked: AtomicU64,
+    /// Times that memory was asked of the driver.
+    pub(crate) allocations: AtomicU64,
     events: Mutex<Vec<Id>>,
     streams: Mutex<Vec<Option<Id>>>,
 }
@@ -72,7 +72,7 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.allocations.fetch_add(1, Ordering::Relaxed);
         match driver.allocate(bytes) {
             Err(failure) if failure.memory => {
                 // What lies idle in other sizes goes back first.
@@ -91,7 +91,7 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.allocations.fetch_add(1, Ordering::Relaxed);
         match driver.allocate_pinned(bytes) {
             Err(failure) if failure.memory => {
                 self.pinned.clear(driver, &self.events, |d, address| d.free_pinned(address as *mut u8))?;
