@@ -318,10 +318,13 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
 #ifdef MORPHGL_SANITIZE_THREAD
     s.tsan_main = __tsan_get_current_fiber();
 #endif
+    // Blocks have no order on a device: results have to be the same from the last to the first.
+    static const bool backwards = std::getenv("MORPHGL_BLOCKS_BACKWARDS") != nullptr;
     for (unsigned z = 0; z < grid[2]; z++) {
         for (unsigned y = 0; y < grid[1]; y++) {
             for (unsigned x = 0; x < grid[0]; x++) {
                 s.block = {x, y, z};
+                if (backwards) s.block = {grid[0] - 1 - x, grid[1] - 1 - y, grid[2] - 1 - z};
                 if (!run_block()) {
                     // The fibers of this block never end; their stacks go, and with them nothing a kernel owns.
                     s.fibers.clear();

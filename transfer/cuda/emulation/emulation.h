@@ -156,6 +156,11 @@ inline float __int_as_float(int x) { return __uint_as_float((unsigned)x); }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fmaf(a, b, c); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline long long __double_as_longlong(double x) { return emulation::from_word<long long>(emulation::to_word(x)); }
+inline double __longlong_as_double(long long x) { return emulation::from_word<double>(emulation::to_word(x)); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 template <typename T>

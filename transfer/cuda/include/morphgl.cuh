@@ -25,6 +25,12 @@ typedef long long int64_t;
 // Philox4x32-10 (Salmon et al., SC'11): four random words for a counter and a key, as in morphgl-sampler-core.
 struct Words {
     uint32_t word[4];
+
+    // Word `i % 4`, without an array in memory.
+    __device__ __forceinline__ uint32_t at(uint32_t i) const {
+        const uint32_t low = i & 1 ? word[1] : word[0], high = i & 1 ? word[3] : word[2];
+        return i & 2 ? high : low;
+    }
 };
 
 __device__ __forceinline__ Words philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1) {
@@ -41,6 +47,28 @@ __device__ __forceinline__ Words philox(uint32_t c0, uint32_t c1, uint32_t c2, u
         c2 = n2;
     }
     return Words{{c0, c1, c2, c3}};
+}
+
+// A number below n, each equally likely, from a word; `retry(r)` is the word that replaces it where it, or the r-th of
+// those before, is rejected. As in morphgl-sampler-core.
+template <typename Retry>
+__device__ __forceinline__ uint32_t bounded(uint32_t n, uint32_t word, Retry retry) {
+    uint64_t product = (uint64_t)word * n;
+    if ((uint32_t)product < n) {
+        const uint32_t threshold = (0u - n) % n;
+        for (uint32_t r = 0; (uint32_t)product < threshold && r < 256; r++) product = (uint64_t)retry(r) * n;
+    }
+    return (uint32_t)(product >> 32);
+}
+
+// Draw `i` of a node's row at a hop of a mini-batch: a number in 0..=last. As in morphgl-sampler-core.
+__device__ __forceinline__ uint32_t sampling_draw(uint32_t i, uint32_t last, uint32_t hop, uint32_t node, uint32_t index,
+                                                  uint32_t epoch, uint64_t seed) {
+    const uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    const uint32_t word = philox(hop << 22 | i / 4, node, index, epoch, k0, k1).at(i);
+    return bounded(last + 1, word, [&](uint32_t r) {
+        return philox(1u << 28 | hop << 22 | (64 * i + r / 4), node, index, epoch, k0, k1).at(r);
+    });
 }
 
 // The value of an f16 and of a bf16, given by their bits: exact.

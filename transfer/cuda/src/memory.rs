@@ -81,6 +81,16 @@ impl<T: Pod> Buffer<T> {
         self.len = len;
     }
 
+    /// Forgets the work that streams were given on it so far: who takes its memory next does not wait for these streams,
+    /// which may have been given other work since.
+    ///
+    /// # Safety
+    ///
+    /// That work is done: an event after it has happened.
+    pub unsafe fn settle(&self) {
+        self.block.users.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn address(&self) -> Address {
         self.block.address
     }
@@ -143,6 +153,15 @@ impl<T: Pod> Pinned<T> {
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
         self.len = len;
+    }
+
+    /// As [`Buffer::settle`].
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub unsafe fn settle(&self) {
+        self.block.users.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn address(&self) -> Address {

@@ -1,0 +1,53 @@
+//! Samples mini-batches of a ring on a CUDA device, without the runner.
+//! Run: `cargo run -p morphgl-batching-cuda-neighbor --example alone-cuda-neighbor`, without a device with `--features emulate`.
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use std::sync::Arc;
+
+use morphgl_batching_cuda_neighbor::CudaNeighbor;
+use morphgl_graph_store::{Array, Dataset, Splits, Topology};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Machine, MiniBatch, Result, SamplerSettings, SeedSet};
+
+fn main() -> Result<()> {
+    if let Err(unavailable) = morphgl_cuda::probe(&Machine::probe()) {
+        println!("not here: {}", unavailable.reason);
+        return Ok(());
+    }
+    // Node v of the ring has the four in-neighbours within two steps.
+    let n = 1000u32;
+    let indices: Vec<u32> = (0..n).flat_map(|v| [n - 2, n - 1, 1, 2].map(|step| (v + step) % n)).collect();
+    let topology = Topology::new((0..=u64::from(n)).map(|v| 4 * v).collect::<Vec<_>>(), indices, None);
+    let none = || Array::from(Vec::new());
+    let dataset = Dataset {
+        path: Default::default(),
+        name: "ring".into(),
+        topology: topology.expect("the ring is a graph"),
+        features: None,
+        labels: None,
+        num_classes: 0,
+        splits: Splits { train: none(), valid: none(), test: none() },
+        node_ids: None,
+    };
+    let seeds: Vec<u32> = (0..n).collect();
+    let sampler = CudaNeighbor::new(&BatchingContext {
+        dataset: Arc::new(dataset),
+        seeds: SeedSet::new("all nodes", &seeds, n as usize)?,
+        settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 400, ..Default::default() },
+        gather: false,
+        place: "cuda:0".parse()?,
+        options: Default::default(),
+    })?;
+    println!("the topology lies on the device: {:?}, {} bytes", sampler.topology(), sampler.topology_bytes());
+    let mut worker = sampler.worker(1)?;
+    // All of the epoch is under way before the first is waited for.
+    let ids = (0..sampler.num_batches() as u32).map(|index| BatchId { epoch: 0, index });
+    let handles: Vec<_> = ids.map(|id| worker.prepare(id, None)).collect::<Result<_>>()?;
+    for handle in handles {
+        let (batch, took) = handle.wait()?;
+        let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
+        let host = batch.to_host()?;
+        let (seeds, nodes, edges) = (host.num_seeds, host.input_nodes.len(), host.num_edges());
+        println!("{}: {seeds} seeds, {nodes} input nodes, {edges} edges in {took:?}", host.id);
+    }
+    Ok(())
+}

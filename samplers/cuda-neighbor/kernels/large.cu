@@ -1,0 +1,68 @@
+// Picks of more than 32 edges a row: a block takes a row, draws in parallel, and sorts.
+#include "morphgl.cuh"
+
+#define BLOCK 128u
+
+// Sorts ascending. Each step compares pairs of which the lower place gets the lesser key, so that a key beyond the end
+// would stay there, and `n` is any number.
+__device__ void sort_keys(uint64_t* keys, uint32_t n) {
+    for (uint32_t width = 2; width / 2 < n; width *= 2) {
+        for (uint32_t by = width / 2; by > 0; by /= 2) {
+            const uint32_t flip = by == width / 2 ? width - 1 : by;
+            for (uint32_t a = threadIdx.x; a < n; a += BLOCK) {
+                const uint32_t b = a ^ flip;
+                if (b > a && b < n && keys[a] > keys[b]) {
+                    const uint64_t key = keys[a];
+                    keys[a] = keys[b];
+                    keys[b] = key;
+                }
+            }
+            __syncthreads();
+        }
+    }
+}
+
+// The edges that are picked of each row. `scratch` has room for 16 bytes a pick and block, or is null: then shared memory has.
+//
+// Draw i gives way to `first + i` where an earlier pick took it: an earlier draw of the same number, or, as only
+// draw m gives way to first + m, that of draw m = number - first, if it gave way itself. So draws need no order.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_pick_large(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
+                  const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
+                  uint32_t epoch, uint64_t seed, uint64_t* scratch, uint64_t* picked) {
+    DYNAMIC_SHARED(uint64_t, fast);
+    uint64_t* keys = scratch ? scratch + (uint64_t)blockIdx.x * 2 * fanout : fast;
+    uint32_t* drawn = (uint32_t*)(keys + fanout);
+    uint32_t* again = drawn + fanout;
+    const uint64_t n = counts[rows];
+    for (uint64_t row = (from < 0 ? 0 : counts[from]) + blockIdx.x; row < n; row += gridDim.x) {
+        const uint64_t start = row_start[row];
+        const uint32_t len = row_len[row];
+        uint64_t* out = picked + indptr[row];
+        if (len <= fanout) {
+            for (uint32_t p = threadIdx.x; p < len; p += BLOCK) out[p] = start + p;
+            continue;
+        }
+        const uint32_t first = len - fanout, node = dst[row];
+        for (uint32_t i = threadIdx.x; i < fanout; i += BLOCK) {
+            drawn[i] = sampling_draw(i, first + i, hop, node, index, epoch, seed);
+            keys[i] = (uint64_t)drawn[i] << 32 | i;
+        }
+        __syncthreads();
+        sort_keys(keys, fanout);
+        for (uint32_t s = threadIdx.x; s < fanout; s += BLOCK) {
+            again[(uint32_t)keys[s]] = s > 0 && keys[s] >> 32 == keys[s - 1] >> 32;
+        }
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < fanout; i += BLOCK) {
+            uint32_t m = i;
+            while (again[m] == 0 && drawn[m] >= first && drawn[m] - first < m) m = drawn[m] - first;
+            keys[i] = again[m] ? first + i : drawn[i];
+        }
+        __syncthreads();
+        sort_keys(keys, fanout);
+        for (uint32_t s = threadIdx.x; s < fanout; s += BLOCK) out[s] = start + keys[s];
+        __syncthreads();
+    }
+}
+MORPHGL_KERNEL(sample_pick_large)

@@ -1,0 +1,386 @@
+// Neighbour sampling: one hop after another, without the host. Sizes stand in `counts`, which kernels read:
+// entry h is the number of nodes before hop h, entry `hops + 1 + h` the number of edges of hop h.
+#include "morphgl.cuh"
+
+#define BLOCK 128u
+// A row's offset with this bit counts from the first of the cached rows.
+#define CACHED (1ull << 63)
+
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t* at) {
+#ifdef MORPHGL_EMULATION
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
+#else
+    return *(const volatile uint64_t*)at;
+#endif
+}
+
+__device__ __forceinline__ void store_relaxed(uint64_t* at, uint64_t value) {
+#ifdef MORPHGL_EMULATION
+    __atomic_store_n(at, value, __ATOMIC_RELAXED);
+#else
+    *(volatile uint64_t*)at = value;
+#endif
+}
+
+// The nodes of a mini-batch, by open addressing. An entry is stamp, node, value, from the highest bit on; one of another
+// stamp is empty. A value is a local id, or, in the hop that finds the node, the number of nodes before the hop plus
+// the least position among the hop's edges: so the least value always wins.
+struct Table {
+    uint64_t* entries;
+    uint32_t mask, layout;  // the layout's low byte is the hash's shift, its second one the bits of a value
+    uint64_t stamp;
+
+    __device__ __forceinline__ uint32_t bits() const { return layout >> 8; }
+
+    __device__ __forceinline__ uint64_t entry(uint32_t node, uint32_t value) const {
+        return (stamp << 32 | node) << bits() | value;
+    }
+
+    // What the entry at `slot` says of its node.
+    __device__ __forceinline__ uint32_t value(uint32_t slot) const {
+        return (uint32_t)(load_relaxed(&entries[slot]) & ((1ull << bits()) - 1));
+    }
+
+    // Lowers the node's value to `value`; its slot.
+    __device__ __forceinline__ uint32_t insert(uint32_t node, uint32_t value) const {
+        const uint64_t ours = entry(node, value);
+        const uint32_t shift = layout & 255u;
+        // A table that is as long as the graph has a slot for each node.
+        uint32_t slot = shift == 0 ? node : (node * 0x9E3779B1u) >> shift;
+        for (;;) {
+            uint64_t seen = load_relaxed(&entries[slot]);
+            if (seen >> bits() >> 32 != stamp) {
+                const uint64_t old = atomicCAS(&entries[slot], seen, ours);
+                if (old == seen) return slot;
+                seen = old;
+            }
+            if (seen >> bits() == ours >> bits()) {
+                if (ours < seen) atomicMin(&entries[slot], ours);
+                return slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+};
+
+// Where edges are read, and what becomes of them.
+struct Edges {
+    const uint32_t *indices, *cached;
+    const float *weights, *cached_weights;
+    uint32_t *nodes, *slots;
+    float* out_weights;
+
+    // Reads edge `at` of the graph as the hop's edge `e`, before which `known` nodes were known.
+    __device__ __forceinline__ void read(const Table& table, uint32_t known, uint32_t e, uint64_t at) const {
+        const bool hot = (at & CACHED) != 0;
+        at &= ~CACHED;
+        const uint32_t node = hot ? cached[at] : indices[at];
+        nodes[e] = node;
+        slots[e] = table.insert(node, known + e);
+        if (out_weights) out_weights[e] = hot ? cached_weights[at] : weights[at];
+    }
+};
+
+__device__ __forceinline__ uint64_t entry_or_0(const uint64_t* counts, int32_t at) {
+    return at < 0 ? 0 : counts[at];
+}
+
+// The sum over a block, for all its threads.
+__device__ uint64_t block_sum(uint64_t value, uint64_t* shared) {
+    for (uint32_t by = WARP / 2; by > 0; by /= 2) value += __shfl_down_sync(ALL_LANES, value, by);
+    if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = value;
+    __syncthreads();
+    uint64_t sum = 0;
+    for (uint32_t w = 0; w < BLOCK / WARP; w++) sum += shared[w];
+    __syncthreads();
+    return sum;
+}
+
+// The sum of the values of the threads before; `total` is that of all.
+__device__ uint64_t block_scan(uint64_t value, uint64_t* shared, uint64_t& total) {
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    uint64_t sum = value;
+    for (uint32_t by = 1; by < WARP; by *= 2) {
+        const uint64_t other = __shfl_up_sync(ALL_LANES, sum, by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == WARP - 1) shared[warp] = sum;
+    __syncthreads();
+    total = 0;
+    for (uint32_t w = 0; w < BLOCK / WARP; w++) {
+        if (w < warp) sum += shared[w];
+        total += shared[w];
+    }
+    __syncthreads();
+    return sum - value;
+}
+
+// Of a scan in two kernels: this block's share of `n` elements, and in the second the sum of the shares before.
+__device__ __forceinline__ uint64_t share_begin(uint64_t n, uint32_t block) {
+    const uint64_t share = (n + gridDim.x - 1) / gridDim.x;
+    return min(n, share * block);
+}
+
+__device__ uint64_t sum_before(const uint64_t* sums, uint64_t* shared) {
+    uint64_t sum = 0;
+    for (uint32_t b = threadIdx.x; b < blockIdx.x; b += BLOCK) sum += sums[b];
+    return block_sum(sum, shared);
+}
+
+// The first `num` nodes: `order` from `first` on. With `counts`, their number is noted.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* nodes, uint64_t* counts, uint64_t* entries,
+             uint32_t mask, uint32_t layout, uint64_t stamp) {
+    const Table table = {entries, mask, layout, stamp};
+    const uint64_t thread = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (thread == 0 && counts) counts[0] = num;
+    for (uint64_t i = thread; i < num; i += (uint64_t)gridDim.x * BLOCK) {
+        const uint32_t node = order[first + i];
+        nodes[i] = node;
+        table.insert(node, (uint32_t)i);
+    }
+}
+MORPHGL_KERNEL(sample_nodes)
+
+// Where the rows of nodes from `counts[from]` on lie and how long they are, from the graph's offsets, or from the
+// descriptions of rows of which some are cached (`lens`). Two lanes take a node: both offsets are one access of the bus.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_locate(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint32_t to, const uint64_t* starts,
+              const uint32_t* lens, const float* weight_sums, uint64_t* row_start, uint32_t* row_len, float* degrees) {
+    const uint64_t end = counts[to], pair = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / 2;
+    const uint32_t second = threadIdx.x & 1u, lane_pair = threadIdx.x % WARP / 2;
+    for (uint64_t base = entry_or_0(counts, from) + pair - lane_pair; base < end;
+         base += (uint64_t)gridDim.x * (BLOCK / 2)) {
+        const uint64_t i = base + lane_pair, node = i < end ? nodes[i] : 0;
+        uint64_t start = 0;
+        if (i < end) start = second && lens ? lens[node] : starts[node + second];
+        const uint64_t next = __shfl_down_sync(ALL_LANES, start, 1);
+        if (i >= end || second) continue;
+        const uint32_t len = (uint32_t)(lens ? next : next - start);
+        if (row_start) {
+            row_start[i] = start;
+            row_len[i] = len;
+        }
+        degrees[i] = weight_sums ? weight_sums[node] : (float)len;
+    }
+}
+MORPHGL_KERNEL(sample_locate)
+
+// Edges of each block's share of the rows: at most `fanout` a row, none of rows before `counts[first]`.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_row_sums(const uint32_t* lens, const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout,
+                uint64_t* sums) {
+    __shared__ uint64_t shared[BLOCK / WARP];
+    const uint64_t n = counts[rows], from = entry_or_0(counts, first);
+    const uint64_t end = share_begin(n, blockIdx.x + 1);
+    uint64_t sum = 0;
+    for (uint64_t row = max(from, share_begin(n, blockIdx.x)) + threadIdx.x; row < end; row += BLOCK) {
+        sum += min(fanout, lens[row]);
+    }
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+MORPHGL_KERNEL(sample_row_sums)
+
+// Row offsets, four rows a thread, and the number of edges as `counts[edges]`.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout,
+                   const uint64_t* sums, uint32_t* indptr, uint32_t edges) {
+    __shared__ uint64_t shared[BLOCK / WARP];
+    const uint64_t n = counts[rows], from = entry_or_0(counts, first);
+    const uint64_t end = share_begin(n, blockIdx.x + 1);
+    uint64_t base = sum_before(sums, shared);
+    if (blockIdx.x == 0 && threadIdx.x == 0) indptr[0] = 0;
+    for (uint64_t tile = share_begin(n, blockIdx.x); tile < end; tile += 4 * BLOCK) {
+        const uint64_t row = tile + 4 * threadIdx.x;
+        uint32_t take[4];
+        uint64_t sum = 0, total;
+        for (uint32_t i = 0; i < 4; i++) {
+            take[i] = row + i >= from && row + i < end ? min(fanout, lens[row + i]) : 0;
+            sum += take[i];
+        }
+        uint64_t offset = base + block_scan(sum, shared, total);
+        for (uint32_t i = 0; i < 4 && row + i < end; i++) {
+            offset += take[i];
+            indptr[row + i + 1] = (uint32_t)offset;
+        }
+        base += total;
+    }
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) counts[edges] = base;
+}
+MORPHGL_KERNEL(sample_row_offsets)
+
+// Picks of at most 32 edges a row, by a group of `width` lanes, which also reads them: each lane draws once (Floyd), then
+// the draws are looked at one after another, and each pick finds its rank.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
+            const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t width, uint32_t hop,
+            uint32_t index, uint32_t epoch, uint64_t seed, const uint32_t* indices, const uint32_t* cached,
+            const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights,
+            uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
+    const Table table = {entries, mask, layout, stamp};
+    const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
+    const uint64_t n = counts[rows];
+    const uint32_t lane = threadIdx.x % WARP, member = lane % width, shift = lane - member;
+    const uint64_t step = (uint64_t)gridDim.x * (BLOCK / width);
+    uint64_t base = entry_or_0(counts, first) + ((uint64_t)blockIdx.x * BLOCK + threadIdx.x - lane) / width;
+    for (; base < n; base += step) {
+        const uint64_t row = base + lane / width;
+        const uint32_t len = row < n ? row_len[row] : 0;
+        const bool draws = len > fanout;
+        uint32_t position = member, rank = member;
+        if (__any_sync(ALL_LANES, draws)) {
+            const uint32_t last = len - fanout + member;
+            uint32_t drawn = 0xffffffffu;
+            if (draws && member < fanout) drawn = sampling_draw(member, last, hop, dst[row], index, epoch, seed);
+            uint32_t chosen = drawn;
+            for (uint32_t i = 1; i < fanout; i++) {
+                const uint32_t other = __shfl_sync(ALL_LANES, drawn, (int)i, (int)width);
+                const uint32_t same = __ballot_sync(ALL_LANES, member < i && chosen == other) >> shift;
+                const uint32_t group = width == WARP ? same : same & ((1u << width) - 1);
+                if (member == i && group != 0) chosen = last;
+            }
+            uint32_t less = 0;
+            for (uint32_t i = 0; i < fanout; i++) {
+                less += __shfl_sync(ALL_LANES, chosen, (int)i, (int)width) < chosen;
+            }
+            if (draws) {
+                position = chosen;
+                rank = less;
+            }
+        }
+        if (member < min(fanout, len)) {
+            edges.read(table, (uint32_t)n, indptr[row] + rank, row_start[row] + position);
+        }
+    }
+}
+MORPHGL_KERNEL(sample_pick)
+
+// All edges of all rows: a warp takes 256 of them, and finds their rows.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_t* counts, uint32_t rows,
+                uint32_t num_edges, const uint32_t* indices, const uint32_t* cached, const float* weights,
+                const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights, uint64_t* entries,
+                uint32_t mask, uint32_t layout, uint64_t stamp) {
+    const Table table = {entries, mask, layout, stamp};
+    const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
+    const uint32_t n = (uint32_t)counts[rows], lane = threadIdx.x % WARP;
+    const uint64_t all = counts[num_edges], warp = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
+    for (uint64_t begin = warp * 8 * WARP; begin < all; begin += (uint64_t)gridDim.x * BLOCK * 8) {
+        // Lane i finds the row of the i-th 32nd edge, so that every edge's row lies between two of these.
+        const uint64_t mine = min(begin + lane * WARP, all - 1);
+        uint32_t low = 0, high = n;
+        while (high - low > 1) {
+            const uint32_t middle = low + (high - low) / 2;
+            if (indptr[middle] <= mine) low = middle; else high = middle;
+        }
+        const uint32_t bound = low;
+        for (uint32_t i = 0; i < 8; i++) {
+            low = __shfl_sync(ALL_LANES, bound, (int)i);
+            high = __shfl_sync(ALL_LANES, bound, (int)i + 1) + 1;
+            const uint64_t e = begin + i * WARP + lane;
+            if (e >= all) continue;
+            while (high - low > 1) {
+                const uint32_t middle = low + (high - low) / 2;
+                if (indptr[middle] <= e) low = middle; else high = middle;
+            }
+            edges.read(table, n, (uint32_t)e, row_start[low] + (e - indptr[low]));
+        }
+    }
+}
+MORPHGL_KERNEL(sample_take_all)
+
+// Edges that another kernel picked.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint32_t num_edges, const uint32_t* indices,
+            const uint32_t* cached, const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots,
+            float* out_weights, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
+    const Table table = {entries, mask, layout, stamp};
+    const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
+    const uint64_t all = counts[num_edges];
+    const uint32_t n = (uint32_t)counts[rows];
+    for (uint64_t e = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; e < all; e += (uint64_t)gridDim.x * BLOCK) {
+        edges.read(table, n, (uint32_t)e, picked[e]);
+    }
+}
+MORPHGL_KERNEL(sample_read)
+
+// Which edges are the first of the hop to find their node: a bit each, and the sums of each block's share of the words.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_firsts(const uint32_t* slots, const uint64_t* counts, uint32_t rows, uint32_t num_edges, uint64_t* entries,
+              uint32_t mask, uint32_t layout, uint64_t stamp, uint32_t* firsts, uint64_t* sums) {
+    __shared__ uint64_t shared[BLOCK / WARP];
+    const Table table = {entries, mask, layout, stamp};
+    const uint64_t all = counts[num_edges], words = (all + WARP - 1) / WARP, end = share_begin(words, blockIdx.x + 1);
+    const uint32_t lane = threadIdx.x % WARP, known = (uint32_t)counts[rows];
+    uint64_t sum = 0;
+    for (uint64_t w = share_begin(words, blockIdx.x) + threadIdx.x / WARP; w < end; w += BLOCK / WARP) {
+        const uint64_t e = w * WARP + lane;
+        const bool first = e < all && table.value(slots[e]) == known + (uint32_t)e;
+        const uint32_t bits = __ballot_sync(ALL_LANES, first);
+        if (lane == 0) {
+            firsts[w] = bits;
+            sum += __popc(bits);
+        }
+    }
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+MORPHGL_KERNEL(sample_firsts)
+
+// Gives local ids to the nodes that the hop found, in order of their first edges; `counts[rows + 1]` is how many there are then.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_name(const uint32_t* firsts, const uint64_t* sums, const uint32_t* found, const uint32_t* slots, uint64_t* counts,
+            uint32_t rows, uint32_t num_edges, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp,
+            uint32_t* nodes) {
+    __shared__ uint64_t shared[BLOCK / WARP];
+    __shared__ uint32_t tile_bits[BLOCK], tile_rank[BLOCK];
+    const Table table = {entries, mask, layout, stamp};
+    const uint64_t words = (counts[num_edges] + WARP - 1) / WARP, end = share_begin(words, blockIdx.x + 1);
+    const uint32_t lane = threadIdx.x % WARP;
+    uint64_t base = counts[rows] + sum_before(sums, shared);
+    for (uint64_t tile = share_begin(words, blockIdx.x); tile < end; tile += BLOCK) {
+        const uint64_t word = tile + threadIdx.x;
+        const uint32_t own = word < end ? firsts[word] : 0;
+        uint64_t total;
+        tile_bits[threadIdx.x] = own;
+        tile_rank[threadIdx.x] = (uint32_t)block_scan(__popc(own), shared, total);
+        __syncthreads();
+        for (uint32_t w = threadIdx.x / WARP; w < BLOCK; w += BLOCK / WARP) {
+            const uint32_t bits = tile_bits[w];
+            if ((bits >> lane & 1u) == 0) continue;
+            const uint64_t e = (tile + w) * WARP + lane;
+            const uint32_t local = (uint32_t)base + tile_rank[w] + __popc(bits & ((1u << lane) - 1));
+            nodes[local] = found[e];
+            store_relaxed(&entries[slots[e]], table.entry(found[e], local));
+        }
+        __syncthreads();
+        base += total;
+    }
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) counts[rows + 1] = base;
+}
+MORPHGL_KERNEL(sample_name)
+
+// The local ids of all edges' nodes, in place of the nodes.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_indices(const uint32_t* slots, const uint64_t* counts, uint32_t num_edges, uint64_t* entries, uint32_t mask,
+               uint32_t layout, uint64_t stamp, uint32_t* indices) {
+    const Table table = {entries, mask, layout, stamp};
+    const uint64_t all = counts[num_edges];
+    for (uint64_t e = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; e < all; e += (uint64_t)gridDim.x * BLOCK) {
+        indices[e] = table.value(slots[e]);
+    }
+}
+MORPHGL_KERNEL(sample_indices)
+
+// Counts accesses: of nodes from `counts[from]` on, of those only whose row is not empty where `lens` is given.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_count(const uint32_t* nodes, const uint32_t* lens, const uint64_t* counts, int32_t from, uint32_t to,
+             uint32_t* accesses) {
+    const uint64_t end = counts[to];
+    for (uint64_t i = entry_or_0(counts, from) + (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < end;
+         i += (uint64_t)gridDim.x * BLOCK) {
+        if (!lens || lens[i] > 0) atomicAdd(&accesses[nodes[i]], 1u);
+    }
+}
+MORPHGL_KERNEL(sample_count)

@@ -1,0 +1,203 @@
+// Picks by edge weight: the neighbours whose exponential clocks ring first, as morphgl-sampler-core has them.
+#include "morphgl.cuh"
+
+#define BLOCK 128u
+#define CACHED (1ull << 63)
+// Longer rows are a block's work, and so are picks of more than a warp's lanes.
+#define LONG_ROW 4096u
+
+// The row's weights, wherever they lie.
+__device__ __forceinline__ const float* row_weights(const float* weights, const float* cached, uint64_t start) {
+    return (start & CACHED ? cached : weights) + (start & ~CACHED);
+}
+
+// morphgl-sampler-core's logarithm, rounding for rounding.
+__device__ double sample_ln(double x) {
+    const uint64_t bits = (uint64_t)__double_as_longlong(x);
+    int exponent = (int)(bits >> 52) - 1023;
+    double m = __longlong_as_double((long long)((bits & ((1ull << 52) - 1)) | 1023ull << 52));
+    if (m > 1.4142135623730951) {
+        m = __dmul_rn(m, 0.5);
+        exponent++;
+    }
+    const double s = __ddiv_rn(__dadd_rn(m, -1.0), __dadd_rn(m, 1.0)), z = __dmul_rn(s, s);
+    double p = 1.0 / 23.0;
+    const double terms[11] = {1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0,
+                              1.0 / 9.0,  1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0,  1.0};
+    for (int i = 0; i < 11; i++) p = __dadd_rn(__dmul_rn(p, z), terms[i]);
+    return __dadd_rn(__dmul_rn((double)exponent, 0.6931471805599453), __dmul_rn(__dmul_rn(2.0, s), p));
+}
+
+// What the draws of a row have in common.
+struct Clocks {
+    uint32_t hop, node, index, epoch;
+    uint64_t seed;
+
+    // The bits of the position's time, which ascend as times do.
+    __device__ uint64_t time(uint32_t position, float weight) const {
+        const Words words = philox(hop << 22 | position / 2, node, index, epoch, (uint32_t)seed, (uint32_t)(seed >> 32));
+        const uint32_t lane = 2 * (position % 2);
+        const uint64_t bits = ((uint64_t)words.at(lane + 1) << 32 | words.at(lane)) >> 12;
+        const double uniform = __dmul_rn(__dadd_rn((double)bits, 0.5), 1.0 / 4503599627370496.0);
+        return (uint64_t)__double_as_longlong(__ddiv_rn(-sample_ln(uniform), (double)weight));
+    }
+};
+
+// Edges of positive weight of each row, counted up to `at_most`, by a warp.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_count_positive(const float* weights, const float* cached, const uint64_t* row_start, const uint32_t* row_len,
+                      const uint64_t* counts, int32_t from, uint32_t rows, uint32_t at_most, uint32_t* positive) {
+    const uint32_t lane = threadIdx.x % WARP;
+    const uint64_t n = counts[rows], warps = (uint64_t)gridDim.x * (BLOCK / WARP);
+    uint64_t row = (from < 0 ? 0 : counts[from]) + ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
+    for (; row < n; row += warps) {
+        const float* of = row_weights(weights, cached, row_start[row]);
+        const uint64_t len = row_len[row];
+        uint32_t count = 0;
+        for (uint64_t base = 0; base < len && count < at_most; base += WARP) {
+            const uint64_t p = base + lane;
+            count += __popc(__ballot_sync(ALL_LANES, p < len && of[p] > 0.0f));
+        }
+        if (lane == 0) positive[row] = min(count, at_most);
+    }
+}
+MORPHGL_KERNEL(sample_count_positive)
+
+// The edges that are picked of each row that a warp is enough for.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_pick_weighted(const uint32_t* dst, const float* weights, const float* cached, const uint64_t* row_start,
+                     const uint32_t* row_len, const uint32_t* positive, const uint32_t* indptr, const uint64_t* counts,
+                     int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index, uint32_t epoch,
+                     uint64_t seed, uint64_t* picked) {
+    const uint32_t lane = threadIdx.x % WARP, before = (1u << lane) - 1;
+    const uint64_t n = counts[rows], warps = (uint64_t)gridDim.x * (BLOCK / WARP);
+    uint64_t row = (from < 0 ? 0 : counts[from]) + ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
+    for (; row < n; row += warps) {
+        const uint64_t start = row_start[row];
+        const uint32_t len = row_len[row];
+        const bool draws = positive[row] > fanout;
+        if (len > LONG_ROW || (draws && fanout > WARP)) continue;
+        const float* of = row_weights(weights, cached, start);
+        uint64_t* out = picked + indptr[row];
+        if (!draws) {
+            for (uint32_t base = 0; base < len; base += WARP) {
+                const uint32_t p = base + lane;
+                const bool taken = p < len && of[p] > 0.0f;
+                const uint32_t all = __ballot_sync(ALL_LANES, taken);
+                if (taken) out[__popc(all & before)] = start + p;
+                out += __popc(all);
+            }
+            continue;
+        }
+        // Lane i holds the i-th of the first to ring so far.
+        const Clocks clocks = {hop, dst[row], index, epoch, seed};
+        uint64_t time = ~0ull;
+        uint32_t position = ~0u;
+        for (uint32_t base = 0; base < len; base += WARP) {
+            const uint32_t p = base + lane;
+            const float weight = p < len ? of[p] : 0.0f;
+            const uint64_t own = weight > 0.0f ? clocks.time(p, weight) : ~0ull;
+            // Of equal times that of the smaller position stays: later ones are larger.
+            uint64_t last = __shfl_sync(ALL_LANES, time, (int)fanout - 1);
+            uint32_t left = __ballot_sync(ALL_LANES, own < last);
+            while (left != 0) {
+                const int next = __ffs((int)left) - 1;
+                const uint64_t rings = __shfl_sync(ALL_LANES, own, next);
+                const uint32_t at = __popc(__ballot_sync(ALL_LANES, lane < fanout && time <= rings));
+                const uint64_t time_before = __shfl_up_sync(ALL_LANES, time, 1);
+                const uint32_t position_before = __shfl_up_sync(ALL_LANES, position, 1);
+                if (lane > at) {
+                    time = time_before;
+                    position = position_before;
+                } else if (lane == at) {
+                    time = rings;
+                    position = base + (uint32_t)next;
+                }
+                last = __shfl_sync(ALL_LANES, time, (int)fanout - 1);
+                left = (left & (left - 1)) & __ballot_sync(ALL_LANES, own < last);
+            }
+        }
+        uint32_t rank = 0;
+        for (uint32_t i = 0; i < fanout; i++) rank += __shfl_sync(ALL_LANES, position, (int)i) < position;
+        if (lane < fanout) out[rank] = start + position;
+    }
+}
+MORPHGL_KERNEL(sample_pick_weighted)
+
+// The threads before this one whose flag is set; `total` is how many are in the block.
+__device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
+    const uint32_t bits = __ballot_sync(ALL_LANES, flag), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (lane == 0) shared[warp] = __popc(bits);
+    __syncthreads();
+    uint32_t rank = __popc(bits & ((1u << lane) - 1));
+    total = 0;
+    for (uint32_t w = 0; w < BLOCK / WARP; w++) {
+        if (w < warp) rank += shared[w];
+        total += shared[w];
+    }
+    __syncthreads();
+    return rank;
+}
+
+// The edges that are picked of the other rows, each by a block: the time of the last that is picked is found digit by
+// digit, and who rings before it is written in order.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+sample_pick_weighted_long(const uint32_t* dst, const float* weights, const float* cached, const uint64_t* row_start,
+                          const uint32_t* row_len, const uint32_t* positive, const uint32_t* indptr,
+                          const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop,
+                          uint32_t index, uint32_t epoch, uint64_t seed, uint64_t* picked) {
+    __shared__ uint32_t shared[BLOCK / WARP], histogram[256], digit, rest;
+    const uint64_t n = counts[rows];
+    for (uint64_t row = (from < 0 ? 0 : counts[from]) + blockIdx.x; row < n; row += gridDim.x) {
+        const uint64_t start = row_start[row];
+        const uint32_t len = row_len[row];
+        const bool draws = positive[row] > fanout;
+        if (len <= LONG_ROW && !(draws && fanout > WARP)) continue;
+        const float* of = row_weights(weights, cached, start);
+        const Clocks clocks = {hop, dst[row], index, epoch, seed};
+        uint64_t* out = picked + indptr[row];
+        uint64_t last = ~0ull;
+        uint32_t equals = 0;
+        if (draws) {
+            last = 0;
+            equals = fanout;
+            for (int shift = 56; shift >= 0; shift -= 8) {
+                for (uint32_t d = threadIdx.x; d < 256; d += BLOCK) histogram[d] = 0;
+                __syncthreads();
+                for (uint64_t p = threadIdx.x; p < len; p += BLOCK) {
+                    if (!(of[p] > 0.0f)) continue;
+                    const uint64_t time = clocks.time((uint32_t)p, of[p]);
+                    if (shift == 56 || time >> (shift + 8) == last >> (shift + 8)) {
+                        atomicAdd(&histogram[time >> shift & 255], 1u);
+                    }
+                }
+                __syncthreads();
+                if (threadIdx.x == 0) {
+                    uint32_t d = 0, left = equals;
+                    while (histogram[d] < left) left -= histogram[d++];
+                    digit = d;
+                    rest = left;
+                }
+                __syncthreads();
+                last |= (uint64_t)digit << shift;
+                equals = rest;
+                __syncthreads();
+            }
+        }
+        // All before `last`, and of those at it the first `equals`.
+        for (uint64_t base = 0; base < len; base += BLOCK) {
+            const uint64_t p = base + threadIdx.x;
+            const bool counts_in = p < len && of[p] > 0.0f;
+            const uint64_t time = counts_in && draws ? clocks.time((uint32_t)p, of[p]) : 0;
+            uint32_t total;
+            const bool equal = counts_in && draws && time == last;
+            const uint32_t earlier = block_rank(equal, shared, total);
+            const bool taken = counts_in && (equal ? earlier < equals : time < last);
+            equals -= min(equals, total);
+            const uint32_t at = block_rank(taken, shared, total);
+            if (taken) out[at] = start + p;
+            out += total;
+        }
+    }
+}
+MORPHGL_KERNEL(sample_pick_weighted_long)

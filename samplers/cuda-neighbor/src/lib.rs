@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+
+mod bounds;
+mod cache;
+mod graph;
+mod kernels;
+mod launch;
+mod options;
+mod order;
+mod prepare;
+mod presample;
+mod sampler;
+mod scratch;
+mod upload;
+
+pub use cache::{Filled, ROW_TABLE_BYTES, fill};
+pub use options::{Options, Topologies};
+pub use sampler::CudaNeighbor;
+
+use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+
+/// The operator's name: `Batching_CUDA+PCIe_Neighbor`.
+pub const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA, Resource::PCIE]), "Neighbor");
+
+/// What this crate registers.
+pub const DESCRIPTION: Description = Description::new(
+    KEY,
+    "samples k hops of neighbours on a CUDA device, of a graph in its memory, in the host's or in both",
+    At::Host,
+    At::Device(BACKEND),
+    Build::Batching(|context| Ok(Box::new(CudaNeighbor::new(context)?))),
+)
+.with_probe(probe)
+.with_accelerators(accelerators);
+
+morphgl_registry::submit! { DESCRIPTION }

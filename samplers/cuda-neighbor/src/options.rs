@@ -1,0 +1,77 @@
+//! What this operator alone can be told.
+
+use morphgl_registry::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::KEY;
+
+/// Where the graph's topology lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topologies {
+    /// All in device memory where the budget has room for it, else the hot rows, else all in the host's.
+    #[default]
+    Auto,
+    /// All in device memory.
+    Device,
+    /// Hot rows and the descriptions of all rows in device memory, the other rows in the host's.
+    Cached,
+    /// All in the host's memory, read over the bus.
+    Host,
+}
+
+/// Options in [`morphgl_registry::BatchingContext::options`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Where the topology lies. Default auto.
+    pub topology: Topologies,
+    /// Bytes of device memory for the topology, look-up tables included. Default half of what is free.
+    pub topology_bytes: Option<u64>,
+    /// Epochs sampled beforehand to find the hot rows. Default 1.
+    pub presample_epochs: u32,
+    /// Mini-batches of these sampled at most. Default all of them.
+    pub presample_batches: Option<u32>,
+    /// Mini-batches of a worker that the device may work on at a time, each with a stream. Default 2.
+    pub in_flight: usize,
+    /// Bytes that a hop may take by its upper bound; beyond, the host asks for its size first. Default 1/256 of
+    /// the device's memory, and 64 MiB at least.
+    pub hop_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            topology: Topologies::Auto,
+            topology_bytes: None,
+            presample_epochs: 1,
+            presample_batches: None,
+            in_flight: 2,
+            hop_bytes: None,
+        }
+    }
+}
+
+impl Options {
+    /// Reads them; `null` gives the defaults.
+    ///
+    /// # Errors
+    ///
+    /// An option that there is not, or a value that it cannot have.
+    pub fn read(value: &serde_json::Value) -> Result<Self> {
+        if value.is_null() {
+            return Ok(Self::default());
+        }
+        let options =
+            Self::deserialize(value).map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
+        if options.in_flight == 0 || options.in_flight > 16 {
+            let what = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
+            return Err(Error::setting(&KEY, what));
+        }
+        if options.presample_epochs == 0 || options.presample_batches == Some(0) {
+            let what = "options: pre-sampling without a mini-batch tells nothing; give at least 1";
+            return Err(Error::setting(&KEY, what));
+        }
+        Ok(options)
+    }
+}

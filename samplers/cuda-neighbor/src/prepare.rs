@@ -1,0 +1,342 @@
+//! A worker: gives the device one mini-batch after another, and waits for none of them.
+
+use std::sync::Arc;
+
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, Pinned, Stream, pending};
+use morphgl_registry::{BatchId, BatchingWorker, Error, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
+
+use crate::bounds::{Hop, MOST};
+use crate::kernels::{Draws, Found, GROUP, Places, Rows};
+use crate::launch::Launch;
+use crate::presample::Counters;
+use crate::sampler::Shared;
+use crate::scratch::{Needs, Scratch, grow};
+
+/// One worker: streams that take turns.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    scratch: Vec<Scratch>,
+    turn: usize,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: &Arc<Shared>, in_flight: usize) -> Result<Self> {
+        let hops = shared.settings.fanouts.0.len();
+        let scratch: Vec<Scratch> =
+            (0..in_flight).map(|_| Scratch::new(&shared.device, hops)).collect::<Result<_>>()?;
+        scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
+        Ok(Self { shared: Arc::clone(shared), scratch, turn: 0 })
+    }
+
+    /// The stream of the next mini-batch.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.scratch[self.turn].stream
+    }
+
+    /// Gives the device the work of a mini-batch, which also counts its accesses where there are `counters`.
+    pub(crate) fn make(&mut self, id: BatchId, counters: Option<&Counters>) -> Result<Handle<MiniBatch>> {
+        let turn = self.turn;
+        self.turn = (turn + 1) % self.scratch.len();
+        make(&self.shared, &mut self.scratch[turn], id, counters)
+    }
+}
+
+impl BatchingWorker for Worker {
+    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+        self.shared.check(id)?;
+        // Its memory goes back to the device's pool, which hands it out again.
+        drop(recycled);
+        self.make(id, None)
+    }
+}
+
+/// A hop of a mini-batch under way.
+struct Made {
+    indptr: Buffer<u32>,
+    indices: Buffer<u32>,
+    weights: Option<Buffer<f32>>,
+}
+
+fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&Counters>) -> Result<Handle<MiniBatch>> {
+    let fanouts = &shared.settings.fanouts.0;
+    let hops = fanouts.len() as u32;
+    let order = shared.orders.get(id.epoch, &scratch.stream)?;
+    let first = id.index as usize * shared.settings.batch_size;
+    let seeds = first..shared.orders.len().min(first.saturating_add(shared.settings.batch_size));
+    let start = scratch.stream.record(true)?;
+    scratch.stream.wait(&order.ready)?;
+
+    let weighted = shared.settings.pick == Pick::Weighted;
+    let mut bound = shared.first_hop();
+    let reach = shared.reach(0, bound, false).checked(id)?;
+    let room = scratch.peak_nodes(reach.nodes);
+    let (mut nodes, mut degrees) = (None, None);
+    grow(&scratch.stream, &mut nodes, room, 0)?;
+    grow(&scratch.stream, &mut degrees, room, 0)?;
+    scratch.grow_nodes(room, 0, weighted)?;
+    scratch.empty_table()?;
+    scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)?;
+    {
+        let (nodes, table) = (nodes.as_ref().expect(GROWN), scratch.table.as_ref().expect(GROWN));
+        let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
+        launch.seeds((&order.nodes, first as u64, seeds.len() as u32), nodes, Some(&scratch.counts), table)?;
+    }
+
+    let mut blocks = Vec::with_capacity(fanouts.len());
+    for (hop, &fanout) in fanouts.iter().enumerate() {
+        let before = hop as i32 - 1;
+        let first = if shared.settings.expansion == Expansion::All { -1 } else { before };
+        let places = Places { first, rows: hop as u32, edges: hops + 1 + hop as u32 };
+        let most = match fanout {
+            Fanout::All => u32::MAX,
+            Fanout::AtMost(k) => k.get(),
+        };
+        scratch.grow_sums(bound.rows)?;
+        let room = scratch.peak_rows(hop, bound.rows);
+        let indptr = Buffer::new(&scratch.stream, room as usize + 1)?;
+        {
+            let s = &*scratch;
+            let launch = Launch { kernels: &shared.kernels, stream: &s.stream };
+            let (nodes, degrees) = (nodes.as_ref().expect(GROWN), degrees.as_ref().expect(GROWN));
+            let (start, len) = (s.start.as_ref().expect(GROWN), s.len.as_ref().expect(GROWN));
+            let at = (&s.counts, before, hop as u32, bound.rows);
+            launch.locate(&shared.graph, nodes, at, Some((start, len)), degrees)?;
+            let positive = s.positive.as_ref().filter(|_| weighted);
+            if let Some(positive) = positive {
+                launch.count_positive((&bound, places, most), (&shared.graph, &s.counts), (start, len), positive)?;
+            }
+            let lens = positive.unwrap_or(len);
+            let sums = s.sums.as_ref().expect(GROWN);
+            launch.offsets((&bound, places, most), lens, &s.counts, sums, &indptr)?;
+            if let Some(counters) = counters {
+                let at = (&s.counts, first, hop as u32, bound.rows);
+                launch.count(nodes, Some(lens), at, &counters.rows)?;
+            }
+        }
+        if !shared.fits(&bound) {
+            bound = sizes(shared, scratch, places, bound)?;
+            let reach = shared.reach(hop, bound, true).checked(id)?;
+            let room = scratch.peak_nodes(reach.nodes);
+            grow(&scratch.stream, &mut nodes, room, bound.rows)?;
+            grow(&scratch.stream, &mut degrees, room, bound.rows)?;
+            scratch.grow_nodes(room, bound.rows, weighted)?;
+            if scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)? {
+                // The nodes known so far go into the new table.
+                let (nodes, table) = (nodes.as_ref().expect(GROWN), scratch.table.as_ref().expect(GROWN));
+                let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
+                launch.seeds((nodes, 0, bound.rows as u32), nodes, None, table)?;
+            }
+        }
+        let edges = scratch.peak_edges(hop, bound.edges);
+        let apart = weighted || (fanout != Fanout::All && most > GROUP);
+        let large = (apart && !weighted).then_some(most);
+        scratch.grow_edges(&Needs { edges, picked: apart, large }, &shared.kernels)?;
+        let indices = Buffer::new(&scratch.stream, edges as usize)?;
+        let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
+        let made = Made { indptr, indices, weights: weights.transpose()? };
+        let draws = Draws { fanout: most, hop: hop as u32, id, seed: shared.settings.seed };
+        expand(shared, scratch, (&bound, places, draws), nodes.as_ref().expect(GROWN), &made)?;
+        blocks.push(made);
+        if let Some(&next) = fanouts.get(hop + 1) {
+            bound = shared.degrees.after(&bound, &shared.settings, next);
+        }
+    }
+
+    let (nodes, degrees) = (nodes.expect(GROWN), degrees.expect(GROWN));
+    let stream = &scratch.stream;
+    let launch = Launch { kernels: &shared.kernels, stream };
+    let at = (&scratch.counts, hops as i32 - 1, hops, bound.nodes);
+    launch.locate(&shared.graph, &nodes, at, None, &degrees)?;
+    if let Some(counters) = counters {
+        launch.count(&nodes, None, (&scratch.counts, -1, hops, bound.nodes), &counters.nodes)?;
+    }
+    let num_seeds = seeds.len();
+    let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { num_seeds })?;
+    if !order.labels.is_empty() {
+        stream.copy(&order.labels, seeds, &mut labels, 0)?;
+    }
+    let mut counts = Pinned::new(stream.device(), scratch.counts.len())?;
+    stream.copy(&scratch.counts, 0..counts.len(), &mut counts, 0)?;
+    let ready = stream.record(false)?;
+    let end = stream.record(true)?;
+    let device = shared.device.clone();
+    Ok(pending(start, end, move || {
+        // It was waited for.
+        settle(&counts, &nodes, &degrees, &labels, &blocks);
+        let batch = CudaBatch {
+            device,
+            ready,
+            id,
+            num_seeds,
+            input_nodes: cut(nodes, counts[hops as usize]),
+            degrees: cut(degrees, counts[hops as usize]),
+            blocks: blocks.into_iter().enumerate().rev().map(|(hop, made)| made.block(hop, &counts)).collect(),
+            features: None,
+            labels,
+        };
+        Ok(batch.into_batch())
+    }))
+}
+
+const GROWN: &str = "it was given room at the start";
+
+/// Picks and reads the hop's edges, and gives local ids to their nodes.
+fn expand(
+    shared: &Shared,
+    scratch: &Scratch,
+    (bound, places, draws): (&Hop, Places, Draws),
+    nodes: &Buffer<u32>,
+    made: &Made,
+) -> Result<()> {
+    let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
+    let (graph, counts, indptr) = (&*shared.graph, &scratch.counts, &made.indptr);
+    let table = scratch.table.as_ref().expect(GROWN);
+    let positive = scratch.positive.as_ref().filter(|_| shared.settings.pick == Pick::Weighted);
+    let (start, len) = (scratch.start.as_ref().expect(GROWN), scratch.len.as_ref().expect(GROWN));
+    let rows = Rows { nodes, start, len, positive };
+    let slots = scratch.slots.as_ref().expect(GROWN);
+    let found = Found { nodes: &made.indices, slots, weights: made.weights.as_ref() };
+    let hop = (bound, places, draws);
+    if positive.is_some() || (draws.fanout != u32::MAX && draws.fanout > GROUP) {
+        let picked = scratch.picked.as_ref().expect(GROWN);
+        if positive.is_some() {
+            launch.pick_weighted(hop, (graph, counts, indptr), rows, picked)?;
+        } else {
+            let words = shared.kernels.large_scratch(draws.fanout).0;
+            launch.pick_large(hop, (counts, indptr), rows, scratch.large.as_ref().filter(|_| words > 0), picked)?;
+        }
+        launch.read((bound, places), (graph, counts, picked), table, &found)?;
+    } else if draws.fanout == u32::MAX {
+        launch.take_all((bound, places), (graph, counts, indptr), rows, table, &found)?;
+    } else {
+        launch.pick(hop, (graph, counts, indptr), rows, table, &found)?;
+    }
+    let (firsts, sums) = (scratch.firsts.as_ref().expect(GROWN), scratch.sums.as_ref().expect(GROWN));
+    launch.relabel((bound, places), (counts, firsts, sums), table, &found, nodes)
+}
+
+/// Waits for the hop's sizes: its bounds are too large to give it room unasked.
+fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> Result<Hop> {
+    scratch.stream.copy(&scratch.counts, 0..scratch.counts.len(), &mut scratch.sizes, 0)?;
+    scratch.stream.record(false)?.synchronize()?;
+    let (rows, edges) = (scratch.sizes[places.rows as usize], scratch.sizes[places.edges as usize]);
+    let exact = Hop { rows, expanded: bound.expanded.min(rows), ..bound };
+    Ok(exact.with_edges(edges, shared.degrees.num_nodes()))
+}
+
+/// Lets the memory of a mini-batch whose `end` has happened be taken again without waiting for what its stream does now.
+fn settle(counts: &Pinned<u64>, nodes: &Buffer<u32>, degrees: &Buffer<f32>, labels: &Buffer<i32>, blocks: &[Made]) {
+    // SAFETY: they were made for this mini-batch, and all work on them so far was given before its `end`.
+    unsafe {
+        counts.settle();
+        nodes.settle();
+        degrees.settle();
+        labels.settle();
+        for made in blocks {
+            made.indptr.settle();
+            made.indices.settle();
+            made.weights.iter().for_each(|weights| weights.settle());
+        }
+    }
+}
+
+impl Made {
+    fn block(self, hop: usize, counts: &[u64]) -> CudaBlock {
+        let (num_dst, num_src) = (counts[hop], counts[hop + 1]);
+        let edges = counts[counts.len() / 2 + 1 + hop];
+        CudaBlock {
+            num_dst: num_dst as usize,
+            num_src: num_src as usize,
+            indptr: cut(self.indptr, num_dst + 1),
+            indices: cut(self.indices, edges),
+            weights: self.weights.map(|weights| cut(weights, edges)),
+        }
+    }
+}
+
+fn cut<T: bytemuck::Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
+    buffer.set_len(len as usize);
+    buffer
+}
+
+/// How far the device gets without asking the host: to the end, or to the first hop that may be too large.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach {
+    /// Nodes there are then at most.
+    pub(crate) nodes: u64,
+    /// The largest value of the table.
+    pub(crate) values: u64,
+}
+
+impl Reach {
+    fn checked(self, id: BatchId) -> Result<Self> {
+        if self.values > MOST {
+            let what = "a hop may have more than 2^31 - 1 edges; give a smaller batch size or fanouts";
+            return Err(Error::setting(id, what));
+        }
+        Ok(self)
+    }
+}
+
+impl Shared {
+    /// Bounds of the seeds' own hop.
+    pub(crate) fn first_hop(&self) -> Hop {
+        let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
+        self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])
+    }
+
+    /// Whether a hop gets room by its bounds.
+    pub(crate) fn fits(&self, bound: &Hop) -> bool {
+        let weights = self.graph.weights.is_some();
+        bound.bytes(weights, self.settings.pick == Pick::Weighted) <= self.hop_bytes && bound.edges <= MOST / 2
+    }
+
+    /// How far the device gets from hop `hop` on, which is gone into in any case where it is `known`.
+    pub(crate) fn reach(&self, hop: usize, mut bound: Hop, known: bool) -> Reach {
+        let mut reach = Reach { nodes: bound.rows, values: bound.rows };
+        for at in hop..self.settings.fanouts.0.len() {
+            if at > hop {
+                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
+            }
+            if !(self.fits(&bound) || (known && at == hop)) {
+                return Reach { nodes: reach.nodes.max(bound.rows), ..reach };
+            }
+            reach.nodes = bound.nodes;
+            reach.values = reach.values.max(bound.rows + bound.edges);
+        }
+        reach
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use morphgl_conformance::batching::{Case, graphs, reference};
+    use morphgl_registry::BatchingContext;
+
+    use super::*;
+    use crate::CudaNeighbor;
+
+    /// A table is cleared before its stamps come again.
+    #[test]
+    fn stamps_run_out() {
+        let case = Case { gather: false, ..Case::new(graphs::random(200, 6, false)) };
+        let Case { dataset, seeds, settings, gather } = case.clone();
+        let (place, options) = ("cuda:0".parse().expect("a place"), serde_json::Value::Null);
+        let sampler = CudaNeighbor::new(&BatchingContext { dataset, seeds, settings, gather, place, options });
+        let mut worker = Worker::new(sampler.expect("built").shared(), 1).expect("a worker");
+        let mut stamps = Vec::new();
+        for epoch in 0..8 {
+            let id = BatchId { epoch, index: 0 };
+            let (batch, _) = worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch");
+            let MiniBatch::Device(batch) = batch else { panic!("it lies on the device") };
+            assert_eq!(batch.to_host().expect("a copy"), reference::sample(&case, id));
+            let table = worker.scratch[0].table.as_mut().expect("it was used");
+            if epoch == 0 {
+                table.stamp = (1 << (32 - table.value_bits)) - 3;
+            }
+            stamps.push(table.stamp);
+        }
+        assert_eq!(stamps[3..], [1, 2, 3, 4, 5], "{stamps:?}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Accesses of mini-batches that are made beforehand, counted on the device (GNNLab, EuroSys'22, §6: PreSC).
+
+use std::sync::Arc;
+
+use morphgl_cuda::Buffer;
+use morphgl_hotness::Hotness;
+use morphgl_registry::{BatchId, Result};
+
+use crate::prepare::Worker;
+use crate::sampler::Shared;
+use crate::upload::download;
+
+/// Accesses so far, a number a node.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// Mini-batches that the node is an input node of.
+    pub(crate) nodes: Buffer<u32>,
+    /// Hops that expand it, and find a neighbour.
+    pub(crate) rows: Buffer<u32>,
+}
+
+/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs that are never trained, the last ones
+/// there are, scaled to one epoch.
+pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>) -> Result<Hotness> {
+    let all = shared.num_batches() as u32;
+    let made = batches.unwrap_or(all).min(all);
+    let mut worker = Worker::new(shared, 1)?;
+    let counters = {
+        let (stream, num_nodes) = (worker.stream(), shared.degrees.num_nodes() as usize);
+        let mut counters = Counters { nodes: Buffer::new(stream, num_nodes)?, rows: Buffer::new(stream, num_nodes)? };
+        stream.fill(&mut counters.nodes, 0)?;
+        stream.fill(&mut counters.rows, 0)?;
+        counters
+    };
+    let mut under_way = None;
+    for epoch in 0..epochs {
+        for index in 0..made {
+            let handle = worker.make(BatchId { epoch: u32::MAX - epoch, index }, Some(&counters))?;
+            // Two at a time, so that the device finds work and memory stays bounded.
+            if let Some(before) = under_way.replace(handle) {
+                before.wait()?;
+            }
+        }
+    }
+    if let Some(last) = under_way {
+        last.wait()?;
+    }
+    let scale = f64::from(all) / (f64::from(made) * f64::from(epochs));
+    let scaled = |accesses: &Buffer<u32>| -> Result<Arc<[f32]>> {
+        let accesses = download(worker.stream(), accesses)?;
+        Ok(accesses.into_iter().map(|count| (f64::from(count) * scale) as f32).collect())
+    };
+    Ok(Hotness { features: scaled(&counters.nodes)?, rows: scaled(&counters.rows)? })
+}

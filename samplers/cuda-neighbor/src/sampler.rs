@@ -1,0 +1,259 @@
+//! The operator: what all workers share.
+
+use std::sync::Arc;
+
+use morphgl_cuda::{Device, Stream};
+use morphgl_graph_store::Topology;
+use morphgl_hotness::Hotness;
+use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings};
+use morphgl_sampler_core::check_settings;
+
+use crate::bounds::Degrees;
+use crate::graph::{self, Graph};
+use crate::kernels::Kernels;
+use crate::order::Orders;
+use crate::prepare::Worker;
+use crate::presample::presample;
+use crate::{KEY, Options, Topologies, fill};
+
+/// Bytes that a hop may take by its bounds on any device, if not told otherwise.
+const LEAST_HOP_BYTES: u64 = 64 << 20;
+
+/// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
+#[derive(Debug, Clone)]
+pub struct CudaNeighbor {
+    shared: Arc<Shared>,
+    options: Options,
+}
+
+/// What all workers read.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) device: Device,
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) degrees: Arc<Degrees>,
+    pub(crate) kernels: Kernels,
+    pub(crate) settings: SamplerSettings,
+    pub(crate) orders: Orders,
+    pub(crate) hop_bytes: u64,
+}
+
+impl CudaNeighbor {
+    /// Builds the operator. `context.gather` is not read: features are left to transferring, which gathers them on the
+    /// device.
+    ///
+    /// # Errors
+    ///
+    /// A place that is no CUDA device, what [`check_settings`] refuses, options there are not, and a device that fails or
+    /// has no room for topology and mini-batches.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes), with weights or a topology in device memory O(nodes + edges); with cached rows also the mini-batches
+    /// that are sampled beforehand.
+    pub fn new(context: &BatchingContext) -> Result<Self> {
+        Self::build(context, None)
+    }
+
+    /// The same, where rows are cached those that `hotness` finds hot instead of those counted beforehand: in accesses of
+    /// each node's row in an epoch, as [`Hotness::rows`].
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaNeighbor::new`], and a hotness of another number of nodes.
+    pub fn with_hotness(context: &BatchingContext, hotness: &[f32]) -> Result<Self> {
+        let nodes = context.dataset.num_nodes();
+        if hotness.len() != nodes {
+            let what = format!("hotness of {} nodes, and the graph has {nodes}; give one a node", hotness.len());
+            return Err(Error::setting(&KEY, what));
+        }
+        Self::build(context, Some(hotness))
+    }
+
+    fn build(context: &BatchingContext, hotness: Option<&[f32]>) -> Result<Self> {
+        let options = Options::read(&context.options)?;
+        let topology = &context.dataset.topology;
+        check_settings(topology, &context.seeds, &context.settings)?;
+        let device = Device::open(&context.place, &KEY)?;
+        let stream = Stream::new(&device, false)?;
+        let degrees = Arc::new(Degrees::new(topology));
+        // A given hotness makes a graph that nobody else asks for in these words.
+        let asked = (options.topology, options.topology_bytes);
+        let make = || choose(context, &device, &stream, &options, &degrees, hotness);
+        let graph = match hotness {
+            Some(_) => Arc::new(make()?),
+            None => graph::shared(&device, topology, asked, make)?,
+        };
+        let shared = Arc::new(Shared::new(context, &device, &options, graph, &degrees)?);
+        shared.check_memory(&options)?;
+        Ok(Self { shared, options })
+    }
+
+    /// Counts the accesses of `epochs` epochs, made on the device: of features and of rows, an epoch.
+    ///
+    /// # Errors
+    ///
+    /// No epoch, or a device that fails.
+    pub fn presample(&self, epochs: u32) -> Result<Hotness> {
+        if epochs == 0 {
+            return Err(Error::setting(&KEY, "pre-sampling no epoch tells nothing; give at least 1"));
+        }
+        presample(&self.shared, epochs, self.options.presample_batches)
+    }
+
+    /// Where the topology lies: never [`Topologies::Auto`].
+    pub fn topology(&self) -> Topologies {
+        self.shared.graph.form
+    }
+
+    /// Bytes of device memory that the topology takes, its look-up tables included.
+    pub fn topology_bytes(&self) -> u64 {
+        self.shared.graph.bytes
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+impl CudaNeighbor {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+/// Puts the topology where the options, or the budget, want it.
+fn choose(
+    context: &BatchingContext,
+    device: &Device,
+    stream: &Stream,
+    options: &Options,
+    degrees: &Arc<Degrees>,
+    hotness: Option<&[f32]>,
+) -> Result<Graph> {
+    let topology = &context.dataset.topology;
+    let asked = (options.topology, options.topology_bytes);
+    let budget = match options.topology_bytes {
+        Some(bytes) => bytes,
+        None => device.free_bytes()? / 2,
+    };
+    let whole = graph::whole_bytes(topology);
+    let form = match options.topology {
+        Topologies::Auto if whole <= budget => Topologies::Device,
+        Topologies::Auto if graph::least_cache_bytes(topology) <= budget => Topologies::Cached,
+        Topologies::Auto => Topologies::Host,
+        form => form,
+    };
+    match form {
+        Topologies::Device if whole > budget => Err(too_large(whole, budget)),
+        Topologies::Device => Graph::on_device(stream, topology, asked),
+        Topologies::Cached => {
+            // Kept until the cached graph has pinned the same arrays, so that they are pinned once.
+            let on_host = Arc::new(Graph::on_host(stream, topology, (Topologies::Host, None))?);
+            let counted;
+            let hotness = match hotness {
+                Some(hotness) => hotness,
+                None => {
+                    let shared = Arc::new(Shared::new(context, device, options, Arc::clone(&on_host), degrees)?);
+                    counted = presample(&shared, options.presample_epochs, options.presample_batches)?;
+                    &counted.rows
+                }
+            };
+            let filled = fill(topology, hotness, &context.settings, budget);
+            Graph::cached(stream, topology, &filled.ok_or_else(|| no_tables(topology, budget))?, asked)
+        }
+        _ => Graph::on_host(stream, topology, asked),
+    }
+}
+
+fn too_large(whole: u64, budget: u64) -> Error {
+    let what = format!(
+        "the topology takes {whole} bytes of device memory, more than the {budget} it may have; give more by \
+         topology_bytes, or topology cached or host"
+    );
+    Error::setting(&KEY, what)
+}
+
+fn no_tables(topology: &Topology, budget: u64) -> Error {
+    let least = graph::least_cache_bytes(topology);
+    let what = format!(
+        "topology_bytes {budget} have no room for the tables by which cached rows are found; give {least} or more, or \
+         topology host"
+    );
+    Error::setting(&KEY, what)
+}
+
+impl Shared {
+    fn new(
+        context: &BatchingContext,
+        device: &Device,
+        options: &Options,
+        graph: Arc<Graph>,
+        degrees: &Arc<Degrees>,
+    ) -> Result<Self> {
+        let settings = context.settings.clone();
+        let shuffle = settings.shuffle.then_some(settings.seed);
+        let hop_bytes = match options.hop_bytes {
+            Some(bytes) => bytes,
+            None => (device.properties()?.memory_bytes / 256).max(LEAST_HOP_BYTES),
+        };
+        Ok(Self {
+            device: device.clone(),
+            graph,
+            degrees: Arc::clone(degrees),
+            kernels: Kernels::load(device)?,
+            settings,
+            orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
+            hop_bytes,
+        })
+    }
+
+    pub(crate) fn num_batches(&self) -> usize {
+        self.orders.len().div_ceil(self.settings.batch_size)
+    }
+
+    pub(crate) fn check(&self, id: BatchId) -> Result<()> {
+        let num_batches = self.num_batches();
+        if id.index as usize >= num_batches {
+            return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
+        }
+        Ok(())
+    }
+
+    /// Refuses mini-batches that the device has no room for, as far as their bounds tell.
+    fn check_memory(&self, options: &Options) -> Result<()> {
+        let weights = self.graph.weights.is_some();
+        let (mut bytes, mut bound) = (0u64, self.first_hop());
+        for at in 0..self.settings.fanouts.0.len() {
+            if at > 0 {
+                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
+            }
+            if !self.fits(&bound) {
+                break;
+            }
+            bytes += bound.bytes(weights, false);
+        }
+        let (all, free) = (bytes.saturating_mul(options.in_flight as u64), self.device.free_bytes()?);
+        if all > free {
+            let what = format!(
+                "{} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a smaller \
+                 batch size or fanouts, or a smaller in_flight or topology_bytes",
+                options.in_flight
+            );
+            return Err(Error::setting(&KEY, what));
+        }
+        Ok(())
+    }
+}
+
+impl Batching for CudaNeighbor {
+    fn num_batches(&self) -> usize {
+        self.shared.num_batches()
+    }
+
+    /// A worker is a few streams of the device; host threads make it no faster.
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
+        if threads == 0 {
+            let what = "0 threads make no mini-batch; give at least 1";
+            return Err(Error::setting("threads of a batching worker", what));
+        }
+        Ok(Box::new(Worker::new(&self.shared, self.options.in_flight)?))
+    }
+}

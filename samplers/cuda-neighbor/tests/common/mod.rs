@@ -1,0 +1,71 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use morphgl_batching_cuda_neighbor::CudaNeighbor;
+use morphgl_conformance::batching::{Case, reference};
+use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch};
+use serde_json::Value;
+
+/// Whether there is a device; where there is none, says so.
+#[allow(clippy::print_stderr, reason = "says what was not tested, and why")]
+pub(crate) fn available() -> bool {
+    let found = morphgl_cuda::probe(&morphgl_registry::Machine::probe());
+    if let Err(unavailable) = &found {
+        eprintln!("skipped, not available on this machine: {}", unavailable.reason);
+    }
+    found.is_ok()
+}
+
+pub(crate) fn context(case: &Case, options: Value) -> BatchingContext {
+    let Case { dataset, seeds, settings, gather } = case.clone();
+    BatchingContext { dataset, seeds, settings, gather, place: "cuda:0".parse().expect("a place"), options }
+}
+
+#[track_caller]
+pub(crate) fn sampler(case: &Case, options: Value) -> CudaNeighbor {
+    CudaNeighbor::new(&context(case, options)).expect("the case is valid")
+}
+
+/// The mini-batch that it has to be: without features, which are left to transferring.
+pub(crate) fn expected(case: &Case, id: BatchId) -> HostBatch {
+    reference::sample(&Case { gather: false, ..case.clone() }, id)
+}
+
+pub(crate) fn host(batch: &MiniBatch) -> HostBatch {
+    match batch {
+        MiniBatch::Host(batch) => batch.clone(),
+        MiniBatch::Device(batch) => batch.to_host().expect("a copy"),
+    }
+}
+
+/// All mini-batches of two epochs, all under way at the same time, are the reference's.
+#[track_caller]
+pub(crate) fn check(case: &Case, options: Value) {
+    let sampler = sampler(case, options.clone());
+    let mut worker = sampler.worker(1).expect("a worker");
+    for epoch in [0, 7] {
+        let ids = (0..sampler.num_batches() as u32).map(|index| BatchId { epoch, index });
+        let handles: Vec<_> = ids.map(|id| (id, worker.prepare(id, None).expect("queued"))).collect();
+        for (id, handle) in handles {
+            let (batch, _) = handle.wait().expect("a mini-batch");
+            let (made, expected) = (host(&batch), expected(case, id));
+            assert_eq!(made.input_nodes, expected.input_nodes, "{id}, {options}, {:?}", case.settings);
+            assert_eq!(made, expected, "{id}, {options}, {:?}", case.settings);
+        }
+    }
+}
+
+/// The options of all forms of topology, for the graph of `case`.
+pub(crate) fn forms(case: &Case) -> [Value; 3] {
+    let topology = &case.dataset.topology;
+    let (node, edge) = if topology.weights().is_some() { (16, 8) } else { (12, 4) };
+    // About a third of the rows' bytes, and room for one row at least.
+    let largest = (0..topology.num_nodes() as u32).map(|v| topology.degree(v)).max().unwrap_or(0);
+    let rows = edge * (topology.num_edges() / 3).max(largest);
+    let budget = node * topology.num_nodes() as u64 + rows;
+    [
+        serde_json::json!({"topology": "device"}),
+        serde_json::json!({"topology": "host", "in_flight": 1}),
+        serde_json::json!({"topology": "cached", "topology_bytes": budget, "in_flight": 3}),
+    ]
+}

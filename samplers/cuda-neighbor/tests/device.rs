@@ -1,0 +1,177 @@
+//! What a device adds: work under way, memory that comes back, budgets, refusals.
+
+mod common;
+
+use common::{available, context, expected, host, sampler};
+use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, Topologies, fill};
+use morphgl_conformance::batching::{Case, graphs};
+use morphgl_cuda::{CudaBatch, Device};
+use morphgl_hotness::{Policy, PreSample};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Handle, MiniBatch, Pick, Place};
+use serde_json::{Value, json};
+
+fn id(epoch: u32, index: u32) -> BatchId {
+    BatchId { epoch, index }
+}
+
+fn device() -> Device {
+    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is available")
+}
+
+/// Mini-batches under way have memory of their own, and are what they would be alone.
+#[test]
+fn several_are_under_way() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(400, 9, true)).with(|s| s.batch_size = 7);
+    for in_flight in [1, 2, 5] {
+        let sampler = sampler(&case, json!({"in_flight": in_flight}));
+        let mut worker = sampler.worker(1).expect("a worker");
+        let ids: Vec<BatchId> =
+            (0..sampler.num_batches() as u32).flat_map(|i| [id(3, i), id(0, i), id(4, i)]).collect();
+        let handles: Vec<Handle<MiniBatch>> = ids.iter().map(|&id| worker.prepare(id, None).expect("queued")).collect();
+        let made: Vec<MiniBatch> = handles.into_iter().map(|handle| handle.wait().expect("a mini-batch").0).collect();
+        for (id, batch) in ids.iter().zip(&made) {
+            assert_eq!(host(batch), expected(&case, *id));
+            let ours = CudaBatch::on(&device(), batch).expect("on the device");
+            assert_eq!((ours.id, ours.features.is_none()), (*id, true), "features are left to transferring");
+        }
+    }
+}
+
+/// What is counted on the device is what the host counts in the same mini-batches.
+#[test]
+fn accesses_are_counted_as_on_the_host() {
+    if !available() {
+        return;
+    }
+    #[derive(Debug)]
+    struct OnHost(CudaNeighbor);
+    struct Worker(Box<dyn morphgl_registry::BatchingWorker>);
+    impl Batching for OnHost {
+        fn num_batches(&self) -> usize {
+            self.0.num_batches()
+        }
+        fn worker(&self, threads: usize) -> morphgl_registry::Result<Box<dyn morphgl_registry::BatchingWorker>> {
+            Ok(Box::new(Worker(self.0.worker(threads)?)))
+        }
+    }
+    impl morphgl_registry::BatchingWorker for Worker {
+        fn prepare(&mut self, id: BatchId, _: Option<MiniBatch>) -> morphgl_registry::Result<Handle<MiniBatch>> {
+            let (batch, took) = self.0.prepare(id, None)?.wait()?;
+            Ok(Handle::ready(MiniBatch::Host(host(&batch)), took))
+        }
+    }
+    let case = Case::new(graphs::random(300, 6, false)).with(|s| s.fanouts = "3,2,2".parse().expect("fanouts"));
+    for batches in [None, Some(2)] {
+        let sampler = sampler(&case, json!({"presample_batches": batches}));
+        let counted = sampler.presample(1).expect("counted");
+        let on_host = OnHost(sampler);
+        let policy = PreSample { batching: &on_host, epoch: u32::MAX, batches: batches.unwrap_or(u32::MAX) as usize };
+        let expected = policy.score(&case.dataset.topology, case.seeds.nodes(), &case.settings).expect("scored");
+        assert_eq!(counted, expected);
+    }
+}
+
+/// Rows are cached within the budget, the hottest first, and hotness that is given is used.
+#[test]
+fn rows_are_cached_within_the_budget() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(500, 8, false));
+    let topology = &case.dataset.topology;
+    let budget = 12 * 500 + 4 * topology.num_edges() / 4;
+    let options = json!({"topology": "cached", "topology_bytes": budget});
+    let sampler = sampler(&case, options.clone());
+    assert_eq!(sampler.topology(), Topologies::Cached);
+    assert!(sampler.topology_bytes() <= budget && sampler.topology_bytes() > 12 * 500, "{}", sampler.topology_bytes());
+    let mut hotness = vec![0f32; 500];
+    hotness[7] = 1.0;
+    let with = CudaNeighbor::with_hotness(&context(&case, options), &hotness).expect("built");
+    assert_eq!(with.topology_bytes(), 12 * 500 + 4 * topology.degree(7));
+    let filled = fill(topology, &hotness, &case.settings, budget).expect("a row");
+    assert_eq!((filled.rows(), filled.edges(), filled.holds(7)), (1, topology.degree(7), true));
+    let mut worker = with.worker(1).expect("a worker");
+    let batch = worker.prepare(id(0, 0), None).and_then(|h| h.wait()).expect("a mini-batch").0;
+    assert_eq!(host(&batch), expected(&case, id(0, 0)));
+}
+
+/// The topology goes where the budget has room for it.
+#[test]
+fn the_budget_decides_where_the_topology_lies() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(500, 40, false));
+    let edges = case.dataset.topology.num_edges();
+    let whole = 8 * 501 + 4 * edges;
+    let form = |bytes: u64| sampler(&case, json!({"topology_bytes": bytes})).topology();
+    assert_eq!(form(whole), Topologies::Device);
+    assert_eq!(form(whole - 1), Topologies::Cached);
+    assert_eq!(form(12 * 500 + edges / 4), Topologies::Cached);
+    assert_eq!(form(12 * 500 + edges / 4 - 8), Topologies::Host);
+    assert_eq!(form(0), Topologies::Host);
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&mut BatchingContext), message: &str) {
+    let mut context = context(&Case::new(graphs::random(120, 7, false)), Value::Null);
+    change(&mut context);
+    let error = CudaNeighbor::new(&context).expect_err("refused").to_string();
+    assert!(error.contains(message), "{error}");
+    assert!(!error.contains('\n') && !error.ends_with('.'), "{error}");
+}
+
+#[test]
+fn what_cannot_be_done_says_why() {
+    if !available() {
+        return;
+    }
+    refused(
+        |c| c.place = Place::Host,
+        "Batching_CUDA+PCIe_Neighbor: it runs on CUDA devices, not at host; give cuda:0",
+    );
+    refused(|c| c.settings.fanouts.0.clear(), "fanouts: there is none; give one a hop");
+    refused(|c| c.settings.batch_size = 0, "batch size: a mini-batch needs at least one seed");
+    refused(|c| c.settings.pick = Pick::Weighted, "weighted pick: the graph has no edge weights");
+    refused(|c| c.options = json!({"topologies": "host"}), "Batching_CUDA+PCIe_Neighbor: options: unknown field");
+    refused(|c| c.options = json!({"in_flight": 0}), "options: in_flight is 0; give 1 to 16");
+    refused(|c| c.options = json!({"presample_epochs": 0}), "give at least 1");
+    refused(|c| c.options = json!({"topology": "device", "topology_bytes": 9}), "more than the 9 it may have");
+    refused(|c| c.options = json!({"topology": "cached", "topology_bytes": 1439}), "topology_bytes 1439 have no room");
+    let sampler = sampler(&Case::new(graphs::cycle(6)), Value::Null);
+    assert!(sampler.worker(0).err().expect("refused").to_string().contains("give at least 1"));
+    assert!(sampler.presample(0).expect_err("refused").to_string().contains("give at least 1"));
+    let error = sampler.worker(1).expect("a worker").prepare(id(0, 9), None).expect_err("refused").to_string();
+    assert_eq!(error, "mini-batch 9 of epoch 0: an epoch has 1; ask for an index below that");
+    let hotness = CudaNeighbor::with_hotness(&context(&Case::new(graphs::cycle(6)), Value::Null), &[1.0]);
+    assert!(hotness.expect_err("refused").to_string().contains("hotness of 1 nodes"));
+}
+
+/// Memory that the bounds ask for and the device does not have: the emulated one has little.
+#[cfg(feature = "emulate")]
+#[test]
+fn a_mini_batch_that_has_no_room_is_refused() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(60_000, 30, false));
+    let case = case.with(|s| (s.batch_size, s.fanouts) = (20_000, ["30"; 20].join(",").parse().expect("fanouts")));
+    let error = CudaNeighbor::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
+    let error = error.expect_err("there is no room").to_string();
+    assert!(error.contains("16 mini-batches under way take up to") && error.contains("; give a smaller"), "{error}");
+}
+
+/// The runner finds it by its description.
+#[test]
+fn it_is_registered() {
+    if !available() {
+        return;
+    }
+    let registry = morphgl_registry::Registry::collect().expect("no key twice");
+    let context = context(&Case::new(graphs::cycle(6)), Value::Null);
+    let operator = registry.batching(&KEY, &context).expect("it is available: the device is emulated");
+    assert_eq!(operator.num_batches(), 1);
+}

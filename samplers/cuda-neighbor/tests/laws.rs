@@ -1,0 +1,122 @@
+//! On any graph, with any settings, wherever the topology lies: the reference's mini-batches.
+
+mod common;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use common::{available, check, forms};
+use morphgl_conformance::batching::{Case, graphs};
+use morphgl_registry::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};
+use proptest::prelude::*;
+use serde_json::json;
+
+fn settings() -> impl Strategy<Value = SamplerSettings> {
+    let fanout = prop_oneof![4 => 1u32..9, 1 => 30u32..50, 2 => Just(0)];
+    let fanout = fanout.prop_map(|k| NonZeroU32::new(k).map_or(Fanout::All, Fanout::AtMost));
+    let choices = (any::<bool>(), any::<bool>(), any::<bool>());
+    (prop::collection::vec(fanout, 1..4), 1usize..12, any::<u64>(), choices).prop_map(
+        |(fanouts, batch_size, seed, (new, weighted, shuffle))| SamplerSettings {
+            fanouts: Fanouts(fanouts),
+            batch_size,
+            seed,
+            expansion: if new { Expansion::New } else { Expansion::All },
+            pick: if weighted { Pick::Weighted } else { Pick::Uniform },
+            shuffle,
+        },
+    )
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let rows = (1u32..60).prop_flat_map(|n| {
+        let row = prop_oneof![3 => prop::collection::vec(0..n, 0..15), 1 => prop::collection::vec(0..n, 0..70)];
+        let seeds = prop::sample::subsequence((0..n).collect::<Vec<_>>(), 1..=n.min(30) as usize);
+        (prop::collection::vec(row, n as usize), seeds)
+    });
+    (rows, any::<bool>(), settings()).prop_map(|((rows, seeds), weights, mut settings)| {
+        let num_edges = rows.iter().map(Vec::len).sum::<usize>();
+        let weights = weights.then(|| (0..num_edges).map(|e| (e * 7 % 5) as f32 * 0.5).collect::<Vec<f32>>());
+        if weights.is_none() {
+            settings.pick = Pick::Uniform;
+        }
+        let dataset = Arc::new(graphs::dataset(&rows, weights));
+        let seeds = SeedSet::new("seeds", &seeds, rows.len()).expect("a subsequence of the nodes");
+        Case { dataset, seeds, settings, gather: true }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..Default::default() })]
+
+    #[test]
+    fn batches_are_the_reference_s(case in case()) {
+        if !available() {
+            return Ok(());
+        }
+        for options in forms(&case) {
+            check(&case, options);
+        }
+        // Every hop asks the host for its size.
+        check(&case, json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
+        check(&case, json!({"topology": "device", "hop_bytes": 2000}));
+    }
+}
+
+/// Rows longer than a warp's work, picks of more than its lanes, by weight and not; more than shared memory has room for.
+#[test]
+fn long_rows_and_large_picks() {
+    if !available() {
+        return;
+    }
+    for weights in [false, true] {
+        let case = Case::new(graphs::random(5000, 3, weights)).of(&[5, 0, 9]);
+        for fanouts in ["32", "33", "100,3", "2000", "4000", "4999", "5000", "5001", "-1"] {
+            for pick in [Pick::Uniform, Pick::Weighted] {
+                if pick == Pick::Weighted && !weights {
+                    continue;
+                }
+                let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), pick));
+                for options in forms(&case) {
+                    check(&case, options);
+                }
+            }
+        }
+    }
+}
+
+/// Mini-batches of tens of thousands of edges: several blocks, and several tiles of each.
+#[test]
+fn many_blocks_work_together() {
+    if !available() {
+        return;
+    }
+    let case = Case::new(graphs::random(3000, 12, true)).with(|s| s.fanouts = "10,-1,5".parse().expect("fanouts"));
+    let case = case.with(|s| s.batch_size = 1000);
+    for options in forms(&case) {
+        check(&case, options);
+    }
+}
+
+/// Weights from the smallest to the largest there are, and of any ratio.
+#[test]
+fn weights_of_all_sizes() {
+    if !available() {
+        return;
+    }
+    let rows: Vec<Vec<u32>> = (0..40u32).map(|v| (0..v * 9).map(|i| (i * 7 + v) % 40).collect()).collect();
+    let num_edges = rows.iter().map(Vec::len).sum::<usize>() as u32;
+    let weights = (0..num_edges).map(|e| match e % 11 {
+        0 => f32::from_bits(1 + e),
+        1 => f32::MIN_POSITIVE,
+        2 => f32::MAX,
+        3 => 0.0,
+        _ => f32::from_bits(0x3000_0000 + e.wrapping_mul(0x9E37_79B9) % 0x1800_0000),
+    });
+    let case = Case::new(graphs::dataset(&rows, Some(weights.collect())));
+    for fanouts in ["3,2", "32", "60,40", "-1"] {
+        let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), Pick::Weighted));
+        for options in forms(&case) {
+            check(&case, options);
+        }
+    }
+}
