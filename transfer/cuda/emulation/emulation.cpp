@@ -22,6 +22,8 @@ void __tsan_release(void* address);
 extern "C" {
 void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, size_t* size);
+void __asan_poison_memory_region(const volatile void* address, size_t bytes);
+void __asan_unpoison_memory_region(const volatile void* address, size_t bytes);
 }
 #endif
 
@@ -57,6 +59,7 @@ struct Scheduler {
     std::vector<std::unique_ptr<Fiber>> fibers;
     std::vector<Warp> warps;
     std::vector<char> shared;
+    size_t shared_bytes = 0;
     ucontext_t main;
     Fiber* running = nullptr;
     void (*kernel)(void**) = nullptr;
@@ -125,6 +128,7 @@ void run_threads() {
         s.kernel(s.args);
         release(&s.end);
         s.warps[fiber.thread / 32].live &= ~(1u << fiber.thread % 32);
+        s.warps[fiber.thread / 32].words[fiber.thread % 32] = 0;  // a lane that has ended votes for nothing
         s.live--;
 #ifndef MORPHGL_SANITIZE_THREAD
         if (s.next < s.threads) {
@@ -220,7 +224,7 @@ bool run_block() {
     s.warps.assign((s.threads + 31) / 32, Warp{});
     for (unsigned t = 0; t < s.threads; t++) s.warps[t / 32].live |= 1u << t % 32;
     // What one block leaves behind, none may read.
-    std::memset(s.shared.data(), 0xa5, s.shared.size());
+    std::memset(s.shared.data(), 0xa5, s.shared_bytes);
     while (s.live > 0) {
         if (s.next < s.threads) {
             Fiber& fiber = fresh_fiber();
@@ -241,6 +245,16 @@ bool run_block() {
     }
     acquire(&s.end);
     return true;
+}
+
+// Lets the address sanitizer stop whoever touches more than the first `bytes` of `capacity`.
+void bound(void* address, size_t bytes, size_t capacity) {
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    __asan_unpoison_memory_region(address, bytes);
+    __asan_poison_memory_region((char*)address + bytes, capacity - bytes);
+#else
+    (void)address, (void)bytes, (void)capacity;
+#endif
 }
 
 void forget_fibers() {
@@ -299,6 +313,11 @@ float half_value(uint16_t bits) {
 
 }  // namespace emulation
 
+// Says that of a block of memory only the first `bytes` may be touched.
+extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capacity) {
+    emulation::bound(address, bytes, capacity);
+}
+
 // Runs a kernel. 0, or 1 when threads wait at different barriers for ever, 2 when the launch is not a device's.
 extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, const unsigned grid[3],
                                         const unsigned block[3], size_t shared_bytes) {
@@ -314,7 +333,10 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
     s.threads = (unsigned)threads;
     s.block_dim = {block[0], block[1], block[2]};
     s.grid_dim = {grid[0], grid[1], grid[2]};
-    s.shared.resize(shared_bytes + 16);
+    bound(s.shared.data(), s.shared.size(), s.shared.size());
+    if (s.shared.size() < shared_bytes + 16) s.shared.resize(shared_bytes + 16);
+    s.shared_bytes = shared_bytes;
+    bound(s.shared.data(), shared_bytes, s.shared.size());
 #ifdef MORPHGL_SANITIZE_THREAD
     s.tsan_main = __tsan_get_current_fiber();
 #endif
@@ -324,6 +346,7 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
                 s.block = {x, y, z};
                 if (!run_block()) {
                     // The fibers of this block never end; their stacks go, and with them nothing a kernel owns.
+                    forget_fibers();
                     s.fibers.clear();
                     return 1;
                 }

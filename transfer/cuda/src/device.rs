@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use morphgl_registry::{Error, Key, Place, Result};
 
 use crate::driver::{Driver, Failure};
-use crate::memory::Registrations;
 use crate::pool::Pools;
 
 /// A handle to a device, with the operator it was given to, which every error names. Clones are the same device.
@@ -20,7 +19,6 @@ pub(crate) struct Inner {
     place: Place,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) pools: Pools,
-    pub(crate) registrations: Registrations,
 }
 
 /// What a device is.
@@ -56,8 +54,7 @@ impl Device {
             Some(inner) => inner,
             None => {
                 let driver = crate::probe::open(index).map_err(|e| Error::failed(operator, e.to_string()))?;
-                let (pools, registrations) = Default::default();
-                let inner = Arc::new(Inner { place: place.clone(), driver, pools, registrations });
+                let inner = Arc::new(Inner { place: place.clone(), driver, pools: Default::default() });
                 devices.push(Arc::downgrade(&inner));
                 inner
             }

@@ -2,20 +2,28 @@
 
 mod arguments;
 mod batch;
+pub mod compiler;
 mod device;
 mod driver;
 #[cfg(feature = "emulate")]
 mod emulated;
+#[cfg(feature = "emulate")]
+pub mod emulation;
+mod mapped;
 mod memory;
 mod module;
 mod pool;
 mod probe;
+#[cfg(not(feature = "emulate"))]
+mod real;
+mod registration;
 mod stream;
 
 pub use arguments::{Argument, Shape};
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
 pub use device::{Device, Properties};
-pub use memory::{Buffer, Mapped, Pinned};
+pub use mapped::{Mapped, Mapping};
+pub use memory::{Buffer, Pinned};
 pub use module::{Kernel, Module};
 pub use probe::{accelerators, probe};
 pub use stream::{Event, Graph, Readable, Span, Stream, Transpose, Writable, pending};

@@ -44,24 +44,25 @@ pub unsafe trait Writable<T: Pod>: Readable<T> {}
 pub struct Span<'a> {
     address: Address,
     len: usize,
-    users: Option<&'a AtomicU64>,
+    users: &'a AtomicU64,
+    /// Addresses inside that no single copy may cross.
+    cuts: &'a [Address],
 }
 
 macro_rules! readable {
-    ($type:ident, |$memory:ident| $users:expr) => {
-        // SAFETY: a block goes back to its pool after the work of its users; what is mapped outlives its streams' work,
-        // as `Mapped::new` asks.
+    ($type:ident, |$memory:ident| $cuts:expr) => {
+        // SAFETY: a block goes back to its pool after the work of its users, and so is what is mapped let go.
         unsafe impl<T: Pod> Readable<T> for $type<T> {
             fn span(&self) -> Span<'_> {
                 let $memory = self;
-                Span { address: self.address(), len: self.len(), users: $users }
+                Span { address: self.address(), len: self.len(), users: self.users(), cuts: $cuts }
             }
         }
     };
 }
-readable!(Buffer, |buffer| Some(buffer.users()));
-readable!(Pinned, |pinned| Some(pinned.users()));
-readable!(Mapped, |_mapped| None);
+readable!(Buffer, |_buffer| &[]);
+readable!(Pinned, |_pinned| &[]);
+readable!(Mapped, |mapped| mapped.cuts());
 // SAFETY: a block is its buffer's alone.
 unsafe impl<T: Pod> Writable<T> for Buffer<T> {}
 // SAFETY: as above.
@@ -83,7 +84,10 @@ impl Stream {
     /// The driver gives none.
     pub fn new(device: &Device, high_priority: bool) -> Result<Self> {
         let id = device.driver().new_stream(high_priority).map_err(|e| device.error(&e))?;
-        let number = device.inner().pools.add_stream(id).map_err(|e| device.error(&e))?;
+        let number = device.inner().pools.add_stream(id).map_err(|e| {
+            device.driver().free_stream(id);
+            device.error(&e)
+        })?;
         Ok(Self { device: device.clone(), id, number })
     }
 
@@ -155,11 +159,19 @@ impl Stream {
         if range.is_empty() {
             return Ok(());
         }
-        [from.users, to.users].into_iter().flatten().for_each(|users| mark(users, self));
-        let size = size_of::<T>();
-        let (source, target) = (from.address + (range.start * size) as u64, to.address + (at * size) as u64);
-        // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, only after the stream's work.
-        self.check(unsafe { self.device.driver().copy(self.id, source, target, range.len() * size) })
+        [from.users, to.users].into_iter().for_each(|users| mark(users, self));
+        let size = size_of::<T>() as u64;
+        let (mut source, mut target) = (from.address + range.start as u64 * size, to.address + at as u64 * size);
+        let end = from.address + range.end as u64 * size;
+        // Memory that is pinned in pieces is copied in pieces: a driver refuses a copy across them.
+        let inside = from.cuts.iter().copied().filter(|cut| (source + 1..end).contains(cut));
+        for upto in inside.chain([end]).collect::<Vec<_>>() {
+            let bytes = upto - source;
+            // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, after the stream's work.
+            self.check(unsafe { self.device.driver().copy(self.id, source, target, bytes as usize) })?;
+            (source, target) = (upto, target + bytes);
+        }
+        Ok(())
     }
 
     /// Fills a buffer with a byte.
@@ -174,6 +186,15 @@ impl Stream {
         mark(buffer.users(), self);
         // SAFETY: the buffer goes back to its pool only after the stream's work.
         self.check(unsafe { self.device.driver().fill(self.id, buffer.address(), byte, buffer.len() * size_of::<T>()) })
+    }
+
+    /// Makes the stream ready for products, which its first one does else: needed before a product is captured.
+    ///
+    /// # Errors
+    ///
+    /// cuBLAS cannot be loaded (the error says how to get it), or memory is full.
+    pub fn prepare_products(&self) -> Result<()> {
+        self.check(self.device.driver().prepare_products(self.id))
     }
 
     /// `out = alpha · op(a) · op(b) + beta · out`, row-major in f32 (no TF32): `op(a)` is `m` x `k`, `op(b)` is `k` x `n`.
@@ -194,13 +215,18 @@ impl Stream {
         out: &mut Buffer<f32>,
         (alpha, beta): (f32, f32),
     ) -> Result<()> {
-        assert!(m * k <= a.len() && k * n <= b.len() && m * n <= out.len(), "matrices of {m} x {k} x {n} elements");
+        let fits = |rows: usize, columns: usize, len| rows.checked_mul(columns).is_some_and(|elements| elements <= len);
+        let all = fits(m, k, a.len()) && fits(k, n, b.len()) && fits(m, n, out.len());
+        assert!(all, "matrices of {m} x {k} x {n} elements");
         if m == 0 || n == 0 {
             return Ok(());
         }
         if k == 0 {
             assert!(beta == 0.0, "a product of no depth replaces its output");
-            return self.fill(out, 0);
+            mark(out.users(), self);
+            // SAFETY: the output lies in its buffer, which goes back to its pool only after the stream's work.
+            return self
+                .check(unsafe { self.device.driver().fill(self.id, out.address(), 0, m * n * size_of::<f32>()) });
         }
         [a.users(), b.users(), out.users()].into_iter().for_each(|users| mark(users, self));
         let transpose = [transpose_a == Transpose::Yes, transpose_b == Transpose::Yes];
@@ -245,13 +271,16 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// What `work` fails with, or work that cannot be captured, such as taking memory.
+    /// What `work` fails with, or work that cannot be captured: taking memory for the stream, waiting for it or for
+    /// events from outside of `work`, its first product (see [`Stream::prepare_products`]).
     pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         self.check(self.device.driver().begin_capture(self.id))?;
+        let capture = Capture(Some(self));
+        self.device.inner().pools.begin_capture(self.bit());
         let given = work();
-        let graph = self.device.driver().end_capture(self.id);
+        let graph = capture.end();
         given?;
-        Ok(Graph { device: self.device.clone(), id: self.check(graph)? })
+        graph
     }
 
     /// Does what was written down.
@@ -262,10 +291,33 @@ impl Stream {
     ///
     /// # Safety
     ///
-    /// All buffers that the work uses are still there, and what holds for [`Stream::launch`].
+    /// All memory that the work uses is still there, and what holds for [`Stream::launch`]. On another stream than the
+    /// one that captured it, the memory stays until the work is done.
     pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
         // SAFETY: the caller's promise.
         self.check(unsafe { self.device.driver().replay(graph.id, self.id) })
+    }
+}
+
+/// A stream whose work is being written down; also when that panics, it ends.
+struct Capture<'a>(Option<&'a Stream>);
+
+impl Capture<'_> {
+    fn end(mut self) -> Result<Graph> {
+        let stream = self.0.take().expect("it ends once");
+        let driver = stream.device.driver();
+        let graph = driver.end_capture(stream.id);
+        stream.device.inner().pools.end_capture(driver, stream.bit());
+        Ok(Graph { id: stream.check(graph)?, device: stream.device.clone() })
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0.take() {
+            // What was written down until a panic is of no use.
+            let _ = Capture(Some(stream)).end();
+        }
     }
 }
 

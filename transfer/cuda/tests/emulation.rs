@@ -6,7 +6,9 @@ use morphgl_registry::{Hardware, Key, Phase};
 
 morphgl_cuda::module! {
     /// Kernels that ask for all that the emulation has.
-    static TESTS = "tests/emulation.cu" { test_scan, test_blocks, test_stuck, test_half }
+    static TESTS = "tests/emulation.cu" {
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun
+    }
 }
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
@@ -112,4 +114,15 @@ fn what_was_written_down_is_done_again_and_again() {
         unsafe { stream.replay(&graph) }.expect("a replay");
     }
     assert_eq!(download(&stream, &seen), vec![3; 120]);
+}
+
+#[test]
+fn lanes_that_have_ended_have_no_vote() {
+    let stream = stream();
+    let mut out = Buffer::<u32>::new(&stream, 64).expect("memory");
+    launch(&stream, "test_votes", Shape::linear(1, 32), &mut [(&mut out).into()]).expect("a launch");
+    let out = download(&stream, &out);
+    assert_eq!(out[..32], [u32::MAX; 32]);
+    assert_eq!(out[32..48], [0xaaaa; 16]);
+    assert_eq!(out[48..], std::array::from_fn::<u32, 16, _>(|lane| (lane as u32 ^ 1) * 10));
 }
