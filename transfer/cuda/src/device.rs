@@ -62,6 +62,14 @@ impl Device {
         Ok(Self { inner, operator: operator.clone() })
     }
 
+    /// A device of its own over a driver.
+    #[cfg(all(test, feature = "emulate"))]
+    pub(crate) fn over(driver: impl Driver + 'static, operator: &Key) -> Self {
+        let place = Place::Device { backend: crate::BACKEND.into(), index: 0 };
+        let inner = Inner { place, driver: Box::new(driver), pools: Default::default() };
+        Self { inner: Arc::new(inner), operator: operator.clone() }
+    }
+
     /// Where it is.
     pub fn place(&self) -> &Place {
         &self.inner.place

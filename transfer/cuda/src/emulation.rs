@@ -14,7 +14,8 @@ pub fn calls(device: &Device) -> u64 {
     of(device).calls.load(Ordering::Relaxed)
 }
 
-/// Makes call number `call` fail, as [`calls`] counts them from 1 on; 0 makes none fail.
-pub fn fail_at(device: &Device, call: u64) {
+/// Makes all calls fail from number `call` on, as [`calls`] counts them from 1 on: so a device does that is lost.
+/// Only what gives something back goes on. `u64::MAX` makes none fail.
+pub fn fail_from(device: &Device, call: u64) {
     of(device).failing.store(call, Ordering::Relaxed);
 }

@@ -18,6 +18,8 @@ mod probe;
 mod real;
 mod registration;
 mod stream;
+#[cfg(all(test, feature = "emulate"))]
+mod tests;
 
 pub use arguments::{Argument, Shape};
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures};

@@ -50,7 +50,7 @@ impl Lease {
     /// # Safety
     ///
     /// As [`Lease::new`].
-    unsafe fn by_chunks(
+    pub(crate) unsafe fn by_chunks(
         device: &Device,
         owner: &Arc<dyn Any + Send + Sync>,
         bytes: &[u8],
@@ -192,7 +192,7 @@ fn of_maps(maps: &str, start: usize, end: usize) -> Option<Mapping> {
             continue;
         }
         let writable = fields.next()?.as_bytes().get(1) == Some(&b'w');
-        let file = fields.nth(3).filter(|name| name.starts_with('/')).map(str::to_string);
+        let file = line.find('/').map(|at| line[at..].to_string());
         let before = found.take().unwrap_or(Mapping { writable: true, file: None });
         found = Some(Mapping { writable: before.writable && writable, file: before.file.or(file) });
     }
@@ -203,4 +203,30 @@ fn page_bytes() -> usize {
     // SAFETY: it reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{mapping, of_maps, page_bytes};
+
+    #[test]
+    fn mappings_are_read_from_the_kernel_s_list() {
+        let maps = "1000-3000 rw-p 00000000 00:00 0\n\
+                    3000-5000 r--s 00000000 fe:00 12 /data/a file.npy\n\
+                    7000-8000 rw-p 00000000 00:00 0 [heap]\n";
+        let look = |start, end| of_maps(maps, start, end).map(|m| (m.writable, m.file));
+        assert_eq!(look(0x1000, 0x2000), Some((true, None)));
+        assert_eq!(look(0x2000, 0x4000), Some((false, Some("/data/a file.npy".to_string()))));
+        assert_eq!(look(0x5000, 0x7000), None);
+        assert_eq!(look(0x7000, 0x7001), Some((true, None)));
+    }
+
+    #[test]
+    fn own_pages_are_known() {
+        let own = vec![1u8; 3 * page_bytes()];
+        let start = own.as_ptr() as usize;
+        assert!(mapping(start, start + own.len()).expect("it is mapped").writable);
+        let code = own_pages_are_known as *const () as usize;
+        assert!(!mapping(code, code + 1).expect("it is mapped").writable);
+    }
 }

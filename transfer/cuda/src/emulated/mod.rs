@@ -27,12 +27,12 @@ unsafe extern "C" {
 }
 
 /// A device whose memory is the host's.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Emulated {
     settings: Settings,
     state: Mutex<State>,
     queues: Mutex<Queues>,
-    /// Calls so far, and the one that is to fail.
+    /// Calls so far, and the first one that is to fail.
     pub(crate) calls: AtomicU64,
     pub(crate) failing: AtomicU64,
 }
@@ -64,18 +64,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Emulated {
     /// A device with these settings.
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
+        let failing = AtomicU64::new(u64::MAX);
+        let (state, queues, calls) = Default::default();
+        Self { settings, state, queues, calls, failing }
+    }
+
+    /// Bytes of host memory that are registered.
+    #[cfg(test)]
+    pub(crate) fn registered(&self) -> usize {
+        self.state().registered.iter().map(|(start, end)| end - start).sum()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Begins a call, which fails if it is the one that is to.
+    /// Begins a call, which fails if it is to.
     fn enter(&self, call: &'static str) -> Outcome<()> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        if number == self.failing.load(Ordering::Relaxed) {
-            return Err(failure(call, format!("call {number} fails, as was asked for")));
+        if number >= self.failing.load(Ordering::Relaxed) {
+            return Err(failure(call, format!("call {number} is made to fail")));
         }
         lock(&self.queues).check()
     }
