@@ -251,14 +251,23 @@ fn through(device: &Device, mapped: Mapped<u32>) -> Vec<u32> {
     back.to_vec()
 }
 
+/// Values that are gone when their owner is.
+struct Wiped(Vec<u32>);
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        self.0.fill(0);
+    }
+}
+
 #[test]
 fn mapped_memory_is_let_go_after_the_work_on_it() {
     let _alone = pages();
     let device = late();
-    let values: Arc<Vec<u32>> = Arc::new((0..5000).collect());
-    let expected = values[10..].to_vec();
+    let values = Arc::new(Wiped((0..5000).collect()));
+    let expected = values.0[10..].to_vec();
     // SAFETY: the owner keeps the values.
-    let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values) }.expect("pinned");
+    let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values.0) }.expect("pinned");
     drop(values);
     assert_eq!(through(&device, mapped), expected);
     assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
