@@ -78,6 +78,10 @@ struct Scheduler {
 
 thread_local Scheduler scheduler;
 
+// Launches of several host threads are ordered by Rust code, which the thread sanitizer does not see: so each is taken
+// to come after all that ended before it.
+char launches = 0;
+
 void place(unsigned thread) {
     Scheduler& s = scheduler;
     const unsigned x = s.block_dim.x, y = s.block_dim.y;
@@ -328,6 +332,7 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
         grid[2] > 65535 || shared_bytes > 227 * 1024) {
         return 2;
     }
+    acquire(&launches);
     s.kernel = kernel;
     s.args = args;
     s.threads = (unsigned)threads;
@@ -354,5 +359,6 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
             }
         }
     }
+    release(&launches);
     return 0;
 }
