@@ -1,6 +1,7 @@
 //! Devices.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use morphgl_registry::{Error, Key, Place, Result};
@@ -30,6 +31,18 @@ pub struct Properties {
     pub multiprocessors: u32,
     /// Bytes of its memory.
     pub memory_bytes: u64,
+}
+
+/// What a device was asked for so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Times that memory was asked of the driver, device and pinned memory together: a steady state adds none.
+    pub allocations: u64,
+}
+
+/// What a device was asked for so far.
+pub fn statistics(device: &Device) -> Statistics {
+    Statistics { allocations: device.allocations() }
 }
 
 impl Device {
@@ -99,6 +112,11 @@ impl Device {
     pub fn free_bytes(&self) -> Result<u64> {
         let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
         Ok(free + self.inner.pools.device.idle_bytes())
+    }
+
+    /// Blocks of device and pinned memory that the driver was asked for so far: in a steady state no more of them.
+    pub fn allocations(&self) -> u64 {
+        self.inner.pools.asked.load(Ordering::Relaxed)
     }
 
     /// Whether both are handles to the same device.

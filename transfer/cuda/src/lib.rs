@@ -2,6 +2,7 @@
 
 mod arguments;
 mod batch;
+mod capture;
 pub mod compiler;
 mod device;
 mod driver;
@@ -9,6 +10,7 @@ mod driver;
 mod emulated;
 #[cfg(feature = "emulate")]
 pub mod emulation;
+mod event;
 mod mapped;
 mod memory;
 mod module;
@@ -23,12 +25,14 @@ mod tests;
 
 pub use arguments::{Argument, Shape};
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
-pub use device::{Device, Properties};
+pub use capture::Graph;
+pub use device::{Device, Properties, Statistics, statistics};
+pub use event::{Event, pending};
 pub use mapped::{Mapped, Mapping};
 pub use memory::{Buffer, Pinned};
 pub use module::{Kernel, Module};
 pub use probe::{accelerators, probe};
-pub use stream::{Event, Graph, Readable, Span, Stream, Transpose, Writable, pending};
+pub use stream::{Readable, Span, Stream, Transpose, Writable};
 
 use morphgl_registry::Resource;
 

@@ -1,5 +1,6 @@
 //! Memory that comes back: blocks by size, each with what still has to happen before it is used again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Stream;
@@ -10,6 +11,8 @@ use crate::driver::{Address, Driver, Failure, Id, Outcome};
 pub(crate) struct Pools {
     pub(crate) device: Pool,
     pub(crate) pinned: Pool,
+    /// Blocks that the driver was asked for.
+    pub(crate) asked: AtomicU64,
     events: Mutex<Vec<Id>>,
     streams: Mutex<Streams>,
 }
@@ -159,6 +162,7 @@ impl Pools {
 
     /// Memory of the driver; if it has none left, what lies idle in other sizes goes back to it first.
     fn take_new(&self, driver: &dyn Driver, kind: Kind, take: impl Fn() -> Outcome<Address>) -> Outcome<Address> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         match take() {
             Err(failure) if failure.memory => {
                 self.clear_one(driver, kind)?;

@@ -1,13 +1,12 @@
-//! Streams of work, and events in them.
+//! Streams of work.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use bytemuck::Pod;
-use morphgl_registry::{Handle, Result, Wait};
+use morphgl_registry::Result;
 
 use crate::driver::{Address, Id, Outcome, Product};
 use crate::memory::mark;
@@ -104,7 +103,7 @@ impl Stream {
         1 << self.number
     }
 
-    fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
+    pub(crate) fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|e| self.device.error(&e))
     }
 
@@ -156,16 +155,42 @@ impl Stream {
         let (from, to) = (from.span(), to.span());
         assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
         assert!(at + range.len() <= to.len, "{} elements from {at} on of {}", range.len(), to.len);
-        if range.is_empty() {
+        let size = size_of::<T>();
+        self.copy_spans((from, range.start * size), (to, at * size), range.len() * size)
+    }
+
+    /// Copies bytes `range` of `from` to the beginning of `to`, whatever its elements are.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it; or work given earlier failed.
+    ///
+    /// # Panics
+    ///
+    /// When either has not so many bytes.
+    pub fn copy_bytes<T: Pod>(
+        &self,
+        from: &impl Readable<u8>,
+        range: Range<usize>,
+        to: &mut impl Writable<T>,
+    ) -> Result<()> {
+        let (from, to) = (from.span(), to.span());
+        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
+        assert!(range.len() <= to.len * size_of::<T>(), "{} bytes to {} elements", range.len(), to.len);
+        self.copy_spans((from, range.start), (to, 0), range.len())
+    }
+
+    /// Copies `bytes` bytes from one place to another, which they lie in.
+    fn copy_spans(&self, (from, skip): (Span<'_>, usize), (to, at): (Span<'_>, usize), bytes: usize) -> Result<()> {
+        if bytes == 0 {
             return Ok(());
         }
         [from.users, to.users].into_iter().for_each(|users| mark(users, self));
-        let size = size_of::<T>() as u64;
-        let (mut source, mut target) = (from.address + range.start as u64 * size, to.address + at as u64 * size);
-        let end = from.address + range.end as u64 * size;
+        let (mut source, mut target) = (from.address + skip as u64, to.address + at as u64);
+        let end = source + bytes as u64;
         // Memory that is pinned in pieces is copied in pieces: a driver refuses a copy across them.
-        let inside = from.cuts.iter().copied().filter(|cut| (source + 1..end).contains(cut));
-        for upto in inside.chain([end]).collect::<Vec<_>>() {
+        let first = from.cuts.partition_point(|cut| *cut <= source);
+        for upto in from.cuts[first..].iter().copied().take_while(|cut| *cut < end).chain([end]) {
             let bytes = upto - source;
             // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, after the stream's work.
             self.check(unsafe { self.device.driver().copy(self.id, source, target, bytes as usize) })?;
@@ -237,27 +262,6 @@ impl Stream {
         self.check(unsafe { self.device.driver().multiply(self.id, &product) })
     }
 
-    /// An event that happens when all work given so far is done; [`Event::elapsed`] needs it `timed`.
-    ///
-    /// # Errors
-    ///
-    /// The driver gives none; or work given earlier failed.
-    pub fn record(&self, timed: bool) -> Result<Event> {
-        let id = self.check(self.device.driver().new_event(timed))?;
-        let event = Event { device: self.device.clone(), id };
-        self.check(self.device.driver().record(id, self.id))?;
-        Ok(event)
-    }
-
-    /// Work given from now on begins after the event.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses it.
-    pub fn wait(&self, event: &Event) -> Result<()> {
-        self.check(self.device.driver().wait(self.id, event.id))
-    }
-
     /// Waits until all work given so far is done.
     ///
     /// # Errors
@@ -265,59 +269,6 @@ impl Stream {
     /// Work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.check(self.device.driver().synchronize(self.id))
-    }
-
-    /// Writes down the work that `work` gives to this stream, without doing it.
-    ///
-    /// # Errors
-    ///
-    /// What `work` fails with, or work that cannot be captured: taking memory for the stream, waiting for it or for
-    /// events from outside of `work`, its first product (see [`Stream::prepare_products`]).
-    pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        self.check(self.device.driver().begin_capture(self.id))?;
-        let capture = Capture(Some(self));
-        self.device.inner().pools.begin_capture(self.bit());
-        let given = work();
-        let graph = capture.end();
-        given?;
-        graph
-    }
-
-    /// Does what was written down.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses it; or work given earlier failed.
-    ///
-    /// # Safety
-    ///
-    /// All memory that the work uses is still there, and what holds for [`Stream::launch`]. On another stream than the
-    /// one that captured it, the memory stays until the work is done.
-    pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
-        // SAFETY: the caller's promise.
-        self.check(unsafe { self.device.driver().replay(graph.id, self.id) })
-    }
-}
-
-/// A stream whose work is being written down; also when that panics, it ends.
-struct Capture<'a>(Option<&'a Stream>);
-
-impl Capture<'_> {
-    fn end(mut self) -> Result<Graph> {
-        let stream = self.0.take().expect("it ends once");
-        let driver = stream.device.driver();
-        let graph = driver.end_capture(stream.id);
-        stream.device.inner().pools.end_capture(driver, stream.bit());
-        Ok(Graph { id: stream.check(graph)?, device: stream.device.clone() })
-    }
-}
-
-impl Drop for Capture<'_> {
-    fn drop(&mut self) {
-        if let Some(stream) = self.0.take() {
-            // What was written down until a panic is of no use.
-            let _ = Capture(Some(stream)).end();
-        }
     }
 }
 
@@ -333,89 +284,5 @@ impl Drop for Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({} of {:?})", self.number, self.device)
-    }
-}
-
-/// A moment in a stream's work.
-pub struct Event {
-    device: Device,
-    id: Id,
-}
-
-impl Event {
-    /// Whether it has happened. A failure counts as that: waiting says what it is.
-    pub fn is_done(&self) -> bool {
-        self.device.driver().is_done(self.id).unwrap_or(true)
-    }
-
-    /// Waits for it, asleep.
-    ///
-    /// # Errors
-    ///
-    /// Work before it failed.
-    pub fn synchronize(&self) -> Result<()> {
-        self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
-    }
-
-    /// The time from `start` to this event; both are timed and have happened.
-    ///
-    /// # Errors
-    ///
-    /// They are not, or have not.
-    pub fn elapsed(&self, start: &Event) -> Result<Duration> {
-        self.device.driver().elapsed(start.id, self.id).map_err(|e| self.device.error(&e))
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        self.device.driver().free_event(self.id);
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event(of {:?}, done: {})", self.device, self.is_done())
-    }
-}
-
-/// Work that was written down, to be done again and again.
-pub struct Graph {
-    device: Device,
-    id: Id,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        self.device.driver().free_graph(self.id);
-    }
-}
-
-impl fmt::Debug for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph(of {:?})", self.device)
-    }
-}
-
-/// The work between two timed events as an operator's handle; `finish` gives its result once it is done.
-pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Result<T> + Send + 'static) -> Handle<T> {
-    Handle::pending(Pending { start, end, finish })
-}
-
-struct Pending<F> {
-    start: Event,
-    end: Event,
-    finish: F,
-}
-
-impl<T, F: FnOnce() -> Result<T> + Send> Wait<T> for Pending<F> {
-    fn is_ready(&self) -> bool {
-        self.end.is_done()
-    }
-
-    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
-        self.end.synchronize()?;
-        let took = self.end.elapsed(&self.start)?;
-        Ok(((self.finish)()?, took))
     }
 }
