@@ -172,7 +172,7 @@ fn what_is_missing_is_said_in_words_and_without_a_panic() {
     ] {
         // SAFETY: it is looked for, and not used.
         if folder == "nowhere"
-            && ["libcuda.so", "libcuda.so.1"].iter().any(|n| unsafe { libloading::Library::new(n) }.is_ok())
+            && ["libcuda.so", "libcuda.so.1"].iter().any(|n| unsafe { libloading::Library::new(*n) }.is_ok())
         {
             continue;
         }
@@ -235,7 +235,7 @@ fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
 #[test]
 fn matrix_products_without_cublas_say_how_to_get_it() {
     // SAFETY: it is looked for, and not used.
-    if ["libcublas.so", "libcublas.so.12"].iter().any(|n| unsafe { libloading::Library::new(n) }.is_ok()) {
+    if ["libcublas.so", "libcublas.so.12"].iter().any(|n| unsafe { libloading::Library::new(*n) }.is_ok()) {
         return;
     }
     let Some(said) = run("products", "alone", &[]) else { return };

@@ -41,13 +41,17 @@ fn code(source: &str) -> String {
 /// Names of the `__global__` functions of a file.
 fn globals(source: &str) -> Vec<String> {
     let function = |text: &str| {
+        // Before the name stand void and the bounds, in any order.
         let mut text = text.trim_start();
-        if let Some(bounds) = text.strip_prefix("__launch_bounds__") {
-            text = bounds.split_once(')').expect("bounds end").1.trim_start();
+        loop {
+            if let Some(bounds) = text.strip_prefix("__launch_bounds__") {
+                text = bounds.split_once(')').expect("bounds end").1.trim_start();
+            } else if let Some(rest) = text.strip_prefix("void ") {
+                text = rest.trim_start();
+            } else {
+                return text.chars().take_while(|c| is_name(*c)).collect();
+            }
         }
-        let text =
-            text.strip_prefix("void").unwrap_or_else(|| panic!("a kernel returns void: {text:.60}")).trim_start();
-        text.chars().take_while(|c| is_name(*c)).collect()
     };
     source.split("__global__").skip(1).map(function).collect()
 }
