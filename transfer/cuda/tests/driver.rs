@@ -155,6 +155,12 @@ fn lines<'a>(said: &'a str, begin: &str) -> Vec<&'a str> {
     said.lines().filter_map(|line| line.split_once(begin).map(|(_, rest)| rest)).collect()
 }
 
+/// Whether this machine has one of NVIDIA's libraries.
+fn is_installed(names: [&str; 2]) -> bool {
+    // SAFETY: it is looked for, and not used.
+    names.into_iter().any(|name| unsafe { libloading::Library::new(name) }.is_ok())
+}
+
 #[test]
 fn what_is_missing_is_said_in_words_and_without_a_panic() {
     for (folder, machine, words) in [
@@ -170,10 +176,7 @@ fn what_is_missing_is_said_in_words_and_without_a_panic() {
         ),
         ("nowhere", "", "no CUDA driver found"),
     ] {
-        // SAFETY: it is looked for, and not used.
-        if folder == "nowhere"
-            && ["libcuda.so", "libcuda.so.1"].iter().any(|n| unsafe { libloading::Library::new(*n) }.is_ok())
-        {
+        if folder == "nowhere" && is_installed(["libcuda.so", "libcuda.so.1"]) {
             continue;
         }
         let Some(said) = run("probe", folder, &[("FAKE_CUDA", machine)]) else { return };
@@ -234,8 +237,7 @@ fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
 
 #[test]
 fn matrix_products_without_cublas_say_how_to_get_it() {
-    // SAFETY: it is looked for, and not used.
-    if ["libcublas.so", "libcublas.so.12"].iter().any(|n| unsafe { libloading::Library::new(*n) }.is_ok()) {
+    if is_installed(["libcublas.so", "libcublas.so.12"]) {
         return;
     }
     let Some(said) = run("products", "alone", &[]) else { return };

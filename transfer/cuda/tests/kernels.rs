@@ -33,9 +33,24 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Source without its comments.
+/// Source without its comments and the definitions of macros.
 fn code(source: &str) -> String {
-    source.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+    let mut defining = false;
+    let line = |line: &str| {
+        let line = line.split("//").next().unwrap_or_default();
+        let inside = defining || line.trim_start().starts_with("#define");
+        defining = inside && line.trim_end().ends_with('\\');
+        if inside { String::new() } else { line.to_string() }
+    };
+    source.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Names of the kernels of a file of PTX.
+fn entries(ptx: &str) -> Vec<String> {
+    let mut names: Vec<String> =
+        ptx.split(".entry ").skip(1).map(|text| text.chars().take_while(|c| is_name(*c)).collect()).collect();
+    names.sort();
+    names
 }
 
 /// Names of the `__global__` functions of a file.
@@ -81,17 +96,19 @@ fn every_kernel_is_listed_once_in_its_file_and_in_a_module() {
     let mut all: Vec<String> = Vec::new();
     for path in sources {
         let source = code(&read(&path));
-        let mut kernels = globals(&source);
-        assert_eq!(given(&source), kernels, "{}: each __global__ is followed by its MORPHGL_KERNEL", path.display());
+        let (kernels, at) = (globals(&source), path.display());
+        assert_eq!(given(&source), kernels, "{at}: each __global__ is followed by its MORPHGL_KERNEL");
         let manifest = path.ancestors().find(|a| a.join("Cargo.toml").exists()).expect("it is in a crate");
         let within = path.strip_prefix(manifest).expect("it is inside").to_string_lossy().into_owned();
         let of_crate = rust.iter().filter(|(p, _)| p.starts_with(manifest)).flat_map(|(_, text)| modules(text));
         let mut listed: Vec<String> = of_crate.filter(|(p, _)| *p == within).flat_map(|(_, kernels)| kernels).collect();
-        all.extend(kernels.iter().cloned());
-        kernels.sort();
         listed.sort();
         listed.dedup();
-        assert_eq!(listed, kernels, "{}: kernels of a module!", path.display());
+        let unlisted: Vec<&String> = kernels.iter().filter(|kernel| !listed.contains(kernel)).collect();
+        assert!(unlisted.is_empty() && !listed.is_empty(), "{at}: not in a module!: {unlisted:?}");
+        // Kernels that macros make are in the PTX, too.
+        assert_eq!(entries(&read(&path.with_extension("ptx"))), listed, "{at}: kernels of its PTX, and of a module!");
+        all.extend(listed);
     }
     let count = all.len();
     all.sort();
@@ -122,7 +139,7 @@ fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
         }
         let made = String::from_utf8(compile(Target::Ptx(PTX_ARCHITECTURE))).expect("PTX is text");
         for kernel in given(&code(&source)) {
-            assert!(made.contains(&format!(".entry {kernel}(")), "{}: no {kernel} in its PTX", path.display());
+            assert!(entries(&made).contains(&kernel), "{}: no {kernel} in its PTX", path.display());
         }
         if nvrtc.version() == PTX_VERSION {
             let ptx = path.with_extension("ptx");
