@@ -155,8 +155,8 @@ void prepare(Fiber& fiber) {
 }
 #endif
 
-// Launches of several host threads are ordered by Rust code, which the thread sanitizer does not see: so each is taken
-// to come after all that ended before it.
+// Launches of several host threads, and memory that they hand on, are ordered by Rust code, which the thread sanitizer
+// does not see: so each is taken to come after all that came before it.
 char launches = 0;
 
 void place(unsigned thread) {
@@ -396,8 +396,10 @@ float half_value(uint16_t bits) {
 
 }  // namespace emulation
 
-// Says that of a block of memory only the first `bytes` may be touched.
+// Says that of a block of memory only the first `bytes` may be touched. The block may change hands with that.
 extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capacity) {
+    emulation::acquire(&emulation::launches);
+    emulation::release(&emulation::launches);
     emulation::bound(address, bytes, capacity);
 }
 

@@ -74,11 +74,13 @@ impl Kernel {
 /// also named in the source by `MORPHGL_KERNEL(name)`. A kernel's name is its own in the whole program.
 /// Beside `x.cu` lies `x.ptx`, made by `cargo run -p morphgl-cuda --example kernels -- compile x.cu`.
 ///
-/// ```ignore
+/// ```
 /// morphgl_cuda::module! {
-///     /// Gathers rows.
-///     static GATHER = "kernels/gather.cu" { gather_rows, gather_cached_rows }
+///     /// Values of halves.
+///     static HALVES = "tests/emulation.cu" { test_half }
 /// }
+/// assert_eq!(HALVES.kernels, ["test_half"]);
+/// assert!(HALVES.ptx.contains(".entry test_half("));
 /// ```
 #[macro_export]
 macro_rules! module {

@@ -185,10 +185,9 @@ impl Driver for Emulated {
 
     fn bound(&self, address: Address, bytes: usize, capacity: usize) {
         // What works late may still use what was given back, or was longer.
-        if !self.settings.late {
-            // SAFETY: the block has `capacity` bytes; it is only marked.
-            unsafe { morphgl_emulation_bound(address as *mut c_void, bytes, capacity) };
-        }
+        let bytes = if self.settings.late { capacity } else { bytes };
+        // SAFETY: the block has `capacity` bytes; it is only marked.
+        unsafe { morphgl_emulation_bound(address as *mut c_void, bytes, capacity) };
     }
 
     fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
