@@ -13,7 +13,8 @@ use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 morphgl_cuda::module! {
     /// One of them is known to the library.
     static TESTS = "tests/emulation.cu" {
-        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
+        test_unordered, test_ordered,
     }
 }
 

@@ -69,3 +69,22 @@ extern "C" __global__ void test_shared_overrun(uint32_t* out, uint32_t len) {
     if (threadIdx.x < len) out[threadIdx.x] = words[threadIdx.x];
 }
 MORPHGL_KERNEL(test_shared_overrun)
+
+// A shuffle does not order memory: only a barrier does.
+extern "C" __global__ void test_unordered(uint32_t* out) {
+    DYNAMIC_SHARED(uint32_t, words);
+    const uint32_t lane = threadIdx.x;
+    words[lane] = lane;
+    const uint32_t other = __shfl_xor_sync(ALL_LANES, lane, 1);
+    out[lane] = words[other];
+}
+MORPHGL_KERNEL(test_unordered)
+
+extern "C" __global__ void test_ordered(uint32_t* out) {
+    DYNAMIC_SHARED(uint32_t, words);
+    const uint32_t lane = threadIdx.x;
+    words[lane] = lane;
+    __syncwarp();
+    out[lane] = words[lane ^ 1];
+}
+MORPHGL_KERNEL(test_ordered)

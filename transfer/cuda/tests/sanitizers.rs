@@ -10,7 +10,8 @@ use morphgl_registry::{Hardware, Key, Phase};
 morphgl_cuda::module! {
     /// Among them, those with mistakes.
     static TESTS = "tests/emulation.cu" {
-        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
+        test_unordered, test_ordered,
     }
 }
 
@@ -28,10 +29,13 @@ fn in_a_process_of_its_own() {
     let mut out = Buffer::<u32>::new(&stream, LEN as usize).expect("memory");
     let kernel = TESTS.kernel(&device, &kernel).expect("it is there");
     let shape = Shape::linear(1, 64).with_shared(LEN as usize * 4);
-    // SAFETY: test_race has one argument, the others have two. They leave their memory: that is what is tested.
+    // SAFETY: test_race, test_ordered and test_unordered have one argument, the others have two. They leave their memory: that is what is tested.
     unsafe {
         match kernel.name() {
             "test_race" => stream.launch(&kernel, Shape { block: [LEN, 1, 1], ..shape }, &mut [(&mut out).into()]),
+            "test_ordered" | "test_unordered" => {
+                stream.launch(&kernel, Shape { block: [32, 1, 1], ..shape }, &mut [(&mut out).into()])
+            }
             _ => stream.launch(&kernel, shape, &mut [(&mut out).into(), LEN.into()]),
         }
     }
@@ -65,6 +69,12 @@ fn check(kernel: &str, stopped_by: &[(&str, &str)]) {
 #[test]
 fn a_kernel_without_a_mistake_is_not_stopped() {
     check("test_scan", &[]);
+    check("test_ordered", &[]);
+}
+
+#[test]
+fn a_shuffle_does_not_order_memory() {
+    check("test_unordered", &[("thread", "ThreadSanitizer: data race")]);
 }
 
 #[test]
