@@ -2,9 +2,12 @@
 #![allow(clippy::print_stdout, reason = "a build script talks to cargo by printing")]
 
 use std::env;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Compiles `files`, paths from the crate's root, for the emulation, if the crate's feature `emulate` is on.
+/// Puts the PTX beside them where `morphgl_cuda::module!` finds it: that of `x.cu` is `x.ptx`; without it, an empty one.
 ///
 /// To be called from the build script of a crate that depends on `morphgl-cuda`.
 ///
@@ -13,6 +16,9 @@ use std::path::Path;
 /// When there is no C++ compiler, or a file does not compile: its messages are printed.
 pub fn kernels(files: &[&str]) {
     println!("cargo::rerun-if-changed=build.rs");
+    let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    files.iter().for_each(|file| place_ptx(Path::new(&root), Path::new(&out), file));
     if env::var_os("CARGO_FEATURE_EMULATE").is_none() {
         return;
     }
@@ -21,6 +27,26 @@ pub fn kernels(files: &[&str]) {
         env::var(&variable).unwrap_or_else(|_| panic!("{variable} is not set: the crate has to depend on morphgl-cuda"))
     };
     compile(files, [&directory("INCLUDE"), &directory("EMULATION")]);
+}
+
+/// Copies the PTX beside `file` of the crate at `root` to `out`.
+fn place_ptx(root: &Path, out: &Path, file: &str) {
+    let ptx = root.join(file).with_extension("ptx");
+    let content = match fs::read(&ptx) {
+        Ok(content) => {
+            println!("cargo::rerun-if-changed={}", ptx.display());
+            content
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            // Its folder changes when it comes.
+            println!("cargo::rerun-if-changed={}", ptx.parent().expect("it lies in a folder").display());
+            Vec::new()
+        }
+        Err(e) => panic!("{}: {e}", ptx.display()),
+    };
+    let placed = out.join(format!("{file}.ptx"));
+    fs::create_dir_all(placed.parent().expect("it lies in a folder")).unwrap_or_else(|e| panic!("{file}: {e}"));
+    fs::write(&placed, content).unwrap_or_else(|e| panic!("{}: {e}", placed.display()));
 }
 
 fn compile(files: &[&str], [include, emulation]: [&str; 2]) {
@@ -42,6 +68,11 @@ fn compile(files: &[&str], [include, emulation]: [&str; 2]) {
 ///
 /// As [`kernels`].
 pub fn emulation(root: &str, files: &[&str]) {
+    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    files.iter().for_each(|file| place_ptx(Path::new(root), Path::new(&out), file));
+    if env::var_os("CARGO_FEATURE_EMULATE").is_none() {
+        return;
+    }
     let directory = Path::new(root).join("emulation");
     println!("cargo::rerun-if-changed={}", directory.display());
     let mut build = compiler();
@@ -76,4 +107,24 @@ fn sanitize(build: &mut cc::Build, instrument: bool) {
         _ => "tsan",
     };
     println!("cargo::rustc-link-lib=dylib={library}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place_ptx;
+    use std::fs;
+
+    #[test]
+    fn ptx_goes_where_the_macro_looks_and_may_be_missing() {
+        let directory = std::env::temp_dir().join(format!("morphgl-cuda-build-{}", std::process::id()));
+        let (root, out) = (directory.join("crate"), directory.join("out"));
+        fs::create_dir_all(root.join("kernels")).expect("room on the disk");
+        fs::write(root.join("kernels/a.ptx"), "// PTX").expect("room on the disk");
+        for file in ["kernels/a.cu", "kernels/b.cu"] {
+            place_ptx(&root, &out, file);
+        }
+        assert_eq!(fs::read_to_string(out.join("kernels/a.cu.ptx")).expect("placed"), "// PTX");
+        assert_eq!(fs::read_to_string(out.join("kernels/b.cu.ptx")).expect("placed"), "");
+        fs::remove_dir_all(&directory).expect("it was there");
+    }
 }

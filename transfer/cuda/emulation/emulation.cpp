@@ -1,7 +1,9 @@
 // The scheduler of emulated CUDA threads. It is never instrumented: its own memory is no kernel's.
 #include "emulation.h"
 
+#ifndef __x86_64__
 #include <ucontext.h>
+#endif
 
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +24,38 @@ void __tsan_release(void* address);
 extern "C" {
 void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, size_t* size);
+void __asan_poison_memory_region(const volatile void* address, size_t bytes);
+void __asan_unpoison_memory_region(const volatile void* address, size_t bytes);
 }
+#endif
+
+#ifdef __x86_64__
+// Saves where this stack goes on in `from`, and goes on with `to`.
+extern "C" void morphgl_emulation_switch(void** from, void* to);
+asm(R"(
+    .text
+    .p2align 4
+    .globl morphgl_emulation_switch
+    .hidden morphgl_emulation_switch
+    .type morphgl_emulation_switch, @function
+morphgl_emulation_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+    .size morphgl_emulation_switch, . - morphgl_emulation_switch
+)");
 #endif
 
 namespace emulation {
@@ -42,8 +75,16 @@ struct Warp {
     unsigned live = 0;     // lanes that have begun or will, and have not ended
 };
 
+// Where a fiber, or the host thread, goes on.
+#ifdef __x86_64__
+// swapcontext asks the kernel for the signal mask at every change, which took half of the time.
+using Context = void*;
+#else
+using Context = ucontext_t;
+#endif
+
 struct Fiber {
-    ucontext_t context;
+    Context context;
     std::unique_ptr<char[]> stack;
     State state = State::Idle;
     unsigned thread = 0;
@@ -55,9 +96,12 @@ struct Fiber {
 
 struct Scheduler {
     std::vector<std::unique_ptr<Fiber>> fibers;
+    std::vector<Fiber*> idle;
+    std::vector<Fiber*> by_thread;  // who runs each thread of the block; null when it has ended or not begun
     std::vector<Warp> warps;
     std::vector<char> shared;
-    ucontext_t main;
+    size_t shared_bytes = 0;
+    Context main;
     Fiber* running = nullptr;
     void (*kernel)(void**) = nullptr;
     void** args = nullptr;
@@ -71,9 +115,49 @@ struct Scheduler {
     const void* main_stack = nullptr;
     size_t main_stack_size = 0;
 #endif
+
+    ~Scheduler() { forget_fibers(); }
+    // Lets all fibers go, although some may not have ended; their stacks go, and with them nothing that a kernel owns.
+    void forget_fibers() {
+#ifdef MORPHGL_SANITIZE_THREAD
+        for (auto& fiber : fibers) __tsan_destroy_fiber(fiber->tsan);
+#endif
+        by_thread.clear();
+        idle.clear();
+        fibers.clear();
+    }
 };
 
 thread_local Scheduler scheduler;
+
+void run_threads();
+
+#ifdef __x86_64__
+void change(Context& from, Context& to) { morphgl_emulation_switch(&from, to); }
+
+// A context that begins with run_threads, which never returns.
+void prepare(Fiber& fiber) {
+    auto top = reinterpret_cast<uintptr_t>(fiber.stack.get() + STACK) & ~uintptr_t{15};
+    auto words = reinterpret_cast<void**>(top) - 8;
+    for (int i = 0; i < 8; i++) words[i] = nullptr;  // six registers, where to begin, and no one to return to
+    words[6] = reinterpret_cast<void*>(&run_threads);
+    fiber.context = words;
+}
+#else
+void change(Context& from, Context& to) { swapcontext(&from, &to); }
+
+void prepare(Fiber& fiber) {
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = STACK;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, run_threads, 0);
+}
+#endif
+
+// Launches of several host threads, and memory that they hand on, are ordered by Rust code, which the thread sanitizer
+// does not see: so each is taken to come after all that came before it.
+char launches = 0;
 
 void place(unsigned thread) {
     Scheduler& s = scheduler;
@@ -107,7 +191,7 @@ void suspend(Fiber& fiber) {
 #ifdef MORPHGL_SANITIZE_THREAD
     __tsan_switch_to_fiber(s.tsan_main, 1);
 #endif
-    swapcontext(&fiber.context, &s.main);
+    change(fiber.context, s.main);
 #ifdef MORPHGL_SANITIZE_ADDRESS
     __sanitizer_finish_switch_fiber(fake, &scheduler.main_stack, &scheduler.main_stack_size);
 #endif
@@ -125,13 +209,17 @@ void run_threads() {
         s.kernel(s.args);
         release(&s.end);
         s.warps[fiber.thread / 32].live &= ~(1u << fiber.thread % 32);
+        s.warps[fiber.thread / 32].words[fiber.thread % 32] = 0;  // a lane that has ended votes for nothing
+        s.by_thread[fiber.thread] = nullptr;
         s.live--;
 #ifndef MORPHGL_SANITIZE_THREAD
         if (s.next < s.threads) {
             fiber.thread = s.next++;
+            s.by_thread[fiber.thread] = &fiber;
             place(fiber.thread);
             continue;
         }
+        s.idle.push_back(&fiber);
 #endif
         fiber.state = State::Idle;
         suspend(fiber);
@@ -149,67 +237,70 @@ void resume(Fiber& fiber) {
 #ifdef MORPHGL_SANITIZE_THREAD
     __tsan_switch_to_fiber(fiber.tsan, 1);
 #endif
-    swapcontext(&s.main, &fiber.context);
+    change(s.main, fiber.context);
 #ifdef MORPHGL_SANITIZE_ADDRESS
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
 }
 
-Fiber& fresh_fiber() {
+// A fiber that has nothing to do. For the thread sanitizer each thread of a block has its own.
+Fiber& fresh_fiber(unsigned thread) {
     Scheduler& s = scheduler;
-#ifndef MORPHGL_SANITIZE_THREAD
-    for (auto& fiber : s.fibers) {
-        if (fiber->state == State::Idle) return *fiber;
+#ifdef MORPHGL_SANITIZE_THREAD
+    if (thread < s.fibers.size()) return *s.fibers[thread];
+#else
+    (void)thread;
+    if (!s.idle.empty()) {
+        Fiber& fiber = *s.idle.back();
+        s.idle.pop_back();
+        return fiber;
     }
 #endif
     s.fibers.push_back(std::make_unique<Fiber>());
     Fiber& fiber = *s.fibers.back();
     fiber.stack = std::make_unique<char[]>(STACK);
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = STACK;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, run_threads, 0);
+    prepare(fiber);
 #ifdef MORPHGL_SANITIZE_THREAD
     fiber.tsan = __tsan_create_fiber(0);
 #endif
     return fiber;
 }
 
-// Lets go those whose barrier all have reached. Whether there were any.
+// Lets the lanes of a warp go whose barrier all have reached: those that wait name the same lanes, and all of these
+// that have not ended wait. Whether there were any.
+bool let_go(unsigned first) {
+    Scheduler& s = scheduler;
+    Warp& warp = s.warps[first / 32];
+    bool any = false;
+    for (unsigned waiting = warp.arrived; waiting != 0;) {
+        const unsigned mask = s.by_thread[first + __builtin_ctz(waiting)]->mask, expected = mask & warp.live;
+        bool all = (warp.arrived & expected) == expected;
+        for (unsigned lanes = warp.arrived & mask; lanes != 0; lanes &= lanes - 1) {
+            all = all && s.by_thread[first + __builtin_ctz(lanes)]->mask == mask;
+        }
+        for (unsigned lanes = warp.arrived & mask; all && lanes != 0; lanes &= lanes - 1) {
+            s.by_thread[first + __builtin_ctz(lanes)]->state = State::Runnable;
+        }
+        if (all) warp.arrived &= ~mask;
+        any = any || all;
+        waiting &= ~mask;
+    }
+    return any;
+}
+
+// Lets those go who wait for what has come. Whether there were any.
 bool let_go() {
     Scheduler& s = scheduler;
-    bool any = false;
     unsigned waiting = 0;
-    for (auto& fiber : s.fibers) waiting += fiber->state == State::AtBlockBarrier;
+    for (Fiber* fiber : s.by_thread) waiting += fiber && fiber->state == State::AtBlockBarrier;
     if (waiting > 0 && waiting == s.live) {
-        for (auto& fiber : s.fibers) {
-            if (fiber->state == State::AtBlockBarrier) fiber->state = State::Runnable;
+        for (Fiber* fiber : s.by_thread) {
+            if (fiber) fiber->state = State::Runnable;
         }
         return true;
     }
-    for (auto& fiber : s.fibers) {
-        if (fiber->state != State::AtWarpBarrier) continue;
-        const Warp& warp = s.warps[fiber->thread / 32];
-        const unsigned expected = fiber->mask & warp.live;
-        bool all = (warp.arrived & expected) == expected;
-        // All who wait have to name the same lanes.
-        for (auto& other : s.fibers) {
-            if (other->state == State::AtWarpBarrier && other->thread / 32 == fiber->thread / 32 &&
-                (fiber->mask >> other->thread % 32 & 1) && other->mask != fiber->mask) {
-                all = false;
-            }
-        }
-        if (!all) continue;
-        const unsigned of = fiber->thread / 32, mask = fiber->mask;
-        for (auto& other : s.fibers) {
-            if (other->state == State::AtWarpBarrier && other->thread / 32 == of && other->mask == mask) {
-                other->state = State::Runnable;
-            }
-        }
-        s.warps[of].arrived &= ~mask;
-        any = true;
-    }
+    bool any = false;
+    for (unsigned first = 0; first < s.threads; first += 32) any |= let_go(first);
     return any;
 }
 
@@ -218,23 +309,26 @@ bool run_block() {
     s.next = 0;
     s.live = s.threads;
     s.warps.assign((s.threads + 31) / 32, Warp{});
+    s.by_thread.assign(s.threads, nullptr);
     for (unsigned t = 0; t < s.threads; t++) s.warps[t / 32].live |= 1u << t % 32;
     // What one block leaves behind, none may read.
-    std::memset(s.shared.data(), 0xa5, s.shared.size());
+    std::memset(s.shared.data(), 0xa5, s.shared_bytes);
     while (s.live > 0) {
         if (s.next < s.threads) {
-            Fiber& fiber = fresh_fiber();
+            Fiber& fiber = fresh_fiber(s.next);
             fiber.thread = s.next++;
+            s.by_thread[fiber.thread] = &fiber;
             fiber.state = State::Runnable;
             release(&s.begin);
             resume(fiber);
             continue;
         }
         bool ran = false;
-        for (size_t i = 0; i < s.fibers.size(); i++) {
-            if (s.fibers[i]->state == State::Runnable) {
+        for (unsigned t = 0; t < s.threads; t++) {
+            Fiber* fiber = s.by_thread[t];
+            if (fiber && fiber->state == State::Runnable) {
                 ran = true;
-                resume(*s.fibers[i]);
+                resume(*fiber);
             }
         }
         if (!ran && s.live > 0 && !let_go()) return false;
@@ -243,10 +337,13 @@ bool run_block() {
     return true;
 }
 
-void forget_fibers() {
-#ifdef MORPHGL_SANITIZE_THREAD
-    for (auto& fiber : scheduler.fibers) __tsan_destroy_fiber(fiber->tsan);
-    scheduler.fibers.clear();
+// Lets the address sanitizer stop whoever touches more than the first `bytes` of `capacity`.
+void bound(void* address, size_t bytes, size_t capacity) {
+#ifdef MORPHGL_SANITIZE_ADDRESS
+    __asan_unpoison_memory_region(address, bytes);
+    __asan_poison_memory_region((char*)address + bytes, capacity - bytes);
+#else
+    (void)address, (void)bytes, (void)capacity;
 #endif
 }
 
@@ -263,31 +360,36 @@ void block_barrier() {
     acquire(&s.barrier);
 }
 
-static void warp_barrier(unsigned mask) {
+static void meet(unsigned mask) {
     Scheduler& s = scheduler;
     Fiber& fiber = *s.running;
-    Warp& warp = s.warps[fiber.thread / 32];
     if (!(mask >> fiber.thread % 32 & 1)) {
         std::fprintf(stderr, "thread %u calls a warp function with mask %08x, which leaves it out\n", fiber.thread, mask);
         std::abort();
     }
-    release(&warp);
-    warp.arrived |= 1u << fiber.thread % 32;
+    s.warps[fiber.thread / 32].arrived |= 1u << fiber.thread % 32;
     fiber.mask = mask;
     fiber.state = State::AtWarpBarrier;
     suspend(fiber);
+}
+
+void warp_barrier(unsigned mask) {
+    Warp& warp = scheduler.warps[scheduler.running->thread / 32];
+    release(&warp);
+    meet(mask);
     acquire(&warp);
 }
 
+// As on a device, an exchange orders no accesses to memory: for the thread sanitizer it is none.
 const uint64_t* exchange(unsigned mask, uint64_t word) {
     Scheduler& s = scheduler;
     Warp& warp = s.warps[s.running->thread / 32];
     warp.words[s.running->thread % 32] = word;
-    warp_barrier(mask);
+    meet(mask);
     return warp.words;
 }
 
-void exchanged(unsigned mask) { warp_barrier(mask); }
+void exchanged(unsigned mask) { meet(mask); }
 
 void* dynamic_shared() { return scheduler.shared.data(); }
 
@@ -299,6 +401,13 @@ float half_value(uint16_t bits) {
 
 }  // namespace emulation
 
+// Says that of a block of memory only the first `bytes` may be touched. The block may change hands with that.
+extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capacity) {
+    emulation::acquire(&emulation::launches);
+    emulation::release(&emulation::launches);
+    emulation::bound(address, bytes, capacity);
+}
+
 // Runs a kernel. 0, or 1 when threads wait at different barriers for ever, 2 when the launch is not a device's.
 extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, const unsigned grid[3],
                                         const unsigned block[3], size_t shared_bytes) {
@@ -309,12 +418,16 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
         grid[2] > 65535 || shared_bytes > 227 * 1024) {
         return 2;
     }
+    acquire(&launches);
     s.kernel = kernel;
     s.args = args;
     s.threads = (unsigned)threads;
     s.block_dim = {block[0], block[1], block[2]};
     s.grid_dim = {grid[0], grid[1], grid[2]};
-    s.shared.resize(shared_bytes + 16);
+    bound(s.shared.data(), s.shared.size(), s.shared.size());
+    if (s.shared.size() < shared_bytes + 16) s.shared.resize(shared_bytes + 16);
+    s.shared_bytes = shared_bytes;
+    bound(s.shared.data(), shared_bytes, s.shared.size());
 #ifdef MORPHGL_SANITIZE_THREAD
     s.tsan_main = __tsan_get_current_fiber();
 #endif
@@ -326,13 +439,12 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
                 s.block = {x, y, z};
                 if (backwards) s.block = {grid[0] - 1 - x, grid[1] - 1 - y, grid[2] - 1 - z};
                 if (!run_block()) {
-                    // The fibers of this block never end; their stacks go, and with them nothing a kernel owns.
-                    s.fibers.clear();
+                    s.forget_fibers();
                     return 1;
                 }
-                forget_fibers();
             }
         }
     }
+    release(&launches);
     return 0;
 }

@@ -51,7 +51,9 @@ struct Position {
 extern thread_local Position position;
 
 void block_barrier();
-// Waits for all lanes of `mask` that have not ended; every lane then finds the words of the others.
+// Waits for all lanes of `mask` that have not ended.
+void warp_barrier(unsigned mask);
+// The same, and every lane then finds the words of the others.
 const uint64_t* exchange(unsigned mask, uint64_t word);
 // To be called when the words of an exchange were read.
 void exchanged(unsigned mask);
@@ -105,10 +107,7 @@ inline void call(void (*kernel)(Args...), void** args) {
 #define gridDim (emulation::position.grid_dim)
 
 inline void __syncthreads() { emulation::block_barrier(); }
-inline void __syncwarp(unsigned mask = 0xffffffffu) {
-    emulation::exchange(mask, 0);
-    emulation::exchanged(mask);
-}
+inline void __syncwarp(unsigned mask = 0xffffffffu) { emulation::warp_barrier(mask); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 

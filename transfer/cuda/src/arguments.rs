@@ -88,7 +88,7 @@ impl<'a, T: Pod> From<&'a Pinned<T>> for Argument<'a> {
 
 impl<'a, T: Pod> From<&'a Mapped<T>> for Argument<'a> {
     fn from(mapped: &'a Mapped<T>) -> Self {
-        address(mapped.address(), None)
+        address(mapped.address(), Some(mapped.users()))
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use morphgl_registry::{Error, Key, Place, Result};
 
 use crate::driver::{Driver, Failure};
-use crate::memory::Registrations;
 use crate::pool::Pools;
 
 /// A handle to a device, with the operator it was given to, which every error names. Clones are the same device.
@@ -21,7 +20,6 @@ pub(crate) struct Inner {
     place: Place,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) pools: Pools,
-    pub(crate) registrations: Registrations,
 }
 
 /// What a device is.
@@ -44,7 +42,7 @@ pub struct Statistics {
 
 /// What a device was asked for so far.
 pub fn statistics(device: &Device) -> Statistics {
-    Statistics { allocations: device.inner.pools.allocations.load(Ordering::Relaxed) }
+    Statistics { allocations: device.allocations() }
 }
 
 impl Device {
@@ -69,13 +67,20 @@ impl Device {
             Some(inner) => inner,
             None => {
                 let driver = crate::probe::open(index).map_err(|e| Error::failed(operator, e.to_string()))?;
-                let (pools, registrations) = Default::default();
-                let inner = Arc::new(Inner { place: place.clone(), driver, pools, registrations });
+                let inner = Arc::new(Inner { place: place.clone(), driver, pools: Default::default() });
                 devices.push(Arc::downgrade(&inner));
                 inner
             }
         };
         Ok(Self { inner, operator: operator.clone() })
+    }
+
+    /// A device of its own over a driver.
+    #[cfg(all(test, feature = "emulate"))]
+    pub(crate) fn over(driver: impl Driver + 'static, operator: &Key) -> Self {
+        let place = Place::Device { backend: crate::BACKEND.into(), index: 0 };
+        let inner = Inner { place, driver: Box::new(driver), pools: Default::default() };
+        Self { inner: Arc::new(inner), operator: operator.clone() }
     }
 
     /// Where it is.
@@ -107,6 +112,11 @@ impl Device {
     pub fn free_bytes(&self) -> Result<u64> {
         let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
         Ok(free + self.inner.pools.device.idle_bytes())
+    }
+
+    /// Blocks of device and pinned memory that the driver was asked for so far: in a steady state no more of them.
+    pub fn allocations(&self) -> u64 {
+        self.inner.pools.asked.load(Ordering::Relaxed)
     }
 
     /// Whether both are handles to the same device.

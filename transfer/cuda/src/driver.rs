@@ -29,7 +29,19 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// The same, saying what it was about.
+    pub(crate) fn of(mut self, about: String) -> Self {
+        self.what = format!("{about}: {}", self.what);
+        self
+    }
+}
+
 pub(crate) type Outcome<T> = Result<T, Failure>;
+
+/// What is said of a captured product on a stream that has no means for it.
+pub(crate) const UNPREPARED: &str =
+    "a product is captured on a stream that has done none: call Stream::prepare_products before the capture";
 
 /// A row-major matrix product `out = alpha * op(a) * op(b) + beta * out` in f32, `op(a)` being `m` x `k`.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +63,10 @@ pub(crate) struct Product {
 ///
 /// Sizes are positive. Memory, streams and events belong to the device.
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
+    /// The emulation, if it is that.
+    #[cfg(feature = "emulate")]
+    fn emulated(&self) -> Option<&crate::emulated::Emulated>;
+
     fn name(&self) -> String;
     fn multiprocessors(&self) -> u32;
     /// Bytes of device memory that are free, and in all.
@@ -59,15 +75,18 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn allocate(&self, bytes: usize) -> Outcome<Address>;
     /// May wait for the whole device. `address` was allocated, and nothing uses it any more.
     fn free(&self, address: Address);
+    /// Says that of the block at `address`, which has `capacity` bytes, only the first `bytes` may be touched from now on.
+    fn bound(&self, _address: Address, _bytes: usize, _capacity: usize) {}
     /// Page-locked host memory, the same address on host and device.
     fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8>;
     fn free_pinned(&self, pointer: *mut u8);
-    /// Page-locks host memory as it lies; its address on the device.
+    /// Page-locks whole pages of host memory as they lie; their address on the device. `read_only` says that the process
+    /// itself cannot write to them.
     ///
     /// # Safety
     ///
     /// `pointer` is that of `bytes` bytes which stay until they are unregistered.
-    unsafe fn register(&self, pointer: *const u8, bytes: usize) -> Outcome<Address>;
+    unsafe fn register(&self, pointer: *const u8, bytes: usize, read_only: bool) -> Outcome<Address>;
     fn unregister(&self, pointer: *const u8);
 
     fn new_stream(&self, high_priority: bool) -> Outcome<Id>;
@@ -104,6 +123,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     ///
     /// Arguments are those of the kernel, in number and type, and what they point at is valid until it is done.
     unsafe fn launch(&self, stream: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()>;
+    /// Makes the stream ready for products: in a capture it cannot become so.
+    fn prepare_products(&self, stream: Id) -> Outcome<()>;
     /// # Safety
     ///
     /// The matrices are valid until it is done.

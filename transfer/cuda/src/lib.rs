@@ -2,23 +2,37 @@
 
 mod arguments;
 mod batch;
+mod capture;
+pub mod compiler;
 mod device;
 mod driver;
 #[cfg(feature = "emulate")]
 mod emulated;
+#[cfg(feature = "emulate")]
+pub mod emulation;
+mod event;
+mod mapped;
 mod memory;
 mod module;
 mod pool;
 mod probe;
+#[cfg(not(feature = "emulate"))]
+mod real;
+mod registration;
 mod stream;
+#[cfg(all(test, feature = "emulate"))]
+mod tests;
 
 pub use arguments::{Argument, Shape};
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
+pub use capture::Graph;
 pub use device::{Device, Properties, Statistics, statistics};
-pub use memory::{Buffer, Mapped, Pinned};
+pub use event::{Event, pending};
+pub use mapped::{Mapped, Mapping};
+pub use memory::{Buffer, Pinned};
 pub use module::{Kernel, Module};
 pub use probe::{accelerators, probe};
-pub use stream::{Event, Graph, Readable, Span, Stream, Transpose, Writable, pending};
+pub use stream::{Readable, Span, Stream, Transpose, Writable};
 
 use morphgl_registry::Resource;
 

@@ -1,16 +1,15 @@
 //! Memory of the device, pinned memory of the host, and host memory that is pinned where it lies.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
 use crate::driver::Address;
+use crate::pool::Kind;
 use crate::{Device, Stream};
 
 /// A block out of a pool.
@@ -20,14 +19,20 @@ struct Block {
     /// Bit `i` says that stream `i` was given work on it.
     users: AtomicU64,
     device: Device,
-    pinned: bool,
+    kind: Kind,
+}
+
+impl Block {
+    /// Says that only `len` elements of it may be touched.
+    fn bound<T>(&self, len: usize) {
+        self.device.driver().bound(self.address, len * size_of::<T>(), self.bytes);
+    }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         let pools = &self.device.inner().pools;
-        let pool = if self.pinned { &pools.pinned } else { &pools.device };
-        pools.give(self.device.driver(), pool, self.address, self.bytes, *self.users.get_mut());
+        pools.give(self.device.driver(), self.kind, self.address, self.bytes, *self.users.get_mut());
     }
 }
 
@@ -49,10 +54,11 @@ impl<T: Pod> Buffer<T> {
     /// The device's memory is full.
     pub fn new(stream: &Stream, len: usize) -> Result<Self> {
         let device = stream.device();
-        let taken = device.inner().pools.take_device(device.driver(), len * size_of::<T>(), stream.id());
+        let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), stream);
         let (address, bytes) = taken.map_err(|e| device.error(&e))?;
         let users = AtomicU64::new(stream.bit());
-        let block = Block { address, bytes, users, device: device.clone(), pinned: false };
+        let block = Block { address, bytes, users, device: device.clone(), kind: Kind::Device };
+        block.bound::<T>(len);
         Ok(Self { block, len, of: PhantomData })
     }
 
@@ -79,6 +85,7 @@ impl<T: Pod> Buffer<T> {
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
         self.len = len;
+        self.block.bound::<T>(len);
     }
 
     /// Forgets the work that streams were given on it so far: who takes its memory next does not wait for these streams,
@@ -123,9 +130,10 @@ impl<T: Pod> Pinned<T> {
     ///
     /// The driver refuses to page-lock so much.
     pub fn new(device: &Device, len: usize) -> Result<Self> {
-        let taken = device.inner().pools.take_pinned(device.driver(), len * size_of::<T>());
+        let taken = device.inner().pools.take_pinned(device.driver(), bytes_of::<T>(len));
         let (address, bytes) = taken.map_err(|e| device.error(&e))?;
-        let block = Block { address, bytes, users: AtomicU64::new(0), device: device.clone(), pinned: true };
+        let block = Block { address, bytes, users: AtomicU64::new(0), device: device.clone(), kind: Kind::Pinned };
+        block.bound::<T>(len);
         Ok(Self { block, len, of: PhantomData })
     }
 
@@ -153,6 +161,7 @@ impl<T: Pod> Pinned<T> {
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
         self.len = len;
+        self.block.bound::<T>(len);
     }
 
     /// As [`Buffer::settle`].
@@ -196,96 +205,9 @@ impl<T: Pod> fmt::Debug for Pinned<T> {
     }
 }
 
-/// Host memory that the device reads where it lies: no copy, every access goes over the bus.
-pub struct Mapped<T: Pod> {
-    address: Address,
-    len: usize,
-    _registration: Arc<Registration>,
-    of: PhantomData<T>,
-}
-
-impl<T: Pod> Mapped<T> {
-    /// Pins `values`, which `owner` keeps where they are. The same memory is pinned once, however many ask.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses to page-lock it: the error says which limit may be the cause.
-    ///
-    /// # Safety
-    ///
-    /// `values` stay valid and unmoved, and nobody writes to them, for as long as `owner` or a clone of it lives.
-    pub unsafe fn new(device: &Device, owner: Arc<dyn Any + Send + Sync>, values: &[T]) -> Result<Self> {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        let registration = device.inner().registrations.get(device, owner, bytes)?;
-        Ok(Self { address: registration.address, len: values.len(), _registration: registration, of: PhantomData })
-    }
-
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        self.address
-    }
-}
-
-impl<T: Pod> fmt::Debug for Mapped<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mapped({} of {})", self.len, std::any::type_name::<T>())
-    }
-}
-
-/// What is pinned on a device.
-#[derive(Default)]
-pub(crate) struct Registrations(Mutex<Vec<Weak<Registration>>>);
-
-struct Registration {
-    pointer: *const u8,
-    bytes: usize,
-    address: Address,
-    device: Device,
-    _owner: Arc<dyn Any + Send + Sync>,
-}
-
-// SAFETY: the pointer is only handed to the driver, whose functions may be called from any thread.
-unsafe impl Send for Registration {}
-// SAFETY: as above; nothing in it changes.
-unsafe impl Sync for Registration {}
-
-impl Registrations {
-    fn get(&self, device: &Device, owner: Arc<dyn Any + Send + Sync>, bytes: &[u8]) -> Result<Arc<Registration>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|r| r.strong_count() > 0);
-        let same = |r: &Arc<Registration>| r.pointer == bytes.as_ptr() && r.bytes == bytes.len();
-        if let Some(known) = all.iter().filter_map(Weak::upgrade).find(same) {
-            return Ok(known);
-        }
-        let (pointer, len) = (bytes.as_ptr(), bytes.len());
-        // SAFETY: the caller of `Mapped::new` says that the owner keeps them, and the registration keeps the owner.
-        let address = unsafe { device.driver().register(pointer, len) }.map_err(|e| device.error(&e))?;
-        let (device, _owner) = (device.clone(), owner);
-        let registration = Arc::new(Registration { pointer, bytes: len, address, device, _owner });
-        all.push(Arc::downgrade(&registration));
-        Ok(registration)
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.device.driver().unregister(self.pointer);
-    }
-}
-
-impl fmt::Debug for Registrations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Registrations")
-    }
+/// Bytes of `len` elements, or so many that no memory has them.
+fn bytes_of<T>(len: usize) -> usize {
+    len.saturating_mul(size_of::<T>())
 }
 
 /// Says that a stream was given work on a block.

@@ -17,6 +17,8 @@ pub struct Module {
     pub name: &'static str,
     /// CUDA C++.
     pub source: &'static str,
+    /// The same as PTX, for machines without a compiler; empty when none lay beside the source.
+    pub ptx: &'static str,
     /// The names of its kernels.
     pub kernels: &'static [&'static str],
     #[doc(hidden)]
@@ -68,14 +70,17 @@ impl Kernel {
 }
 
 /// A constant [`Module`]: its kernels' source, and, with the crate's feature `emulate`, the same compiled for the CPU
-/// by `morphgl-cuda-build`. The path is from the crate's root, and each kernel is also named in the source by
-/// `MORPHGL_KERNEL(name)`. A kernel's name is its own in the whole program.
+/// by `morphgl-cuda-build`, which the crate's build script calls. The path is from the crate's root, and each kernel is
+/// also named in the source by `MORPHGL_KERNEL(name)`. A kernel's name is its own in the whole program.
+/// Beside `x.cu` lies `x.ptx`, made by `cargo run -p morphgl-cuda --example kernels -- compile x.cu`.
 ///
-/// ```ignore
+/// ```
 /// morphgl_cuda::module! {
-///     /// Gathers rows.
-///     static GATHER = "kernels/gather.cu" { gather_rows, gather_cached_rows }
+///     /// Values of halves.
+///     static HALVES = "tests/emulation.cu" { test_half }
 /// }
+/// assert_eq!(HALVES.kernels, ["test_half"]);
+/// assert!(HALVES.ptx.contains(".entry test_half("));
 /// ```
 #[macro_export]
 macro_rules! module {
@@ -84,6 +89,7 @@ macro_rules! module {
         $visibility static $name: $crate::Module = $crate::Module {
             name: concat!(env!("CARGO_PKG_NAME"), "/", $path),
             source: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $path)),
+            ptx: include_str!(concat!(env!("OUT_DIR"), "/", $path, ".ptx")),
             kernels: &[$(stringify!($kernel)),+],
             emulated: {
                 #[cfg(feature = "emulate")]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::Stream;
 use crate::driver::{Address, Driver, Failure, Id, Outcome};
 
 /// The pools of a device, and its streams by number.
@@ -10,10 +11,26 @@ use crate::driver::{Address, Driver, Failure, Id, Outcome};
 pub(crate) struct Pools {
     pub(crate) device: Pool,
     pub(crate) pinned: Pool,
-    /// Times that memory was asked of the driver.
-    pub(crate) allocations: AtomicU64,
+    /// Blocks that the driver was asked for.
+    pub(crate) asked: AtomicU64,
     events: Mutex<Vec<Id>>,
-    streams: Mutex<Vec<Option<Id>>>,
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    ids: Vec<Option<Id>>,
+    /// Bits of the streams whose work is being written down: no event of theirs can be waited for now.
+    captured: u64,
+    /// What came back meanwhile: kind, address, bytes, users.
+    late: Vec<(Kind, Address, usize, u64)>,
+}
+
+/// Of which pool a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Device,
+    Pinned,
 }
 
 /// Streams a device has at most: users of memory are bits of a word.
@@ -23,64 +40,112 @@ impl Pools {
     /// The number of a new stream.
     pub(crate) fn add_stream(&self, stream: Id) -> Outcome<u32> {
         let mut streams = lock(&self.streams);
-        let free = streams.iter().position(Option::is_none).unwrap_or(streams.len());
+        let free = streams.ids.iter().position(Option::is_none).unwrap_or(streams.ids.len());
         if free == MAX_STREAMS {
             let what = format!("a device has at most {MAX_STREAMS} streams here; drop operators that are not needed");
             return Err(Failure { call: "cuStreamCreateWithPriority", what, memory: false });
         }
-        if free == streams.len() {
-            streams.push(None);
+        if free == streams.ids.len() {
+            streams.ids.push(None);
         }
-        streams[free] = Some(stream);
+        streams.ids[free] = Some(stream);
         Ok(free as u32)
     }
 
     /// Forgets a stream whose work is done.
     pub(crate) fn remove_stream(&self, number: u32) {
-        lock(&self.streams)[number as usize] = None;
+        lock(&self.streams).ids[number as usize] = None;
+    }
+
+    /// Says that a stream's work is written down from now on.
+    pub(crate) fn begin_capture(&self, bit: u64) {
+        lock(&self.streams).captured |= bit;
+    }
+
+    /// Says that a stream's work is done again from now on; takes in what came back meanwhile.
+    pub(crate) fn end_capture(&self, driver: &dyn Driver, bit: u64) {
+        let late = {
+            let mut streams = lock(&self.streams);
+            streams.captured &= !bit;
+            std::mem::take(&mut streams.late)
+        };
+        for (kind, address, bytes, users) in late {
+            self.give(driver, kind, address, bytes, users);
+        }
     }
 
     /// Events after all that the streams in `users` have been given so far.
-    fn fence(&self, driver: &dyn Driver, users: u64) -> Outcome<Vec<Id>> {
-        let streams = lock(&self.streams);
-        let used = (0..streams.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams[i]);
-        used.map(|stream| {
+    fn fence(&self, driver: &dyn Driver, streams: &Streams, users: u64) -> Outcome<Vec<Id>> {
+        let used = (0..streams.ids.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams.ids[i]);
+        let mut fence = Vec::new();
+        for stream in used {
             let spare = lock(&self.events).pop();
-            let event = spare.map_or_else(|| driver.new_event(false), Ok)?;
-            driver.record(event, stream)?;
-            Ok(event)
-        })
-        .collect()
+            let made = spare.map_or_else(|| driver.new_event(false), Ok);
+            let recorded = made.and_then(|event| {
+                fence.push(event);
+                driver.record(event, stream)
+            });
+            if let Err(failure) = recorded {
+                fence.into_iter().for_each(|event| driver.free_event(event));
+                return Err(failure);
+            }
+        }
+        Ok(fence)
     }
 
     /// Takes back a block that the streams in `users` may still be using.
-    pub(crate) fn give(&self, driver: &dyn Driver, pool: &Pool, address: Address, bytes: usize, users: u64) {
-        match self.fence(driver, users) {
-            Ok(fence) => lock(&pool.idle).push(Idle { address, bytes, fence }),
-            // The device is in error, which the operator's next call says; what may be in use is never used again.
-            Err(_) => {}
+    pub(crate) fn give(&self, driver: &dyn Driver, kind: Kind, address: Address, bytes: usize, users: u64) {
+        let mut streams = lock(&self.streams);
+        if users & streams.captured != 0 {
+            return streams.late.push((kind, address, bytes, users));
+        }
+        driver.bound(address, 0, bytes);
+        // Without a fence the device is in error, which the operator's next call says: what may be in use is never
+        // used again.
+        if let Ok(fence) = self.fence(driver, &streams, users) {
+            lock(&self.of(kind).idle).push(Idle { address, bytes, fence });
+        }
+    }
+
+    /// Waits until what the streams in `users` have been given so far is done.
+    pub(crate) fn wait_for(&self, driver: &dyn Driver, users: u64) -> Outcome<()> {
+        let fence = {
+            let streams = lock(&self.streams);
+            if users & streams.captured != 0 {
+                let what = "mapped memory is dropped while work on it is captured".to_string();
+                return Err(Failure { call: "cuEventRecord", what, memory: false });
+            }
+            self.fence(driver, &streams, users)?
+        };
+        let waited = fence.iter().try_for_each(|&event| driver.wait_for(event));
+        lock(&self.events).extend(fence);
+        waited
+    }
+
+    fn of(&self, kind: Kind) -> &Pool {
+        match kind {
+            Kind::Device => &self.device,
+            Kind::Pinned => &self.pinned,
         }
     }
 
     /// A block of device memory of at least `bytes`, and how long it is; work of `stream` may use it.
-    pub(crate) fn take_device(&self, driver: &dyn Driver, bytes: usize, stream: Id) -> Outcome<(Address, usize)> {
+    pub(crate) fn take_device(&self, driver: &dyn Driver, bytes: usize, stream: &Stream) -> Outcome<(Address, usize)> {
+        if lock(&self.streams).captured & stream.bit() != 0 {
+            let what = "device memory is taken while the stream's work is captured: take it before".to_string();
+            return Err(Failure { call: "cuMemAlloc_v2", what, memory: false });
+        }
         let bytes = class(bytes);
         if let Some(idle) = self.device.take(|idle| idle.bytes == bytes) {
-            for &event in &idle.fence {
-                driver.wait(stream, event)?;
+            // The events can be recorded anew right away: a wait is for what an event meant when it was asked for.
+            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream.id(), event)) {
+                lock(&self.device.idle).push(idle);
+                return Err(failure);
             }
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        match driver.allocate(bytes) {
-            Err(failure) if failure.memory => {
-                // What lies idle in other sizes goes back first.
-                self.device.clear(driver, &self.events, |d, address| d.free(address))?;
-                driver.allocate(bytes).map(|address| (address, bytes))
-            }
-            other => other.map(|address| (address, bytes)),
-        }
+        self.take_new(driver, Kind::Device, || driver.allocate(bytes)).map(|address| (address, bytes))
     }
 
     /// A block of pinned memory that no device uses any more.
@@ -91,22 +156,47 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        match driver.allocate_pinned(bytes) {
+        let allocate = || driver.allocate_pinned(bytes).map(|pointer| pointer as Address);
+        self.take_new(driver, Kind::Pinned, allocate).map(|address| (address, bytes))
+    }
+
+    /// Memory of the driver; if it has none left, what lies idle in other sizes goes back to it first.
+    fn take_new(&self, driver: &dyn Driver, kind: Kind, take: impl Fn() -> Outcome<Address>) -> Outcome<Address> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match take() {
             Err(failure) if failure.memory => {
-                self.pinned.clear(driver, &self.events, |d, address| d.free_pinned(address as *mut u8))?;
-                driver.allocate_pinned(bytes).map(|pointer| (pointer as Address, bytes))
+                self.clear_one(driver, kind)?;
+                take()
             }
-            other => other.map(|pointer| (pointer as Address, bytes)),
+            other => other,
         }
     }
 
     /// Gives everything back to the driver.
     pub(crate) fn clear(&self, driver: &dyn Driver) {
         // Errors are those of a device that is gone, and its memory with it.
-        let _ = self.device.clear(driver, &self.events, |d, address| d.free(address));
-        let _ = self.pinned.clear(driver, &self.events, |d, address| d.free_pinned(address as *mut u8));
+        let _ = self.clear_one(driver, Kind::Device);
+        let _ = self.clear_one(driver, Kind::Pinned);
         lock(&self.events).drain(..).for_each(|event| driver.free_event(event));
+    }
+
+    /// Waits for what lies idle in a pool, and gives it back to the driver.
+    fn clear_one(&self, driver: &dyn Driver, kind: Kind) -> Outcome<()> {
+        let mut all = std::mem::take(&mut *lock(&self.of(kind).idle));
+        while let Some(idle) = all.pop() {
+            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait_for(event)) {
+                all.push(idle);
+                lock(&self.of(kind).idle).extend(all);
+                return Err(failure);
+            }
+            lock(&self.events).extend(idle.fence);
+            driver.bound(idle.address, idle.bytes, idle.bytes);
+            match kind {
+                Kind::Device => driver.free(idle.address),
+                Kind::Pinned => driver.free_pinned(idle.address as *mut u8),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -136,23 +226,15 @@ impl Pool {
         let at = idle.iter().rposition(fits)?;
         Some(idle.remove(at))
     }
-
-    fn clear(&self, driver: &dyn Driver, events: &Mutex<Vec<Id>>, free: fn(&dyn Driver, Address)) -> Outcome<()> {
-        let all = std::mem::take(&mut *lock(&self.idle));
-        for idle in all {
-            for event in idle.fence {
-                driver.wait_for(event)?;
-                lock(events).push(event);
-            }
-            free(driver, idle.address);
-        }
-        Ok(())
-    }
 }
 
 /// The length of the blocks that `bytes` bytes are taken from: at most a quarter more, and at least 512.
+/// So many that no memory has them stay as they are.
 pub(crate) fn class(bytes: usize) -> usize {
     let bytes = bytes.max(512);
+    if bytes > isize::MAX as usize / 2 {
+        return bytes;
+    }
     let step = (bytes.next_power_of_two() / 8).max(128);
     bytes.next_multiple_of(step)
 }
@@ -171,5 +253,6 @@ mod tests {
             let class = class(bytes);
             assert!(class >= bytes && class <= (bytes + bytes / 4).max(512), "{bytes}: {class}");
         }
+        assert_eq!(class(usize::MAX), usize::MAX);
     }
 }

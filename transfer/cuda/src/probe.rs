@@ -20,7 +20,7 @@ pub fn accelerators(_: &Machine) -> Vec<Accelerator> {
 
 #[cfg(feature = "emulate")]
 fn devices() -> Result<Vec<Accelerator>, String> {
-    let driver = crate::emulated::Emulated::default();
+    let driver = crate::emulated::Emulated::new(crate::emulated::Settings::from_env()?);
     let [_, memory_bytes] = driver.memory().map_err(|e| e.to_string())?;
     let place = morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index: 0 };
     Ok(vec![Accelerator { place, name: driver.name(), memory_bytes }])
@@ -28,15 +28,22 @@ fn devices() -> Result<Vec<Accelerator>, String> {
 
 #[cfg(feature = "emulate")]
 pub(crate) fn open(_: u32) -> Outcome<Box<dyn Driver>> {
-    Ok(Box::new(crate::emulated::Emulated::default()))
+    let settings = crate::emulated::Settings::from_env();
+    let settings = settings.map_err(|what| crate::driver::Failure { call: "cuInit", what, memory: false })?;
+    Ok(Box::new(crate::emulated::Emulated::new(settings)))
 }
 
 #[cfg(not(feature = "emulate"))]
 fn devices() -> Result<Vec<Accelerator>, String> {
-    Err("no CUDA driver found".to_string())
+    let accelerator = |found: &crate::real::probe::Found| Accelerator {
+        place: morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index: found.ordinal },
+        name: found.name.clone(),
+        memory_bytes: found.memory_bytes,
+    };
+    Ok(crate::real::probe::machine()?.devices.iter().map(accelerator).collect())
 }
 
 #[cfg(not(feature = "emulate"))]
-pub(crate) fn open(_: u32) -> Outcome<Box<dyn Driver>> {
-    Err(crate::driver::Failure { call: "cuInit", what: "no CUDA driver found".to_string(), memory: false })
+pub(crate) fn open(index: u32) -> Outcome<Box<dyn Driver>> {
+    crate::real::open(index)
 }

@@ -1,13 +1,12 @@
-//! Streams of work, and events in them.
+//! Streams of work.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use bytemuck::Pod;
-use morphgl_registry::{Handle, Result, Wait};
+use morphgl_registry::Result;
 
 use crate::driver::{Address, Id, Outcome, Product};
 use crate::memory::mark;
@@ -44,24 +43,25 @@ pub unsafe trait Writable<T: Pod>: Readable<T> {}
 pub struct Span<'a> {
     address: Address,
     len: usize,
-    users: Option<&'a AtomicU64>,
+    users: &'a AtomicU64,
+    /// Addresses inside that no single copy may cross.
+    cuts: &'a [Address],
 }
 
 macro_rules! readable {
-    ($type:ident, |$memory:ident| $users:expr) => {
-        // SAFETY: a block goes back to its pool after the work of its users; what is mapped outlives its streams' work,
-        // as `Mapped::new` asks.
+    ($type:ident, |$memory:ident| $cuts:expr) => {
+        // SAFETY: a block goes back to its pool after the work of its users, and so is what is mapped let go.
         unsafe impl<T: Pod> Readable<T> for $type<T> {
             fn span(&self) -> Span<'_> {
                 let $memory = self;
-                Span { address: self.address(), len: self.len(), users: $users }
+                Span { address: self.address(), len: self.len(), users: self.users(), cuts: $cuts }
             }
         }
     };
 }
-readable!(Buffer, |buffer| Some(buffer.users()));
-readable!(Pinned, |pinned| Some(pinned.users()));
-readable!(Mapped, |_mapped| None);
+readable!(Buffer, |_buffer| &[]);
+readable!(Pinned, |_pinned| &[]);
+readable!(Mapped, |mapped| mapped.cuts());
 // SAFETY: a block is its buffer's alone.
 unsafe impl<T: Pod> Writable<T> for Buffer<T> {}
 // SAFETY: as above.
@@ -83,7 +83,10 @@ impl Stream {
     /// The driver gives none.
     pub fn new(device: &Device, high_priority: bool) -> Result<Self> {
         let id = device.driver().new_stream(high_priority).map_err(|e| device.error(&e))?;
-        let number = device.inner().pools.add_stream(id).map_err(|e| device.error(&e))?;
+        let number = device.inner().pools.add_stream(id).map_err(|e| {
+            device.driver().free_stream(id);
+            device.error(&e)
+        })?;
         Ok(Self { device: device.clone(), id, number })
     }
 
@@ -100,7 +103,7 @@ impl Stream {
         1 << self.number
     }
 
-    fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
+    pub(crate) fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|e| self.device.error(&e))
     }
 
@@ -182,10 +185,18 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        [from.users, to.users].into_iter().flatten().for_each(|users| mark(users, self));
-        let (source, target) = (from.address + skip as u64, to.address + at as u64);
-        // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, only after the stream's work.
-        self.check(unsafe { self.device.driver().copy(self.id, source, target, bytes) })
+        [from.users, to.users].into_iter().for_each(|users| mark(users, self));
+        let (mut source, mut target) = (from.address + skip as u64, to.address + at as u64);
+        let end = source + bytes as u64;
+        // Memory that is pinned in pieces is copied in pieces: a driver refuses a copy across them.
+        let first = from.cuts.partition_point(|cut| *cut <= source);
+        for upto in from.cuts[first..].iter().copied().take_while(|cut| *cut < end).chain([end]) {
+            let bytes = upto - source;
+            // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, after the stream's work.
+            self.check(unsafe { self.device.driver().copy(self.id, source, target, bytes as usize) })?;
+            (source, target) = (upto, target + bytes);
+        }
+        Ok(())
     }
 
     /// Fills a buffer with a byte.
@@ -200,6 +211,15 @@ impl Stream {
         mark(buffer.users(), self);
         // SAFETY: the buffer goes back to its pool only after the stream's work.
         self.check(unsafe { self.device.driver().fill(self.id, buffer.address(), byte, buffer.len() * size_of::<T>()) })
+    }
+
+    /// Makes the stream ready for products, which its first one does else: needed before a product is captured.
+    ///
+    /// # Errors
+    ///
+    /// cuBLAS cannot be loaded (the error says how to get it), or memory is full.
+    pub fn prepare_products(&self) -> Result<()> {
+        self.check(self.device.driver().prepare_products(self.id))
     }
 
     /// `out = alpha · op(a) · op(b) + beta · out`, row-major in f32 (no TF32): `op(a)` is `m` x `k`, `op(b)` is `k` x `n`.
@@ -220,13 +240,18 @@ impl Stream {
         out: &mut Buffer<f32>,
         (alpha, beta): (f32, f32),
     ) -> Result<()> {
-        assert!(m * k <= a.len() && k * n <= b.len() && m * n <= out.len(), "matrices of {m} x {k} x {n} elements");
+        let fits = |rows: usize, columns: usize, len| rows.checked_mul(columns).is_some_and(|elements| elements <= len);
+        let all = fits(m, k, a.len()) && fits(k, n, b.len()) && fits(m, n, out.len());
+        assert!(all, "matrices of {m} x {k} x {n} elements");
         if m == 0 || n == 0 {
             return Ok(());
         }
         if k == 0 {
             assert!(beta == 0.0, "a product of no depth replaces its output");
-            return self.fill(out, 0);
+            mark(out.users(), self);
+            // SAFETY: the output lies in its buffer, which goes back to its pool only after the stream's work.
+            return self
+                .check(unsafe { self.device.driver().fill(self.id, out.address(), 0, m * n * size_of::<f32>()) });
         }
         [a.users(), b.users(), out.users()].into_iter().for_each(|users| mark(users, self));
         let transpose = [transpose_a == Transpose::Yes, transpose_b == Transpose::Yes];
@@ -237,27 +262,6 @@ impl Stream {
         self.check(unsafe { self.device.driver().multiply(self.id, &product) })
     }
 
-    /// An event that happens when all work given so far is done; [`Event::elapsed`] needs it `timed`.
-    ///
-    /// # Errors
-    ///
-    /// The driver gives none; or work given earlier failed.
-    pub fn record(&self, timed: bool) -> Result<Event> {
-        let id = self.check(self.device.driver().new_event(timed))?;
-        let event = Event { device: self.device.clone(), id };
-        self.check(self.device.driver().record(id, self.id))?;
-        Ok(event)
-    }
-
-    /// Work given from now on begins after the event.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses it.
-    pub fn wait(&self, event: &Event) -> Result<()> {
-        self.check(self.device.driver().wait(self.id, event.id))
-    }
-
     /// Waits until all work given so far is done.
     ///
     /// # Errors
@@ -265,33 +269,6 @@ impl Stream {
     /// Work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.check(self.device.driver().synchronize(self.id))
-    }
-
-    /// Writes down the work that `work` gives to this stream, without doing it.
-    ///
-    /// # Errors
-    ///
-    /// What `work` fails with, or work that cannot be captured, such as taking memory.
-    pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        self.check(self.device.driver().begin_capture(self.id))?;
-        let given = work();
-        let graph = self.device.driver().end_capture(self.id);
-        given?;
-        Ok(Graph { device: self.device.clone(), id: self.check(graph)? })
-    }
-
-    /// Does what was written down.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses it; or work given earlier failed.
-    ///
-    /// # Safety
-    ///
-    /// All buffers that the work uses are still there, and what holds for [`Stream::launch`].
-    pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
-        // SAFETY: the caller's promise.
-        self.check(unsafe { self.device.driver().replay(graph.id, self.id) })
     }
 }
 
@@ -307,89 +284,5 @@ impl Drop for Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stream({} of {:?})", self.number, self.device)
-    }
-}
-
-/// A moment in a stream's work.
-pub struct Event {
-    device: Device,
-    id: Id,
-}
-
-impl Event {
-    /// Whether it has happened. A failure counts as that: waiting says what it is.
-    pub fn is_done(&self) -> bool {
-        self.device.driver().is_done(self.id).unwrap_or(true)
-    }
-
-    /// Waits for it, asleep.
-    ///
-    /// # Errors
-    ///
-    /// Work before it failed.
-    pub fn synchronize(&self) -> Result<()> {
-        self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
-    }
-
-    /// The time from `start` to this event; both are timed and have happened.
-    ///
-    /// # Errors
-    ///
-    /// They are not, or have not.
-    pub fn elapsed(&self, start: &Event) -> Result<Duration> {
-        self.device.driver().elapsed(start.id, self.id).map_err(|e| self.device.error(&e))
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        self.device.driver().free_event(self.id);
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event(of {:?}, done: {})", self.device, self.is_done())
-    }
-}
-
-/// Work that was written down, to be done again and again.
-pub struct Graph {
-    device: Device,
-    id: Id,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        self.device.driver().free_graph(self.id);
-    }
-}
-
-impl fmt::Debug for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph(of {:?})", self.device)
-    }
-}
-
-/// The work between two timed events as an operator's handle; `finish` gives its result once it is done.
-pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Result<T> + Send + 'static) -> Handle<T> {
-    Handle::pending(Pending { start, end, finish })
-}
-
-struct Pending<F> {
-    start: Event,
-    end: Event,
-    finish: F,
-}
-
-impl<T, F: FnOnce() -> Result<T> + Send> Wait<T> for Pending<F> {
-    fn is_ready(&self) -> bool {
-        self.end.is_done()
-    }
-
-    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
-        self.end.synchronize()?;
-        let took = self.end.elapsed(&self.start)?;
-        Ok(((self.finish)()?, took))
     }
 }

@@ -38,3 +38,53 @@ extern "C" __global__ void test_half(float* out) {
     out[3] = bf16_value(0x3fc0);
 }
 MORPHGL_KERNEL(test_half)
+
+// A lane that has ended has no vote, whatever it said before.
+extern "C" __global__ void test_votes(uint32_t* out) {
+    const uint32_t lane = threadIdx.x;
+    out[lane] = __ballot_sync(ALL_LANES, 1);
+    if (lane >= 16) return;
+    out[32 + lane] = __ballot_sync(0x0000ffffu, lane % 2);
+    out[48 + lane] = __shfl_xor_sync(0x0000ffffu, lane * 10, 1);
+}
+MORPHGL_KERNEL(test_votes)
+
+// Mistakes that the sanitizers find: see tests/sanitizers.rs.
+extern "C" __global__ void test_race(uint32_t* out) {
+    DYNAMIC_SHARED(uint32_t, last);
+    last[0] = threadIdx.x;
+    out[threadIdx.x] = last[0];
+}
+MORPHGL_KERNEL(test_race)
+
+extern "C" __global__ void test_overrun(uint32_t* out, uint32_t len) {
+    if (threadIdx.x <= len) out[threadIdx.x] = 1;
+}
+MORPHGL_KERNEL(test_overrun)
+
+extern "C" __global__ void test_shared_overrun(uint32_t* out, uint32_t len) {
+    DYNAMIC_SHARED(uint32_t, words);
+    if (threadIdx.x <= len) words[threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x < len) out[threadIdx.x] = words[threadIdx.x];
+}
+MORPHGL_KERNEL(test_shared_overrun)
+
+// A shuffle does not order memory: only a barrier does.
+extern "C" __global__ void test_unordered(uint32_t* out) {
+    DYNAMIC_SHARED(uint32_t, words);
+    const uint32_t lane = threadIdx.x;
+    words[lane] = lane;
+    const uint32_t other = __shfl_xor_sync(ALL_LANES, lane, 1);
+    out[lane] = words[other];
+}
+MORPHGL_KERNEL(test_unordered)
+
+extern "C" __global__ void test_ordered(uint32_t* out) {
+    DYNAMIC_SHARED(uint32_t, words);
+    const uint32_t lane = threadIdx.x;
+    words[lane] = lane;
+    __syncwarp();
+    out[lane] = words[lane ^ 1];
+}
+MORPHGL_KERNEL(test_ordered)

@@ -6,7 +6,10 @@ use morphgl_registry::{Hardware, Key, Phase};
 
 morphgl_cuda::module! {
     /// Kernels that ask for all that the emulation has.
-    static TESTS = "tests/emulation.cu" { test_scan, test_blocks, test_stuck, test_half }
+    static TESTS = "tests/emulation.cu" {
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
+        test_unordered, test_ordered,
+    }
 }
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
@@ -63,7 +66,12 @@ fn every_thread_of_every_block_runs() {
 
 #[test]
 fn a_barrier_that_not_all_reach_is_an_error() {
-    let error = launch(&stream(), "test_stuck", Shape::linear(1, 64), &mut []).expect_err("it waits for ever");
+    // On a device of its own, which is of no use afterwards.
+    let device = Device::open(&"cuda:1".parse().expect("a place"), &KEY).expect("it is emulated");
+    let stream = Stream::new(&device, false).expect("a stream");
+    let done = launch(&stream, "test_stuck", Shape::linear(1, 64), &mut [])
+        .and_then(|()| stream.synchronize().map_err(|e| e.to_string()));
+    let error = done.expect_err("it waits for ever");
     assert!(error.contains("test_stuck") && error.contains("Batching_CUDA_Tests"), "{error}");
 }
 
@@ -112,4 +120,15 @@ fn what_was_written_down_is_done_again_and_again() {
         unsafe { stream.replay(&graph) }.expect("a replay");
     }
     assert_eq!(download(&stream, &seen), vec![3; 120]);
+}
+
+#[test]
+fn lanes_that_have_ended_have_no_vote() {
+    let stream = stream();
+    let mut out = Buffer::<u32>::new(&stream, 64).expect("memory");
+    launch(&stream, "test_votes", Shape::linear(1, 32), &mut [(&mut out).into()]).expect("a launch");
+    let out = download(&stream, &out);
+    assert_eq!(out[..32], [u32::MAX; 32]);
+    assert_eq!(out[32..48], [0xaaaa; 16]);
+    assert_eq!(out[48..], std::array::from_fn::<u32, 16, _>(|lane| (lane as u32 ^ 1) * 10));
 }

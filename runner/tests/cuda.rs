@@ -1,0 +1,42 @@
+//! A binary with the CUDA operators on a machine without a driver: it says so, and trains on the CPU.
+#![cfg(feature = "cuda")]
+
+mod support;
+
+use serde_json::Value;
+use support::Bench;
+
+/// Operators on CUDA devices, of `morphgl ops`.
+fn operators(bench: &Bench) -> Vec<Value> {
+    let json = bench.json(&["ops"]);
+    let all = json["operators"].as_array().expect("a list");
+    let on_cuda = |o: &&Value| o["hardware"].to_string().contains("CUDA");
+    all.iter().filter(on_cuda).cloned().collect()
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "says what was not tested")]
+fn without_a_driver_operators_say_so_and_training_goes_on() {
+    let bench = Bench::new();
+    let operators = operators(&bench);
+    // As soon as one is linked, one is there.
+    let linked = include_str!("../src/operators.rs").contains("feature = \"cuda\"");
+    assert_eq!(!operators.is_empty(), linked, "{operators:?}");
+    if operators.iter().any(|o| o["available"] == true) {
+        return eprintln!("this machine has a CUDA device: what is said without one is not tested");
+    }
+    for operator in &operators {
+        let reason = operator["reason"].as_str().unwrap_or_default();
+        // Where a driver is installed, it finds no device.
+        assert!(reason == "no CUDA driver found" || reason.contains("the CUDA driver"), "{operator:#}");
+    }
+    if linked {
+        let text = bench.text(&["ops"]);
+        assert!(text.contains("no: no CUDA driver found") || text.contains("the CUDA driver"), "{text}");
+    }
+    bench.small();
+    let quick = ["--layers", "2", "--hidden", "16", "--fanouts", "5,5", "--profile-seconds", "0.2", "--epochs", "2"];
+    let json = bench.json(&[&["train", "small"], &quick[..]].concat());
+    assert!(json["test_accuracy"].as_f64().expect("a number") > 0.3, "{json:#}");
+    assert_eq!(json["epochs"].as_array().expect("a list").len(), 2);
+}

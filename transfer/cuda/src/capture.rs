@@ -1,0 +1,86 @@
+//! Work that is written down once and done again and again.
+
+use std::fmt;
+
+use morphgl_registry::Result;
+
+use crate::driver::Id;
+use crate::{Device, Stream};
+
+/// Work that was written down, to be done again and again.
+pub struct Graph {
+    device: Device,
+    id: Id,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.device.driver().free_graph(self.id);
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph(of {:?})", self.device)
+    }
+}
+
+impl Stream {
+    /// Writes down the work that `work` gives to this stream, without doing it.
+    ///
+    /// # Errors
+    ///
+    /// What `work` fails with, or work that cannot be captured: taking memory for the stream, waiting for it or for
+    /// events from outside of `work`, its first product (see [`Stream::prepare_products`]).
+    pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let (driver, pools) = (self.device().driver(), &self.device().inner().pools);
+        // The pools first: no event may be recorded for memory that another thread gives back in between.
+        pools.begin_capture(self.bit());
+        if let Err(failure) = driver.begin_capture(self.id()) {
+            pools.end_capture(driver, self.bit());
+            return Err(self.device().error(&failure));
+        }
+        let capture = Capture(Some(self));
+        let given = work();
+        let graph = capture.end();
+        given?;
+        graph
+    }
+
+    /// Does what was written down.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it; or work given earlier failed.
+    ///
+    /// # Safety
+    ///
+    /// All memory that the work uses is still there, and what holds for [`Stream::launch`]. On another stream than the
+    /// one that captured it, the memory stays until the work is done.
+    pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.check(unsafe { self.device().driver().replay(graph.id, self.id()) })
+    }
+}
+
+/// A stream whose work is being written down; also when that panics, it ends.
+struct Capture<'a>(Option<&'a Stream>);
+
+impl Capture<'_> {
+    fn end(mut self) -> Result<Graph> {
+        let stream = self.0.take().expect("it ends once");
+        let driver = stream.device().driver();
+        let graph = driver.end_capture(stream.id());
+        stream.device().inner().pools.end_capture(driver, stream.bit());
+        Ok(Graph { id: stream.check(graph)?, device: stream.device().clone() })
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0.take() {
+            // What was written down until a panic is of no use.
+            let _ = Capture(Some(stream)).end();
+        }
+    }
+}

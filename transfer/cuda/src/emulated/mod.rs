@@ -1,0 +1,378 @@
+//! The emulated device: kernels run on the CPU, in the thread that launches them or, if it is to be late, waits for them.
+
+mod queue;
+mod settings;
+mod work;
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::queue::{Item, Queues, Ticket};
+pub(crate) use self::settings::Settings;
+use self::work::Work;
+use crate::Module;
+use crate::arguments::Shape;
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Product, UNPREPARED};
+use crate::module::Emulated as Kernel;
+
+const ALIGNMENT: usize = 256;
+const PAGE: usize = 4096;
+
+unsafe extern "C" {
+    fn morphgl_emulation_bound(address: *mut c_void, bytes: usize, capacity: usize);
+}
+
+/// A device whose memory is the host's.
+#[derive(Debug)]
+pub(crate) struct Emulated {
+    settings: Settings,
+    state: Mutex<State>,
+    queues: Mutex<Queues>,
+    /// Calls so far, and the first one that is to fail.
+    pub(crate) calls: AtomicU64,
+    pub(crate) failing: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: HashMap<Address, usize>,
+    used: u64,
+    /// Ends of what is registered, by its begin.
+    registered: BTreeMap<usize, usize>,
+    /// The last recording of each event.
+    events: HashMap<Id, Option<Arc<Ticket>>>,
+    functions: Vec<(&'static str, Kernel)>,
+    /// Streams that have means for products.
+    prepared: HashSet<Id>,
+    captures: HashMap<Id, Vec<Work>>,
+    graphs: HashMap<Id, Vec<Work>>,
+    next: Id,
+}
+
+fn failure(call: &'static str, what: impl Into<String>) -> Failure {
+    Failure { call, what: what.into(), memory: false }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Emulated {
+    /// A device with these settings.
+    pub(crate) fn new(settings: Settings) -> Self {
+        let failing = AtomicU64::new(u64::MAX);
+        let (state, queues, calls) = Default::default();
+        Self { settings, state, queues, calls, failing }
+    }
+
+    /// Bytes of host memory that are registered.
+    #[cfg(test)]
+    pub(crate) fn registered(&self) -> usize {
+        self.state().registered.iter().map(|(start, end)| end - start).sum()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Begins a call, which fails if it is to.
+    fn enter(&self, call: &'static str) -> Outcome<()> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        if number >= self.failing.load(Ordering::Relaxed) {
+            return Err(failure(call, format!("call {number} is made to fail")));
+        }
+        lock(&self.queues).check()
+    }
+
+    fn take(&self, call: &'static str, bytes: usize) -> Outcome<Address> {
+        self.enter(call)?;
+        let mut state = self.state();
+        let most = self.settings.memory;
+        if (bytes as u64).checked_add(state.used).is_none_or(|used| used > most) {
+            let what = format!("{bytes} bytes asked for, {} of {most} in use", state.used);
+            return Err(Failure { call, what, memory: true });
+        }
+        let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(|e| failure(call, e.to_string()))?;
+        // SAFETY: sizes are positive.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        if pointer.is_null() {
+            return Err(Failure { call, what: "the host's memory is full".to_string(), memory: true });
+        }
+        state.used += bytes as u64;
+        state.blocks.insert(pointer as Address, bytes);
+        Ok(pointer as Address)
+    }
+
+    fn give(&self, address: Address) {
+        let mut state = self.state();
+        let bytes = state.blocks.remove(&address).expect("memory is freed once, by whom it was given to");
+        state.used -= bytes as u64;
+        let layout = Layout::from_size_align(bytes, ALIGNMENT).expect("it was one before");
+        // SAFETY: it was allocated with this layout, and nobody uses it any more.
+        unsafe { dealloc(address as *mut u8, layout) };
+    }
+
+    fn id(&self) -> Id {
+        let mut state = self.state();
+        state.next += 1;
+        state.next
+    }
+
+    /// Does the work, or writes it down, or leaves it for later.
+    ///
+    /// # Safety
+    ///
+    /// As the driver's functions.
+    unsafe fn submit(&self, stream: Id, work: Work) -> Outcome<()> {
+        if let Some(capture) = self.state().captures.get_mut(&stream) {
+            capture.push(work);
+            return Ok(());
+        }
+        if self.settings.late {
+            return lock(&self.queues).push(stream, Item::Work(work));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { work.run() }
+    }
+
+    /// Refuses what a stream cannot do while its work is written down.
+    fn uncaptured(&self, call: &'static str, stream: Id) -> Outcome<()> {
+        if self.state().captures.contains_key(&stream) {
+            return Err(failure(call, "the stream's work is being captured: wait and record before or after that"));
+        }
+        Ok(())
+    }
+
+    /// The last recording of an event, if there is one.
+    fn ticket(&self, event: Id) -> Option<Arc<Ticket>> {
+        self.state().events.get(&event).expect("an event is used until it is freed").clone()
+    }
+}
+
+impl Driver for Emulated {
+    fn emulated(&self) -> Option<&Emulated> {
+        Some(self)
+    }
+
+    fn name(&self) -> String {
+        "emulated on the CPU".to_string()
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        4
+    }
+
+    fn memory(&self) -> Outcome<[u64; 2]> {
+        self.enter("cuMemGetInfo_v2")?;
+        Ok([self.settings.memory - self.state().used, self.settings.memory])
+    }
+
+    fn allocate(&self, bytes: usize) -> Outcome<Address> {
+        let address = self.take("cuMemAlloc_v2", bytes)?;
+        // What was not written is not to be read: zeros would hide that.
+        // SAFETY: it was just allocated.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0xa5, bytes) };
+        Ok(address)
+    }
+
+    fn free(&self, address: Address) {
+        self.give(address);
+    }
+
+    fn bound(&self, address: Address, bytes: usize, capacity: usize) {
+        // What works late may still use what was given back, or was longer.
+        let bytes = if self.settings.late { capacity } else { bytes };
+        // SAFETY: the block has `capacity` bytes; it is only marked.
+        unsafe { morphgl_emulation_bound(address as *mut c_void, bytes, capacity) };
+    }
+
+    fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
+        Ok(self.take("cuMemHostAlloc", bytes)? as *mut u8)
+    }
+
+    fn free_pinned(&self, pointer: *mut u8) {
+        self.give(pointer as Address);
+    }
+
+    unsafe fn register(&self, pointer: *const u8, bytes: usize, _: bool) -> Outcome<Address> {
+        const CALL: &str = "cuMemHostRegister_v2";
+        self.enter(CALL)?;
+        let (start, end) = (pointer as usize, pointer as usize + bytes);
+        assert!(start.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE) && bytes > 0, "whole pages are registered");
+        let mut state = self.state();
+        let overlaps = state.registered.range(..end).next_back().is_some_and(|(_, known)| *known > start);
+        assert!(!overlaps, "a page is registered twice");
+        let locked: usize = state.registered.iter().map(|(start, end)| end - start).sum();
+        if (locked + bytes) as u64 > self.settings.locked {
+            return Err(failure(CALL, format!("{bytes} bytes asked for, {locked} locked")));
+        }
+        state.registered.insert(start, end);
+        Ok(pointer as Address)
+    }
+
+    fn unregister(&self, pointer: *const u8) {
+        self.state().registered.remove(&(pointer as usize)).expect("what is unregistered was registered");
+    }
+
+    fn new_stream(&self, _: bool) -> Outcome<Id> {
+        self.enter("cuStreamCreateWithPriority")?;
+        Ok(self.id())
+    }
+
+    fn free_stream(&self, stream: Id) {
+        self.state().prepared.remove(&stream);
+    }
+
+    fn synchronize(&self, stream: Id) -> Outcome<()> {
+        self.enter("cuStreamSynchronize")?;
+        self.uncaptured("cuStreamSynchronize", stream)?;
+        // SAFETY: whoever gave the work promised it.
+        unsafe { lock(&self.queues).drain(stream) }
+    }
+
+    fn new_event(&self, _: bool) -> Outcome<Id> {
+        self.enter("cuEventCreate")?;
+        let id = self.id();
+        self.state().events.insert(id, None);
+        Ok(id)
+    }
+
+    fn free_event(&self, event: Id) {
+        self.state().events.remove(&event).expect("an event is freed once");
+    }
+
+    fn record(&self, event: Id, stream: Id) -> Outcome<()> {
+        self.enter("cuEventRecord")?;
+        self.uncaptured("cuEventRecord", stream)?;
+        let ticket = Ticket::new(stream, !self.settings.late);
+        if self.settings.late {
+            lock(&self.queues).push(stream, Item::Record(Arc::clone(&ticket)))?;
+        }
+        self.state().events.insert(event, Some(ticket)).expect("an event is used until it is freed");
+        Ok(())
+    }
+
+    fn wait(&self, stream: Id, event: Id) -> Outcome<()> {
+        self.enter("cuStreamWaitEvent")?;
+        self.uncaptured("cuStreamWaitEvent", stream)?;
+        match self.ticket(event) {
+            Some(ticket) if self.settings.late => lock(&self.queues).push(stream, Item::Wait(ticket)),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_done(&self, event: Id) -> Outcome<bool> {
+        self.enter("cuEventQuery")?;
+        let Some(ticket) = self.ticket(event) else { return Ok(true) };
+        if ticket.happened().is_none() && ticket.poll() {
+            // SAFETY: whoever gave the work promised it.
+            unsafe { lock(&self.queues).reach(&ticket) }?;
+        }
+        Ok(ticket.happened().is_some())
+    }
+
+    fn wait_for(&self, event: Id) -> Outcome<()> {
+        self.enter("cuEventSynchronize")?;
+        let Some(ticket) = self.ticket(event) else { return Ok(()) };
+        // SAFETY: whoever gave the work promised it.
+        unsafe { lock(&self.queues).reach(&ticket) }
+    }
+
+    fn elapsed(&self, start: Id, end: Id) -> Outcome<Duration> {
+        self.enter("cuEventElapsedTime")?;
+        let moment = |event| self.ticket(event).and_then(|ticket| ticket.happened());
+        let (start, end) = moment(start).zip(moment(end)).ok_or_else(|| failure("cuEventElapsedTime", "not ready"))?;
+        Ok(end.saturating_duration_since(start))
+    }
+
+    unsafe fn copy(&self, stream: Id, from: Address, to: Address, bytes: usize) -> Outcome<()> {
+        self.enter("cuMemcpyAsync")?;
+        // SAFETY: the caller's promise.
+        unsafe { self.submit(stream, Work::Copy { from, to, bytes }) }
+    }
+
+    unsafe fn fill(&self, stream: Id, at: Address, byte: u8, bytes: usize) -> Outcome<()> {
+        self.enter("cuMemsetD8Async")?;
+        // SAFETY: the caller's promise.
+        unsafe { self.submit(stream, Work::Fill { at, byte, bytes }) }
+    }
+
+    fn function(&self, module: &'static Module, kernel: &'static str) -> Outcome<Id> {
+        self.enter("cuModuleGetFunction")?;
+        let at = module.kernels.iter().position(|k| *k == kernel);
+        let compiled = *at.and_then(|at| module.emulated.get(at)).ok_or_else(|| {
+            failure("cuModuleGetFunction", format!("{kernel} of {} was not compiled for the CPU", module.name))
+        })?;
+        let mut state = self.state();
+        let known = state.functions.iter().position(|(name, _)| *name == kernel);
+        if known.is_none() {
+            state.functions.push((kernel, compiled));
+        }
+        Ok(known.unwrap_or(state.functions.len() - 1) as Id)
+    }
+
+    fn occupancy(&self, _: Id, block: u32, _: usize) -> Outcome<u32> {
+        self.enter("cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
+        Ok(2048 / block.max(1))
+    }
+
+    unsafe fn launch(&self, stream: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()> {
+        self.enter("cuLaunchKernel")?;
+        let (name, kernel) = self.state().functions[function as usize];
+        // SAFETY: an argument is eight bytes long.
+        let arguments = arguments.iter().map(|a| unsafe { a.cast::<u64>().read_unaligned() }).collect();
+        // SAFETY: the caller's promise.
+        unsafe { self.submit(stream, Work::Launch { name, kernel, shape, arguments }) }
+    }
+
+    fn prepare_products(&self, stream: Id) -> Outcome<()> {
+        self.enter("cublasCreate_v2")?;
+        self.state().prepared.insert(stream);
+        Ok(())
+    }
+
+    unsafe fn multiply(&self, stream: Id, product: &Product) -> Outcome<()> {
+        self.enter("cublasSgemm_v2")?;
+        let mut state = self.state();
+        if state.captures.contains_key(&stream) && !state.prepared.contains(&stream) {
+            return Err(failure("cublasCreate_v2", UNPREPARED));
+        }
+        state.prepared.insert(stream);
+        drop(state);
+        // SAFETY: the caller's promise.
+        unsafe { self.submit(stream, Work::Multiply(*product)) }
+    }
+
+    fn begin_capture(&self, stream: Id) -> Outcome<()> {
+        self.enter("cuStreamBeginCapture_v2")?;
+        match self.state().captures.insert(stream, Vec::new()) {
+            None => Ok(()),
+            Some(_) => Err(failure("cuStreamBeginCapture_v2", "the stream is captured already")),
+        }
+    }
+
+    fn end_capture(&self, stream: Id) -> Outcome<Id> {
+        let works = self.state().captures.remove(&stream);
+        self.enter("cuStreamEndCapture")?;
+        let works = works.ok_or_else(|| failure("cuStreamEndCapture", "the stream is not captured"))?;
+        let id = self.id();
+        self.state().graphs.insert(id, works);
+        Ok(id)
+    }
+
+    unsafe fn replay(&self, graph: Id, stream: Id) -> Outcome<()> {
+        self.enter("cuGraphLaunch")?;
+        let works = self.state().graphs.get(&graph).cloned();
+        let works = works.ok_or_else(|| failure("cuGraphLaunch", "there is no such graph"))?;
+        // SAFETY: the caller's promise.
+        works.into_iter().try_for_each(|work| unsafe { self.submit(stream, work) })
+    }
+
+    fn free_graph(&self, graph: Id) {
+        self.state().graphs.remove(&graph).expect("a graph is freed once");
+    }
+}

@@ -1,0 +1,98 @@
+//! Events in streams, which order them and time them.
+
+use std::fmt;
+use std::time::Duration;
+
+use morphgl_registry::{Handle, Result, Wait};
+
+use crate::driver::Id;
+use crate::{Device, Stream};
+
+/// A moment in a stream's work.
+pub struct Event {
+    device: Device,
+    id: Id,
+}
+
+impl Event {
+    /// Whether it has happened. A failure counts as that: waiting says what it is.
+    pub fn is_done(&self) -> bool {
+        self.device.driver().is_done(self.id).unwrap_or(true)
+    }
+
+    /// Waits for it, asleep.
+    ///
+    /// # Errors
+    ///
+    /// Work before it failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
+    }
+
+    /// The time from `start` to this event; both are timed and have happened.
+    ///
+    /// # Errors
+    ///
+    /// They are not, or have not.
+    pub fn elapsed(&self, start: &Event) -> Result<Duration> {
+        self.device.driver().elapsed(start.id, self.id).map_err(|e| self.device.error(&e))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.device.driver().free_event(self.id);
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event(of {:?}, done: {})", self.device, self.is_done())
+    }
+}
+
+impl Stream {
+    /// An event that happens when all work given so far is done; [`Event::elapsed`] needs it `timed`.
+    ///
+    /// # Errors
+    ///
+    /// The driver gives none; or work given earlier failed.
+    pub fn record(&self, timed: bool) -> Result<Event> {
+        let id = self.check(self.device().driver().new_event(timed))?;
+        let event = Event { device: self.device().clone(), id };
+        self.check(self.device().driver().record(id, self.id()))?;
+        Ok(event)
+    }
+
+    /// Work given from now on begins after the event.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.check(self.device().driver().wait(self.id(), event.id))
+    }
+}
+
+/// The work between two timed events as an operator's handle; `finish` gives its result once it is done.
+pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Result<T> + Send + 'static) -> Handle<T> {
+    Handle::pending(Pending { start, end, finish })
+}
+
+struct Pending<F> {
+    start: Event,
+    end: Event,
+    finish: F,
+}
+
+impl<T, F: FnOnce() -> Result<T> + Send> Wait<T> for Pending<F> {
+    fn is_ready(&self) -> bool {
+        self.end.is_done()
+    }
+
+    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+        self.end.synchronize()?;
+        let took = self.end.elapsed(&self.start)?;
+        Ok(((self.finish)()?, took))
+    }
+}

@@ -1,0 +1,202 @@
+//! The functions of libcuda and libcublas that this crate calls.
+//!
+//! cudarc names the libraries and knows the signatures, which are compared with these when this is compiled.
+//! Its own bindings panic when a function is missing, and take a status it does not know for undefined behaviour;
+//! here, all functions are looked up at once, and a status is a number.
+
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
+
+use cudarc::cublas::sys as cublas;
+use cudarc::driver::sys as cuda;
+use libloading::Library;
+
+use crate::driver::{Failure, Outcome};
+
+macro_rules! functions {
+    ($(#[$meta:meta])* $name:ident of $sys:ident -> $status:ident {
+        $(fn $function:ident($($argument:ty),* $(,)?);)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        #[allow(non_snake_case, reason = "the names are the library's")]
+        pub(super) struct $name {
+            $(pub(super) $function: unsafe extern "C" fn($($argument),*) -> u32,)*
+            /// The name of a status.
+            describe: Describe,
+        }
+
+        $(const _: unsafe fn($($argument),*) -> $sys::$status = $sys::$function;)*
+
+        impl $name {
+            /// Looks all of them up; the name of the first one that is missing.
+            pub(super) fn load(library: &'static Library, describe: Describe) -> Result<Self, &'static str> {
+                Ok(Self {
+                    $($function: {
+                        type F = unsafe extern "C" fn($($argument),*) -> u32;
+                        // SAFETY: the signature is cudarc's, which made it from the library's header, but for the status:
+                        // an enum there, the same 32 bits here.
+                        *unsafe { library.get::<F>(stringify!($function)) }.map_err(|_| stringify!($function))?
+                    },)*
+                    describe,
+                })
+            }
+
+            /// A status as an outcome that names the call.
+            pub(super) fn check(&self, call: &'static str, status: u32) -> Outcome<()> {
+                if status == 0 { Ok(()) } else { Err((self.describe)(call, status)) }
+            }
+        }
+    };
+}
+
+/// Puts a status into words.
+type Describe = fn(&'static str, u32) -> Failure;
+
+functions! {
+    /// libcuda.
+    Cuda of cuda -> CUresult {
+        fn cuInit(c_uint);
+        fn cuDriverGetVersion(*mut c_int);
+        fn cuDeviceGetCount(*mut c_int);
+        fn cuDeviceGet(*mut cuda::CUdevice, c_int);
+        fn cuDeviceGetName(*mut c_char, c_int, cuda::CUdevice);
+        fn cuDeviceGetAttribute(*mut c_int, cuda::CUdevice_attribute, cuda::CUdevice);
+        fn cuDeviceTotalMem_v2(*mut usize, cuda::CUdevice);
+        fn cuDevicePrimaryCtxRetain(*mut cuda::CUcontext, cuda::CUdevice);
+        fn cuDevicePrimaryCtxRelease_v2(cuda::CUdevice);
+        fn cuCtxGetCurrent(*mut cuda::CUcontext);
+        fn cuCtxSetCurrent(cuda::CUcontext);
+        fn cuCtxGetStreamPriorityRange(*mut c_int, *mut c_int);
+        fn cuMemGetInfo_v2(*mut usize, *mut usize);
+        fn cuMemAlloc_v2(*mut cuda::CUdeviceptr, usize);
+        fn cuMemFree_v2(cuda::CUdeviceptr);
+        fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
+        fn cuMemFreeHost(*mut c_void);
+        fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
+        fn cuMemHostUnregister(*mut c_void);
+        fn cuMemHostGetDevicePointer_v2(*mut cuda::CUdeviceptr, *mut c_void, c_uint);
+        fn cuStreamCreateWithPriority(*mut cuda::CUstream, c_uint, c_int);
+        fn cuStreamDestroy_v2(cuda::CUstream);
+        fn cuStreamWaitEvent(cuda::CUstream, cuda::CUevent, c_uint);
+        fn cuStreamIsCapturing(cuda::CUstream, *mut cuda::CUstreamCaptureStatus);
+        fn cuStreamBeginCapture_v2(cuda::CUstream, cuda::CUstreamCaptureMode);
+        fn cuStreamEndCapture(cuda::CUstream, *mut cuda::CUgraph);
+        fn cuEventCreate(*mut cuda::CUevent, c_uint);
+        fn cuEventDestroy_v2(cuda::CUevent);
+        fn cuEventRecord(cuda::CUevent, cuda::CUstream);
+        fn cuEventQuery(cuda::CUevent);
+        fn cuEventSynchronize(cuda::CUevent);
+        fn cuEventElapsedTime(*mut f32, cuda::CUevent, cuda::CUevent);
+        fn cuMemcpyAsync(cuda::CUdeviceptr, cuda::CUdeviceptr, usize, cuda::CUstream);
+        fn cuMemsetD8Async(cuda::CUdeviceptr, c_uchar, usize, cuda::CUstream);
+        fn cuModuleLoadDataEx(
+            *mut cuda::CUmodule,
+            *const c_void,
+            c_uint,
+            *mut cuda::CUjit_option,
+            *mut *mut c_void,
+        );
+        fn cuModuleUnload(cuda::CUmodule);
+        fn cuModuleGetFunction(*mut cuda::CUfunction, cuda::CUmodule, *const c_char);
+        fn cuFuncGetAttribute(*mut c_int, cuda::CUfunction_attribute, cuda::CUfunction);
+        fn cuFuncSetAttribute(cuda::CUfunction, cuda::CUfunction_attribute, c_int);
+        fn cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut c_int, cuda::CUfunction, c_int, usize);
+        fn cuLaunchKernel(
+            cuda::CUfunction,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            cuda::CUstream,
+            *mut *mut c_void,
+            *mut *mut c_void,
+        );
+        fn cuGraphInstantiateWithFlags(*mut cuda::CUgraphExec, cuda::CUgraph, c_ulonglong);
+        fn cuGraphLaunch(cuda::CUgraphExec, cuda::CUstream);
+        fn cuGraphDestroy(cuda::CUgraph);
+        fn cuGraphExecDestroy(cuda::CUgraphExec);
+    }
+}
+
+functions! {
+    /// libcublas.
+    Cublas of cublas -> cublasStatus_t {
+        fn cublasCreate_v2(*mut cublas::cublasHandle_t);
+        fn cublasDestroy_v2(cublas::cublasHandle_t);
+        fn cublasSetStream_v2(cublas::cublasHandle_t, cublas::cudaStream_t);
+        fn cublasSetMathMode(cublas::cublasHandle_t, cublas::cublasMath_t);
+        fn cublasSetWorkspace_v2(cublas::cublasHandle_t, *mut c_void, usize);
+        fn cublasSgemm_v2(
+            cublas::cublasHandle_t,
+            cublas::cublasOperation_t,
+            cublas::cublasOperation_t,
+            c_int,
+            c_int,
+            c_int,
+            *const f32,
+            *const f32,
+            c_int,
+            *const f32,
+            c_int,
+            *const f32,
+            *mut f32,
+            c_int,
+        );
+    }
+}
+
+/// The status of a full memory, in the driver.
+pub(super) const OUT_OF_MEMORY: u32 = cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
+/// The status of an event that has not happened.
+pub(super) const NOT_READY: u32 = cuda::CUresult::CUDA_ERROR_NOT_READY as u32;
+/// The status of a machine without a device.
+pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
+
+/// Says a status of the driver by its name and its words there.
+pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
+    let say = |symbol: &str| -> Option<String> {
+        type Say = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
+        // SAFETY: a status comes from the library, so it is loaded; the signature is that of its header, the enum as a
+        // number.
+        let function = unsafe { cuda::culib().get::<Say>(symbol) }.ok()?;
+        let mut text = std::ptr::null();
+        // SAFETY: the library writes the address of a constant string, or null.
+        if unsafe { function(status, &mut text) } != 0 || text.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    };
+    let what = match (say("cuGetErrorName"), say("cuGetErrorString")) {
+        (Some(name), Some(words)) => format!("{name} ({words})"),
+        _ => format!("status {status}"),
+    };
+    Failure { call, what, memory: status == OUT_OF_MEMORY }
+}
+
+/// Says a status of cuBLAS.
+pub(super) fn describe_cublas(call: &'static str, status: u32) -> Failure {
+    let what = match status {
+        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+        3 => "CUBLAS_STATUS_ALLOC_FAILED",
+        7 => "CUBLAS_STATUS_INVALID_VALUE",
+        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+        11 => "CUBLAS_STATUS_MAPPING_ERROR",
+        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+        _ => return Failure { call, what: format!("status {status}"), memory: false },
+    };
+    Failure { call, what: what.to_string(), memory: status == 3 }
+}
+
+/// Calls a function of a table and checks its status.
+macro_rules! call {
+    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        $table.check(stringify!($function), ($table.$function)($($argument),*))
+    };
+}
+pub(super) use call;

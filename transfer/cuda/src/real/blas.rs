@@ -1,0 +1,146 @@
+//! Matrix products by cuBLAS.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::c_int;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
+use cudarc::driver::sys::CUdeviceptr;
+
+use super::api::{self, Cublas, Cuda, call};
+use crate::driver::{Failure, Id, Outcome, Product};
+
+/// Bytes of device memory a handle works in; its own, so that a captured product takes none.
+const WORKSPACE: usize = 8 << 20;
+
+/// The library, looked for once.
+fn library() -> Outcome<&'static Cublas> {
+    static LIBRARY: OnceLock<Result<Cublas, String>> = OnceLock::new();
+    let look = || {
+        // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
+        if !unsafe { sys::is_culib_present() } {
+            let how = "install it (the CUDA toolkit, or pip install nvidia-cublas-cu12) and put its folder on LD_LIBRARY_PATH";
+            return Err(format!("matrix products need libcublas.so.12, which the loader does not find; {how}"));
+        }
+        // SAFETY: as above; it is present, without which this panics.
+        let library = unsafe { sys::culib() };
+        Cublas::load(library, api::describe_cublas).map_err(|name| format!("libcublas is too old: it has no {name}"))
+    };
+    let failure = |what: &String| Failure { call: "cublasCreate_v2", what: what.clone(), memory: false };
+    LIBRARY.get_or_init(look).as_ref().map_err(failure)
+}
+
+struct Handle {
+    handle: sys::cublasHandle_t,
+    workspace: CUdeviceptr,
+}
+
+// SAFETY: a handle may be used by any thread, one at a time: it is used under the lock alone.
+unsafe impl Send for Handle {}
+
+/// A handle for each stream that has multiplied. The device's context is current in every call.
+#[derive(Default)]
+pub(super) struct Blas(Mutex<HashMap<Id, Handle>>);
+
+impl std::fmt::Debug for Blas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Blas")
+    }
+}
+
+impl Blas {
+    /// Makes the stream's handle, if there is none.
+    pub(super) fn prepare(&self, cuda: &Cuda, stream: Id) -> Outcome<()> {
+        let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(vacant) = handles.entry(stream) {
+            vacant.insert(make(cuda, stream)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the stream has a handle.
+    pub(super) fn is_prepared(&self, stream: Id) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&stream)
+    }
+
+    /// Gives up the stream's handle; its work is done.
+    pub(super) fn forget(&self, cuda: &Cuda, stream: Id) {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+        if let (Some(handle), Ok(blas)) = (handle, library()) {
+            unmake(cuda, blas, &handle);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The matrices are valid until the stream has done it.
+    pub(super) unsafe fn multiply(&self, stream: Id, p: &Product) -> Outcome<()> {
+        let int = |n: usize| {
+            let what = || format!("a matrix of {n} rows or columns is beyond cuBLAS, which takes 2^31 - 1");
+            c_int::try_from(n).map_err(|_| Failure { call: "cublasSgemm_v2", what: what(), memory: false })
+        };
+        let blas = library()?;
+        let handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = handles.get(&stream).expect("it was prepared").handle;
+        let operation =
+            |transpose| if transpose { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
+        let [ta, tb] = p.transpose.map(operation);
+        let [sa, sb, sout] = p.strides;
+        // cuBLAS reads columns: what we store by rows is transposed to it, and (ab)' is b'a'.
+        // SAFETY: the caller's promise; alpha and beta are read before the call returns.
+        unsafe {
+            call!(
+                blas,
+                cublasSgemm_v2(
+                    handle,
+                    tb,
+                    ta,
+                    int(p.n)?,
+                    int(p.m)?,
+                    int(p.k)?,
+                    &p.alpha,
+                    p.b as *const f32,
+                    int(sb)?,
+                    p.a as *const f32,
+                    int(sa)?,
+                    &p.beta,
+                    p.out as *mut f32,
+                    int(sout)?,
+                )
+            )
+        }
+    }
+}
+
+fn make(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
+    let blas = library()?;
+    let mut made = Handle { handle: std::ptr::null_mut(), workspace: 0 };
+    // SAFETY: it writes a handle.
+    unsafe { call!(blas, cublasCreate_v2(&mut made.handle)) }?;
+    // SAFETY: the stream is one of this context; the workspace stays until the handle goes. Setting a stream takes a
+    // workspace away, so it comes first. No TF32: results are to equal those of the CPU.
+    let set = unsafe {
+        call!(blas, cublasSetStream_v2(made.handle, stream as usize as sys::cudaStream_t))
+            .and_then(|()| call!(blas, cublasSetMathMode(made.handle, cublasMath_t::CUBLAS_PEDANTIC_MATH)))
+            .and_then(|()| call!(cuda, cuMemAlloc_v2(&mut made.workspace, WORKSPACE)))
+            .and_then(|()| {
+                call!(blas, cublasSetWorkspace_v2(made.handle, made.workspace as usize as *mut _, WORKSPACE))
+            })
+    };
+    if let Err(failure) = set {
+        unmake(cuda, blas, &made);
+        return Err(failure);
+    }
+    Ok(made)
+}
+
+fn unmake(cuda: &Cuda, blas: &Cublas, handle: &Handle) {
+    // What fails here is a device that is lost, and its memory with it.
+    // SAFETY: nothing uses the handle any more, nor its memory.
+    let _ = unsafe { call!(blas, cublasDestroy_v2(handle.handle)) };
+    if handle.workspace != 0 {
+        // SAFETY: as above.
+        let _ = unsafe { call!(cuda, cuMemFree_v2(handle.workspace)) };
+    }
+}

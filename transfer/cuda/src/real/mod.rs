@@ -1,0 +1,367 @@
+//! CUDA's own driver.
+
+mod api;
+mod blas;
+mod modules;
+pub(crate) mod probe;
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraphExec, CUstream};
+
+use self::api::{Cuda, call};
+use self::probe::Found;
+use crate::Module;
+use crate::arguments::Shape;
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Product};
+
+/// A device by its primary context, which everybody in this process shares.
+#[derive(Debug)]
+pub(crate) struct Real {
+    cuda: &'static Cuda,
+    found: Found,
+    device: sys::CUdevice,
+    context: Context,
+    /// The range of streams' priorities, the highest last.
+    priorities: [i32; 2],
+    blas: blas::Blas,
+    modules: modules::Modules,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Context(CUcontext);
+
+// SAFETY: the driver's functions may be called from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+fn failure(call: &'static str, what: impl Into<String>) -> Failure {
+    Failure { call, what: what.into(), memory: false }
+}
+
+fn stream(id: Id) -> CUstream {
+    id as usize as CUstream
+}
+
+fn event(id: Id) -> CUevent {
+    id as usize as CUevent
+}
+
+/// Opens the device `cuda:{ordinal}`.
+pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
+    let machine = probe::machine().map_err(|why| failure("cuInit", why))?;
+    let found = machine.devices.iter().find(|d| d.ordinal == ordinal).cloned();
+    let found = found.ok_or_else(|| {
+        let known: Vec<String> = machine.devices.iter().map(|d| format!("cuda:{}", d.ordinal)).collect();
+        failure("cuDeviceGet", format!("there is no usable device cuda:{ordinal}; there is {}", known.join(", ")))
+    })?;
+    let cuda = &machine.cuda;
+    let (mut device, mut context) = (0, std::ptr::null_mut());
+    // SAFETY: they write a number and a handle, which `Real` releases.
+    unsafe {
+        call!(cuda, cuDeviceGet(&mut device, ordinal as i32))?;
+        call!(cuda, cuDevicePrimaryCtxRetain(&mut context, device))?;
+    }
+    let mut real = Real {
+        cuda,
+        found,
+        device,
+        context: Context(context),
+        priorities: [0; 2],
+        blas: Default::default(),
+        modules: Default::default(),
+    };
+    real.enter()?;
+    let [low, high] = &mut real.priorities;
+    // SAFETY: it writes two numbers.
+    unsafe { call!(cuda, cuCtxGetStreamPriorityRange(low, high)) }?;
+    Ok(Box::new(real))
+}
+
+impl Real {
+    /// Makes the context current in this thread.
+    fn enter(&self) -> Outcome<()> {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: it writes a handle.
+        unsafe { call!(self.cuda, cuCtxGetCurrent(&mut current)) }?;
+        if current == self.context.0 {
+            return Ok(());
+        }
+        // SAFETY: the context is retained for as long as this lives.
+        unsafe { call!(self.cuda, cuCtxSetCurrent(self.context.0)) }
+    }
+
+    /// Does what is done when something is dropped: a failure there is a device that is lost, which the next call says.
+    fn leave(&self, call: impl FnOnce() -> Outcome<()>) {
+        let _ = self.enter().and_then(|()| call());
+    }
+
+    fn is_capturing(&self, id: Id) -> Outcome<bool> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the driver writes one of the three values that there have been since captures exist.
+        unsafe { call!(self.cuda, cuStreamIsCapturing(stream(id), &mut status)) }?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.leave(|| {
+            self.modules.unload(self.cuda);
+            Ok(())
+        });
+        // SAFETY: everything made in it is gone. What fails is a device that is lost.
+        let _ = unsafe { call!(self.cuda, cuDevicePrimaryCtxRelease_v2(self.device)) };
+    }
+}
+
+impl Driver for Real {
+    fn name(&self) -> String {
+        self.found.name.clone()
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.found.multiprocessors
+    }
+
+    fn memory(&self) -> Outcome<[u64; 2]> {
+        self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: it writes two numbers.
+        unsafe { call!(self.cuda, cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        Ok([free as u64, total as u64])
+    }
+
+    fn allocate(&self, bytes: usize) -> Outcome<Address> {
+        self.enter()?;
+        let mut address: CUdeviceptr = 0;
+        // SAFETY: it writes an address.
+        let asked = unsafe { call!(self.cuda, cuMemAlloc_v2(&mut address, bytes)) };
+        asked.map_err(|failure| failure.of(format!("{bytes} bytes of device memory")))?;
+        Ok(address)
+    }
+
+    fn free(&self, address: Address) {
+        // SAFETY: the caller's: it was allocated, and nothing uses it.
+        self.leave(|| unsafe { call!(self.cuda, cuMemFree_v2(address)) });
+    }
+
+    fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
+        self.enter()?;
+        let mut pointer = std::ptr::null_mut();
+        // Not write-combined: the host reads it too.
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: it writes an address.
+        let asked = unsafe { call!(self.cuda, cuMemHostAlloc(&mut pointer, bytes, flags)) };
+        asked.map_err(|failure| failure.of(format!("{bytes} bytes of page-locked host memory")))?;
+        // What the driver hands out is to be a value of every type.
+        // SAFETY: it is so many bytes, and nobody else's.
+        unsafe { std::ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
+        Ok(pointer.cast())
+    }
+
+    fn free_pinned(&self, pointer: *mut u8) {
+        // SAFETY: the caller's.
+        self.leave(|| unsafe { call!(self.cuda, cuMemFreeHost(pointer.cast())) });
+    }
+
+    unsafe fn register(&self, pointer: *const u8, bytes: usize, read_only: bool) -> Outcome<Address> {
+        self.enter()?;
+        let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        if read_only {
+            if !self.found.pins_read_only {
+                return Err(failure("cuMemHostRegister_v2", "the device cannot pin memory that is mapped read-only"));
+            }
+            flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
+        }
+        let pointer = pointer.cast_mut().cast();
+        // SAFETY: the caller's.
+        unsafe { call!(self.cuda, cuMemHostRegister_v2(pointer, bytes, flags)) }?;
+        let mut address = 0;
+        // SAFETY: it writes an address; the memory was registered.
+        let asked = unsafe { call!(self.cuda, cuMemHostGetDevicePointer_v2(&mut address, pointer, 0)) };
+        asked.inspect_err(|_| self.unregister(pointer.cast()))?;
+        Ok(address)
+    }
+
+    fn unregister(&self, pointer: *const u8) {
+        // SAFETY: the caller's.
+        self.leave(|| unsafe { call!(self.cuda, cuMemHostUnregister(pointer.cast_mut().cast())) });
+    }
+
+    fn new_stream(&self, high_priority: bool) -> Outcome<Id> {
+        self.enter()?;
+        let mut made = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: it writes a handle.
+        unsafe {
+            call!(self.cuda, cuStreamCreateWithPriority(&mut made, flags, self.priorities[usize::from(high_priority)]))
+        }?;
+        Ok(made as usize as Id)
+    }
+
+    fn free_stream(&self, id: Id) {
+        self.leave(|| {
+            self.blas.forget(self.cuda, id);
+            // SAFETY: the caller's.
+            unsafe { call!(self.cuda, cuStreamDestroy_v2(stream(id))) }
+        });
+    }
+
+    fn synchronize(&self, id: Id) -> Outcome<()> {
+        // cuStreamSynchronize spins in contexts that others have set to; an event of ours never does.
+        let event = self.new_event(false)?;
+        let waited = self.record(event, id).and_then(|()| self.wait_for(event));
+        self.free_event(event);
+        waited
+    }
+
+    fn new_event(&self, timed: bool) -> Outcome<Id> {
+        self.enter()?;
+        let mut flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        if !timed {
+            flags |= sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        }
+        let mut made = std::ptr::null_mut();
+        // SAFETY: it writes a handle.
+        unsafe { call!(self.cuda, cuEventCreate(&mut made, flags)) }?;
+        Ok(made as usize as Id)
+    }
+
+    fn free_event(&self, id: Id) {
+        // SAFETY: the caller's; work that waits for it goes on doing so.
+        self.leave(|| unsafe { call!(self.cuda, cuEventDestroy_v2(event(id))) });
+    }
+
+    fn record(&self, id: Id, on: Id) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: both are of this context.
+        unsafe { call!(self.cuda, cuEventRecord(event(id), stream(on))) }
+    }
+
+    fn wait(&self, on: Id, id: Id) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: both are the driver's.
+        unsafe { call!(self.cuda, cuStreamWaitEvent(stream(on), event(id), 0)) }
+    }
+
+    fn is_done(&self, id: Id) -> Outcome<bool> {
+        self.enter()?;
+        // SAFETY: it is the driver's.
+        match unsafe { (self.cuda.cuEventQuery)(event(id)) } {
+            api::NOT_READY => Ok(false),
+            status => self.cuda.check("cuEventQuery", status).map(|()| true),
+        }
+    }
+
+    fn wait_for(&self, id: Id) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: it is the driver's.
+        unsafe { call!(self.cuda, cuEventSynchronize(event(id))) }
+    }
+
+    fn elapsed(&self, start: Id, end: Id) -> Outcome<Duration> {
+        self.enter()?;
+        let mut milliseconds = 0.0f32;
+        // SAFETY: it writes a number; both are the driver's.
+        unsafe { call!(self.cuda, cuEventElapsedTime(&mut milliseconds, event(start), event(end))) }?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+    }
+
+    unsafe fn copy(&self, on: Id, from: Address, to: Address, bytes: usize) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: the caller's.
+        unsafe { call!(self.cuda, cuMemcpyAsync(to, from, bytes, stream(on))) }
+    }
+
+    unsafe fn fill(&self, on: Id, at: Address, byte: u8, bytes: usize) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: the caller's.
+        unsafe { call!(self.cuda, cuMemsetD8Async(at, byte, bytes, stream(on))) }
+    }
+
+    fn function(&self, module: &'static Module, kernel: &'static str) -> Outcome<Id> {
+        self.enter()?;
+        self.modules.function(self.cuda, &self.found, module, kernel)
+    }
+
+    fn occupancy(&self, function: Id, block: u32, shared: usize) -> Outcome<u32> {
+        self.enter()?;
+        let mut blocks = 0;
+        let function = function as usize as CUfunction;
+        // SAFETY: it writes a number.
+        unsafe {
+            call!(self.cuda, cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, block as i32, shared))
+        }?;
+        Ok(blocks as u32)
+    }
+
+    unsafe fn launch(&self, on: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()> {
+        self.enter()?;
+        let (function, [gx, gy, gz], [bx, by, bz]) = (function as usize as CUfunction, shape.grid, shape.block);
+        let shared = u32::try_from(shape.shared)
+            .map_err(|_| failure("cuLaunchKernel", format!("{} bytes of shared memory a block", shape.shared)))?;
+        let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: the caller's.
+        let launched = unsafe {
+            call!(self.cuda, cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream(on), arguments, extra))
+        };
+        launched.map_err(|failure| failure.of(format!("{shape:?}")))
+    }
+
+    fn prepare_products(&self, on: Id) -> Outcome<()> {
+        self.enter()?;
+        self.blas.prepare(self.cuda, on)
+    }
+
+    unsafe fn multiply(&self, on: Id, product: &Product) -> Outcome<()> {
+        self.enter()?;
+        if !self.blas.is_prepared(on) {
+            if self.is_capturing(on)? {
+                return Err(failure("cublasCreate_v2", crate::driver::UNPREPARED));
+            }
+            self.blas.prepare(self.cuda, on)?;
+        }
+        // SAFETY: the caller's.
+        unsafe { self.blas.multiply(on, product) }
+    }
+
+    fn begin_capture(&self, on: Id) -> Outcome<()> {
+        self.enter()?;
+        // Relaxed: other threads, and other streams of this one, go on with their work.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream is the driver's.
+        unsafe { call!(self.cuda, cuStreamBeginCapture_v2(stream(on), mode)) }
+    }
+
+    fn end_capture(&self, on: Id) -> Outcome<Id> {
+        self.enter()?;
+        let (mut graph, mut made): (_, CUgraphExec) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: it writes a handle, null when the capture was broken off.
+        unsafe { call!(self.cuda, cuStreamEndCapture(stream(on), &mut graph)) }?;
+        // SAFETY: the graph was just made; what is instantiated of it does not need it.
+        unsafe {
+            let instantiated = call!(self.cuda, cuGraphInstantiateWithFlags(&mut made, graph, 0));
+            let destroyed = call!(self.cuda, cuGraphDestroy(graph));
+            instantiated?;
+            if let Err(failure) = destroyed {
+                self.free_graph(made as usize as Id);
+                return Err(failure);
+            }
+        }
+        Ok(made as usize as Id)
+    }
+
+    unsafe fn replay(&self, graph: Id, on: Id) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: the caller's.
+        unsafe { call!(self.cuda, cuGraphLaunch(graph as usize as CUgraphExec, stream(on))) }
+    }
+
+    fn free_graph(&self, graph: Id) {
+        // SAFETY: the caller's; what of it is under way is finished by the driver.
+        self.leave(|| unsafe { call!(self.cuda, cuGraphExecDestroy(graph as usize as CUgraphExec)) });
+    }
+}

@@ -1,0 +1,120 @@
+//! Kernels on a device: compiled for it where there is a compiler, else from the PTX that comes with them.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CUjit_option, CUmodule};
+
+use super::api::{Cuda, call};
+use super::probe::Found;
+use super::{Failure, failure};
+use crate::Module;
+use crate::compiler::{self, PTX_DRIVER};
+use crate::driver::{Id, Outcome};
+
+#[derive(Debug)]
+struct Loaded {
+    module: CUmodule,
+    functions: HashMap<&'static str, CUfunction>,
+}
+
+// SAFETY: the driver's functions may be called from any thread.
+unsafe impl Send for Loaded {}
+
+/// Modules that are on the device, by name.
+#[derive(Debug, Default)]
+pub(super) struct Modules(Mutex<HashMap<&'static str, Loaded>>);
+
+impl Modules {
+    /// A kernel; its module is loaded when its first one is asked for. The device's context is current.
+    pub(super) fn function(
+        &self,
+        cuda: &Cuda,
+        found: &Found,
+        module: &'static Module,
+        kernel: &'static str,
+    ) -> Outcome<Id> {
+        let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !modules.contains_key(module.name) {
+            let loaded = Loaded { module: load(cuda, found, module)?, functions: HashMap::new() };
+            modules.insert(module.name, loaded);
+        }
+        let loaded = modules.get_mut(module.name).expect("it was just put there");
+        if let Some(&function) = loaded.functions.get(kernel) {
+            return Ok(function as usize as Id);
+        }
+        let name = CString::new(kernel).expect("a kernel's name has no zero");
+        let (mut function, mut fixed) = (std::ptr::null_mut(), 0);
+        let of = |failure: Failure| failure.of(format!("kernel {kernel} of {}", module.name));
+        // SAFETY: they write a handle and a number.
+        unsafe {
+            call!(cuda, cuModuleGetFunction(&mut function, loaded.module, name.as_ptr())).map_err(of)?;
+            // A block may have all of the shared memory that its kernel does not have already.
+            let bytes = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+            call!(cuda, cuFuncGetAttribute(&mut fixed, bytes, function)).map_err(of)?;
+            let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            call!(cuda, cuFuncSetAttribute(function, most, found.shared_bytes - fixed)).map_err(of)?;
+        }
+        loaded.functions.insert(kernel, function);
+        Ok(function as usize as Id)
+    }
+
+    /// Takes all of them off the device.
+    pub(super) fn unload(&self, cuda: &Cuda) {
+        for (_, loaded) in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            // SAFETY: nobody has a kernel of it any more. What fails is a device that is lost.
+            let _ = unsafe { call!(cuda, cuModuleUnload(loaded.module)) };
+        }
+    }
+}
+
+/// Loads what the compiler makes for this device, else the PTX.
+fn load(cuda: &Cuda, found: &Found, module: &'static Module) -> Outcome<CUmodule> {
+    let compiled = compiler::for_device(module, found.capability);
+    let own = match &compiled {
+        // An older driver may refuse what a newer compiler made.
+        Ok(cubin) => link(cuda, module, cubin).map_err(|e| e.to_string()),
+        Err(why) => Err(why.clone()),
+    };
+    let why = match own {
+        Ok(loaded) => return Ok(loaded),
+        Err(why) => why,
+    };
+    if module.ptx.is_empty() {
+        let what = format!("{}: no PTX was built in, and {why}", module.name);
+        return Err(failure("cuModuleLoadDataEx", what));
+    }
+    // The driver reads PTX up to a zero.
+    let ptx = [module.ptx.as_bytes(), &[0]].concat();
+    link(cuda, module, &ptx).map_err(|mut failure| {
+        failure.what = format!("{}; PTX needs {PTX_DRIVER}; {why}", failure.what);
+        failure
+    })
+}
+
+fn link(cuda: &Cuda, module: &Module, image: &[u8]) -> Outcome<CUmodule> {
+    const LOG: usize = 8 << 10;
+    let mut log = vec![0u8; LOG];
+    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
+    let mut loaded = std::ptr::null_mut();
+    let count = options.len() as u32;
+    // SAFETY: the image is a cubin, or PTX that ends in a zero; options have the types that the driver says.
+    let asked = unsafe {
+        call!(
+            cuda,
+            cuModuleLoadDataEx(&mut loaded, image.as_ptr().cast(), count, options.as_mut_ptr(), values.as_mut_ptr())
+        )
+    };
+    asked.map_err(|mut failure| {
+        let log = String::from_utf8_lossy(&log);
+        let log = log.trim_end_matches('\0').trim().replace('\n', " | ");
+        failure.what = match log.as_str() {
+            "" => format!("{}: {}", module.name, failure.what),
+            log => format!("{}: {}: {log}", module.name, failure.what),
+        };
+        failure
+    })?;
+    Ok(loaded)
+}

@@ -1,0 +1,307 @@
+//! Laws of memory and order, on an emulated device that does everything as late as it may.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use morphgl_registry::{Hardware, Key, Phase};
+use proptest::prelude::*;
+
+use crate::emulated::{Emulated, Settings};
+use crate::registration::Lease;
+use crate::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Stream, emulation};
+
+const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
+const PAGE: usize = 4096;
+
+/// Held by tests that look at what is pinned: vectors of two tests may share a page.
+static PAGES: Mutex<()> = Mutex::new(());
+
+fn pages() -> MutexGuard<'static, ()> {
+    PAGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn device(settings: Settings) -> Device {
+    Device::over(Emulated::new(settings), &KEY)
+}
+
+fn late() -> Device {
+    device(Settings { late: true, ..Settings::default() })
+}
+
+#[test]
+fn work_that_nobody_waits_for_is_not_done() {
+    let device = late();
+    let (first, second) = (Stream::new(&device, false).expect("a stream"), Stream::new(&device, false).expect("one"));
+    let mut buffer = Buffer::<u8>::new(&first, 4).expect("memory");
+    let mut host = Pinned::<u8>::new(&device, 4).expect("memory");
+    first.fill(&mut buffer, 1).expect("given");
+    second.copy(&buffer, 0..4, &mut host, 0).expect("given");
+    second.synchronize().expect("done");
+    assert_eq!(host[..], [0xa5; 4], "no event, no order");
+    second.wait(&first.record(false).expect("an event")).expect("given");
+    second.copy(&buffer, 0..4, &mut host, 0).expect("given");
+    second.synchronize().expect("done");
+    assert_eq!(host[..], [1; 4]);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Sends so many bytes through the device on two streams, and keeps what comes back.
+    Send {
+        bytes: usize,
+        streams: [usize; 2],
+        early: bool,
+    },
+    Wait(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let send = (1usize..3000, [0usize..3, 0usize..3], any::<bool>()).prop_map(|(bytes, streams, early)| Step::Send {
+        bytes,
+        streams,
+        early,
+    });
+    prop::collection::vec(prop_oneof![4 => send, 1 => (0usize..3).prop_map(Step::Wait)], 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Memory is dropped as soon as work on it was given, and taken again at once: nobody's bytes change under them.
+    #[test]
+    fn no_block_is_handed_out_while_work_on_it_is_open(steps in steps()) {
+        let device = late();
+        let streams: Vec<Stream> = (0..3).map(|_| Stream::new(&device, false).expect("a stream")).collect();
+        let mut back = Vec::new();
+        for (i, step) in steps.iter().enumerate() {
+            match step {
+                Step::Wait(stream) => streams[*stream].synchronize().expect("done"),
+                Step::Send { bytes, streams: [up, down], early } => {
+                    let tag = (i % 251) as u8 + 1;
+                    let there = Pinned::of(&device, &vec![tag; *bytes]).expect("memory");
+                    let mut buffer = Buffer::new(&streams[*up], *bytes).expect("memory");
+                    streams[*up].copy(&there, 0..*bytes, &mut buffer, 0).expect("given");
+                    if *early {
+                        drop(there);
+                    }
+                    streams[*down].wait(&streams[*up].record(false).expect("an event")).expect("given");
+                    let mut host = Pinned::new(&device, *bytes).expect("memory");
+                    streams[*down].copy(&buffer, 0..*bytes, &mut host, 0).expect("given");
+                    back.push((tag, host));
+                }
+            }
+        }
+        for stream in &streams {
+            stream.synchronize().expect("done");
+        }
+        for (tag, host) in back {
+            prop_assert!(host.iter().all(|byte| *byte == tag), "{tag}: {:?}", &host[..]);
+        }
+    }
+
+    /// Ranges of one vector are pinned in pieces, in any order, and let go in any order: each page once, and none left.
+    #[test]
+    fn pages_are_pinned_once_and_let_go(
+        ranges in prop::collection::vec((0usize..40 * PAGE, 1usize..9 * PAGE), 1..12),
+        order in any::<u64>(),
+        locked in prop_oneof![Just(u64::MAX), (0u64..30).prop_map(|pages| pages * PAGE as u64)],
+    ) {
+        let _alone = pages();
+        let device = device(Settings { locked, ..Settings::default() });
+        let owner: Arc<dyn Any + Send + Sync> = Arc::new(());
+        let bytes = vec![0u8; 50 * PAGE];
+        let mut leases = Vec::new();
+        for (start, len) in ranges {
+            // SAFETY: the vector outlives the leases; the emulation asserts that no page is pinned twice.
+            match unsafe { Lease::by_chunks(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
+                Ok(lease) => leases.push(lease),
+                Err(why) => prop_assert!(locked < u64::MAX && why.to_string().starts_with("cuMemHostRegister_v2: pinning")),
+            }
+        }
+        while !leases.is_empty() {
+            leases.swap_remove(order as usize % leases.len());
+        }
+        prop_assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
+    }
+}
+
+#[test]
+fn the_steady_state_takes_no_memory_from_the_driver() {
+    let device = late();
+    let streams: Vec<Stream> = (0..2).map(|_| Stream::new(&device, false).expect("a stream")).collect();
+    let mut free = Vec::new();
+    for _ in 0..10 {
+        let host = Pinned::of(&device, &[1u32; 1000]).expect("memory");
+        let mut buffers: Vec<_> = [500, 1000].map(|len| Buffer::new(&streams[0], len).expect("memory")).into();
+        streams[0].copy(&host, 0..500, &mut buffers[0], 0).expect("given");
+        streams[1].wait(&streams[0].record(false).expect("an event")).expect("given");
+        let mut back = Pinned::new(&device, 500).expect("memory");
+        streams[1].copy(&buffers[0], 0..500, &mut back, 0).expect("given");
+        streams[1].synchronize().expect("done");
+        free.push(device.driver().memory().expect("told")[0]);
+        drop((host, buffers, back));
+    }
+    assert_eq!(free[1..], [free[1]; 9], "{free:?}");
+}
+
+#[test]
+fn a_full_memory_gives_back_what_lies_idle_and_then_refuses() {
+    let device = device(Settings { memory: 10_000, ..Settings::default() });
+    let stream = Stream::new(&device, false).expect("a stream");
+    drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
+    assert_eq!(device.free_bytes().expect("told"), 10_000);
+    let held = Buffer::<u8>::new(&stream, 8_000).expect("what lay idle went back");
+    let error = Buffer::<u8>::new(&stream, 4_000).expect_err("it is full").to_string();
+    assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
+    let error = Buffer::<u64>::new(&stream, usize::MAX / 2).expect_err("nobody has so much").to_string();
+    assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
+    drop(held);
+    drop(Buffer::<u8>::new(&stream, 8_000).expect("there is room again"));
+}
+
+#[test]
+fn memory_that_comes_back_during_a_capture_waits_for_its_end() {
+    let device = late();
+    let stream = Stream::new(&device, false).expect("a stream");
+    let other = Stream::new(&device, false).expect("a stream");
+    let mut buffer = Some(Buffer::<u8>::new(&stream, 100).expect("memory"));
+    let graph = stream.capture(|| {
+        let mut gone = buffer.take().expect("it is there");
+        stream.fill(&mut gone, 1)?;
+        drop(gone);
+        // Of another stream, whose work is not captured: it has to be other memory.
+        let mut fresh = Buffer::<u8>::new(&other, 100)?;
+        other.fill(&mut fresh, 2)?;
+        Buffer::<u8>::new(&stream, 100).map(|_| ())
+    });
+    let error = graph.expect_err("memory is not taken in a capture").to_string();
+    assert!(error.contains("while the stream's work is captured"), "{error}");
+    let free = device.driver().memory().expect("told")[0];
+    let both = [Buffer::<u8>::new(&stream, 100), Buffer::<u8>::new(&stream, 100)];
+    assert!(both.iter().all(Result::is_ok));
+    assert_eq!(device.driver().memory().expect("told")[0], free, "both blocks came back");
+}
+
+#[test]
+fn a_panic_ends_a_capture() {
+    let device = late();
+    let stream = Stream::new(&device, false).expect("a stream");
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = stream.capture(|| panic!("in the middle"));
+    }));
+    assert!(panicked.is_err());
+    assert!(stream.capture(|| Ok(())).is_ok(), "it is not captured any more");
+    assert!(stream.synchronize().is_ok());
+}
+
+#[test]
+fn a_captured_product_needs_a_stream_that_is_ready() {
+    let device = late();
+    let stream = Stream::new(&device, false).expect("a stream");
+    let one = Pinned::of(&device, &[2.0f32]).expect("memory");
+    let mut a = Buffer::new(&stream, 1).expect("memory");
+    stream.copy(&one, 0..1, &mut a, 0).expect("given");
+    let mut out = Buffer::new(&stream, 1).expect("memory");
+    let no = crate::Transpose::No;
+    let mut product = || stream.capture(|| stream.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
+    let error = product().expect_err("it is not ready").to_string();
+    assert!(error.contains("prepare_products"), "{error}");
+    stream.prepare_products().expect("cuBLAS is there");
+    let graph = product().expect("it is ready");
+    // SAFETY: both buffers are still there.
+    unsafe { stream.replay(&graph) }.expect("given");
+    let mut back = Pinned::new(&device, 1).expect("memory");
+    stream.copy(&out, 0..1, &mut back, 0).expect("given");
+    stream.synchronize().expect("done");
+    assert_eq!(back[..], [4.0]);
+}
+
+#[test]
+fn what_cannot_be_pinned_in_place_is_copied_and_said() {
+    let _alone = pages();
+    let values: Arc<Vec<u32>> = Arc::new((0..5000).collect());
+    let owner = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&values) as _ };
+    let device = device(Settings { locked: 8192, late: true, ..Settings::default() });
+    // SAFETY: the owner keeps the values, here and below.
+    let error = unsafe { Mapped::new(&device, owner(), &values) }.expect_err("the limit is lower").to_string();
+    assert!(error.contains("Batching_CUDA_Tests: cuMemHostRegister_v2: pinning 20000 bytes in place"), "{error}");
+    // SAFETY: as above.
+    let mapped = unsafe { Mapped::new_or_copy(&device, owner(), &values) }.expect("there is memory");
+    assert!(matches!(mapped.how(), Mapping::Copied { bytes: 20000, .. }), "{:?}", mapped.how());
+    let said = mapped.how().to_string();
+    assert!(said.starts_with("copied 0.000 GB into pinned memory in ") && said.contains("cuMemHostRegister"), "{said}");
+    assert_eq!(through(&device, mapped), values[10..]);
+    // SAFETY: as above.
+    let small = unsafe { Mapped::new_or_copy(&device, owner(), &values[..10]) }.expect("it is within the limit");
+    assert_eq!(small.how(), &Mapping::InPlace);
+    // SAFETY: as above.
+    let none = unsafe { Mapped::new(&device, owner(), &values[..0]) }.expect("there is nothing to pin");
+    assert!(none.is_empty());
+}
+
+/// Copies all but ten elements to the device and back, and drops the mapping before that is done.
+fn through(device: &Device, mapped: Mapped<u32>) -> Vec<u32> {
+    let stream = Stream::new(device, false).expect("a stream");
+    let mut there = Buffer::new(&stream, mapped.len()).expect("memory");
+    stream.copy(&mapped, 10..mapped.len(), &mut there, 0).expect("given");
+    let mut back = Pinned::new(device, mapped.len() - 10).expect("memory");
+    drop(mapped);
+    stream.copy(&there, 0..back.len(), &mut back, 0).expect("given");
+    stream.synchronize().expect("done");
+    back.to_vec()
+}
+
+/// Values that are gone when their owner is.
+struct Wiped(Vec<u32>);
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        self.0.fill(0);
+    }
+}
+
+#[test]
+fn mapped_memory_is_let_go_after_the_work_on_it() {
+    let _alone = pages();
+    let device = late();
+    let values = Arc::new(Wiped((0..5000).collect()));
+    let expected = values.0[10..].to_vec();
+    // SAFETY: the owner keeps the values.
+    let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values.0) }.expect("pinned");
+    drop(values);
+    assert_eq!(through(&device, mapped), expected);
+    assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
+}
+
+#[test]
+fn copies_do_not_cross_pieces() {
+    let _alone = pages();
+    let device = late();
+    let values: Arc<Vec<u8>> = Arc::new((0..20 * PAGE).map(|i| (i / 7 % 256) as u8).collect());
+    let owner = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&values) as _ };
+    // SAFETY: the owner keeps the values, here and below.
+    let middle = unsafe { Mapped::new(&device, owner(), &values[5 * PAGE..9 * PAGE]) }.expect("pinned");
+    // SAFETY: as above.
+    let all = unsafe { Mapped::new(&device, owner(), &values) }.expect("pinned");
+    let stream = Stream::new(&device, false).expect("a stream");
+    let mut there = Buffer::new(&stream, all.len()).expect("memory");
+    let before = emulation::calls(&device);
+    stream.copy(&all, 0..all.len(), &mut there, 0).expect("given");
+    assert_eq!(emulation::calls(&device) - before, 3, "one copy a piece");
+    let mut back = Pinned::new(&device, all.len()).expect("memory");
+    stream.copy(&there, 0..all.len(), &mut back, 0).expect("given");
+    drop((middle, all));
+    stream.synchronize().expect("done");
+    assert_eq!(back[..], values[..]);
+}
+
+#[test]
+fn a_device_has_so_many_streams_and_gives_their_numbers_again() {
+    let device = late();
+    for _ in 0..2 {
+        let streams: Vec<_> = (0..64).map(|_| Stream::new(&device, false).expect("a stream")).collect();
+        let error = Stream::new(&device, false).expect_err("there are 64").to_string();
+        assert!(error.contains("at most 64 streams"), "{error}");
+        drop(streams);
+    }
+}

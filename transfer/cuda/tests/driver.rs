@@ -1,0 +1,249 @@
+//! The driver on CUDA, against libraries of ours in place of NVIDIA's: signatures, contexts, what is given back, and a
+//! failure of every function. What kernels compute is not tested here: see tests/emulation.rs.
+#![cfg(not(feature = "emulate"))]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Shape, Stream, Transpose};
+use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
+
+morphgl_cuda::module! {
+    /// One of them is known to the library.
+    static TESTS = "tests/emulation.cu" {
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
+        test_unordered, test_ordered,
+    }
+}
+
+const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Tests");
+
+/// Compiles the libraries, once; none without a compiler.
+fn libraries() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir().expect("a directory");
+        for inside in ["older", "alone"] {
+            std::fs::create_dir(folder.path().join(inside)).expect("room on the disk");
+        }
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/fake.cpp");
+        for (name, define) in [
+            ("libcuda.so", "FAKE_CUDA"),
+            ("libcublas.so", "FAKE_CUBLAS"),
+            ("older/libcuda.so", "FAKE_MISSING"),
+            ("alone/libcuda.so", "FAKE_CUDA"),
+        ] {
+            let mut compiler = Command::new("g++");
+            compiler.args(["-std=gnu++17", "-O1", "-shared", "-fPIC", "-o"]).arg(folder.path().join(name));
+            let compiled = compiler.arg(format!("-D{define}")).arg(&source).status().ok()?;
+            assert!(compiled.success(), "{} does not compile", source.display());
+        }
+        Some(folder)
+    };
+    FOLDER.get_or_init(make).as_ref().map(|folder| folder.path())
+}
+
+/// Runs a part of this file in a process of its own, with the libraries of a folder; what it prints.
+#[allow(clippy::print_stderr, reason = "says what was not tested")]
+fn run(part: &str, folder: &str, environment: &[(&str, &str)]) -> Option<String> {
+    let Some(libraries) = libraries() else {
+        eprintln!("no g++: the driver is not tested");
+        return None;
+    };
+    let folder = libraries.join(folder);
+    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]);
+    command.env("LD_LIBRARY_PATH", &folder).env("XDG_CACHE_HOME", &folder).env("MORPHGL_TEST_PART", part);
+    let output = command.envs(environment.iter().copied()).output().expect("it starts");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{part} {environment:?}: {said}");
+    Some(said)
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "its parent reads it")]
+fn in_a_process_of_its_own() {
+    match std::env::var("MORPHGL_TEST_PART").as_deref() {
+        Ok("probe") => println!("probed: {:?}", morphgl_cuda::probe(&Machine::probe()).map_err(|u| u.reason)),
+        Ok("products") => println!("products: {:?}", products().map_err(|e| e.to_string())),
+        Ok("all") => {
+            println!("all: {:?}", all().map_err(|e| e.to_string()));
+            report();
+        }
+        _ => {}
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "its parent reads it")]
+fn report() {
+    for name in ["libcuda.so", "libcublas.so"] {
+        // SAFETY: the libraries are those of tests/fake, whose functions have these signatures.
+        unsafe {
+            let library = libloading::Library::new(name).expect("it is loaded already");
+            println!("live {}", library.get::<unsafe extern "C" fn() -> i32>(b"fake_live").expect("there")());
+            library.get::<unsafe extern "C" fn()>(b"fake_print_calls").expect("there")();
+        }
+    }
+}
+
+fn products() -> Result<()> {
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY)?;
+    Stream::new(&device, false)?.prepare_products()
+}
+
+/// Everything that the driver is asked for.
+fn all() -> Result<()> {
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY)?;
+    assert_eq!((device.properties()?.multiprocessors, device.properties()?.memory_bytes), (132, 1 << 30));
+    // Another thread has another current context.
+    std::thread::scope(|scope| scope.spawn(|| device.free_bytes()).join()).expect("no panic")?;
+    let (stream, other) = (Stream::new(&device, true)?, Stream::new(&device, false)?);
+
+    let values: Arc<Vec<f32>> = Arc::new((0..6).map(|v| v as f32).collect());
+    // SAFETY: the owner keeps the values.
+    let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values) }?;
+    assert_eq!(mapped.how(), &Mapping::InPlace);
+    let mut a = Buffer::<f32>::new(&stream, 6)?;
+    stream.copy(&mapped, 0..6, &mut a, 0)?;
+    let start = stream.record(true)?;
+    other.wait(&start)?;
+
+    // [0 1 2; 3 4 5] times its own transpose, and its transpose times it.
+    let mut back = Pinned::<f32>::new(&device, 9)?;
+    assert_eq!(back[..], [0.0; 9], "pinned memory is cleared");
+    stream.prepare_products()?;
+    let mut out = Buffer::<f32>::new(&stream, 9)?;
+    let (no, yes) = (Transpose::No, Transpose::Yes);
+    stream.multiply([2, 2, 3], (&a, no), (&a, yes), &mut out, (1.0, 0.0))?;
+    stream.copy(&out, 0..4, &mut back, 0)?;
+    stream.synchronize()?;
+    assert_eq!(back[..4], [5.0, 14.0, 14.0, 50.0]);
+    stream.multiply([3, 3, 2], (&a, yes), (&a, no), &mut out, (2.0, 0.0))?;
+    stream.copy(&out, 0..9, &mut back, 0)?;
+    stream.synchronize()?;
+    assert_eq!(back[..], [18.0, 24.0, 30.0, 24.0, 34.0, 44.0, 30.0, 44.0, 58.0]);
+
+    let kernel = TESTS.kernel(&device, "test_half")?;
+    assert_eq!(kernel.occupancy(256, 0)?, 8);
+    // SAFETY: the argument is the kernel's.
+    unsafe { stream.launch(&kernel, Shape::linear(1, 32), &mut [(&mut out).into()]) }?;
+    stream.copy(&out, 0..4, &mut back, 0)?;
+    let end = stream.record(true)?;
+    end.synchronize()?;
+    assert!(end.is_done());
+    assert_eq!(end.elapsed(&start)?.as_micros(), 1500);
+    assert_eq!(back[..4], [1.0, -2.0, 65504.0, 1.5]);
+
+    let graph = stream.capture(|| stream.fill(&mut a, 0))?;
+    // SAFETY: the buffer is still there.
+    unsafe { stream.replay(&graph) }?;
+    let unprepared = other.capture(|| other.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
+    refused(unprepared, "call Stream::prepare_products")?;
+    refused(Buffer::<u8>::new(&stream, 1 << 30), "CUDA_ERROR_OUT_OF_MEMORY (words of the driver)")?;
+    stream.synchronize()
+}
+
+/// Asserts that something is refused; any other failure is one that was asked for.
+fn refused<T: std::fmt::Debug>(outcome: Result<T>, words: &str) -> Result<()> {
+    let error = outcome.expect_err("it cannot be done");
+    if error.to_string().contains(words) { Ok(()) } else { Err(error) }
+}
+
+/// The lines that begin so.
+fn lines<'a>(said: &'a str, begin: &str) -> Vec<&'a str> {
+    said.lines().filter_map(|line| line.split_once(begin).map(|(_, rest)| rest)).collect()
+}
+
+/// Whether this machine has one of NVIDIA's libraries.
+fn is_installed(names: [&str; 2]) -> bool {
+    // SAFETY: it is looked for, and not used.
+    names.into_iter().any(|name| unsafe { libloading::Library::new(name) }.is_ok())
+}
+
+#[test]
+fn what_is_missing_is_said_in_words_and_without_a_panic() {
+    for (folder, machine, words) in [
+        (".", "no-device", "the CUDA driver finds no device"),
+        (".", "old", "the CUDA driver is too old: it is for CUDA 11.8; driver 530 (CUDA 12.1) or later is needed"),
+        (".", "old-device", "cuda:0 (Fake): compute capability 7.0 is too old, 8.0 is needed"),
+        (".", "no-uva", "cuda:0 (Fake): it does not share the host's addresses (UVA)"),
+        (".", "no-memory", "cuda:0 (Fake): its memory is full: end what else uses it"),
+        (
+            "older",
+            "",
+            "the CUDA driver is too old: it has no cuGraphExecDestroy; driver 530 (CUDA 12.1) or later is needed",
+        ),
+        ("nowhere", "", "no CUDA driver found"),
+    ] {
+        if folder == "nowhere" && is_installed(["libcuda.so", "libcuda.so.1"]) {
+            continue;
+        }
+        let Some(said) = run("probe", folder, &[("FAKE_CUDA", machine)]) else { return };
+        assert_eq!(lines(&said, "probed: "), [format!("Err({words:?})")], "{machine}: {said}");
+    }
+    let Some(said) = run("probe", ".", &[]) else { return };
+    assert_eq!(lines(&said, "probed: "), ["Ok(())"], "{said}");
+}
+
+/// Calls that give something back: what they fail with has nobody to hear it. And a question whose failure is an answer:
+/// whoever then waits is told.
+const SILENT: [&str; 8] = [
+    "cuEventQuery",
+    "cuEventDestroy_v2",
+    "cuGraphExecDestroy",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemHostUnregister",
+    "cuModuleUnload",
+    "cuStreamDestroy_v2",
+];
+
+/// Calls that also belong to dropping.
+const AT_THE_END: [&str; 6] = [
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventSynchronize",
+];
+
+#[test]
+fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
+    let Some(said) = run("all", ".", &[]) else { return };
+    assert_eq!(lines(&said, "all: "), ["Ok(())"], "{said}");
+    assert_eq!(lines(&said, "live "), ["0", "0"], "everything is given back: {said}");
+    let call = |line: &str| {
+        let (name, count) = line.split_once(' ').expect("a name and a number");
+        (name.to_string(), count.parse::<u32>().expect("a number"))
+    };
+    let calls: BTreeMap<String, u32> = lines(&said, "call ").into_iter().map(call).collect();
+    assert!(calls.len() >= 45, "{} functions are called: {calls:?}", calls.len());
+    for (function, count) in calls {
+        if function.ends_with("Destroy_v2") && function.starts_with("cublas") || SILENT.contains(&&*function) {
+            continue;
+        }
+        // The last call may be one of the end, when things are dropped.
+        for call in [1, count.div_ceil(2)] {
+            let Some(said) = run("all", ".", &[("FAKE_FAIL", &format!("{function}:{call}"))]) else { return };
+            let [outcome] = lines(&said, "all: ")[..] else { panic!("{function}:{call}: {said}") };
+            let dropped = call > 1 && AT_THE_END.contains(&&*function);
+            let named = outcome.contains("Training_CUDA_Tests") && outcome.contains(&function);
+            assert!(named || dropped && outcome == "Ok(())", "{function}:{call}: {outcome}");
+        }
+    }
+}
+
+#[test]
+fn matrix_products_without_cublas_say_how_to_get_it() {
+    if is_installed(["libcublas.so", "libcublas.so.12"]) {
+        return;
+    }
+    let Some(said) = run("products", "alone", &[]) else { return };
+    let [outcome] = lines(&said, "products: ")[..] else { panic!("{said}") };
+    for words in ["Training_CUDA_Tests: cublasCreate_v2", "libcublas.so.12", "LD_LIBRARY_PATH"] {
+        assert!(outcome.contains(words), "{outcome}");
+    }
+}

@@ -1,0 +1,160 @@
+//! A device that is lost at any call: every public function says so, naming the call and the operator.
+#![cfg(feature = "emulate")]
+
+use std::sync::Arc;
+
+use morphgl_cuda::{
+    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Shape, Stream, Transpose, emulation, pending,
+};
+use morphgl_graph_store::Dtype;
+use morphgl_registry::{BatchId, Block, DeviceBatch, Error, Hardware, HostBatch, Key, Phase, Result};
+
+morphgl_cuda::module! {
+    /// Kernels that ask for all that the emulation has.
+    static TESTS = "tests/emulation.cu" {
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
+        test_unordered, test_ordered,
+    }
+}
+
+const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Failures");
+
+/// Does something, and says how many calls that took until its last one whose outcome is told: what comes after gives
+/// back what was taken.
+type Part = fn(&Device) -> Result<u64>;
+const PARTS: [(&str, Part); 7] = [
+    ("properties", properties),
+    ("memory", memory),
+    ("kernels", kernels),
+    ("products", products),
+    ("events", events),
+    ("captures", captures),
+    ("mini-batches", batches),
+];
+
+fn properties(device: &Device) -> Result<u64> {
+    assert!(device.properties()?.memory_bytes >= device.free_bytes()?);
+    Ok(emulation::calls(device))
+}
+
+fn memory(device: &Device) -> Result<u64> {
+    let stream = Stream::new(device, true)?;
+    let values = Arc::new(vec![7u32; 5000]);
+    // SAFETY: the owner keeps the values.
+    let mapped = unsafe { Mapped::new(device, Arc::clone(&values) as _, &values) }?;
+    let mut there = Buffer::<u32>::new(&stream, 5000)?;
+    stream.fill(&mut there, 0)?;
+    stream.copy(&mapped, 0..5000, &mut there, 0)?;
+    let mut back = Pinned::new(device, 5000)?;
+    stream.copy(&there, 0..5000, &mut back, 0)?;
+    stream.synchronize()?;
+    assert_eq!(back[..], values[..]);
+    Ok(emulation::calls(device))
+}
+
+fn kernels(device: &Device) -> Result<u64> {
+    let stream = Stream::new(device, false)?;
+    let kernel = TESTS.kernel(device, "test_half")?;
+    assert!(kernel.occupancy(128, 0)? > 0);
+    let mut out = Buffer::<f32>::new(&stream, 4)?;
+    // SAFETY: the arguments are the kernel's.
+    unsafe { stream.launch(&kernel, Shape::linear(1, 1), &mut [(&mut out).into()]) }?;
+    stream.synchronize()?;
+    Ok(emulation::calls(device))
+}
+
+fn products(device: &Device) -> Result<u64> {
+    let stream = Stream::new(device, false)?;
+    stream.prepare_products()?;
+    let mut a = Buffer::<f32>::new(&stream, 4)?;
+    stream.fill(&mut a, 0)?;
+    let mut out = Buffer::<f32>::new(&stream, 4)?;
+    stream.multiply([2; 3], (&a, Transpose::No), (&a, Transpose::Yes), &mut out, (1.0, 0.0))?;
+    stream.multiply([2, 2, 0], (&a, Transpose::No), (&a, Transpose::Yes), &mut out, (1.0, 0.0))?;
+    stream.synchronize()?;
+    Ok(emulation::calls(device))
+}
+
+fn events(device: &Device) -> Result<u64> {
+    let (stream, other) = (Stream::new(device, false)?, Stream::new(device, false)?);
+    let start = stream.record(true)?;
+    other.wait(&start)?;
+    let end = stream.record(true)?;
+    end.synchronize()?;
+    end.elapsed(&start)?;
+    let (value, _) = pending(stream.record(true)?, stream.record(true)?, || Ok(1)).wait()?;
+    assert_eq!(value, 1);
+    Ok(emulation::calls(device))
+}
+
+fn captures(device: &Device) -> Result<u64> {
+    let stream = Stream::new(device, false)?;
+    let mut buffer = Buffer::<u8>::new(&stream, 10)?;
+    let graph = stream.capture(|| stream.fill(&mut buffer, 3))?;
+    // SAFETY: the buffer is still there.
+    unsafe { stream.replay(&graph) }?;
+    stream.synchronize()?;
+    Ok(emulation::calls(device))
+}
+
+fn batches(device: &Device) -> Result<u64> {
+    let stream = Stream::new(device, false)?;
+    let block =
+        Block { num_dst: 1, num_src: 2, indptr: vec![0, 2], indices: vec![0, 1], weights: Some(vec![0.5, 1.5]) };
+    let host = HostBatch {
+        id: BatchId { epoch: 0, index: 0 },
+        num_seeds: 1,
+        input_nodes: vec![4, 5],
+        degrees: vec![2.0, 3.0],
+        blocks: vec![block],
+        features: None,
+        labels: vec![1],
+    };
+    let mut batch = CudaBatch::upload(&stream, &host)?;
+    let mut bytes = Buffer::new(&stream, 12)?;
+    stream.fill(&mut bytes, 1)?;
+    batch.features = Some(CudaFeatures { dim: 6, dtype: Dtype::U8, bytes });
+    batch.ready = stream.record(false)?;
+    let back = batch.to_host()?;
+    assert_eq!(back.features.as_ref().map(|f| f.as_bytes().len()), Some(12));
+    assert_eq!(HostBatch { features: None, ..back }, host);
+    let batch = batch.into_batch();
+    assert!(CudaBatch::on(device, &batch).is_ok() && CudaBatch::into_on(device, batch).is_ok());
+    // What was given back in between says nothing: the next call does.
+    stream.synchronize()?;
+    Ok(emulation::calls(device))
+}
+
+/// A device of its own.
+fn device(index: usize) -> Device {
+    Device::open(&format!("cuda:{index}").parse().expect("a place"), &KEY).expect("it is emulated")
+}
+
+#[test]
+fn a_device_that_is_lost_is_an_error_of_the_next_call() {
+    for (at, (name, part)) in PARTS.iter().enumerate() {
+        let calls = part(&device(1000 * at)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for call in 1..=calls {
+            let device = device(1000 * at + call as usize);
+            emulation::fail_from(&device, call);
+            let error =
+                part(&device).map(|_| ()).err().unwrap_or_else(|| panic!("{name}, {call} of {calls}: no error"));
+            check(name, call, &error);
+        }
+    }
+}
+
+#[track_caller]
+fn check(part: &str, call: u64, error: &Error) {
+    let said = error.to_string();
+    let rest = said.strip_prefix("Training_CUDA_Failures: ").unwrap_or_else(|| panic!("{part}, {call}: {said}"));
+    let function = rest.split(": ").next().unwrap_or_default();
+    let known = function.starts_with("cuda") || function.starts_with("cu") && !function.contains(' ');
+    assert!(known && said.ends_with("is made to fail"), "{part}, {call}: {said}");
+}
+
+#[test]
+fn a_place_without_a_device_is_an_error() {
+    let error = Device::open(&"sim:0".parse().expect("a place"), &KEY).expect_err("it is another's").to_string();
+    assert!(error.contains("Training_CUDA_Failures") && error.contains("give cuda:0"), "{error}");
+}

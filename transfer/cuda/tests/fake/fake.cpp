@@ -1,0 +1,391 @@
+// libcuda and libcublas for tests/driver.rs: the functions that morphgl-cuda calls, on the host's memory, at once. They
+// check what a driver checks: handles, contexts, captures. It runs one kernel, test_half, by its name.
+//
+// FAKE_CUDA says what is wrong with the machine: no-device, old, old-device, no-uva, no-memory.
+// FAKE_FAIL=function:n makes the n-th call of a function fail.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+typedef unsigned Status;
+enum { OK = 0, INVALID = 1, FULL = 2, NO_DEVICE = 100, NO_CONTEXT = 201, REGISTERED = 712, CAPTURE = 900, UNKNOWN = 999 };
+
+namespace {
+
+std::mutex mutex;
+std::map<std::string, int> calls;
+// Live objects by kind; the driver's handles are their addresses.
+std::map<void*, char> live;
+std::map<uintptr_t, size_t> registered;
+std::set<void*> capturing, recorded;
+thread_local void* current = nullptr;
+char context;
+int retained = 0;
+
+bool machine(const char* what) {
+    const char* is = getenv("FAKE_CUDA");
+    return is && !strcmp(is, what);
+}
+
+// Begins a call: whether it is to fail.
+Status enter(const char* function, bool needs_context = true) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const int call = ++calls[function];
+    const char* fail = getenv("FAKE_FAIL");
+    if (fail && std::string(fail) == std::string(function) + ":" + std::to_string(call)) return UNKNOWN;
+    if (needs_context && (current != &context || retained == 0)) return NO_CONTEXT;
+    return OK;
+}
+
+void* make(char kind) {
+    void* made = malloc(1);
+    const std::lock_guard<std::mutex> lock(mutex);
+    live[made] = kind;
+    return made;
+}
+
+bool is(void* handle, char kind) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto found = live.find(handle);
+    return found != live.end() && found->second == kind;
+}
+
+Status destroy(void* handle, char kind) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto found = live.find(handle);
+    if (found == live.end() || found->second != kind) return INVALID;
+    live.erase(found);
+    free(handle);
+    return OK;
+}
+
+}  // namespace
+
+#define BEGIN(...)                                            \
+    if (const Status status = enter(__func__, ##__VA_ARGS__)) \
+        return status
+
+extern "C" {
+
+// For the test: objects that nobody gave back, and a list of what was called.
+int fake_live() { return (int)(live.size() + registered.size()) + retained; }
+int fake_calls(const char* function) { return calls[function]; }
+void fake_print_calls() {
+    for (auto& call : calls) printf("call %s %d\n", call.first.c_str(), call.second);
+}
+
+#ifdef FAKE_CUBLAS
+
+Status cublasCreate_v2(void** out) {
+    BEGIN(false);
+    *out = make('b');
+    return OK;
+}
+Status cublasDestroy_v2(void* handle) {
+    BEGIN(false);
+    return destroy(handle, 'b') ? 7 : OK;
+}
+Status cublasSetStream_v2(void*, void*) {
+    BEGIN(false);
+    return OK;
+}
+Status cublasSetMathMode(void*, int mode) {
+    BEGIN(false);
+    return mode == 2 ? OK : 7;
+}
+Status cublasSetWorkspace_v2(void*, void* at, size_t bytes) {
+    BEGIN(false);
+    return at && bytes ? OK : 7;
+}
+// By columns, as cuBLAS has it.
+Status cublasSgemm_v2(void* handle, int ta, int tb, int m, int n, int k, const float* alpha, const float* a, int lda,
+                      const float* b, int ldb, const float* beta, float* c, int ldc) {
+    BEGIN(false);
+    if (!is(handle, 'b') || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m) return 7;
+    for (int i = 0; i < m; i++) {
+        for (int j = 0; j < n; j++) {
+            float sum = 0;
+            for (int l = 0; l < k; l++) sum += (ta ? a[l + i * lda] : a[i + l * lda]) * (tb ? b[j + l * ldb] : b[l + j * ldb]);
+            c[i + j * ldc] = *alpha * sum + (*beta == 0 ? 0 : *beta * c[i + j * ldc]);
+        }
+    }
+    return OK;
+}
+
+#else
+
+Status cuInit(unsigned) {
+    if (machine("no-device")) return NO_DEVICE;
+    BEGIN(false);
+    return OK;
+}
+Status cuDriverGetVersion(int* out) {
+    BEGIN(false);
+    *out = machine("old") ? 11080 : 12080;
+    return OK;
+}
+Status cuGetErrorName(unsigned status, const char** out) {
+    *out = status == FULL ? "CUDA_ERROR_OUT_OF_MEMORY" : status == UNKNOWN ? "CUDA_ERROR_UNKNOWN" : "CUDA_ERROR_FAKE";
+    return OK;
+}
+Status cuGetErrorString(unsigned, const char** out) {
+    *out = "words of the driver";
+    return OK;
+}
+Status cuDeviceGetCount(int* out) {
+    BEGIN(false);
+    *out = 1;
+    return OK;
+}
+Status cuDeviceGet(int* out, int ordinal) {
+    BEGIN(false);
+    *out = ordinal + 40;
+    return ordinal == 0 ? OK : 101;
+}
+Status cuDeviceGetName(char* out, int bytes, int) {
+    BEGIN(false);
+    snprintf(out, bytes, "Fake");
+    return OK;
+}
+Status cuDeviceGetAttribute(int* out, int attribute, int) {
+    BEGIN(false);
+    switch (attribute) {
+        case 75: *out = machine("old-device") ? 7 : 9; break;  // major
+        case 76: *out = 0; break;                              // minor
+        case 16: *out = 132; break;                            // multiprocessors
+        case 97: *out = 232448; break;                         // shared memory
+        case 41: *out = !machine("no-uva"); break;             // unified addressing
+        case 19: case 91: *out = 1; break;                     // maps host memory, by the host's pointer
+        case 113: *out = 1; break;                             // pins what is read-only
+        default: return INVALID;
+    }
+    return OK;
+}
+Status cuDeviceTotalMem_v2(size_t* out, int) {
+    BEGIN(false);
+    *out = 1 << 30;
+    return OK;
+}
+Status cuDevicePrimaryCtxRetain(void** out, int device) {
+    BEGIN(false);
+    if (machine("no-memory")) return FULL;
+    retained++;
+    *out = &context;
+    return device == 40 ? OK : INVALID;
+}
+Status cuDevicePrimaryCtxRelease_v2(int) {
+    BEGIN(false);
+    retained--;
+    return OK;
+}
+Status cuCtxGetCurrent(void** out) {
+    BEGIN(false);
+    *out = current;
+    return OK;
+}
+Status cuCtxSetCurrent(void* to) {
+    BEGIN(false);
+    current = to;
+    return OK;
+}
+Status cuCtxGetStreamPriorityRange(int* low, int* high) {
+    BEGIN();
+    *low = 0, *high = -5;
+    return OK;
+}
+Status cuMemGetInfo_v2(size_t* free, size_t* total) {
+    BEGIN();
+    *free = 1 << 29, *total = 1 << 30;
+    return OK;
+}
+Status cuMemAlloc_v2(uint64_t* out, size_t bytes) {
+    BEGIN();
+    if (bytes > 1 << 29) return FULL;
+    void* made = malloc(bytes);
+    const std::lock_guard<std::mutex> lock(mutex);
+    live[made] = 'm';
+    *out = (uint64_t)made;
+    return OK;
+}
+Status cuMemFree_v2(uint64_t at) {
+    BEGIN();
+    return destroy((void*)at, 'm');
+}
+Status cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
+    BEGIN();
+    if (flags != 3) return INVALID;
+    if (bytes > 1 << 29) return FULL;
+    *out = malloc(bytes);
+    memset(*out, 0xee, bytes);
+    const std::lock_guard<std::mutex> lock(mutex);
+    live[*out] = 'h';
+    return OK;
+}
+Status cuMemFreeHost(void* at) {
+    BEGIN();
+    return destroy(at, 'h');
+}
+Status cuMemHostRegister_v2(void* at, size_t bytes, unsigned flags) {
+    BEGIN();
+    if ((uintptr_t)at % 4096 || bytes % 4096 || (flags & 3) != 3) return INVALID;
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (auto& r : registered) {
+        if ((uintptr_t)at < r.first + r.second && r.first < (uintptr_t)at + bytes) return REGISTERED;
+    }
+    registered[(uintptr_t)at] = bytes;
+    return OK;
+}
+Status cuMemHostUnregister(void* at) {
+    BEGIN();
+    const std::lock_guard<std::mutex> lock(mutex);
+    return registered.erase((uintptr_t)at) ? OK : INVALID;
+}
+Status cuMemHostGetDevicePointer_v2(uint64_t* out, void* at, unsigned) {
+    BEGIN();
+    *out = (uint64_t)at;
+    return OK;
+}
+Status cuStreamCreateWithPriority(void** out, unsigned flags, int priority) {
+    BEGIN();
+    if (flags != 1 || priority > 0 || priority < -5) return INVALID;
+    *out = make('s');
+    return OK;
+}
+Status cuStreamDestroy_v2(void* stream) {
+    BEGIN();
+    return destroy(stream, 's');
+}
+Status cuStreamWaitEvent(void* stream, void* event, unsigned) {
+    BEGIN();
+    return is(stream, 's') && is(event, 'e') ? OK : INVALID;
+}
+Status cuStreamIsCapturing(void* stream, int* out) {
+    BEGIN();
+    *out = (int)capturing.count(stream);
+    return OK;
+}
+Status cuStreamBeginCapture_v2(void* stream, int mode) {
+    BEGIN();
+    if (mode != 2 || !is(stream, 's')) return INVALID;
+    capturing.insert(stream);
+    return OK;
+}
+Status cuStreamEndCapture(void* stream, void** out) {
+    BEGIN();
+    if (!capturing.erase(stream)) return CAPTURE;
+    *out = make('g');
+    return OK;
+}
+Status cuEventCreate(void** out, unsigned flags) {
+    BEGIN();
+    if ((flags & ~2u) != 1) return INVALID;  // all of them block
+    *out = make('e');
+    return OK;
+}
+Status cuEventDestroy_v2(void* event) {
+    BEGIN();
+    return destroy(event, 'e');
+}
+Status cuEventRecord(void* event, void* stream) {
+    BEGIN();
+    if (capturing.count(stream)) return CAPTURE;
+    recorded.insert(event);
+    return is(event, 'e') && is(stream, 's') ? OK : INVALID;
+}
+Status cuEventQuery(void* event) {
+    BEGIN();
+    return is(event, 'e') ? OK : INVALID;
+}
+Status cuEventSynchronize(void* event) {
+    BEGIN();
+    return is(event, 'e') ? OK : INVALID;
+}
+Status cuEventElapsedTime(float* out, void* start, void* end) {
+    BEGIN();
+    *out = 1.5f;
+    return recorded.count(start) && recorded.count(end) ? OK : INVALID;
+}
+Status cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    BEGIN();
+    if (!is(stream, 's')) return INVALID;
+    memmove((void*)to, (void*)from, bytes);
+    return OK;
+}
+Status cuMemsetD8Async(uint64_t at, unsigned char byte, size_t bytes, void* stream) {
+    BEGIN();
+    if (!is(stream, 's')) return INVALID;
+    if (!capturing.count(stream)) memset((void*)at, byte, bytes);
+    return OK;
+}
+Status cuModuleLoadDataEx(void** out, const void* image, unsigned count, int* options, void** values) {
+    BEGIN();
+    if (memcmp(image, "\177ELF", 4) && memcmp(image, "//", 2)) {
+        for (unsigned i = 0; i < count; i++) {
+            if (options[i] == 5) strcpy((char*)values[i], "what the linker\nhas to say");
+        }
+        return 218;
+    }
+    *out = make('l');
+    return OK;
+}
+Status cuModuleUnload(void* module) {
+    BEGIN();
+    return destroy(module, 'l');
+}
+Status cuModuleGetFunction(void** out, void* module, const char* name) {
+    BEGIN();
+    if (strcmp(name, "test_half")) return 500;
+    *out = &context;
+    return is(module, 'l') ? OK : INVALID;
+}
+Status cuFuncGetAttribute(int* out, int, void*) {
+    BEGIN();
+    *out = 1024;
+    return OK;
+}
+Status cuFuncSetAttribute(void*, int attribute, int value) {
+    BEGIN();
+    return attribute == 8 && value == 232448 - 1024 ? OK : INVALID;
+}
+Status cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, void*, int threads, size_t) {
+    BEGIN();
+    *out = 2048 / threads;
+    return OK;
+}
+Status cuLaunchKernel(void*, unsigned gx, unsigned, unsigned, unsigned bx, unsigned, unsigned, unsigned, void* stream,
+                      void** arguments, void** extra) {
+    BEGIN();
+    if (gx == 0 || bx == 0 || bx > 1024 || extra || !is(stream, 's')) return INVALID;
+    const float values[] = {1.0f, -2.0f, 65504.0f, 1.5f};
+    memcpy(*(void**)arguments[0], values, sizeof(values));
+    return OK;
+}
+Status cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
+    BEGIN();
+    if (!is(graph, 'g')) return INVALID;
+    *out = make('x');
+    return OK;
+}
+Status cuGraphLaunch(void* graph, void* stream) {
+    BEGIN();
+    return is(graph, 'x') && is(stream, 's') ? OK : INVALID;
+}
+Status cuGraphDestroy(void* graph) {
+    BEGIN();
+    return destroy(graph, 'g');
+}
+#ifndef FAKE_MISSING
+Status cuGraphExecDestroy(void* graph) {
+    BEGIN();
+    return destroy(graph, 'x');
+}
+#endif
+
+#endif
+}

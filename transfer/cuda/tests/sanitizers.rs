@@ -1,0 +1,93 @@
+//! Kernels with mistakes, in a process of their own: the sanitizer that this was built for has to stop each of them.
+//! `.ci/run` builds with `MORPHGL_SANITIZE=address` and `=thread`; else there is nothing to test.
+#![cfg(feature = "emulate")]
+
+use std::process::Command;
+
+use morphgl_cuda::{Buffer, CUDA, Device, Shape, Stream};
+use morphgl_registry::{Hardware, Key, Phase};
+
+morphgl_cuda::module! {
+    /// Among them, those with mistakes.
+    static TESTS = "tests/emulation.cu" {
+        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
+        test_unordered, test_ordered,
+    }
+}
+
+const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Sanitizers");
+
+/// Elements, far fewer than the block they are taken from has room for.
+const LEN: u32 = 40;
+
+/// Runs the kernel that the environment names, if it names one.
+#[test]
+fn in_a_process_of_its_own() {
+    let Ok(kernel) = std::env::var("MORPHGL_TEST_KERNEL") else { return };
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    let stream = Stream::new(&device, false).expect("a stream");
+    let mut out = Buffer::<u32>::new(&stream, LEN as usize).expect("memory");
+    let kernel = TESTS.kernel(&device, &kernel).expect("it is there");
+    let shape = Shape::linear(1, 64).with_shared(LEN as usize * 4);
+    // SAFETY: test_race, test_ordered and test_unordered have one argument, the others have two. They leave their memory: that is what is tested.
+    unsafe {
+        match kernel.name() {
+            "test_race" => stream.launch(&kernel, Shape { block: [LEN, 1, 1], ..shape }, &mut [(&mut out).into()]),
+            "test_ordered" | "test_unordered" => {
+                stream.launch(&kernel, Shape { block: [32, 1, 1], ..shape }, &mut [(&mut out).into()])
+            }
+            _ => stream.launch(&kernel, shape, &mut [(&mut out).into(), LEN.into()]),
+        }
+    }
+    .expect("launched");
+    stream.synchronize().expect("done");
+}
+
+/// Whether the kernel was stopped, and what was said.
+fn run(kernel: &str) -> (bool, String) {
+    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads", "1"]);
+    let output = command.env("MORPHGL_TEST_KERNEL", kernel).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    (!output.status.success(), said)
+}
+
+#[track_caller]
+fn check(kernel: &str, stopped_by: &[(&str, &str)]) {
+    let built_for = option_env!("MORPHGL_SANITIZE").unwrap_or_default();
+    let words = stopped_by.iter().find(|(sanitizer, _)| *sanitizer == built_for).map(|(_, words)| *words);
+    if built_for.is_empty() {
+        return;
+    }
+    let (stopped, said) = run(kernel);
+    assert_eq!(stopped, words.is_some(), "{kernel}: {said}");
+    if let Some(words) = words {
+        assert!(said.contains(words) && said.contains(kernel), "{kernel}: no {words:?} in {said}");
+    }
+}
+
+#[test]
+fn a_kernel_without_a_mistake_is_not_stopped() {
+    check("test_scan", &[]);
+    check("test_ordered", &[]);
+}
+
+#[test]
+fn a_shuffle_does_not_order_memory() {
+    check("test_unordered", &[("thread", "ThreadSanitizer: data race")]);
+}
+
+#[test]
+fn a_race_between_threads_of_a_block_is_stopped() {
+    check("test_race", &[("thread", "ThreadSanitizer: data race")]);
+}
+
+#[test]
+fn a_write_beyond_a_buffer_is_stopped_although_its_block_is_longer() {
+    check("test_overrun", &[("address", "AddressSanitizer: use-after-poison")]);
+}
+
+#[test]
+fn a_write_beyond_shared_memory_is_stopped() {
+    check("test_shared_overrun", &[("address", "AddressSanitizer: use-after-poison")]);
+}
