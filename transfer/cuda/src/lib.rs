@@ -6,6 +6,7 @@ mod device;
 mod driver;
 #[cfg(feature = "emulate")]
 mod emulated;
+mod floats;
 mod memory;
 mod module;
 mod pool;
@@ -15,6 +16,7 @@ mod stream;
 pub use arguments::{Argument, Shape};
 pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
 pub use device::{Device, Properties};
+pub use floats::Floats;
 pub use memory::{Buffer, Mapped, Pinned};
 pub use module::{Kernel, Module};
 pub use probe::{accelerators, probe};
