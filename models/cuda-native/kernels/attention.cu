@@ -104,24 +104,58 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
 }
 MORPHGL_KERNEL(train_softmax)
 
+// V columns, of one head.
+template <int V>
+__device__ __forceinline__ void load(const float* at, float* out) {
+    if (V == 4) {
+        const float4 x = *reinterpret_cast<const float4*>(at);
+        out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
+    } else {
+        out[0] = at[0];
+    }
+}
+
+template <int V>
+__device__ __forceinline__ void store(float* at, const float* values) {
+    if (V == 4) {
+        *reinterpret_cast<float4*>(at) = float4{values[0], values[1], values[2], values[3]};
+    } else {
+        at[0] = values[0];
+    }
+}
+
 // out[row, c] = the messages' sum of values[source, c].
-extern "C" __global__ void train_attend(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
-                                        const float* __restrict__ messages, const float* __restrict__ values,
-                                        float* __restrict__ out, uint32_t edges, uint32_t rows, uint32_t heads,
-                                        uint32_t width) {
-    const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
+template <int V>
+__device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
+                                       const float* __restrict__ messages, const float* __restrict__ values,
+                                       float* __restrict__ out, uint32_t edges, uint32_t rows, uint32_t heads,
+                                       uint32_t width) {
+    const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows || column >= columns) return;
     const uint32_t head = column / width, end = indptr[row + 1];
-    float sum = 0.0f;
+    float sum[V] = {}, value[V];
 #pragma unroll 4
     for (uint32_t e = indptr[row]; e < end; e++) {
-        sum += messages[(uint64_t)e * heads + head] * values[(uint64_t)indices[e] * columns + column];
+        const float by = messages[(uint64_t)e * heads + head];
+        load<V>(values + (uint64_t)indices[e] * columns + column, value);
+        for (int i = 0; i < V; i++) sum[i] += by * value[i];
     }
-    sum += messages[((uint64_t)edges + row) * heads + head] * values[(uint64_t)row * columns + column];
-    out[(uint64_t)row * columns + column] = sum;
+    const float by = messages[((uint64_t)edges + row) * heads + head];
+    load<V>(values + (uint64_t)row * columns + column, value);
+    for (int i = 0; i < V; i++) sum[i] += by * value[i];
+    store<V>(out + (uint64_t)row * columns + column, sum);
 }
-MORPHGL_KERNEL(train_attend)
+
+#define ATTEND(name, V)                                                                                                \
+    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* indices, const float* messages,           \
+                                    const float* values, float* out, uint32_t edges, uint32_t rows, uint32_t heads,    \
+                                    uint32_t width) {                                                                  \
+        attend<V>(indptr, indices, messages, values, out, edges, rows, heads, width);                                  \
+    }                                                                                                                  \
+    MORPHGL_KERNEL(name)
+ATTEND(train_attend, 4)
+ATTEND(train_attend_single, 1)
 
 // Gradients of coefficients: factor * gradient[row, head] . values[source, head].
 extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, const uint32_t* row_of,
@@ -174,35 +208,50 @@ MORPHGL_KERNEL(train_softmax_backward)
 
 // GAT's gradient of values, by source: messages back, and both attention vectors by the gradients of the halves.
 // `of_src` gets the sum of the gradients of each source's half.
-extern "C" __global__ void train_attend_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of,
-                                                 const uint32_t* __restrict__ edges_of, const float* __restrict__ messages,
-                                                 const float* __restrict__ scores, const float* __restrict__ of_rows,
-                                                 const float* __restrict__ att_src, const float* __restrict__ att_dst,
-                                                 const float* __restrict__ gradient, float* __restrict__ of_src,
-                                                 float* __restrict__ out, uint32_t num_src, uint32_t num_dst,
-                                                 uint32_t edges, uint32_t heads, uint32_t width) {
-    const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
+template <int V>
+__device__ __forceinline__ void attend_backward(
+    const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of, const uint32_t* __restrict__ edges_of,
+    const float* __restrict__ messages, const float* __restrict__ scores, const float* __restrict__ of_rows,
+    const float* __restrict__ att_src, const float* __restrict__ att_dst, const float* __restrict__ gradient,
+    float* __restrict__ of_src, float* __restrict__ out, uint32_t num_src, uint32_t num_dst, uint32_t edges,
+    uint32_t heads, uint32_t width) {
+    const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y;
     if (src >= num_src || column >= columns) return;
     const uint32_t head = column / width, end = indptr[src + 1];
-    float sum = 0.0f, half = 0.0f;
+    float sum[V] = {}, value[V], half = 0.0f;
 #pragma unroll 4
     for (uint32_t t = indptr[src]; t < end; t++) {
         const uint64_t at = (uint64_t)edges_of[t] * heads + head;
-        sum += messages[at] * gradient[(uint64_t)rows_of[t] * columns + column];
+        const float by = messages[at];
+        load<V>(gradient + (uint64_t)rows_of[t] * columns + column, value);
+        for (int i = 0; i < V; i++) sum[i] += by * value[i];
         half += scores[at];
     }
     if (src < num_dst) {
         const uint64_t at = ((uint64_t)edges + src) * heads + head;
-        sum += messages[at] * gradient[(uint64_t)src * columns + column];
+        const float by = messages[at], own = of_rows[(uint64_t)src * heads + head];
+        load<V>(gradient + (uint64_t)src * columns + column, value);
+        for (int i = 0; i < V; i++) sum[i] += by * value[i] + own * att_dst[column + i];
         half += scores[at];
-        sum += att_dst[column] * of_rows[(uint64_t)src * heads + head];
     }
-    sum += att_src[column] * half;
-    out[(uint64_t)src * columns + column] = sum;
+    for (int i = 0; i < V; i++) sum[i] += half * att_src[column + i];
+    store<V>(out + (uint64_t)src * columns + column, sum);
     if (column % width == 0) of_src[(uint64_t)src * heads + head] = half;
 }
-MORPHGL_KERNEL(train_attend_backward)
+
+#define ATTEND_BACKWARD(name, V)                                                                                       \
+    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* rows_of, const uint32_t* edges_of,        \
+                                    const float* messages, const float* scores, const float* of_rows,                  \
+                                    const float* att_src, const float* att_dst, const float* gradient, float* of_src,  \
+                                    float* out, uint32_t num_src, uint32_t num_dst, uint32_t edges, uint32_t heads,    \
+                                    uint32_t width) {                                                                  \
+        attend_backward<V>(indptr, rows_of, edges_of, messages, scores, of_rows, att_src, att_dst, gradient, of_src,   \
+                           out, num_src, num_dst, edges, heads, width);                                                \
+    }                                                                                                                  \
+    MORPHGL_KERNEL(name)
+ATTEND_BACKWARD(train_attend_backward, 4)
+ATTEND_BACKWARD(train_attend_backward_single, 1)
 
 // GATv2's gradient of the left side, by source.
 extern "C" __global__ void train_left_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of,

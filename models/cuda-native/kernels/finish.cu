@@ -101,13 +101,21 @@ extern "C" __global__ void train_columns(const float* __restrict__ x, const floa
 }
 MORPHGL_KERNEL(train_columns)
 
-// The sums of the runs, in their order.
+// The sums of the runs. A block has 32 columns; its rows of threads take the runs in turns, and the first adds up what
+// they found, in their order.
 extern "C" __global__ void train_columns_end(const float* __restrict__ partials, float* __restrict__ out, uint32_t runs,
                                              uint32_t columns) {
+    DYNAMIC_SHARED(float, sums);
     const uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= columns) return;
     float sum = 0.0f;
-    for (uint32_t run = 0; run < runs; run++) sum += partials[(uint64_t)run * columns + column];
+    if (column < columns) {
+#pragma unroll 4
+        for (uint32_t run = threadIdx.y; run < runs; run += blockDim.y) sum += partials[(uint64_t)run * columns + column];
+    }
+    sums[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || column >= columns) return;
+    for (uint32_t y = 1; y < blockDim.y; y++) sum += sums[y * blockDim.x + threadIdx.x];
     out[column] = sum;
 }
 MORPHGL_KERNEL(train_columns_end)

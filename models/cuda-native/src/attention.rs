@@ -148,7 +148,12 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
         num_heads,
         number(width).into(),
     ];
-    run(gpu, &gpu.kernels.train_attend, rows_by_units(block.num_dst, heads * width), arguments)?;
+    // Four columns of one head a thread, where heads are made of fours.
+    let (kernel, units) = match width.is_multiple_of(4) {
+        true => (&gpu.kernels.train_attend, heads * width / 4),
+        false => (&gpu.kernels.train_attend_single, heads * width),
+    };
+    run(gpu, kernel, rows_by_units(block.num_dst, units), arguments)?;
     Ok(Attended { output, heads: options, scores, coefficients, messages })
 }
 
@@ -256,7 +261,11 @@ impl Attended {
             number(heads).into(),
             number(width).into(),
         ];
-        run(gpu, &gpu.kernels.train_attend_backward, rows_by_units(block.num_src, columns), arguments)?;
+        let (kernel, units) = match width.is_multiple_of(4) {
+            true => (&gpu.kernels.train_attend_backward, columns / 4),
+            false => (&gpu.kernels.train_attend_backward_single, columns),
+        };
+        run(gpu, kernel, rows_by_units(block.num_src, units), arguments)?;
         let sides = [(block.num_src, of_src), (block.num_dst, of_rows)];
         for (out, (rows, halves)) in found.att.into_iter().zip(sides) {
             let factors = Factors { elements: None, heads: Some((halves, width)) };

@@ -234,3 +234,70 @@ fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {
         (other, _) => unreachable!("a feature matrix is never {other}"),
     }
 }
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use bytemuck::cast_slice;
+    use morphgl_cuda::{Device, Pinned};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::KEY;
+
+    fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
+        let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+        let mut gpu = Gpu::new(&device).expect("a stream");
+        let mut indptr = vec![0u32];
+        rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
+        let indices = rows.concat();
+        let mut up = |values: &[u32]| {
+            let words: Vec<f32> = values.iter().map(|&v| f32::from_bits(v)).collect();
+            gpu.upload(&Pinned::of(&device, &words).expect("memory")).expect("memory")
+        };
+        let block = Block {
+            num_dst: rows.len(),
+            num_src,
+            num_edges: indices.len(),
+            indptr: up(&indptr).into(),
+            indices: up(&indices).into(),
+            weights: None,
+        };
+        let none = block.indptr;
+        let mut edges = Edges::new(&mut gpu, ModelKind::Sage, block, none).expect("a launch");
+        let found = edges.transposed(&mut gpu).expect("launches");
+        [found.indptr, found.rows, found.edges].map(|part| {
+            let mut host = Pinned::new(&device, part.len()).expect("memory");
+            gpu.download(part, &mut host).expect("a copy");
+            gpu.stream.synchronize().expect("no failure");
+            cast_slice(&host).to_vec()
+        })
+    }
+
+    fn expected(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
+        let ends = rows.iter().enumerate().flat_map(|(row, sources)| sources.iter().map(move |&src| (src, row as u32)));
+        let mut edges: Vec<(u32, u32, u32)> = ends.zip(0..).map(|((src, row), edge)| (src, edge, row)).collect();
+        edges.sort_unstable();
+        let indptr = (0..=num_src as u32).map(|src| edges.partition_point(|e| e.0 < src) as u32).collect();
+        [indptr, edges.iter().map(|e| e.2).collect(), edges.iter().map(|e| e.1).collect()]
+    }
+
+    /// More tiles than a thread of the scan has, and a source of many edges.
+    #[test]
+    fn many_sources_are_transposed() {
+        let rows: Vec<Vec<u32>> =
+            (0..900u32).map(|r| (0..r % 7).map(|i| if i == 3 { 5 } else { (r * 131 + i * 977) % 5000 }).collect()).collect();
+        assert_eq!(transposed(5000, &rows), expected(5000, &rows));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn any_block_is_transposed(
+            rows in prop::collection::vec(prop::collection::vec(0u32..90, 0..9), 0..80),
+            more in 0usize..200,
+        ) {
+            prop_assert_eq!(transposed(90 + more, &rows), expected(90 + more, &rows));
+        }
+    }
+}

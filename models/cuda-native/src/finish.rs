@@ -1,6 +1,6 @@
 //! What ends a layer, sums of columns, and rows of features as f32.
 
-use morphgl_cuda::{Floats, Kernel};
+use morphgl_cuda::{Floats, Kernel, Shape};
 use morphgl_graph_store::Dtype;
 use morphgl_model_spec::Activation;
 use morphgl_registry::Result;
@@ -99,8 +99,9 @@ struct Runs {
 impl Runs {
     fn of(len: usize, columns: usize) -> Self {
         let rows = len / columns.max(1);
-        // About as many runs as rows a run: both passes of a sum are short then.
-        let each = rows.isqrt().max(1);
+        // Enough threads for all multiprocessors, in few enough runs for the pass that adds them up.
+        let wanted = ((1 << 18) / columns.max(1)).clamp(1 << 10, 1 << 11);
+        let each = rows.div_ceil(wanted).max(8);
         Self { rows, count: rows.div_ceil(each), each }
     }
 }
@@ -148,8 +149,10 @@ pub(crate) fn column_sums<'a>(
 fn columns_end(gpu: &Gpu, partials: Part, runs: usize, columns: usize, out: Words<'_>) -> Result<()> {
     assert!(out.len() >= columns, "a sum a column");
     let arguments = &mut [gpu.at(partials), gpu.at(out), number(runs).into(), number(columns).into()];
-    // SAFETY: the kernel's arguments, as long as asserted.
-    unsafe { gpu.launch(&gpu.kernels.train_columns_end, each(columns), arguments) }
+    let (x, y) = (columns.next_power_of_two().min(32), runs.div_ceil(4).next_power_of_two().min(32));
+    let shape = Shape { grid: [number(columns.div_ceil(x)), 1, 1], block: [x as u32, y as u32, 1], shared: 4 * x * y };
+    // SAFETY: the kernel's arguments, as long as asserted; a thread has a float of shared memory.
+    unsafe { gpu.launch(&gpu.kernels.train_columns_end, shape, arguments) }
 }
 
 /// The sum of a few numbers.
@@ -189,4 +192,60 @@ pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, len: usize, mask: Mask) -> Resul
     // SAFETY: the kernel's arguments, as long as asserted; groups of eight lie at multiples of their length.
     unsafe { gpu.launch(kernel, each(len.div_ceil(8)), arguments) }?;
     Ok(out)
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use morphgl_cuda::{Device, Pinned};
+    use morphgl_model_spec::{Dropout, DropoutSite};
+
+    use super::*;
+    use crate::KEY;
+
+    fn gpu() -> Gpu {
+        Gpu::new(&Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated")).expect("a stream")
+    }
+
+    fn download(gpu: &mut Gpu, part: Part) -> Vec<f32> {
+        let mut host = Pinned::new(gpu.stream.device(), part.len()).expect("memory");
+        gpu.download(part, &mut host).expect("a copy");
+        gpu.stream.synchronize().expect("no failure");
+        host.to_vec()
+    }
+
+    /// The masks of the spec, bit for bit, for lengths that are no multiple of a group.
+    #[test]
+    fn masks_are_the_specs() {
+        let mut gpu = gpu();
+        for (len, columns, probability) in [(1, 1, 0.5), (7, 7, 0.5), (64, 8, 0.3), (1003, 17, 0.9)] {
+            let dropout = Dropout::new(u64::MAX / 7, 3, 9, 2, DropoutSite::Hidden, probability).expect("it drops");
+            let values: Vec<f32> = (0..len).map(|i| 1.0 + i as f32).collect();
+            let pinned = Pinned::of(gpu.stream.device(), &values).expect("memory");
+            let [part, output] = [gpu.upload(&pinned), gpu.upload(&pinned)].map(|p| p.expect("memory"));
+            let wide = widen(&mut gpu, Rows { words: part.into(), dtype: Dtype::F32 }, len, Mask::new(Some(dropout)));
+            let wide = wide.expect("a launch");
+            finish(&gpu, part, columns, None, None, Mask::new(Some(dropout))).expect("a launch");
+            let end = (output, None, Mask::new(Some(dropout)));
+            finish_backward(&mut gpu, output, columns, None, end).expect("a launch");
+            let mut expected = values;
+            dropout.apply(0, &mut expected);
+            for found in [part, wide, output] {
+                assert_eq!(download(&mut gpu, found), expected, "{len} elements, {probability}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_are_summed() {
+        let mut gpu = gpu();
+        for (rows, columns) in [(1, 1), (3, 40), (700, 5), (20_000, 2)] {
+            // Small whole numbers: every order of the sum gives the same.
+            let values: Vec<f32> = (0..rows * columns).map(|i| (i * 7 % 5) as f32).collect();
+            let part = gpu.upload(&Pinned::of(gpu.stream.device(), &values).expect("memory")).expect("memory");
+            let out = gpu.take(columns).expect("memory");
+            column_sums(&mut gpu, part, columns, Factors::default(), out).expect("a launch");
+            let expected: Vec<f32> = (0..columns).map(|c| values[c..].iter().step_by(columns).sum()).collect();
+            assert_eq!(download(&mut gpu, out), expected, "{rows} x {columns}");
+        }
+    }
 }

@@ -34,8 +34,9 @@ kernels! {
         train_count, train_scan_tiles, train_scan_sums, train_scan_end, train_place, train_order, train_rows_of_edges,
     }
     ATTENTION = "kernels/attention.cu" {
-        train_halves, train_scores, train_scores_second, train_softmax, train_attend, train_coefficients_backward,
-        train_softmax_backward, train_attend_backward, train_left_backward, train_right_backward,
+        train_halves, train_scores, train_scores_second, train_softmax, train_attend, train_attend_single,
+        train_coefficients_backward, train_softmax_backward, train_attend_backward, train_attend_backward_single,
+        train_left_backward, train_right_backward,
         train_mean_heads, train_mean_heads_backward,
     }
     FINISH = "kernels/finish.cu" {

@@ -7,6 +7,9 @@ use morphgl_cuda::Floats;
 use morphgl_model_spec::{ModelSpec, ParameterSpec};
 use morphgl_registry::NamedTensor;
 
+/// Parameters begin at multiples of this many numbers, which is 128 bytes: products read them by whole lines.
+const ALIGNMENT: usize = 32;
+
 /// All parameters one after the other: the trainable ones first, of those the first layer's first.
 #[derive(Debug)]
 pub(crate) struct Layout {
@@ -14,10 +17,10 @@ pub(crate) struct Layout {
     pub(crate) specs: Vec<ParameterSpec>,
     /// The trainable ones of them.
     pub(crate) trainable: Vec<ParameterSpec>,
-    // Invariant: as `specs`; ranges do not overlap and fill 0 .. len.
+    // Invariant: as `specs`; ranges do not overlap. What lies between them is 0 for ever.
     ranges: Vec<Range<usize>>,
     pub(crate) len: usize,
-    /// Numbers of the trainable parameters, and of the first layer's.
+    /// Where the trainable parameters end, and those of the first layer.
     pub(crate) num_trainable: usize,
     pub(crate) num_first: usize,
     /// Where each parameter starts, in order, and its name.
@@ -31,15 +34,17 @@ impl Layout {
         let mut order: Vec<usize> = (0..specs.len()).collect();
         order.sort_by_key(|&i| (!specs[i].trainable, specs[i].layer > 0));
         let (mut ranges, mut len) = (vec![0..0; specs.len()], 0);
+        let (mut num_trainable, mut num_first) = (0, 0);
         for i in order {
-            ranges[i] = len..len + specs[i].len();
-            len += specs[i].len();
+            let p = &specs[i];
+            ranges[i] = len..len + p.len();
+            len = ranges[i].end.next_multiple_of(ALIGNMENT);
+            num_trainable = if p.trainable { len } else { num_trainable };
+            num_first = if p.trainable && p.layer == 0 { len } else { num_first };
         }
-        let sum = |of: &dyn Fn(&ParameterSpec) -> bool| specs.iter().filter(|p| of(p)).map(ParameterSpec::len).sum();
         let mut starts: Vec<_> = ranges.iter().zip(&specs).map(|(r, p)| (r.start, p.name.clone())).collect();
         starts.sort();
-        let num_first = sum(&|p| p.trainable && p.layer == 0);
-        Self { len, num_trainable: sum(&|p| p.trainable), num_first, ranges, trainable, specs, starts: starts.into() }
+        Self { len, num_trainable, num_first, ranges, trainable, specs, starts: starts.into() }
     }
 
     fn range(&self, name: &str) -> Range<usize> {
