@@ -8,6 +8,9 @@ const ALIGNMENT: usize = 64;
 /// Words of a block at least.
 const LEAST: usize = 1 << 14;
 
+/// Whether each part is a block of its own: so a sanitizer sees who leaves one.
+const SEPARATE: bool = cfg!(feature = "emulate") && option_env!("MORPHGL_SANITIZE").is_some();
+
 /// Words of four bytes in an arena, valid until it is released beyond them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
@@ -60,6 +63,7 @@ impl Arena {
     pub(crate) fn begin(&mut self, stream: &Stream) -> Result<()> {
         if self.blocks.len() > 1 {
             self.blocks.clear();
+            self.peak = self.peak.max(LEAST);
             // An eighth more, for mini-batches differ in size.
             self.blocks.push(Buffer::new(stream, self.peak + self.peak / 8)?);
         }
@@ -68,6 +72,12 @@ impl Arena {
     }
 
     pub(crate) fn take(&mut self, stream: &Stream, len: usize) -> Result<Part> {
+        if SEPARATE {
+            self.blocks.truncate(self.block + 1);
+            self.blocks.push(Buffer::new(stream, len)?);
+            (self.block, self.used) = (self.block + 1, len);
+            return Ok(Part { block: self.block, start: 0, len });
+        }
         let room = len.next_multiple_of(ALIGNMENT);
         while self.used + room > self.blocks[self.block].len() {
             if self.block + 1 == self.blocks.len() {
