@@ -69,8 +69,7 @@ impl Scorer<'_> {
                     let len = half.len() as u64;
                     let (kernel, sizes) = (&gpu.kernels.train_halves, [number(heads).into(), number(width).into()]);
                     let [heads, width] = sizes;
-                    let arguments =
-                        &mut [gpu.at(values), gpu.at(att), gpu.at(*half), len.into(), heads, width];
+                    let arguments = &mut [gpu.at(values), gpu.at(att), gpu.at(*half), len.into(), heads, width];
                     run(gpu, kernel, each(half.len()), arguments)?;
                 }
                 let [src, dst] = halves;

@@ -97,7 +97,14 @@ impl<'a> Pass<'_, 'a> {
                     Some(sums) => Words::Part(sums),
                     None => layer.input.dense(self.gpu, edges.block.num_src)?,
                 };
-                self.sum_linear_backward((index, "lin.weight"), edges, sizes, gradient, (aggregated.is_some(), x), found)
+                self.sum_linear_backward(
+                    (index, "lin.weight"),
+                    edges,
+                    sizes,
+                    gradient,
+                    (aggregated.is_some(), x),
+                    found,
+                )
             }
             Convolved::Sage { aggregated } => {
                 let x = match aggregated {

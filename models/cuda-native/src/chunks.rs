@@ -135,7 +135,10 @@ mod tests {
         let mut done = 0;
         while done < rows.len() {
             let chunk = chunker.next(&rows[done..], 100);
-            assert!(chunk.nodes.len() <= 6 && chunk.indices.len() <= 7 && (1..=4).contains(&chunk.num_dst), "{chunk:?}");
+            assert!(
+                chunk.nodes.len() <= 6 && chunk.indices.len() <= 7 && (1..=4).contains(&chunk.num_dst),
+                "{chunk:?}"
+            );
             assert_eq!(chunk.nodes[..chunk.num_dst], rows[done..done + chunk.num_dst]);
             for row in 0..chunk.num_dst {
                 let edges = chunk.indptr[row] as usize..chunk.indptr[row + 1] as usize;

@@ -71,8 +71,7 @@ impl<'a> Edges<'a> {
             ModelKind::Gin => {
                 let out = gpu.take(num_dst)?;
                 edges.of_rows = Some(out);
-                let arguments =
-                    &mut [gpu.at(indptr), gpu.at_some(weights), gpu.at(degrees), gpu.at(out), rows.into()];
+                let arguments = &mut [gpu.at(indptr), gpu.at_some(weights), gpu.at(degrees), gpu.at(out), rows.into()];
                 // SAFETY: as above; an edge has a weight, a row a degree.
                 unsafe { gpu.launch(&gpu.kernels.train_rescale, shape, arguments) }?;
             }
@@ -216,9 +215,7 @@ impl<'a> Edges<'a> {
 /// Clears memory.
 pub(crate) fn zero(gpu: &Gpu, part: Part) -> Result<()> {
     // SAFETY: the kernel's arguments, and as many words as the part has.
-    unsafe {
-        gpu.launch(&gpu.kernels.train_zero, each(part.len()), &mut [gpu.at(part), (part.len() as u64).into()])
-    }
+    unsafe { gpu.launch(&gpu.kernels.train_zero, each(part.len()), &mut [gpu.at(part), (part.len() as u64).into()]) }
 }
 
 fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {
@@ -284,8 +281,9 @@ mod tests {
     /// More tiles than a thread of the scan has, and a source of many edges.
     #[test]
     fn many_sources_are_transposed() {
-        let rows: Vec<Vec<u32>> =
-            (0..900u32).map(|r| (0..r % 7).map(|i| if i == 3 { 5 } else { (r * 131 + i * 977) % 5000 }).collect()).collect();
+        let rows: Vec<Vec<u32>> = (0..900u32)
+            .map(|r| (0..r % 7).map(|i| if i == 3 { 5 } else { (r * 131 + i * 977) % 5000 }).collect())
+            .collect();
         assert_eq!(transposed(5000, &rows), expected(5000, &rows));
     }
 

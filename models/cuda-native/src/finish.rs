@@ -160,7 +160,7 @@ pub(crate) fn total(gpu: &Gpu, x: Part, out: Floats<'_>) -> Result<()> {
     assert!(out.len() == 1, "a sum is a number");
     let arguments = &mut [gpu.at(x), gpu.at(out), number(x.len()).into()];
     // SAFETY: the kernel's arguments.
-    unsafe { gpu.launch(&gpu.kernels.train_total, each(1), arguments) }
+    unsafe { gpu.launch(&gpu.kernels.train_total, Shape::linear(1, 1), arguments) }
 }
 
 /// `out = x + y`, or a copy of `x`; `out` may be one of them.

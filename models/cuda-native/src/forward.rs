@@ -24,9 +24,7 @@ impl Mode {
     fn mask(self, layer: usize, site: DropoutSite, probability: f32) -> Mask {
         match self {
             Mode::Evaluation => Mask::NONE,
-            Mode::Training { seed, id } => {
-                Mask::new(Dropout::new(seed, id.epoch, id.index, layer, site, probability))
-            }
+            Mode::Training { seed, id } => Mask::new(Dropout::new(seed, id.epoch, id.index, layer, site, probability)),
         }
     }
 }

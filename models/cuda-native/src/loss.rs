@@ -50,7 +50,9 @@ pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Op
         number(classes).into(),
     ];
     // SAFETY: the kernel's arguments; a thread has 24 bytes of shared memory, aligned by the first.
-    unsafe { gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32).with_shared(24 * threads), arguments) }
+    unsafe {
+        gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32).with_shared(24 * threads), arguments)
+    }
 }
 
 /// The score as a handle, to be waited for; `start` is an event before the mini-batch's work.

@@ -155,8 +155,16 @@ impl Normalized {
         let By::Columns { sums, squares } = self.by else { return Ok(()) };
         let [rows, columns] = self.output.sizes();
         let [mean, variance] = running.map(|r| gpu.at(r));
-        let arguments =
-            &mut [gate.into(), gpu.at(sums), gpu.at(squares), mean, variance, rows.into(), columns.into(), MOMENTUM.into()];
+        let arguments = &mut [
+            gate.into(),
+            gpu.at(sums),
+            gpu.at(squares),
+            mean,
+            variance,
+            rows.into(),
+            columns.into(),
+            MOMENTUM.into(),
+        ];
         // SAFETY: the kernel's arguments; a column has running statistics.
         unsafe { gpu.launch(&gpu.kernels.train_blend, each(self.output.columns), arguments) }
     }
