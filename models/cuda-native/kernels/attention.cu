@@ -65,9 +65,9 @@ extern "C" __global__ void train_scores_second(const uint32_t* indices, const ui
 }
 MORPHGL_KERNEL(train_scores_second)
 
-__device__ __forceinline__ float coefficient_factor(const Mask& mask, uint64_t element) {
+__device__ __forceinline__ float coefficient_factor(const DropoutMask& mask, uint64_t element) {
     if (mask.threshold == 0) return 1.0f;
-    return mask_factor(mask, mask_words(mask, element / 8), (uint32_t)(element % 8));
+    return dropout_factor(mask, dropout_words(mask, element / 8), (uint32_t)(element % 8));
 }
 
 // The softmax of a row's scores, a thread a row and head: coefficients, and messages, which are coefficients after
@@ -92,7 +92,7 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
     }
     const float own_power = expf(scores[own] - most);
     sum += own_power;
-    const Mask mask{key, site, batch, epoch, threshold, scale};
+    const DropoutMask mask{key, site, batch, epoch, threshold, scale};
     for (uint32_t e = begin; e < end; e++) {
         const uint64_t at = (uint64_t)e * heads + head;
         const float coefficient = coefficients[at] / sum;
@@ -173,7 +173,7 @@ extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, 
     const float* g = gradient + ((uint64_t)row * heads + head) * width;
     float sum = 0.0f;
     for (uint32_t c = 0; c < width; c++) sum += g[c] * z[c];
-    out[i] = sum * coefficient_factor(Mask{key, site, batch, epoch, threshold, scale}, i);
+    out[i] = sum * coefficient_factor(DropoutMask{key, site, batch, epoch, threshold, scale}, i);
 }
 MORPHGL_KERNEL(train_coefficients_backward)
 

@@ -32,10 +32,10 @@ extern "C" __global__ void train_finish(float* __restrict__ values, const float*
         column = column + 1 == columns ? 0 : column + 1;
     }
     if (threshold > 0) {
-        const Mask mask{key, site, batch, epoch, threshold, scale};
-        const Words words = mask_words(mask, group);
+        const DropoutMask mask{key, site, batch, epoch, threshold, scale};
+        const Words words = dropout_words(mask, group);
         for (uint32_t i = 0; i < 8; i++) {
-            if (i < count) own[i] = mask_factor(mask, words, i) == 0.0f ? 0.0f : own[i] * scale;
+            if (i < count) own[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : own[i] * scale;
         }
     }
     if (count == 8) {
@@ -58,7 +58,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
     const uint64_t first = (uint64_t)run * each;
     if (column >= columns || first >= rows) return;
     const uint64_t end = first + each < rows ? first + each : rows;
-    const Mask mask{key, site, batch, epoch, threshold, scale};
+    const DropoutMask mask{key, site, batch, epoch, threshold, scale};
     float sum = 0.0f;
     for (uint64_t row = first; row < end; row++) {
         const uint64_t at = row * columns + column;
@@ -69,7 +69,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
         } else {
             if (activation == ELU) g *= output[at] > 0.0f ? 1.0f : output[at] / scale + 1.0f;
             if (threshold > 0) {
-                const bool keeps = mask_factor(mask, mask_words(mask, at / 8), (uint32_t)(at % 8)) != 0.0f;
+                const bool keeps = dropout_factor(mask, dropout_words(mask, at / 8), (uint32_t)(at % 8)) != 0.0f;
                 g = keeps ? g * scale : 0.0f;
             }
         }

@@ -48,10 +48,9 @@ struct Partial {
 };
 
 // The seeds' score by one block, in a fixed order. outcome: loss (a double), correct, count, the largest label.
-// If the loss is a number, all labels are classes and some seed counts, it opens the gate and adds to `total`.
+// If the loss is a number, all labels are classes and some seed counts, it opens the gate, else it shuts it.
 extern "C" __global__ void train_score(const double* losses, const uint32_t* marks, const int32_t* labels,
-                                       uint64_t* outcome, uint32_t* gate, uint64_t* total, uint32_t seeds,
-                                       uint32_t classes) {
+                                       uint64_t* outcome, uint32_t* gate, uint32_t seeds, uint32_t classes) {
     DYNAMIC_SHARED(Partial, partials);
     Partial own = {0.0, 0, 0, -1, 0};
     for (uint32_t seed = threadIdx.x; seed < seeds; seed += blockDim.x) {
@@ -76,15 +75,17 @@ extern "C" __global__ void train_score(const double* losses, const uint32_t* mar
     if (!gate) return;
     const bool good = own.loss - own.loss == 0.0 && own.label < (int32_t)classes && own.count > 0;
     *gate = good ? 1u : 0u;
-    if (good) *total += own.count;
 }
 MORPHGL_KERNEL(train_score)
 
-// Adds a mini-batch's gradients, if the gate is open.
-extern "C" __global__ void train_accumulate(const uint32_t* gate, const float* __restrict__ gradients,
-                                            float* __restrict__ total, uint32_t len) {
+// Adds a mini-batch's gradients, and its seeds to the first of the counters, if the gate is open.
+extern "C" __global__ void train_accumulate(const uint32_t* gate, const uint64_t* outcome, uint64_t* counters,
+                                            const float* __restrict__ gradients, float* __restrict__ total,
+                                            uint32_t len) {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < len && *gate != 0) total[i] += gradients[i];
+    if (*gate == 0) return;
+    if (i == 0) counters[0] += outcome[2];
+    if (i < len) total[i] += gradients[i];
 }
 MORPHGL_KERNEL(train_accumulate)
 

@@ -152,7 +152,7 @@ SUM_SOURCES(train_sum_sources_single, 1)
 
 // Input rows as f32, with their dropout (none at a threshold of 0): eight elements a thread.
 template <typename S>
-__device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, Mask mask) {
+__device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, DropoutMask mask) {
     const uint64_t group = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, first = group * 8;
     if (first >= len) return;
     const uint32_t count = len - first < 8 ? (uint32_t)(len - first) : 8;
@@ -164,10 +164,10 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
         for (uint32_t i = 0; i < count; i++) load<S, 1>(x, first + i, values + i);
     }
     if (mask.threshold > 0) {
-        const Words words = mask_words(mask, group);
+        const Words words = dropout_words(mask, group);
         for (uint32_t i = 0; i < 8; i++) {
             // A value that is no number stays out where it is dropped.
-            if (i < count) values[i] = mask_factor(mask, words, i) == 0.0f ? 0.0f : values[i] * mask.scale;
+            if (i < count) values[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : values[i] * mask.scale;
         }
     }
     if (count == 8) {
@@ -181,7 +181,7 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
 #define WIDEN(name, S)                                                                                             \
     extern "C" __global__ void name(const uint8_t* x, float* out, uint64_t len, uint64_t key, uint32_t site,       \
                                     uint32_t batch, uint32_t epoch, uint32_t threshold, float scale) {             \
-        widen<S>(x, out, len, Mask{key, site, batch, epoch, threshold, scale});                                    \
+        widen<S>(x, out, len, DropoutMask{key, site, batch, epoch, threshold, scale});                                    \
     }                                                                                                              \
     MORPHGL_KERNEL(name)
 WIDEN(train_widen_f32, F32)

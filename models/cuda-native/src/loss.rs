@@ -45,7 +45,6 @@ pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Op
         gpu.at(Words::Labels(labels)),
         (&state.outcome).into(),
         trains.then_some(&state.gate).into(),
-        (&state.counters).into(),
         number(count).into(),
         number(classes).into(),
     ];

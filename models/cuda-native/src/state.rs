@@ -61,10 +61,13 @@ impl State {
         Ok(state)
     }
 
-    /// Adds the mini-batch's gradients to those accumulated, if the gate is open.
+    /// Adds the mini-batch's gradients and seeds to those accumulated, if the gate is open. Of a mini-batch whose passes
+    /// fail on the way here, nothing stays.
     pub(crate) fn accumulate(&self, gpu: &Gpu, layout: &Layout) -> Result<()> {
         let arguments = &mut [
             (&self.gate).into(),
+            (&self.outcome).into(),
+            (&self.counters).into(),
             (&self.batch_gradients).into(),
             (&self.gradients).into(),
             number(layout.num_trainable).into(),

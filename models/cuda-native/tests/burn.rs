@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{batch, context, dataset, model, place, transfer};
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{MiniBatch, NamedTensor, Place, Training};
@@ -31,7 +33,8 @@ fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
     let (dim, classes) = (size("in_dim"), size("num_classes"));
     let what = format!("{model}, {nodes:?}, {dtype}, weighted {weighted}");
     let none = dataset(0, 0, dim, classes, false);
-    let mut native = CudaNative::new(&context(model, place(), none.clone())).expect("the native operator is built");
+    let mut native =
+        CudaNative::new(&context(model, place(), Arc::clone(&none))).expect("the native operator is built");
     let mut burn = CpuBurn::new(&context(model, Place::Host, none)).expect("burn's operator is built");
     assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
     for seed in 0..2 {
@@ -160,7 +163,7 @@ fn logits_of_all_nodes() {
     for (kind, weighted) in [("sage", false), ("gcn", true), ("gat", false), ("gin", false), ("mlp", false)] {
         let data = dataset(150, 5, 21, 4, weighted);
         let model = model(kind, 21, 4, json!({"hidden": 16, "heads": 2}));
-        let mut native = CudaNative::new(&context(&model, place(), data.clone())).expect("it is built");
+        let mut native = CudaNative::new(&context(&model, place(), Arc::clone(&data))).expect("it is built");
         let mut burn = CpuBurn::new(&context(&model, Place::Host, data)).expect("it is built");
         let nodes: Vec<u32> = (0..150).rev().collect();
         let (own, theirs) = (native.infer(&nodes).expect("logits"), burn.infer(&nodes).expect("logits"));
