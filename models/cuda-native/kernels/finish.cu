@@ -60,21 +60,34 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
     const uint64_t end = first + each < rows ? first + each : rows;
     const DropoutMask mask{key, site, batch, epoch, threshold, scale};
     float sum = 0.0f;
-    for (uint64_t row = first; row < end; row++) {
-        const uint64_t at = row * columns + column;
-        float g = gradient[at];
-        if (activation == RELU) {
-            // What was dropped is 0 as well, so the output tells all.
-            g = output[at] > 0.0f ? g * scale : 0.0f;
-        } else {
-            if (activation == ELU) g *= output[at] > 0.0f ? 1.0f : output[at] / scale + 1.0f;
-            if (threshold > 0) {
-                const bool keeps = dropout_factor(mask, dropout_words(mask, at / 8), (uint32_t)(at % 8)) != 0.0f;
-                g = keeps ? g * scale : 0.0f;
-            }
+    // Four rows are read before the first is written: reads are under way together.
+    for (uint64_t row = first; row < end; row += 4) {
+        const uint32_t count = end - row < 4 ? (uint32_t)(end - row) : 4;
+        float g[4], y[4] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (i >= count) continue;
+            g[i] = gradient[(row + i) * columns + column];
+            if (activation != 0) y[i] = output[(row + i) * columns + column];
         }
-        gradient[at] = g;
-        sum += g;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (i >= count) continue;
+            const uint64_t at = (row + i) * columns + column;
+            float value = g[i];
+            if (activation == RELU) {
+                // What was dropped is 0 as well, so the output tells all.
+                value = y[i] > 0.0f ? value * scale : 0.0f;
+            } else {
+                if (activation == ELU) value *= y[i] > 0.0f ? 1.0f : y[i] / scale + 1.0f;
+                if (threshold > 0) {
+                    const bool keeps = dropout_factor(mask, dropout_words(mask, at / 8), (uint32_t)(at % 8)) != 0.0f;
+                    value = keeps ? value * scale : 0.0f;
+                }
+            }
+            gradient[at] = value;
+            sum += value;
+        }
     }
     if (partials) partials[(uint64_t)run * columns + column] = sum;
 }
@@ -90,6 +103,7 @@ extern "C" __global__ void train_columns(const float* __restrict__ x, const floa
     const uint64_t end = first + each < rows ? first + each : rows;
     const uint32_t heads = columns / width, head = column / width;
     float sum = 0.0f;
+#pragma unroll 4
     for (uint64_t row = first; row < end; row++) {
         const uint64_t at = row * columns + column;
         float value = x[at];

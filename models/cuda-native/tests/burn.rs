@@ -72,7 +72,7 @@ fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
 }
 
 /// No multiples of a block's threads.
-const NODES: [usize; 4] = [230, 131, 70, 33];
+const NODES: [usize; 4] = [700, 410, 230, 101];
 
 #[test]
 fn graph_models() {
