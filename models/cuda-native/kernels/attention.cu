@@ -104,6 +104,9 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
 }
 MORPHGL_KERNEL(train_softmax)
 
+// Edges whose rows are read before the first is added: so many reads a thread are under way together.
+#define GROUP 4u
+
 // V columns, of one head.
 template <int V>
 __device__ __forceinline__ void load(const float* at, float* out) {
@@ -135,11 +138,19 @@ __device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, cons
     if (row >= rows || column >= columns) return;
     const uint32_t head = column / width, end = indptr[row + 1];
     float sum[V] = {}, value[V];
-#pragma unroll 4
-    for (uint32_t e = indptr[row]; e < end; e++) {
-        const float by = messages[(uint64_t)e * heads + head];
-        load<V>(values + (uint64_t)indices[e] * columns + column, value);
-        for (int i = 0; i < V; i++) sum[i] += by * value[i];
+    for (uint32_t e = indptr[row]; e < end; e += GROUP) {
+        float found[GROUP][V], by[GROUP];
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - e) continue;
+            by[k] = messages[(uint64_t)(e + k) * heads + head];
+            load<V>(values + (uint64_t)indices[e + k] * columns + column, found[k]);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - e) continue;
+            for (int i = 0; i < V; i++) sum[i] += by[k] * found[k][i];
+        }
     }
     const float by = messages[((uint64_t)edges + row) * heads + head];
     load<V>(values + (uint64_t)row * columns + column, value);
@@ -220,13 +231,22 @@ __device__ __forceinline__ void attend_backward(
     if (src >= num_src || column >= columns) return;
     const uint32_t head = column / width, end = indptr[src + 1];
     float sum[V] = {}, value[V], half = 0.0f;
-#pragma unroll 4
-    for (uint32_t t = indptr[src]; t < end; t++) {
-        const uint64_t at = (uint64_t)edges_of[t] * heads + head;
-        const float by = messages[at];
-        load<V>(gradient + (uint64_t)rows_of[t] * columns + column, value);
-        for (int i = 0; i < V; i++) sum[i] += by * value[i];
-        half += scores[at];
+    for (uint32_t t = indptr[src]; t < end; t += GROUP) {
+        float found[GROUP][V], by[GROUP], score[GROUP];
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - t) continue;
+            const uint64_t at = (uint64_t)edges_of[t + k] * heads + head;
+            by[k] = messages[at];
+            score[k] = scores[at];
+            load<V>(gradient + (uint64_t)rows_of[t + k] * columns + column, found[k]);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - t) continue;
+            for (int i = 0; i < V; i++) sum[i] += by[k] * found[k][i];
+            half += score[k];
+        }
     }
     if (src < num_dst) {
         const uint64_t at = ((uint64_t)edges + src) * heads + head;

@@ -70,22 +70,29 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
             g[i] = gradient[(row + i) * columns + column];
             if (activation != 0) y[i] = output[(row + i) * columns + column];
         }
+        uint32_t kept = 0xfu;
+        if (activation != RELU && threshold > 0) {
+            kept = 0;
+            // One copy of Philox's code is enough.
+#pragma unroll 1
+            for (uint32_t i = 0; i < count; i++) {
+                const uint64_t at = (row + i) * columns + column;
+                const float factor = dropout_factor(mask, dropout_words(mask, at / 8), (uint32_t)(at % 8));
+                kept |= (factor != 0.0f ? 1u : 0u) << i;
+            }
+        }
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
             if (i >= count) continue;
-            const uint64_t at = (row + i) * columns + column;
             float value = g[i];
             if (activation == RELU) {
                 // What was dropped is 0 as well, so the output tells all.
                 value = y[i] > 0.0f ? value * scale : 0.0f;
             } else {
                 if (activation == ELU) value *= y[i] > 0.0f ? 1.0f : y[i] / scale + 1.0f;
-                if (threshold > 0) {
-                    const bool keeps = dropout_factor(mask, dropout_words(mask, at / 8), (uint32_t)(at % 8)) != 0.0f;
-                    value = keeps ? value * scale : 0.0f;
-                }
+                value = kept >> i & 1u ? value * scale : 0.0f;
             }
-            gradient[at] = value;
+            gradient[(row + i) * columns + column] = value;
             sum += value;
         }
     }

@@ -4,6 +4,9 @@
 // threads of a row lie side by side, so its sources' rows are read whole, and an edge's index is one address a warp.
 #include "morphgl.cuh"
 
+// Edges whose rows are read before the first is added: so many reads a thread are under way together.
+#define GROUP 4u
+
 struct F32 {
     static const int SIZE = 4;
 };
@@ -75,11 +78,19 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
     if (row >= rows || column >= width) return;
     float sum[V] = {}, value[V];
     const uint32_t end = indptr[row + 1];
-#pragma unroll 4
-    for (uint32_t e = indptr[row]; e < end; e++) {
-        load<S, V>(x, (uint64_t)indices[e] * width + column, value);
-        const float by = of_edges ? of_edges[e] : 1.0f;
-        for (int i = 0; i < V; i++) sum[i] += by * value[i];
+    for (uint32_t e = indptr[row]; e < end; e += GROUP) {
+        float values[GROUP][V], by[GROUP];
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - e) continue;
+            by[k] = of_edges ? of_edges[e + k] : 1.0f;
+            load<S, V>(x, (uint64_t)indices[e + k] * width + column, values[k]);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - e) continue;
+            for (int i = 0; i < V; i++) sum[i] += by[k] * values[k][i];
+        }
     }
     if (of_rows) {
         const float by = of_rows[row];
@@ -124,12 +135,20 @@ __device__ __forceinline__ void sum_sources(const uint32_t* __restrict__ indptr,
     const uint8_t* from = reinterpret_cast<const uint8_t*>(gradient);
     float sum[V] = {}, value[V];
     const uint32_t end = indptr[src + 1];
-#pragma unroll 4
-    for (uint32_t t = indptr[src]; t < end; t++) {
-        const uint32_t row = rows[t];
-        const float by = of_edges ? of_edges[edges[t]] : of_rows ? of_rows[row] : 1.0f;
-        load<F32, V>(from, (uint64_t)row * width + column, value);
-        for (int i = 0; i < V; i++) sum[i] += by * value[i];
+    for (uint32_t t = indptr[src]; t < end; t += GROUP) {
+        float values[GROUP][V], by[GROUP];
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - t) continue;
+            const uint32_t row = rows[t + k];
+            by[k] = of_edges ? of_edges[edges[t + k]] : of_rows ? of_rows[row] : 1.0f;
+            load<F32, V>(from, (uint64_t)row * width + column, values[k]);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - t) continue;
+            for (int i = 0; i < V; i++) sum[i] += by[k] * values[k][i];
+        }
     }
     if (src < num_dst && (loops || eps)) {
         const float own = (loops ? loops[src] : 0.0f) + (eps ? 1.0f + *eps : 0.0f);
