@@ -5,9 +5,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{batch, context, dataset, model, place, transfer};
+use common::{Random, batch, block, context, dataset, model, place, transfer};
 use morphgl_graph_store::Dtype;
-use morphgl_registry::{MiniBatch, NamedTensor, Place, Training};
+use morphgl_registry::{HostBatch, MiniBatch, NamedTensor, Place, Training};
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cuda_native::CudaNative;
 use serde_json::{Value, json};
@@ -29,6 +29,10 @@ fn close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance
 }
 
 fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
+    check_changed(model, nodes, dtype, weighted, &|_| {});
+}
+
+fn check_changed(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool, change: &dyn Fn(&mut HostBatch)) {
     let size = |name: &str| model[name].as_u64().expect("a size") as usize;
     let (dim, classes) = (size("in_dim"), size("num_classes"));
     let what = format!("{model}, {nodes:?}, {dtype}, weighted {weighted}");
@@ -38,7 +42,8 @@ fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
     let mut burn = CpuBurn::new(&context(model, Place::Host, none)).expect("burn's operator is built");
     assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
     for seed in 0..2 {
-        let host = batch(nodes, (dim, classes), dtype, weighted, seed);
+        let mut host = batch(nodes, (dim, classes), dtype, weighted, seed);
+        change(&mut host);
         let batches = [transfer(host.clone()), MiniBatch::Host(host)];
         let [own, theirs]: [&mut dyn Training; 2] = [&mut native, &mut burn];
         let mut sides = [own, theirs];
@@ -155,6 +160,23 @@ fn options() {
         (json!({"hidden": 32, "residual": true, "normalization": "batch"}), Dtype::U8),
     ] {
         check(&model("mlp", 40, 6, more), &NODES[3..], dtype, false);
+    }
+}
+
+/// Blocks that read fewer rows than the layer before made, and fewer seeds than the last one makes.
+#[test]
+fn rows_that_nobody_reads() {
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        for more in [json!({"hidden": 16}), json!({"hidden": 16, "residual": true, "normalization": "layer"})] {
+            let model = model(kind, 12, 4, more);
+            check_changed(&model, &[300, 210, 120, 60], Dtype::F32, false, &|batch| {
+                let mut random = Random(8);
+                batch.blocks[1] = block(190, 120, 4, false, &mut random);
+                batch.blocks[2] = block(100, 60, 4, false, &mut random);
+                batch.num_seeds = 41;
+                batch.labels.truncate(41);
+            });
+        }
     }
 }
 
