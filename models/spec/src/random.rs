@@ -74,6 +74,12 @@ impl Dropout {
         65536.0 / (65536 - self.threshold) as f32
     }
 
+    /// What the mask is made of, for operators whose devices compute it: key, site, mini-batch, epoch (as they stand in
+    /// the counters) and the threshold below which 16 bits are dropped.
+    pub fn parts(&self) -> (u64, [u32; 4]) {
+        (self.seed, [self.site, self.batch, self.epoch ^ DROPOUT, self.threshold])
+    }
+
     /// Fills `factors` with 0 or the scale for elements `first`, `first + 1`, …
     #[inline(always)]
     pub fn fill(&self, first: u64, factors: &mut [f32]) {

@@ -83,3 +83,23 @@ __device__ __forceinline__ float half_value(uint16_t bits) {
 }
 
 __device__ __forceinline__ float bf16_value(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
+
+// A dropout mask of morphgl-model-spec: the random words of elements 8 * group to 8 * group + 7, and whether the i-th of
+// them is kept.
+struct DropoutMask {
+    uint64_t key;
+    uint32_t site, batch, epoch, threshold;
+    float scale;
+};
+
+__device__ __forceinline__ Words dropout_words(const DropoutMask& mask, uint64_t group) {
+    const uint32_t site = mask.site ^ ((uint32_t)(group >> 32) << 26);
+    return philox((uint32_t)group, site, mask.batch, mask.epoch, (uint32_t)mask.key, (uint32_t)(mask.key >> 32));
+}
+
+__device__ __forceinline__ float dropout_factor(const DropoutMask& mask, const Words& words, uint32_t i) {
+    const uint32_t pair = i / 2;
+    const uint32_t word = pair == 0 ? words.word[0] : pair == 1 ? words.word[1] : pair == 2 ? words.word[2] : words.word[3];
+    const uint32_t bits = i % 2 == 0 ? word & 0xffffu : word >> 16;
+    return bits >= mask.threshold ? mask.scale : 0.0f;
+}

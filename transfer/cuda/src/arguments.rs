@@ -50,7 +50,7 @@ impl Argument<'_> {
     pub const NULL: Argument<'static> = Argument { value: [0; 8], users: None };
 }
 
-fn address<'a>(address: Address, users: Option<&'a AtomicU64>) -> Argument<'a> {
+pub(crate) fn address<'a>(address: Address, users: Option<&'a AtomicU64>) -> Argument<'a> {
     Argument { value: address.to_ne_bytes(), users }
 }
 

@@ -11,6 +11,7 @@ mod emulated;
 #[cfg(feature = "emulate")]
 pub mod emulation;
 mod event;
+mod floats;
 mod mapped;
 mod memory;
 mod module;
@@ -28,6 +29,7 @@ pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
 pub use capture::Graph;
 pub use device::{Device, Properties, Statistics, statistics};
 pub use event::{Event, pending};
+pub use floats::Floats;
 pub use mapped::{Mapped, Mapping};
 pub use memory::{Buffer, Pinned};
 pub use module::{Kernel, Module};

@@ -1,0 +1,132 @@
+// Loss and score of the seeds, the sum of gradients, and Adam.
+#include "morphgl.cuh"
+
+#define COUNTED 1u
+#define CORRECT 2u
+
+// Cross-entropy of each seed, and its gradient where `gradient` is not null: softmax less one at the label, 0 without a
+// label. A seed's mark says whether it counts and was predicted.
+extern "C" __global__ void train_loss(const float* __restrict__ logits, const int32_t* __restrict__ labels,
+                                      float* __restrict__ gradient, double* __restrict__ losses,
+                                      uint32_t* __restrict__ marks, uint32_t seeds, uint32_t classes) {
+    const uint32_t seed = blockIdx.x * blockDim.x + threadIdx.x;
+    if (seed >= seeds) return;
+    const float* row = logits + (uint64_t)seed * classes;
+    float* out = gradient ? gradient + (uint64_t)seed * classes : nullptr;
+    const int32_t label = labels[seed];
+    if (label < 0 || (uint32_t)label >= classes) {
+        for (uint32_t c = 0; c < classes && out; c++) out[c] = 0.0f;
+        losses[seed] = 0.0;
+        marks[seed] = 0;
+        return;
+    }
+    // The first of equal logits is the prediction.
+    float most = row[0];
+    uint32_t best = 0;
+    bool number = most == most;
+    for (uint32_t c = 1; c < classes; c++) {
+        number = number && row[c] == row[c];
+        if (row[c] > most) most = row[c], best = c;
+    }
+    double sum = 0.0;
+    for (uint32_t c = 0; c < classes; c++) sum += (double)expf(row[c] - most);
+    if (out) {
+        const float by = (float)(1.0 / sum);
+        for (uint32_t c = 0; c < classes; c++) out[c] = expf(row[c] - most) * by;
+        out[label] -= 1.0f;
+    }
+    losses[seed] = log(sum) + (double)most - (double)row[label];
+    marks[seed] = COUNTED | (number && best == (uint32_t)label ? CORRECT : 0u);
+}
+MORPHGL_KERNEL(train_loss)
+
+struct Partial {
+    double loss;
+    uint32_t correct, count;
+    int32_t label;
+    uint32_t unused;
+};
+
+// The seeds' score by one block, in a fixed order. outcome: loss (a double), correct, count, the largest label.
+// If the loss is a number, all labels are classes and some seed counts, it opens the gate, else it shuts it.
+extern "C" __global__ void train_score(const double* losses, const uint32_t* marks, const int32_t* labels,
+                                       uint64_t* outcome, uint32_t* gate, uint32_t seeds, uint32_t classes) {
+    DYNAMIC_SHARED(Partial, partials);
+    Partial own = {0.0, 0, 0, -1, 0};
+    for (uint32_t seed = threadIdx.x; seed < seeds; seed += blockDim.x) {
+        own.loss += losses[seed];
+        own.correct += marks[seed] & CORRECT ? 1u : 0u;
+        own.count += marks[seed] & COUNTED;
+        own.label = max(own.label, labels[seed]);
+    }
+    partials[threadIdx.x] = own;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (uint32_t t = 1; t < blockDim.x; t++) {
+        own.loss += partials[t].loss;
+        own.correct += partials[t].correct;
+        own.count += partials[t].count;
+        own.label = max(own.label, partials[t].label);
+    }
+    *reinterpret_cast<double*>(outcome) = own.loss;
+    outcome[1] = own.correct;
+    outcome[2] = own.count;
+    outcome[3] = own.label < 0 ? 0 : (uint64_t)own.label;
+    if (!gate) return;
+    const bool good = own.loss - own.loss == 0.0 && own.label < (int32_t)classes && own.count > 0;
+    *gate = good ? 1u : 0u;
+}
+MORPHGL_KERNEL(train_score)
+
+// Adds a mini-batch's gradients, and its seeds to the first of the counters, if the gate is open.
+extern "C" __global__ void train_accumulate(const uint32_t* gate, const uint64_t* outcome, uint64_t* counters,
+                                            const float* __restrict__ gradients, float* __restrict__ total,
+                                            uint32_t len) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (*gate == 0) return;
+    if (i == 0) counters[0] += outcome[2];
+    if (i < len) total[i] += gradients[i];
+}
+MORPHGL_KERNEL(train_accumulate)
+
+// counters: seeds accumulated, steps done. constants: learning rate, both betas.
+// coefficients: gradient's scale, step size, root of the second moment's correction, whether there is a step.
+// status: whether nothing was accumulated, the first parameter that is no number.
+extern "C" __global__ void train_step_begin(uint64_t* counters, const double* constants, float* coefficients,
+                                            uint64_t* status) {
+    const bool active = counters[0] > 0;
+    status[0] = active ? 0 : 1;
+    status[1] = ~(uint64_t)0;
+    coefficients[3] = active ? 1.0f : 0.0f;
+    if (!active) return;
+    const double step = (double)++counters[1];
+    coefficients[0] = 1.0f / (float)counters[0];
+    coefficients[1] = (float)(constants[0] / (1.0 - pow(constants[1], step)));
+    coefficients[2] = (float)sqrt(1.0 - pow(constants[2], step));
+    counters[0] = 0;
+}
+MORPHGL_KERNEL(train_step_begin)
+
+// One step of Adam over the first `trainable` of the parameters, the first `decaying` of them with weight decay; clears
+// the gradients, and looks for parameters that are no numbers.
+extern "C" __global__ void train_adam(float* __restrict__ parameters, float* __restrict__ first,
+                                      float* __restrict__ second, float* __restrict__ gradients,
+                                      const float* __restrict__ coefficients, uint64_t* status, uint32_t len,
+                                      uint32_t trainable, uint32_t decaying, float first_share, float beta2,
+                                      float second_share, float eps, float weight_decay) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= len || coefficients[3] == 0.0f) return;
+    float parameter = parameters[i];
+    if (i < trainable) {
+        const float gradient = gradients[i] * coefficients[0] + (i < decaying ? weight_decay * parameter : 0.0f);
+        const float m = first[i] + (gradient - first[i]) * first_share;
+        const float v = beta2 * second[i] + second_share * gradient * gradient;
+        first[i] = m;
+        second[i] = v;
+        gradients[i] = 0.0f;
+        parameter -= coefficients[1] * (m / (sqrtf(v) / coefficients[2] + eps));
+        parameters[i] = parameter;
+    }
+    if (parameter - parameter != 0.0f) atomicMin(&status[1], (uint64_t)i);
+}
+MORPHGL_KERNEL(train_adam)

@@ -1,0 +1,118 @@
+//! One block of device memory for all that a mini-batch needs, handed out in order and taken back at once.
+
+use morphgl_cuda::{Buffer, Floats, Stream};
+use morphgl_registry::Result;
+
+/// Parts begin at multiples of this many words, which is 256 bytes.
+const ALIGNMENT: usize = 64;
+/// Words of a block at least.
+const LEAST: usize = 1 << 14;
+
+/// Whether each part is a block of its own: so a sanitizer sees who leaves one.
+const SEPARATE: bool = cfg!(feature = "emulate") && option_env!("MORPHGL_SANITIZE").is_some();
+
+/// Words of four bytes in an arena, valid until it is released beyond them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    block: usize,
+    start: usize,
+    len: usize,
+}
+
+impl Part {
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Its first `len` words.
+    pub(crate) fn first(self, len: usize) -> Self {
+        self.from(0, len)
+    }
+
+    /// `len` words from `start` on.
+    pub(crate) fn from(self, start: usize, len: usize) -> Self {
+        assert!(start + len <= self.len, "{len} words from {start} on of {}", self.len);
+        Self { start: self.start + start, len, ..self }
+    }
+}
+
+/// A state of an arena to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    block: usize,
+    used: usize,
+}
+
+/// The memory: one block in the steady state; a mini-batch that needs more than any before adds blocks, which the next
+/// one finds merged.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    blocks: Vec<Buffer<f32>>,
+    // Invariant: parts lie in blocks up to `block`, and in that one before word `used`.
+    block: usize,
+    used: usize,
+    peak: usize,
+}
+
+impl Arena {
+    pub(crate) fn new(stream: &Stream) -> Result<Self> {
+        Ok(Self { blocks: vec![Buffer::new(stream, LEAST)?], block: 0, used: 0, peak: 0 })
+    }
+
+    /// Takes all parts back; work given earlier to the stream may still use them, for later work comes after it.
+    pub(crate) fn begin(&mut self, stream: &Stream) -> Result<()> {
+        if self.blocks.len() > 1 {
+            self.blocks.clear();
+            self.peak = self.peak.max(LEAST);
+            // An eighth more, for mini-batches differ in size.
+            self.blocks.push(Buffer::new(stream, self.peak + self.peak / 8)?);
+        }
+        (self.block, self.used) = (0, 0);
+        Ok(())
+    }
+
+    pub(crate) fn take(&mut self, stream: &Stream, len: usize) -> Result<Part> {
+        if SEPARATE {
+            self.blocks.truncate(self.block + 1);
+            self.blocks.push(Buffer::new(stream, len)?);
+            (self.block, self.used) = (self.block + 1, len);
+            return Ok(Part { block: self.block, start: 0, len });
+        }
+        let room = len.next_multiple_of(ALIGNMENT);
+        while self.used + room > self.blocks[self.block].len() {
+            if self.block + 1 == self.blocks.len() {
+                let last = self.blocks[self.block].len();
+                self.blocks.push(Buffer::new(stream, room.max(last / 2).max(LEAST))?);
+            }
+            (self.block, self.used) = (self.block + 1, 0);
+        }
+        let part = Part { block: self.block, start: self.used, len };
+        self.used += room;
+        let before: usize = self.blocks[..self.block].iter().map(Buffer::len).sum();
+        self.peak = self.peak.max(before + self.used);
+        Ok(part)
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { block: self.block, used: self.used }
+    }
+
+    /// Takes back all parts that were taken since `mark`.
+    pub(crate) fn release(&mut self, mark: Mark) {
+        (self.block, self.used) = (mark.block, mark.used);
+    }
+
+    pub(crate) fn floats(&self, part: Part) -> Floats<'_> {
+        Floats::of(&self.blocks[part.block]).part(part.start..part.start + part.len)
+    }
+
+    /// The block a part lies in, and where.
+    pub(crate) fn place(&mut self, part: Part) -> (&mut Buffer<f32>, usize) {
+        (&mut self.blocks[part.block], part.start)
+    }
+
+    /// Words of all blocks.
+    pub(crate) fn words(&self) -> usize {
+        self.blocks.iter().map(Buffer::len).sum()
+    }
+}

@@ -1,0 +1,246 @@
+//! A layer backward.
+
+use morphgl_cuda::Floats;
+use morphgl_model_spec::{LayerShape, ModelKind};
+use morphgl_registry::Result;
+
+use crate::arena::Part;
+use crate::attention::{Found, Scorer, mean_heads_backward};
+use crate::edges::{Edges, zero};
+use crate::finish::{Factors, add, column_sums, finish_backward, total};
+use crate::forward::{Convolved, Layer, Pass, bias_name, parameter};
+use crate::gpu::{Mask, Words};
+
+impl<'a> Pass<'_, 'a> {
+    fn gradient(&self, layer: usize, name: &str) -> Floats<'a> {
+        self.model.gradient(&parameter(self.model.spec.kind, layer, name))
+    }
+
+    /// Writes the gradients of a layer's parameters, from that of its output, which is overwritten; and that of its
+    /// input, of which the layer before wrote `rows` rows, into a new part; without rows, of none.
+    pub(crate) fn layer_backward(
+        &mut self,
+        mut layer: Layer<'a>,
+        gradient: Part,
+        rows: Option<usize>,
+    ) -> Result<Option<Part>> {
+        let out = rows.map(|rows| self.gpu.take(rows * layer.shape.in_dim)).transpose()?;
+        let mark = self.gpu.mark();
+        let residual = self.end_backward(&layer, gradient)?;
+        let read = layer.edges.as_ref().map_or(layer.output.rows(), |edges| edges.block.num_src);
+        let found = out.map(|out| out.first(read * layer.shape.in_dim));
+        if let (Some(out), Some(found)) = (out, found)
+            && out.len() > found.len()
+        {
+            // No block reads these rows.
+            zero(self.gpu, out.from(found.len(), out.len() - found.len()))?;
+        }
+        self.convolve_backward(&mut layer, gradient, found)?;
+        if let (Some(residual), Some(found)) = (residual, found) {
+            let own = found.first(residual.len());
+            add(self.gpu, own, Some(residual), own)?;
+        }
+        self.gpu.release(mark);
+        Ok(out)
+    }
+
+    /// What follows the convolution, in place; gives what the residual connection hands on.
+    fn end_backward(&mut self, layer: &Layer<'a>, gradient: Part) -> Result<Option<Part>> {
+        let (spec, columns, index) = (self.model.spec, layer.output.columns, layer.layer);
+        let mut bias = Some(self.gradient(index, bias_name(spec.kind)));
+        let plain = layer.unit.is_none() && layer.normalized.is_none();
+        let own_bias = if plain { bias.take() } else { None };
+        let mut residual = None;
+        if layer.shape.last {
+            finish_backward(self.gpu, gradient, columns, own_bias, (layer.output.part, None, Mask::NONE))?;
+        } else if let Some(activated) = layer.activated {
+            finish_backward(self.gpu, gradient, columns, None, (layer.output.part, None, layer.mask))?;
+            let copy = self.gpu.take(gradient.len())?;
+            add(self.gpu, gradient, None, copy)?;
+            residual = Some(copy);
+            let end = (activated, Some(spec.activation), Mask::NONE);
+            finish_backward(self.gpu, gradient, columns, own_bias, end)?;
+        } else {
+            let end = (layer.output.part, Some(spec.activation), layer.mask);
+            finish_backward(self.gpu, gradient, columns, own_bias, end)?;
+        }
+        if let Some(normalized) = &layer.normalized {
+            let affine = self.affine(index, |name| self.model.get(name));
+            let found = self.affine(index, |name| self.model.gradient(name));
+            normalized.backward(self.gpu, gradient, affine, found)?;
+        }
+        if let Some(unit) = &layer.unit {
+            unit.backward(self.gpu, gradient)?;
+        }
+        if let Some(bias) = bias {
+            column_sums(self.gpu, gradient, columns, Factors::default(), bias)?;
+        }
+        Ok(residual)
+    }
+
+    /// The layer itself: gradients of its weights, and of its input where it is wanted.
+    fn convolve_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
+        let (index, LayerShape { in_dim, out_dim, .. }) = (layer.layer, layer.shape);
+        let rows = layer.output.rows();
+        let sizes = [rows, out_dim, in_dim];
+        let Some(edges) = &mut layer.edges else {
+            let x = layer.input.dense(self.gpu, rows)?;
+            self.gpu.linear_weight(sizes, gradient, x, self.gradient(index, "weight"))?;
+            return match found {
+                Some(found) => self.gpu.linear_input(sizes, gradient, self.parameter(index, "weight"), found, false),
+                None => Ok(()),
+            };
+        };
+        match layer.convolved {
+            Convolved::Gcn { aggregated } => {
+                let x = match aggregated {
+                    Some(sums) => Words::Part(sums),
+                    None => layer.input.dense(self.gpu, edges.block.num_src)?,
+                };
+                self.sum_linear_backward(
+                    (index, "lin.weight"),
+                    edges,
+                    sizes,
+                    gradient,
+                    (aggregated.is_some(), x),
+                    found,
+                )
+            }
+            Convolved::Sage { aggregated } => {
+                let x = match aggregated {
+                    Some(sums) => Words::Part(sums),
+                    None => layer.input.dense(self.gpu, edges.block.num_src)?,
+                };
+                let of = (index, "lin_l.weight");
+                self.sum_linear_backward(of, edges, sizes, gradient, (aggregated.is_some(), x), found)?;
+                let own = layer.input.dense(self.gpu, rows)?;
+                self.gpu.linear_weight(sizes, gradient, own, self.gradient(index, "lin_r.weight"))?;
+                match found {
+                    Some(found) => {
+                        self.gpu.linear_input(sizes, gradient, self.parameter(index, "lin_r.weight"), found, true)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Convolved::Gin { .. } => self.gin_backward(layer, gradient, found),
+            Convolved::Gat { .. } => self.gat_backward(layer, gradient, found),
+            Convolved::Linear => unreachable!("a perceptron has no edges"),
+        }
+    }
+
+    /// Backward of a sum and a linear layer; `x` is what the linear layer read, which are the sums if those came first.
+    fn sum_linear_backward(
+        &mut self,
+        (index, name): (usize, &str),
+        edges: &mut Edges<'a>,
+        [rows, out_dim, in_dim]: [usize; 3],
+        gradient: Part,
+        (summed, x): (bool, Words<'_>),
+        found: Option<Part>,
+    ) -> Result<()> {
+        let (weight, of_weight) = (self.parameter(index, name), self.gradient(index, name));
+        if summed {
+            self.gpu.linear_weight([rows, out_dim, in_dim], gradient, x, of_weight)?;
+            let Some(found) = found else { return Ok(()) };
+            let of_sums = self.gpu.take(rows * in_dim)?;
+            self.gpu.linear_input([rows, out_dim, in_dim], gradient, weight, of_sums, false)?;
+            return edges.sum_backward(self.gpu, of_sums, found, in_dim, None);
+        }
+        let sizes = [edges.block.num_src, out_dim, in_dim];
+        let of_products = self.gpu.take(edges.block.num_src * out_dim)?;
+        edges.sum_backward(self.gpu, gradient, of_products, out_dim, None)?;
+        self.gpu.linear_weight(sizes, of_products, x, of_weight)?;
+        match found {
+            Some(found) => self.gpu.linear_input(sizes, of_products, weight, found, false),
+            None => Ok(()),
+        }
+    }
+
+    fn gin_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
+        let Convolved::Gin { aggregated, multiplied, hidden } = layer.convolved else { unreachable!("it is a GIN") };
+        let (index, LayerShape { in_dim, out_dim, .. }) = (layer.layer, layer.shape);
+        let edges = layer.edges.as_mut().expect("a GIN has edges");
+        let (rows, num_src) = (edges.block.num_dst, edges.block.num_src);
+        let eps = Some(Words::Floats(self.parameter(index, "eps")));
+        let second = [rows, out_dim, out_dim];
+        self.gpu.linear_weight(second, gradient, hidden, self.gradient(index, "nn.lins.1.weight"))?;
+        let of_hidden = self.gpu.take(rows * out_dim)?;
+        self.gpu.linear_input(second, gradient, self.parameter(index, "nn.lins.1.weight"), of_hidden, false)?;
+        let bias = Some(self.gradient(index, "nn.lins.0.bias"));
+        let relu = Some(morphgl_model_spec::Activation::Relu);
+        finish_backward(self.gpu, of_hidden, out_dim, bias, (hidden, relu, Mask::NONE))?;
+        let (weight, of_weight) = (self.parameter(index, "nn.lins.0.weight"), self.gradient(index, "nn.lins.0.weight"));
+        match (aggregated, multiplied) {
+            (Some(sums), _) => {
+                self.gpu.linear_weight([rows, out_dim, in_dim], of_hidden, sums, of_weight)?;
+                let of_sums = self.gpu.take(rows * in_dim)?;
+                self.gpu.linear_input([rows, out_dim, in_dim], of_hidden, weight, of_sums, false)?;
+                let own = layer.input.dense(self.gpu, rows)?;
+                self.eps_gradient(index, of_sums, own, in_dim)?;
+                match found {
+                    Some(found) => edges.sum_backward(self.gpu, of_sums, found, in_dim, eps),
+                    None => Ok(()),
+                }
+            }
+            (None, Some(products)) => {
+                self.eps_gradient(index, of_hidden, products.into(), out_dim)?;
+                let sizes = [num_src, out_dim, in_dim];
+                let of_products = self.gpu.take(num_src * out_dim)?;
+                edges.sum_backward(self.gpu, of_hidden, of_products, out_dim, eps)?;
+                let x = layer.input.dense(self.gpu, num_src)?;
+                self.gpu.linear_weight(sizes, of_products, x, of_weight)?;
+                match found {
+                    Some(found) => self.gpu.linear_input(sizes, of_products, weight, found, false),
+                    None => Ok(()),
+                }
+            }
+            (None, None) => unreachable!("one of the two came first"),
+        }
+    }
+
+    /// The gradient of `eps`: the sum of the products of the rows' own and their gradient.
+    fn eps_gradient(&mut self, index: usize, gradient: Part, own: Words<'_>, columns: usize) -> Result<()> {
+        let sums = self.gpu.take(columns)?;
+        let factors = Factors { elements: Some(own), heads: None };
+        column_sums(self.gpu, gradient, columns, factors, sums)?;
+        total(self.gpu, sums, self.gradient(index, "eps"))
+    }
+
+    fn gat_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
+        let Convolved::Gat { scorer, attended } = layer.convolved else { unreachable!("it is a GAT") };
+        let (index, LayerShape { in_dim, heads, head_dim, last, .. }) = (layer.layer, layer.shape);
+        let edges = layer.edges.as_mut().expect("a GAT has edges");
+        let (num_dst, num_src, columns) = (edges.block.num_dst, edges.block.num_src, heads * head_dim);
+        let gradient = match last && heads > 1 {
+            true => mean_heads_backward(self.gpu, gradient, heads, head_dim)?,
+            false => gradient,
+        };
+        let of_values = self.gpu.take(num_src * columns)?;
+        let (of_right, sides) = match scorer {
+            Scorer::First { .. } => (None, vec![("lin", num_src, of_values)]),
+            Scorer::Second { .. } => {
+                let right = self.gpu.take(num_dst * columns)?;
+                (Some(right), vec![("lin_l", num_src, of_values), ("lin_r", num_dst, right)])
+            }
+        };
+        let att = match scorer {
+            Scorer::First { .. } => ["att_src", "att_dst"].map(|name| Some(self.gradient(index, name))),
+            Scorer::Second { .. } => [Some(self.gradient(index, "att")), None],
+        };
+        let wanted = Found { values: of_values, right: of_right, att };
+        attended.backward(self.gpu, edges, scorer, gradient, &wanted)?;
+        let x = layer.input.dense(self.gpu, num_src)?;
+        for (name, rows, of_side) in sides {
+            let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+            let sizes = [rows, columns, in_dim];
+            self.gpu.linear_weight(sizes, of_side, x, self.gradient(index, &weight))?;
+            if self.model.spec.kind == ModelKind::Gat && name != "lin" {
+                column_sums(self.gpu, of_side, columns, Factors::default(), self.gradient(index, &bias))?;
+            }
+            if let Some(found) = found {
+                self.gpu.linear_input(sizes, of_side, self.parameter(index, &weight), found, name == "lin_r")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! A block made ready for a model: coefficients, sums over its edges, and the transposed block that backward walks.
+
+use morphgl_cuda::{Argument, Kernel, Shape};
+use morphgl_graph_store::Dtype;
+use morphgl_model_spec::ModelKind;
+use morphgl_registry::Result;
+
+use crate::arena::Part;
+use crate::gpu::{Gpu, Words, each, number, rows_by_units};
+use crate::kernels::Kernels;
+
+/// Edges in device memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub(crate) num_dst: usize,
+    pub(crate) num_src: usize,
+    pub(crate) num_edges: usize,
+    pub(crate) indptr: Words<'a>,
+    pub(crate) indices: Words<'a>,
+    pub(crate) weights: Option<Words<'a>>,
+}
+
+/// A block with what its edges and rows are multiplied by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Edges<'a> {
+    pub(crate) block: Block<'a>,
+    of_edges: Option<Part>,
+    of_rows: Option<Part>,
+    loops: Option<Part>,
+    row_of: Option<Part>,
+    transposed: Option<Transposed>,
+}
+
+/// The edges by source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transposed {
+    pub(crate) indptr: Part,
+    pub(crate) rows: Part,
+    pub(crate) edges: Part,
+}
+
+/// Rows that a sum reads: f32, or features as they are stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) words: Words<'a>,
+    pub(crate) dtype: Dtype,
+}
+
+/// A tile of the scan, as in kernels/transpose.cu.
+const TILE: usize = 64;
+
+impl<'a> Edges<'a> {
+    /// Computes the coefficients of a model's kind; `degrees` are those of the source nodes in the whole graph.
+    pub(crate) fn new(gpu: &mut Gpu, kind: ModelKind, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
+        let Block { num_dst, num_src, num_edges, indptr, indices, weights } = block;
+        assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
+        assert!(num_dst <= num_src, "{num_dst} destination of {num_src} source nodes");
+        assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight an edge");
+        let reads_degrees = matches!(kind, ModelKind::Gcn | ModelKind::Gin);
+        assert!(!reads_degrees || degrees.len() >= num_src, "a degree a source node");
+        let mut edges = Self { block, of_edges: None, of_rows: None, loops: None, row_of: None, transposed: None };
+        let (rows, shape) = (number(num_dst), each(num_dst));
+        match kind {
+            ModelKind::Sage => {
+                let out = gpu.take(num_dst)?;
+                edges.of_rows = Some(out);
+                let arguments = &mut [gpu.at(indptr), gpu.at(out), rows.into()];
+                // SAFETY: the kernel's arguments; a row has an offset and an output.
+                unsafe { gpu.launch(&gpu.kernels.train_mean, shape, arguments) }?;
+            }
+            ModelKind::Gin => {
+                let out = gpu.take(num_dst)?;
+                edges.of_rows = Some(out);
+                let arguments = &mut [gpu.at(indptr), gpu.at_some(weights), gpu.at(degrees), gpu.at(out), rows.into()];
+                // SAFETY: as above; an edge has a weight, a row a degree.
+                unsafe { gpu.launch(&gpu.kernels.train_rescale, shape, arguments) }?;
+            }
+            ModelKind::Gcn => {
+                let (out, loops) = (gpu.take(num_edges)?, gpu.take(num_dst)?);
+                (edges.of_edges, edges.loops) = (Some(out), Some(loops));
+                let arguments = &mut [
+                    gpu.at(indptr),
+                    gpu.at(indices),
+                    gpu.at_some(weights),
+                    gpu.at(degrees),
+                    gpu.at(out),
+                    gpu.at(loops),
+                    rows.into(),
+                ];
+                // SAFETY: as above; an edge has an output, a source a degree.
+                unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
+            }
+            ModelKind::Gat | ModelKind::Mlp => {}
+        }
+        Ok(edges)
+    }
+
+    /// Each row's weighted sum of its sources, plus `1 + eps` times the row's own where there is an `eps`.
+    pub(crate) fn sum(&self, gpu: &mut Gpu, x: Rows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Part> {
+        let Block { num_dst, num_src, indptr, indices, .. } = self.block;
+        assert!(4 * x.words.len() + 3 >= num_src * width * x.dtype.size(), "rows to sum and source nodes");
+        let out = gpu.take(num_dst * width)?;
+        let four = width.is_multiple_of(4);
+        let kernel = sum_kernel(&gpu.kernels, x.dtype, four);
+        let shape = rows_by_units(num_dst, if four { width / 4 } else { width });
+        let arguments = &mut [
+            gpu.at(indptr),
+            gpu.at(indices),
+            gpu.at_some(self.of_edges),
+            gpu.at_some(self.of_rows),
+            gpu.at_some(self.loops),
+            gpu.at_some(eps),
+            gpu.at(x.words),
+            gpu.at(out),
+            number(num_dst).into(),
+            number(width).into(),
+        ];
+        // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each; four elements lie
+        // at a multiple of their length, for so do rows.
+        unsafe { gpu.launch(kernel, shape, arguments) }?;
+        Ok(out)
+    }
+
+    /// The sum backward: the gradient of the rows summed, in the first rows of `out`.
+    pub(crate) fn sum_backward(
+        &mut self,
+        gpu: &mut Gpu,
+        gradient: Part,
+        out: Part,
+        width: usize,
+        eps: Option<Words<'_>>,
+    ) -> Result<()> {
+        let Block { num_dst, num_src, .. } = self.block;
+        assert!(gradient.len() >= num_dst * width && out.len() >= num_src * width, "gradients of rows and sources");
+        let Transposed { indptr, rows, edges } = self.transposed(gpu)?;
+        let four = width.is_multiple_of(4);
+        let kernel = if four { &gpu.kernels.train_sum_sources } else { &gpu.kernels.train_sum_sources_single };
+        let shape = rows_by_units(num_src, if four { width / 4 } else { width });
+        let arguments = &mut [
+            gpu.at(indptr),
+            gpu.at(rows),
+            gpu.at(edges),
+            gpu.at_some(self.of_edges),
+            gpu.at_some(self.of_rows),
+            gpu.at_some(self.loops),
+            gpu.at_some(eps),
+            gpu.at(gradient),
+            gpu.at(out),
+            number(num_src).into(),
+            number(num_dst).into(),
+            number(width).into(),
+        ];
+        // SAFETY: the kernel's arguments; rows of edges are destination nodes.
+        unsafe { gpu.launch(kernel, shape, arguments) }
+    }
+
+    /// The row that each edge ends in; computed once.
+    pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Part> {
+        if let Some(known) = self.row_of {
+            return Ok(known);
+        }
+        let Block { num_dst, num_edges, indptr, .. } = self.block;
+        let out = gpu.take(num_edges)?;
+        let arguments = &mut [gpu.at(indptr), gpu.at(out), number(num_dst).into(), number(num_edges).into()];
+        // SAFETY: the kernel's arguments; an edge has an output.
+        unsafe { gpu.launch(&gpu.kernels.train_rows_of_edges, each(num_edges), arguments) }?;
+        self.row_of = Some(out);
+        Ok(out)
+    }
+
+    /// The edges by source; computed once, and kept for as long as the parts taken before it.
+    pub(crate) fn transposed(&mut self, gpu: &mut Gpu) -> Result<Transposed> {
+        if let Some(known) = self.transposed {
+            return Ok(known);
+        }
+        let row_of = self.row_of(gpu)?;
+        let Block { num_src, num_edges, indices, .. } = self.block;
+        let (indptr, rows, edges) = (gpu.take(num_src + 1)?, gpu.take(num_edges)?, gpu.take(num_edges)?);
+        let transposed = Transposed { indptr, rows, edges };
+        self.transposed = Some(transposed);
+        let mark = gpu.mark();
+        let tiles = num_src.div_ceil(TILE);
+        let (counts, sums, placed) = (gpu.take(num_src)?, gpu.take(tiles)?, gpu.take(num_edges)?);
+        zero(gpu, counts)?;
+        let run = |kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]| {
+            // SAFETY: each kernel's arguments, as kernels/transpose.cu has them: counts, offsets and places of sources,
+            // sums of tiles, and arrays of edges, whose indices are sources.
+            unsafe { gpu.launch(kernel, shape, arguments) }
+        };
+        let (kernels, len, all) = (&gpu.kernels, number(num_src), number(num_edges));
+        run(&kernels.train_count, each(num_edges), &mut [gpu.at(indices), gpu.at(counts), all.into()])?;
+        run(&kernels.train_scan_tiles, each(tiles), &mut [gpu.at(counts), gpu.at(sums), len.into()])?;
+        let threads = tiles.div_ceil(8).next_power_of_two().min(1024);
+        let one = Shape::linear(1, threads as u32).with_shared(4 * threads);
+        run(&kernels.train_scan_sums, one, &mut [gpu.at(sums), number(tiles).into()])?;
+        let arguments = &mut [gpu.at(counts), gpu.at(sums), gpu.at(indptr), len.into()];
+        run(&kernels.train_scan_end, each(tiles), arguments)?;
+        let arguments = &mut [gpu.at(indices), gpu.at(indptr), gpu.at(counts), gpu.at(placed), all.into()];
+        run(&kernels.train_place, each(num_edges), arguments)?;
+        let arguments = &mut [
+            gpu.at(indices),
+            gpu.at(row_of),
+            gpu.at(indptr),
+            gpu.at(placed),
+            gpu.at(rows),
+            gpu.at(edges),
+            all.into(),
+        ];
+        run(&kernels.train_order, each(num_edges), arguments)?;
+        gpu.release(mark);
+        Ok(transposed)
+    }
+}
+
+/// Clears memory.
+pub(crate) fn zero(gpu: &Gpu, part: Part) -> Result<()> {
+    // SAFETY: the kernel's arguments, and as many words as the part has.
+    unsafe { gpu.launch(&gpu.kernels.train_zero, each(part.len()), &mut [gpu.at(part), (part.len() as u64).into()]) }
+}
+
+fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {
+    match (dtype, four) {
+        (Dtype::F32, true) => &kernels.train_sum_f32,
+        (Dtype::F32, false) => &kernels.train_sum_f32_single,
+        (Dtype::F16, true) => &kernels.train_sum_f16,
+        (Dtype::F16, false) => &kernels.train_sum_f16_single,
+        (Dtype::Bf16, true) => &kernels.train_sum_bf16,
+        (Dtype::Bf16, false) => &kernels.train_sum_bf16_single,
+        (Dtype::U8, true) => &kernels.train_sum_u8,
+        (Dtype::U8, false) => &kernels.train_sum_u8_single,
+        (other, _) => unreachable!("a feature matrix is never {other}"),
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests {
+    use bytemuck::cast_slice;
+    use morphgl_cuda::{Device, Pinned};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::KEY;
+
+    fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
+        let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+        let mut gpu = Gpu::new(&device).expect("a stream");
+        let mut indptr = vec![0u32];
+        rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
+        let indices = rows.concat();
+        let mut up = |values: &[u32]| {
+            let words: Vec<f32> = values.iter().map(|&v| f32::from_bits(v)).collect();
+            gpu.upload(&Pinned::of(&device, &words).expect("memory")).expect("memory")
+        };
+        let block = Block {
+            num_dst: rows.len(),
+            num_src,
+            num_edges: indices.len(),
+            indptr: up(&indptr).into(),
+            indices: up(&indices).into(),
+            weights: None,
+        };
+        let none = block.indptr;
+        let mut edges = Edges::new(&mut gpu, ModelKind::Sage, block, none).expect("a launch");
+        let found = edges.transposed(&mut gpu).expect("launches");
+        [found.indptr, found.rows, found.edges].map(|part| {
+            let mut host = Pinned::new(&device, part.len()).expect("memory");
+            gpu.download(part, &mut host).expect("a copy");
+            gpu.stream.synchronize().expect("no failure");
+            cast_slice(&host).to_vec()
+        })
+    }
+
+    fn expected(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
+        let ends = rows.iter().enumerate().flat_map(|(row, sources)| sources.iter().map(move |&src| (src, row as u32)));
+        let mut edges: Vec<(u32, u32, u32)> = ends.zip(0..).map(|((src, row), edge)| (src, edge, row)).collect();
+        edges.sort_unstable();
+        let indptr = (0..=num_src as u32).map(|src| edges.partition_point(|e| e.0 < src) as u32).collect();
+        [indptr, edges.iter().map(|e| e.2).collect(), edges.iter().map(|e| e.1).collect()]
+    }
+
+    /// More tiles than a thread of the scan has, and a source of many edges.
+    #[test]
+    fn many_sources_are_transposed() {
+        let rows: Vec<Vec<u32>> = (0..900u32)
+            .map(|r| (0..r % 7).map(|i| if i == 3 { 5 } else { (r * 131 + i * 977) % 5000 }).collect())
+            .collect();
+        assert_eq!(transposed(5000, &rows), expected(5000, &rows));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn any_block_is_transposed(
+            rows in prop::collection::vec(prop::collection::vec(0u32..90, 0..9), 0..80),
+            more in 0usize..200,
+        ) {
+            prop_assert_eq!(transposed(90 + more, &rows), expected(90 + more, &rows));
+        }
+    }
+}

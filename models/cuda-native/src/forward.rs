@@ -1,0 +1,342 @@
+//! A layer forward, and what backward needs of it.
+
+use morphgl_cuda::Floats;
+use morphgl_graph_store::Dtype;
+use morphgl_model_spec::{Attention, Dropout, DropoutSite, LayerShape, ModelKind, Normalization};
+use morphgl_registry::{BatchId, Result};
+
+use crate::arena::Part;
+use crate::attention::{Attended, Heads, Scorer, attend, mean_heads};
+use crate::edges::{Edges, Rows};
+use crate::finish::{add, finish, widen};
+use crate::gpu::{Gpu, Mask, Words};
+use crate::layout::Model;
+use crate::norms::{Affine, Matrix, Normalized, Unit, by_running};
+
+/// Whether a pass trains, and of which mini-batch its dropout masks are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mode {
+    Evaluation,
+    Training { seed: u64, id: BatchId },
+}
+
+impl Mode {
+    fn mask(self, layer: usize, site: DropoutSite, probability: f32) -> Mask {
+        match self {
+            Mode::Evaluation => Mask::NONE,
+            Mode::Training { seed, id } => Mask::new(Dropout::new(seed, id.epoch, id.index, layer, site, probability)),
+        }
+    }
+}
+
+/// What a layer reads: features as they are stored, or f32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) rows: Rows<'a>,
+    columns: usize,
+    /// Rows that products read, where the others are not f32.
+    wide: Option<Part>,
+}
+
+impl<'a> Input<'a> {
+    /// The output of a layer.
+    pub(crate) fn of(matrix: Matrix) -> Self {
+        let rows = Rows { words: matrix.part.into(), dtype: Dtype::F32 };
+        Self { rows, columns: matrix.columns, wide: None }
+    }
+
+    /// The first rows as f32.
+    pub(crate) fn dense(&mut self, gpu: &mut Gpu, rows: usize) -> Result<Words<'a>> {
+        let len = rows * self.columns;
+        if self.rows.dtype == Dtype::F32 {
+            return Ok(self.rows.words);
+        }
+        if self.wide.is_none_or(|wide| wide.len() < len) {
+            self.wide = Some(widen(gpu, self.rows, len, Mask::NONE)?);
+        }
+        Ok(Words::Part(self.wide.expect("it was just made")))
+    }
+}
+
+/// What a convolution leaves behind for backward. `aggregated` is the sum of the input's rows, where it came first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Convolved<'a> {
+    Linear,
+    Gcn { aggregated: Option<Part> },
+    Sage { aggregated: Option<Part> },
+    Gin { aggregated: Option<Part>, multiplied: Option<Part>, hidden: Part },
+    Gat { scorer: Scorer<'a>, attended: Attended },
+}
+
+/// A layer that was done forward.
+#[derive(Debug)]
+pub(crate) struct Layer<'a> {
+    pub(crate) layer: usize,
+    pub(crate) shape: LayerShape,
+    pub(crate) input: Input<'a>,
+    pub(crate) edges: Option<Edges<'a>>,
+    pub(crate) convolved: Convolved<'a>,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) normalized: Option<Normalized>,
+    /// The activation's result, where it is not the layer's.
+    pub(crate) activated: Option<Part>,
+    pub(crate) mask: Mask,
+    pub(crate) output: Matrix,
+}
+
+/// A pass over a model.
+#[derive(Debug)]
+pub(crate) struct Pass<'p, 'a> {
+    pub(crate) gpu: &'p mut Gpu,
+    pub(crate) model: Model<'a>,
+    pub(crate) mode: Mode,
+}
+
+impl<'a> Pass<'_, 'a> {
+    /// The first layer's input, with its dropout.
+    pub(crate) fn features(&mut self, words: Words<'a>, dtype: Dtype, rows: usize) -> Result<Input<'a>> {
+        let spec = self.model.spec;
+        let input = self.stored(words, dtype, spec.in_dim);
+        let mask = self.mode.mask(0, DropoutSite::Input, spec.input_dropout);
+        if !mask.drops() {
+            return Ok(input);
+        }
+        let part = widen(self.gpu, input.rows, rows * spec.in_dim, mask)?;
+        Ok(Input::of(Matrix { part, columns: spec.in_dim }))
+    }
+
+    /// Rows as they are stored.
+    pub(crate) fn stored(&self, words: Words<'a>, dtype: Dtype, columns: usize) -> Input<'a> {
+        Input { rows: Rows { words, dtype }, columns, wide: None }
+    }
+
+    pub(crate) fn parameter(&self, layer: usize, name: &str) -> Floats<'a> {
+        self.model.get(&parameter(self.model.spec.kind, layer, name))
+    }
+
+    /// Scale and shift of a normalisation.
+    pub(crate) fn affine(&self, layer: usize, of: impl Fn(&str) -> Floats<'a>) -> Affine<'a> {
+        let prefix = match self.model.spec.normalization {
+            Normalization::Batch => format!("norms.{layer}.module"),
+            _ => format!("norms.{layer}"),
+        };
+        Affine { weight: of(&format!("{prefix}.weight")), bias: of(&format!("{prefix}.bias")) }
+    }
+
+    pub(crate) fn running(&self, layer: usize) -> [Floats<'a>; 2] {
+        ["running_mean", "running_var"].map(|name| self.model.get(&format!("norms.{layer}.module.{name}")))
+    }
+
+    /// One layer, all that follows it included; `rows` is the number of its output's rows.
+    pub(crate) fn layer(
+        &mut self,
+        layer: usize,
+        mut input: Input<'a>,
+        mut edges: Option<Edges<'a>>,
+        rows: usize,
+    ) -> Result<Layer<'a>> {
+        let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
+        let (convolved, part) = self.convolve(layer, &mut input, &mut edges, rows)?;
+        let mut at = Matrix { part, columns: shape.out_dim };
+        let mut bias = Some(self.parameter(layer, bias_name(spec.kind)));
+        let mask = match shape.last {
+            true => Mask::NONE,
+            false => self.mode.mask(layer, DropoutSite::Hidden, spec.dropout),
+        };
+        let activation = (!shape.last).then_some(spec.activation);
+        let normalizes = !shape.last && spec.normalization != Normalization::None;
+        let (mut unit, mut normalized) = (None, None);
+        if spec.l2_normalize || normalizes {
+            finish(self.gpu, at.part, at.columns, bias.take(), None, Mask::NONE)?;
+        }
+        if spec.l2_normalize {
+            let found = Unit::new(self.gpu, at)?;
+            (at, unit) = (found.output, Some(found));
+        }
+        if normalizes {
+            (at, normalized) = self.normalize(layer, at)?;
+        }
+        // What comes after is not written over what backward reads.
+        if unit.is_some() && !normalizes && activation.is_some() {
+            let copy = self.gpu.take(at.part.len())?;
+            add(self.gpu, at.part, None, copy)?;
+            at.part = copy;
+        }
+        let mut activated = None;
+        if spec.has_residual(layer) {
+            finish(self.gpu, at.part, at.columns, bias, activation, Mask::NONE)?;
+            let Words::Part(own) = input.rows.words else { unreachable!("a hidden layer reads a layer's output") };
+            let sum = self.gpu.take(at.part.len())?;
+            add(self.gpu, own, Some(at.part), sum)?;
+            finish(self.gpu, sum, at.columns, None, None, mask)?;
+            activated = Some(std::mem::replace(&mut at.part, sum));
+        } else {
+            finish(self.gpu, at.part, at.columns, bias, activation, mask)?;
+        }
+        Ok(Layer { layer, shape, input, edges, convolved, unit, normalized, activated, mask, output: at })
+    }
+
+    fn normalize(&mut self, layer: usize, x: Matrix) -> Result<(Matrix, Option<Normalized>)> {
+        let affine = self.affine(layer, |name| self.model.get(name));
+        let found = match (self.model.spec.normalization, self.mode) {
+            (Normalization::Batch, Mode::Evaluation) => {
+                let running = self.running(layer);
+                return Ok((by_running(self.gpu, x, affine, running)?, None));
+            }
+            (Normalization::Batch, _) => Normalized::batch(self.gpu, x, affine)?,
+            _ => Normalized::layer(self.gpu, x, affine)?,
+        };
+        Ok((found.output, Some(found)))
+    }
+
+    /// The layer itself without its last bias.
+    fn convolve(
+        &mut self,
+        layer: usize,
+        input: &mut Input<'a>,
+        edges: &mut Option<Edges<'a>>,
+        rows: usize,
+    ) -> Result<(Convolved<'a>, Part)> {
+        let (spec, LayerShape { in_dim, out_dim, .. }) = (self.model.spec, self.model.spec.layer(layer));
+        let Some(edges) = edges else {
+            let (x, out) = (input.dense(self.gpu, rows)?, self.gpu.take(rows * out_dim)?);
+            let weight = self.parameter(layer, "weight");
+            self.gpu.linear([rows, out_dim, in_dim], x, weight, out, false)?;
+            return Ok((Convolved::Linear, out));
+        };
+        let first = multiplies_first(edges, [in_dim, out_dim], layer > 0);
+        match spec.kind {
+            ModelKind::Gcn => {
+                let weight = self.parameter(layer, "lin.weight");
+                let (aggregated, out) = self.aggregate_linear(input, edges, weight, [in_dim, out_dim], first)?;
+                Ok((Convolved::Gcn { aggregated }, out))
+            }
+            ModelKind::Sage => {
+                let weight = self.parameter(layer, "lin_l.weight");
+                let (aggregated, out) = self.aggregate_linear(input, edges, weight, [in_dim, out_dim], first)?;
+                let (own, x) = (self.parameter(layer, "lin_r.weight"), input.dense(self.gpu, rows)?);
+                self.gpu.linear([rows, out_dim, in_dim], x, own, out, true)?;
+                Ok((Convolved::Sage { aggregated }, out))
+            }
+            ModelKind::Gin => self.gin(layer, input, edges, first),
+            ModelKind::Gat => self.gat(layer, input, edges),
+            ModelKind::Mlp => unreachable!("a perceptron has no edges"),
+        }
+    }
+
+    /// The sum of the rows times the weight, in the cheaper order; both are linear.
+    fn aggregate_linear(
+        &mut self,
+        input: &mut Input<'a>,
+        edges: &Edges<'a>,
+        weight: Floats<'_>,
+        [in_dim, out_dim]: [usize; 2],
+        first: bool,
+    ) -> Result<(Option<Part>, Part)> {
+        let (num_src, num_dst) = (edges.block.num_src, edges.block.num_dst);
+        if first {
+            let (x, products) = (input.dense(self.gpu, num_src)?, self.gpu.take(num_src * out_dim)?);
+            self.gpu.linear([num_src, out_dim, in_dim], x, weight, products, false)?;
+            let products = Rows { words: products.into(), dtype: Dtype::F32 };
+            return Ok((None, edges.sum(self.gpu, products, out_dim, None)?));
+        }
+        let sums = edges.sum(self.gpu, input.rows, in_dim, None)?;
+        let out = self.gpu.take(num_dst * out_dim)?;
+        self.gpu.linear([num_dst, out_dim, in_dim], sums, weight, out, false)?;
+        Ok((Some(sums), out))
+    }
+
+    fn gin(
+        &mut self,
+        layer: usize,
+        input: &mut Input<'a>,
+        edges: &Edges<'a>,
+        first: bool,
+    ) -> Result<(Convolved<'a>, Part)> {
+        let LayerShape { in_dim, out_dim, .. } = self.model.spec.layer(layer);
+        let (num_src, num_dst) = (edges.block.num_src, edges.block.num_dst);
+        let eps = Some(Words::Floats(self.parameter(layer, "eps")));
+        let weight = self.parameter(layer, "nn.lins.0.weight");
+        let (aggregated, multiplied, hidden) = if first {
+            let (x, products) = (input.dense(self.gpu, num_src)?, self.gpu.take(num_src * out_dim)?);
+            self.gpu.linear([num_src, out_dim, in_dim], x, weight, products, false)?;
+            let rows = Rows { words: products.into(), dtype: Dtype::F32 };
+            (None, Some(products), edges.sum(self.gpu, rows, out_dim, eps)?)
+        } else {
+            let sums = edges.sum(self.gpu, input.rows, in_dim, eps)?;
+            let hidden = self.gpu.take(num_dst * out_dim)?;
+            self.gpu.linear([num_dst, out_dim, in_dim], sums, weight, hidden, false)?;
+            (Some(sums), None, hidden)
+        };
+        let bias = self.parameter(layer, "nn.lins.0.bias");
+        let relu = Some(morphgl_model_spec::Activation::Relu);
+        finish(self.gpu, hidden, out_dim, Some(bias), relu, Mask::NONE)?;
+        let out = self.gpu.take(num_dst * out_dim)?;
+        let weight = self.parameter(layer, "nn.lins.1.weight");
+        self.gpu.linear([num_dst, out_dim, out_dim], hidden, weight, out, false)?;
+        Ok((Convolved::Gin { aggregated, multiplied, hidden }, out))
+    }
+
+    fn gat(&mut self, layer: usize, input: &mut Input<'a>, edges: &mut Edges<'a>) -> Result<(Convolved<'a>, Part)> {
+        let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
+        let (num_src, num_dst, columns) = (edges.block.num_src, edges.block.num_dst, shape.heads * shape.head_dim);
+        let x = input.dense(self.gpu, num_src)?;
+        let mut product = |rows: usize, name: &str| -> Result<Part> {
+            let out = self.gpu.take(rows * columns)?;
+            let weight = self.model.get(&parameter(spec.kind, layer, &format!("{name}.weight")));
+            self.gpu.linear([rows, columns, shape.in_dim], x, weight, out, false)?;
+            if name != "lin" {
+                let bias = self.model.get(&parameter(spec.kind, layer, &format!("{name}.bias")));
+                finish(self.gpu, out, columns, Some(bias), None, Mask::NONE)?;
+            }
+            Ok(out)
+        };
+        let scorer = match spec.attention {
+            Attention::Gat => {
+                let values = product(num_src, "lin")?;
+                Scorer::First { values, att: ["att_src", "att_dst"].map(|name| self.parameter(layer, name)) }
+            }
+            Attention::Gatv2 => {
+                let (left, right) = (product(num_src, "lin_l")?, product(num_dst, "lin_r")?);
+                Scorer::Second { left, right, att: self.parameter(layer, "att") }
+            }
+        };
+        let mask = self.mode.mask(layer, DropoutSite::Attention, spec.attention_dropout);
+        let heads = Heads { heads: shape.heads, width: shape.head_dim, mask };
+        let attended = attend(self.gpu, edges, scorer, heads)?;
+        let out = match shape.last && shape.heads > 1 {
+            true => mean_heads(self.gpu, attended.output, shape.heads, shape.head_dim)?,
+            false => attended.output,
+        };
+        Ok((Convolved::Gat { scorer, attended }, out))
+    }
+}
+
+/// The name of a layer's parameter.
+pub(crate) fn parameter(kind: ModelKind, layer: usize, name: &str) -> String {
+    format!("{}.{layer}.{name}", if kind == ModelKind::Mlp { "lins" } else { "convs" })
+}
+
+/// The name of a layer's last bias.
+pub(crate) fn bias_name(kind: ModelKind) -> &'static str {
+    match kind {
+        ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp => "bias",
+        ModelKind::Sage => "lin_l.bias",
+        ModelKind::Gin => "nn.lins.1.bias",
+    }
+}
+
+/// Whether a linear layer is cheaper before the sum than after it, backward included; `hidden` says that the layer's
+/// input has a gradient.
+///
+/// Sums wait for memory where products compute: an element of a message counts as 32 multiply-adds, by an H100's data
+/// sheet (3.35 TB/s of memory, 67 TFLOP/s in f32: 40; products do not reach all of theirs).
+fn multiplies_first(edges: &Edges<'_>, [in_dim, out_dim]: [usize; 2], hidden: bool) -> bool {
+    const MESSAGE: f64 = 32.0;
+    let (edges, src, dst) = (edges.block.num_edges as f64, edges.block.num_src as f64, edges.block.num_dst as f64);
+    let (i, o, hidden) = (in_dim as f64, out_dim as f64, f64::from(u8::from(hidden)));
+    // Forward, the weight's gradient, the input's gradient.
+    let first = (2.0 + hidden) * src * i * o + 2.0 * MESSAGE * edges * o;
+    let last = (2.0 + hidden) * dst * i * o + (1.0 + hidden) * MESSAGE * edges * i;
+    first < last
+}

@@ -1,0 +1,221 @@
+//! The device as the passes see it: a stream, its kernels, an arena, products.
+
+use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Shape, Stream, Transpose};
+use morphgl_model_spec::Dropout;
+use morphgl_registry::Result;
+
+use crate::arena::{Arena, Mark, Part};
+use crate::kernels::Kernels;
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+/// Words of four bytes in device memory: in the arena, or in a buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Words<'a> {
+    Part(Part),
+    Floats(Floats<'a>),
+    Indices(&'a Buffer<u32>),
+    Labels(&'a Buffer<i32>),
+    Bytes(&'a Buffer<u8>),
+}
+
+impl Words<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Words::Part(part) => part.len(),
+            Words::Floats(floats) => floats.len(),
+            Words::Indices(buffer) => buffer.len(),
+            Words::Labels(buffer) => buffer.len(),
+            Words::Bytes(buffer) => buffer.len() / 4,
+        }
+    }
+}
+
+impl From<Part> for Words<'_> {
+    fn from(part: Part) -> Self {
+        Words::Part(part)
+    }
+}
+
+impl<'a> From<Floats<'a>> for Words<'a> {
+    fn from(floats: Floats<'a>) -> Self {
+        Words::Floats(floats)
+    }
+}
+
+/// A dropout mask as kernels take it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Mask {
+    key: u64,
+    counter: [u32; 4],
+    scale: f32,
+}
+
+impl Mask {
+    /// Drops nothing.
+    pub(crate) const NONE: Self = Self { key: 0, counter: [0; 4], scale: 1.0 };
+
+    pub(crate) fn new(dropout: Option<Dropout>) -> Self {
+        dropout.map_or(Self::NONE, |dropout| {
+            let (key, counter) = dropout.parts();
+            Self { key, counter, scale: dropout.scale() }
+        })
+    }
+
+    /// Whether it drops anything.
+    pub(crate) fn drops(&self) -> bool {
+        self.counter[3] > 0
+    }
+
+    pub(crate) fn arguments(&self) -> [Argument<'static>; 6] {
+        let [site, batch, epoch, threshold] = self.counter;
+        [self.key.into(), site.into(), batch.into(), epoch.into(), threshold.into(), self.scale.into()]
+    }
+}
+
+/// A stream with all that its work needs.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    pub(crate) stream: Stream,
+    pub(crate) kernels: Kernels,
+    arena: Arena,
+}
+
+impl Gpu {
+    pub(crate) fn new(device: &Device) -> Result<Self> {
+        let stream = Stream::new(device, false)?;
+        Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, stream })
+    }
+
+    /// Takes the arena's memory back; for the begin of a mini-batch.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.arena.begin(&self.stream)
+    }
+
+    /// Memory of `len` words, whose content is what was left there.
+    pub(crate) fn take(&mut self, len: usize) -> Result<Part> {
+        self.arena.take(&self.stream, len)
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        self.arena.mark()
+    }
+
+    pub(crate) fn release(&mut self, mark: Mark) {
+        self.arena.release(mark);
+    }
+
+    /// Bytes of device memory that mini-batches have needed so far.
+    pub(crate) fn arena_bytes(&self) -> usize {
+        4 * self.arena.words()
+    }
+
+    /// Memory with words of the host in it.
+    pub(crate) fn upload(&mut self, words: &Pinned<f32>) -> Result<Part> {
+        let part = self.take(words.len())?;
+        let (block, at) = self.arena.place(part);
+        self.stream.copy(words, 0..words.len(), block, at)?;
+        Ok(part)
+    }
+
+    /// Copies words to the host, which has to wait for them.
+    pub(crate) fn download(&mut self, part: Part, to: &mut Pinned<f32>) -> Result<()> {
+        let (block, at) = self.arena.place(part);
+        self.stream.copy(&*block, at..at + part.len(), to, 0)
+    }
+
+    /// Memory as a kernel's argument.
+    pub(crate) fn at<'a>(&'a self, words: impl Into<Words<'a>>) -> Argument<'a> {
+        match words.into() {
+            Words::Part(part) => self.arena.floats(part).into(),
+            Words::Floats(floats) => floats.into(),
+            Words::Indices(buffer) => buffer.into(),
+            Words::Labels(buffer) => buffer.into(),
+            Words::Bytes(buffer) => buffer.into(),
+        }
+    }
+
+    /// The same, or null.
+    pub(crate) fn at_some<'a>(&'a self, words: Option<impl Into<Words<'a>>>) -> Argument<'a> {
+        words.map_or(Argument::NULL, |words| self.at(words))
+    }
+
+    fn floats<'a>(&'a self, words: Words<'a>) -> Floats<'a> {
+        match words {
+            Words::Part(part) => self.arena.floats(part),
+            Words::Floats(floats) => floats,
+            Words::Bytes(buffer) => Floats::of_bytes(buffer),
+            Words::Indices(_) | Words::Labels(_) => unreachable!("a product's factors are floats"),
+        }
+    }
+
+    /// Runs a kernel.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` are those of the kernel, and it stays inside of the memory they name.
+    pub(crate) unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
+        // SAFETY: the caller's promise; all work on the arena and the operator's state is this stream's, which waits for
+        // the mini-batch's event before it reads one.
+        unsafe { self.stream.launch(kernel, shape, arguments) }
+    }
+
+    /// `out = x · weightᵀ` (plus `out` if `add`): `x` is `[rows, depth]`, `weight` is `[width, depth]`.
+    pub(crate) fn linear<'a>(
+        &self,
+        [rows, width, depth]: [usize; 3],
+        x: impl Into<Words<'a>>,
+        weight: Floats<'_>,
+        out: Part,
+        add: bool,
+    ) -> Result<()> {
+        let (x, weight) = ((self.floats(x.into()), Transpose::No), (weight, Transpose::Yes));
+        let beta = if add { 1.0 } else { 0.0 };
+        self.stream.multiply_parts([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
+    }
+
+    /// A linear layer's gradient by its input: `out = gradient · weight` (plus `out` if `add`).
+    pub(crate) fn linear_input(
+        &self,
+        [rows, width, depth]: [usize; 3],
+        gradient: Part,
+        weight: Floats<'_>,
+        out: Part,
+        add: bool,
+    ) -> Result<()> {
+        let (gradient, weight) = ((self.arena.floats(gradient), Transpose::No), (weight, Transpose::No));
+        let beta = if add { 1.0 } else { 0.0 };
+        self.stream.multiply_parts([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
+    }
+
+    /// A linear layer's gradient by its weight: `out = gradientᵀ · x`.
+    pub(crate) fn linear_weight<'a>(
+        &self,
+        [rows, width, depth]: [usize; 3],
+        gradient: Part,
+        x: impl Into<Words<'a>>,
+        out: Floats<'_>,
+    ) -> Result<()> {
+        let factors = ((self.arena.floats(gradient), Transpose::Yes), (self.floats(x.into()), Transpose::No));
+        self.stream.multiply_parts([width, depth, rows], factors.0, factors.1, out, (1.0, 0.0))
+    }
+}
+
+/// A thread an element.
+pub(crate) fn each(elements: usize) -> Shape {
+    Shape::covering(elements, elements.next_multiple_of(32).clamp(32, THREADS) as u32)
+}
+
+/// Threads by row and unit of columns: those of a row lie side by side, up to 32 of them.
+pub(crate) fn rows_by_units(rows: usize, units: usize) -> Shape {
+    let x = units.next_power_of_two().min(32);
+    let y = (THREADS / x).min(rows.next_power_of_two());
+    let blocks = Shape::linear(rows.div_ceil(y), 1).grid[0];
+    Shape { grid: [blocks, number(units.div_ceil(x)).max(1), 1], block: [x as u32, y as u32, 1], shared: 0 }
+}
+
+/// A size as kernels take it.
+pub(crate) fn number(size: usize) -> u32 {
+    u32::try_from(size).expect("a mini-batch has below 2^32 nodes, edges and columns")
+}

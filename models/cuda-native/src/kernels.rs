@@ -1,0 +1,52 @@
+//! The kernels, by file.
+
+use morphgl_cuda::{Device, Kernel};
+use morphgl_registry::Result;
+
+macro_rules! kernels {
+    ($($module:ident = $path:literal { $($kernel:ident),+ $(,)? })+) => {
+        $(morphgl_cuda::module! { static $module = $path { $($kernel),+ } })+
+
+        /// Every kernel, loaded once.
+        #[derive(Debug)]
+        pub(crate) struct Kernels {
+            $($(pub(crate) $kernel: Kernel,)+)+
+        }
+
+        impl Kernels {
+            /// Loads them.
+            pub(crate) fn new(device: &Device) -> Result<Self> {
+                Ok(Self { $($($kernel: $module.kernel(device, stringify!($kernel))?,)+)+ })
+            }
+        }
+    };
+}
+
+kernels! {
+    SUMS = "kernels/sums.cu" {
+        train_sum_f32, train_sum_f16, train_sum_bf16, train_sum_u8,
+        train_sum_f32_single, train_sum_f16_single, train_sum_bf16_single, train_sum_u8_single,
+        train_sum_sources, train_sum_sources_single,
+        train_widen_f32, train_widen_f16, train_widen_bf16, train_widen_u8,
+        train_mean, train_rescale, train_convolution,
+    }
+    TRANSPOSE = "kernels/transpose.cu" {
+        train_count, train_scan_tiles, train_scan_sums, train_scan_end, train_place, train_order, train_rows_of_edges,
+    }
+    ATTENTION = "kernels/attention.cu" {
+        train_halves, train_scores, train_scores_second, train_softmax, train_attend, train_attend_single,
+        train_coefficients_backward, train_softmax_backward, train_attend_backward, train_attend_backward_single,
+        train_left_backward, train_right_backward,
+        train_mean_heads, train_mean_heads_backward,
+    }
+    FINISH = "kernels/finish.cu" {
+        train_finish, train_finish_backward, train_columns, train_columns_end, train_total, train_add, train_zero,
+    }
+    NORMS = "kernels/norms.cu" {
+        train_unit, train_unit_backward, train_layer_norm, train_layer_norm_backward, train_centre, train_batch_norm,
+        train_batch_norm_backward, train_batch_norm_running, train_blend,
+    }
+    OPTIMIZER = "kernels/optimizer.cu" {
+        train_loss, train_score, train_accumulate, train_step_begin, train_adam,
+    }
+}

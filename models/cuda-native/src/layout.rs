@@ -1,0 +1,92 @@
+//! Where parameters lie in the flat buffers, and a model's view of them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use morphgl_cuda::Floats;
+use morphgl_model_spec::{ModelSpec, ParameterSpec};
+use morphgl_registry::NamedTensor;
+
+/// Parameters begin at multiples of this many numbers, which is 128 bytes: products read them by whole lines.
+const ALIGNMENT: usize = 32;
+
+/// All parameters one after the other: the trainable ones first, of those the first layer's first.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// In the order of the model.
+    pub(crate) specs: Vec<ParameterSpec>,
+    /// The trainable ones of them.
+    pub(crate) trainable: Vec<ParameterSpec>,
+    // Invariant: as `specs`; ranges do not overlap. What lies between them is 0 for ever.
+    ranges: Vec<Range<usize>>,
+    pub(crate) len: usize,
+    /// Where the trainable parameters end, and those of the first layer.
+    pub(crate) num_trainable: usize,
+    pub(crate) num_first: usize,
+    /// Where each parameter starts, in order, and its name.
+    pub(crate) starts: Arc<[(usize, String)]>,
+}
+
+impl Layout {
+    pub(crate) fn new(model: &ModelSpec) -> Self {
+        let specs = model.parameters();
+        let trainable: Vec<_> = specs.iter().filter(|p| p.trainable).cloned().collect();
+        let mut order: Vec<usize> = (0..specs.len()).collect();
+        order.sort_by_key(|&i| (!specs[i].trainable, specs[i].layer > 0));
+        let (mut ranges, mut len) = (vec![0..0; specs.len()], 0);
+        let (mut num_trainable, mut num_first) = (0, 0);
+        for i in order {
+            let p = &specs[i];
+            ranges[i] = len..len + p.len();
+            len = ranges[i].end.next_multiple_of(ALIGNMENT);
+            num_trainable = if p.trainable { len } else { num_trainable };
+            num_first = if p.trainable && p.layer == 0 { len } else { num_first };
+        }
+        let mut starts: Vec<_> = ranges.iter().zip(&specs).map(|(r, p)| (r.start, p.name.clone())).collect();
+        starts.sort();
+        Self { len, num_trainable, num_first, ranges, trainable, specs, starts: starts.into() }
+    }
+
+    fn range(&self, name: &str) -> Range<usize> {
+        let at = self.specs.iter().position(|p| p.name == name);
+        self.ranges[at.unwrap_or_else(|| panic!("the model has no parameter {name}"))].clone()
+    }
+
+    /// Flat numbers as tensors of `specs`, which are all of the model's or the trainable ones.
+    pub(crate) fn tensors(&self, specs: &[ParameterSpec], values: &[f32]) -> Vec<NamedTensor> {
+        let tensor = |p: &ParameterSpec| NamedTensor {
+            name: p.name.clone(),
+            shape: p.shape.clone(),
+            values: values[self.range(&p.name)].to_vec(),
+        };
+        specs.iter().map(tensor).collect()
+    }
+
+    /// Tensors, in any order, as flat numbers; what has no tensor is 0.
+    pub(crate) fn flat<'a>(&self, tensors: impl IntoIterator<Item = &'a NamedTensor>) -> Vec<f32> {
+        let mut values = vec![0.0; self.len];
+        tensors.into_iter().for_each(|t| values[self.range(&t.name)].copy_from_slice(&t.values));
+        values
+    }
+}
+
+/// A model's parameters in device memory, and room for a mini-batch's gradients of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Model<'a> {
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) layout: &'a Layout,
+    pub(crate) values: Floats<'a>,
+    pub(crate) gradients: Floats<'a>,
+}
+
+impl<'a> Model<'a> {
+    /// A parameter.
+    pub(crate) fn get(&self, name: &str) -> Floats<'a> {
+        self.values.part(self.layout.range(name))
+    }
+
+    /// The gradient of a parameter.
+    pub(crate) fn gradient(&self, name: &str) -> Floats<'a> {
+        self.gradients.part(self.layout.range(name))
+    }
+}

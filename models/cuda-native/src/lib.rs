@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+
+mod arena;
+mod attention;
+mod backward;
+mod chunks;
+mod edges;
+mod finish;
+mod forward;
+mod gpu;
+mod infer;
+mod kernels;
+mod layout;
+mod loss;
+mod norms;
+mod state;
+mod trainer;
+
+use morphgl_cuda::{CUDA, accelerators, probe};
+use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
+
+pub use trainer::CudaNative;
+
+/// The operator's name.
+pub const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Native");
+
+submit! {
+    Description::new(
+        KEY,
+        "trains GCN, GraphSAGE, GAT, GIN and MLP on CUDA devices by kernels of ours and cuBLAS",
+        At::Device(morphgl_cuda::BACKEND),
+        At::Device(morphgl_cuda::BACKEND),
+        Build::Training(|context| Ok(Box::new(CudaNative::new(context)?) as Box<dyn Training>)),
+    )
+    .with_probe(probe)
+    .with_accelerators(accelerators)
+}

@@ -1,0 +1,81 @@
+//! Loss and score of the seeds.
+
+use morphgl_cuda::{Buffer, Event, Pinned, Shape};
+use morphgl_registry::{BatchId, Error, Handle, Result, Score};
+
+use crate::KEY;
+use crate::arena::Part;
+use crate::gpu::{Gpu, Words, number};
+use crate::state::State;
+
+/// The seeds of a mini-batch and what the model says of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seeds<'a> {
+    pub(crate) count: usize,
+    pub(crate) classes: usize,
+    pub(crate) labels: &'a Buffer<i32>,
+    pub(crate) logits: Part,
+}
+
+/// Scores the seeds into the state's outcome; where `gradient` is given, writes that of the summed loss by the logits,
+/// and opens or shuts the gate.
+pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Option<Part>) -> Result<()> {
+    let Seeds { count, classes, labels, logits } = seeds;
+    assert!(logits.len() >= count * classes && labels.len() >= count, "logits and a label a seed");
+    assert!(gradient.is_none_or(|g| g.len() >= count * classes), "a gradient a logit");
+    let (losses, marks) = (gpu.take(2 * count)?, gpu.take(count)?);
+    let arguments = &mut [
+        gpu.at(logits),
+        gpu.at(Words::Labels(labels)),
+        gpu.at_some(gradient),
+        gpu.at(losses),
+        gpu.at(marks),
+        number(count).into(),
+        number(classes).into(),
+    ];
+    // Few seeds a block: all multiprocessors take part.
+    let shape = Shape::covering(count, 32);
+    // SAFETY: the kernel's arguments; a seed has logits, a label, two words of loss and a mark.
+    unsafe { gpu.launch(&gpu.kernels.train_loss, shape, arguments) }?;
+    let trains = gradient.is_some();
+    let threads = count.div_ceil(4).next_power_of_two().min(256);
+    let arguments = &mut [
+        gpu.at(losses),
+        gpu.at(marks),
+        gpu.at(Words::Labels(labels)),
+        (&state.outcome).into(),
+        trains.then_some(&state.gate).into(),
+        number(count).into(),
+        number(classes).into(),
+    ];
+    // SAFETY: the kernel's arguments; a thread has 24 bytes of shared memory, aligned by the first.
+    unsafe {
+        gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32).with_shared(24 * threads), arguments)
+    }
+}
+
+/// The score as a handle, to be waited for; `start` is an event before the mini-batch's work.
+pub(crate) fn outcome(
+    gpu: &Gpu,
+    state: &State,
+    (id, classes, trains): (BatchId, usize, bool),
+    start: Event,
+) -> Result<Handle<Score>> {
+    let mut words = Pinned::<u64>::new(gpu.stream.device(), state.outcome.len())?;
+    gpu.stream.copy(&state.outcome, 0..words.len(), &mut words, 0)?;
+    let end = gpu.stream.record(true)?;
+    Ok(morphgl_cuda::pending(start, end, move || {
+        let [loss, correct, count, label] = [words[0], words[1], words[2], words[3]];
+        let context = || format!("{KEY}, {id}");
+        if label >= classes as u64 {
+            let what = format!("it has a seed of class {label}, the model has {classes} classes");
+            return Err(Error::setting(context(), what));
+        }
+        let score = Score { loss_sum: f64::from_bits(loss), correct, count };
+        if trains && !score.loss_sum.is_finite() {
+            let what = "the loss is not a number; lower the learning rate, or look for huge features";
+            return Err(Error::failed(context(), what));
+        }
+        Ok(score)
+    }))
+}

@@ -1,0 +1,171 @@
+//! Parameters, gradients and optimizer in device memory; one step of Adam as a graph.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use morphgl_cuda::{Buffer, Event, Floats, Graph, Pinned, Shape, Stream};
+use morphgl_model_spec::{OptimizerSpec, WeightDecayOn};
+use morphgl_registry::{BatchId, Error, Handle, Result};
+
+use crate::KEY;
+use crate::gpu::{Gpu, each, number};
+use crate::layout::Layout;
+
+/// All that outlives a mini-batch. The flat buffers are laid out as [`Layout`] says.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) parameters: Buffer<f32>,
+    /// Accumulated since the last step.
+    pub(crate) gradients: Buffer<f32>,
+    /// Of the mini-batch at hand.
+    pub(crate) batch_gradients: Buffer<f32>,
+    pub(crate) moments: [Buffer<f32>; 2],
+    /// Seeds accumulated, steps done.
+    pub(crate) counters: Buffer<u64>,
+    /// Loss, correct, count and largest label of the last mini-batch.
+    pub(crate) outcome: Buffer<u64>,
+    /// Whether the last mini-batch's gradients count.
+    pub(crate) gate: Buffer<u32>,
+    /// Learning rate and both betas.
+    constants: Buffer<f64>,
+    coefficients: Buffer<f32>,
+    status: Buffer<u64>,
+    /// The step, written down at the first one: its sizes and addresses never change.
+    step: Option<Graph>,
+}
+
+impl State {
+    pub(crate) fn new(stream: &Stream, layout: &Layout, optimizer: &OptimizerSpec, parameters: &[f32]) -> Result<Self> {
+        let zeros = |len: usize| -> Result<Buffer<f32>> {
+            let mut buffer = Buffer::new(stream, len)?;
+            stream.fill(&mut buffer, 0)?;
+            Ok(buffer)
+        };
+        let mut counters = Buffer::new(stream, 2)?;
+        stream.fill(&mut counters, 0)?;
+        let mut state = Self {
+            parameters: Buffer::new(stream, layout.len)?,
+            gradients: zeros(layout.len)?,
+            batch_gradients: zeros(layout.len)?,
+            moments: [zeros(layout.len)?, zeros(layout.len)?],
+            counters,
+            outcome: Buffer::new(stream, 4)?,
+            gate: Buffer::new(stream, 1)?,
+            constants: Buffer::new(stream, 3)?,
+            coefficients: Buffer::new(stream, 4)?,
+            status: Buffer::new(stream, 2)?,
+            step: None,
+        };
+        upload(stream, parameters, &mut state.parameters)?;
+        upload(stream, &[optimizer.lr, optimizer.beta1, optimizer.beta2], &mut state.constants)?;
+        Ok(state)
+    }
+
+    /// Adds the mini-batch's gradients and seeds to those accumulated, if the gate is open. Of a mini-batch whose passes
+    /// fail on the way here, nothing stays.
+    pub(crate) fn accumulate(&self, gpu: &Gpu, layout: &Layout) -> Result<()> {
+        let arguments = &mut [
+            (&self.gate).into(),
+            (&self.outcome).into(),
+            (&self.counters).into(),
+            (&self.batch_gradients).into(),
+            (&self.gradients).into(),
+            number(layout.num_trainable).into(),
+        ];
+        // SAFETY: the kernel's arguments; both buffers hold all parameters.
+        unsafe { gpu.launch(&gpu.kernels.train_accumulate, each(layout.num_trainable), arguments) }
+    }
+
+    /// One step of Adam, by the graph.
+    pub(crate) fn step(
+        &mut self,
+        gpu: &Gpu,
+        layout: &Layout,
+        optimizer: &OptimizerSpec,
+        last: Option<BatchId>,
+    ) -> Result<Handle<()>> {
+        if self.step.is_none() {
+            self.step = Some(gpu.stream.capture(|| self.launch_step(gpu, layout, optimizer))?);
+        }
+        let graph = self.step.as_ref().expect("it was just written down");
+        let start = gpu.stream.record(true)?;
+        // SAFETY: the graph's buffers are the state's, which has the graph; they are never replaced.
+        unsafe { gpu.stream.replay(graph) }?;
+        self.outcome_of_step(gpu, layout, last, start)
+    }
+
+    fn launch_step(&self, gpu: &Gpu, layout: &Layout, optimizer: &OptimizerSpec) -> Result<()> {
+        let arguments = &mut [
+            (&self.counters).into(),
+            (&self.constants).into(),
+            (&self.coefficients).into(),
+            (&self.status).into(),
+        ];
+        // SAFETY: the kernel's arguments; two counters, three constants, four coefficients, two words of status.
+        unsafe { gpu.launch(&gpu.kernels.train_step_begin, Shape::linear(1, 1), arguments) }?;
+        let decaying = match optimizer.weight_decay_on {
+            WeightDecayOn::All => layout.num_trainable,
+            WeightDecayOn::FirstLayer => layout.num_first,
+        };
+        let arguments = &mut [
+            (&self.parameters).into(),
+            (&self.moments[0]).into(),
+            (&self.moments[1]).into(),
+            (&self.gradients).into(),
+            (&self.coefficients).into(),
+            (&self.status).into(),
+            number(layout.len).into(),
+            number(layout.num_trainable).into(),
+            number(decaying).into(),
+            ((1.0 - optimizer.beta1) as f32).into(),
+            (optimizer.beta2 as f32).into(),
+            ((1.0 - optimizer.beta2) as f32).into(),
+            (optimizer.eps as f32).into(),
+            (optimizer.weight_decay as f32).into(),
+        ];
+        // SAFETY: the kernel's arguments; every buffer holds all parameters.
+        unsafe { gpu.launch(&gpu.kernels.train_adam, each(layout.len), arguments) }
+    }
+
+    fn outcome_of_step(&self, gpu: &Gpu, layout: &Layout, last: Option<BatchId>, start: Event) -> Result<Handle<()>> {
+        let mut words = Pinned::<u64>::new(gpu.stream.device(), 2)?;
+        gpu.stream.copy(&self.status, 0..2, &mut words, 0)?;
+        let end = gpu.stream.record(true)?;
+        let names = Arc::clone(&layout.starts);
+        Ok(morphgl_cuda::pending(start, end, move || {
+            if words[0] != 0 {
+                return Err(nothing());
+            }
+            if words[1] == u64::MAX {
+                return Ok(());
+            }
+            let name = names.iter().rev().find(|(start, _)| *start as u64 <= words[1]).map_or("a parameter", |n| &n.1);
+            let last = last.map_or_else(|| "gradients from outside".to_string(), |id| id.to_string());
+            let what = format!("{name} is no longer a number; go back to a checkpoint and lower the learning rate");
+            Err(Error::failed(format!("{KEY}, step after {last}"), what))
+        }))
+    }
+
+    /// A model's values and its gradients of a mini-batch.
+    pub(crate) fn views(&self) -> [Floats<'_>; 2] {
+        [Floats::of(&self.parameters), Floats::of(&self.batch_gradients)]
+    }
+}
+
+/// There is nothing to step by.
+pub(crate) fn nothing() -> Error {
+    Error::setting(KEY, "no gradient was accumulated since the last step; accumulate labelled seeds first")
+}
+
+/// Copies numbers to the device.
+pub(crate) fn upload<T: Pod>(stream: &Stream, values: &[T], to: &mut Buffer<T>) -> Result<()> {
+    stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), to, 0)
+}
+
+/// Copies numbers to the host, and waits for them.
+pub(crate) fn download<T: Pod>(stream: &Stream, from: &Buffer<T>) -> Result<Vec<T>> {
+    let mut host = Pinned::new(stream.device(), from.len())?;
+    stream.copy(from, 0..from.len(), &mut host, 0)?;
+    stream.synchronize()?;
+    Ok(host.to_vec())
+}

@@ -1,0 +1,302 @@
+//! The operator: what it is built from, the checks of what it is given, and the order of its work.
+
+use std::fmt;
+use std::sync::Arc;
+
+use morphgl_cuda::{CudaBatch, Device, Floats};
+use morphgl_graph_store::{Dataset, Dtype};
+use morphgl_model_spec::{ModelKind, Normalization, TrainingSpec, check_tensors, initial_parameters};
+use morphgl_registry::{
+    BatchId, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
+};
+
+use crate::KEY;
+use crate::chunks::Limits;
+use crate::edges::{Block, Edges, zero};
+use crate::forward::{Input, Mode, Pass};
+use crate::gpu::{Gpu, Words};
+use crate::infer::infer;
+use crate::layout::{Layout, Model};
+use crate::loss::{Seeds, outcome, score};
+use crate::state::{State, download, nothing, upload};
+
+/// Trains on a CUDA device.
+pub struct CudaNative {
+    spec: TrainingSpec,
+    dataset: Arc<Dataset>,
+    seed: u64,
+    threads: usize,
+    layout: Layout,
+    /// Whether anything was given since the last step that may have a gradient.
+    given: bool,
+    last: Option<BatchId>,
+    state: State,
+    gpu: Gpu,
+}
+
+impl fmt::Debug for CudaNative {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, layers) = (self.spec.model.kind, self.spec.model.layers);
+        write!(f, "CudaNative({layers}-layer {kind} on {:?})", self.gpu.stream.device())
+    }
+}
+
+impl CudaNative {
+    /// Builds the operator with initial parameters.
+    ///
+    /// # Errors
+    ///
+    /// A spec that cannot work or that does not fit the dataset, another place than a CUDA device, one that cannot be
+    /// had, or an option.
+    pub fn new(context: &TrainingContext) -> Result<Self> {
+        let spec = TrainingSpec::from_json(&context.spec)?;
+        if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
+            return Err(Error::setting(KEY, format!("it has no options; leave {} out", context.options)));
+        }
+        let dim = context.dataset.feature_dim();
+        if dim != spec.model.in_dim {
+            let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
+            return Err(Error::setting("model.in_dim", what));
+        }
+        let classes = context.dataset.num_classes;
+        if classes > spec.model.num_classes {
+            let what = format!("it is {}, the dataset has {classes}; give {classes}", spec.model.num_classes);
+            return Err(Error::setting("model.num_classes", what));
+        }
+        let gpu = Gpu::new(&Device::open(&context.place, &KEY)?)?;
+        let layout = Layout::new(&spec.model);
+        let initial = layout.flat(&initial_parameters(&spec.model, context.seed));
+        let mut trainer = Self {
+            dataset: Arc::clone(&context.dataset),
+            seed: context.seed,
+            threads: 1,
+            given: false,
+            last: None,
+            state: State::new(&gpu.stream, &layout, &spec.optimizer, &initial)?,
+            gpu,
+            layout,
+            spec,
+        };
+        trainer.set_threads(context.threads)?;
+        Ok(trainer)
+    }
+
+    /// Bytes of device memory that mini-batches have needed so far, besides their own.
+    pub fn workspace_bytes(&self) -> usize {
+        self.gpu.arena_bytes()
+    }
+
+    /// Forward, and in training backward: all of it is given to the stream, and nothing waited for.
+    fn run(&mut self, batch: &MiniBatch, mode: Mode) -> Result<Handle<Score>> {
+        let Self { spec, layout, state, gpu, .. } = self;
+        let batch = CudaBatch::on(gpu.stream.device(), batch)?;
+        let model = &spec.model;
+        let (words, dtype, rows) = check(spec, batch)?;
+        gpu.begin()?;
+        gpu.stream.wait(&batch.ready)?;
+        let start = gpu.stream.record(true)?;
+        let [values, gradients] = state.views();
+        let mut pass = Pass { gpu, model: Model { spec: model, layout, values, gradients }, mode };
+
+        let mut input = pass.features(words, dtype, rows)?;
+        let trains = matches!(mode, Mode::Training { .. });
+        let mut layers = Vec::with_capacity(model.layers);
+        for layer in 0..model.layers {
+            let (edges, rows) = match model.kind {
+                ModelKind::Mlp => (None, batch.num_seeds),
+                kind => {
+                    let block = block(&batch.blocks[layer]);
+                    let degrees = Words::Floats(Floats::of(&batch.degrees));
+                    (Some(Edges::new(pass.gpu, kind, block, degrees)?), block.num_dst)
+                }
+            };
+            let done = pass.layer(layer, input, edges, rows)?;
+            input = Input::of(done.output);
+            layers.push(done);
+        }
+        let last = layers.last().expect("a model has a layer").output;
+        let (count, classes) = (batch.num_seeds, model.num_classes);
+        let seeds = Seeds { count, classes, labels: &batch.labels, logits: last.part };
+        if !trains {
+            score(pass.gpu, state, seeds, None)?;
+            return outcome(pass.gpu, state, (batch.id, classes, false), start);
+        }
+        let mut gradient = pass.gpu.take(last.part.len())?;
+        score(pass.gpu, state, seeds, Some(gradient))?;
+        let seeds = count * classes;
+        if gradient.len() > seeds {
+            zero(pass.gpu, gradient.from(seeds, gradient.len() - seeds))?;
+        }
+        let runs = model.normalization == Normalization::Batch;
+        let norms: Vec<_> = layers.iter().filter(|_| runs).filter_map(|l| Some((l.layer, l.normalized?))).collect();
+        while let Some(layer) = layers.pop() {
+            let rows = layers.last().map(|before| before.output.rows());
+            if let Some(found) = pass.layer_backward(layer, gradient, rows)? {
+                gradient = found;
+            }
+        }
+        state.accumulate(pass.gpu, layout)?;
+        for (layer, norm) in norms {
+            norm.blend(pass.gpu, &state.gate, pass.running(layer))?;
+        }
+        outcome(pass.gpu, state, (batch.id, classes, true), start)
+    }
+
+    /// Flat numbers of the device as tensors.
+    fn flat(&self, values: &morphgl_cuda::Buffer<f32>) -> Result<Vec<f32>> {
+        download(&self.gpu.stream, values)
+    }
+
+    /// The optimizer's tensors, by name and shape.
+    fn state_specs(&self) -> Vec<morphgl_model_spec::ParameterSpec> {
+        let trainable = &self.layout.trainable;
+        let step = trainable.iter().take(1).map(|p| {
+            let (name, shape) = ("step".to_string(), vec![2]);
+            morphgl_model_spec::ParameterSpec { name, shape, ..p.clone() }
+        });
+        let moments = trainable.iter().flat_map(|p| {
+            MOMENTS.map(|m| morphgl_model_spec::ParameterSpec { name: format!("{}.{m}", p.name), ..p.clone() })
+        });
+        step.chain(moments).collect()
+    }
+}
+
+/// Torch's names of Adam's moments.
+const MOMENTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
+/// Steps are stored as two numbers that an f32 holds exactly.
+const STEP_BASE: u64 = 1 << 20;
+
+fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
+    Block {
+        num_dst: block.num_dst,
+        num_src: block.num_src,
+        num_edges: block.indices.len(),
+        indptr: Words::Indices(&block.indptr),
+        indices: Words::Indices(&block.indices),
+        weights: block.weights.as_ref().map(|w| Words::Floats(Floats::of(w))),
+    }
+}
+
+/// What the model reads of a mini-batch, checked as far as the host knows it: features, their type, and their rows.
+fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dtype, usize)> {
+    let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
+    let (model, reads) = (&spec.model, spec.model.kind != ModelKind::Mlp);
+    let blocks = if reads { &batch.blocks[..] } else { &[] };
+    let Some(features) = &batch.features else {
+        return wrong("it has no features; let batching gather them, or transfer it first".to_string());
+    };
+    if features.dim != model.in_dim {
+        return wrong(format!("its features have {} columns, the model reads {}", features.dim, model.in_dim));
+    }
+    if reads && blocks.len() != model.layers {
+        let (blocks, layers) = (blocks.len(), model.layers);
+        return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
+    }
+    let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
+    let found = features.bytes.len() / (features.dim * features.dtype.size()).max(1);
+    if found < rows {
+        return wrong(format!("it has features of {found} nodes, its blocks read {rows}"));
+    }
+    if batch.labels.len() != batch.num_seeds {
+        return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
+    }
+    if reads && batch.degrees.len() < rows {
+        return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
+    }
+    let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
+    let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
+    if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
+        return wrong("its blocks do not feed one another; batch it again".to_string());
+    }
+    Ok((Words::Bytes(&features.bytes), features.dtype, rows))
+}
+
+impl Training for CudaNative {
+    fn set_threads(&mut self, threads: usize) -> Result<()> {
+        if threads == 0 {
+            return Err(Error::setting(KEY, "it is given 0 threads; give it at least one"));
+        }
+        self.threads = threads;
+        Ok(())
+    }
+
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        let id = batch.id();
+        let handle = self.run(batch, Mode::Training { seed: self.seed, id })?;
+        (self.last, self.given) = (Some(id), true);
+        Ok(handle)
+    }
+
+    fn gradients(&mut self) -> Result<Gradients> {
+        let count = download(&self.gpu.stream, &self.state.counters)?[0];
+        let values = self.flat(&self.state.gradients)?;
+        Ok(Gradients { tensors: self.layout.tensors(&self.layout.trainable, &values), count })
+    }
+
+    fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
+        let found = check_tensors("gradients", &self.layout.trainable, &gradients.tensors)?;
+        upload(&self.gpu.stream, &self.layout.flat(found), &mut self.state.gradients)?;
+        let mut counters = download(&self.gpu.stream, &self.state.counters)?;
+        counters[0] = gradients.count;
+        upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
+        self.given = gradients.count > 0;
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Handle<()>> {
+        if !std::mem::take(&mut self.given) {
+            return Err(nothing());
+        }
+        self.state.step(&self.gpu, &self.layout, &self.spec.optimizer, self.last)
+    }
+
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(self.layout.tensors(&self.layout.specs, &self.flat(&self.state.parameters)?))
+    }
+
+    fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
+        let found = check_tensors("parameters", &self.layout.specs, parameters)?;
+        upload(&self.gpu.stream, &self.layout.flat(found), &mut self.state.parameters)
+    }
+
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        let step = download(&self.gpu.stream, &self.state.counters)?[1];
+        let step = vec![(step / STEP_BASE) as f32, (step % STEP_BASE) as f32];
+        let [first, second] = &self.state.moments;
+        let moments = [self.flat(first)?, self.flat(second)?].map(|m| self.layout.tensors(&self.layout.trainable, &m));
+        let [first, second] = moments.map(|tensors| tensors.into_iter().map(|t| t.values));
+        let values = std::iter::once(step).chain(first.zip(second).flat_map(|(m, v)| [m, v]));
+        let tensors = self.state_specs().into_iter().zip(values);
+        Ok(tensors.map(|(p, values)| NamedTensor { name: p.name, shape: p.shape, values }).collect())
+    }
+
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        let specs = self.state_specs();
+        let found = check_tensors("optimizer state", &specs, state)?;
+        let (step, moments) = found.split_first().expect("a model has a parameter");
+        let mut counters = download(&self.gpu.stream, &self.state.counters)?;
+        counters[1] = step.values[0] as u64 * STEP_BASE + step.values[1] as u64;
+        upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
+        for (i, buffer) in self.state.moments.iter_mut().enumerate() {
+            let named = moments.iter().skip(i).step_by(2).zip(&self.layout.trainable);
+            let named: Vec<NamedTensor> =
+                named.map(|(t, p)| NamedTensor { name: p.name.clone(), ..(*t).clone() }).collect();
+            upload(&self.gpu.stream, &self.layout.flat(&named), buffer)?;
+        }
+        Ok(())
+    }
+
+    fn score(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        self.run(batch, Mode::Evaluation)
+    }
+
+    fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
+        let [values, gradients] = self.state.views();
+        let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
+        // A chunk's work takes a few times its rows; leave the rest to others.
+        let default = Limits::default();
+        let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(default.bytes as u64) as usize;
+        let limits = Limits { bytes, ..default };
+        infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))
+    }
+}

@@ -1,0 +1,197 @@
+//! The same numbers as Training_CPU_Burn: loss, gradients, a step, logits, and the state that moves between the two.
+#![cfg(feature = "emulate")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Random, batch, block, context, dataset, model, place, transfer};
+use morphgl_graph_store::Dtype;
+use morphgl_registry::{HostBatch, MiniBatch, NamedTensor, Place, Training};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cuda_native::CudaNative;
+use serde_json::{Value, json};
+
+/// Tensors are equal to `tolerance` of their largest element, or of a fiftieth of the largest of all: a bias before a
+/// batch normalisation has a gradient of 0, of which rounding is left.
+#[track_caller]
+fn close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance: f32) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    let of = |tensor: &NamedTensor| tensor.values.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+    let least = expected.iter().map(of).fold(0.0, f32::max) / 50.0;
+    for (a, e) in actual.iter().zip(expected) {
+        assert_eq!((&a.name, &a.shape), (&e.name, &e.shape), "{what}");
+        let largest = of(e).max(least);
+        for (i, (x, y)) in a.values.iter().zip(&e.values).enumerate() {
+            assert!((x - y).abs() <= tolerance * largest, "{what}: {}, element {i} is {x}, burn's {y}", e.name);
+        }
+    }
+}
+
+fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
+    check_changed(model, nodes, dtype, weighted, &|_| {});
+}
+
+fn check_changed(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool, change: &dyn Fn(&mut HostBatch)) {
+    let size = |name: &str| model[name].as_u64().expect("a size") as usize;
+    let (dim, classes) = (size("in_dim"), size("num_classes"));
+    let what = format!("{model}, {nodes:?}, {dtype}, weighted {weighted}");
+    let none = dataset(0, 0, dim, classes, false);
+    let mut native =
+        CudaNative::new(&context(model, place(), Arc::clone(&none))).expect("the native operator is built");
+    let mut burn = CpuBurn::new(&context(model, Place::Host, none)).expect("burn's operator is built");
+    assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
+    for seed in 0..2 {
+        let mut host = batch(nodes, (dim, classes), dtype, weighted, seed);
+        change(&mut host);
+        let batches = [transfer(host.clone()), MiniBatch::Host(host)];
+        let [own, theirs]: [&mut dyn Training; 2] = [&mut native, &mut burn];
+        let mut sides = [own, theirs];
+        let mut scores = Vec::new();
+        for (trainer, batch) in sides.iter_mut().zip(&batches) {
+            let evaluated = trainer.score(batch).and_then(|h| h.wait()).expect("a score").0;
+            let trained = trainer.accumulate(batch).and_then(|h| h.wait()).expect("a score").0;
+            scores.push([evaluated, trained]);
+        }
+        for (a, e) in scores[0].iter().zip(&scores[1]) {
+            assert_eq!(a.count, e.count, "{what}");
+            assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "{what}: loss {a:?}, burn's {e:?}");
+        }
+        let [own, theirs] = sides;
+        let (found, expected) = (own.gradients().expect("gradients"), theirs.gradients().expect("gradients"));
+        assert_eq!(found.count, expected.count, "{what}");
+        close(&what, &found.tensors, &expected.tensors, 1e-4);
+        // From the same gradients, so that the step alone is compared: Adam makes large steps of tiny gradients.
+        own.set_gradients(&expected).expect("gradients move");
+        for trainer in [&mut *own, &mut *theirs] {
+            trainer.step().and_then(|h| h.wait()).expect("a step");
+        }
+        let stepped = theirs.parameters().expect("parameters");
+        close(&format!("{what}, step"), &own.parameters().expect("parameters"), &stepped, 1e-5);
+        own.set_parameters(&stepped).expect("parameters move");
+        let state = theirs.optimizer_state().expect("a state");
+        close(&format!("{what}, state"), &own.optimizer_state().expect("a state"), &state, 1e-5);
+        own.set_optimizer_state(&state).expect("the state moves");
+        assert_eq!(own.optimizer_state().expect("a state"), state, "{what}");
+    }
+}
+
+/// No multiples of a block's threads.
+const NODES: [usize; 4] = [700, 410, 230, 101];
+
+#[test]
+fn graph_models() {
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        for (dim, hidden, classes) in [(20, 24, 5), (7, 68, 40), (130, 8, 3)] {
+            for dropout in [0.0, 0.5] {
+                let more = json!({"hidden": hidden, "dropout": dropout, "heads": 2});
+                check(&model(kind, dim, classes, more), &NODES, Dtype::F32, false);
+            }
+        }
+    }
+}
+
+/// Rows are almost as many before a layer as after it, so products come first where they are thin.
+#[test]
+fn products_first() {
+    for kind in ["sage", "gcn", "gin"] {
+        for (hidden, classes) in [(60, 3), (8, 5)] {
+            let model = model(kind, 60, classes, json!({"hidden": hidden}));
+            check(&model, &[100, 95, 90, 85], Dtype::Bf16, true);
+        }
+    }
+}
+
+#[test]
+fn element_types_and_weights() {
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        for (dim, hidden) in [(33, 40), (64, 16)] {
+            for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8] {
+                let model = model(kind, dim, 6, json!({"hidden": hidden, "layers": 2}));
+                check(&model, &NODES[1..], dtype, kind != "gat");
+            }
+        }
+    }
+}
+
+#[test]
+fn options() {
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        for more in [
+            json!({"activation": "elu"}),
+            json!({"input_dropout": 0.3}),
+            json!({"input_dropout": 0.3, "activation": "elu", "dropout": 0.0}),
+            json!({"normalization": "layer"}),
+            json!({"normalization": "batch", "activation": "elu", "residual": true}),
+            json!({"residual": true}),
+        ] {
+            let mut model = model(kind, 40, 6, more);
+            model["hidden"] = json!(32);
+            check(&model, &NODES, Dtype::F16, false);
+        }
+        check(&model(kind, 40, 6, json!({"layers": 1})), &NODES[2..], Dtype::F32, false);
+        check(&model(kind, 40, 6, json!({"layers": 2, "hidden": 32})), &[5, 3, 1], Dtype::F32, false);
+    }
+    for more in [
+        json!({"output_heads": 3}),
+        json!({"attention_dropout": 0.4}),
+        json!({"attention_dropout": 0.4, "heads": 3, "hidden": 33}),
+        json!({"attention": "gatv2"}),
+        json!({"attention": "gatv2", "output_heads": 2, "attention_dropout": 0.3}),
+    ] {
+        let mut model = model("gat", 40, 6, more);
+        if model["hidden"].is_null() {
+            model["hidden"] = json!(32);
+        }
+        check(&model, &NODES, Dtype::F32, false);
+    }
+    for more in [
+        json!({"l2_normalize": true}),
+        json!({"l2_normalize": true, "normalization": "layer"}),
+        json!({"l2_normalize": true, "residual": true, "normalization": "batch"}),
+    ] {
+        let mut model = model("sage", 40, 6, more);
+        model["hidden"] = json!(32);
+        check(&model, &NODES, Dtype::F32, false);
+    }
+    for (more, dtype) in [
+        (json!({"hidden": 32}), Dtype::F32),
+        (json!({"hidden": 32, "activation": "elu", "input_dropout": 0.2}), Dtype::Bf16),
+        (json!({"hidden": 32, "residual": true, "normalization": "batch"}), Dtype::U8),
+    ] {
+        check(&model("mlp", 40, 6, more), &NODES[3..], dtype, false);
+    }
+}
+
+/// Blocks that read fewer rows than the layer before made, and fewer seeds than the last one makes.
+#[test]
+fn rows_that_nobody_reads() {
+    for kind in ["sage", "gcn", "gat", "gin"] {
+        for more in [json!({"hidden": 16}), json!({"hidden": 16, "residual": true, "normalization": "layer"})] {
+            let model = model(kind, 12, 4, more);
+            check_changed(&model, &[300, 210, 120, 60], Dtype::F32, false, &|batch| {
+                let mut random = Random(8);
+                batch.blocks[1] = block(190, 120, 4, false, &mut random);
+                batch.blocks[2] = block(100, 60, 4, false, &mut random);
+                batch.num_seeds = 41;
+                batch.labels.truncate(41);
+            });
+        }
+    }
+}
+
+#[test]
+fn logits_of_all_nodes() {
+    for (kind, weighted) in [("sage", false), ("gcn", true), ("gat", false), ("gin", false), ("mlp", false)] {
+        let data = dataset(150, 5, 21, 4, weighted);
+        let model = model(kind, 21, 4, json!({"hidden": 16, "heads": 2}));
+        let mut native = CudaNative::new(&context(&model, place(), Arc::clone(&data))).expect("it is built");
+        let mut burn = CpuBurn::new(&context(&model, Place::Host, data)).expect("it is built");
+        let nodes: Vec<u32> = (0..150).rev().collect();
+        let (own, theirs) = (native.infer(&nodes).expect("logits"), burn.infer(&nodes).expect("logits"));
+        assert_eq!(own.len(), theirs.len());
+        for (i, (a, b)) in own.iter().zip(&theirs).enumerate() {
+            assert!((a - b).abs() <= 1e-4 * b.abs().max(1.0), "{kind}: logit {i} is {a}, burn's {b}");
+        }
+    }
+}
