@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter, Result};
 
-use crate::sort::Record;
+use crate::records::Record;
 
 const BUFFER: usize = 1 << 15;
 
