@@ -90,7 +90,7 @@ fn collect(
             Ok((pairs, ids))
         })?;
         for (pairs, ids) in pieces {
-            ids.iter().try_for_each(|&id| sorter.push(id))?;
+            sorter.push(&ids)?;
             scratch.give(ids);
             raw.write(&mut out, &pairs)?;
             blocks.push(pairs.sources.len());

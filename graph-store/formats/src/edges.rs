@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 use rayon::prelude::*;
 
+use crate::Ingest;
 use crate::csc::CscWriter;
 use crate::ranges::Block;
 use crate::records::{Record, Records, Weighted};
 use crate::sort::{BlockMaker, Sorter};
-use crate::Ingest;
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
 ///
@@ -124,18 +124,20 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         let highest = blocks.checked(&edges).map_err(|fault| self.error(fault))?;
         self.highest = self.highest.max(highest);
         let changes = blocks.changes(false);
-        let mut sorted = 0;
         match &mut self.sorter {
-            AnySorter::Plain(sorter) => edges.records(changes, |record| {
-                sorted += 1;
-                sorter.push(record)
-            })?,
-            AnySorter::Weighted(sorter) => edges.records(changes, |record| {
-                sorted += 1;
-                sorter.push(record)
-            })?,
+            AnySorter::Plain(sorter) => {
+                let records = edges.collect(changes, sorter.maker().buffer());
+                self.sorted += records.len() as u64;
+                sorter.push(&records)?;
+                sorter.maker().give(records);
+            }
+            AnySorter::Weighted(sorter) => {
+                let records = edges.collect(changes, sorter.maker().buffer());
+                self.sorted += records.len() as u64;
+                sorter.push(&records)?;
+                sorter.maker().give(records);
+            }
         }
-        self.sorted += sorted;
         self.pushed += edges.sources.len() as u64;
         Ok(())
     }
@@ -319,21 +321,6 @@ struct Changes {
 }
 
 impl Edges<'_> {
-    /// Hands on the records of the edges.
-    fn records<R: Record>(&self, changes: Changes, mut push: impl FnMut(R) -> Result<()>) -> Result<()> {
-        for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
-            if u == v && changes.drop_self_loops {
-                continue;
-            }
-            let weight = self.weights.map_or(1.0, |w| w[i]);
-            push(R::new(u64::from(v) << 32 | u64::from(u), weight))?;
-            if changes.mirror && u != v {
-                push(R::new(u64::from(u) << 32 | u64::from(v), weight))?;
-            }
-        }
-        Ok(())
-    }
-
     /// The records of the edges, in `records`.
     fn collect<R: Record>(&self, changes: Changes, mut records: Records<R>) -> Records<R> {
         records.append(self.sources.len() << u32::from(changes.mirror), |out| {
@@ -343,12 +330,18 @@ impl Edges<'_> {
                 return out.len();
             }
             let mut len = 0;
-            let push = |record| {
-                out[len] = record;
+            for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
+                if u == v && changes.drop_self_loops {
+                    continue;
+                }
+                let weight = self.weights.map_or(1.0, |w| w[i]);
+                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
                 len += 1;
-                Ok(())
-            };
-            self.records(changes, push).expect("there is room for every record");
+                if changes.mirror && u != v {
+                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
+                    len += 1;
+                }
+            }
             len
         });
         records

@@ -143,7 +143,8 @@ pub(crate) fn random(ingest: &Ingest<'_>, num_nodes: u64, wanted: &RandomFeature
             Dtype::U8 => range.into_par_iter().map(|i| (random::hash(wanted.seed, i) >> 56) as f32).collect(),
             _ => range.into_par_iter().map(|i| random::normal(wanted.seed, i)).collect(),
         };
-        let (mut buffer, encode) = (std::mem::take(&mut rows.buffer), Encode { dim: 1, dtype: wanted.dtype, normalize: false });
+        let (mut buffer, encode) =
+            (std::mem::take(&mut rows.buffer), Encode { dim: 1, dtype: wanted.dtype, normalize: false });
         let size = wanted.dtype.size();
         let pieces = buffer.resize(values.len() * size).par_chunks_mut(CHUNK * size).zip(values.par_chunks(CHUNK));
         let bad = pieces.filter_map(|(out, values)| encode.values(values, out)).count();

@@ -71,12 +71,7 @@ pub(crate) struct Decode {
 
 impl Decode {
     fn damaged(&self, what: impl Into<String>) -> Error {
-        Error::invalid(
-            &self.path,
-            Position::Byte(self.at),
-            what,
-            "the file is damaged or cut short: download it again",
-        )
+        Error::invalid(&self.path, Position::Byte(self.at), what, "the file is damaged or cut short: download it again")
     }
 
     /// Replaces `out` by the node ids.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use morphgl_graph_store::Result;
 
 use crate::radix::Scratch;
-use crate::records::{Record, Records};
 use crate::ranges::{self, Block};
+use crate::records::{Record, Records};
 use crate::spill::Spill;
 
 /// Most runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
 const RUN_BYTES: u64 = 512 << 10;
 /// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
-const BLOCK_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: u64 = 2 << 20;
 const RANGE_BYTES: u64 = 256 << 10;
 /// Bits that one pass sorts by.
 const ONE_PASS: u32 = 12;
@@ -34,6 +34,11 @@ impl<R: Record> BlockMaker<R> {
         let mut buffer = self.scratch.take();
         buffer.clear();
         buffer
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give(&self, buffer: Records<R>) {
+        self.scratch.give(buffer);
     }
 
     /// Sorts what will be a block.
@@ -77,19 +82,22 @@ impl<R: Record> Sorter<R> {
         records::<R>((self.memory / 256).min(RANGE_BYTES))
     }
 
-    pub(crate) fn push(&mut self, record: R) -> Result<()> {
-        if self.filling.len() == self.filling.capacity() {
-            let len = self.block_len();
+    /// Takes records behind all that came so far.
+    pub(crate) fn push(&mut self, mut records: &[R]) -> Result<()> {
+        let len = self.block_len();
+        while !records.is_empty() {
             if self.filling.len() >= len {
                 self.close()?;
             }
-            // Doubling by hand: the vector's own growth would pass the length.
             if self.filling.len() == self.filling.capacity() {
-                let grown = (2 * self.filling.len()).clamp(16, len);
+                let grown = (2 * self.filling.len()).max(records.len()).clamp(16, len);
                 self.filling.reserve(grown - self.filling.len());
             }
+            let (now, later) =
+                records.split_at(records.len().min(self.filling.capacity().min(len) - self.filling.len()));
+            self.filling.extend_from_slice(now);
+            records = later;
         }
-        self.filling.push(record);
         Ok(())
     }
 
@@ -202,7 +210,7 @@ mod tests {
     fn check<R: Record + PartialEq>(records: &[R], memory: u64, unique: bool) -> usize {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::new(dir.path().join("spill"), memory, unique);
-        records.iter().for_each(|&r| sorter.push(r).unwrap());
+        records.chunks(37).for_each(|r| sorter.push(r).unwrap());
         let runs = sorter.runs();
         let mut actual = Vec::new();
         sorter

@@ -201,7 +201,8 @@ mod tests {
             for run in 0..5u64 {
                 let key =
                     |i: u64| if i.is_multiple_of(2) { 1 << 33 } else { ((i * 7919 + run * 104_729) % 30_011) << 20 };
-                let mut records: Vec<_> = (0..40_000).map(|i| Weighted::new(key(i), (run * 40_000 + i) as f32)).collect();
+                let mut records: Vec<_> =
+                    (0..40_000).map(|i| Weighted::new(key(i), (run * 40_000 + i) as f32)).collect();
                 records.sort_by_key(|r| r.key());
                 spill.begin();
                 records.chunks(777).try_for_each(|chunk| spill.append(chunk)).unwrap();

@@ -26,7 +26,11 @@ pub(crate) struct Behind {
 
 enum State {
     Here(Sink),
-    There { full: SyncSender<Vec<u8>>, empty: Receiver<Vec<u8>>, thread: JoinHandle<(Sink, io::Result<()>)> },
+    There {
+        full: SyncSender<Vec<u8>>,
+        empty: Receiver<Vec<u8>>,
+        thread: JoinHandle<(Sink, io::Result<()>)>,
+    },
     /// An error was told, or the writer is done.
     Gone,
 }
