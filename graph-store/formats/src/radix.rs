@@ -137,11 +137,11 @@ mod tests {
         ) {
             let key = |&(a, b): &(u64, u64)| a << shifts.0 | b << shifts.1;
             let mut actual = Records::default();
-            keys.iter().map(key).zip((0u16..).map(f32::from)).for_each(|(k, w)| actual.push(Weighted::new(k, w)));
+            keys.iter().map(key).zip((0u16..).map(f32::from)).for_each(|(k, w)| actual.extend_from_slice(&[Weighted::new(k, w)]));
             let mut expected = actual.to_vec();
             expected.sort_by_key(|r| r.key() >> low);
             let mut scratch = Records::default();
-            scratch.push(Weighted::new(7, 7.0));
+            scratch.extend_from_slice(&[Weighted::new(7, 7.0)]);
             sort(&mut actual, &mut scratch, low);
             prop_assert_eq!(&actual[..], &expected[..]);
         }

@@ -137,16 +137,6 @@ impl<R: Record> Records<R> {
         self.len = len;
     }
 
-    /// Appends a record; whoever pushes many makes room first.
-    pub(crate) fn push(&mut self, record: R) {
-        if self.len == self.capacity() {
-            self.move_to((2 * self.len).max(16));
-        }
-        self.len += 1;
-        let at = self.len - 1;
-        self[at] = record;
-    }
-
     /// Appends at most `most` records, which `fill` writes; it returns how many.
     pub(crate) fn append(&mut self, most: usize, fill: impl FnOnce(&mut [R]) -> usize) {
         self.reserve(most);
@@ -207,7 +197,7 @@ mod tests {
     fn they_are_a_vector() {
         let mut records = Records::<Weighted>::default();
         let all: Vec<_> = (0..5000u64).map(|i| Weighted::new(i / 3, i as f32)).collect();
-        all.iter().for_each(|&r| records.push(r));
+        all.chunks(7).for_each(|r| records.extend_from_slice(r));
         records.extend_from_slice(&all[..7]);
         assert_eq!((&records[..5000], &records[5000..]), (&all[..], &all[..7]));
         records.truncate(5000);
