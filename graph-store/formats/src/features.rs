@@ -13,6 +13,8 @@ use crate::{Ingest, Progress, RandomFeatures, pipeline, random};
 
 /// Values converted at a time by one thread.
 const CHUNK: usize = 1 << 14;
+/// Bytes a value takes on its way: as it is read, decoded, and as it is stored.
+const VALUE_BYTES: u64 = 3 * 4;
 /// Values of a table that are read at a time.
 const STRETCH: u64 = 1 << 19;
 
@@ -91,7 +93,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             let bad = encode.values(&values, out.resize(values.len() * encode.dtype.size()));
             Ok((out, bad))
         };
-        pipeline::ordered(2 * rayon::current_num_threads() as u64, next, work, |(bytes, bad)| {
+        pipeline::ordered(pipeline::ahead(memory, step * VALUE_BYTES), next, work, |(bytes, bad)| {
             self.append(&bytes, bad)?;
             progress.advance(bytes.len() as u64 / encode.dtype.size() as u64 / dim);
             Ok(())

@@ -49,6 +49,11 @@ impl<T> Drop for StopOnPanic<'_, T> {
     }
 }
 
+/// How many jobs of `bytes` may be under way: two a thread, within a quarter of `memory`; at least two.
+pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
+    (memory / 4 / bytes.max(1)).min(2 * rayon::current_num_threads() as u64).max(2)
+}
+
 /// Calls `next` until it is done, one call at a time; does each of its jobs by `work`, on as many threads as rayon's
 /// pool has; and hands the results to `take` on this thread, in the order of the jobs. At most `ahead` jobs are begun
 /// that are not handed on. The first error, in the order of the jobs, ends it all.

@@ -11,6 +11,8 @@ use crate::raw::Raw;
 use crate::table::{Table, Tables};
 use crate::{Ingest, Rows};
 
+/// Bytes an edge takes on its way: as it is read, decoded, and as a record.
+const EDGE_BYTES: u64 = 16 + 8 + 8;
 /// Offsets read at a time.
 const OFFSETS: u64 = 1 << 16;
 
@@ -137,7 +139,7 @@ fn drive(
             return shape(table, &format!("[{num_edges}], one weight an edge"));
         }
     }
-    let progress = ingest.progress();
+    let (progress, memory) = (ingest.progress(), ingest.options().memory);
     progress.stage("read", Some(num_edges));
     let path = leading.path.clone();
     let mut sink = ingest.edges(&path, num_nodes, weights.is_some())?;
@@ -200,7 +202,7 @@ fn drive(
         room().push(own);
         Ok(block)
     };
-    pipeline::ordered(2 * rayon::current_num_threads() as u64, next, work, |block| {
+    pipeline::ordered(pipeline::ahead(memory, step * EDGE_BYTES), next, work, |block| {
         let len = block.len();
         sink.push_blocks([block])?;
         progress.advance(len);
