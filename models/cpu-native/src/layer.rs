@@ -7,7 +7,7 @@ use morphgl_model_spec::{Activation, Dropout, DropoutSite, LayerShape, ModelKind
 use morphgl_registry::{BatchId, Block};
 
 use crate::adjacency::{Adjacency, transform_first};
-use crate::attention::{Attention, Edges, Inputs, Instructions, Options};
+use crate::attention::{Attention, Edges, Inputs, Options};
 use crate::buffer::Buffer;
 use crate::finish::{self, Finish, Part};
 use crate::gather::sum_rows;
@@ -272,7 +272,7 @@ impl Layer {
             slope: 0.2,
             self_loops: true,
             dropout: self.attention_mask,
-            instructions: Instructions::best(),
+            level: Level::best(),
         };
         Attention::new(edges, options)
     }
