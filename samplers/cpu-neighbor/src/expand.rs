@@ -197,13 +197,11 @@ impl Hop<'_> {
         }
     }
 
-    /// Reads the picked neighbours, which were asked for a while ago, and gives each to the caller as it comes.
-    #[inline]
-    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32]) -> impl Iterator<Item = u32> {
-        picked.iter_mut().zip(addresses).map(|(node, &address)| {
+    /// Reads the picked neighbours, which were asked for a while ago.
+    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32]) {
+        for (node, &address) in picked.iter_mut().zip(addresses) {
             *node = self.indices[address as usize];
-            *node
-        })
+        }
     }
 
     /// Reads the weights of the picked neighbours, where there are any.

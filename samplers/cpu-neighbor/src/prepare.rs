@@ -83,7 +83,7 @@ fn prepare(
 ) -> Result<()> {
     let (dataset, settings) = (&*shared.dataset, &shared.settings);
     let topology = &dataset.topology;
-    found.start(std::mem::take(&mut batch.input_nodes), seeds, topology);
+    found.start(std::mem::take(&mut batch.input_nodes), std::mem::take(&mut batch.degrees), seeds, topology);
     let fanouts = &settings.fanouts.0;
     batch.blocks.resize_with(fanouts.len(), Block::default);
     let mut newest = 0;
@@ -120,8 +120,7 @@ fn prepare(
         block.num_src = found.len();
     }
     batch.num_seeds = seeds.len();
-    found.degrees(&mut batch.degrees);
-    batch.input_nodes = found.relabel.finish();
+    (batch.input_nodes, batch.degrees) = found.finish();
     if let Some(sums) = &shared.weight_sums {
         batch.degrees.iter_mut().zip(&batch.input_nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
     }
