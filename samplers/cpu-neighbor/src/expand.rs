@@ -82,10 +82,13 @@ impl<'a> Rows<'a> {
 impl Hop<'_> {
     /// Number of neighbours that are picked of a node.
     pub(crate) fn count(&self, span: Span) -> u64 {
-        let take = self.fanout.take(u64::from(span.degree));
+        let most = match self.fanout {
+            Fanout::AtMost(k) => k.get().min(span.degree),
+            Fanout::All => span.degree,
+        };
         match (self.pick, self.weights) {
-            (Pick::Weighted, Some(weights)) => count_positive(&weights[span.range()], take as usize) as u64,
-            _ => take,
+            (Pick::Weighted, Some(weights)) => count_positive(&weights[span.range()], most as usize) as u64,
+            _ => most.into(),
         }
     }
 

@@ -143,8 +143,9 @@ fn measure(
     Ok((rates, counts))
 }
 
-/// Seconds a mini-batch takes with the first number of threads, and those its reads alone would take by the limit.
-fn run(graph: &Graph, options: &Options) -> Result<[f64; 2]> {
+/// Edges of a mini-batch, the seconds it takes with the first number of threads, and those its reads alone would take by
+/// the limit.
+fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
     let topology = &graph.dataset.topology;
     let num_nodes = topology.num_nodes();
     let context = BatchingContext {
@@ -174,7 +175,8 @@ fn run(graph: &Graph, options: &Options) -> Result<[f64; 2]> {
             let located = if num_nodes > 1 << 22 { counts.input_nodes } else { 0 };
             let [located, lines] = [located as f64, counts.lines].map(|n| n / counts.edges as f64);
             let bound = 1.0 / (lines / limit.indices + located / limit.offsets + 1.0 / limit.table);
-            first.get_or_insert([rate, bound].map(|rate| counts.edges as f64 * workers as f64 / rate));
+            let edges = counts.edges as f64;
+            first.get_or_insert([edges, edges * workers as f64 / rate, edges * workers as f64 / bound]);
             let scaling = if single > 0.0 { rate / single } else { f64::NAN };
             let (min, max) = (rates[0], rates[rates.len() - 1]);
             if options.json {
@@ -229,15 +231,16 @@ fn main() -> Result<()> {
                 "rmat" => graphs::rmat(num_nodes, DEGREE),
                 _ => panic!("unknown kind {kind}; use uniform or rmat"),
             };
-            let [seconds, reads] = run(&graph, &options)?;
-            let [of_smallest, reads_of_smallest] = *smallest.get_or_insert([seconds, reads]);
+            let [edges, seconds, reads] = run(&graph, &options)?;
+            let [work, waits] = [seconds, reads].map(|s| s / edges * 1e9);
+            let [work_of_smallest, waits_of_smallest] = *smallest.get_or_insert([work, waits]);
             if !options.json {
                 println!(
-                    "{:>14} {num_nodes:>9} nodes: x{:.2} the time of the smallest graph; its reads alone, as fast as memory \
-                     gives lines of arrays so large, take x{:.2}",
-                    kind,
-                    seconds / of_smallest,
-                    reads / reads_of_smallest,
+                    "{kind:>14} {num_nodes:>9} nodes: {:.2} ms a mini-batch, {work:.1} ns an edge, x{:.2} of the smallest \
+                     graph's; its reads alone, at random in arrays so large: {waits:.1} ns, x{:.2}",
+                    seconds * 1e3,
+                    work / work_of_smallest,
+                    waits / waits_of_smallest,
                 );
             }
         }
