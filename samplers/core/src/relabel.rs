@@ -33,6 +33,8 @@ pub struct Relabel {
     table: Table,
     stamp: u32,
     nodes: Vec<u32>,
+    /// For values that nobody asks for; empty.
+    unasked: Vec<[u32; 2]>,
     /// Nodes of the mini-batch before.
     expected: usize,
     form: Form,
@@ -80,7 +82,7 @@ impl Relabel {
     }
 
     fn with(table: Table) -> Self {
-        Self { table, stamp: 0, nodes: Vec::new(), expected: 0, form: Form::best() }
+        Self { table, stamp: 0, nodes: Vec::new(), unasked: Vec::new(), expected: 0, form: Form::best() }
     }
 
     /// Starts a mini-batch; `buffer` becomes the list of its nodes, its content is dropped.
@@ -125,7 +127,10 @@ impl Relabel {
     ///
     /// When a node is beyond the graph.
     pub fn locals(&mut self, nodes: &mut [u32]) {
-        self.locals_of_first(nodes.len(), nodes, &mut Vec::new());
+        let mut values = std::mem::take(&mut self.unasked);
+        self.locals_of_first(nodes.len(), nodes, &mut values);
+        values.clear();
+        self.unasked = values;
     }
 
     /// Replaces the first `count` of `nodes`, in order, by their local ids, and asks the processor to bring the places of
