@@ -14,7 +14,7 @@ use crate::gather::{Lists, sum_rows};
 use crate::layer::{Context, Layer, Order, ROWS, inputs};
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
-use crate::product::{Left, Right, multiply, pack, packed_len};
+use crate::product::{Left, Right, multiply, multiply_all, pack, packed_len};
 use crate::rows::Rows;
 
 /// Lanes at most: enough to be shared evenly, few enough that adding them up costs little.
@@ -115,8 +115,8 @@ impl Layer {
             for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.back.packed) {
                 if let Some(place) = place {
                     let (depth, columns) = (self.width, self.shape.in_dim);
-                    let packed = packed.get(packed_len(depth, columns));
-                    pack(&context.parameters[place.clone()], [depth, columns], false, packed);
+                    let packed = packed.get(packed_len(context.level, depth, columns));
+                    pack(context.level, &context.parameters[place.clone()], [depth, columns], false, packed);
                 }
             }
         }
@@ -146,7 +146,8 @@ impl Layer {
         let Memory { packed, sums: grad_sums, own: grad_own, partial, .. } = &mut self.back;
         let sums = if summed { self.middle.read(num_dst * depth) } else { &[] };
         let output = self.out.read(num_dst * width);
-        let packed = packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(width, depth)) } else { 0 }));
+        let packed =
+            packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
         let part = if summed { size } else { 0 } + if own { size } else { 0 } + width;
         let room = |on: bool| if on { depth } else { 0 };
         let outputs = [
@@ -166,23 +167,19 @@ impl Layer {
                     finish::backward(level, finish, Part { width, first: rows.start }, &output[here], grad);
                     finish::add_rows(level, grad, bias);
                     let within = (rows.start - lane * each) * depth..(rows.end - lane * each) * depth;
-                    let mut weights = weights.chunks_exact_mut(size);
-                    let mut of_weight = |x: &[f32]| {
-                        let weight = weights.next().expect("room for every weight");
-                        let factors = (Left::transposed(grad, width), Right::rows(x, depth));
-                        multiply(level, [width, depth, m], factors, weight, add);
-                    };
-                    if summed {
-                        of_weight(&sums[rows.start * depth..rows.end * depth]);
-                    }
-                    if own {
-                        of_weight(x.dense(rows.clone(), depth, scratch));
-                    }
-                    for (on, packed, out) in [(summed, packed[0], &mut *grad_sums), (own, packed[1], &mut *grad_own)] {
-                        if deeper && on {
-                            let factors = (Left::rows(grad, width), Right::packed(packed, width));
-                            multiply(level, [m, depth, width], factors, &mut out[within.clone()], false);
-                        }
+                    // The neighbours' part stands first, where there is one.
+                    let (of_sums, of_own) = weights.split_at_mut(if summed { size } else { 0 });
+                    let of_sums =
+                        summed.then(|| (Right::rows(&sums[rows.start * depth..rows.end * depth], depth), of_sums, add));
+                    let of_own = own.then(|| (Right::rows(x.dense(rows.clone(), depth, scratch), depth), of_own, add));
+                    multiply_all(level, [width, depth, m], Left::transposed(grad, width), [of_sums, of_own]);
+                    if deeper {
+                        let right = |packed| Right::packed(packed, width);
+                        let times = [
+                            summed.then(|| (right(packed[0]), &mut grad_sums[within.clone()], false)),
+                            own.then(|| (right(packed[1]), &mut grad_own[within.clone()], false)),
+                        ];
+                        multiply_all(level, [m, depth, width], Left::rows(grad, width), times);
                     }
                 }
             });
@@ -262,7 +259,8 @@ impl Layer {
         let Memory { packed, output, products, sums: grad_input, partial, .. } = &mut self.back;
         let output = output.read(if attends { 0 } else { num_dst * width });
         let products = products.read(if attends { num_src * width } else { 0 });
-        let packed = packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(width, depth)) } else { 0 }));
+        let packed =
+            packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
         let (each, count) = lanes(num_src);
         let part = if own { 2 * size } else { size };
         let room = if deeper { depth } else { 0 };

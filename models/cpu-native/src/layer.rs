@@ -181,8 +181,8 @@ impl Layer {
         for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.packed) {
             if let Some(place) = place {
                 let (depth, columns) = (self.shape.in_dim, self.width);
-                let packed = packed.get(packed_len(depth, columns));
-                pack(&context.parameters[place.clone()], [depth, columns], true, packed);
+                let packed = packed.get(packed_len(context.level, depth, columns));
+                pack(context.level, &context.parameters[place.clone()], [depth, columns], true, packed);
             }
         }
         match self.order {
@@ -200,7 +200,7 @@ impl Layer {
             adjacency.lists(block, x.nodes)
         });
         let [neighbours, own] = &self.packed;
-        let own = self.places.own.is_some().then(|| own.read(packed_len(depth, width)));
+        let own = self.places.own.is_some().then(|| own.read(packed_len(level, depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
         let summed = if lists.is_some() { depth } else { 0 };
         let keep = own.is_some() && context.keeps(mode);
@@ -215,7 +215,7 @@ impl Layer {
             let sizes = [rows.len(), width, depth];
             if let Some(lists) = &lists {
                 sum_rows(level, lists, rows.clone(), x.view, depth, sums);
-                let packed = neighbours.read(packed_len(depth, width));
+                let packed = neighbours.read(packed_len(level, depth, width));
                 multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
             }
             if let Some(own) = own {
@@ -230,7 +230,7 @@ impl Layer {
     fn products(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, .. } = context;
         let (depth, width, num_src) = (self.shape.in_dim, self.width, context.graph().0.num_src);
-        let packed = self.packed[0].read(packed_len(depth, width));
+        let packed = self.packed[0].read(packed_len(level, depth, width));
         let keep = context.keeps(mode);
         let copied = if keep { depth } else { 0 };
         let outputs =
@@ -250,7 +250,7 @@ impl Layer {
         let (block, adjacency) = context.graph();
         let lists = adjacency.lists(block, None);
         let products = FeatureView::F32(self.middle.read(block.num_src * width));
-        let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(depth, width)));
+        let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(level, depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
         let outputs = [(self.out.get(num_dst * width), ROWS * width)];
         parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {

@@ -2,9 +2,14 @@
 
 /// An instruction set that this processor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Level(Set);
+pub struct Level {
+    set: Set,
+    /// Whether products are on AMX tiles; the set is AVX-512 then.
+    tiles: bool,
+}
 
-// Invariant of `Level`: the processor has the set; so the field is private, and `available` and `best` alone make one.
+// Invariant of `Level`: the processor has the set, and the tiles; so the fields are private, and `available` and `best`
+// alone make one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
     #[cfg(target_arch = "x86_64")]
@@ -42,6 +47,14 @@ impl Set {
             Self::Portable => true,
         }
     }
+
+    /// Whether this processor multiplies on AMX tiles beside it.
+    fn has_tiles(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self == Self::Avx512 && crate::product::has_tiles();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
 }
 
 impl Level {
@@ -56,11 +69,24 @@ impl Level {
     }
 
     fn all() -> impl Iterator<Item = Self> {
-        Set::ALL.iter().copied().filter(|set| set.is_here()).map(Self)
+        Set::ALL.iter().copied().filter(|set| set.is_here()).flat_map(|set| {
+            let tiled = set.has_tiles().then_some(Self { set, tiles: true });
+            tiled.into_iter().chain([Self { set, tiles: false }])
+        })
+    }
+
+    /// The same without AMX tiles.
+    pub(crate) fn without_tiles(self) -> Self {
+        Self { tiles: false, ..self }
     }
 
     pub(crate) fn set(self) -> Set {
-        self.0
+        self.set
+    }
+
+    /// Whether products are on AMX tiles.
+    pub(crate) fn tiles(self) -> bool {
+        self.tiles
     }
 }
 

@@ -87,6 +87,13 @@ impl CpuNative {
         })
     }
 
+    /// The same on a processor without AMX: for comparison.
+    pub fn without_tiles(mut self) -> Self {
+        self.level = self.level.without_tiles();
+        self.network = Network::new(&self.spec.model, &self.specs, self.level);
+        self
+    }
+
     /// Seconds that the phases of the last mini-batch took.
     pub fn times(&self) -> &Times {
         self.network.times()
