@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+#[cfg(test)]
+mod exact;
 mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod split;
@@ -83,19 +85,19 @@ pub(crate) fn multiply(
     out: &mut [f32],
     add: bool,
 ) {
-    multiply_all(level, sizes, left, [Some((right, out, add))]);
+    multiply_all(level, sizes, left, [Some((right, out, add)), None]);
 }
 
-/// Multiplies one left factor with several right ones, all packed or none, as [`multiply`].
+/// Multiplies one left factor with two right ones, both packed or none, as [`multiply`].
 ///
 /// # Panics
 ///
 /// When a factor or an output is too short.
-pub(crate) fn multiply_all<const N: usize>(
+pub(crate) fn multiply_all(
     level: Level,
     [rows, columns, depth]: [usize; 3],
     left: Left<'_>,
-    mut times: [Option<Times<'_, '_>>; N],
+    mut times: [Option<Times<'_, '_>>; 2],
 ) {
     if rows == 0 || columns == 0 {
         return;

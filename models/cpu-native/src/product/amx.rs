@@ -5,11 +5,13 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __cpuid, __cpuid_count, _mm512_add_ps, _mm512_load_ps, _mm512_loadu_ps, _mm512_storeu_ps, _xgetbv,
+    __cpuid, __cpuid_count, __mmask16, _mm512_add_ps, _mm512_load_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
+    _xgetbv,
 };
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::split::{CHUNK, LANES, TILE};
+use super::split::{CHUNK, GROUP, LANES, TILE};
 
 /// Rows and columns of the result that one pass over the depth computes: two tiles by two.
 pub(super) const BLOCK: usize = 2 * LANES;
@@ -54,13 +56,14 @@ fn permitted() -> bool {
 }
 
 /// Tile registers of this thread in use: eight of 16 rows of 64 bytes, given back when it is dropped.
-struct Tiles;
+#[derive(Debug)]
+pub(super) struct Tiles(PhantomData<*const ()>);
 
 impl Tiles {
     /// # Safety
     ///
     /// [`available`].
-    unsafe fn configure() -> Self {
+    pub(super) unsafe fn configure() -> Self {
         #[repr(C, align(64))]
         struct Config {
             palette: u8,
@@ -78,7 +81,7 @@ impl Tiles {
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _);
         }
-        Self
+        Self(PhantomData)
     }
 }
 
@@ -95,64 +98,58 @@ impl Drop for Tiles {
 
 /// A block of the result that does not lie in the output as a whole, or is added to it.
 #[repr(C, align(64))]
-struct Block([f32; BLOCK * BLOCK]);
+pub(super) struct Block([f32; BLOCK * BLOCK]);
 
-/// Writes the product of split factors to the `rows` x `columns` matrix `out`, or adds it if `add`.
-///
-/// # Panics
-///
-/// When a factor or the output is too short.
-///
-/// # Safety
-///
-/// [`available`], and the processor has AVX-512.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn run(
-    [rows, columns, depth]: [usize; 3],
-    (left, right): (&[u32], &[u32]),
-    out: &mut [f32],
-    add: bool,
-) {
-    let chunks = depth.div_ceil(CHUNK);
-    // Dwords of two neighbouring lines' tiles.
-    let pair = 2 * 3 * TILE * chunks;
-    assert!(left.len() >= rows.div_ceil(BLOCK) * pair, "{rows} x {depth} elements of the left factor");
-    assert!(right.len() >= columns.div_ceil(BLOCK) * pair, "{depth} x {columns} elements of the right factor");
-    assert!(out.len() >= rows * columns, "room for {rows} x {columns} elements, not {}", out.len());
-    let mut block = Block([0.0; BLOCK * BLOCK]);
-    // SAFETY: the caller's promise.
-    let _tiles = unsafe { Tiles::configure() };
-    for row in (0..rows).step_by(BLOCK) {
-        let left = left[row / BLOCK * pair..][..pair].as_ptr();
-        for column in (0..columns).step_by(BLOCK) {
-            let right = right[column / BLOCK * pair..][..pair].as_ptr();
-            let (height, width) = (BLOCK.min(rows - row), BLOCK.min(columns - column));
-            // SAFETY: two lines of tiles of each factor; the output's block is inside of it if it is whole.
-            unsafe {
-                if !add && height == BLOCK && width == BLOCK {
-                    pass(left, right, chunks, out.as_mut_ptr().add(row * columns + column), columns);
-                    continue;
-                }
-                pass(left, right, chunks, block.0.as_mut_ptr(), BLOCK);
-            }
-            for (r, sums) in block.0.chunks_exact(BLOCK).take(height).enumerate() {
-                let out = &mut out[(row + r) * columns + column..][..width];
-                match (add, <&mut [f32; BLOCK]>::try_from(&mut *out)) {
-                    (true, Ok(out)) => {
-                        for v in [0, LANES] {
-                            // SAFETY: half of a row of the block, and of the output.
-                            unsafe {
-                                let at = out.as_mut_ptr().add(v);
-                                let sums = _mm512_load_ps(sums.as_ptr().add(v));
-                                _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sums));
-                            }
-                        }
+impl Block {
+    pub(super) fn new() -> Self {
+        Self([0.0; BLOCK * BLOCK])
+    }
+
+    /// Writes the first `rows` x `width` sums to `out`, rows of `columns` elements, from `column` on, or adds them.
+    ///
+    /// # Safety
+    ///
+    /// The processor has AVX-512.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn write(&self, rows: usize, [columns, column]: [usize; 2], out: &mut [f32], add: bool) {
+        let width = BLOCK.min(columns - column);
+        for (out, sums) in out.chunks_exact_mut(columns).zip(self.0.as_chunks::<BLOCK>().0).take(rows) {
+            for (out, sums) in out[column..column + width].chunks_mut(LANES).zip(sums.as_chunks::<LANES>().0) {
+                let mask = (0xffff_u32 >> (LANES - out.len())) as __mmask16;
+                // SAFETY: 16 sums, and the mask ends with the output's columns.
+                unsafe {
+                    let mut x = _mm512_load_ps(sums.as_ptr());
+                    if add {
+                        x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out.as_ptr()), x);
                     }
-                    (true, Err(_)) => out.iter_mut().zip(sums).for_each(|(o, s)| *o += s),
-                    (false, _) => out.copy_from_slice(&sums[..width]),
+                    _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, x);
                 }
             }
         }
+    }
+}
+
+impl Tiles {
+    /// Writes the product of two lines of each split factor to the block.
+    ///
+    /// # Panics
+    ///
+    /// When a factor is too short.
+    pub(super) fn multiply_to_block(&self, (left, right): (&[u32], &[u32]), chunks: usize, block: &mut Block) {
+        self.multiply((left, right), chunks, &mut block.0, BLOCK);
+    }
+
+    /// Writes the product of two lines of each split factor to the first 32 columns of rows, `stride` elements apart.
+    ///
+    /// # Panics
+    ///
+    /// When a factor or the output is too short.
+    pub(super) fn multiply(&self, (left, right): (&[u32], &[u32]), chunks: usize, out: &mut [f32], stride: usize) {
+        let pair = 2 * GROUP * chunks;
+        assert!(chunks > 0 && left.len() >= pair && right.len() >= pair, "two lines of {chunks} chunks a factor");
+        assert!(stride >= BLOCK && out.len() >= (BLOCK - 1) * stride + BLOCK, "room for 32 x 32 sums");
+        // SAFETY: the tiles are configured, and the lengths are checked.
+        unsafe { pass(left.as_ptr(), right.as_ptr(), chunks, out.as_mut_ptr(), stride) };
     }
 }
 
@@ -160,10 +157,10 @@ pub(super) unsafe fn run(
 ///
 /// # Safety
 ///
-/// The tiles are configured; `left` and `right` point to two lines of `3 * chunks` tiles each, `out` to 32 rows, `stride`
-/// floats apart, of 32.
+/// The tiles are configured; `left` and `right` point to two lines of `chunks` groups of tiles each, `out` to 32 rows,
+/// `stride` floats apart, of 32.
 unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32, stride: usize) {
-    let line = 3 * TILE * chunks;
+    let line = GROUP * chunks;
     // SAFETY: the pointers move over the tiles of the caller's promise, and the block is stored where it says.
     // Sums stand in tmm0 to tmm3; of the factors two tiles each are there at a time. A walk over the six products of
     // planes that changes one plane at a step needs 14 loads for 24 products.
@@ -244,18 +241,28 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
     }
 }
 
-/// Multiplies tiles of zeros `4 * rounds` times, from registers alone; returns the number of multiply-adds.
+/// Multiplies tiles `4 * rounds` times, from registers alone; returns the number of multiply-adds.
+///
+/// The tiles hold numbers as factors do: tiles of zeros are multiplied at a higher clock.
 ///
 /// # Safety
 ///
 /// [`available`].
-pub(crate) unsafe fn turn(rounds: usize) -> usize {
+pub(super) unsafe fn turn(rounds: usize) -> usize {
+    let mut state = 1u32;
+    let mut numbers = [0u32; TILE];
+    numbers.fill_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Two numbers of either sign between 1 and 2.
+        state & 0x807f_807f | 0x3f80_3f80
+    });
     // SAFETY: the caller's promise.
     let _tiles = unsafe { Tiles::configure() };
-    // SAFETY: registers alone, which are configured.
+    // SAFETY: a tile is read from where it lies; the registers are configured.
     unsafe {
         asm!(
-            "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", "tilezero tmm4", "tilezero tmm6",
+            "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+            "tileloadd tmm4, [{from} + {s}]", "tileloadd tmm6, [{from} + {s}]",
             "2:",
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tdpbf16ps tmm1, tmm4, tmm6",
@@ -264,6 +271,8 @@ pub(crate) unsafe fn turn(rounds: usize) -> usize {
             "dec {n}",
             "jnz 2b",
             n = inout(reg) rounds.max(1) => _,
+            from = in(reg) numbers.as_ptr(),
+            s = in(reg) 64usize,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),

@@ -13,9 +13,10 @@ use std::arch::x86_64::*;
 pub(super) const LANES: usize = 16;
 /// Dwords of a tile.
 pub(super) const TILE: usize = LANES * LANES;
+/// Dwords of the three tiles of a chunk.
+pub(super) const GROUP: usize = 3 * TILE;
 /// Depths of a tile.
 pub(super) const CHUNK: usize = 2 * LANES;
-
 /// Products of planes that stand for one of f32.
 pub(super) const PRODUCTS: usize = 6;
 
@@ -26,7 +27,7 @@ pub(super) fn len(lines: usize, depth: usize) -> usize {
 
 /// Dwords of one line of tiles.
 pub(super) fn line_len(depth: usize) -> usize {
-    3 * TILE * depth.div_ceil(CHUNK)
+    GROUP * depth.div_ceil(CHUNK)
 }
 
 /// Which factor of a product a matrix is.
@@ -48,8 +49,7 @@ pub(super) struct Matrix<'a> {
     pub(super) by_line: bool,
 }
 
-/// Writes the tiles of the `line`-th 16 lines to `out`; of lines that the matrix does not have, it writes anything finite
-/// or nothing.
+/// Writes the tiles of a chunk of the `line`-th 16 lines to `out`; lines that the matrix does not have are 0.
 ///
 /// # Panics
 ///
@@ -58,80 +58,61 @@ pub(super) struct Matrix<'a> {
 /// # Safety
 ///
 /// The processor has AVX-512.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn split_line(matrix: Matrix<'_>, side: Side, line: usize, out: &mut [u32]) {
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn split(matrix: Matrix<'_>, side: Side, [line, chunk]: [usize; 2], out: &mut [u32]) {
     let Matrix { values, stride, lines, depth, by_line } = matrix;
-    let (first, chunks) = (line * LANES, depth.div_ceil(CHUNK));
-    assert!(first < lines && out.len() >= 3 * TILE * chunks, "room for the tiles of line {line}");
     let (rows, columns) = if by_line { (lines, depth) } else { (depth, lines) };
+    assert!(out.len() >= GROUP, "room for the tiles of a chunk");
     assert!(columns <= stride && (rows - 1) * stride + columns <= values.len(), "{rows} x {columns} elements");
-    let turn = by_line == (side == Side::Right);
-    for chunk in 0..chunks {
-        let halves = [0, LANES].map(|half| {
-            let k = chunk * CHUNK + half;
-            let (row, column) = if by_line { (first, k) } else { (k, first) };
-            let (rows, columns) = (rows.saturating_sub(row).min(LANES), columns.saturating_sub(column).min(LANES));
-            let from = values.as_ptr().wrapping_add(row * stride + column);
-            if columns == 0 { Half { from, rows: 0, mask: 0 } } else { Half { from, rows, mask: mask(columns) } }
-        });
-        let out = out[3 * TILE * chunk..][..3 * TILE].as_mut_ptr();
-        // SAFETY: the halves end with the matrix, and there is room for three tiles.
-        unsafe {
-            if turn {
-                turned(halves, stride, out);
-            } else {
-                straight(halves, stride, out);
-            }
-        }
-    }
-}
-
-fn mask(columns: usize) -> __mmask16 {
-    (0xffff_u32 >> (LANES - columns)) as __mmask16
-}
-
-/// Up to 16 x 16 stored elements: `rows` rows, the columns of `mask`.
-#[derive(Clone, Copy)]
-struct Half {
-    from: *const f32,
-    rows: usize,
-    mask: __mmask16,
-}
-
-impl Half {
-    /// Stored row `row`, 0 where there is none.
-    ///
-    /// # Safety
-    ///
-    /// The elements are there, and the processor has AVX-512.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn row(self, row: usize, stride: usize) -> __m512 {
-        if row < self.rows {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_maskz_loadu_ps(self.mask, self.from.add(row * stride)) }
+    let (first, k) = (line * LANES, chunk * CHUNK);
+    let places = [k, k + LANES].map(|k| if by_line { (first, k) } else { (k, first) });
+    let whole = |(row, column): (usize, usize)| row + LANES <= rows && column + LANES <= columns;
+    let edges;
+    let halves = if places.into_iter().all(whole) {
+        places.map(|(row, column)| (values[row * stride + column..].as_ptr(), stride))
+    } else {
+        edges = places.map(|place| edge(values, stride, [rows, columns], place));
+        edges.each_ref().map(|edge: &Edge| (edge.0.as_ptr(), LANES))
+    };
+    // SAFETY: the halves are whole, in the matrix or in a copy of its edge, and there is room for three tiles.
+    unsafe {
+        if by_line == (side == Side::Right) {
+            turned(halves, out.as_mut_ptr());
         } else {
-            _mm512_setzero_ps()
+            straight(halves, out.as_mut_ptr());
         }
     }
 }
+
+/// 16 x 16 elements at the edge of a matrix, zeros behind it.
+#[repr(C, align(64))]
+struct Edge([f32; TILE]);
+
+#[cold]
+fn edge(values: &[f32], stride: usize, [rows, columns]: [usize; 2], (row, column): (usize, usize)) -> Edge {
+    let mut edge = Edge([0.0; TILE]);
+    for (r, edge) in (row..rows).zip(edge.0.chunks_exact_mut(LANES)) {
+        let there = &values[r * stride..][column.min(columns)..columns.min(column + LANES)];
+        edge[..there.len()].copy_from_slice(there);
+    }
+    edge
+}
+
+/// 16 x 16 stored elements: the first, and the elements between rows.
+type Half = (*const f32, usize);
 
 /// Tiles whose rows are stored rows.
 ///
 /// # Safety
 ///
-/// As [`Half::row`], and `out` has room for three tiles.
+/// The processor has AVX-512, the halves are there, and `out` has room for three tiles.
 #[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn straight([first, second]: [Half; 2], stride: usize, out: *mut u32) {
-    for row in 0..first.rows.max(second.rows) {
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn straight([(a, by_a), (b, by_b)]: [Half; 2], out: *mut u32) {
+    for row in 0..LANES {
         // SAFETY: the caller's promise.
-        unsafe { store(first.row(row, stride), second.row(row, stride), out.add(row * LANES)) };
-    }
-    // Depths behind the last have to be 0; lines may be anything, but are not worth a distinction.
-    for row in first.rows.max(second.rows)..LANES {
-        // SAFETY: as above.
-        unsafe { store(_mm512_setzero_ps(), _mm512_setzero_ps(), out.add(row * LANES)) };
+        unsafe { store(_mm512_loadu_ps(a.add(row * by_a)), _mm512_loadu_ps(b.add(row * by_b)), out.add(row * LANES)) };
     }
 }
 
@@ -141,14 +122,43 @@ unsafe fn straight([first, second]: [Half; 2], stride: usize, out: *mut u32) {
 ///
 /// As [`straight`].
 #[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn turned(halves: [Half; 2], stride: usize, out: *mut u32) {
-    // SAFETY: the caller's promise.
-    let [first, second] = halves.map(|half| transposed(std::array::from_fn(|row| unsafe { half.row(row, stride) })));
-    for (row, (first, second)) in first.into_iter().zip(second).enumerate() {
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn turned([a, b]: [Half; 2], out: *mut u32) {
+    for column in (0..LANES).step_by(4) {
         // SAFETY: the caller's promise.
-        unsafe { store(first, second, out.add(row * LANES)) };
+        let (a, b) = unsafe { (columns(a, column), columns(b, column)) };
+        for (i, (a, b)) in a.into_iter().zip(b).enumerate() {
+            // SAFETY: as above.
+            unsafe { store(a, b, out.add((column + i) * LANES)) };
+        }
     }
+}
+
+/// Four columns from `first` on.
+///
+/// # Safety
+///
+/// As [`straight`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn columns((from, stride): Half, first: usize) -> [__m512; 4] {
+    // Register i has rows i, 4 + i, 8 + i and 12 + i, four elements each.
+    let [a, b, c, d] = std::array::from_fn(|i| {
+        // SAFETY: the caller's promise.
+        let quad = |j: usize| unsafe { _mm_loadu_ps(from.add((4 * j + i) * stride + first)) };
+        let x = _mm512_broadcast_f32x4(quad(0));
+        let x = _mm512_mask_broadcast_f32x4(x, 0x00f0, quad(1));
+        let x = _mm512_mask_broadcast_f32x4(x, 0x0f00, quad(2));
+        _mm512_mask_broadcast_f32x4(x, 0xf000, quad(3))
+    });
+    let (ab_low, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    let (cd_low, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    [
+        _mm512_shuffle_ps::<0b01_00_01_00>(ab_low, cd_low),
+        _mm512_shuffle_ps::<0b11_10_11_10>(ab_low, cd_low),
+        _mm512_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
+        _mm512_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
+    ]
 }
 
 /// Splits 16 pairs, of the elements of `a` and of `b`, and stores a row of three tiles.
@@ -157,54 +167,21 @@ unsafe fn turned(halves: [Half; 2], stride: usize, out: *mut u32) {
 ///
 /// The processor has AVX-512, and there are three tiles at `out`.
 #[inline]
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn store(a: __m512, b: __m512, out: *mut u32) {
     let high = _mm512_set1_epi32(0xffff_0000_u32 as i32);
     let cut = |x: __m512| _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), high));
-    // To the nearest of eight bits, halves away from 0.
-    let round =
-        |x: __m512| cut(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000))));
+    // To the nearest of eight bits, halves away from 0, once it is cut.
+    let round = |x: __m512| _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000)));
     let pair = |a: __m512, b: __m512| {
         let low = _mm512_srli_epi32::<16>(_mm512_castps_si512(a));
-        _mm512_or_si512(low, _mm512_castps_si512(b))
+        _mm512_mask_blend_epi16(0xaaaa_aaaa, low, _mm512_castps_si512(b))
     };
-    let (hi_a, hi_b) = (cut(a), cut(b));
-    let (rest_a, rest_b) = (_mm512_sub_ps(a, hi_a), _mm512_sub_ps(b, hi_b));
+    let (rest_a, rest_b) = (_mm512_sub_ps(a, cut(a)), _mm512_sub_ps(b, cut(b)));
     let (mid_a, mid_b) = (round(rest_a), round(rest_b));
-    let (lo_a, lo_b) = (_mm512_sub_ps(rest_a, mid_a), _mm512_sub_ps(rest_b, mid_b));
-    for (plane, pairs) in [pair(hi_a, hi_b), pair(mid_a, mid_b), pair(lo_a, lo_b)].into_iter().enumerate() {
+    let (lo_a, lo_b) = (_mm512_sub_ps(rest_a, cut(mid_a)), _mm512_sub_ps(rest_b, cut(mid_b)));
+    for (plane, pairs) in [pair(a, b), pair(mid_a, mid_b), pair(lo_a, lo_b)].into_iter().enumerate() {
         // SAFETY: the caller's promise.
         unsafe { _mm512_storeu_si512(out.add(plane * TILE).cast(), pairs) };
     }
-}
-
-/// The transposed 16 x 16 matrix.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn transposed(rows: [__m512; LANES]) -> [__m512; LANES] {
-    // Of rows 4i to 4i + 3, columns c, c + 4, c + 8, c + 12 in register 4i + c: 4 x 4 matrices within 128 bits.
-    let mut quads = [_mm512_setzero_ps(); LANES];
-    for i in 0..4 {
-        let [a, b, c, d] = [rows[4 * i], rows[4 * i + 1], rows[4 * i + 2], rows[4 * i + 3]];
-        let (ab_low, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-        let (cd_low, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-        quads[4 * i] = _mm512_shuffle_ps::<0b01_00_01_00>(ab_low, cd_low);
-        quads[4 * i + 1] = _mm512_shuffle_ps::<0b11_10_11_10>(ab_low, cd_low);
-        quads[4 * i + 2] = _mm512_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high);
-        quads[4 * i + 3] = _mm512_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high);
-    }
-    // Then the 4 x 4 matrix of those of 128 bits.
-    let mut columns = [_mm512_setzero_ps(); LANES];
-    for c in 0..4 {
-        let [a, b, d, e] = [quads[c], quads[4 + c], quads[8 + c], quads[12 + c]];
-        let (ab_even, ab_odd) =
-            (_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b));
-        let (de_even, de_odd) =
-            (_mm512_shuffle_f32x4::<0b10_00_10_00>(d, e), _mm512_shuffle_f32x4::<0b11_01_11_01>(d, e));
-        columns[c] = _mm512_shuffle_f32x4::<0b10_00_10_00>(ab_even, de_even);
-        columns[4 + c] = _mm512_shuffle_f32x4::<0b10_00_10_00>(ab_odd, de_odd);
-        columns[8 + c] = _mm512_shuffle_f32x4::<0b11_01_11_01>(ab_even, de_even);
-        columns[12 + c] = _mm512_shuffle_f32x4::<0b11_01_11_01>(ab_odd, de_odd);
-    }
-    columns
 }
