@@ -3,7 +3,9 @@
 //! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]`.
 //! The graph is made in memory: 169,000 nodes, 2.3 million directed edges with a power law, 128 features, 40 classes;
 //! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns, and so do those of
-//! `direct`, the step without features in the mini-batch, and of the gather that it spares.
+//! `direct`, the step without features in the mini-batch, of the gather that it spares, and, where products are on AMX
+//! tiles, of the same operator without them. The peak of FLOP/s is that of the instructions that the model's widest
+//! products are on.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::sync::Arc;
@@ -132,7 +134,7 @@ struct Limits {
 impl Limits {
     /// What products can reach on the instructions that a model of this width has them on.
     fn flops(&self, hidden: usize) -> f64 {
-        self.peaks.tiles.filter(|_| hidden >= 32).unwrap_or(self.peaks.vectors)
+        self.peaks.tiles.filter(|_| probe::on_tiles(hidden, DIM)).unwrap_or(self.peaks.vectors)
     }
 }
 
@@ -153,9 +155,11 @@ fn limits(options: &Options, threads: usize) -> Limits {
     }
     let kinds = [(false, Some(peaks.vectors)), (true, peaks.tiles)];
     for shape in [[120_000, 256, 128], [40_000, 256, 512], [9_000, 256, 256], [100_000, 16, 128], [1_024, 40, 256]] {
-        for (tiles, peak) in kinds.iter().filter_map(|&(tiles, peak)| Some((tiles, peak?))) {
+        let [rows, columns, depth] = shape;
+        let kinds = kinds.iter().filter_map(|&(tiles, peak)| Some((tiles, peak?)));
+        for (tiles, peak) in kinds.filter(|(tiles, _)| !tiles || probe::on_tiles(columns, depth)) {
             let seconds = pool.install(|| probe::product_seconds(shape, tiles));
-            let work = 2.0 * shape.iter().product::<usize>() as f64;
+            let work = 2.0 * (rows * columns * depth) as f64;
             let [forward, weight] = seconds.map(|s| work / s);
             if options.json {
                 let line = json!({"what": "product", "threads": threads, "rows, columns, depth": shape, "tiles": tiles,

@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::layer::ROWS;
 use crate::level::Level;
 use crate::parallel;
-use crate::product::{Left, PANEL, Right, multiply, pack, packed_len, tiles_flops};
+use crate::product::{Left, PANEL, Right, multiply, pack, packed_len, tiles, tiles_flops};
 
 /// The best of a few trials, in seconds.
 fn best(trials: usize, mut run: impl FnMut()) -> f64 {
@@ -55,6 +55,11 @@ pub fn peak_flops() -> Peaks {
     Peaks { vectors: (2 * TASKS * rows * PANEL * DEPTH) as f64 / seconds, tiles }
 }
 
+/// Whether products of `rows` x `columns` are on tiles here.
+pub fn on_tiles(rows: usize, columns: usize) -> bool {
+    tiles(Level::best(), [rows, columns])
+}
+
 /// Bytes a second that the pool that calls reads in order out of 256 MiB.
 pub fn read_bandwidth() -> f64 {
     let mut buffer = Buffer::default();
@@ -76,10 +81,9 @@ pub fn read_bandwidth() -> f64 {
 /// Seconds of a product of `rows` x `depth` with `depth` x `columns` in the pool that calls, and of the product of its
 /// weight's gradient, cut into blocks as layers do it.
 ///
-/// Without tiles if they are not `tiles`.
-pub fn product_seconds([rows, columns, depth]: [usize; 3], tiles: bool) -> [f64; 2] {
-    let best_level = Level::best();
-    let level = if tiles { best_level } else { best_level.without_tiles() };
+/// On tiles, if they are not thin for that and `with_tiles`.
+pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f64; 2] {
+    let level = if with_tiles { Level::best() } else { Level::best().without_tiles() };
     let weight = vec![0.5f32; depth * columns];
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
     let [mut input, mut out, mut partial]: [Buffer; 3] = Default::default();

@@ -44,7 +44,8 @@ pub struct CpuNative {
 impl fmt::Debug for CpuNative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, layers) = (self.spec.model.kind, self.spec.model.layers);
-        write!(f, "CpuNative({layers}-layer {kind}, {} threads)", self.pool.current_num_threads())
+        let tiles = if self.level.tiles() { ", AMX tiles" } else { "" };
+        write!(f, "CpuNative({layers}-layer {kind}, {} threads{tiles})", self.pool.current_num_threads())
     }
 }
 

@@ -1,12 +1,11 @@
 //! Products on AMX tiles: factors are split into the thread's own scratch, and multiplied.
-//!
-//! The functions are called at levels with tiles alone, so the processor has AMX and AVX-512.
 
 use std::cell::RefCell;
 
 use super::amx::{self, BLOCK, Block, Tiles};
 use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
 use super::{Left, Times};
+use crate::level::Level;
 use crate::parallel;
 
 thread_local! {
@@ -26,9 +25,10 @@ enum Planes<'a> {
 ///
 /// # Panics
 ///
-/// When a right factor is too short.
-pub(super) fn multiply_all(sizes: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
-    // SAFETY: a level with tiles.
+/// When a right factor is too short, or the level has no tiles.
+pub(super) fn multiply_all(level: Level, sizes: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
+    assert!(level.tiles(), "a processor with AMX");
+    // SAFETY: a level with tiles has AVX-512 too, and its outputs and its left factor are checked.
     unsafe { run(sizes, left, times) };
 }
 
@@ -135,7 +135,8 @@ fn aligned(scratch: &mut Vec<u32>, len: usize) -> &mut [u32] {
 }
 
 /// As `super::pack`, which has checked the lengths.
-pub(super) fn pack(weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
+pub(super) fn pack(level: Level, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
+    assert!(level.tiles(), "a processor with AMX");
     let stride = if transposed { depth } else { columns };
     let matrix = Matrix { values: weight, stride, lines: columns, depth, by_line: transposed };
     let outputs = [(out, line_len(depth))];
@@ -148,7 +149,8 @@ pub(super) fn pack(weight: &[f32], [depth, columns]: [usize; 2], transposed: boo
 }
 
 /// As `super::tiles_flops`.
-pub(super) fn flops() -> f64 {
+pub(super) fn flops(level: Level) -> f64 {
+    assert!(level.tiles(), "a processor with AMX");
     // SAFETY: a level with tiles.
     let multiply_adds = unsafe { amx::turn(1 << 14) };
     2.0 * multiply_adds as f64 / split::PRODUCTS as f64
