@@ -37,6 +37,7 @@ pub(crate) struct Right<'a> {
     pub(crate) by_panel: usize,
     pub(crate) by_depth: usize,
     /// Whether [`pack`] wrote it: on tiles, it has their form.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "tiles alone have a form of their own"))]
     pub(crate) packed: bool,
 }
 
