@@ -19,6 +19,11 @@ use crate::rows::Rows;
 /// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
 pub(crate) const ROWS: usize = 96;
 
+/// Width from which rows of the store that are summed and multiplied are read again for the gradient of the weights: four
+/// products of such a row take so long that the read is some hundredth of it, and to keep a mini-batch's rows takes as much
+/// memory as its sums.
+const WIDE: usize = 128;
+
 /// In which order a layer aggregates and multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -192,6 +197,11 @@ impl Layer {
         }
     }
 
+    /// Whether rows of the store are not kept from the forward to the backward pass of sums.
+    pub(crate) fn reads_again(&self) -> bool {
+        self.width >= WIDE
+    }
+
     fn sum_first(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
@@ -203,7 +213,7 @@ impl Layer {
         let own = self.places.own.is_some().then(|| own.read(packed_len(level, depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
         let summed = if lists.is_some() { depth } else { 0 };
-        let keep = own.is_some() && context.keeps(mode);
+        let keep = own.is_some() && context.keeps(mode) && !self.reads_again();
         let copied = if keep { depth } else { 0 };
         let outputs = [
             (self.out.get(num_dst * width), ROWS * width),

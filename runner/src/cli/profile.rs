@@ -79,6 +79,8 @@ pub(crate) fn measure(
     memory::forget_peak();
     let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
     let profile = profiler.measure(&mut job, &stop, &mut |p| {
+        // Workers and mini-batches of one point are not in memory beside those of the next.
+        memory::give_back();
         bar.set_length(p.total as u64);
         bar.set_position(p.done as u64);
         bar.set_message(p.what.clone());

@@ -5,6 +5,7 @@ use morphgl_sampler_core::Relabel;
 use rayon::prelude::*;
 
 use crate::expand::Span;
+use crate::prepare::make_room;
 
 /// Nodes a thread locates at a time, and how far ahead it asks for their offsets.
 const TASK: usize = 1 << 12;
@@ -22,6 +23,8 @@ pub(crate) struct Found {
     offsets: Vec<[u32; 2]>,
     /// The seeds, while they become the first local ids.
     seeds: Vec<u32>,
+    /// Number of nodes of the mini-batch before.
+    before: usize,
     /// Whether the offsets beside the local ids are whole, and not only their lower halves.
     offsets_fit: bool,
 }
@@ -33,13 +36,15 @@ impl Found {
         let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
         let offsets_fit = u32::try_from(topology.num_edges()).is_ok();
         let (spans, degrees, offsets, seeds) = Default::default();
-        Self { relabel, spans, degrees, offsets, seeds, offsets_fit }
+        Self { relabel, spans, degrees, offsets, seeds, before: 0, offsets_fit }
     }
 
     /// Starts a mini-batch; `nodes` and `degrees` become the lists of its nodes and their degrees, their content is dropped.
-    pub(crate) fn start(&mut self, nodes: Vec<u32>, degrees: Vec<f32>, seeds: &[u32], topology: &Topology) {
+    pub(crate) fn start(&mut self, mut nodes: Vec<u32>, degrees: Vec<f32>, seeds: &[u32], topology: &Topology) {
+        make_room(&mut nodes, self.before);
         self.relabel.start(nodes);
         self.degrees = degrees;
+        make_room(&mut self.degrees, self.before);
         self.degrees.clear();
         self.spans.clear();
         let mut named = std::mem::take(&mut self.seeds);
@@ -135,6 +140,7 @@ impl Found {
     /// Ends the mini-batch; gives its nodes and their in-degrees.
     pub(crate) fn finish(&mut self) -> (Vec<u32>, Vec<f32>) {
         let mut degrees = std::mem::take(&mut self.degrees);
+        self.before = self.len();
         if !self.knows_degrees() {
             degrees.extend(self.spans.iter().map(|span| span.degree as f32));
         }

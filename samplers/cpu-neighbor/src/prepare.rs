@@ -108,11 +108,14 @@ fn prepare(
         block.num_dst = num_dst;
         offsets(&hop, first, found.spans(), block)?;
         let num_edges = block.indptr[num_dst] as usize;
+        make_room(&mut block.indices, num_edges);
         block.indices.resize(num_edges, 0);
         if hop.weights.is_none() {
             block.weights = None;
         } else {
-            block.weights.get_or_insert_default().resize(num_edges, 0.0);
+            let weights = block.weights.get_or_insert_default();
+            make_room(weights, num_edges);
+            weights.resize(num_edges, 0.0);
         }
         // Of the last hop's nodes no neighbours are picked.
         let locate = hop.hop as usize + 1 < fanouts.len() || !found.knows_degrees();
@@ -133,9 +136,19 @@ fn prepare(
     Ok(())
 }
 
+/// Makes room for `len` elements in a list whose content is not needed any more: an eighth more than that where there is too
+/// little, so that mini-batches of about one size fit. To double it, as a list does by itself, would be twice the memory.
+pub(crate) fn make_room<T>(list: &mut Vec<T>, len: usize) {
+    if list.capacity() < len {
+        list.clear();
+        list.reserve_exact(len + len / 8);
+    }
+}
+
 /// Fills in the row offsets of `block`; rows before `first` stay empty.
 fn offsets(hop: &Hop<'_>, first: usize, spans: &[Span], block: &mut Block) -> Result<()> {
     block.indptr.clear();
+    make_room(&mut block.indptr, spans.len() + 1);
     block.indptr.resize(first + 1, 0);
     let mut end = 0u64;
     block.indptr.extend(spans[first..].iter().map(|&span| {
