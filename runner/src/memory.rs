@@ -36,8 +36,17 @@ pub(crate) fn forget_peak() {
 
 /// The most memory this process held since the last [`forget_peak`], in bytes.
 pub(crate) fn recent_peak() -> u64 {
+    status("VmHWM:")
+}
+
+/// Bytes of mapped files that are in memory now: the system takes them back when it needs the memory.
+pub(crate) fn mapped_files() -> u64 {
+    status("RssFile:")
+}
+
+fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
+    let line = status.lines().find(|l| l.starts_with(field));
     line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
