@@ -14,7 +14,7 @@ const BESIDE: u64 = 20;
 /// Generates a dataset of some 210 MB; its bytes.
 fn generate(bench: &Bench) -> u64 {
     let args = ["generate", "sbm", "-o", "graph", "--nodes", "400000", "--degree", "30", "--dim", "100", "--classes"];
-    bench.text(&[&args[..], &["8", "--split", "0.05,0.01,0.01"]].concat());
+    bench.text(&[&args[..], &["8", "--split", "0.02,0.005,0.005"]].concat());
     let files = std::fs::read_dir(bench.path().join("graph")).expect("it was generated");
     files.map(|f| f.and_then(|f| f.metadata()).expect("readable").len()).sum()
 }
@@ -42,7 +42,7 @@ fn training_holds_little_beside_the_dataset() {
     // Files that are mapped are not held: the system takes them back when it needs the memory.
     let half = (dataset / 2).to_string();
     let train = ["train", "graph", "--evaluation", "none", "--epochs", "1", "--hidden", "16", "--threads", "1"];
-    let json = bench.json(&[&train[..], &["--mmap", "--memory", &half]].concat());
+    let json = bench.json(&[&train[..], &["--batch-size", "256", "--mmap", "--memory", &half]].concat());
     let held = json["held_bytes"].as_u64().expect("a number");
     assert!(held > 0 && held < dataset / 2, "{held} bytes held beside a mapped dataset of {dataset}");
 }
