@@ -44,7 +44,8 @@ impl Machine {
             line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
         };
         let (total, available) = (field("MemTotal:"), field("MemAvailable:"));
-        let (limit, used) = cgroup(Path::new("/sys/fs/cgroup"), &own_cgroup());
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let (limit, free) = cgroups(Path::new("/sys/fs/cgroup"), &own);
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let name = cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(':'));
         Self {
@@ -52,55 +53,124 @@ impl Machine {
             // The standard library takes affinity and cgroup quota into account.
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: total.min(limit),
-            available_bytes: available.min(limit.saturating_sub(used)),
+            available_bytes: available.min(free),
             accelerators: Vec::new(),
         }
     }
 }
 
-/// Path of this process's cgroup (version 2) below the mount point, empty where there is none.
-fn own_cgroup() -> String {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    own.lines().find_map(|l| l.strip_prefix("0::/")).unwrap_or_default().to_string()
+/// The names that a version of cgroups gives to its files, and to cache of files that nobody uses just now, of a cgroup and
+/// those below it.
+struct Version {
+    limit: &'static str,
+    used: &'static str,
+    idle: &'static str,
+}
+
+const V1: Version =
+    Version { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", idle: "total_inactive_file " };
+const V2: Version = Version { limit: "memory.max", used: "memory.current", idle: "inactive_file " };
+
+/// The least memory limit of the cgroups that `own`, the text of `/proc/self/cgroup`, names, and what is free under the
+/// limits; without any, `u64::MAX`. Both versions may be mounted beside each other; one of them limits memory.
+fn cgroups(mount: &Path, own: &str) -> (u64, u64) {
+    // A line is `number:controllers:/path`; version 2 has number 0 and no controllers.
+    let lines = own.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+        match controllers {
+            "" => Some((V2, mount.to_path_buf(), path)),
+            _ => controllers.split(',').any(|c| c == "memory").then(|| (V1, mount.join("memory"), path)),
+        }
+    });
+    lines.fold((u64::MAX, u64::MAX), |(least, free), (version, mount, path)| {
+        let (limit, used) = cgroup(&version, &mount, path);
+        (least.min(limit), free.min(limit.saturating_sub(used)))
+    })
 }
 
 /// The least memory limit of a cgroup and those above it, and what is used under it; no limit is `u64::MAX`.
 ///
 /// Cache of files that nobody uses just now counts as free: the kernel gives it up before it refuses memory.
-fn cgroup(mount: &Path, own: &str) -> (u64, u64) {
+/// In a container the path may be the host's, which is not there; the container's own cgroup is then the mount point.
+fn cgroup(version: &Version, mount: &Path, own: &str) -> (u64, u64) {
     let read = |file: &Path| fs::read_to_string(file).ok();
     let number = |file: &Path| read(file).and_then(|t| t.trim().parse::<u64>().ok());
     let below = mount.join(own);
     let groups = below.ancestors().take_while(|g| g.starts_with(mount));
-    let tight = groups.filter_map(|g| Some((number(&g.join("memory.max"))?, g))).min_by_key(|(limit, _)| *limit);
+    let tight = groups.filter_map(|g| Some((number(&g.join(version.limit))?, g))).min_by_key(|(limit, _)| *limit);
     let Some((limit, group)) = tight else { return (u64::MAX, 0) };
     let stat = read(&group.join("memory.stat")).unwrap_or_default();
-    let idle = stat.lines().find_map(|l| l.strip_prefix("inactive_file ")?.parse::<u64>().ok()).unwrap_or(0);
-    (limit, number(&group.join("memory.current")).unwrap_or(0).saturating_sub(idle))
+    let idle = stat.lines().find_map(|l| l.strip_prefix(version.idle)?.parse::<u64>().ok()).unwrap_or(0);
+    (limit, number(&group.join(version.used)).unwrap_or(0).saturating_sub(idle))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_tightest_cgroup_above_counts() {
-        let mount = std::env::temp_dir().join(format!("morphgl-cgroup-{}", std::process::id()));
-        let write = |file: &str, text: &str| {
-            let path = mount.join(file);
+    /// A made-up mount point, removed at the end.
+    struct Mount(std::path::PathBuf);
+
+    impl Mount {
+        fn new(name: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("morphgl-cgroup-{name}-{}", std::process::id())))
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            let path = self.0.join(file);
             fs::create_dir_all(path.parent().expect("a file in a folder")).expect("room on the disk");
             fs::write(path, text).expect("room on the disk");
-        };
-        assert_eq!(cgroup(&mount, "a/b"), (u64::MAX, 0));
-        write("a/b/memory.max", "max\n");
-        assert_eq!(cgroup(&mount, "a/b"), (u64::MAX, 0));
-        write("a/memory.max", "1000\n");
-        write("a/memory.current", "700\n");
-        write("a/memory.stat", "anon 500\ninactive_file 150\n");
-        assert_eq!(cgroup(&mount, "a/b"), (1000, 550));
-        write("a/b/memory.max", "900\n");
-        write("a/b/memory.current", "20\n");
-        assert_eq!(cgroup(&mount, "a/b"), (900, 20));
-        fs::remove_dir_all(&mount).expect("it was there");
+        }
+
+        #[track_caller]
+        fn check(&self, own: &str, limit: u64, free: u64) {
+            assert_eq!(cgroups(&self.0, own), (limit, free));
+        }
+    }
+
+    impl Drop for Mount {
+        fn drop(&mut self) {
+            // A test that fails before it writes has nothing to remove.
+            drop(fs::remove_dir_all(&self.0));
+        }
+    }
+
+    #[test]
+    fn the_tightest_cgroup_above_counts() {
+        let (mount, own) = (Mount::new("v2"), "0::/a/b\n");
+        mount.check(own, u64::MAX, u64::MAX);
+        mount.write("a/b/memory.max", "max\n");
+        mount.check(own, u64::MAX, u64::MAX);
+        mount.write("a/memory.max", "1000\n");
+        mount.write("a/memory.current", "700\n");
+        mount.write("a/memory.stat", "anon 500\ninactive_file 150\n");
+        mount.check(own, 1000, 450);
+        mount.write("a/b/memory.max", "900\n");
+        mount.write("a/b/memory.current", "20\n");
+        mount.check(own, 900, 880);
+    }
+
+    #[test]
+    fn cgroups_of_version_1_count_too() {
+        let (mount, own) = (Mount::new("v1"), "12:cpu,cpuacct:/a\n5:blkio,memory:/a/b\n1:name=systemd:/a\n0::/a\n");
+        mount.check(own, u64::MAX, u64::MAX);
+        // What the kernel writes for no limit.
+        mount.write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        mount.check(own, 9_223_372_036_854_771_712, 9_223_372_036_854_771_712);
+        mount.write("memory/a/b/memory.limit_in_bytes", "1000\n");
+        mount.write("memory/a/b/memory.usage_in_bytes", "700\n");
+        mount.write("memory/a/b/memory.stat", "inactive_file 1\ntotal_inactive_file 150\n");
+        mount.check(own, 1000, 450);
+        // Both versions limit: the tighter one counts, of each question.
+        mount.write("a/memory.max", "2000\n");
+        mount.write("a/memory.current", "1900\n");
+        mount.check(own, 1000, 100);
+    }
+
+    #[test]
+    fn a_container_is_limited_at_its_mount_point() {
+        let mount = Mount::new("container");
+        mount.write("memory/memory.limit_in_bytes", "500\n");
+        mount.check("3:memory:/docker/0123\n", 500, 500);
     }
 }

@@ -17,7 +17,7 @@ pub use job::{
     Job, TrainingOperator, brings_features, build_training, build_transferring, default_dataset, registry, routes,
     trained_route,
 };
-pub use memory::peak_rss_bytes;
+pub use memory::{give_back_by, peak_rss_bytes};
 pub use recorder::{Recorder, predicted_timeline};
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 

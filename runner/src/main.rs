@@ -1,10 +1,8 @@
 //! The `morphgl` command.
 
-// Training makes and drops large tensors at every step; with this allocator a step takes half the time
-// (`docs/decisions.md` has the figures).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+mod allocator;
 
 fn main() -> std::process::ExitCode {
+    morphgl::give_back_by(allocator::give_back);
     morphgl::cli::main()
 }

@@ -1,9 +1,26 @@
 //! What this process took.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The peak before it was last forgotten.
 static BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// What gives freed memory back.
+static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
+
+/// Says how this process's allocator gives the system what was freed and is kept for later. Profiling and evaluation
+/// then leave nothing behind that training does not need; without it, that depends on the allocator. The first call counts.
+pub fn give_back_by(give_back: fn()) {
+    GIVE_BACK.get_or_init(|| give_back);
+}
+
+/// Gives what was freed back to the system, where it is known how.
+pub(crate) fn give_back() {
+    if let Some(give_back) = GIVE_BACK.get() {
+        give_back();
+    }
+}
 
 /// The most memory this process ever held, in bytes; 0 where the system does not tell.
 pub fn peak_rss_bytes() -> u64 {
@@ -19,8 +36,17 @@ pub(crate) fn forget_peak() {
 
 /// The most memory this process held since the last [`forget_peak`], in bytes.
 pub(crate) fn recent_peak() -> u64 {
+    status("VmHWM:")
+}
+
+/// Bytes of mapped files that are in memory now: the system takes them back when it needs the memory.
+pub(crate) fn mapped_files() -> u64 {
+    status("RssFile:")
+}
+
+fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
+    let line = status.lines().find(|l| l.starts_with(field));
     line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 

@@ -161,7 +161,9 @@ impl Trainer {
             let due = due && !done.stopped && !self.executor.dataset().splits.valid.is_empty();
             let scores = if due && self.options.evaluation != Evaluation::None {
                 observe(&Event::Evaluating);
-                Some(self.evaluate()?)
+                let scores = self.evaluate()?;
+                crate::memory::give_back();
+                Some(scores)
             } else {
                 None
             };

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_graph_store::{Error, PagePool, Position, Result};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::elements::{ElementType, Kind, Said};
+use crate::raw::{self, Bytes, Raw};
 
 /// Longest npy header read: numpy's own stay below a kilobyte for anything but structured types.
 const MAX_HEADER: usize = 1 << 16;
@@ -49,7 +51,7 @@ impl Archive {
             return Err(Error::invalid(&self.path, Position::File, what, "check that this is the right file"));
         };
         let reader = self.zip.by_index(index).map_err(|e| zip_error(&path, e))?;
-        Member::new(path, Box::new(reader))
+        Member::new(path, Source::Stream(Box::new(reader)))
     }
 }
 
@@ -73,13 +75,29 @@ fn zip_error(path: &Path, error: ZipError) -> Error {
     }
 }
 
+/// What an array is read from.
+pub(crate) enum Source<'z> {
+    Stream(Box<dyn Read + Send + 'z>),
+    /// A file of its own, which any thread can read anywhere.
+    File(Arc<File>),
+}
+
+impl Source<'_> {
+    fn exact(&mut self, out: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Self::Stream(reader) => reader.read_exact(out),
+            Self::File(file) => raw::read_at(file, out, at),
+        }
+    }
+}
+
 /// One array of an archive, being read.
 pub(crate) struct Member<'z> {
     pub(crate) path: PathBuf,
     pub(crate) ty: ElementType,
     pub(crate) fortran: bool,
     pub(crate) shape: Vec<u64>,
-    reader: Box<dyn Read + 'z>,
+    source: Source<'z>,
     /// Bytes of the member read so far, the header included.
     at: u64,
     /// Bytes the shape promises and that are not read yet.
@@ -88,10 +106,10 @@ pub(crate) struct Member<'z> {
 }
 
 impl<'z> Member<'z> {
-    /// Reads the header of the array that `reader` holds; `path` is what errors name.
-    pub(crate) fn new(path: PathBuf, reader: Box<dyn Read + 'z>) -> Result<Self> {
+    /// Reads the header of the array that `source` holds; `path` is what errors name.
+    pub(crate) fn new(path: PathBuf, source: Source<'z>) -> Result<Self> {
         let ty = ElementType { kind: Kind::Other, size: 1, big: false };
-        let mut member = Self { path, ty, fortran: false, shape: vec![], reader, at: 0, left: 0, buffer: vec![] };
+        let mut member = Self { path, ty, fortran: false, shape: vec![], source, at: 0, left: 0, buffer: vec![] };
         let mut start = [0; 10];
         member.exact(&mut start)?;
         if &start[..6] != b"\x93NUMPY" || !(1..=3).contains(&start[6]) {
@@ -138,6 +156,10 @@ impl<'z> Member<'z> {
     pub(crate) fn skip(&mut self, elements: u64) -> Result<()> {
         let mut bytes = elements.saturating_mul(self.ty.size as u64).min(self.left);
         self.left -= bytes;
+        if let Source::File(_) = self.source {
+            self.at += bytes;
+            return Ok(());
+        }
         let mut buffer = vec![0; CHUNK];
         while bytes > 0 {
             let n = bytes.min(CHUNK as u64) as usize;
@@ -145,6 +167,33 @@ impl<'z> Member<'z> {
             bytes -= n as u64;
         }
         Ok(())
+    }
+
+    /// Takes at most `elements` elements as they are; what lies in a file of its own is not read yet.
+    pub(crate) fn raw(&mut self, elements: u64, pool: &PagePool) -> Result<Raw> {
+        let bytes = elements.saturating_mul(self.ty.size as u64).min(self.left);
+        let (first, at, len) = (self.count() - self.remaining(), self.at, bytes as usize);
+        self.left -= bytes;
+        let bytes = match &self.source {
+            Source::File(file) => {
+                self.at += bytes;
+                Bytes::File(Arc::clone(file))
+            }
+            Source::Stream(_) => {
+                let mut pages = pool.take();
+                self.exact(pages.resize(len))?;
+                Bytes::Read(pages)
+            }
+        };
+        if self.left == 0 {
+            self.end()?;
+        }
+        Ok(Raw { path: self.path.clone(), ty: self.ty, first, at, len, bytes })
+    }
+
+    /// Elements of the whole array.
+    fn count(&self) -> u64 {
+        self.shape.iter().product()
     }
 
     /// Hands at most `elements` elements on as bytes, decoded by `decode`; `Err` of it says what is wrong.
@@ -171,37 +220,6 @@ impl<'z> Member<'z> {
         self.chunks(elements, |ty, b| {
             ty.ints(b, out).map_err(|name| format!("elements of type {name}, expected integers"))
         })
-    }
-
-    /// Appends at most `elements` node ids to `out`; an element that is none is found by `slow`, which gets its index in
-    /// the array and its value.
-    pub(crate) fn ids(
-        &mut self,
-        elements: u64,
-        out: &mut Vec<u32>,
-        slow: impl Fn(u64, i64) -> Result<u32>,
-    ) -> Result<()> {
-        let total = self.shape.iter().product::<u64>();
-        let mut at = total - self.remaining();
-        let (mut wide, mut fault) = (vec![], None);
-        let decoded = self.chunks(elements, |ty, bytes| {
-            if !ty.ids(bytes, MAX_NODES as u32, out) {
-                wide.clear();
-                ty.ints(bytes, &mut wide).map_err(|name| format!("elements of type {name}, expected integers"))?;
-                for (i, &id) in (at..).zip(&wide) {
-                    match slow(i, id) {
-                        Ok(id) => out.push(id),
-                        Err(e) => {
-                            fault = Some(e);
-                            return Err(String::new());
-                        }
-                    }
-                }
-            }
-            at += (bytes.len() / ty.size) as u64;
-            Ok(())
-        });
-        fault.map_or(decoded, Err)
     }
 
     /// Appends at most `elements` numbers to `out`.
@@ -231,7 +249,10 @@ impl<'z> Member<'z> {
     pub(crate) fn object_bytes(&mut self, limit: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![];
         let at = self.at;
-        let read = (&mut self.reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        let Source::Stream(reader) = &mut self.source else {
+            return self.fail(at, "an object array");
+        };
+        let read = reader.take(limit.saturating_add(1)).read_to_end(&mut bytes);
         read.or_else(|e| self.fail(at, format!("the archive cannot be read on ({e})")))?;
         if bytes.len() as u64 > limit {
             let what = format!("an object array of more than {limit} bytes, which must be held whole");
@@ -242,7 +263,18 @@ impl<'z> Member<'z> {
 
     /// Looks for the end of the member, which is where its checksum is compared.
     fn end(&mut self) -> Result<()> {
-        match self.reader.read(&mut [0; 1]) {
+        let reader = match &mut self.source {
+            Source::Stream(reader) => reader,
+            // What is missing is found where it is read.
+            Source::File(file) => match file.metadata() {
+                Ok(metadata) if metadata.len() > self.at => {
+                    return self.fail(self.at, "more bytes than the shape asks for");
+                }
+                Ok(_) => return Ok(()),
+                Err(e) => return Err(Error::io(&self.path, e)),
+            },
+        };
+        match reader.read(&mut [0; 1]) {
             Ok(0) => Ok(()),
             Ok(_) => self.fail(self.at, "more bytes than the shape asks for"),
             Err(e) => self.fail(self.at, format!("the archive cannot be read on ({e})")),
@@ -250,7 +282,7 @@ impl<'z> Member<'z> {
     }
 
     fn exact(&mut self, out: &mut [u8]) -> Result<()> {
-        match self.reader.read_exact(out) {
+        match self.source.exact(out, self.at) {
             Ok(()) => self.at += out.len() as u64,
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return self.fail(self.at, "the array ends early"),
             Err(e) => return self.fail(self.at, format!("the archive cannot be read on ({e})")),

@@ -80,13 +80,18 @@ fn collect(
     while let Some(chunk) = chunks.next()? {
         let pieces = parse(source, &chunk, |text| {
             let pairs = Pairs::<u64>::parse(text, lines)?;
-            let mut ids = [pairs.sources.as_slice(), &pairs.targets].concat();
+            let mut ids = scratch.take();
+            ids.clear();
+            ids.reserve(2 * pairs.sources.len());
+            ids.extend_from_slice(&pairs.sources);
+            ids.extend_from_slice(&pairs.targets);
             scratch.sort(&mut ids, 0);
             ids.dedup();
             Ok((pairs, ids))
         })?;
         for (pairs, ids) in pieces {
-            ids.into_iter().try_for_each(|id| sorter.push(id))?;
+            sorter.push(&ids)?;
+            scratch.give(ids);
             raw.write(&mut out, &pairs)?;
             blocks.push(pairs.sources.len());
         }

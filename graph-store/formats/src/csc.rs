@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter, Result};
 
-use crate::sort::Record;
+use crate::records::Record;
 
 const BUFFER: usize = 1 << 15;
 
@@ -82,12 +82,19 @@ impl CscWriter {
 
     /// Without edges to add, whole slices go into the arrays.
     fn write_all<R: Record>(&mut self, records: &[R]) -> Result<()> {
-        for record in records {
-            let row = record.key() >> 32;
-            if row >= self.rows {
-                self.rows_through(row)?;
+        // Most edges are of the row of the edge before: where the last of a few is, all are.
+        for few in records.chunks(8) {
+            if few[few.len() - 1].key() >> 32 < self.rows {
+                self.num_edges += few.len() as u64;
+                continue;
             }
-            self.num_edges += 1;
+            for record in few {
+                let row = record.key() >> 32;
+                if row >= self.rows {
+                    self.rows_through(row)?;
+                }
+                self.num_edges += 1;
+            }
         }
         self.indices.extend(records.iter().map(|r| r.key() as u32))?;
         self.weights.as_mut().map_or(Ok(()), |w| w.extend(records.iter().map(|r| r.weight())))

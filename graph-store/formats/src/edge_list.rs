@@ -71,10 +71,11 @@ pub fn import(
 
 fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<()> {
     let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
+    let blocks = edges.blocks();
     while let Some(chunk) = chunks.next()? {
-        let block = |text: &[u8]| Ok(edges.block(Pairs::<u32>::parse(text, lines)?.edges(lines.weighted), false));
-        let blocks = parse(source, &chunk, block)?;
-        edges.push_blocks(blocks)?;
+        let block = |text: &[u8]| Ok(blocks.block(Pairs::<u32>::parse(text, lines)?.edges(lines.weighted), false));
+        let parsed = parse(source, &chunk, block)?;
+        edges.push_blocks(parsed)?;
     }
     let highest = edges.highest().map_or(0, u64::from);
     if lines.num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {

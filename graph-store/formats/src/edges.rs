@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 use rayon::prelude::*;
 
+use crate::Ingest;
 use crate::csc::CscWriter;
 use crate::ranges::Block;
-use crate::sort::{Record, Sorter};
-use crate::{Ingest, Options};
+use crate::records::{Record, Records, Weighted};
+use crate::sort::{BlockMaker, Sorter};
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
 ///
@@ -29,7 +30,22 @@ pub struct EdgeSink<'s, 'a> {
 #[derive(Debug)]
 enum AnySorter {
     Plain(Sorter<u64>),
-    Weighted(Sorter<(u64, f32)>),
+    Weighted(Sorter<Weighted>),
+}
+
+/// Makes blocks for one sink, on any thread and whatever happens to the sink meanwhile.
+#[derive(Debug, Clone)]
+pub(crate) struct Blocks {
+    num_nodes: Option<u64>,
+    symmetrise: bool,
+    drop_self_loops: bool,
+    maker: AnyMaker,
+}
+
+#[derive(Debug, Clone)]
+enum AnyMaker {
+    Plain(BlockMaker<u64>),
+    Weighted(BlockMaker<Weighted>),
 }
 
 impl AnySorter {
@@ -92,49 +108,58 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         if sources.len() <= len / 2 {
             return self.push_few(slices(0));
         }
+        let blocks = self.blocks();
         // A few blocks a thread at a time, so that what is not taken yet stays small.
         for start in (0..sources.len()).step_by(4 * len * rayon::current_num_threads()) {
             let end = (start + 4 * len * rayon::current_num_threads()).min(sources.len());
             let starts: Vec<usize> = (start..end).step_by(len).collect();
-            let blocks: Vec<_> = starts.par_iter().map(|&i| self.block(slices(i), false)).collect();
-            self.push_blocks(blocks)?;
+            let made: Vec<_> = starts.par_iter().map(|&i| blocks.block(slices(i), false)).collect();
+            self.push_blocks(made)?;
         }
         Ok(())
     }
 
     fn push_few(&mut self, edges: Edges<'_>) -> Result<()> {
-        let highest = self.checked(&edges).map_err(|fault| self.error(fault))?;
+        let blocks = self.blocks();
+        let highest = blocks.checked(&edges).map_err(|fault| self.error(fault))?;
         self.highest = self.highest.max(highest);
-        let changes = Changes::new(self.ingest.options(), false);
-        let mut sorted = 0;
+        let changes = blocks.changes(false);
         match &mut self.sorter {
-            AnySorter::Plain(sorter) => edges.records(changes, |record| {
-                sorted += 1;
-                sorter.push(record)
-            })?,
-            AnySorter::Weighted(sorter) => edges.records(changes, |record| {
-                sorted += 1;
-                sorter.push(record)
-            })?,
+            AnySorter::Plain(sorter) => {
+                let records = edges.collect(changes, sorter.maker().buffer());
+                self.sorted += records.len() as u64;
+                sorter.push(&records)?;
+                sorter.maker().give(records);
+            }
+            AnySorter::Weighted(sorter) => {
+                let records = edges.collect(changes, sorter.maker().buffer());
+                self.sorted += records.len() as u64;
+                sorter.push(&records)?;
+                sorter.maker().give(records);
+            }
         }
-        self.sorted += sorted;
         self.pushed += edges.sources.len() as u64;
         Ok(())
     }
 
-    /// Checks and sorts edges, which several threads may do at once; [`EdgeSink::push_blocks`] takes them in order.
-    /// With `mirror`, the reverse of each edge that is no loop follows it.
-    pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
-        let highest = match self.checked(&edges) {
-            Ok(highest) => highest,
-            Err(fault) => return EdgeBlock { pushed: 0, highest: None, records: Err(fault) },
+    /// What makes blocks for this sink.
+    pub(crate) fn blocks(&self) -> Blocks {
+        let options = self.ingest.options();
+        let maker = match &self.sorter {
+            AnySorter::Plain(sorter) => AnyMaker::Plain(sorter.maker()),
+            AnySorter::Weighted(sorter) => AnyMaker::Weighted(sorter.maker()),
         };
-        let changes = Changes::new(self.ingest.options(), mirror);
-        let records = match &self.sorter {
-            AnySorter::Plain(sorter) => AnyBlock::Plain(sorter.sorted(edges.collect(changes, sorter.buffer()))),
-            AnySorter::Weighted(sorter) => AnyBlock::Weighted(sorter.sorted(edges.collect(changes, sorter.buffer()))),
-        };
-        EdgeBlock { pushed: edges.sources.len() as u64, highest, records: Ok(records) }
+        Blocks {
+            num_nodes: self.num_nodes,
+            symmetrise: options.symmetrise,
+            drop_self_loops: options.drop_self_loops,
+            maker,
+        }
+    }
+
+    /// Edges a block should be made of.
+    pub(crate) fn block_len(&self) -> usize {
+        self.sorter.block_len()
     }
 
     /// Appends blocks.
@@ -156,27 +181,6 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             }
         }
         Ok(())
-    }
-
-    /// Highest id of the edges.
-    fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
-        let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
-        let limit = self.num_nodes.unwrap_or(MAX_NODES);
-        if highest.is_some_and(|h| u64::from(h) >= limit) {
-            let pairs = edges.sources.iter().zip(edges.targets);
-            let mut pairs = pairs.enumerate().filter(|&(_, (u, v))| u64::from(*u.max(v)) >= limit);
-            let (i, (u, v)) = pairs.next().expect("an id is too high");
-            let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
-            return Err(Fault { at: i as u64, what, cure: "correct the edge or the number of nodes" });
-        }
-        if let AnySorter::Weighted(_) = self.sorter {
-            let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
-            if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-                let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
-                return Err(Fault { at: i as u64, what, cure: "correct it or import without weights" });
-            }
-        }
-        Ok(highest)
     }
 
     /// The error of a fault in the edges that come next.
@@ -230,6 +234,48 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     }
 }
 
+impl Blocks {
+    /// Checks and sorts edges, which several threads may do at once; [`EdgeSink::push_blocks`] takes them in order.
+    /// With `mirror`, the reverse of each edge that is no loop follows it.
+    pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
+        let highest = match self.checked(&edges) {
+            Ok(highest) => highest,
+            Err(fault) => return EdgeBlock { pushed: 0, highest: None, records: Err(fault) },
+        };
+        let changes = self.changes(mirror);
+        let records = match &self.maker {
+            AnyMaker::Plain(maker) => AnyBlock::Plain(maker.sorted(edges.collect(changes, maker.buffer()))),
+            AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(changes, maker.buffer()))),
+        };
+        EdgeBlock { pushed: edges.sources.len() as u64, highest, records: Ok(records) }
+    }
+
+    fn changes(&self, mirror: bool) -> Changes {
+        Changes { mirror: mirror || self.symmetrise, drop_self_loops: self.drop_self_loops }
+    }
+
+    /// Highest id of the edges.
+    fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
+        let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
+        let limit = self.num_nodes.unwrap_or(MAX_NODES);
+        if highest.is_some_and(|h| u64::from(h) >= limit) {
+            let pairs = edges.sources.iter().zip(edges.targets);
+            let mut pairs = pairs.enumerate().filter(|&(_, (u, v))| u64::from(*u.max(v)) >= limit);
+            let (i, (u, v)) = pairs.next().expect("an id is too high");
+            let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
+            return Err(Fault { at: i as u64, what, cure: "correct the edge or the number of nodes" });
+        }
+        if let AnyMaker::Weighted(_) = self.maker {
+            let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
+            if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+                let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
+                return Err(Fault { at: i as u64, what, cure: "correct it or import without weights" });
+            }
+        }
+        Ok(highest)
+    }
+}
+
 /// Edges as they come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges<'e> {
@@ -256,7 +302,7 @@ impl EdgeBlock {
 #[derive(Debug)]
 enum AnyBlock {
     Plain(Block<u64>),
-    Weighted(Block<(u64, f32)>),
+    Weighted(Block<Weighted>),
 }
 
 /// What is wrong with the edge `at`, counted from the first of its slice.
@@ -274,41 +320,30 @@ struct Changes {
     drop_self_loops: bool,
 }
 
-impl Changes {
-    fn new(options: &Options, mirror: bool) -> Self {
-        Self { mirror: mirror || options.symmetrise, drop_self_loops: options.drop_self_loops }
-    }
-}
-
 impl Edges<'_> {
-    /// Hands on the records of the edges.
-    fn records<R: Record>(&self, changes: Changes, mut push: impl FnMut(R) -> Result<()>) -> Result<()> {
-        for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
-            if u == v && changes.drop_self_loops {
-                continue;
-            }
-            let weight = self.weights.map_or(1.0, |w| w[i]);
-            push(R::new(u64::from(v) << 32 | u64::from(u), weight))?;
-            if changes.mirror && u != v {
-                push(R::new(u64::from(u) << 32 | u64::from(v), weight))?;
-            }
-        }
-        Ok(())
-    }
-
     /// The records of the edges, in `records`.
-    fn collect<R: Record>(&self, changes: Changes, mut records: Vec<R>) -> Vec<R> {
-        records.reserve_exact(self.sources.len() << u32::from(changes.mirror));
-        if !changes.mirror && !changes.drop_self_loops && self.weights.is_none() {
-            let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
-            records.extend(keys.map(|key| R::new(key, 1.0)));
-            return records;
-        }
-        let push = |record| {
-            records.push(record);
-            Ok(())
-        };
-        self.records(changes, push).expect("a vector takes every record");
+    fn collect<R: Record>(&self, changes: Changes, mut records: Records<R>) -> Records<R> {
+        records.append(self.sources.len() << u32::from(changes.mirror), |out| {
+            if !changes.mirror && !changes.drop_self_loops && self.weights.is_none() {
+                let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
+                out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
+                return out.len();
+            }
+            let mut len = 0;
+            for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
+                if u == v && changes.drop_self_loops {
+                    continue;
+                }
+                let weight = self.weights.map_or(1.0, |w| w[i]);
+                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
+                len += 1;
+                if changes.mirror && u != v {
+                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
+                    len += 1;
+                }
+            }
+            len
+        });
         records
     }
 }

@@ -1,6 +1,7 @@
 //! numpy's element types, and decoding their bytes into the few types a dataset is made of.
 
 use half::f16;
+use morphgl_graph_store::Dtype;
 
 /// What can only be said to be wrong: where it is, the caller knows.
 pub(crate) type Said<T> = Result<T, String>;
@@ -67,6 +68,17 @@ impl ElementType {
         known.then_some(Self { kind, size, big })
     }
 
+    /// Whether elements lie in a file as they lie in a dataset.
+    pub(crate) fn is(self, dtype: Dtype) -> bool {
+        let same = match dtype {
+            Dtype::F32 => (Kind::Float, 4),
+            Dtype::F16 => (Kind::Float, 2),
+            Dtype::U8 => (Kind::Uint, 1),
+            _ => return false,
+        };
+        (self.kind, self.size) == same && (!self.big || self.size == 1)
+    }
+
     /// The name people know the type by.
     pub(crate) fn name(self) -> String {
         let bits = self.size * 8;
@@ -92,24 +104,26 @@ impl ElementType {
             u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.name()))
     }
 
-    /// Appends node ids below `limit`; false, and nothing appended, where there are others or the elements are of a type
-    /// that is read one by one.
-    pub(crate) fn ids(self, bytes: &[u8], limit: u32, out: &mut Vec<u32>) -> bool {
-        fn all<const N: usize>(bytes: &[u8], out: &mut Vec<u32>, limit: u64, read: impl Fn([u8; N]) -> u64) -> bool {
+    /// Appends node ids below 2^32 - 1; false where there are others or the elements are of a type that is read one by
+    /// one, and `out` is of no use then.
+    pub(crate) fn ids(self, bytes: &[u8], out: &mut Vec<u32>) -> bool {
+        fn all<const N: usize>(bytes: &[u8], out: &mut Vec<u32>, read: impl Fn([u8; N]) -> u64) -> bool {
             let (elements, _) = bytes.as_chunks::<N>();
             let start = out.len();
             // A negative number is a huge one here.
-            let highest = elements.iter().fold(0, |high: u64, e| high.max(read(*e)));
-            if highest < limit {
-                out.extend(elements.iter().map(|e| read(*e) as u32));
-            }
-            out.len() > start || elements.is_empty()
+            let mut bits = 0;
+            out.extend(elements.iter().map(|e| {
+                let id = read(*e);
+                bits |= id;
+                id as u32
+            }));
+            // Only where every low bit is set somewhere can an id be the one too many.
+            bits < u64::from(u32::MAX) || bits == u64::from(u32::MAX) && !out[start..].contains(&u32::MAX)
         }
-        let limit = u64::from(limit);
         match (self.kind, self.size, self.big) {
-            (Kind::Int | Kind::Uint, 8, false) => all(bytes, out, limit, u64::from_le_bytes),
-            (Kind::Int, 4, false) => all(bytes, out, limit, |e| i64::from(i32::from_le_bytes(e)) as u64),
-            (Kind::Uint, 4, false) => all(bytes, out, limit, |e| u32::from_le_bytes(e).into()),
+            (Kind::Int | Kind::Uint, 8, false) => all(bytes, out, u64::from_le_bytes),
+            (Kind::Int, 4, false) => all(bytes, out, |e| i64::from(i32::from_le_bytes(e)) as u64),
+            (Kind::Uint, 4, false) => all(bytes, out, |e| u32::from_le_bytes(e).into()),
             _ => false,
         }
     }

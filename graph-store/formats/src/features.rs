@@ -3,10 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use morphgl_graph_store::{ArrayMeta, Dtype, Element, Error, NpyWriter, Position, Result};
+use morphgl_graph_store::{ArrayMeta, Dtype, Error, NpyWriter, PagePool, Pages, Position, Result};
 use rayon::prelude::*;
 
-use crate::{Ingest, RandomFeatures, random};
+use crate::encode::{Bad, Encode};
+use crate::raw::Raw;
+use crate::table::Table;
+use crate::{Ingest, Progress, RandomFeatures, pipeline, random};
+
+/// Values converted at a time by one thread.
+const CHUNK: usize = 1 << 14;
+/// Bytes a value takes on its way: as it is read, decoded, and as it is stored.
+const VALUE_BYTES: u64 = 3 * 4;
+/// Values of a table that are read at a time.
+const STRETCH: u64 = 1 << 19;
 
 /// Takes feature rows in order, as f32, and stores them in the type the options ask for.
 #[derive(Debug)]
@@ -15,7 +25,6 @@ pub struct FeatureSink<'s, 'a> {
     source: PathBuf,
     rows: Rows,
     normalize: bool,
-    scaled: Vec<f32>,
 }
 
 impl<'s, 'a> FeatureSink<'s, 'a> {
@@ -32,7 +41,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             return Err(Error::invalid(source, Position::File, "the features have no columns", cure));
         }
         let rows = Rows::create(ingest, dim, options.feature_dtype.unwrap_or(kept))?;
-        Ok(Self { ingest, source: source.to_path_buf(), rows, normalize, scaled: Vec::new() })
+        Ok(Self { ingest, source: source.to_path_buf(), rows, normalize })
     }
 
     /// Appends whole rows, any number of them at a time (many at once is faster: they are converted in parallel).
@@ -45,31 +54,66 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
     ///
     /// When `rows` is not a whole number of rows.
     pub fn push(&mut self, rows: &[f32]) -> Result<()> {
-        let dim = self.rows.dim;
+        let (dim, encode) = (self.rows.dim, self.encode());
         assert_eq!(rows.len() % dim, 0, "{} values in rows of {dim}", rows.len());
-        // The source's values are looked at first: a row with a NaN must not be scaled into a row of them.
-        let bad = rows.par_iter().position_first(|v| !v.is_finite());
-        let mut values = rows;
-        if self.normalize && bad.is_none() {
-            self.scaled.resize(rows.len(), 0.0);
-            self.scaled.par_chunks_mut(dim).zip(rows.par_chunks(dim)).for_each(|(out, row)| {
-                let sum: f64 = row.iter().map(|v| f64::from(v.abs())).sum();
-                let scale = if sum > 0.0 { 1.0 / sum } else { 1.0 };
-                out.iter_mut().zip(row).for_each(|(o, &v)| *o = (f64::from(v) * scale) as f32);
-            });
-            values = &self.scaled;
-        }
-        let bad = match bad {
-            Some(bad) => Some(bad),
-            None => self.rows.write(values)?,
+        let size = encode.dtype.size();
+        let mut buffer = std::mem::take(&mut self.rows.buffer);
+        let step = CHUNK.next_multiple_of(dim);
+        let out = buffer.resize(rows.len() * size);
+        let pieces = out.par_chunks_mut(step * size).zip(rows.par_chunks(step)).enumerate();
+        let bad = pieces.filter_map(|(i, (out, rows))| encode.values(rows, out).map(|bad| bad.after(i * step)));
+        let bad = bad.min_by_key(|bad| bad.at);
+        let result = self.append(&buffer, bad);
+        self.rows.buffer = buffer;
+        result
+    }
+
+    /// Appends all rows of `table`, in stretches that are read and converted side by side.
+    ///
+    /// # Errors
+    ///
+    /// As of [`FeatureSink::push`], and what is wrong with the table.
+    pub(crate) fn push_table(&mut self, table: &mut Table<'_>, memory: u64, progress: &dyn Progress) -> Result<()> {
+        let (dim, encode, pool) = (self.rows.dim as u64, self.encode(), PagePool::new());
+        // A few stretches a thread are under way, read and converted.
+        let stretch = (memory / 64 / table.ty.size.max(4) as u64).clamp(1 << 12, STRETCH);
+        let step = (stretch / dim).max(1) * dim;
+        let same = table.ty.is(encode.dtype) && !encode.normalize;
+        let next = || if table.remaining() == 0 { Ok(None) } else { table.raw(step, &pool).map(Some) };
+        let work = |raw: Raw| {
+            let (bytes, decode) = raw.read(&pool)?;
+            if same {
+                let bad = encode.bad_bytes(&bytes);
+                return Ok((bytes, bad));
+            }
+            let mut values = Vec::new();
+            decode.floats(&bytes, &mut values)?;
+            drop(bytes);
+            let mut out = pool.take();
+            let bad = encode.values(&values, out.resize(values.len() * encode.dtype.size()));
+            Ok((out, bad))
         };
-        let Some(i) = bad else { return Ok(()) };
-        let element = self.rows.written + i as u64;
-        let (node, column, dtype) = (element / dim as u64, element % dim as u64, self.rows.dtype());
-        let (what, cure) = if values[i].is_finite() {
-            (format!("{}, which {dtype} cannot hold", values[i]), "choose the feature type f32")
+        pipeline::ordered(pipeline::ahead(memory, step * VALUE_BYTES), next, work, |(bytes, bad)| {
+            self.append(&bytes, bad)?;
+            progress.advance(bytes.len() as u64 / encode.dtype.size() as u64 / dim);
+            Ok(())
+        })
+    }
+
+    fn encode(&self) -> Encode {
+        Encode { dim: self.rows.dim, dtype: self.rows.dtype(), normalize: self.normalize }
+    }
+
+    /// Writes encoded rows, or says what is wrong with one of them.
+    fn append(&mut self, bytes: &[u8], bad: Option<Bad>) -> Result<()> {
+        let Some(Bad { at, value }) = bad else { return self.rows.write(bytes) };
+        let (dim, dtype) = (self.rows.dim as u64, self.rows.dtype());
+        let element = self.rows.written + at as u64;
+        let (node, column) = (element / dim, element % dim);
+        let (what, cure) = if value.is_finite() {
+            (format!("{value}, which {dtype} cannot hold"), "choose the feature type f32")
         } else {
-            (format!("{}, not a finite number", values[i]), "clean the data")
+            (format!("{value}, not a finite number"), "clean the data")
         };
         let what = format!("the feature of node {node}, column {column} is {what}");
         Err(Error::invalid(&self.source, Position::Element(element), what, cure))
@@ -101,8 +145,14 @@ pub(crate) fn random(ingest: &Ingest<'_>, num_nodes: u64, wanted: &RandomFeature
             Dtype::U8 => range.into_par_iter().map(|i| (random::hash(wanted.seed, i) >> 56) as f32).collect(),
             _ => range.into_par_iter().map(|i| random::normal(wanted.seed, i)).collect(),
         };
-        let bad = rows.write(&values)?;
-        assert_eq!(bad, None, "every random value fits every feature type");
+        let (mut buffer, encode) =
+            (std::mem::take(&mut rows.buffer), Encode { dim: 1, dtype: wanted.dtype, normalize: false });
+        let size = wanted.dtype.size();
+        let pieces = buffer.resize(values.len() * size).par_chunks_mut(CHUNK * size).zip(values.par_chunks(CHUNK));
+        let bad = pieces.filter_map(|(out, values)| encode.values(values, out)).count();
+        assert_eq!(bad, 0, "every random value fits every feature type");
+        rows.write(&buffer)?;
+        rows.buffer = buffer;
         ingest.progress().advance(len);
     }
     rows.finish()
@@ -114,87 +164,57 @@ struct Rows {
     dim: usize,
     written: u64,
     out: Out,
+    /// Room for encoded rows, from one push to the next.
+    buffer: Pages,
 }
 
 #[derive(Debug)]
 enum Out {
     F32(NpyWriter<f32>),
-    F16(NpyWriter<f16>, Vec<f16>),
-    Bf16(NpyWriter<bf16>, Vec<bf16>),
-    U8(NpyWriter<u8>, Vec<u8>),
+    F16(NpyWriter<f16>),
+    Bf16(NpyWriter<bf16>),
+    U8(NpyWriter<u8>),
 }
 
 impl Rows {
     fn create(ingest: &Ingest<'_>, dim: usize, dtype: Dtype) -> Result<Self> {
         let writer = &ingest.writer;
         let out = match dtype {
-            Dtype::F16 => Out::F16(writer.stream("features")?, Vec::new()),
-            Dtype::Bf16 => Out::Bf16(writer.stream("features")?, Vec::new()),
-            Dtype::U8 => Out::U8(writer.stream("features")?, Vec::new()),
+            Dtype::F16 => Out::F16(writer.stream("features")?),
+            Dtype::Bf16 => Out::Bf16(writer.stream("features")?),
+            Dtype::U8 => Out::U8(writer.stream("features")?),
             _ => Out::F32(writer.stream("features")?),
         };
-        Ok(Self { dim, written: 0, out })
+        Ok(Self { dim, written: 0, out, buffer: Pages::new() })
     }
 
     fn dtype(&self) -> Dtype {
         match self.out {
             Out::F32(_) => Dtype::F32,
-            Out::F16(..) => Dtype::F16,
-            Out::Bf16(..) => Dtype::Bf16,
-            Out::U8(..) => Dtype::U8,
+            Out::F16(_) => Dtype::F16,
+            Out::Bf16(_) => Dtype::Bf16,
+            Out::U8(_) => Dtype::U8,
         }
     }
 
-    /// Appends values; the position of the first that the type cannot hold, and nothing written, if there is one.
-    fn write(&mut self, values: &[f32]) -> Result<Option<usize>> {
-        let bad = match &mut self.out {
-            Out::F32(out) => {
-                out.write(values)?;
-                None
-            }
-            Out::F16(out, buffer) => narrow(out, buffer, values, |v| Some(f16::from_f32(v)).filter(|h| h.is_finite()))?,
-            Out::Bf16(out, buffer) => {
-                narrow(out, buffer, values, |v| Some(bf16::from_f32(v)).filter(|h| h.is_finite()))?
-            }
-            Out::U8(out, buffer) => narrow(out, buffer, values, |v| (f32::from(v as u8) == v).then_some(v as u8))?,
-        };
-        if bad.is_none() {
-            self.written += values.len() as u64;
+    /// Appends values in the stored type.
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += (bytes.len() / self.dtype().size()) as u64;
+        match &mut self.out {
+            Out::F32(out) => out.write(bytemuck::cast_slice(bytes)),
+            Out::F16(out) => out.write(bytemuck::cast_slice(bytes)),
+            Out::Bf16(out) => out.write(bytemuck::cast_slice(bytes)),
+            Out::U8(out) => out.write(bytes),
         }
-        Ok(bad)
     }
 
     fn finish(self) -> Result<ArrayMeta> {
         let dim = Some(self.dim);
         match self.out {
             Out::F32(out) => out.finish(dim),
-            Out::F16(out, _) => out.finish(dim),
-            Out::Bf16(out, _) => out.finish(dim),
-            Out::U8(out, _) => out.finish(dim),
+            Out::F16(out) => out.finish(dim),
+            Out::Bf16(out) => out.finish(dim),
+            Out::U8(out) => out.finish(dim),
         }
     }
-}
-
-fn narrow<T: Element>(
-    out: &mut NpyWriter<T>,
-    buffer: &mut Vec<T>,
-    values: &[f32],
-    convert: impl Fn(f32) -> Option<T> + Sync,
-) -> Result<Option<usize>> {
-    const CHUNK: usize = 1 << 14;
-    buffer.resize(values.len(), T::zeroed());
-    let one = |(i, (to, from)): (usize, (&mut [T], &[f32]))| {
-        to.iter_mut().zip(from).enumerate().find_map(|(j, (t, &v))| match convert(v) {
-            Some(value) => {
-                *t = value;
-                None
-            }
-            None => Some(i * CHUNK + j),
-        })
-    };
-    let bad = buffer.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).enumerate().filter_map(one).min();
-    if bad.is_none() {
-        out.write(buffer)?;
-    }
-    Ok(bad)
 }

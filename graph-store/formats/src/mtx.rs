@@ -37,13 +37,14 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let num_nodes = Some(header.num_nodes);
     let lines = PairsFormat { weighted, more_columns: header.weighted && !weighted, first_id: 1, num_nodes };
     let mut edges = ingest.edges(source, num_nodes, weighted)?;
+    let blocks = edges.blocks();
     while let Some(chunk) = chunks.next()? {
         let block = |text: &[u8]| {
             let pairs = Pairs::<u32>::parse(text, lines)?;
-            Ok(edges.block(pairs.edges(weighted), header.symmetric))
+            Ok(blocks.block(pairs.edges(weighted), header.symmetric))
         };
-        let blocks = parse(source, &chunk, block)?;
-        edges.push_blocks(blocks)?;
+        let parsed = parse(source, &chunk, block)?;
+        edges.push_blocks(parsed)?;
     }
     let entries = edges.len();
     if entries != header.entries {

@@ -103,7 +103,6 @@ fn rows_of_others(tables: &mut Tables) -> Result<Option<u64>> {
 }
 
 fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
-    const VALUES: u64 = 1 << 20;
     let path = table.path.clone();
     let (&[rows, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
         let order = if table.fortran { " in Fortran order" } else { "" };
@@ -116,17 +115,9 @@ fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
         _ => Dtype::F32,
     };
     ingest.progress().stage("features", Some(rows));
-    let progress = ingest.progress();
+    let (progress, memory) = (ingest.progress(), ingest.options().memory);
     let mut sink = ingest.features(&path, usize::try_from(dim).unwrap_or(usize::MAX), stored)?;
-    let step = (VALUES / dim.max(1)).max(1);
-    let mut values = Vec::new();
-    for start in (0..rows).step_by(step as usize) {
-        let count = step.min(rows - start);
-        values.clear();
-        table.floats(count * dim, &mut values)?;
-        sink.push(&values)?;
-        progress.advance(count);
-    }
+    sink.push_table(&mut table, memory, progress)?;
     sink.finish()
 }
 

@@ -5,26 +5,31 @@ use rayon::prelude::*;
 use morphgl_graph_store::Result;
 
 use crate::radix::Scratch;
-use crate::sort::Record;
+use crate::records::{Record, Records};
 
 /// Every so many records of a block, a key is looked at to find where ranges shall begin.
 const SAMPLE: usize = 256;
+/// Keys of which so many ranges could be made are cut, and not sorted as one range.
+const HEAVY: usize = 4;
 
-/// Records sorted by target; by source too where `full`.
+/// Records sorted by the bits of their keys from `low` on.
 #[derive(Debug)]
 pub(crate) struct Block<R> {
-    pub(crate) records: Vec<R>,
-    pub(crate) full: bool,
+    pub(crate) records: Records<R>,
+    pub(crate) low: u32,
 }
 
 impl<R: Record> Block<R> {
-    /// Sorts records by target, which leaves the sources to the ranges; wholly where there is one target only.
-    pub(crate) fn sort(mut records: Vec<R>, scratch: &Scratch<R>) -> Self {
-        let target = |r: &R| r.key() >> 32;
-        let same = records.first().is_some_and(|first| records.iter().all(|r| target(r) == target(first)));
-        scratch.sort(&mut records, if same { 0 } else { 32 });
-        let full = same || records.is_sorted_by_key(|r| r.key());
-        Self { records, full }
+    /// Sorts records by the upper `bits` of what differs in their targets, and leaves the rest to the ranges; wholly where
+    /// there is one target only.
+    pub(crate) fn sort(mut records: Records<R>, bits: u32, scratch: &Scratch<R>) -> Self {
+        let Some(first) = records.first().map(|r| r.key()) else { return Self { records, low: 0 } };
+        let differ = records.iter().fold(0, |all, r| all | (r.key() ^ first));
+        let top = u64::BITS - differ.leading_zeros();
+        let low = if top <= 32 { 0 } else { top.saturating_sub(bits).max(32) };
+        scratch.sort(&mut records, low);
+        let low = if low == 0 || records.is_sorted_by_key(|r| r.key()) { 0 } else { low };
+        Self { records, low }
     }
 
     /// First position from `from` on whose key is at least `key`, in steps that double: it is near as a rule.
@@ -58,7 +63,7 @@ pub(crate) fn merge<R: Record>(
     let starts = starts(blocks, len.max(1), scratch);
     let blocks = &*blocks;
     let mut at = vec![0usize; blocks.len()];
-    let mut ready: Vec<Vec<R>> = Vec::new();
+    let mut ready: Vec<Records<R>> = Vec::new();
     let wave = 4 * rayon::current_num_threads();
     let mut next = 0;
     while next < starts.len() {
@@ -97,13 +102,14 @@ pub(crate) fn merge<R: Record>(
             let gather = |range: usize| {
                 let mut records = scratch.take();
                 records.clear();
+                let start = |at: usize, cut: &[usize]| if range == 0 { at } else { cut[range - 1] };
+                records.reserve(at.iter().zip(&cuts).map(|(&at, cut)| cut[range] - start(at, cut)).sum());
                 for ((block, at), cut) in blocks.iter().zip(&at).zip(&cuts) {
-                    let start = if range == 0 { *at } else { cut[range - 1] };
-                    records.extend_from_slice(&block.records[start..cut[range]]);
+                    records.extend_from_slice(&block.records[start(*at, cut)..cut[range]]);
                 }
                 scratch.sort(&mut records, 0);
                 if unique {
-                    records.dedup_by_key(|r| r.key());
+                    records.dedup();
                 }
                 records
             };
@@ -120,7 +126,7 @@ pub(crate) fn merge<R: Record>(
 }
 
 fn hand_on<R: Record>(
-    ready: &mut Vec<Vec<R>>,
+    ready: &mut Vec<Records<R>>,
     scratch: &Scratch<R>,
     emit: &mut (impl FnMut(&[R]) -> Result<()> + Send),
 ) -> Result<()> {
@@ -135,7 +141,7 @@ fn hand_on<R: Record>(
 fn in_order<R: Record>(blocks: &[Block<R>]) -> bool {
     let filled = || blocks.iter().filter(|b| !b.records.is_empty());
     let ends = |b: &Block<R>| (b.records[0].key(), b.records[b.records.len() - 1].key());
-    blocks.iter().all(|b| b.full) && filled().zip(filled().skip(1)).all(|(a, b)| ends(a).1 <= ends(b).0)
+    blocks.iter().all(|b| b.low == 0) && filled().zip(filled().skip(1)).all(|(a, b)| ends(a).1 <= ends(b).0)
 }
 
 fn pass_on<R: Record>(
@@ -147,23 +153,20 @@ fn pass_on<R: Record>(
     let mut last = None;
     for block in blocks {
         if unique {
-            block.records.dedup_by_key(|r| r.key());
-            let again = block.records.first().is_some_and(|r| last == Some(r.key()));
-            last = block.records.last().map(|r| r.key()).or(last);
-            if again {
-                block.records.remove(0);
-            }
+            block.records.dedup();
         }
-        block.records.chunks(len.max(1)).try_for_each(&mut *emit)?;
+        let again = unique && block.records.first().is_some_and(|r| last == Some(r.key()));
+        last = block.records.last().map(|r| r.key()).or(last);
+        block.records[usize::from(again)..].chunks(len.max(1)).try_for_each(&mut *emit)?;
     }
     Ok(())
 }
 
-/// Where ranges of about `len` records end, ascending; the last is `u64::MAX` and means the end of all. Within a target
-/// of more edges than that, the blocks are sorted by source first.
+/// Where ranges of about `len` records end, ascending; the last is `u64::MAX` and means the end of all. Within keys that
+/// no block tells apart and that are many times as many records, the blocks are sorted wholly first.
 fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) -> Vec<u64> {
-    let full = blocks.iter().all(|b| b.full);
-    let mask = if full { u64::MAX } else { !0xffff_ffff };
+    let low = blocks.iter().map(|b| b.low).max().unwrap_or(0);
+    let mask = u64::MAX << low;
     let step = (len / SAMPLE).max(1);
     let sample = |records: &[R], out: &mut Vec<u64>| out.extend(records.iter().step_by(SAMPLE).map(|r| r.key()));
     let mut samples = Vec::new();
@@ -172,16 +175,16 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) 
     samples.par_sort_unstable();
     let mut starts: Vec<u64> = samples.into_iter().step_by(step).collect();
     let again = |keys: &[u64]| -> Vec<u64> { keys.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect() };
-    if full {
+    if low == 0 {
         // A key seen twice is a range of its own, with the key behind it as its end.
         starts.extend(again(&starts).into_iter().filter_map(|key| key.checked_add(1)));
     } else {
-        let mut heavy = again(&starts);
+        let mut heavy: Vec<u64> = starts.windows(HEAVY).filter(|w| w[0] == w[HEAVY - 1]).map(|w| w[0]).collect();
         heavy.dedup();
         for first in heavy {
             let samples = blocks.par_iter_mut().map(|block| {
                 let from = block.records.partition_point(|r| r.key() < first);
-                let to = block.records.partition_point(|r| r.key() <= first | 0xffff_ffff);
+                let to = block.records.partition_point(|r| r.key() <= first | !mask);
                 let mut records = scratch.take();
                 records.clear();
                 records.extend_from_slice(&block.records[from..to]);
@@ -197,8 +200,8 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) 
             let cuts: Vec<u64> = samples.into_iter().step_by(step).collect();
             starts.extend(again(&cuts).into_iter().filter_map(|key| key.checked_add(1)));
             starts.extend(cuts);
-            // What follows the target begins a range: nothing is cut that is not sorted.
-            starts.extend(first.checked_add(1 << 32));
+            // What follows begins a range: nothing is cut that is not sorted.
+            starts.extend(first.checked_add(1 << low));
         }
     }
     starts.sort_unstable();
@@ -213,6 +216,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::records::Weighted;
 
     proptest! {
         /// Targets with far more edges than a range holds, beside targets with few; edges listed many times.
@@ -222,23 +226,30 @@ mod tests {
             block in 1usize..900,
             len in prop::sample::select(vec![1usize, 300, 1024]),
             sources in prop::sample::select(vec![1u64, 3, 1 << 16]),
+            bits in prop::sample::select(vec![1u32, 2, 12]),
             unique: bool,
         ) {
             // Half of the edges go to one target, a quarter to the next.
             let target = |draw: u64| u64::from((1u64 << draw).trailing_zeros().saturating_sub(5));
             let key = |&(t, s): &(u64, u64)| target(t) << 32 | (s % sources);
-            let records: Vec<(u64, f32)> = draws.iter().map(key).zip((0u16..).map(f32::from)).collect();
+            let records: Vec<_> =
+                draws.iter().map(key).zip((0u16..).map(f32::from)).map(|(k, w)| Weighted::new(k, w)).collect();
             let scratch = Scratch::default();
-            let mut blocks: Vec<_> = records.chunks(block).map(|b| Block::sort(b.to_vec(), &scratch)).collect();
+            let sort = |b: &[Weighted]| {
+                let mut records = Records::default();
+                records.extend_from_slice(b);
+                Block::sort(records, bits, &scratch)
+            };
+            let mut blocks: Vec<_> = records.chunks(block).map(sort).collect();
             let mut actual = Vec::new();
             merge(&mut blocks, unique, len, &scratch, &mut |records| {
                 actual.extend_from_slice(records);
                 Ok(())
             }).unwrap();
             let mut expected = records;
-            expected.sort_by_key(|r| r.0);
+            expected.sort_by_key(|r| r.key());
             if unique {
-                expected.dedup_by_key(|r| r.0);
+                expected.dedup_by_key(|r| r.key());
             }
             prop_assert_eq!(actual, expected);
         }

@@ -2,77 +2,48 @@
 //! whatever the budget.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use morphgl_graph_store::Result;
 
 use crate::radix::Scratch;
 use crate::ranges::{self, Block};
+use crate::records::{Record, Records};
 use crate::spill::Spill;
 
 /// Most runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
 const RUN_BYTES: u64 = 512 << 10;
 /// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
-const BLOCK_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: u64 = 2 << 20;
 const RANGE_BYTES: u64 = 256 << 10;
+/// Bits that one pass sorts by.
+const ONE_PASS: u32 = 12;
 
-/// An edge on its way: target in the high half of the key, source in the low half, so that keys sort into CSC order.
-pub(crate) trait Record: Copy + Send + Sync + std::fmt::Debug {
-    /// Bytes on disk.
-    const BYTES: usize;
-    fn new(key: u64, weight: f32) -> Self;
-    fn key(self) -> u64;
-    fn weight(self) -> f32;
-    fn encode(self, out: &mut [u8]);
-    fn decode(bytes: &[u8]) -> Self;
+/// Makes blocks for a sorter, on any thread.
+#[derive(Debug, Clone)]
+pub(crate) struct BlockMaker<R> {
+    scratch: Arc<Scratch<R>>,
+    /// Bits of the targets that a block is sorted by.
+    bits: u32,
 }
 
-impl Record for u64 {
-    const BYTES: usize = 8;
-
-    fn new(key: u64, _weight: f32) -> Self {
-        key
+impl<R: Record> BlockMaker<R> {
+    /// An empty buffer for the records of a block.
+    pub(crate) fn buffer(&self) -> Records<R> {
+        let mut buffer = self.scratch.take();
+        buffer.clear();
+        buffer
     }
 
-    fn key(self) -> u64 {
-        self
+    /// Takes a buffer back.
+    pub(crate) fn give(&self, buffer: Records<R>) {
+        self.scratch.give(buffer);
     }
 
-    fn weight(self) -> f32 {
-        1.0
-    }
-
-    fn encode(self, out: &mut [u8]) {
-        out.copy_from_slice(&self.to_le_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        u64::from_le_bytes(bytes.try_into().expect("a key is eight bytes"))
-    }
-}
-
-impl Record for (u64, f32) {
-    const BYTES: usize = 12;
-
-    fn new(key: u64, weight: f32) -> Self {
-        (key, weight)
-    }
-
-    fn key(self) -> u64 {
-        self.0
-    }
-
-    fn weight(self) -> f32 {
-        self.1
-    }
-
-    fn encode(self, out: &mut [u8]) {
-        out[..8].copy_from_slice(&self.0.to_le_bytes());
-        out[8..].copy_from_slice(&self.1.to_le_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        (u64::decode(&bytes[..8]), f32::from_le_bytes(bytes[8..].try_into().expect("a weight is four bytes")))
+    /// Sorts what will be a block.
+    pub(crate) fn sorted(&self, records: Records<R>) -> Block<R> {
+        Block::sort(records, self.bits, &self.scratch)
     }
 }
 
@@ -85,12 +56,12 @@ pub(crate) struct Sorter<R> {
     /// Records that may be held.
     capacity: usize,
     /// The block that single records go to.
-    filling: Vec<R>,
+    filling: Records<R>,
     unique: bool,
     memory: u64,
     path: PathBuf,
     spill: Option<Spill>,
-    scratch: Scratch<R>,
+    scratch: Arc<Scratch<R>>,
 }
 
 impl<R: Record> Sorter<R> {
@@ -98,7 +69,7 @@ impl<R: Record> Sorter<R> {
     /// remains. What does not fit lies in `path`.
     pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
-        let (blocks, filling, scratch) = (Vec::new(), Vec::new(), Scratch::default());
+        let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
         Self { blocks, held: 0, capacity, filling, unique, memory, path, spill: None, scratch }
     }
 
@@ -111,32 +82,31 @@ impl<R: Record> Sorter<R> {
         records::<R>((self.memory / 256).min(RANGE_BYTES))
     }
 
-    pub(crate) fn push(&mut self, record: R) -> Result<()> {
-        if self.filling.len() == self.filling.capacity() {
-            let len = self.block_len();
+    /// Takes records behind all that came so far.
+    pub(crate) fn push(&mut self, mut records: &[R]) -> Result<()> {
+        let len = self.block_len();
+        while !records.is_empty() {
             if self.filling.len() >= len {
                 self.close()?;
             }
-            // Doubling by hand: the vector's own growth would pass the length.
             if self.filling.len() == self.filling.capacity() {
-                let grown = (2 * self.filling.len()).clamp(16, len);
-                self.filling.reserve_exact(grown - self.filling.len());
+                let grown = (2 * self.filling.len()).max(records.len()).clamp(16, len);
+                self.filling.reserve(grown - self.filling.len());
             }
+            let (now, later) =
+                records.split_at(records.len().min(self.filling.capacity().min(len) - self.filling.len()));
+            self.filling.extend_from_slice(now);
+            records = later;
         }
-        self.filling.push(record);
         Ok(())
     }
 
-    /// An empty buffer for the records of a block.
-    pub(crate) fn buffer(&self) -> Vec<R> {
-        let mut buffer = self.scratch.take();
-        buffer.clear();
-        buffer
-    }
-
-    /// Sorts what will be a block, which is what other threads can do.
-    pub(crate) fn sorted(&self, records: Vec<R>) -> Block<R> {
-        Block::sort(records, &self.scratch)
+    /// What makes blocks for this sorter.
+    pub(crate) fn maker(&self) -> BlockMaker<R> {
+        // One pass sorts a block; more bits only where that would leave far too many records to a range.
+        let ranges = self.capacity as u64 * size_of::<R>() as u64 / (2 * RANGE_BYTES);
+        let bits = (u64::BITS - ranges.leading_zeros()).clamp(ONE_PASS, 32);
+        BlockMaker { scratch: Arc::clone(&self.scratch), bits }
     }
 
     /// Takes a block behind all that came so far.
@@ -150,19 +120,19 @@ impl<R: Record> Sorter<R> {
         if self.filling.is_empty() {
             return Ok(());
         }
-        let next = self.buffer();
-        let records = std::mem::replace(&mut self.filling, next);
-        let block = self.sorted(records);
+        let maker = self.maker();
+        let records = std::mem::replace(&mut self.filling, maker.buffer());
+        let block = maker.sorted(records);
         self.hold(block)
     }
 
     fn hold(&mut self, mut block: Block<R>) -> Result<()> {
-        if self.unique && block.full {
-            block.records.dedup_by_key(|r| r.key());
+        if self.unique && block.low == 0 {
+            block.records.dedup();
         }
         // What a block has room for counts. Buffers far too large, as after duplicates, are cut.
         if block.records.capacity() > 2 * block.records.len() {
-            block.records.shrink_to_fit();
+            block.records.shrink();
         }
         if self.held + block.records.capacity() > self.capacity {
             self.spill_run()?;
@@ -203,7 +173,7 @@ impl<R: Record> Sorter<R> {
             return ranges::merge(&mut self.blocks, self.unique, len, &self.scratch, &mut emit);
         }
         self.spill_run()?;
-        self.scratch = Scratch::default();
+        self.scratch = Arc::default();
         let mut spill = self.spill.take().expect("the sorter has spilled");
         let fan_in = (self.memory / RUN_BYTES).clamp(2, FAN_IN as u64) as usize;
         // Neighbouring runs are merged into longer ones until one merge reaches them all; order of runs is kept.
@@ -234,12 +204,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::records::Weighted;
 
     #[track_caller]
-    fn check<R: Record + PartialEq + std::fmt::Debug>(records: &[R], memory: u64, unique: bool) -> usize {
+    fn check<R: Record + PartialEq>(records: &[R], memory: u64, unique: bool) -> usize {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::new(dir.path().join("spill"), memory, unique);
-        records.iter().for_each(|&r| sorter.push(r).unwrap());
+        records.chunks(37).for_each(|r| sorter.push(r).unwrap());
         let runs = sorter.runs();
         let mut actual = Vec::new();
         sorter
@@ -266,7 +237,7 @@ mod tests {
             unique: bool,
         ) {
             check(&keys, memory, unique);
-            let weighted: Vec<(u64, f32)> = keys.iter().enumerate().map(|(i, &k)| (k, i as f32)).collect();
+            let weighted: Vec<_> = keys.iter().enumerate().map(|(i, &k)| Weighted::new(k, i as f32)).collect();
             check(&weighted, memory, unique);
         }
     }

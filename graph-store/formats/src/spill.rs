@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::radix::Scratch;
 use crate::ranges::{self, Block};
-use crate::sort::Record;
+use crate::records::{Record, Records};
 
 /// Every so many records of a run, a key is remembered.
 const STRIDE: u64 = 4096;
@@ -150,11 +150,11 @@ impl RunReader<'_> {
             records.truncate(records.partition_point(|r| r.key() < end));
         }
         self.at += records.len() as u64;
-        Ok(Block { records, full: true })
+        Ok(Block { records, low: 0 })
     }
 
     /// A stride of the records whose keys are below `end`; `None` when there are no more.
-    fn some_below<R: Record>(&mut self, end: u64) -> Result<Option<Vec<R>>> {
+    fn some_below<R: Record>(&mut self, end: u64) -> Result<Option<Records<R>>> {
         let len = self.run.range.end - self.run.range.start;
         let mut records = self.read::<R>((self.at + STRIDE).min(len))?;
         records.truncate(records.partition_point(|r| r.key() < end));
@@ -163,10 +163,11 @@ impl RunReader<'_> {
     }
 
     /// The records from here to `to`.
-    fn read<R: Record>(&self, to: u64) -> Result<Vec<R>> {
+    fn read<R: Record>(&self, to: u64) -> Result<Records<R>> {
         const BYTES: usize = 1 << 18;
         let mut left = to.saturating_sub(self.at) as usize;
-        let mut records = Vec::with_capacity(left);
+        let mut records = Records::default();
+        records.reserve(left);
         let mut bytes = vec![0; (left * R::BYTES).min(BYTES / R::BYTES * R::BYTES)];
         let mut file = &self.spill.file;
         let io = |e| Error::io(&self.spill.path, e);
@@ -174,7 +175,11 @@ impl RunReader<'_> {
         while left > 0 {
             let n = left.min(bytes.len() / R::BYTES);
             file.read_exact(&mut bytes[..n * R::BYTES]).map_err(io)?;
-            records.extend(bytes[..n * R::BYTES].chunks_exact(R::BYTES).map(R::decode));
+            records.append(n, |out| {
+                let read = bytes[..n * R::BYTES].chunks_exact(R::BYTES);
+                out.iter_mut().zip(read).for_each(|(out, bytes)| *out = R::decode(bytes));
+                n
+            });
             left -= n;
         }
         Ok(records)
@@ -184,6 +189,7 @@ impl RunReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::Weighted;
 
     /// Runs longer than a stride, spans shorter than the runs, and one key that no span holds.
     #[test]
@@ -191,25 +197,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for unique in [false, true] {
             let mut spill = Spill::create(&dir.path().join("spill")).unwrap();
-            let mut expected: Vec<(u64, f32)> = Vec::new();
+            let mut expected: Vec<Weighted> = Vec::new();
             for run in 0..5u64 {
                 let key =
                     |i: u64| if i.is_multiple_of(2) { 1 << 33 } else { ((i * 7919 + run * 104_729) % 30_011) << 20 };
-                let mut records: Vec<_> = (0..40_000).map(|i| (key(i), (run * 40_000 + i) as f32)).collect();
-                records.sort_by_key(|r| r.0);
+                let mut records: Vec<_> =
+                    (0..40_000).map(|i| Weighted::new(key(i), (run * 40_000 + i) as f32)).collect();
+                records.sort_by_key(|r| r.key());
                 spill.begin();
                 records.chunks(777).try_for_each(|chunk| spill.append(chunk)).unwrap();
                 expected.extend(records);
             }
             let mut actual = Vec::new();
-            let mut emit = |records: &[(u64, f32)]| {
+            let mut emit = |records: &[Weighted]| {
                 actual.extend_from_slice(records);
                 Ok(())
             };
             spill.merge(&spill.runs, unique, 1 << 20, 1000, &Scratch::default(), &mut emit).unwrap();
-            expected.sort_by_key(|r| r.0);
+            expected.sort_by_key(|r| r.key());
             if unique {
-                expected.dedup_by_key(|r| r.0);
+                expected.dedup_by_key(|r| r.key());
             }
             assert!(actual == expected, "unique: {unique}");
         }

@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_graph_store::{Error, Position, Result};
 
-use crate::archive::{Archive, Member};
+use crate::archive::{Archive, Member, Source};
 
 /// An array being read.
 pub(crate) type Table<'t> = Member<'t>;
@@ -47,7 +48,12 @@ impl Tables {
             Self::Directory(path) => {
                 let path = path.join(format!("{name}.npy"));
                 let file = File::open(&path).map_err(|e| Error::io(&path, e))?;
-                Table::new(path, Box::new(BufReader::with_capacity(1 << 18, file)))
+                let source = if cfg!(unix) {
+                    Source::File(Arc::new(file))
+                } else {
+                    Source::Stream(Box::new(BufReader::with_capacity(1 << 18, file)))
+                };
+                Table::new(path, source)
             }
             Self::Archive(archive) => archive.member(name),
         }
@@ -69,17 +75,5 @@ impl Table<'_> {
         }
         let what = format!("an array of shape {:?}, expected one dimension", self.shape);
         Err(Error::invalid(&self.path, Position::File, what, "reshape it"))
-    }
-
-    /// Appends `count` node ids.
-    pub(crate) fn node_ids(&mut self, count: u64, out: &mut Vec<u32>) -> Result<()> {
-        let path = self.path.clone();
-        self.ids(count, out, |i, id| match u32::try_from(id) {
-            Ok(id) if u64::from(id) < MAX_NODES => Ok(id),
-            _ => {
-                let what = format!("the node id {id} is outside 0..{MAX_NODES}");
-                Err(Error::invalid(&path, Position::Element(i), what, "correct or renumber the ids"))
-            }
-        })
     }
 }

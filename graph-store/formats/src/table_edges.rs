@@ -1,14 +1,20 @@
 //! Edges from plain arrays, in each of the three forms they come in.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::{Error, PagePool, Position, Result};
 
+use crate::edges::Edges;
+use crate::pipeline;
+use crate::raw::Raw;
 use crate::table::{Table, Tables};
-use crate::{EdgeSink, Ingest, Rows};
+use crate::{Ingest, Rows};
 
-/// Edges read at a time.
-const STEP: u64 = 1 << 18;
+/// Bytes an edge takes on its way: as it is read, decoded, and as a record.
+const EDGE_BYTES: u64 = 16 + 8 + 8;
+/// Offsets read at a time.
+const OFFSETS: u64 = 1 << 16;
 
 /// Streams the edges; returns the number of nodes.
 pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64>, rows: Rows) -> Result<u64> {
@@ -32,7 +38,7 @@ pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64
             indptr.expect_vector()?;
             indices.expect_vector()?;
             let num_nodes = num_nodes_of(&indptr, num_nodes)?;
-            drive(ingest, Some(num_nodes), indices, weights, Compressed::new(indptr, rows))
+            drive(ingest, Some(num_nodes), indices, weights, Form::Compressed(Compressed::new(indptr, rows)))
         }
         [_, Some(_), _] => {
             let mut edge_index = one.array("edge_index")?;
@@ -45,11 +51,11 @@ pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64
             let num_edges = if a == 2 { b } else { a };
             if !planar {
                 edge_index.shape = vec![2 * num_edges];
-                return drive(ingest, num_nodes, edge_index, weights, Interleaved);
+                return drive(ingest, num_nodes, edge_index, weights, Form::Interleaved);
             }
             let mut targets = two.array("edge_index")?;
             targets.skip(num_edges)?;
-            drive(ingest, num_nodes, edge_index, weights, Planar { targets, num_edges })
+            drive(ingest, num_nodes, edge_index, weights, Form::Planar { targets, num_edges })
         }
         [_, _, Some(_)] => {
             let (sources, targets) = (one.array("src")?, two.array("dst")?);
@@ -59,7 +65,7 @@ pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64
             if targets.shape[0] != num_edges {
                 return shape(&targets, &format!("[{num_edges}] as of src"));
             }
-            drive(ingest, num_nodes, sources, weights, Planar { targets, num_edges })
+            drive(ingest, num_nodes, sources, weights, Form::Planar { targets, num_edges })
         }
         [None, None, None] => {
             let what = "no edges: neither indptr and indices, nor edge_index, nor src and dst";
@@ -84,18 +90,35 @@ fn num_nodes_of(indptr: &Table<'_>, others: Option<u64>) -> Result<u64> {
     }
 }
 
-/// One of the forms: makes sources and targets of the ids of its leading array.
-trait Form {
-    /// Number of edges, given the length of the leading array.
-    fn num_edges(&self, len: u64) -> u64;
-    /// Ids of the leading array for so many edges.
-    fn ids(&self, edges: u64) -> u64;
-    /// Replaces the ids by sources and fills targets.
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()>;
-    /// Looks at what is left when all edges are read.
-    fn end(&mut self) -> Result<()> {
-        Ok(())
-    }
+/// Where the ends of an edge are.
+enum Form<'t> {
+    /// Sources in the leading array, targets in another, or further on in the same.
+    Planar { targets: Table<'t>, num_edges: u64 },
+    /// Source, target, source, target.
+    Interleaved,
+    /// Neighbours in the leading array, offsets of the rows in another.
+    Compressed(Compressed<'t>),
+}
+
+/// What some threads make a block of, edge by edge, while others read on.
+struct Job {
+    leading: Raw,
+    other: Other,
+    weights: Option<Raw>,
+}
+
+enum Other {
+    Targets(Raw),
+    Interleaved,
+    Rows(RowEnds),
+}
+
+/// Vectors that go from one job to the next.
+#[derive(Default)]
+struct Room {
+    leading: Vec<u32>,
+    other: Vec<u32>,
+    weights: Vec<f32>,
 }
 
 fn drive(
@@ -103,80 +126,92 @@ fn drive(
     num_nodes: Option<u64>,
     mut leading: Table<'_>,
     mut weights: Option<Table<'_>>,
-    mut form: impl Form,
+    mut form: Form<'_>,
 ) -> Result<u64> {
-    let num_edges = form.num_edges(leading.remaining());
+    let num_edges = match &form {
+        Form::Planar { num_edges, .. } => *num_edges,
+        Form::Interleaved => leading.remaining() / 2,
+        Form::Compressed(_) => leading.remaining(),
+    };
     if let Some(table) = &weights {
         table.expect_vector()?;
         if table.shape[0] != num_edges {
             return shape(table, &format!("[{num_edges}], one weight an edge"));
         }
     }
-    let progress = ingest.progress();
+    let (progress, memory) = (ingest.progress(), ingest.options().memory);
     progress.stage("read", Some(num_edges));
     let path = leading.path.clone();
-    let mut sink: EdgeSink<'_, '_> = ingest.edges(&path, num_nodes, weights.is_some())?;
-    let (mut sources, mut targets, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    for start in (0..num_edges).step_by(STEP as usize) {
-        let count = STEP.min(num_edges - start);
-        sources.clear();
-        targets.clear();
-        values.clear();
-        leading.node_ids(form.ids(count), &mut sources)?;
-        form.pairs(&mut sources, &mut targets)?;
-        if let Some(weights) = &mut weights {
-            weights.floats(count, &mut values)?;
+    let mut sink = ingest.edges(&path, num_nodes, weights.is_some())?;
+    let (blocks, step) = (sink.blocks(), sink.block_len() as u64);
+    let by_target = matches!(&form, Form::Compressed(Compressed { rows: Rows::Targets, .. }));
+    let (pool, rooms) = (PagePool::new(), Mutex::new(Vec::<Room>::new()));
+    let mut done = 0;
+    let next = || {
+        let count = step.min(num_edges - done);
+        if count == 0 {
+            return match &mut form {
+                Form::Compressed(form) => form.end().map(|()| None),
+                _ => Ok(None),
+            };
         }
-        sink.push(&sources, &targets, weights.is_some().then_some(&values))?;
-        progress.advance(count);
-    }
-    form.end()?;
+        done += count;
+        let other = match &mut form {
+            Form::Planar { targets, .. } => Other::Targets(targets.raw(count, &pool)?),
+            Form::Interleaved => Other::Interleaved,
+            Form::Compressed(form) => Other::Rows(form.rows_of(count)?),
+        };
+        let ids = if let Other::Interleaved = other { 2 * count } else { count };
+        let weights = weights.as_mut().map(|table| table.raw(count, &pool)).transpose()?;
+        Ok(Some(Job { leading: leading.raw(ids, &pool)?, other, weights }))
+    };
+    let work = |job: Job| {
+        // A vector is whole whatever happened to the thread that held the lock.
+        let room = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = room().pop().unwrap_or_default();
+        let Room { leading, other, weights } = &mut own;
+        let (bytes, decode) = job.leading.read(&pool)?;
+        decode.node_ids(&bytes, leading)?;
+        match job.other {
+            Other::Targets(raw) => {
+                let (bytes, decode) = raw.read(&pool)?;
+                decode.node_ids(&bytes, other)?;
+            }
+            Other::Interleaved => {
+                other.clear();
+                other.extend(leading.iter().skip(1).step_by(2));
+                for i in 0..other.len() {
+                    leading[i] = leading[2 * i];
+                }
+                leading.truncate(other.len());
+            }
+            Other::Rows(rows) => rows.fill(leading.len(), other),
+        }
+        if by_target {
+            std::mem::swap(leading, other);
+        }
+        let weights = match job.weights {
+            None => None,
+            Some(raw) => {
+                let (bytes, decode) = raw.read(&pool)?;
+                decode.floats(&bytes, weights)?;
+                Some(&weights[..])
+            }
+        };
+        let block = blocks.block(Edges { sources: leading, targets: other, weights }, false);
+        room().push(own);
+        Ok(block)
+    };
+    pipeline::ordered(pipeline::ahead(memory, step * EDGE_BYTES), next, work, |block| {
+        let len = block.len();
+        sink.push_blocks([block])?;
+        progress.advance(len);
+        Ok(())
+    })?;
     sink.finish()
 }
 
-/// Sources in the leading array, targets in another, or further on in the same.
-struct Planar<'t> {
-    targets: Table<'t>,
-    num_edges: u64,
-}
-
-impl Form for Planar<'_> {
-    fn num_edges(&self, _len: u64) -> u64 {
-        self.num_edges
-    }
-
-    fn ids(&self, edges: u64) -> u64 {
-        edges
-    }
-
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()> {
-        self.targets.node_ids(ids.len() as u64, targets)
-    }
-}
-
-/// Source, target, source, target.
-struct Interleaved;
-
-impl Form for Interleaved {
-    fn num_edges(&self, len: u64) -> u64 {
-        len / 2
-    }
-
-    fn ids(&self, edges: u64) -> u64 {
-        2 * edges
-    }
-
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()> {
-        targets.extend(ids.iter().skip(1).step_by(2));
-        for i in 0..targets.len() {
-            ids[i] = ids[2 * i];
-        }
-        ids.truncate(targets.len());
-        Ok(())
-    }
-}
-
-/// Neighbours in the leading array, offsets of the rows in another.
+/// The offsets of a compressed graph, read row by row.
 struct Compressed<'t> {
     offsets: Table<'t>,
     buffer: Vec<i64>,
@@ -191,6 +226,25 @@ struct Compressed<'t> {
     rows: Rows,
 }
 
+/// The rows that some edges belong to.
+struct RowEnds {
+    /// The row of the first edge.
+    first: u32,
+    /// How many edges lie before the end of each row, from the first on.
+    ends: Vec<u32>,
+}
+
+impl RowEnds {
+    /// Replaces `out` by the row of each of `len` edges.
+    fn fill(&self, len: usize, out: &mut Vec<u32>) {
+        out.clear();
+        out.reserve_exact(len);
+        for (row, &end) in (self.first..).zip(&self.ends) {
+            out.resize(end as usize, row);
+        }
+    }
+}
+
 impl<'t> Compressed<'t> {
     fn new(offsets: Table<'t>, rows: Rows) -> Self {
         Self { offsets, buffer: Vec::new(), at: 0, count: 0, end: 0, read: 0, rows }
@@ -200,7 +254,7 @@ impl<'t> Compressed<'t> {
     fn next_row(&mut self) -> Result<bool> {
         if self.at == self.buffer.len() {
             self.buffer.clear();
-            self.offsets.ints(STEP, &mut self.buffer)?;
+            self.offsets.ints(OFFSETS, &mut self.buffer)?;
             self.at = 0;
         }
         let Some(&offset) = self.buffer.get(self.at) else { return Ok(false) };
@@ -220,35 +274,34 @@ impl<'t> Compressed<'t> {
         let at = Position::Element(self.count.saturating_sub(1));
         Err(Error::invalid(&self.offsets.path, at, what, "save the arrays of one graph together"))
     }
-}
 
-impl Form for Compressed<'_> {
-    fn num_edges(&self, len: u64) -> u64 {
-        len
-    }
-
-    fn ids(&self, edges: u64) -> u64 {
-        edges
-    }
-
-    fn pairs(&mut self, ids: &mut Vec<u32>, targets: &mut Vec<u32>) -> Result<()> {
-        while targets.len() < ids.len() {
-            if self.read == self.end {
-                if !self.next_row()? {
-                    return self.fail(format!("the last offset is {}, but there are more edges", self.end));
-                }
-                continue;
+    /// The rows of the next `count` edges, which fit 32 bits.
+    fn rows_of(&mut self, count: u64) -> Result<RowEnds> {
+        while self.read == self.end {
+            self.step()?;
+        }
+        let (start, stop) = (self.read, self.read + count);
+        let mut rows = RowEnds { first: (self.count - 2) as u32, ends: Vec::new() };
+        loop {
+            rows.ends.push((self.end.min(stop) - start) as u32);
+            if self.end >= stop {
+                break;
             }
-            let count = (self.end - self.read).min((ids.len() - targets.len()) as u64);
-            targets.extend(std::iter::repeat_n((self.count - 2) as u32, count as usize));
-            self.read += count;
+            self.step()?;
         }
-        if self.rows == Rows::Targets {
-            std::mem::swap(ids, targets);
-        }
-        Ok(())
+        self.read = stop;
+        Ok(rows)
     }
 
+    /// Steps to the next row, which there has to be.
+    fn step(&mut self) -> Result<()> {
+        if self.next_row()? {
+            return Ok(());
+        }
+        self.fail(format!("the last offset is {}, but there are more edges", self.end))
+    }
+
+    /// Looks at what is left when all edges are read.
     fn end(&mut self) -> Result<()> {
         while self.next_row()? {}
         if self.end != self.read {

@@ -4,6 +4,7 @@
 compile_error!("morphgl-graph-store maps little-endian files as they are and needs a little-endian machine");
 
 mod array;
+mod behind;
 mod check;
 mod dataset;
 mod error;
@@ -12,10 +13,12 @@ mod gather;
 mod locate;
 mod meta;
 mod npy;
+mod npy_writer;
 mod pages;
 mod shared;
 mod topology;
 mod write;
+mod writeback;
 
 pub use array::{Dtype, Element};
 pub use dataset::{Dataset, Load, OpenOptions, Splits};
@@ -24,7 +27,8 @@ pub use features::{FeatureMatrix, FeatureView};
 pub use gather::{prefetch, prefetch_early};
 pub use locate::ArrayFile;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
-pub use npy::{NpyWriter, read_npy};
+pub use npy::read_npy;
+pub use npy_writer::NpyWriter;
 pub use pages::{PagePool, Pages};
 pub use shared::{Access, Array};
 pub use topology::{MAX_NODES, Topology};

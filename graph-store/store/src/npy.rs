@@ -1,21 +1,18 @@
-//! Plain `.npy` files: a checked reader (RAM or mmap) and a streaming writer.
+//! Plain `.npy` files: a checked reader (RAM or mmap), and the header.
 
-use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
-use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::io::{BufReader, Seek};
+use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::Mmap;
 #[cfg(unix)]
 use rayon::prelude::*;
-use xxhash_rust::xxh3::Xxh3;
 
-use crate::{Array, ArrayMeta, Dtype, Element, Error, Load, Pages, Position, Result};
+use crate::{Array, Dtype, Element, Error, Load, Pages, Position, Result};
 
 /// Bytes our writer keeps for the header: room for any shape, and data aligned to two cache lines.
-const HEADER_BYTES: usize = 128;
+pub(crate) const HEADER_BYTES: usize = 128;
 
 /// Bytes a thread reads at once: whole huge pages, and enough to keep a disk busy.
 #[cfg(unix)]
@@ -79,7 +76,7 @@ fn read_at(file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
     use std::io::Read;
-    file.seek(SeekFrom::Start(offset))?;
+    file.seek(std::io::SeekFrom::Start(offset))?;
     file.read_exact(into)
 }
 
@@ -111,73 +108,8 @@ pub(crate) fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u
     Ok((header.shape().to_vec(), offset))
 }
 
-/// Writes a `.npy` file piece by piece, hashing on the way; the shape is known at the end.
-pub struct NpyWriter<T: Element> {
-    path: PathBuf,
-    out: BufWriter<File>,
-    hash: Box<Xxh3>,
-    len: u64,
-    element: PhantomData<T>,
-}
-
-impl<T: Element> fmt::Debug for NpyWriter<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NpyWriter({}, {} x {})", self.path.display(), self.len, T::DTYPE)
-    }
-}
-
-impl<T: Element> NpyWriter<T> {
-    /// Creates or truncates `path`.
-    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        let path = path.into();
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(|e| Error::io(&path, e))?);
-        out.write_all(&[0; HEADER_BYTES]).map_err(|e| Error::io(&path, e))?;
-        Ok(Self { path, out, hash: Box::new(Xxh3::new()), len: 0, element: PhantomData })
-    }
-
-    /// Appends elements.
-    pub fn write(&mut self, values: &[T]) -> Result<()> {
-        let bytes = bytemuck::cast_slice(values);
-        self.hash.update(bytes);
-        self.len += values.len() as u64;
-        self.out.write_all(bytes).map_err(|e| Error::io(&self.path, e))
-    }
-
-    /// Elements written so far.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether nothing was written yet.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Writes the header, flushes to disk and describes the array. `dim` gives a matrix its row length.
-    ///
-    /// # Panics
-    ///
-    /// When `dim` does not divide the number of elements.
-    pub fn finish(mut self, dim: Option<usize>) -> Result<ArrayMeta> {
-        let shape = match dim {
-            None => vec![self.len],
-            Some(dim) => {
-                assert_eq!(self.len % dim.max(1) as u64, 0, "{} elements in rows of {dim}", self.len);
-                vec![self.len / dim.max(1) as u64, dim as u64]
-            }
-        };
-        let io = |e| Error::io(&self.path, e);
-        self.out.seek(SeekFrom::Start(0)).map_err(io)?;
-        self.out.write_all(&header(T::DTYPE, &shape)).map_err(io)?;
-        self.out.flush().map_err(io)?;
-        self.out.get_ref().sync_all().map_err(io)?;
-        let file = self.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(ArrayMeta { file, dtype: T::DTYPE, shape, xxh3: format!("{:016x}", self.hash.digest()) })
-    }
-}
-
 /// The npy header, version 1.0, padded with blanks to [`HEADER_BYTES`].
-fn header(dtype: Dtype, shape: &[u64]) -> [u8; HEADER_BYTES] {
+pub(crate) fn header(dtype: Dtype, shape: &[u64]) -> [u8; HEADER_BYTES] {
     let shape = match shape {
         [n] => format!("({n},)"),
         dims => format!("({})", dims.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),

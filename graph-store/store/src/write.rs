@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
+use rayon::prelude::*;
+
+use crate::npy_writer::{Unsynced, sync_dir};
 use crate::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Element, Error, Meta, NpyWriter, Position, Result};
 
 /// A dataset directory in the making. Dropping it unfinished removes every trace.
@@ -13,6 +17,8 @@ pub struct DatasetWriter {
     partial: PathBuf,
     replace: bool,
     arrays: BTreeMap<String, ArrayMeta>,
+    /// Arrays the disk may not have yet.
+    unsynced: Unsynced,
     finished: bool,
 }
 
@@ -44,7 +50,7 @@ impl DatasetWriter {
             fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
         }
         fs::create_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
-        Ok(Self { target, partial, replace, arrays: BTreeMap::new(), finished: false })
+        Ok(Self { target, partial, replace, arrays: BTreeMap::new(), unsynced: Unsynced::default(), finished: false })
     }
 
     /// Where this process keeps the unfinished dataset of `target`; for a handler of Ctrl-C to remove.
@@ -65,7 +71,7 @@ impl DatasetWriter {
 
     /// Opens the stream of one array; hand what it returns at its end to [`DatasetWriter::add`].
     pub fn stream<T: Element>(&self, name: &str) -> Result<NpyWriter<T>> {
-        NpyWriter::create(self.partial.join(format!("{name}.npy")))
+        NpyWriter::create_unsynced(self.partial.join(format!("{name}.npy")), &self.unsynced)
     }
 
     /// Takes a finished stream's description as the array `name`.
@@ -108,8 +114,11 @@ impl DatasetWriter {
         let json = self.partial.join("graph.json");
         let text = serde_json::to_string_pretty(&meta).expect("a Meta holds only what JSON can say") + "\n";
         fs::write(&json, text).map_err(|e| Error::io(&json, e))?;
-        // What a rename makes visible has to be on the disk before it.
+        // What a rename makes visible has to be on the disk before it: all arrays at the same time, then their names.
+        let unsynced = std::mem::take(&mut *self.unsynced.lock().unwrap_or_else(PoisonError::into_inner));
+        unsynced.par_iter().try_for_each(|(path, file)| file.sync_all().map_err(|e| Error::io(path, e)))?;
         File::open(&json).and_then(|f| f.sync_all()).map_err(|e| Error::io(&json, e))?;
+        sync_dir(&self.partial)?;
         let old = Self::old(&self.target);
         let replaced = self.replace && self.target.exists();
         if replaced {
@@ -123,6 +132,8 @@ impl DatasetWriter {
             return Err(Error::io(&self.target, e));
         }
         self.finished = true;
+        // The new name is on the disk before the old dataset goes.
+        sync_dir(self.target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
         if replaced {
             // The new dataset stands; an old one that cannot be removed now is removed by the next writer.
             let _ = fs::remove_dir_all(&old);

@@ -7,15 +7,17 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
 use morphgl_layers::{Adjacency, BatchStatistics, Mode, Parameters, Pass, adjacency, values};
-use morphgl_model_spec::{ModelKind, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
+use morphgl_model_spec::{ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_registry::{
-    BatchFeatures, BatchId, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Place, Result, Score,
-    Training, TrainingContext,
+    BatchId, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
+};
+use morphgl_training_core::{
+    broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
 };
 use rayon::prelude::*;
 
 use crate::KEY;
-use crate::infer::{Limits, infer};
+use crate::infer::{LIMITS, Model};
 use crate::optimizer::Optimizer;
 
 /// Share of a mini-batch's statistics in the running ones of batch normalisation, as in torch.
@@ -53,28 +55,13 @@ impl CpuBurn {
     /// A spec that cannot work, that does not fit the dataset, another place than the host, or an option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
-        if context.place != Place::Host {
-            return Err(Error::setting(KEY, format!("it trains at host, not at {}", context.place)));
-        }
-        if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
-            return Err(Error::setting(KEY, format!("it has no options; leave {} out", context.options)));
-        }
-        let dim = context.dataset.feature_dim();
-        if dim != spec.model.in_dim {
-            let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
-            return Err(Error::setting("model.in_dim", what));
-        }
-        let classes = context.dataset.num_classes;
-        if classes > spec.model.num_classes {
-            let what = format!("it is {}, the dataset has {classes}; give {classes}", spec.model.num_classes);
-            return Err(Error::setting("model.num_classes", what));
-        }
+        check_context(KEY, context, &spec)?;
         let specs = spec.model.parameters();
         let trainable: Vec<_> = specs.iter().filter(|p| p.trainable).cloned().collect();
         Ok(Self {
             dataset: Arc::clone(&context.dataset),
             seed: context.seed,
-            pool: pool(context.threads)?,
+            pool: start_threads(KEY, context.threads)?,
             parameters: initial_parameters(&spec.model, context.seed),
             gradients: trainable.iter().map(|p| vec![0.0; p.len()]).collect(),
             count: 0,
@@ -84,32 +71,6 @@ impl CpuBurn {
             trainable,
             spec,
         })
-    }
-
-    /// The batch's features and blocks, checked against the model.
-    fn check<'a>(&self, batch: &'a HostBatch, rows: usize) -> Result<&'a BatchFeatures> {
-        let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
-        let model = &self.spec.model;
-        let Some(features) = &batch.features else {
-            return wrong("it has no features; let batching gather them, or transfer it first".to_string());
-        };
-        if features.dim != model.in_dim {
-            return wrong(format!("its features have {} columns, the model reads {}", features.dim, model.in_dim));
-        }
-        if model.kind != ModelKind::Mlp && batch.blocks.len() != model.layers {
-            let (blocks, layers) = (batch.blocks.len(), model.layers);
-            return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
-        }
-        if features.num_rows() < rows {
-            return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
-        }
-        if batch.labels.len() != batch.num_seeds {
-            return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
-        }
-        if let Some(label) = batch.labels.iter().find(|l| **l >= model.num_classes as i32) {
-            return wrong(format!("it has a seed of class {label}, the model has {} classes", model.num_classes));
-        }
-        Ok(features)
     }
 
     /// Logits of the seeds.
@@ -123,13 +84,13 @@ impl CpuBurn {
     ) -> Result<Tensor<2>> {
         let model = &self.spec.model;
         let pass = Pass { spec: model, parameters, mode };
-        let (blocks, rows): (Vec<Option<Arc<Adjacency>>>, usize) = if model.kind == ModelKind::Mlp {
-            (vec![None; model.layers], batch.num_seeds)
+        let (read, rows) = check_batch(KEY, model, batch, batch.features.as_ref().map(|own| own.dim))?;
+        let blocks: Vec<Option<Arc<Adjacency>>> = if model.reads_graph() {
+            read.par_iter().map(|b| adjacency(model, b, &batch.degrees)).collect()
         } else {
-            let blocks = batch.blocks.par_iter().map(|b| adjacency(model, b, &batch.degrees)).collect();
-            (blocks, batch.blocks.first().map_or(0, |b| b.num_src))
+            vec![None; model.layers]
         };
-        let features = self.check(batch, rows)?;
+        let features = batch.features.as_ref().expect("features, without which it has no width");
         Ok(pass.forward(pass.read_features(features.view(), rows, device), &blocks, batch.num_seeds, statistics))
     }
 
@@ -142,10 +103,7 @@ impl CpuBurn {
         let classes = self.spec.model.num_classes;
         let out = values(logits.clone().inner());
         let score = Score::of(&out, &batch.labels, classes);
-        if !score.loss_sum.is_finite() {
-            let what = "the loss is not a number; lower the learning rate, or look for huge features";
-            return Err(Error::failed(format!("{KEY}, {}", batch.id), what));
-        }
+        check_loss(KEY, batch.id, &score)?;
         self.last = Some(batch.id);
         if score.count == 0 {
             return Ok(score);
@@ -191,15 +149,7 @@ impl CpuBurn {
         self.optimizer.step(&self.trainable, parameters, &self.gradients, scale);
         self.clear();
         let broken = self.parameters.par_iter().find_first(|p| !p.values.iter().all(|v| v.is_finite()));
-        match broken {
-            None => Ok(()),
-            Some(p) => {
-                let last = self.last.map_or_else(|| "gradients from outside".to_string(), |id| id.to_string());
-                let what =
-                    format!("{} is no longer a number; go back to a checkpoint and lower the learning rate", p.name);
-                Err(Error::failed(format!("{KEY}, step after {last}"), what))
-            }
-        }
+        broken.map_or(Ok(()), |p| Err(broken_parameter(KEY, &p.name, self.last)))
     }
 
     fn clear(&mut self) {
@@ -224,18 +174,10 @@ fn loss_gradient(logits: &[f32], labels: &[i32], num_classes: usize) -> Vec<f32>
     gradient
 }
 
-fn pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
-    if threads == 0 {
-        return Err(Error::setting(KEY, "it is given 0 threads; give it at least one"));
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("train-{i}")).build();
-    pool.map(Arc::new).map_err(|e| Error::failed(KEY, e))
-}
-
 impl Training for CpuBurn {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         if threads != self.pool.current_num_threads() {
-            self.pool = pool(threads)?;
+            self.pool = start_threads(KEY, threads)?;
         }
         Ok(())
     }
@@ -263,10 +205,7 @@ impl Training for CpuBurn {
     fn step(&mut self) -> Result<Handle<()>> {
         let (start, pool) = (Instant::now(), Arc::clone(&self.pool));
         if self.count == 0 {
-            return Err(Error::setting(
-                KEY,
-                "no gradient was accumulated since the last step; accumulate labelled seeds first",
-            ));
+            return Err(nothing_accumulated(KEY));
         }
         pool.install(|| self.update())?;
         Ok(Handle::ready((), start.elapsed()))
@@ -301,7 +240,7 @@ impl Training for CpuBurn {
         pool.install(|| {
             let parameters = Parameters::new(&self.parameters, &Device::flex());
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
-            infer(&pass, &self.dataset, nodes, Limits::default())
+            infer((KEY, pass.spec), &mut Model(&pass), &self.dataset, nodes, LIMITS)
         })
     }
 }

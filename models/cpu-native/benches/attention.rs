@@ -11,7 +11,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use morphgl_model_spec::{Dropout, DropoutSite};
-use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Instructions, Options, Transposed};
+use morphgl_training_cpu_native::Level;
+use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use rayon::prelude::*;
 
 const NUM_DST: usize = 40_000;
@@ -114,9 +115,9 @@ fn main() {
     let threads = argument("--threads").unwrap_or_else(|| "1,4".into());
     let threads: Vec<usize> = threads.split(',').map(|t| t.parse().expect("--threads takes numbers")).collect();
     let set: usize = argument("--instructions").map_or(0, |i| i.parse().expect("--instructions takes a number"));
-    let instructions = Instructions::available()[set];
+    let level = Level::available()[set];
     if !json {
-        println!("{instructions:?}; ms: min / median / max of {rounds} rounds; limit: ms min, and its share of ours");
+        println!("{level:?}; ms: min / median / max of {rounds} rounds; limit: ms min, and its share of ours");
     }
     for edges in [200_000, 450_000, 700_000] {
         let block = block(edges);
@@ -124,7 +125,7 @@ fn main() {
             [(1, 64, 0.0, false), (1, 40, 0.0, false), (4, 16, 0.0, true), (4, 16, 0.5, true), (4, 64, 0.0, true)]
         {
             let dropout = Dropout::new(1, 0, 0, 0, DropoutSite::Attention, drop);
-            let options = Options { heads, width, slope: 0.2, self_loops, dropout, instructions };
+            let options = Options { heads, width, slope: 0.2, self_loops, dropout, level };
             let attention =
                 Attention::new(Edges { indptr: &block.indptr, indices: &block.indices, num_src: NUM_SRC }, options);
             let cols = heads * width;

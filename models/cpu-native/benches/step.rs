@@ -3,7 +3,9 @@
 //! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]`.
 //! The graph is made in memory: 169,000 nodes, 2.3 million directed edges with a power law, 128 features, 40 classes;
 //! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns, and so do those of
-//! `direct`, the step without features in the mini-batch, and of the gather that it spares.
+//! `direct`, the step without features in the mini-batch, of the gather that it spares, and, where products are on AMX
+//! tiles, of the same operator without them. The peak of FLOP/s is that of the instructions that the model's widest
+//! products are on.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use morphgl_registry::{
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
-use morphgl_training_cpu_native::{CpuNative, probe};
+use morphgl_training_cpu_native::{CpuNative, probe, probe::Peaks};
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -123,30 +125,57 @@ impl Options {
     }
 }
 
-/// Prints the machine's limits and the products alone; returns the peaks.
-fn limits(options: &Options, threads: usize) -> (f64, f64) {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-    let (flops, bytes) = pool.install(|| (probe::peak_flops(), probe::read_bandwidth()));
-    if options.json {
-        println!("{}", json!({"what": "limits", "threads": threads, "flops": flops, "read_bytes": bytes}));
-    } else {
-        println!("{threads} threads: peak {:.0} GFLOP/s, reading {:.1} GB/s", flops / 1e9, bytes / 1e9);
+/// The machine's limits of a number of threads.
+struct Limits {
+    peaks: Peaks,
+    bytes: f64,
+}
+
+impl Limits {
+    /// What products can reach on the instructions that a model of this width has them on.
+    fn flops(&self, hidden: usize) -> f64 {
+        self.peaks.tiles.filter(|_| probe::on_tiles(hidden, DIM)).unwrap_or(self.peaks.vectors)
     }
+}
+
+/// Measures and prints the machine's limits and the products alone.
+fn limits(options: &Options, threads: usize) -> Limits {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+    let (peaks, bytes) = pool.install(|| (probe::peak_flops(), probe::read_bandwidth()));
+    if options.json {
+        let line = json!({"what": "limits", "threads": threads, "flops": peaks.vectors, "tiles_flops": peaks.tiles,
+            "read_bytes": bytes});
+        println!("{line}");
+    } else {
+        let tiles = peaks.tiles.map_or("none".to_string(), |f| format!("{:.0} GFLOP/s", f / 1e9));
+        let (vectors, bytes) = (peaks.vectors / 1e9, bytes / 1e9);
+        println!(
+            "{threads} threads: peak of registers {vectors:.0} GFLOP/s, of tiles {tiles}, reading {bytes:.1} GB/s"
+        );
+    }
+    let kinds = [(false, Some(peaks.vectors)), (true, peaks.tiles)];
     for shape in [[120_000, 256, 128], [40_000, 256, 512], [9_000, 256, 256], [100_000, 16, 128], [1_024, 40, 256]] {
-        let seconds = pool.install(|| probe::product_seconds(shape));
-        let work = 2.0 * shape.iter().product::<usize>() as f64;
-        let [forward, weight] = seconds.map(|s| work / s);
-        if options.json {
-            let line = json!({"what": "product", "threads": threads, "rows, columns, depth": shape,
-                "forward_flops": forward, "weight_flops": weight});
-            println!("{line}");
-        } else {
-            let (f, w) = (forward / 1e9, weight / 1e9);
-            let (fs, ws) = (100.0 * forward / flops, 100.0 * weight / flops);
-            println!("  product {shape:?}: {f:.0} GFLOP/s ({fs:.0} %), its weight's gradient {w:.0} ({ws:.0} %)");
+        let [rows, columns, depth] = shape;
+        let kinds = kinds.iter().filter_map(|&(tiles, peak)| Some((tiles, peak?)));
+        for (tiles, peak) in kinds.filter(|(tiles, _)| !tiles || probe::on_tiles(columns, depth)) {
+            let seconds = pool.install(|| probe::product_seconds(shape, tiles));
+            let work = 2.0 * (rows * columns * depth) as f64;
+            let [forward, weight] = seconds.map(|s| work / s);
+            if options.json {
+                let line = json!({"what": "product", "threads": threads, "rows, columns, depth": shape, "tiles": tiles,
+                    "forward_flops": forward, "weight_flops": weight});
+                println!("{line}");
+            } else {
+                let (f, w) = (forward / 1e9, weight / 1e9);
+                let (fs, ws) = (100.0 * forward / peak, 100.0 * weight / peak);
+                let on = if tiles { "tiles" } else { "registers" };
+                println!(
+                    "  product {shape:?} on {on}: {f:.0} GFLOP/s ({fs:.0} %), its weight's gradient {w:.0} ({ws:.0} %)"
+                );
+            }
         }
     }
-    (flops, bytes)
+    Limits { peaks, bytes }
 }
 
 fn main() -> Result<()> {
@@ -162,7 +191,7 @@ fn main() -> Result<()> {
         println!("blocks (sources, destinations, edges): {shapes:?}");
     }
     for &threads in &options.threads {
-        let (peak, bandwidth) = limits(&options, threads);
+        let limits = limits(&options, threads);
         for (kind, hidden) in [("sage", 256), ("gcn", 16), ("gat", 64)] {
             let context = TrainingContext {
                 dataset: Arc::clone(&dataset),
@@ -172,13 +201,17 @@ fn main() -> Result<()> {
                 place: Place::Host,
                 options: Value::Null,
             };
+            let (peak, bandwidth) = (limits.flops(hidden), limits.bytes);
             let mut native = CpuNative::new(&context)?;
+            let mut registers =
+                limits.peaks.tiles.map(|_| CpuNative::new(&context).map(CpuNative::without_tiles)).transpose()?;
             let mut burn = if options.burn { Some(CpuBurn::new(&context)?) } else { None };
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-            let (mut own, mut theirs, mut direct, mut gathering) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let [mut own, mut theirs, mut direct, mut gathering, mut untiled] = [const { Vec::new() }; 5];
             for round in 0..2 + options.rounds {
                 let batch = &batches[round % batches.len()];
                 let time = step(&mut native, batch)?;
+                let without_tiles = registers.as_mut().map(|native| step(native, batch)).transpose()?;
                 let gathered = gather(&dataset, batch.host()?, &pool, &mut features);
                 let without = step(&mut native, &without[round % batches.len()])?;
                 let burns = burn.as_mut().map(|burn| step(burn, batch)).transpose()?;
@@ -187,6 +220,7 @@ fn main() -> Result<()> {
                     direct.push(without);
                     gathering.push(gathered);
                     theirs.extend(burns);
+                    untiled.extend(without_tiles);
                 }
             }
             let (all, [min, median, max]) = (own.clone(), sorted(own));
@@ -194,11 +228,12 @@ fn main() -> Result<()> {
             step(&mut native, &batches[0])?;
             let (times, work) = (native.times().clone(), native.work(host)?);
             let (flops, bytes) = (work.flops / min * 1e3, work.bytes / min * 1e3);
-            let burn = (!theirs.is_empty()).then(|| sorted(theirs));
+            let [burn, untiled] = [theirs, untiled].map(|times| (!times.is_empty()).then(|| sorted(times)));
+            let untiled_phases = registers.as_ref().map(|native| native.times().clone());
             if options.json {
                 let line = json!({"what": "step", "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
                     "unit": "ms", "threads": threads, "min": min, "median": median, "max": max, "all": all,
-                    "direct": direct, "gather": gathering,
+                    "direct": direct, "gather": gathering, "without_tiles": untiled,
                     "burn": burn, "flops": flops, "share_of_peak": flops / peak, "bytes": bytes,
                     "share_of_bandwidth": bytes / bandwidth,
                     "phases": {"prepare": times.prepare, "forward": times.forward, "loss": times.loss,
@@ -222,14 +257,19 @@ fn main() -> Result<()> {
             if let Some([min, median, max]) = burn {
                 println!("  burn: {min:.1} / {median:.1} / {max:.1} ms");
             }
-            let ms = |all: &[f64]| all.iter().map(|s| format!("{:.1}", s * 1e3)).collect::<Vec<_>>().join(" ");
-            println!(
-                "  prepare {:.1}, forward {}, loss {:.1}, backward {} ms",
-                times.prepare * 1e3,
-                ms(&times.forward),
-                times.loss * 1e3,
-                ms(&times.backward)
-            );
+            if let Some([min, median, max]) = untiled {
+                println!("  without tiles: {min:.1} / {median:.1} / {max:.1} ms");
+            }
+            for times in untiled_phases.iter().chain([&times]) {
+                let ms = |all: &[f64]| all.iter().map(|s| format!("{:.1}", s * 1e3)).collect::<Vec<_>>().join(" ");
+                println!(
+                    "  prepare {:.1}, forward {}, loss {:.1}, backward {} ms",
+                    times.prepare * 1e3,
+                    ms(&times.forward),
+                    times.loss * 1e3,
+                    ms(&times.backward)
+                );
+            }
         }
     }
     Ok(())

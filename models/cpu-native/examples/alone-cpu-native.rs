@@ -1,70 +1,59 @@
-//! Trains a two-layer GCN on a ring of twelve nodes, full batch. Run: `cargo run -p morphgl-training-cpu-native --example alone-cpu-native`.
+//! Trains a two-layer GraphSAGE on a small graph by sampled mini-batches whose features stay in the store.
+//! Run: `cargo run -p morphgl-training-cpu-native --example alone-cpu-native`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
-use morphgl_registry::{BatchFeatures, BatchId, Block, HostBatch, MiniBatch, Place, Result, Training, TrainingContext};
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_conformance::training::tiny;
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Place, Result, SamplerSettings, SeedSet, Training, TrainingContext,
+};
 use morphgl_training_cpu_native::CpuNative;
+use serde_json::{Value, json};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<()> {
-    let n = 12u32;
-    let features: Vec<f32> = (0..n).map(|v| if v < n / 2 { 1.0 } else { -1.0 }).collect();
-    let labels: Vec<i32> = (0..n).map(|v| i32::from(v >= n / 2)).collect();
-    let indices: Vec<u32> = (0..n).flat_map(|v| [(v + n - 1) % n, (v + 1) % n]).collect();
-    let dataset = Arc::new(Dataset {
-        path: PathBuf::new(),
-        name: "ring".to_string(),
-        topology: Topology::new((0..=u64::from(n)).map(|v| 2 * v).collect::<Vec<u64>>(), indices.clone(), None)
-            .expect("a ring is a graph"),
-        features: Some(FeatureMatrix::F32 { data: features.clone().into(), dim: 1 }),
-        labels: Some(labels.clone().into()),
-        num_classes: 2,
-        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
-        node_ids: None,
-    });
-    let block = Block {
-        num_dst: n as usize,
-        num_src: n as usize,
-        indptr: (0..=n).map(|v| 2 * v).collect(),
-        indices,
-        weights: None,
-    };
-    let matrix = dataset.features.as_ref().expect("features were given");
-    let mut rows = BatchFeatures::like(matrix);
-    rows.resize(n as usize, 1, matrix.dtype()).copy_from_slice(matrix.view().as_bytes());
-    let mut batch = HostBatch {
-        id: BatchId::default(),
-        num_seeds: n as usize,
-        input_nodes: (0..n).collect(),
-        degrees: vec![2.0; n as usize],
-        blocks: vec![block.clone(), block],
-        features: Some(rows),
-        labels,
-    };
-    let spec = serde_json::json!({
-        "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2, "hidden": 8, "layers": 2},
-        "optimizer": {"lr": 0.05}
-    });
-    let context =
-        TrainingContext { dataset, spec, seed: 0, threads: 1, place: Place::Host, options: serde_json::Value::Null };
-    let mut trainer = CpuNative::new(&context)?;
+    let dataset = Arc::new(tiny());
+    let nodes: Vec<u32> = (0..dataset.num_nodes() as u32).collect();
+    let sampler = CpuNeighbor::new(&BatchingContext {
+        dataset: Arc::clone(&dataset),
+        seeds: SeedSet::new("all nodes", &nodes, nodes.len())?,
+        settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 4, ..SamplerSettings::default() },
+        // This operator reads the rows where they lie.
+        gather: false,
+        place: Place::Host,
+        options: Value::Null,
+    })?;
+    let (dim, classes) = (dataset.feature_dim(), dataset.num_classes);
+    let mut trainer = CpuNative::new(&TrainingContext {
+        dataset,
+        spec: json!({
+            "model": {"kind": "sage", "in_dim": dim, "num_classes": classes, "hidden": 8, "layers": 2, "dropout": 0.1},
+            "optimizer": {"lr": 0.02}
+        }),
+        seed: 0,
+        threads: 1,
+        place: Place::Host,
+        options: Value::Null,
+    })?;
+    let mut worker = sampler.worker(1)?;
+    let mut recycled = None;
     for epoch in 0..40 {
-        // Each epoch drops other elements: the mask is a function of the mini-batch's id.
-        batch.id.epoch = epoch;
-        let mini_batch = MiniBatch::Host(batch);
-        let (score, _) = trainer.accumulate(&mini_batch)?.wait()?;
-        trainer.step()?.wait()?;
-        batch = mini_batch.into_host()?;
+        let mut loss = 0.0;
+        for index in 0..sampler.num_batches() as u32 {
+            let (batch, _) = worker.prepare(BatchId { epoch, index }, recycled)?.wait()?;
+            loss += trainer.accumulate(&batch)?.wait()?.0.loss_sum;
+            trainer.step()?.wait()?;
+            recycled = Some(batch);
+        }
         if epoch % 10 == 9 {
-            println!("epoch {epoch}: loss {:.3}", score.loss());
+            println!("epoch {epoch}: loss {:.3}", loss / nodes.len() as f64);
         }
     }
-    let (score, _) = trainer.score(&MiniBatch::Host(batch))?.wait()?;
-    println!("accuracy {:.2}", score.accuracy());
+    let logits = trainer.infer(&nodes)?;
+    println!("logits of node 0 with all its neighbours: {:?}", &logits[..classes]);
     Ok(())
 }

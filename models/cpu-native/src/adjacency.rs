@@ -182,6 +182,18 @@ pub(crate) fn transform_first(block: &Block, [in_dim, out_dim]: [usize; 2], firs
     products_first < sums_first
 }
 
+/// Checks that offsets are those of so many edges.
+///
+/// # Panics
+///
+/// When they do not begin with 0, ascend, and end with the number of edges.
+pub(crate) fn check_offsets(indptr: &[u32], edges: usize) {
+    let ends = (indptr.first().copied(), indptr.last().map(|&end| end as usize));
+    assert_eq!(ends, (Some(0), Some(edges)), "first and last offset of {edges} edges");
+    // Without branches: it is done before every sum.
+    assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@
 //! Forward keeps the coefficients and both halves of the scores. Backward has a pass by destination row, which turns
 //! the output's gradient into the scores', and a pass by source node over the transposed block, which the caller builds
 //! ([`Transposed`]); every number is written by one task, so there are no atomics, and the bits do not depend on the
-//! number of threads. They do depend on the [`Instructions`].
+//! number of threads. They do depend on the [`Level`].
 //!
 //! Parallel over the pool that calls. Time O(entries · heads · width + num_src · heads · width).
 
@@ -20,7 +20,8 @@ mod simd;
 
 use morphgl_model_spec::Dropout;
 
-pub use simd::Instructions;
+use crate::Level;
+use crate::adjacency::check_offsets;
 
 /// Entries and rows a task works on: about 100 µs.
 const WORK: usize = 4096;
@@ -61,7 +62,7 @@ pub struct Options {
     /// Dropout of the coefficients: element `edge * heads + head`, the self loop of row v being edge `num_edges + v`.
     pub dropout: Option<Dropout>,
     /// What to compute with.
-    pub instructions: Instructions,
+    pub level: Level,
 }
 
 /// What is attended to, and the attention vectors.
@@ -220,11 +221,6 @@ impl<'a> Attention<'a> {
     fn sources(&self, row: usize) -> &'a [u32] {
         &self.edges.indices[self.edge(row)..self.edge(row + 1)]
     }
-}
-
-fn check_offsets(indptr: &[u32], edges: usize) {
-    assert!(indptr.first() == Some(&0) && indptr[indptr.len() - 1] as usize == edges, "offsets from 0 to {edges}");
-    assert!(indptr.windows(2).all(|w| w[0] <= w[1]), "offsets that ascend");
 }
 
 /// Calls `f::<N>(head, stride, …)` for all heads, several at once; with all of them the stride is a constant.

@@ -14,7 +14,7 @@ use crate::gather::{Lists, sum_rows};
 use crate::layer::{Context, Layer, Order, ROWS, inputs};
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
-use crate::product::{Left, Right, multiply, pack, packed_len};
+use crate::product::{Left, Right, multiply, multiply_all, pack, packed_len};
 use crate::rows::Rows;
 
 /// Lanes at most: enough to be shared evenly, few enough that adding them up costs little.
@@ -28,7 +28,7 @@ pub(crate) struct Memory {
     output: Buffer,
     /// The same for every head, where their mean is the output.
     wide: Buffer,
-    /// Gradient of the sums (or of the whole input), and of the rows' own input.
+    /// Gradient of the whole input, and of the rows' own input. That of the sums takes the sums' place.
     sums: Buffer,
     own: Buffer,
     /// Gradient of the products, from attention.
@@ -99,8 +99,9 @@ impl Layer {
                     let (block, adjacency) = context.graph();
                     (adjacency.lists_by_source(block), block.num_src)
                 });
-                let sums = if lists.is_some() { self.back.sums.read(num_dst * width) } else { &[] };
-                let own = if self.places.own.is_some() { self.back.own.read(num_dst * width) } else { &[] };
+                let sums = if lists.is_some() { self.middle.read(num_dst * width) } else { &[] };
+                let own = if self.own_in_out() { &self.out } else { &self.back.own };
+                let own = if self.places.own.is_some() { own.read(num_dst * width) } else { &[] };
                 Upstream::Sums { lists, sums, own }
             }
             Order::ProductFirst | Order::Attend => {
@@ -109,14 +110,19 @@ impl Layer {
         }
     }
 
+    /// Whether the gradient of the rows' own input takes the place of the output, which is as wide.
+    fn own_in_out(&self) -> bool {
+        self.shape.in_dim == self.width
+    }
+
     /// Adds the gradients of the parameters to `gradients`; computes that of the input where there is a layer before.
     pub(crate) fn backward(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         if self.index > 0 {
             for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.back.packed) {
                 if let Some(place) = place {
                     let (depth, columns) = (self.width, self.shape.in_dim);
-                    let packed = packed.get(packed_len(depth, columns));
-                    pack(&context.parameters[place.clone()], [depth, columns], false, packed);
+                    let packed = packed.get(packed_len(context.level, depth, columns));
+                    pack(context.level, &context.parameters[place.clone()], [depth, columns], false, packed);
                 }
             }
         }
@@ -140,21 +146,22 @@ impl Layer {
         let (summed, own) = (self.places.neighbours.is_some(), self.places.own.is_some());
         let (deeper, size) = (self.index > 0, width * depth);
         let copied = || Rows::local(FeatureView::F32(self.copied.read(num_dst * depth)));
-        // What was read out of the store was kept.
-        let x = if own && x.nodes.is_some() { copied() } else { x };
-        let (each, count) = lanes(num_dst);
-        let Memory { packed, sums: grad_sums, own: grad_own, partial, .. } = &mut self.back;
-        let sums = if summed { self.middle.read(num_dst * depth) } else { &[] };
-        let output = self.out.read(num_dst * width);
-        let packed = packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(width, depth)) } else { 0 }));
+        // What was read out of the store was kept, or is read again.
+        let x = if own && x.nodes.is_some() && !self.reads_again() { copied() } else { x };
+        let ((each, count), in_out) = (lanes(num_dst), self.own_in_out());
+        let Memory { packed, own: grad_own, partial, .. } = &mut self.back;
+        let packed =
+            packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
         let part = if summed { size } else { 0 } + if own { size } else { 0 } + width;
         let room = |on: bool| if on { depth } else { 0 };
         let outputs = [
             (partial.get(count * part), part),
-            (grad_sums.get(num_dst * room(deeper && summed)), each * room(deeper && summed)),
-            (grad_own.get(num_dst * room(deeper && own)), each * room(deeper && own)),
+            // The sums and the output, and what takes their place: a block of rows is read before it is written.
+            (self.middle.get(num_dst * room(summed)), each * room(summed)),
+            (self.out.get(num_dst * width), each * width),
+            (grad_own.get(num_dst * room(deeper && own && !in_out)), each * room(deeper && own && !in_out)),
         ];
-        parallel::tasks(count, outputs, &|lane, [partial, grad_sums, grad_own]| {
+        parallel::tasks(count, outputs, &|lane, [partial, sums, output, grad_own]| {
             let (weights, bias) = partial.split_at_mut(part - width);
             bias.fill(0.0);
             with_scratch([ROWS * width, x.scratch(ROWS * depth), 0], |[grad, scratch, _]| {
@@ -162,27 +169,23 @@ impl Layer {
                     let (m, add) = (rows.len(), rows.start > lane * each);
                     let grad = &mut grad[..m * width];
                     upstream.fill(level, rows.clone(), width, grad);
-                    let here = rows.start * width..rows.end * width;
-                    finish::backward(level, finish, Part { width, first: rows.start }, &output[here], grad);
+                    let inside = |width: usize| (rows.start - lane * each) * width..(rows.end - lane * each) * width;
+                    finish::backward(level, finish, Part { width, first: rows.start }, &output[inside(width)], grad);
                     finish::add_rows(level, grad, bias);
-                    let within = (rows.start - lane * each) * depth..(rows.end - lane * each) * depth;
-                    let mut weights = weights.chunks_exact_mut(size);
-                    let mut of_weight = |x: &[f32]| {
-                        let weight = weights.next().expect("room for every weight");
-                        let factors = (Left::transposed(grad, width), Right::rows(x, depth));
-                        multiply(level, [width, depth, m], factors, weight, add);
-                    };
-                    if summed {
-                        of_weight(&sums[rows.start * depth..rows.end * depth]);
-                    }
-                    if own {
-                        of_weight(x.dense(rows.clone(), depth, scratch));
-                    }
-                    for (on, packed, out) in [(summed, packed[0], &mut *grad_sums), (own, packed[1], &mut *grad_own)] {
-                        if deeper && on {
-                            let factors = (Left::rows(grad, width), Right::packed(packed, width));
-                            multiply(level, [m, depth, width], factors, &mut out[within.clone()], false);
-                        }
+                    let within = inside(depth);
+                    // The neighbours' part stands first, where there is one.
+                    let (of_sums, of_own) = weights.split_at_mut(if summed { size } else { 0 });
+                    let of_sums = summed.then(|| (Right::rows(&sums[within.clone()], depth), of_sums, add));
+                    let of_own = own.then(|| (Right::rows(x.dense(rows.clone(), depth, scratch), depth), of_own, add));
+                    multiply_all(level, [width, depth, m], Left::transposed(grad, width), [of_sums, of_own]);
+                    if deeper {
+                        let grad_own = if in_out { &mut *output } else { &mut *grad_own };
+                        let right = |packed| Right::packed(packed, width);
+                        let times = [
+                            summed.then(|| (right(packed[0]), &mut sums[within.clone()], false)),
+                            own.then(|| (right(packed[1]), &mut grad_own[within.clone()], false)),
+                        ];
+                        multiply_all(level, [m, depth, width], Left::rows(grad, width), times);
                     }
                 }
             });
@@ -262,7 +265,8 @@ impl Layer {
         let Memory { packed, output, products, sums: grad_input, partial, .. } = &mut self.back;
         let output = output.read(if attends { 0 } else { num_dst * width });
         let products = products.read(if attends { num_src * width } else { 0 });
-        let packed = packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(width, depth)) } else { 0 }));
+        let packed =
+            packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
         let (each, count) = lanes(num_src);
         let part = if own { 2 * size } else { size };
         let room = if deeper { depth } else { 0 };

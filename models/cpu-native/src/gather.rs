@@ -8,6 +8,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use morphgl_graph_store::FeatureView;
 
+use crate::adjacency::check_offsets;
 use crate::level::{Level, fma, leveled};
 
 #[cfg(target_arch = "x86_64")]
@@ -43,9 +44,7 @@ impl<'a> Lists<'a> {
         scales: Option<&'a [f32]>,
         loops: Option<&'a [f32]>,
     ) -> Self {
-        let ends = (indptr.first().copied(), indptr.last().map(|&e| e as usize));
-        assert_eq!(ends, (Some(0), Some(entries.len())), "offsets of all entries");
-        assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
+        check_offsets(indptr, entries.len());
         let most = entries.iter().fold(0, |most, &e| most.max(e));
         assert!(entries.is_empty() || (most as usize) < num_rows, "entry {most} of {num_rows} rows");
         assert!(coefficients.is_none_or(|c| c.len() == entries.len()), "a coefficient an entry");

@@ -7,7 +7,7 @@ use morphgl_model_spec::{Activation, Dropout, DropoutSite, LayerShape, ModelKind
 use morphgl_registry::{BatchId, Block};
 
 use crate::adjacency::{Adjacency, transform_first};
-use crate::attention::{Attention, Edges, Inputs, Instructions, Options};
+use crate::attention::{Attention, Edges, Inputs, Options};
 use crate::buffer::Buffer;
 use crate::finish::{self, Finish, Part};
 use crate::gather::sum_rows;
@@ -18,6 +18,11 @@ use crate::rows::Rows;
 
 /// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
 pub(crate) const ROWS: usize = 96;
+
+/// Width from which rows of the store that are summed and multiplied are read again for the gradient of the weights: four
+/// products of such a row take so long that the read is some hundredth of it, and to keep a mini-batch's rows takes as much
+/// memory as its sums.
+const WIDE: usize = 128;
 
 /// In which order a layer aggregates and multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,8 +186,8 @@ impl Layer {
         for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.packed) {
             if let Some(place) = place {
                 let (depth, columns) = (self.shape.in_dim, self.width);
-                let packed = packed.get(packed_len(depth, columns));
-                pack(&context.parameters[place.clone()], [depth, columns], true, packed);
+                let packed = packed.get(packed_len(context.level, depth, columns));
+                pack(context.level, &context.parameters[place.clone()], [depth, columns], true, packed);
             }
         }
         match self.order {
@@ -190,6 +195,11 @@ impl Layer {
             Order::ProductFirst => self.product_first(context, mode),
             Order::Attend => self.attend(context, mode),
         }
+    }
+
+    /// Whether rows of the store are not kept from the forward to the backward pass of sums.
+    pub(crate) fn reads_again(&self) -> bool {
+        self.width >= WIDE
     }
 
     fn sum_first(&mut self, context: Context<'_>, mode: Mode) {
@@ -200,10 +210,10 @@ impl Layer {
             adjacency.lists(block, x.nodes)
         });
         let [neighbours, own] = &self.packed;
-        let own = self.places.own.is_some().then(|| own.read(packed_len(depth, width)));
+        let own = self.places.own.is_some().then(|| own.read(packed_len(level, depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
         let summed = if lists.is_some() { depth } else { 0 };
-        let keep = own.is_some() && context.keeps(mode);
+        let keep = own.is_some() && context.keeps(mode) && !self.reads_again();
         let copied = if keep { depth } else { 0 };
         let outputs = [
             (self.out.get(num_dst * width), ROWS * width),
@@ -215,7 +225,7 @@ impl Layer {
             let sizes = [rows.len(), width, depth];
             if let Some(lists) = &lists {
                 sum_rows(level, lists, rows.clone(), x.view, depth, sums);
-                let packed = neighbours.read(packed_len(depth, width));
+                let packed = neighbours.read(packed_len(level, depth, width));
                 multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
             }
             if let Some(own) = own {
@@ -230,7 +240,7 @@ impl Layer {
     fn products(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, .. } = context;
         let (depth, width, num_src) = (self.shape.in_dim, self.width, context.graph().0.num_src);
-        let packed = self.packed[0].read(packed_len(depth, width));
+        let packed = self.packed[0].read(packed_len(level, depth, width));
         let keep = context.keeps(mode);
         let copied = if keep { depth } else { 0 };
         let outputs =
@@ -250,7 +260,7 @@ impl Layer {
         let (block, adjacency) = context.graph();
         let lists = adjacency.lists(block, None);
         let products = FeatureView::F32(self.middle.read(block.num_src * width));
-        let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(depth, width)));
+        let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(level, depth, width)));
         let bias = &context.parameters[self.places.bias.clone()];
         let outputs = [(self.out.get(num_dst * width), ROWS * width)];
         parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
@@ -272,7 +282,7 @@ impl Layer {
             slope: 0.2,
             self_loops: true,
             dropout: self.attention_mask,
-            instructions: Instructions::best(),
+            level: Level::best(),
         };
         Attention::new(edges, options)
     }

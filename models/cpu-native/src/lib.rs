@@ -13,6 +13,7 @@ mod loss;
 mod network;
 mod optimizer;
 mod parallel;
+mod prefetch;
 pub mod probe;
 mod product;
 mod rows;
@@ -23,6 +24,7 @@ mod trainer;
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
 
+pub use level::Level;
 pub use network::{Times, Work};
 pub use support::supports;
 pub use trainer::CpuNative;

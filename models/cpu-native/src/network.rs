@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use morphgl_graph_store::{FeatureMatrix, FeatureView};
-use morphgl_model_spec::{DropoutSite, ModelKind, ModelSpec, ParameterSpec};
+use morphgl_model_spec::{DropoutSite, ModelSpec, ParameterSpec};
 use morphgl_registry::{Block, Score};
 
 use crate::adjacency::{self, Adjacency};
@@ -273,9 +273,4 @@ pub(crate) fn part(view: FeatureView<'_>, start: usize, len: usize) -> FeatureVi
         FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
         FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
     }
-}
-
-/// Whether a model reads the graph.
-pub(crate) fn reads_graph(spec: &ModelSpec) -> bool {
-    spec.kind != ModelKind::Mlp
 }

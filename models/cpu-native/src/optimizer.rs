@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use morphgl_model_spec::{Adam, OptimizerSpec, ParameterSpec, WeightDecayOn, check_tensors};
+use morphgl_model_spec::{Adam, OptimizerSpec, ParameterSpec, WeightDecayOn, optimizer_state, read_optimizer_state};
 use morphgl_registry::{NamedTensor, Result};
 
 use crate::level::{Level, leveled};
@@ -10,9 +10,6 @@ use crate::parallel;
 
 /// Elements one task updates.
 const TASK: usize = 1 << 14;
-
-/// Steps are stored as two numbers that an f32 holds exactly.
-const STEP_BASE: u64 = 1 << 20;
 
 /// The optimizer's state: both moments of every trainable parameter, in the parameters' order.
 #[derive(Debug)]
@@ -79,37 +76,26 @@ impl Optimizer {
         finite.into_inner()
     }
 
-    /// The state as tensors: `step`, and torch's `exp_avg` and `exp_avg_sq` a parameter.
     pub(crate) fn state(&self, trainable: &[ParameterSpec]) -> Vec<NamedTensor> {
-        let step = vec![(self.step / STEP_BASE) as f32, (self.step % STEP_BASE) as f32];
-        let mut all = Vec::new();
         let mut start = 0;
-        for p in trainable {
-            for (name, moments) in [("exp_avg", &self.first), ("exp_avg_sq", &self.second)] {
-                let values = moments[start..start + p.len()].to_vec();
-                all.push(NamedTensor { name: format!("{}.{name}", p.name), shape: p.shape.clone(), values });
-            }
-            start += p.len();
-        }
-        std::iter::once(NamedTensor { name: "step".to_string(), shape: vec![2], values: step }).chain(all).collect()
+        let moments = trainable.iter().map(|p| {
+            let own = start..start + p.len();
+            start = own.end;
+            [&self.first[own.clone()], &self.second[own]]
+        });
+        optimizer_state(trainable, self.step, moments)
     }
 
     pub(crate) fn set_state(&mut self, trainable: &[ParameterSpec], state: &[NamedTensor]) -> Result<()> {
-        let specs: Vec<ParameterSpec> = self.state(trainable).into_iter().map(|t| spec_of(t, &trainable[0])).collect();
-        let found = check_tensors("optimizer state", &specs, state)?;
-        let (step, moments) = found.split_first().expect("the step is always asked for");
-        self.step = step.values[0] as u64 * STEP_BASE + step.values[1] as u64;
+        let (step, moments) = read_optimizer_state(trainable, state)?;
+        self.step = step;
         let mut start = 0;
-        for [first, second] in moments.as_chunks::<2>().0 {
-            let range = start..start + first.values.len();
-            self.first[range.clone()].copy_from_slice(&first.values);
-            self.second[range.clone()].copy_from_slice(&second.values);
-            start = range.end;
+        for [first, second] in moments {
+            let own = start..start + first.len();
+            self.first[own.clone()].copy_from_slice(first);
+            self.second[own.clone()].copy_from_slice(second);
+            start = own.end;
         }
         Ok(())
     }
-}
-
-fn spec_of(tensor: NamedTensor, any: &ParameterSpec) -> ParameterSpec {
-    ParameterSpec { name: tensor.name, shape: tensor.shape, ..any.clone() }
 }

@@ -6,23 +6,31 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 /// An output, and how many elements of it a task writes; the last task's piece may be shorter.
-pub(crate) type Out<'a> = (&'a mut [f32], usize);
+pub(crate) type Out<'a, T = f32> = (&'a mut [T], usize);
 
 /// Calls `each(task, pieces)` for every task below `count`.
-pub(crate) fn tasks<const N: usize>(
+pub(crate) fn tasks<T: Send, const N: usize>(
     count: usize,
-    outputs: [Out<'_>; N],
-    each: &(impl Fn(usize, [&mut [f32]; N]) + Sync),
+    outputs: [Out<'_, T>; N],
+    each: &(impl Fn(usize, [&mut [T]; N]) + Sync),
 ) {
-    let sizes = outputs.each_ref().map(|(_, size)| *size);
-    split(0..count, sizes, outputs.map(|(output, _)| output), each);
+    let sizes = outputs.each_ref().map(|(output, size)| (output.len(), *size));
+    let starts = |task: usize| sizes.map(|(len, size)| (task * size).min(len));
+    split(0..count, &starts, outputs.map(|(output, _)| output), each);
 }
 
-fn split<const N: usize>(
+/// Pieces of one output, `size` elements a task.
+pub(crate) fn pieces<T: Send>(values: &mut [T], size: usize, each: &(impl Fn(usize, &mut [T]) + Sync)) {
+    let size = size.max(1);
+    tasks(values.len().div_ceil(size), [(values, size)], &|task, [piece]| each(task, piece));
+}
+
+/// Calls `each(task, pieces)` for every task of `range`; `starts` says where in each output a task's piece begins.
+pub(crate) fn split<T: Send, const N: usize>(
     range: Range<usize>,
-    sizes: [usize; N],
-    outputs: [&mut [f32]; N],
-    each: &(impl Fn(usize, [&mut [f32]; N]) + Sync),
+    starts: &(impl Fn(usize) -> [usize; N] + Sync),
+    outputs: [&mut [T]; N],
+    each: &(impl Fn(usize, [&mut [T]; N]) + Sync),
 ) {
     if range.len() <= 1 {
         if range.len() == 1 {
@@ -31,32 +39,16 @@ fn split<const N: usize>(
         return;
     }
     let middle = range.start.midpoint(range.end);
-    let mut rights: [&mut [f32]; N] = std::array::from_fn(|_| Default::default());
+    let (from, to) = (starts(range.start), starts(middle));
+    let mut rights: [&mut [T]; N] = std::array::from_fn(|_| Default::default());
     let mut index = 0;
     let lefts = outputs.map(|output| {
-        let (left, right) = output.split_at_mut(((middle - range.start) * sizes[index]).min(output.len()));
+        let (left, right) = output.split_at_mut(to[index] - from[index]);
         rights[index] = right;
         index += 1;
         left
     });
-    rayon::join(|| split(range.start..middle, sizes, lefts, each), || split(middle..range.end, sizes, rights, each));
-}
-
-/// Pieces of an array of integers, `size` elements a task.
-pub(crate) fn pieces<T: Send>(values: &mut [T], size: usize, each: &(impl Fn(usize, &mut [T]) + Sync)) {
-    fn go<T: Send>(first: usize, values: &mut [T], size: usize, each: &(impl Fn(usize, &mut [T]) + Sync)) {
-        let count = values.len().div_ceil(size);
-        if count <= 1 {
-            if count == 1 {
-                each(first, values);
-            }
-            return;
-        }
-        let half = count / 2;
-        let (left, right) = values.split_at_mut(half * size);
-        rayon::join(|| go(first, left, size, each), || go(first + half, right, size, each));
-    }
-    go(0, values, size.max(1), each);
+    rayon::join(|| split(range.start..middle, starts, lefts, each), || split(middle..range.end, starts, rights, each));
 }
 
 thread_local! {

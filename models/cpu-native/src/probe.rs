@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::layer::ROWS;
 use crate::level::Level;
 use crate::parallel;
-use crate::product::{Left, PANEL, Right, multiply, pack, packed_len};
+use crate::product::{Left, PANEL, Right, multiply, pack, packed_len, tiles, tiles_flops};
 
 /// The best of a few trials, in seconds.
 fn best(trials: usize, mut run: impl FnMut()) -> f64 {
@@ -22,20 +22,42 @@ fn best(trials: usize, mut run: impl FnMut()) -> f64 {
 }
 
 /// Floating point operations a second of the pool that calls, from registers and first-level caches alone.
-pub fn peak_flops() -> f64 {
+#[derive(Debug, Clone, Copy)]
+pub struct Peaks {
+    /// Of the vector registers, which thin products are on.
+    pub vectors: f64,
+    /// Of AMX tiles, six of whose products stand for one of f32; `None` without them.
+    pub tiles: Option<f64>,
+}
+
+/// What products can reach on this machine.
+pub fn peak_flops() -> Peaks {
     const DEPTH: usize = 1 << 16;
     const TASKS: usize = 64;
     let (level, rows, data) = (Level::best(), 6, [0.5f32; PANEL]);
     // Strides of 0: every step of the depth reads the same numbers.
-    let factors = (Left { values: &data, by_row: 1, by_depth: 0 }, Right { values: &data, by_panel: 0, by_depth: 0 });
+    let left = Left { values: &data, by_row: 1, by_depth: 0 };
+    let right = Right { values: &data, by_panel: 0, by_depth: 0, packed: false };
     let mut out = vec![0.0f32; TASKS * rows * PANEL];
     let seconds = best(9, || {
         parallel::tasks(TASKS, [(&mut out, rows * PANEL)], &|_, [out]| {
-            multiply(level, [rows, PANEL, DEPTH], factors, out, false);
+            multiply(level.without_tiles(), [rows, PANEL, DEPTH], (left, right), out, false);
         });
     });
     black_box(&out);
-    (2 * TASKS * rows * PANEL * DEPTH) as f64 / seconds
+    let tiles = tiles_flops(level).map(|flops| {
+        let mut none = [0.0; TASKS];
+        let run = |_, _: [&mut [f32]; 1]| {
+            black_box(tiles_flops(level));
+        };
+        TASKS as f64 * flops / best(9, || parallel::tasks(TASKS, [(&mut none, 1)], &run))
+    });
+    Peaks { vectors: (2 * TASKS * rows * PANEL * DEPTH) as f64 / seconds, tiles }
+}
+
+/// Whether products of `rows` x `columns` are on tiles here.
+pub fn on_tiles(rows: usize, columns: usize) -> bool {
+    tiles(Level::best(), [rows, columns])
 }
 
 /// Bytes a second that the pool that calls reads in order out of 256 MiB.
@@ -58,10 +80,12 @@ pub fn read_bandwidth() -> f64 {
 
 /// Seconds of a product of `rows` x `depth` with `depth` x `columns` in the pool that calls, and of the product of its
 /// weight's gradient, cut into blocks as layers do it.
-pub fn product_seconds([rows, columns, depth]: [usize; 3]) -> [f64; 2] {
-    let level = Level::best();
+///
+/// On tiles, if they are not thin for that and `with_tiles`.
+pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f64; 2] {
+    let level = if with_tiles { Level::best() } else { Level::best().without_tiles() };
     let weight = vec![0.5f32; depth * columns];
-    let mut packed = vec![0.0; packed_len(depth, columns)];
+    let mut packed = vec![0.0; packed_len(level, depth, columns)];
     let [mut input, mut out, mut partial]: [Buffer; 3] = Default::default();
     let input = input.get(rows * depth);
     let out = out.get(rows * columns);
@@ -70,7 +94,7 @@ pub fn product_seconds([rows, columns, depth]: [usize; 3]) -> [f64; 2] {
     let partial = partial.get(lanes * size);
     input.fill(0.25);
     let forward = best(7, || {
-        pack(&weight, [depth, columns], true, &mut packed);
+        pack(level, &weight, [depth, columns], true, &mut packed);
         parallel::tasks(rows.div_ceil(ROWS), [(&mut *out, ROWS * columns)], &|task, [out]| {
             let x = &input[task * ROWS * depth..];
             let sizes = [out.len() / columns, columns, depth];

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::{FeatureMatrix, FeatureView, prefetch};
+use morphgl_graph_store::{FeatureMatrix, FeatureView};
 
 use crate::gather::widen;
+use crate::prefetch::prefetch;
 
 /// Rows of features.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +27,6 @@ pub(crate) struct Nodes<'a> {
 
 /// Bytes of rows that are asked for ahead of their use.
 const BYTES_AHEAD: usize = 8192;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 impl<'a> Rows<'a> {
     /// Rows that lie one after the other.
@@ -79,15 +78,11 @@ impl<'a> Rows<'a> {
     }
 
     fn prefetch(&self, start: usize, len: usize) {
-        fn lines<T>(x: &[T], start: usize, len: usize) {
-            let step = LINE / size_of::<T>();
-            (start..start + len).step_by(step).for_each(|at| prefetch(x, at));
-        }
         match self.view {
-            FeatureView::F32(x) => lines(x, start, len),
-            FeatureView::F16(x) => lines(x, start, len),
-            FeatureView::Bf16(x) => lines(x, start, len),
-            FeatureView::U8(x) => lines(x, start, len),
+            FeatureView::F32(x) => prefetch(x.as_ptr().wrapping_add(start), len),
+            FeatureView::F16(x) => prefetch(x.as_ptr().wrapping_add(start), len),
+            FeatureView::Bf16(x) => prefetch(x.as_ptr().wrapping_add(start), len),
+            FeatureView::U8(x) => prefetch(x.as_ptr().wrapping_add(start), len),
         }
     }
 }

@@ -4,17 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_graph_store::Dataset;
+use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
 use morphgl_registry::{
-    BatchId, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Place, Result, Score, Training,
+    BatchFeatures, BatchId, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
     TrainingContext,
 };
+use morphgl_training_core::{
+    Limits, broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
+};
 
-use crate::infer::{Limits, infer};
+use crate::infer::Model;
 use crate::layer::Mode;
 use crate::level::Level;
-use crate::network::{Input, Network, Times, Work, reads_graph};
+use crate::network::{Input, Network, Times, Work};
 use crate::optimizer::Optimizer;
 use crate::sparse::sparsity;
 use crate::{KEY, supports};
@@ -41,7 +44,8 @@ pub struct CpuNative {
 impl fmt::Debug for CpuNative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, layers) = (self.spec.model.kind, self.spec.model.layers);
-        write!(f, "CpuNative({layers}-layer {kind}, {} threads)", self.pool.current_num_threads())
+        let tiles = if self.level.tiles() { ", AMX tiles" } else { "" };
+        write!(f, "CpuNative({layers}-layer {kind}, {} threads{tiles})", self.pool.current_num_threads())
     }
 }
 
@@ -55,28 +59,13 @@ impl CpuNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         supports(&spec).map_err(|what| Error::setting("model", what))?;
-        if context.place != Place::Host {
-            return Err(Error::setting(KEY, format!("it trains at host, not at {}", context.place)));
-        }
-        if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
-            return Err(Error::setting(KEY, format!("it has no options; leave {} out", context.options)));
-        }
-        let dim = context.dataset.feature_dim();
-        if dim != spec.model.in_dim {
-            let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
-            return Err(Error::setting("model.in_dim", what));
-        }
+        check_context(KEY, context, &spec)?;
         if let Some(share) = context.dataset.features.as_ref().and_then(sparsity) {
             let what = format!(
                 "{:.1}% of the features are not zero, and it multiplies all of them; use Training_CPU_Burn",
                 100.0 * share
             );
             return Err(Error::setting(KEY, what));
-        }
-        let classes = context.dataset.num_classes;
-        if classes > spec.model.num_classes {
-            let what = format!("it is {}, the dataset has {classes}; give {classes}", spec.model.num_classes);
-            return Err(Error::setting("model.num_classes", what));
         }
         let specs = spec.model.parameters();
         let parameters: Vec<f32> =
@@ -85,7 +74,7 @@ impl CpuNative {
         Ok(Self {
             dataset: Arc::clone(&context.dataset),
             seed: context.seed,
-            pool: pool(context.threads)?,
+            pool: start_threads(KEY, context.threads)?,
             level,
             gradients: vec![0.0; parameters.len()],
             first_layer: specs.iter().filter(|p| p.layer == 0).map(ParameterSpec::len).sum(),
@@ -97,6 +86,13 @@ impl CpuNative {
             specs,
             spec,
         })
+    }
+
+    /// The same on a processor without AMX: for comparison.
+    pub fn without_tiles(mut self) -> Self {
+        self.level = self.level.without_tiles();
+        self.network = Network::new(&self.spec.model, &self.specs, self.level);
+        self
     }
 
     /// Seconds that the phases of the last mini-batch took.
@@ -117,10 +113,7 @@ impl CpuNative {
         let input = input(&self.dataset, &self.spec.model, batch)?;
         let mode = Mode::Training { seed: self.seed, id: batch.id };
         let score = self.network.forward_backward(&self.parameters, input, mode, &mut self.gradients);
-        if !score.loss_sum.is_finite() {
-            let what = "the loss is not a number; lower the learning rate, or look for huge features";
-            return Err(Error::failed(format!("{KEY}, {}", batch.id), what));
-        }
+        check_loss(KEY, batch.id, &score)?;
         self.last = Some(batch.id);
         self.count += score.count;
         Ok(score)
@@ -136,10 +129,7 @@ impl CpuNative {
             return Ok(());
         }
         let broken = self.tensors(&self.parameters).into_iter().find(|t| !t.values.iter().all(|v| v.is_finite()));
-        let name = broken.map_or_else(|| "a parameter".to_string(), |t| t.name);
-        let last = self.last.map_or_else(|| "gradients from outside".to_string(), |id| id.to_string());
-        let what = format!("{name} is no longer a number; go back to a checkpoint and lower the learning rate");
-        Err(Error::failed(format!("{KEY}, step after {last}"), what))
+        Err(broken_parameter(KEY, broken.as_ref().map_or("a parameter", |t| &t.name), self.last))
     }
 
     /// Flat numbers as tensors.
@@ -157,64 +147,29 @@ impl CpuNative {
 /// What a model reads of a mini-batch and, where that has no features, of the dataset; checked.
 fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> Result<Input<'a>> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
-    let blocks = if reads_graph(model) { &batch.blocks[..] } else { &[] };
-    if reads_graph(model) && blocks.len() != model.layers {
-        let (blocks, layers) = (blocks.len(), model.layers);
-        return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
-    }
-    let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
-    let (features, dim, num_rows) = match (&batch.features, &dataset.features) {
-        (Some(own), _) => (own.view(), own.dim, own.num_rows()),
-        (None, Some(store)) => (store.view(), store.dim(), store.num_rows()),
-        (None, None) => {
-            return wrong("it has no features; let batching gather them, or transfer it first".to_string());
-        }
-    };
-    if dim != model.in_dim {
-        return wrong(format!("its features have {dim} columns, the model reads {}", model.in_dim));
-    }
-    let nodes = match (&batch.features, &dataset.features, batch.input_nodes.get(..rows)) {
-        (Some(_), _, _) if num_rows < rows => {
-            return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
-        }
-        (None, _, None) => {
+    let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
+    let dim = batch.features.as_ref().map(|own| own.dim).or(store.map(FeatureMatrix::dim));
+    let (blocks, rows) = check_batch(KEY, model, batch, dim)?;
+    let nodes = match (store, batch.input_nodes.get(..rows)) {
+        (None, _) => None,
+        (Some(_), None) => {
             let found = batch.input_nodes.len();
             return wrong(format!("it has {found} input nodes, its blocks read {rows}; batch it again"));
         }
-        (None, Some(store), Some(nodes)) => {
+        (Some(store), Some(nodes)) => {
             // One pass without branches, so that rows of the store are read unchecked.
             let most = nodes.iter().fold(0, |most, &v| most.max(v));
+            let num_rows = store.num_rows();
             if most as usize >= num_rows && !nodes.is_empty() {
                 let what = format!("the dataset has no features of node {most}, there are {num_rows} rows");
                 return wrong(format!("{what}; batch it from the dataset that is trained on"));
             }
             Some((store, nodes))
         }
-        _ => None,
     };
-    if batch.labels.len() != batch.num_seeds {
-        return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
-    }
-    if let Some(label) = batch.labels.iter().find(|l| **l >= model.num_classes as i32) {
-        return wrong(format!("it has a seed of class {label}, the model has {} classes", model.num_classes));
-    }
-    if blocks.first().is_some_and(|b| batch.degrees.len() < b.num_src) {
-        return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
-    }
-    let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
-    let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
-    if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
-        return wrong("its blocks do not feed one another; batch it again".to_string());
-    }
+    let own = batch.features.as_ref().map(BatchFeatures::view);
+    let features = own.or(store.map(FeatureMatrix::view)).expect("features, without which it has no width");
     Ok(Input { blocks, degrees: &batch.degrees, features, rows, nodes, labels: &batch.labels })
-}
-
-fn pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
-    if threads == 0 {
-        return Err(Error::setting(KEY, "it is given 0 threads; give it at least one"));
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("train-{i}")).build();
-    pool.map(Arc::new).map_err(|e| Error::failed(KEY, e))
 }
 
 /// Writes tensors over flat numbers, in their order.
@@ -230,7 +185,7 @@ fn flatten(found: &[&NamedTensor], values: &mut [f32]) {
 impl Training for CpuNative {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         if threads != self.pool.current_num_threads() {
-            self.pool = pool(threads)?;
+            self.pool = start_threads(KEY, threads)?;
         }
         Ok(())
     }
@@ -255,10 +210,7 @@ impl Training for CpuNative {
     fn step(&mut self) -> Result<Handle<()>> {
         let (start, pool) = (Instant::now(), Arc::clone(&self.pool));
         if self.count == 0 {
-            return Err(Error::setting(
-                KEY,
-                "no gradient was accumulated since the last step; accumulate labelled seeds first",
-            ));
+            return Err(nothing_accumulated(KEY));
         }
         pool.install(|| self.update())?;
         Ok(Handle::ready((), start.elapsed()))
@@ -291,7 +243,8 @@ impl Training for CpuNative {
 
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let pool = Arc::clone(&self.pool);
-        let model = (&mut self.network, &self.spec.model, &self.parameters[..]);
-        pool.install(|| infer(model, &self.dataset, nodes, Limits::default()))
+        let spec = &self.spec.model;
+        let mut model = Model { network: &mut self.network, spec, parameters: &self.parameters, input: Vec::new() };
+        pool.install(|| infer((KEY, spec), &mut model, &self.dataset, nodes, Limits::default()))
     }
 }

@@ -1,7 +1,8 @@
 //! Graph attention against a reference of its own in f64, differences, and itself on other threads and instructions.
 
 use morphgl_model_spec::{Dropout, DropoutSite};
-use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Instructions, Options, Transposed};
+use morphgl_training_cpu_native::Level;
+use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use proptest::prelude::*;
 
 /// A block, what is attended to, and the output's gradient.
@@ -34,7 +35,7 @@ fn random(seed: u64, len: usize) -> Vec<f32> {
 
 fn options(heads: usize, width: usize, self_loops: bool, dropped: f32) -> Options {
     let dropout = Dropout::new(5, 1, 2, 0, DropoutSite::Attention, dropped);
-    Options { heads, width, slope: 0.2, self_loops, dropout, instructions: Instructions::best() }
+    Options { heads, width, slope: 0.2, self_loops, dropout, level: Level::best() }
 }
 
 impl Case {
@@ -180,11 +181,11 @@ fn small(options: Options) -> Case {
 
 #[test]
 fn the_reference_on_every_shape_and_instruction_set() {
-    for instructions in Instructions::available() {
+    for level in Level::available() {
         let shapes = [(1, 64), (1, 40), (4, 16), (4, 64), (8, 8), (8, 32), (3, 10), (5, 47), (2, 33), (7, 1), (1, 200)];
         for (heads, width) in shapes {
             for (self_loops, dropped) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
-                let options = Options { instructions, ..options(heads, width, self_loops, dropped) };
+                let options = Options { level, ..options(heads, width, self_loops, dropped) };
                 small(options).check();
                 // The longest row has more factors than are held at once.
                 Case::random(90, 150, 12, options, 5).check();
@@ -224,8 +225,8 @@ fn gradients_are_those_of_differences() {
 #[test]
 fn the_bits_are_the_same_on_any_number_of_threads() {
     for (heads, width) in [(1, 64), (4, 16), (3, 5)] {
-        for instructions in Instructions::available() {
-            let options = Options { instructions, ..options(heads, width, true, 0.3) };
+        for level in Level::available() {
+            let options = Options { level, ..options(heads, width, true, 0.3) };
             let case = Case::random(4000, 9000, 20, options, 3);
             let on = |threads: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool starts");
@@ -242,8 +243,8 @@ fn the_bits_are_the_same_on_any_number_of_threads() {
 /// Scores far apart: the softmax does not overflow, and what vanishes is 0.
 #[test]
 fn scores_of_any_size() {
-    for instructions in Instructions::available() {
-        let mut case = small(Options { instructions, ..options(2, 8, true, 0.0) });
+    for level in Level::available() {
+        let mut case = small(Options { level, ..options(2, 8, true, 0.0) });
         case.values.iter_mut().for_each(|x| *x *= 1e4);
         let results = case.run();
         assert!(results.iter().flatten().all(|x| x.is_finite()), "{results:?}");

@@ -186,6 +186,11 @@ impl ModelSpec {
         }
     }
 
+    /// Whether it reads edges, and not the nodes' own features alone.
+    pub fn reads_graph(&self) -> bool {
+        self.kind != ModelKind::Mlp
+    }
+
     /// Checks every field.
     ///
     /// # Errors

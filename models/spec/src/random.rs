@@ -103,6 +103,19 @@ impl Dropout {
         });
     }
 
+    /// Below what an element's 16 bits drop it.
+    pub fn threshold(&self) -> u16 {
+        // Invariant: it is below 65536.
+        self.threshold as u16
+    }
+
+    /// Philox's counter and key for the bits of elements `8 * block` to `8 * block + 7`: for who computes many at once.
+    /// Low halves of words come before high ones; the next blocks' counters differ in the first word alone, up to a
+    /// block that is a multiple of 2^32.
+    pub fn philox(&self, block: u64) -> ([u32; 4], [u32; 2]) {
+        (self.counter(block), key(self.seed))
+    }
+
     /// Whether `element` is kept.
     pub fn keeps(&self, element: u64) -> bool {
         let [first, site, batch, epoch] = self.counter(element / 8);

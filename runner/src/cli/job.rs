@@ -244,8 +244,8 @@ impl BatchArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Memory the whole program may use, for example 8GiB; with --profile or --durations, memory for buffers
-    /// [default: nine tenths of what is free]
+    /// Memory the whole program may use, for example 8GiB, the files of --mmap not counted; with --profile or --durations,
+    /// memory for buffers [default: nine tenths of what is free]
     #[arg(long, value_name = "BYTES", value_parser = |s: &str| super::durations::bytes(s))]
     pub(crate) memory: Option<u64>,
     /// Device memory that buffers may use, for example 2GiB [default: no limit]

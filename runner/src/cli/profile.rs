@@ -51,7 +51,8 @@ pub(crate) struct Measured {
     pub(crate) profile: Profile,
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
-    /// The most that the program held while profiling: dataset, model, a step's own memory, and what profiling buffered.
+    /// The most that the program held while profiling: dataset (unless it is mapped), model, a step's own memory, and what
+    /// profiling buffered.
     pub(crate) held_bytes: u64,
 }
 
@@ -77,15 +78,20 @@ pub(crate) fn measure(
     }
     let stop = interrupt::stop()?;
     memory::forget_peak();
+    // Pages of a mapped dataset are in memory as long as nobody needs it for something else.
+    let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
+    let mapped_before = if mapped { memory::mapped_files() } else { 0 };
     let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
     let profile = profiler.measure(&mut job, &stop, &mut |p| {
+        // Workers and mini-batches of one point are not in memory beside those of the next.
+        memory::give_back();
         bar.set_length(p.total as u64);
         bar.set_position(p.done as u64);
         bar.set_message(p.what.clone());
     })?;
     bar.finish_and_clear();
     // Dataset, model and a step's own memory were all in use while profiling.
-    let held_bytes = memory::recent_peak();
+    let held_bytes = memory::recent_peak().saturating_sub(mapped_before.min(memory::mapped_files()));
     let problem = Partitioner::partition(&profile, threads, limits.here(held_bytes)?);
     let plans = Scheduler::schedule(&problem).with_context(|| {
         let held = show::bytes(held_bytes);

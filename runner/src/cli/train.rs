@@ -350,6 +350,9 @@ impl Screen {
         let loss = batch.score.loss();
         // A moving average: single mini-batches jump too much to be read.
         self.loss = if self.loss.is_nan() { loss } else { 0.9 * self.loss + 0.1 * loss };
+        if self.bar.is_hidden() {
+            return;
+        }
         self.bar.set_message(format!("epoch {}/{} loss {:.4}", batch.id.epoch + 1, self.epochs, self.loss));
         self.bar.inc(1);
     }

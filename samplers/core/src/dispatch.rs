@@ -25,6 +25,7 @@ impl Form {
             (narrow()
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512cd")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl"))
             .then_some(Form::Avx512),
@@ -69,7 +70,7 @@ macro_rules! kernel {
                 fn avx2($($arg: $type),*) -> $out {
                     $kernel($($arg),*)
                 }
-                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+                #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
                 fn avx512($($arg: $type),*) -> $out {
                     $wide($($arg),*)
                 }
@@ -93,9 +94,10 @@ kernel! {
 }
 kernel! {
     /// Local ids by a table with a place for each node of the graph.
-    direct(table: &mut [u64], seen: Seen<'_>, values: &mut [[u32; 2]], ids: &mut [u32]) -> u32 = relabel_direct
+    direct(table: &mut [u64], seen: Seen<'_>, values: &mut [[u32; 2]], ids: &mut [u32], count: usize) -> u32
+        = relabel_direct, crate::wide::relabel_wide
 }
 kernel! {
     /// Local ids by a hash table.
-    hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u32]) -> u32 = relabel_hashed
+    hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u32], count: usize) -> u32 = relabel_hashed
 }

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod dispatch;
+mod epochs;
 mod huge;
 mod lanes;
 mod limits;
@@ -17,6 +18,7 @@ mod weighted;
 mod wide;
 
 pub use bounded::{RETRIES, bounded};
+pub use epochs::{Epochs, Order, check_host, check_threads, weight_sum};
 pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT, pick_uniform_lanes};
 pub use limits::{MAX_HOPS, check_limits, check_settings};
 pub use logarithm::ln;

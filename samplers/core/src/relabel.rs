@@ -1,12 +1,10 @@
 //! Local ids: nodes numbered in the order they are first seen.
 
-use morphgl_graph_store::prefetch_early;
-
 use crate::dispatch::{Form, direct, hashed};
 use crate::huge::HugeWords;
-use crate::table::{Bucket, SLOTS, Seen, home};
+use crate::table::{Bucket, NODES, SLOTS, Seen, place};
 
-/// The largest graph whose nodes have a place each in the table, 32 MiB of them; nodes of a larger one are hashed.
+/// The largest graph whose nodes have a place each in the table, 37 MiB of them; nodes of a larger one are hashed.
 const MAX_DIRECT: usize = 1 << 22;
 
 /// Nodes a bucket has room for on average when a table is made, and before it grows.
@@ -14,9 +12,6 @@ const MADE_FOR: usize = 4;
 const FULL: usize = 6;
 /// Buckets a table has at least.
 const MIN_BUCKETS: usize = 1 << 6;
-
-/// Nodes that are asked for before the first of them is looked up.
-const GROUP: usize = 64;
 
 /// Gives nodes local ids 0, 1, 2, … by first appearance, one mini-batch after another in the same memory.
 ///
@@ -38,8 +33,8 @@ pub struct Relabel {
     table: Table,
     stamp: u32,
     nodes: Vec<u32>,
-    /// With a direct table, the values of `nodes` and of those after them; else empty.
-    values: Vec<[u32; 2]>,
+    /// For values that nobody asks for; empty.
+    unasked: Vec<[u32; 2]>,
     /// Nodes of the mini-batch before.
     expected: usize,
     form: Form,
@@ -47,7 +42,8 @@ pub struct Relabel {
 
 #[derive(Debug)]
 enum Table {
-    /// Word `node`: the node's value in the upper half, stamp and local id in the lower one. One word more than nodes.
+    /// Lines of seven nodes, a word each: the node's value in the upper half, stamp and local id in the lower one; and the
+    /// next node's value. Cut behind the last node's successor.
     Direct {
         words: HugeWords<u64>,
         bits: u32,
@@ -69,29 +65,30 @@ impl Default for Relabel {
 
 impl Relabel {
     /// For a graph of `num_nodes` nodes: each is below that. Of a small one, `value` of each node, and of `num_nodes`, is kept
-    /// beside its local id: [`Relabel::values`] gives those of a mini-batch's nodes without a further way to memory.
+    /// beside its local id: [`Relabel::locals_of_first`] gives those of new nodes without a further way to memory.
     ///
     /// # Complexity
     ///
-    /// O(`num_nodes`) time and 8 bytes a node up to 2^22 nodes, O(1) beyond.
+    /// O(`num_nodes`) time and 64 bytes for seven nodes up to 2^22 nodes, O(1) beyond.
     pub fn for_graph(num_nodes: usize, value: impl Fn(u32) -> u32) -> Self {
         if num_nodes > MAX_DIRECT {
             return Self::default();
         }
-        let mut words = HugeWords::zeroed(num_nodes + 1);
-        words.iter_mut().zip(0u32..).for_each(|(word, node)| *word = u64::from(value(node)) << 32);
+        let mut words = HugeWords::<u64>::zeroed(num_nodes.checked_sub(1).map_or(0, |last| place(last as u32) + 2));
+        for (line, words) in words.chunks_mut(SLOTS).enumerate() {
+            words.iter_mut().zip((line * NODES) as u32..).for_each(|(word, node)| *word = u64::from(value(node)) << 32);
+        }
         Self::with(Table::Direct { words, bits: bits(num_nodes) })
     }
 
     fn with(table: Table) -> Self {
-        Self { table, stamp: 0, nodes: Vec::new(), values: Vec::new(), expected: 0, form: Form::best() }
+        Self { table, stamp: 0, nodes: Vec::new(), unasked: Vec::new(), expected: 0, form: Form::best() }
     }
 
     /// Starts a mini-batch; `buffer` becomes the list of its nodes, its content is dropped.
     pub fn start(&mut self, mut buffer: Vec<u32>) {
         buffer.clear();
         self.nodes = buffer;
-        self.values.clear();
         match &mut self.table {
             Table::Direct { words, bits } => {
                 if self.stamp == u32::MAX >> *bits {
@@ -120,7 +117,7 @@ impl Relabel {
     #[inline]
     pub fn local(&mut self, node: u32) -> u32 {
         let mut id = [node];
-        self.locals_near(&mut id);
+        self.locals(&mut id);
         id[0]
     }
 
@@ -130,42 +127,23 @@ impl Relabel {
     ///
     /// When a node is beyond the graph.
     pub fn locals(&mut self, nodes: &mut [u32]) {
-        let mut asked = 0;
-        for from in (0..nodes.len()).step_by(GROUP) {
-            let until = nodes.len().min(from + 2 * GROUP);
-            self.ask(nodes[asked..until].iter().copied());
-            asked = until;
-            self.locals_near(&mut nodes[from..until.min(from + GROUP)]);
-        }
+        let mut values = std::mem::take(&mut self.unasked);
+        self.locals_of_first(nodes.len(), nodes, &mut values);
+        values.clear();
+        self.unasked = values;
     }
 
-    /// Asks the processor to bring the places of `nodes` close, so that [`Relabel::locals_near`] finds them there.
-    #[inline]
-    pub fn ask(&self, nodes: impl IntoIterator<Item = u32>) {
-        match &self.table {
-            Table::Direct { words, .. } => {
-                let words: &[u64] = words;
-                nodes.into_iter().for_each(|node| {
-                    prefetch_early(words, node as usize);
-                    // The next one's value, mostly in the same line.
-                    prefetch_early(words, node as usize + 1);
-                });
-            }
-            Table::Hashed { buckets, .. } => {
-                let buckets: &[Bucket] = buckets;
-                nodes.into_iter().for_each(|node| prefetch_early(buckets, home(node, buckets.len())));
-            }
-        }
-    }
-
-    /// As [`Relabel::locals`], of nodes that were asked for a while ago; as right, but slower, without.
+    /// Replaces the first `count` of `nodes`, in order, by their local ids, and asks the processor to bring the places of
+    /// some of the others close, which makes it faster to go on with them. Where the table holds values, those of each new
+    /// node `v` and of `v + 1` are appended to `values`.
     ///
     /// # Panics
     ///
-    /// When a node is beyond the graph.
-    pub fn locals_near(&mut self, nodes: &mut [u32]) {
+    /// When one of the nodes is beyond the graph, or there are fewer than `count`.
+    pub fn locals_of_first(&mut self, count: usize, nodes: &mut [u32], values: &mut Vec<[u32; 2]>) {
+        assert!(count <= nodes.len(), "{count} of {} nodes", nodes.len());
         let len = self.nodes.len();
-        let most = len + nodes.len();
+        let most = len + count;
         if matches!(&self.table, Table::Hashed { buckets, .. } if buckets.len() * FULL < most) {
             self.grow(most);
         }
@@ -173,21 +151,22 @@ impl Relabel {
         self.nodes.resize(most, 0);
         let (Table::Direct { bits, .. } | Table::Hashed { bits, .. }) = self.table;
         let seen = Seen { nodes: &mut self.nodes, len: len as u32, stamp: self.stamp, bits };
-        let len = match &mut self.table {
+        let now = match &mut self.table {
             Table::Direct { words, .. } => {
-                self.values.resize(most, [0; 2]);
-                direct(self.form, words, seen, &mut self.values, nodes)
+                let before = values.len();
+                values.resize(before + count, [0; 2]);
+                let now = direct(self.form, words, seen, &mut values[before..], nodes, count);
+                values.truncate(before + now as usize - len);
+                now
             }
-            Table::Hashed { buckets, .. } => hashed(self.form, buckets, seen, nodes),
+            Table::Hashed { buckets, .. } => hashed(self.form, buckets, seen, nodes, count),
         };
-        self.nodes.truncate(len as usize);
-        self.values.truncate(len as usize);
+        self.nodes.truncate(now as usize);
     }
 
-    /// The value of each node `v` seen so far and that of `v + 1`, in the order of [`Relabel::nodes`], where the table holds
-    /// values.
-    pub fn values(&self) -> Option<&[[u32; 2]]> {
-        matches!(self.table, Table::Direct { .. }).then_some(&self.values)
+    /// Whether the table holds values.
+    pub fn holds_values(&self) -> bool {
+        matches!(self.table, Table::Direct { .. })
     }
 
     /// The nodes seen so far; a node's local id is its index.
@@ -205,12 +184,12 @@ impl Relabel {
     #[cold]
     fn grow(&mut self, most: usize) {
         let mut nodes = std::mem::take(&mut self.nodes);
-        let mut ids = nodes.clone();
+        let (mut ids, len) = (nodes.clone(), nodes.len());
         (self.table, self.stamp) = (Table::hashed((2 * most).div_ceil(MADE_FOR).max(MIN_BUCKETS)), 1);
         if let Table::Hashed { buckets, bits } = &mut self.table {
             // The nodes differ, so that each becomes new again, in the same order.
             let seen = Seen { nodes: &mut nodes, len: 0, stamp: 1, bits: *bits };
-            hashed(self.form, buckets, seen, &mut ids);
+            hashed(self.form, buckets, seen, &mut ids, len);
         }
         self.nodes = nodes;
     }
@@ -241,6 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::table::home;
 
     /// The tables to be tested, in every form, for graphs below 5000 nodes or of any size.
     fn tables(small: bool) -> impl Iterator<Item = Relabel> {
@@ -265,11 +245,15 @@ mod tests {
             .collect();
         relabel.start(vec![1, 2, 3]);
         let mut actual = nodes.to_vec();
-        relabel.locals(&mut actual);
+        let mut values = vec![[9, 9]];
+        // In two parts, the first of which ends anywhere.
+        let (first, all) = (nodes.len() / 3, nodes.len());
+        relabel.locals_of_first(first, &mut actual, &mut values);
+        prop_assert_eq!(&actual[first..], &nodes[first..]);
+        relabel.locals_of_first(all - first, &mut actual[first..], &mut values);
         prop_assert_eq!(actual, expected);
-        if let Some(values) = relabel.values() {
-            prop_assert_eq!(values.to_vec(), order.iter().map(|v| [v ^ 21, (v + 1) ^ 21]).collect::<Vec<_>>());
-        }
+        let of_new = order.iter().filter(|_| relabel.holds_values()).map(|v| [v ^ 21, (v + 1) ^ 21]);
+        prop_assert_eq!(values, [[9, 9]].into_iter().chain(of_new).collect::<Vec<_>>());
         prop_assert_eq!(relabel.finish(), order);
         Ok(())
     }
@@ -291,6 +275,24 @@ mod tests {
         fn equals_a_hash_map_on_all_ids(nodes in prop::collection::vec(0..u32::MAX, 0..2000)) {
             for mut relabel in tables(false) {
                 check(&mut relabel, &nodes)?;
+            }
+        }
+    }
+
+    /// Graphs that end anywhere in a line of the table have a place for each node, and for no other.
+    #[test]
+    fn graphs_of_every_length_have_a_place_for_each_node() {
+        for (num_nodes, form) in (0..40u32).flat_map(|n| Form::all().map(move |form| (n, form))) {
+            let mut relabel = Relabel { form, ..Relabel::for_graph(num_nodes as usize, |v| v * 3) };
+            relabel.start(Vec::new());
+            let (mut nodes, mut values) = ((0..num_nodes).rev().collect::<Vec<u32>>(), Vec::new());
+            relabel.locals_of_first(nodes.len(), &mut nodes, &mut values);
+            assert_eq!(nodes, (0..num_nodes).collect::<Vec<u32>>());
+            assert_eq!(values, (0..num_nodes).rev().map(|v| [v * 3, v * 3 + 3]).collect::<Vec<_>>());
+            for beyond in [num_nodes, num_nodes + 7, u32::MAX] {
+                let mut nodes = vec![beyond; 20];
+                let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| relabel.locals(&mut nodes)));
+                assert!(outcome.is_err(), "node {beyond} of {num_nodes} has a local id: {nodes:?}, {form:?}");
             }
         }
     }

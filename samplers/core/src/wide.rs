@@ -1,10 +1,14 @@
-//! Floyd's method in sixteen lanes, by instructions of 512 bits: left to the compiler, it takes nearly twice as long.
+//! The kernels by instructions of 512 bits, sixteen lanes: left to the compiler, Floyd's method takes nearly twice as long,
+//! and looking up in a direct table a half longer.
 
 use std::arch::x86_64::*;
+
+use morphgl_graph_store::prefetch;
 
 use crate::lanes::{LANES, Lanes};
 use crate::philox::{M, W};
 use crate::stream::{Row, Stream, key};
+use crate::table::{AHEAD, SEVENTH, Seen, place, relabel_direct};
 
 /// Sixteen words, and the odd ones of them in the even places: where the multiplication of 32 bits looks.
 #[derive(Clone, Copy)]
@@ -14,7 +18,7 @@ struct Words {
 }
 
 /// As [`floyd_lanes`](crate::lanes::floyd_lanes), which is the reference.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn floyd_wide(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> u32 {
     let nodes = split(load(&lanes.nodes));
     let one = _mm512_set1_epi32(1);
@@ -43,6 +47,115 @@ pub(crate) fn floyd_wide(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -
         last = _mm512_add_epi32(last, one);
     }
     rejected.into()
+}
+
+/// As [`relabel_direct`], which is the reference.
+///
+/// Sixteen nodes are looked up together. Where one of them is new and there twice, the reference does it, which is rare.
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(crate) fn relabel_wide(
+    table: &mut [u64],
+    seen: Seen<'_>,
+    values: &mut [[u32; 2]],
+    ids: &mut [u32],
+    count: usize,
+) -> u32 {
+    let Seen { nodes, mut len, stamp, bits } = seen;
+    let first = len as usize;
+    assert!(nodes.len() >= first + count && values.len() >= count && ids.len() >= count, "there is room for {count}");
+    // A place below `end` has a next word. A table is below 2^31 words: nodes of larger graphs are hashed.
+    let end = i32::try_from(table.len().saturating_sub(1)).expect("a table for a small graph");
+    let end = _mm512_set1_epi32(end);
+    let (tag, stamps) = (_mm512_set1_epi32((stamp << bits) as i32), _mm512_set1_epi32(stamp as i32));
+    let whole = count / LANES * LANES;
+    for from in (0..whole).step_by(LANES) {
+        for &later in ids.iter().skip(from + AHEAD).take(LANES) {
+            prefetch(table, place(later));
+        }
+        let chunk: &mut [u32; LANES] = ids[from..].first_chunk_mut().expect("the chunk is whole");
+        let node = load(chunk);
+        let places = _mm512_add_epi32(node, sevenths(node));
+        let within = _mm512_cmplt_epu32_mask(node, end) & _mm512_cmplt_epu32_mask(places, end);
+        assert!(within == u16::MAX, "a node of {chunk:?} is beyond the graph");
+        let [places_a, places_b] = halves(places);
+        let base = table.as_mut_ptr();
+        // SAFETY: each place, and the word after it, is in the table, as was just asserted. The last gather reads the upper
+        // half of the word after: 12 bytes behind the place.
+        let (word_a, word_b, next) = unsafe {
+            (
+                _mm512_i32gather_epi64::<8>(places_a, base.cast()),
+                _mm512_i32gather_epi64::<8>(places_b, base.cast()),
+                _mm512_i32gather_epi32::<8>(places, base.cast::<i32>().add(3)),
+            )
+        };
+        let low = low_halves(word_a, word_b);
+        let new = _mm512_cmpneq_epi32_mask(_mm512_srl_epi32(low, _mm_cvtsi32_si128(bits as i32)), stamps);
+        let twice = _mm512_conflict_epi32(node);
+        let at = len as usize;
+        if _mm512_mask_test_epi32_mask(new, twice, twice) != 0 {
+            let seen = Seen { nodes, len, stamp, bits };
+            len = relabel_direct(table, seen, &mut values[at - first..], chunk, LANES);
+            continue;
+        }
+        let fresh = _mm512_add_epi32(_mm512_maskz_expand_epi32(new, iota()), _mm512_set1_epi32(len as i32));
+        store(chunk, _mm512_mask_mov_epi32(_mm512_xor_epi32(low, tag), new, fresh));
+        let [(word_a, value_a), (word_b, value_b)] = {
+            let ([fresh_a, fresh_b], [next_a, next_b]) = (halves(_mm512_or_epi32(fresh, tag)), halves(next));
+            [renew(word_a, fresh_a, next_a), renew(word_b, fresh_b, next_b)]
+        };
+        let (new_a, new_b) = (new as u8, (new >> 8) as u8);
+        let (value_a, value_b) =
+            (_mm512_maskz_compress_epi64(new_a, value_a), _mm512_maskz_compress_epi64(new_b, value_b));
+        store(nodes[at..].first_chunk_mut().expect("room for all"), _mm512_maskz_compress_epi32(new, node));
+        let values = &mut values[at - first..];
+        store_values(values, value_a);
+        store_values(&mut values[new_a.count_ones() as usize..], value_b);
+        // SAFETY: the places are in the table, as was asserted.
+        unsafe {
+            _mm512_mask_i32scatter_epi64::<8>(base.cast(), new_a, places_a, word_a);
+            _mm512_mask_i32scatter_epi64::<8>(base.cast(), new_b, places_b, word_b);
+        }
+        len += new.count_ones();
+    }
+    let seen = Seen { nodes, len, stamp, bits };
+    relabel_direct(table, seen, &mut values[len as usize - first..], &mut ids[whole..], count - whole)
+}
+
+/// A seventh of each, rounded down: see [`place`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sevenths(nodes: __m512i) -> __m512i {
+    let (nodes, seventh) = (split(nodes), _mm512_set1_epi64(SEVENTH.into()));
+    let (even, odd) = (_mm512_mul_epu32(nodes.even, seventh), _mm512_mul_epu32(nodes.odd, seventh));
+    _mm512_mask_shuffle_epi32::<0b11_11_01_01>(odd, 0x5555, even)
+}
+
+/// The words of a direct table with new lower halves, and the values in their upper halves before the next ones.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn renew(word: __m512i, low: __m256i, next: __m256i) -> (__m512i, __m512i) {
+    let value = _mm512_srli_epi64::<32>(word);
+    let word = _mm512_or_epi64(_mm512_slli_epi64::<32>(value), _mm512_cvtepu32_epi64(low));
+    (word, _mm512_or_epi64(value, _mm512_slli_epi64::<32>(_mm512_cvtepu32_epi64(next))))
+}
+
+/// The lower halves of sixteen words.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn low_halves(a: __m512i, b: __m512i) -> __m512i {
+    _mm512_permutex2var_epi32(a, _mm512_slli_epi32::<1>(iota()), b)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn iota() -> __m512i {
+    _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn halves(words: __m512i) -> [__m256i; 2] {
+    [_mm512_castsi512_si256(words), _mm512_extracti64x4_epi64::<1>(words)]
 }
 
 /// Block `block` of the sampling draws of sixteen nodes, word by word; what odd places hold is undefined.
@@ -94,4 +207,13 @@ fn load(words: &[u32; LANES]) -> __m512i {
 fn store(place: &mut [u32; LANES], words: __m512i) {
     // SAFETY: as in `load`.
     unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), words) }
+}
+
+/// Stores eight values in the first places.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_values(places: &mut [[u32; 2]], values: __m512i) {
+    let places: &mut [[u32; 2]; 8] = places.first_chunk_mut().expect("room for all");
+    // SAFETY: eight values are 512 bits, which may lie anywhere.
+    unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) }
 }

@@ -82,10 +82,13 @@ impl<'a> Rows<'a> {
 impl Hop<'_> {
     /// Number of neighbours that are picked of a node.
     pub(crate) fn count(&self, span: Span) -> u64 {
-        let take = self.fanout.take(u64::from(span.degree));
+        let most = match self.fanout {
+            Fanout::AtMost(k) => k.get().min(span.degree),
+            Fanout::All => span.degree,
+        };
         match (self.pick, self.weights) {
-            (Pick::Weighted, Some(weights)) => count_positive(&weights[span.range()], take as usize) as u64,
-            _ => take,
+            (Pick::Weighted, Some(weights)) => count_positive(&weights[span.range()], most as usize) as u64,
+            _ => most.into(),
         }
     }
 
@@ -197,13 +200,11 @@ impl Hop<'_> {
         }
     }
 
-    /// Reads the picked neighbours, which were asked for a while ago, and gives each to the caller as it comes.
-    #[inline]
-    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32]) -> impl Iterator<Item = u32> {
-        picked.iter_mut().zip(addresses).map(|(node, &address)| {
+    /// Reads the picked neighbours, which were asked for a while ago.
+    pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32]) {
+        for (node, &address) in picked.iter_mut().zip(addresses) {
             *node = self.indices[address as usize];
-            *node
-        })
+        }
     }
 
     /// Reads the weights of the picked neighbours, where there are any.

@@ -5,6 +5,7 @@ use morphgl_sampler_core::Relabel;
 use rayon::prelude::*;
 
 use crate::expand::Span;
+use crate::prepare::make_room;
 
 /// Nodes a thread locates at a time, and how far ahead it asks for their offsets.
 const TASK: usize = 1 << 12;
@@ -13,12 +14,18 @@ const AHEAD: usize = 16;
 /// The nodes found so far, by local id.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) relabel: Relabel,
+    relabel: Relabel,
     // Invariant: span `i` is that of node `i`, for the first `spans.len()` nodes.
     spans: Vec<Span>,
+    // Invariant: where the table of local ids holds offsets, degree `i` is that of node `i`, for all nodes but the last
+    // `offsets.len()` ones, whose offsets and next nodes' offsets are these; else both are empty.
+    degrees: Vec<f32>,
+    offsets: Vec<[u32; 2]>,
     /// The seeds, while they become the first local ids.
     seeds: Vec<u32>,
-    /// Whether the values beside the local ids are the offsets, and not only their lower halves.
+    /// Number of nodes of the mini-batch before.
+    before: usize,
+    /// Whether the offsets beside the local ids are whole, and not only their lower halves.
     offsets_fit: bool,
 }
 
@@ -28,18 +35,24 @@ impl Found {
         // The lower halves suffice for degrees, which are below 2^32.
         let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
         let offsets_fit = u32::try_from(topology.num_edges()).is_ok();
-        Self { relabel, spans: Vec::new(), seeds: Vec::new(), offsets_fit }
+        let (spans, degrees, offsets, seeds) = Default::default();
+        Self { relabel, spans, degrees, offsets, seeds, before: 0, offsets_fit }
     }
 
-    /// Starts a mini-batch; `buffer` becomes the list of its nodes.
-    pub(crate) fn start(&mut self, buffer: Vec<u32>, seeds: &[u32], topology: &Topology) {
-        self.relabel.start(buffer);
-        self.seeds.clear();
-        self.seeds.extend_from_slice(seeds);
-        self.relabel.locals(&mut self.seeds);
+    /// Starts a mini-batch; `nodes` and `degrees` become the lists of its nodes and their degrees, their content is dropped.
+    pub(crate) fn start(&mut self, mut nodes: Vec<u32>, degrees: Vec<f32>, seeds: &[u32], topology: &Topology) {
+        make_room(&mut nodes, self.before);
+        self.relabel.start(nodes);
+        self.degrees = degrees;
+        make_room(&mut self.degrees, self.before);
+        self.degrees.clear();
         self.spans.clear();
-        self.ask(topology, 0);
-        self.locate(topology, self.len());
+        let mut named = std::mem::take(&mut self.seeds);
+        named.clear();
+        named.extend_from_slice(seeds);
+        self.name(named.len(), &mut named, topology, true);
+        self.locate(topology);
+        self.seeds = named;
     }
 
     /// Number of nodes found.
@@ -52,38 +65,41 @@ impl Found {
         &self.spans
     }
 
-    /// The offsets of the nodes found, where they are known from the table of local ids.
-    fn offsets(&self) -> Option<&[[u32; 2]]> {
-        self.relabel.values().filter(|_| self.offsets_fit)
+    /// Replaces the first `count` of `nodes` by local ids; the others are to come next. Where spans of nodes found are wanted,
+    /// those found by the call before are there then.
+    pub(crate) fn name(&mut self, count: usize, nodes: &mut [u32], topology: &Topology, wanted: bool) {
+        let known = self.len();
+        self.relabel.locals_of_first(count, nodes, &mut self.offsets);
+        self.settle(wanted);
+        if wanted && !self.knows_spans() {
+            let indptr: &[u64] = topology.indptr();
+            self.relabel.nodes()[known..].iter().for_each(|&node| prefetch_early(indptr, node as usize));
+            self.locate_until(topology, known);
+        }
     }
 
-    /// Asks for the offsets of the nodes from `first` on, where they are not known.
-    pub(crate) fn ask(&self, topology: &Topology, first: usize) {
-        if self.offsets().is_some() {
+    /// Finds the spans of all nodes found, of which the last ones were asked for a while ago.
+    pub(crate) fn locate(&mut self, topology: &Topology) {
+        self.locate_until(topology, self.len());
+    }
+
+    fn locate_until(&mut self, topology: &Topology, until: usize) {
+        let located = self.spans.len();
+        self.spans.extend(self.relabel.nodes()[located..until].iter().map(|&node| span(topology.indptr(), node)));
+    }
+
+    /// The local ids with the list that takes what the table tells of new nodes, and the spans apart from them: threads
+    /// read these while another one finds new nodes. [`Found::par_locate`] has to follow.
+    pub(crate) fn parts(&mut self) -> (&mut Relabel, &mut Vec<[u32; 2]>, &[Span]) {
+        (&mut self.relabel, &mut self.offsets, &self.spans)
+    }
+
+    /// Takes what the table told of new nodes, and where spans are wanted, finds those of all nodes on the threads of the
+    /// current pool.
+    pub(crate) fn par_locate(&mut self, topology: &Topology, wanted: bool) {
+        self.settle(wanted);
+        if !wanted || self.knows_spans() {
             return;
-        }
-        let indptr: &[u64] = topology.indptr();
-        self.relabel.nodes()[first..].iter().for_each(|&node| prefetch_early(indptr, node as usize));
-    }
-
-    /// Finds the spans of the first `until` nodes, which were asked for a while ago.
-    pub(crate) fn locate(&mut self, topology: &Topology, until: usize) {
-        let new = self.spans.len()..until;
-        let nodes = &self.relabel.nodes()[new.clone()];
-        match self.relabel.values().filter(|_| self.offsets_fit) {
-            Some(offsets) => {
-                let span =
-                    |(&node, &[start, end]): (&u32, &[u32; 2])| Span { start: start.into(), degree: end - start, node };
-                self.spans.extend(nodes.iter().zip(&offsets[new]).map(span));
-            }
-            None => self.spans.extend(nodes.iter().map(|&node| span(topology.indptr(), node))),
-        }
-    }
-
-    /// Finds the spans of all nodes, on the threads of the current pool.
-    pub(crate) fn par_locate(&mut self, topology: &Topology) {
-        if self.offsets().is_some() {
-            return self.locate(topology, self.len());
         }
         let indptr: &[u64] = topology.indptr();
         let known = self.spans.len();
@@ -99,23 +115,36 @@ impl Found {
         });
     }
 
-    /// The local ids, and the spans apart from them: threads read these while another one finds new nodes.
-    pub(crate) fn parts(&mut self) -> (&mut Relabel, &[Span]) {
-        (&mut self.relabel, &self.spans)
+    /// Makes degrees, and where they are wanted spans, of what the table told of new nodes.
+    fn settle(&mut self, wanted: bool) {
+        self.degrees.extend(self.offsets.iter().map(|[start, end]| end.wrapping_sub(*start) as f32));
+        if wanted && self.knows_spans() {
+            let nodes = &self.relabel.nodes()[self.spans.len()..];
+            let span =
+                |(&node, &[start, end]): (&u32, &[u32; 2])| Span { start: start.into(), degree: end - start, node };
+            self.spans.extend(nodes.iter().zip(&self.offsets).map(span));
+        }
+        self.offsets.clear();
     }
 
-    /// Fills `degrees` with the in-degrees of all nodes.
-    pub(crate) fn degrees(&self, degrees: &mut Vec<f32>) {
-        degrees.clear();
-        match self.relabel.values() {
-            Some(offsets) => degrees.extend(offsets.iter().map(|[start, end]| end.wrapping_sub(*start) as f32)),
-            None => degrees.extend(self.spans.iter().map(|span| span.degree as f32)),
-        }
+    /// Whether the table of local ids tells the spans.
+    fn knows_spans(&self) -> bool {
+        self.relabel.holds_values() && self.offsets_fit
     }
 
     /// Whether the degrees are known without the spans.
     pub(crate) fn knows_degrees(&self) -> bool {
-        self.relabel.values().is_some()
+        self.relabel.holds_values()
+    }
+
+    /// Ends the mini-batch; gives its nodes and their in-degrees.
+    pub(crate) fn finish(&mut self) -> (Vec<u32>, Vec<f32>) {
+        let mut degrees = std::mem::take(&mut self.degrees);
+        self.before = self.len();
+        if !self.knows_degrees() {
+            degrees.extend(self.spans.iter().map(|span| span.degree as f32));
+        }
+        (self.relabel.finish(), degrees)
     }
 }
 
@@ -137,16 +166,15 @@ mod tests {
         let mut halves = Found { offsets_fit: false, ..Found::new(&topology) };
         let mut none = Found { relabel: Relabel::default(), ..Found::new(&topology) };
         let [fit, halves, none] = [&mut fit, &mut halves, &mut none].map(|found| {
-            found.start(Vec::new(), &[3, 0, 2], &topology);
-            found.relabel.locals(&mut [1, 3]);
-            found.par_locate(&topology);
-            let mut degrees = Vec::new();
-            found.degrees(&mut degrees);
+            found.start(Vec::new(), Vec::new(), &[3, 0, 2], &topology);
+            let (relabel, offsets, _) = found.parts();
+            relabel.locals_of_first(2, &mut [1, 3], offsets);
+            found.par_locate(&topology, true);
             let spans = found.spans().iter().map(|span| (span.start, span.degree, span.node)).collect::<Vec<_>>();
-            (spans, degrees)
+            (spans, found.finish())
         });
         assert_eq!(fit.0, [(5, 1, 3), (0, 2, 0), (2, 3, 2), (2, 0, 1)]);
-        assert_eq!(fit.1, [1.0, 2.0, 3.0, 0.0]);
+        assert_eq!(fit.1, (vec![3, 0, 2, 1], vec![1.0, 2.0, 3.0, 0.0]));
         assert_eq!((&halves, &none), (&fit, &fit));
     }
 }

@@ -83,7 +83,7 @@ fn prepare(
 ) -> Result<()> {
     let (dataset, settings) = (&*shared.dataset, &shared.settings);
     let topology = &dataset.topology;
-    found.start(std::mem::take(&mut batch.input_nodes), seeds, topology);
+    found.start(std::mem::take(&mut batch.input_nodes), std::mem::take(&mut batch.degrees), seeds, topology);
     let fanouts = &settings.fanouts.0;
     batch.blocks.resize_with(fanouts.len(), Block::default);
     let mut newest = 0;
@@ -108,11 +108,14 @@ fn prepare(
         block.num_dst = num_dst;
         offsets(&hop, first, found.spans(), block)?;
         let num_edges = block.indptr[num_dst] as usize;
+        make_room(&mut block.indices, num_edges);
         block.indices.resize(num_edges, 0);
         if hop.weights.is_none() {
             block.weights = None;
         } else {
-            block.weights.get_or_insert_default().resize(num_edges, 0.0);
+            let weights = block.weights.get_or_insert_default();
+            make_room(weights, num_edges);
+            weights.resize(num_edges, 0.0);
         }
         // Of the last hop's nodes no neighbours are picked.
         let locate = hop.hop as usize + 1 < fanouts.len() || !found.knows_degrees();
@@ -120,8 +123,7 @@ fn prepare(
         block.num_src = found.len();
     }
     batch.num_seeds = seeds.len();
-    found.degrees(&mut batch.degrees);
-    batch.input_nodes = found.relabel.finish();
+    (batch.input_nodes, batch.degrees) = found.finish();
     if let Some(sums) = &shared.weight_sums {
         batch.degrees.iter_mut().zip(&batch.input_nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
     }
@@ -134,9 +136,19 @@ fn prepare(
     Ok(())
 }
 
+/// Makes room for `len` elements in a list whose content is not needed any more: an eighth more than that where there is too
+/// little, so that mini-batches of about one size fit. To double it, as a list does by itself, would be twice the memory.
+pub(crate) fn make_room<T>(list: &mut Vec<T>, len: usize) {
+    if list.capacity() < len {
+        list.clear();
+        list.reserve_exact(len + len / 8);
+    }
+}
+
 /// Fills in the row offsets of `block`; rows before `first` stay empty.
 fn offsets(hop: &Hop<'_>, first: usize, spans: &[Span], block: &mut Block) -> Result<()> {
     block.indptr.clear();
+    make_room(&mut block.indptr, spans.len() + 1);
     block.indptr.resize(first + 1, 0);
     let mut end = 0u64;
     block.indptr.extend(spans[first..].iter().map(|&span| {

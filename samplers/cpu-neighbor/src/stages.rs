@@ -50,8 +50,8 @@ impl Stages<'_> {
         let mut weights: &mut [f32] = weights.as_deref_mut().unwrap_or_default();
         let mut row = self.first;
         reading.clear();
-        // Edges up to `read` have their neighbours, those up to `named` local ids, nodes up to `asked` are on their way.
-        let (mut read, mut named, mut asked) = (0, 0, found.len());
+        // Edges up to `read` have their neighbours, those up to `named` local ids.
+        let (mut read, mut named) = (0, 0);
         while named < indices.len() {
             let rows = Rows { spans: &found.spans()[row..*num_dst], indptr: &indptr[row..=*num_dst] };
             let (rows, _) = rows.split(GROUP);
@@ -61,25 +61,20 @@ impl Stages<'_> {
             let group = read..read + reading.len();
             let read_weights = weights.split_off_mut(..reading.len().min(weights.len())).unwrap_or_default();
             self.hop.read_weights(reading, read_weights);
-            found.relabel.ask(self.hop.read(reading, &mut indices[group.clone()]));
-            found.relabel.locals_near(&mut indices[named..read]);
-            if self.locate {
-                found.ask(self.topology, asked);
-                found.locate(self.topology, asked);
-            }
-            asked = found.len();
+            self.hop.read(reading, &mut indices[group.clone()]);
+            found.name(read - named, &mut indices[named..group.end], self.topology, self.locate);
             (named, read) = (read, group.end);
             std::mem::swap(picking, reading);
         }
         if self.locate {
-            found.locate(self.topology, found.len());
+            found.locate(self.topology);
         }
     }
 
     /// On the threads of the current pool: one names a part's nodes while the others pick the next part's, since names
     /// are given in order and picks are not.
     fn side_by_side(&self, found: &mut Found, buffers: &mut [Buffers], block: &mut Block) {
-        let (relabel, spans) = found.parts();
+        let (relabel, offsets, spans) = found.parts();
         let Block { num_dst, indptr, indices, weights, .. } = block;
         let mut rest = Rows { spans: &spans[self.first..*num_dst], indptr: &indptr[self.first..] };
         let (mut indices, mut weights) = (&mut indices[..], weights.as_deref_mut().unwrap_or_default());
@@ -88,13 +83,12 @@ impl Stages<'_> {
             let (rows, later) = rest.split(PART * buffers.len());
             let picking = indices.split_off_mut(..rows.num_edges()).expect("an edge has a place");
             let part_weights = weights.split_off_mut(..picking.len().min(weights.len())).unwrap_or_default();
-            rayon::join(|| relabel.locals(naming), || self.pick(rows, picking, part_weights, buffers));
+            let name = || relabel.locals_of_first(naming.len(), naming, offsets);
+            rayon::join(name, || self.pick(rows, picking, part_weights, buffers));
             naming = picking;
             rest = later;
         }
-        if self.locate {
-            found.par_locate(self.topology);
-        }
+        found.par_locate(self.topology, self.locate);
     }
 
     /// Picks and reads the neighbours of all rows, on as many threads as there are buffers.
@@ -117,7 +111,7 @@ impl Stages<'_> {
             let group = read..read + reading.len();
             let of_weights = if weights.is_empty() { 0..0 } else { group.clone() };
             self.hop.read_weights(reading, &mut weights[of_weights]);
-            self.hop.read(reading, &mut picked[group.clone()]).for_each(drop);
+            self.hop.read(reading, &mut picked[group.clone()]);
             (read, rest) = (group.end, later);
             std::mem::swap(picking, reading);
         }

@@ -7,12 +7,12 @@ use morphgl_direct_read::{Reader, Want};
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
 };
-use morphgl_sampler_core::Relabel;
+use morphgl_sampler_core::{Order, Relabel, check_threads};
 
 use crate::caches::check_nodes;
 use crate::expand::{Hop, Rows, Scratch};
 use crate::offsets::{self, Span};
-use crate::sampler::{Order, Shared};
+use crate::sampler::Shared;
 use crate::stats::What;
 
 /// One worker, with buffers and reads of its own.
@@ -43,10 +43,7 @@ impl std::fmt::Debug for Shared {
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, threads: usize) -> Result<Self> {
-        if threads == 0 {
-            let what = "0 threads make no mini-batch; give at least 1";
-            return Err(Error::setting("threads of a batching worker", what));
-        }
+        check_threads(threads)?;
         let reader = shared.files.reader(&shared.options)?;
         Ok(Self { shared, order: None, reader, buffers: Buffers::default() })
     }
@@ -55,18 +52,7 @@ impl Worker {
 impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let num_batches = self.shared.num_batches();
-        if id.index as usize >= num_batches {
-            let what = format!("an epoch has {num_batches}; ask for an index below that");
-            return Err(Error::setting(id, what));
-        }
-        let order = match self.order.take().filter(|order| order.epoch == id.epoch) {
-            Some(order) => order,
-            None => self.shared.order(id.epoch),
-        };
-        let size = self.shared.settings.batch_size;
-        let first = id.index as usize * size;
-        let seeds = &order.nodes[first..order.nodes.len().min(first.saturating_add(size))];
+        let seeds = self.shared.epochs.seeds(id, &mut self.order)?;
         let mut batch = match recycled {
             Some(MiniBatch::Host(batch)) => batch,
             _ => HostBatch::default(),
@@ -74,7 +60,6 @@ impl BatchingWorker for Worker {
         batch.id = id;
         let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
         made.map_err(|e| Error { context: id.to_string(), ..e })?;
-        self.order = Some(order);
         self.shared.counters.batch();
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
     }

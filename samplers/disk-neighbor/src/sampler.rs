@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use morphgl_direct_read::{Method, Reader, Want, ring_refused};
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Place, Result, SamplerSettings, SeedSet};
-use morphgl_sampler_core::{check_limits, permute};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings, SeedSet};
+use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
 use crate::caches::{Caches, DiskGraph};
 use crate::files::Files;
@@ -16,8 +16,8 @@ use crate::options::Options;
 use crate::prepare::Worker;
 use crate::stats::{Counters, Counts};
 
-/// Epochs whose order is kept: workers pass from one epoch to the next at different times.
-const ORDERS: usize = 2;
+/// Bytes that a seed takes in the orders, and beside its label.
+const BYTES_A_SEED: u64 = Epochs::BYTES_A_SEED + 8;
 
 /// Phase Batching by neighbour sampling of a graph on disk, `Batching_CPU+Disk_Neighbor`.
 #[derive(Clone)]
@@ -37,15 +37,7 @@ pub(crate) struct Shared {
     pub(crate) num_nodes: u32,
     /// The seeds in ascending order, and the class of each, where the graph has labels.
     labels: Option<(Vec<u32>, Vec<i32>)>,
-    seeds: SeedSet,
-    orders: Mutex<Vec<Order>>,
-}
-
-/// The seeds in the order of an epoch.
-#[derive(Debug, Clone)]
-pub(crate) struct Order {
-    pub(crate) epoch: u32,
-    pub(crate) nodes: Arc<[u32]>,
+    pub(crate) epochs: Epochs,
 }
 
 impl DiskNeighbor {
@@ -61,10 +53,7 @@ impl DiskNeighbor {
     /// One pass over the offsets, and over the neighbours one a hop and one more (by inclusion probability), or one (by degree).
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let BatchingContext { dataset, seeds, settings, gather, place, options } = context;
-        if *place != Place::Host {
-            let cure = "choose a sampler of that device";
-            return Err(Error::setting("place", format!("sampling on the CPU runs at host, not at {place}; {cure}")));
-        }
+        check_host(place)?;
         let options = Options::parse(options)?;
         let weights = dataset.topology.weights();
         if weights.is_some_and(|w| w.is_mapped()) {
@@ -82,8 +71,7 @@ impl DiskNeighbor {
         })?;
         // Nothing that costs a pass over a file is begun for settings that cannot work.
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
-        let fixed =
-            seeds.nodes().len() as u64 * (4 * ORDERS as u64 + 8) + weights.map_or(0, |_| 4 * u64::from(num_nodes));
+        let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + weights.map_or(0, |_| 4 * u64::from(num_nodes));
         let budget = options.memory_bytes.saturating_sub(fixed);
         let keep = 2 * Offsets::num_bytes_of(num_nodes as usize) <= budget;
         let mut reader = files.long_reader(&options)?;
@@ -113,8 +101,7 @@ impl DiskNeighbor {
             weight_sums,
             num_nodes,
             labels,
-            seeds: seeds.clone(),
-            orders: Mutex::default(),
+            epochs: Epochs::new(seeds, settings),
         })))
     }
 
@@ -127,9 +114,9 @@ impl DiskNeighbor {
     /// Bytes that offsets, orders, labels and caches take: at most [`Options::memory_bytes`] where that allows the orders and labels.
     pub fn num_bytes(&self) -> u64 {
         let shared = &*self.0;
-        let seeds = shared.seeds.nodes().len() as u64;
+        let seeds = shared.epochs.num_seeds() as u64;
         let sums = shared.weight_sums.as_ref().map_or(0, |s| 4 * s.len() as u64);
-        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * (4 * ORDERS as u64 + 8) + sums
+        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * BYTES_A_SEED + sums
     }
 
     /// How reads are carried out.
@@ -193,13 +180,12 @@ fn labels(
     Ok(Some((nodes, labels)))
 }
 
-/// Sum of each node's edge weights in f64, in CSC order, rounded once.
+/// Sum of each node's edge weights.
 fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Vec<f32>> {
     let (mut sums, mut start) = (Vec::new(), 0);
     offsets::each(&files.indptr, reader, &mut |i, offset| {
         if i > 0 {
-            let row = &weights[start as usize..offset as usize];
-            sums.push(row.iter().map(|&w| f64::from(w)).sum::<f64>() as f32);
+            sums.push(weight_sum(&weights[start as usize..offset as usize]));
         }
         start = offset;
         Ok(())
@@ -208,39 +194,16 @@ fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Ve
 }
 
 impl Shared {
-    pub(crate) fn num_batches(&self) -> usize {
-        self.seeds.nodes().len().div_ceil(self.settings.batch_size)
-    }
-
     /// The class of a seed; `None` where the graph has no labels.
     pub(crate) fn label(&self, seed: u32) -> Option<i32> {
         let (nodes, labels) = self.labels.as_ref()?;
         nodes.binary_search(&seed).ok().map(|i| labels[i])
     }
-
-    /// The seeds in the order of `epoch`, made by the worker that asks first.
-    pub(crate) fn order(&self, epoch: u32) -> Order {
-        if !self.settings.shuffle {
-            return Order { epoch, nodes: self.seeds.nodes().into() };
-        }
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(order) = orders.iter().find(|order| order.epoch == epoch) {
-            return order.clone();
-        }
-        let mut nodes: Arc<[u32]> = self.seeds.nodes().into();
-        permute(self.settings.seed, epoch, Arc::get_mut(&mut nodes).expect("nobody else knows it yet"));
-        let order = Order { epoch, nodes };
-        if orders.len() == ORDERS {
-            orders.remove(0);
-        }
-        orders.push(order.clone());
-        order
-    }
 }
 
 impl Batching for DiskNeighbor {
     fn num_batches(&self) -> usize {
-        self.0.num_batches()
+        self.0.epochs.num_batches()
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, HostBatch, MiniBatch, Place, Result,
 };
+use morphgl_sampler_core::check_threads;
 use morphgl_sim::{Device, Operation, Work};
 
 use crate::CPU_KEY;
-use crate::device::some;
 use crate::sampler::{Sampler, Shared};
 
 /// Phase Batching on workers of an invented CPU, `Batching_CPU_SimNeighbor`.
@@ -40,7 +40,7 @@ impl Batching for CpuSimNeighbor {
 
     /// A worker takes as long as it is told to, with however many threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        some(threads)?;
+        check_threads(threads)?;
         let sampler = Sampler::new(&self.shared);
         Ok(Box::new(Worker { shared: Arc::clone(&self.shared), device: self.device.clone(), sampler }))
     }

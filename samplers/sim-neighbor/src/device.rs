@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Result};
+use morphgl_sampler_core::check_threads;
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
 use crate::DEVICE_KEY;
@@ -38,19 +39,11 @@ impl Batching for SimNeighbor {
 
     /// A worker is a stream of the device; host threads make it no faster.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        some(threads)?;
+        check_threads(threads)?;
         let sampler = Sampler::new(&self.shared);
         let stream = Stream::new(&self.device, &DEVICE_KEY, Work::BatchingDevice, sampler)?;
         Ok(Box::new(Worker { shared: Arc::clone(&self.shared), device: self.device.clone(), stream }))
     }
-}
-
-pub(crate) fn some(threads: usize) -> Result<()> {
-    if threads == 0 {
-        let what = "0 threads make no mini-batch; give at least 1";
-        return Err(Error::setting("threads of a batching worker", what));
-    }
-    Ok(())
 }
 
 struct Worker {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingContext, Error, Expansion, Fanout, HostBatch, Pick, Result, SamplerSettings,
-    SeedSet,
 };
 use morphgl_sampler_core::{
-    Relabel, Row, UniformScratch, WeightedScratch, check_settings, count_positive, permute, pick_uniform, pick_weighted,
+    Epochs, Order, Relabel, Row, UniformScratch, WeightedScratch, check_settings, count_positive, pick_uniform,
+    pick_weighted, weight_sum,
 };
 
 /// What all workers read.
@@ -16,7 +16,7 @@ use morphgl_sampler_core::{
 pub(crate) struct Shared {
     dataset: Arc<Dataset>,
     settings: SamplerSettings,
-    seeds: SeedSet,
+    epochs: Epochs,
     gather: bool,
 }
 
@@ -24,19 +24,16 @@ impl Shared {
     pub(crate) fn new(context: &BatchingContext) -> Result<Self> {
         let BatchingContext { dataset, seeds, settings, gather, .. } = context;
         check_settings(&dataset.topology, seeds, settings)?;
-        Ok(Self { dataset: Arc::clone(dataset), settings: settings.clone(), seeds: seeds.clone(), gather: *gather })
+        let epochs = Epochs::new(seeds, settings);
+        Ok(Self { dataset: Arc::clone(dataset), settings: settings.clone(), epochs, gather: *gather })
     }
 
     pub(crate) fn num_batches(&self) -> usize {
-        self.seeds.nodes().len().div_ceil(self.settings.batch_size)
+        self.epochs.num_batches()
     }
 
     pub(crate) fn check(&self, id: BatchId) -> Result<()> {
-        let num_batches = self.num_batches();
-        if id.index as usize >= num_batches {
-            return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
-        }
-        Ok(())
+        self.epochs.check(id)
     }
 }
 
@@ -44,8 +41,7 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     shared: Arc<Shared>,
-    /// The seeds in the order of an epoch, and which.
-    order: Option<(u32, Vec<u32>)>,
+    order: Option<Order>,
     relabel: Relabel,
     uniform: UniformScratch,
     weighted: WeightedScratch,
@@ -69,13 +65,10 @@ impl Sampler {
         let shared = Arc::clone(&self.shared);
         let (dataset, settings) = (&*shared.dataset, &shared.settings);
         self.relabel.start(std::mem::take(&mut batch.input_nodes));
-        let first = id.index as usize * settings.batch_size;
-        let order = self.order(id.epoch);
-        let seeds = first..order.len().min(first.saturating_add(settings.batch_size));
+        let seeds = shared.epochs.seeds(id, &mut self.order)?;
         batch.num_seeds = seeds.len();
-        for seed in seeds {
-            let node = self.order.as_ref().expect("it was just made").1[seed];
-            self.relabel.local(node);
+        for &seed in seeds {
+            self.relabel.local(seed);
         }
         let fanouts = &settings.fanouts.0;
         batch.id = id;
@@ -102,18 +95,6 @@ impl Sampler {
             }
         }
         Ok(())
-    }
-
-    fn order(&mut self, epoch: u32) -> &[u32] {
-        let SamplerSettings { shuffle, seed, .. } = self.shared.settings;
-        if self.order.as_ref().is_none_or(|(known, _)| shuffle && *known != epoch) {
-            let mut nodes = self.shared.seeds.nodes().to_vec();
-            if shuffle {
-                permute(seed, epoch, &mut nodes);
-            }
-            self.order = Some((epoch, nodes));
-        }
-        &self.order.as_ref().expect("it was just made").1
     }
 
     /// Expands the nodes found so far, with [`Expansion::New`] those from `newest` on.
@@ -160,11 +141,11 @@ impl Sampler {
     }
 }
 
-/// In-degree of a node, with edge weights their sum in f64, rounded once.
+/// In-degree of a node, with edge weights their sum.
 fn degree(dataset: &Dataset, node: u32) -> f32 {
     let range = dataset.topology.edge_range(node);
     match dataset.topology.weights() {
-        Some(weights) => weights[range].iter().map(|&w| f64::from(w)).sum::<f64>() as f32,
+        Some(weights) => weight_sum(&weights[range]),
         None => range.len() as f32,
     }
 }

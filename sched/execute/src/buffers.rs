@@ -34,6 +34,11 @@ impl Buffers {
         self.in_place.len()
     }
 
+    /// The most mini-batches there are at once, the one in training included.
+    pub(crate) fn places(&self) -> usize {
+        self.size[0].saturating_add(self.size[1]).saturating_add(1)
+    }
+
     /// A step begins; for batching, the buffers it may use again.
     pub(crate) fn begin(&mut self, step: Step) -> Option<MiniBatch> {
         let mut spare = None;

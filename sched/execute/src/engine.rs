@@ -97,14 +97,15 @@ impl<'a> Engine<'a> {
             transferring: shares.map(|s| lanes.of(Role::Transferring(s)).next()).collect(),
             idle: workers.iter().map(|w| (0..w.len()).rev().collect()).collect(),
             workers,
+            // All memory is taken before the first mini-batch; a table half full is never made anew.
+            held: HashMap::with_capacity(2 * buffers.places().min(job.batches.len())),
+            under_way: Vec::with_capacity(lanes.count()),
             trained: vec![false; job.batches.len()],
             job,
             lanes,
             replay,
             buffers,
             tally,
-            held: HashMap::new(),
-            under_way: Vec::new(),
             stopped: false,
             failure,
         }

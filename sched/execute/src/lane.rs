@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{Receiver, Sender, unbounded};
+use crossbeam::channel::{Receiver, Sender, bounded};
 use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch, Score, Training, Transferring};
 
 use crate::error::{delivered, guarded};
@@ -78,7 +78,8 @@ impl Lane {
     ///
     /// The thread cannot be started; the operator is lost.
     pub(crate) fn start(number: usize, name: String, key: &Key, operator: Operator, reports: Reports) -> Result<Self> {
-        let (commands, received) = unbounded();
+        // It is told of the next mini-batch once it has answered. A channel with an end takes all of its memory now.
+        let (commands, received) = bounded(1);
         let own = key.clone();
         let thread = thread::Builder::new().name(name).spawn(move || run(number, &own, operator, &received, &reports));
         match thread {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crossbeam::channel::{Receiver, unbounded};
+use crossbeam::channel::{Receiver, bounded};
 use morphgl_registry::Key;
 
 use crate::Result;
@@ -39,7 +39,8 @@ impl Lanes {
     ///
     /// A thread cannot be started: its operator is lost, the others are there.
     pub(crate) fn start(start: Instant, operators: Vec<(Role, Key, Operator)>) -> (Self, Result<()>) {
-        let (report, done) = unbounded();
+        // A lane answers once for each mini-batch, and gets another one when its answer was heard: nobody waits to report.
+        let (report, done) = bounded(operators.len().max(1));
         let mut lanes = Self { places: Vec::with_capacity(operators.len()), done };
         let mut outcome = Ok(());
         for (role, key, operator) in operators {
@@ -64,6 +65,11 @@ impl Lanes {
     /// Numbers of the lanes of this role.
     pub(crate) fn of(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
         (0..self.places.len()).filter(move |&i| self.places[i].role == role)
+    }
+
+    /// Number of lanes.
+    pub(crate) fn count(&self) -> usize {
+        self.places.len()
     }
 
     /// Where lanes report to.

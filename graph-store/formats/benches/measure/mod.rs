@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use morphgl_formats::Progress;
 use morphgl_graph_store::{Error, Meta, Result};
+
+/// What the name of a run ends in whose source is read from the disk.
+pub(crate) const COLD: &str = " cold";
 
 /// What the command line says.
 pub(crate) struct Arguments {
@@ -45,6 +48,8 @@ pub(crate) struct Run {
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
     pub(crate) peak_rss: u64,
+    /// Bytes of the finished dataset.
+    pub(crate) written: u64,
     /// Seconds of each stage, in order.
     pub(crate) stages: Vec<(String, f64)>,
 }
@@ -61,7 +66,8 @@ pub(crate) fn measured(import: impl FnOnce(&dyn Progress) -> Result<PathBuf>) ->
     let ends = began.iter().skip(1).map(|s| s.1).chain([Instant::now()]);
     let stages = began.iter().zip(ends).map(|((name, at), end)| (name.clone(), (end - *at).as_secs_f64())).collect();
     let edges = Meta::read(&target)?.num_edges;
-    Ok(Run { edges, seconds, cpu_seconds, peak_rss: peak_rss(), stages })
+    let (peak_rss, written) = (peak_rss(), size(&target));
+    Ok(Run { edges, seconds, cpu_seconds, peak_rss, written, stages })
 }
 
 struct Stages(Mutex<Vec<(String, Instant)>>);
@@ -91,9 +97,27 @@ fn peak_rss() -> u64 {
     line.split_ascii_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") << 10
 }
 
-/// Bytes a second of sequential reads past the page cache, and of sequential writes with a sync at their end.
-pub(crate) fn disk_limits(dir: &Path) -> (f64, f64) {
-    const SIZE: usize = 256 << 20;
+/// Empties the page cache of all that is on the disk; false where the system does not let us.
+pub(crate) fn forget_files() -> bool {
+    // Written pages are kept until the disk has them.
+    let sync = std::process::Command::new("sync").status();
+    sync.is_ok_and(|s| s.success()) && fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
+}
+
+/// Bytes a second.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Sequential reads past the page cache.
+    read: f64,
+    /// Sequential writes with a sync at their end.
+    write: f64,
+    /// Reads from the page cache, on all threads.
+    cached: f64,
+}
+
+/// Measures the disk and the page cache with a file in `dir`.
+pub(crate) fn disk_limits(dir: &Path) -> Limits {
+    const SIZE: usize = 512 << 20;
     const BLOCK: usize = 8 << 20;
     let path = dir.join("limit");
     let mut space = vec![1u8; BLOCK + 4096];
@@ -105,7 +129,21 @@ pub(crate) fn disk_limits(dir: &Path) -> (f64, f64) {
         file.write_all(block).expect("room for the disk's own limit");
     }
     file.sync_all().expect("the disk takes a sync");
-    let write = SIZE as f64 / start.elapsed().as_secs_f64();
+    let rate = |start: Instant| SIZE as f64 / start.elapsed().as_secs_f64();
+    let write = rate(start);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (mut file, mut block) = (File::open(&path).expect("the file was just written"), vec![0; 1 << 20]);
+            scope.spawn(move || {
+                let share = SIZE / threads;
+                file.seek(SeekFrom::Start((thread * share) as u64)).expect("within the file");
+                (0..share / block.len()).for_each(|_| file.read_exact(&mut block).expect("the file was just written"));
+            });
+        }
+    });
+    let cached = rate(start);
     let start = Instant::now();
     let mut options = File::options();
     options.read(true);
@@ -113,9 +151,9 @@ pub(crate) fn disk_limits(dir: &Path) -> (f64, f64) {
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, 0x4000); // O_DIRECT
     let read = options.open(&path).and_then(|mut file| (0..SIZE / BLOCK).try_for_each(|_| file.read_exact(block)));
     // A file system without direct reads has no figure.
-    let read = read.map_or(f64::NAN, |()| SIZE as f64 / start.elapsed().as_secs_f64());
+    let read = read.map_or(f64::NAN, |()| rate(start));
     fs::remove_file(&path).expect("the file was just written");
-    (read, write)
+    Limits { read, write, cached }
 }
 
 /// All runs.
@@ -123,7 +161,7 @@ pub(crate) struct Report<'a> {
     arguments: &'a Arguments,
     order: Vec<String>,
     runs: BTreeMap<String, (u64, Vec<Run>)>,
-    limits: Vec<(f64, f64)>,
+    limits: Vec<Limits>,
 }
 
 impl<'a> Report<'a> {
@@ -138,27 +176,31 @@ impl<'a> Report<'a> {
         self.runs.entry(name.into()).or_insert_with(|| (size(source), vec![])).1.push(run);
     }
 
-    pub(crate) fn disk(&mut self, limits: (f64, f64)) {
+    pub(crate) fn disk(&mut self, limits: Limits) {
         self.limits.push(limits);
     }
 
     pub(crate) fn print(&self) {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (read, write) = (self.limit(|l| l.0), self.limit(|l| l.1));
+        let (read, write, cached) = (self.limit(|l| l.read), self.limit(|l| l.write), self.limit(|l| l.cached));
         if !self.arguments.json {
             println!(
-                "{threads} threads, memory {} MiB, disk read {read:.0} MB/s, write {write:.0} MB/s (medians)",
+                "{threads} threads, memory {} MiB, disk read {read:.0} MB/s, write {write:.0} MB/s, \
+                 page cache read {cached:.0} MB/s (medians)",
                 self.arguments.memory >> 20
             );
             println!(
-                "{:<20} {:>9} {:>22} {:>10} {:>22} {:>9} {:>9}  stages (s)",
+                "{:<23} {:>8} {:>22} {:>10} {:>22} {:>6} {:>8} {:>24} {:>15} {:>11}  stages (s)",
                 "format",
                 "edges M",
                 "M edges/s (min-max)",
                 "source MB/s",
                 "M/s per core (min-max)",
                 "CPU s",
-                "peak MiB"
+                "peak MiB",
+                "wall s (min-max)",
+                "limit s sum/max",
+                "share of it"
             );
         }
         for name in &self.order {
@@ -169,6 +211,11 @@ impl<'a> Report<'a> {
             let cpu = spread(runs.iter().map(|r| r.cpu_seconds)).1;
             let source = *bytes as f64 / 1e6 / edges * rate.1;
             let peak = runs.iter().map(|r| r.peak_rss).max().unwrap_or(0);
+            // What reading the source and writing the dataset take, one after the other and side by side.
+            let from = if name.ends_with(COLD) { read } else { cached };
+            let (reading, writing) = (*bytes as f64 / 1e6 / from, runs[0].written as f64 / 1e6 / write);
+            let (after, beside) = (reading + writing, reading.max(writing));
+            let seconds = spread(runs.iter().map(|r| r.seconds));
             if self.arguments.json {
                 let all: Vec<String> = runs.iter().map(|r| format!("{:.4}", edges / r.seconds)).collect();
                 let cores: Vec<String> = runs.iter().map(|r| format!("{:.4}", edges / r.cpu_seconds)).collect();
@@ -176,19 +223,23 @@ impl<'a> Report<'a> {
                     "{{\"what\":\"ingest {name}\",\"unit\":\"M edges/s\",\"threads\":{threads},\"edges\":{},\
                      \"median\":{:.4},\"all\":[{}],\"per_core_median\":{:.4},\"per_core_all\":[{}],\
                      \"cpu_seconds\":{cpu:.3},\"source_mb_per_s\":{source:.1},\"peak_rss_bytes\":{peak},\
-                     \"memory\":{},\"disk_read_mb_per_s\":{read:.1},\"disk_write_mb_per_s\":{write:.1}}}",
+                     \"memory\":{},\"seconds_median\":{:.4},\"written_bytes\":{},\"limit_after_s\":{after:.4},\
+                     \"limit_beside_s\":{beside:.4},\"page_cache_read_mb_per_s\":{cached:.1},\"disk_read_mb_per_s\":{read:.1},\"disk_write_mb_per_s\":{write:.1}}}",
                     runs[0].edges,
                     rate.1,
                     all.join(","),
                     core.1,
                     cores.join(","),
                     self.arguments.memory,
+                    seconds.1,
+                    runs[0].written,
                 );
                 continue;
             }
             let stages: Vec<String> = runs[0].stages.iter().map(|(n, s)| format!("{n} {s:.2}")).collect();
             println!(
-                "{name:<20} {edges:>9.2} {:>10.2} ({:.1}-{:.1}) {source:>10.0} {:>10.2} ({:.1}-{:.1}) {cpu:>9.2} {:>9}  {}",
+                "{name:<23} {edges:>8.2} {:>10.2} ({:.1}-{:.1}) {source:>10.0} {:>10.2} ({:.1}-{:.1}) {cpu:>6.2} {:>8} \
+                 {:>10.3} ({:.3}-{:.3}) {after:>7.3}/{beside:.3} {:>5.2}/{:.2}  {}",
                 rate.1,
                 rate.0,
                 rate.2,
@@ -196,12 +247,17 @@ impl<'a> Report<'a> {
                 core.0,
                 core.2,
                 peak >> 20,
+                seconds.1,
+                seconds.0,
+                seconds.2,
+                after / seconds.1,
+                beside / seconds.1,
                 stages.join(", ")
             );
         }
     }
 
-    fn limit(&self, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    fn limit(&self, of: impl Fn(&Limits) -> f64) -> f64 {
         spread(self.limits.iter().map(of)).1 / 1e6
     }
 }

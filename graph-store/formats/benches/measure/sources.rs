@@ -95,21 +95,62 @@ fn write(path: &Path, name: &str, graph: &Graph) -> std::io::Result<()> {
             edge_index(&mut BufWriter::with_capacity(1 << 20, &mut zip), graph)?;
             zip.finish().map(drop).map_err(std::io::Error::other)
         }
-        "csc" => {
-            fs::create_dir_all(path)?;
-            let (indptr, mut sources) = rows(graph.nodes, || graph.all());
-            indptr.windows(2).for_each(|row| sources[row[0] as usize..row[1] as usize].sort_unstable());
-            let mut out = create(&path.join("indptr.npy"))?;
-            out.write_all(&header("<u8", &format!("({},)", indptr.len())))?;
-            out.write_all(bytemuck::cast_slice(&indptr))?;
-            out.flush()?;
-            let mut out = create(&path.join("indices.npy"))?;
-            out.write_all(&header("<u4", &format!("({},)", sources.len())))?;
-            out.write_all(bytemuck::cast_slice(&sources))?;
-            out.flush()
-        }
+        "csc" => csc(path, graph, "<u4", |out, values| out.write_all(bytemuck::cast_slice(values))),
+        "csc_i64" => csc(path, graph, "<i8", |out, values| {
+            values.iter().try_for_each(|&v| out.write_all(&i64::from(v).to_le_bytes()))
+        }),
+        "features_f32" => features(path, graph, "<f4", |x| (x as f32).to_le_bytes()),
+        "features_f16" => features(path, graph, "<f2", |x| half::f16::from_f64(x).to_le_bytes()),
         other => unreachable!("{other} is no source"),
     }
+}
+
+/// `indptr` and `indices` of a directory.
+fn csc(
+    path: &Path,
+    graph: &Graph,
+    descr: &str,
+    write: impl Fn(&mut BufWriter<File>, &[u32]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    fs::create_dir_all(path)?;
+    let (indptr, mut sources) = rows(graph.nodes, || graph.all());
+    indptr.windows(2).for_each(|row| sources[row[0] as usize..row[1] as usize].sort_unstable());
+    let create = |name: &str| File::create(path.join(name)).map(|f| BufWriter::with_capacity(1 << 20, f));
+    let mut out = create("indptr.npy")?;
+    out.write_all(&header("<u8", &format!("({},)", indptr.len())))?;
+    out.write_all(bytemuck::cast_slice(&indptr))?;
+    out.flush()?;
+    let mut out = create("indices.npy")?;
+    out.write_all(&header(descr, &format!("({},)", sources.len())))?;
+    write(&mut out, &sources)?;
+    out.flush()
+}
+
+/// A hundred features a node, labels, and a single edge.
+fn features<const N: usize>(
+    path: &Path,
+    graph: &Graph,
+    descr: &str,
+    bytes: impl Fn(f64) -> [u8; N],
+) -> std::io::Result<()> {
+    const DIM: u64 = 100;
+    fs::create_dir_all(path)?;
+    let create = |name: &str| File::create(path.join(name)).map(|f| BufWriter::with_capacity(1 << 20, f));
+    for name in ["src.npy", "dst.npy"] {
+        let mut out = create(name)?;
+        out.write_all(&header("<i8", "(1,)"))?;
+        out.write_all(&0i64.to_le_bytes())?;
+        out.flush()?;
+    }
+    let mut out = create("labels.npy")?;
+    out.write_all(&header("<i8", &format!("({},)", graph.nodes)))?;
+    (0..graph.nodes).try_for_each(|v| out.write_all(&(hash(v) % 40).to_le_bytes()))?;
+    out.flush()?;
+    let mut out = create("features.npy")?;
+    out.write_all(&header(descr, &format!("({}, {DIM})", graph.nodes)))?;
+    let value = |i: u64| (hash(i) >> 40) as f64 / (1 << 24) as f64;
+    (0..graph.nodes * DIM).try_for_each(|i| out.write_all(&bytes(value(i))))?;
+    out.flush()
 }
 
 /// The rows of in-neighbours, by counting.

@@ -10,10 +10,10 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 use crate::archive::Archive;
 use crate::csv_gz::{self, Table};
 use crate::dense::{self, Choice};
-use crate::edges::EdgeBlock;
+use crate::edges::{Blocks, EdgeBlock};
 use crate::elements::Said;
 use crate::text::{Pairs, Scan};
-use crate::{EdgeSink, Ingest, Options, Progress};
+use crate::{Ingest, Options, Progress};
 use counts::{Counts, Renumber};
 
 /// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
@@ -67,10 +67,10 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
 
     let mut table = Table::open(file("edge"), "edges", progress)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
-    let mut renumber = Renumber::new(&counts);
+    let (blocks, mut renumber) = (sink.blocks(), Renumber::new(&counts));
     loop {
         let mut line = table.lines();
-        let pieces = table.pieces(|text| edges_of(text, &counts, &sink))?;
+        let pieces = table.pieces(|text| edges_of(text, &counts, &blocks))?;
         if pieces.is_empty() {
             break;
         }
@@ -117,7 +117,7 @@ enum Piece {
     Raw(Pairs<u64>),
 }
 
-fn edges_of(text: &[u8], counts: &Counts, sink: &EdgeSink<'_, '_>) -> std::result::Result<Piece, (u64, String)> {
+fn edges_of(text: &[u8], counts: &Counts, blocks: &Blocks) -> std::result::Result<Piece, (u64, String)> {
     let mut scan = Scan::new(text);
     let mut raw = Pairs { sources: vec![], targets: vec![], weights: vec![] };
     // A line has nine bytes or more in any file where this matters.
@@ -145,7 +145,7 @@ fn edges_of(text: &[u8], counts: &Counts, sink: &EdgeSink<'_, '_>) -> std::resul
             raw.targets.push(v);
         }
     }
-    Ok(if raw.sources.is_empty() { Piece::Ready(sink.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
+    Ok(if raw.sources.is_empty() { Piece::Ready(blocks.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
 }
 
 /// All lines of a table of one column.

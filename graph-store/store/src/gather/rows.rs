@@ -1,6 +1,10 @@
-//! The copying of scattered rows with whatever instructions the processor has. All `unsafe` of the gather is here.
+//! The copying of scattered rows with whatever instructions the processor has. All `unsafe` of the gather is here and in
+//! the registers.
 
 use crate::prefetch;
+
+#[cfg(target_arch = "x86_64")]
+mod registers;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -101,7 +105,7 @@ fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
     }
 }
 
-/// The same four times, for two widths and two ways to store.
+/// The loops, for two widths of registers and two ways to store.
 ///
 /// Each function asks that every node's row lies within what `from` points to, that `to` has room for all of them and
 /// overlaps none, and that the processor has the instructions. Prefetching reads nothing a program can see, so that its
@@ -109,12 +113,32 @@ fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
-    use std::ptr::copy_nonoverlapping;
 
+    use super::registers::{Avx2, Avx512, Registers};
     use super::{AHEAD, AHEAD_STREAMING, HEAD_BYTES, LINE};
 
     /// Lines of the output asked for ahead, in rows.
     const AHEAD_OUT: usize = 2;
+
+    macro_rules! compiled {
+        ($($features:literal, $registers:ty: $cached:ident, $streaming:ident;)*) => { $(
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $cached(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+                // SAFETY: the caller's promises.
+                unsafe { cached::<$registers>(from, row, nodes, to) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $streaming(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+                // SAFETY: the caller's promises.
+                unsafe { streaming::<$registers>(from, row, nodes, to) }
+            }
+        )* };
+    }
+    compiled! {
+        "avx512f,avx512bw", Avx512: cached_512, streaming_512;
+        "avx2", Avx2: cached_256, streaming_256;
+    }
 
     /// Asks for the first lines of the row that is copied `AHEAD` rows after row `i`, into the cache that `HINT` means.
     #[inline(always)]
@@ -139,34 +163,8 @@ mod x86 {
         }
     }
 
-    #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) unsafe fn cached_512(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
-        for (i, &node) in nodes.iter().enumerate() {
-            ask_ahead::<_MM_HINT_T0, AHEAD>(from, row, nodes, i);
-            ask_to_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
-            // SAFETY: the caller's promises; every access stays within the row, the last one by overlap or by mask.
-            unsafe {
-                let (from, to) = (from.add(node as usize * row), to.add(i * row));
-                let mut at = 0;
-                while at + LINE <= row {
-                    _mm512_storeu_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
-                    at += LINE;
-                }
-                if at == row {
-                } else if row > LINE {
-                    let at = row - LINE;
-                    _mm512_storeu_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
-                } else {
-                    let mask = (1 << row) - 1;
-                    _mm512_mask_storeu_epi8(to.cast(), mask, _mm512_maskz_loadu_epi8(mask, from.cast()));
-                }
-            }
-        }
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn cached_256(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
-        const HALF: usize = LINE / 2;
+    #[inline(always)]
+    unsafe fn cached<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
         for (i, &node) in nodes.iter().enumerate() {
             ask_ahead::<_MM_HINT_T0, AHEAD>(from, row, nodes, i);
             ask_to_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
@@ -174,16 +172,16 @@ mod x86 {
             unsafe {
                 let (from, to) = (from.add(node as usize * row), to.add(i * row));
                 let mut at = 0;
-                while at + HALF <= row {
-                    _mm256_storeu_si256(to.add(at).cast(), _mm256_loadu_si256(from.add(at).cast()));
-                    at += HALF;
+                while at + R::BYTES <= row {
+                    R::copy(from.add(at), to.add(at));
+                    at += R::BYTES;
                 }
                 if at == row {
-                } else if row > HALF {
-                    let at = row - HALF;
-                    _mm256_storeu_si256(to.add(at).cast(), _mm256_loadu_si256(from.add(at).cast()));
+                } else if row > R::BYTES {
+                    let at = row - R::BYTES;
+                    R::copy(from.add(at), to.add(at));
                 } else {
-                    copy_nonoverlapping(from, to, row);
+                    R::copy_short(from, to, row);
                 }
             }
         }
@@ -193,108 +191,51 @@ mod x86 {
     // line at which the output stands is gathered aside, and stored when it is full. Of the first line and of the last
     // one the bytes outside the output belong to others and are left alone.
 
-    #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) unsafe fn streaming_512(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+    #[inline(always)]
+    unsafe fn streaming<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
         // Bytes of the line at `at` that are full, and those before the output among them.
         let mut full = to.addr() % LINE;
         let mut others = full;
         let mut at = to.wrapping_sub(full);
-        let mut line = _mm512_setzero_si512();
+        let mut line = R::Line::default();
         for (i, &node) in nodes.iter().enumerate() {
             ask_ahead::<_MM_HINT_T1, AHEAD_STREAMING>(from, row, nodes, i);
-            // SAFETY: the caller's promises. Masked lanes are neither read nor written, and the others lie within the
-            // row and within the output; streamed lines are aligned and whole.
-            unsafe {
-                let from = from.add(node as usize * row);
-                let mut done = 0;
-                if full + row < LINE {
-                    let mask = ((1 << row) - 1) << full;
-                    line = _mm512_mask_loadu_epi8(line, mask, from.wrapping_sub(full).cast());
-                    full += row;
-                    continue;
-                }
-                if full > 0 {
-                    line = _mm512_mask_loadu_epi8(line, u64::MAX << full, from.wrapping_sub(full).cast());
-                    if others == 0 {
-                        _mm512_stream_si512(at.cast(), line);
-                    } else {
-                        _mm512_mask_storeu_epi8(at.cast(), u64::MAX << others, line);
-                        others = 0;
-                    }
-                    at = at.wrapping_add(LINE);
-                    done = LINE - full;
-                }
-                while done + LINE <= row {
-                    _mm512_stream_si512(at.cast(), _mm512_loadu_si512(from.add(done).cast()));
-                    at = at.wrapping_add(LINE);
-                    done += LINE;
-                }
-                full = row - done;
-                line = _mm512_maskz_loadu_epi8((1 << full) - 1, from.wrapping_add(done).cast());
-            }
-        }
-        // SAFETY: only the lanes between what belongs to others and what is full are written.
-        unsafe { _mm512_mask_storeu_epi8(at.cast(), ((1 << full) - 1) & (u64::MAX << others), line) };
-        // What was streamed becomes visible before whoever reads it.
-        _mm_sfence();
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn streaming_256(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
-        #[repr(align(64))]
-        struct Line([u8; LINE]);
-
-        /// Streams the 64 bytes at `from` to the line at `to`.
-        #[inline(always)]
-        unsafe fn stream(from: *const u8, to: *mut u8) {
-            // SAFETY: the caller's promise that both have 64 bytes, and `to` is aligned to them.
-            unsafe {
-                let (low, high) = (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast()));
-                _mm256_stream_si256(to.cast(), low);
-                _mm256_stream_si256(to.add(32).cast(), high);
-            }
-        }
-
-        let mut full = to.addr() % LINE;
-        let mut others = full;
-        let mut at = to.wrapping_sub(full);
-        let mut line = Line([0; LINE]);
-        let aside = line.0.as_mut_ptr();
-        for (i, &node) in nodes.iter().enumerate() {
-            ask_ahead::<_MM_HINT_T1, AHEAD_STREAMING>(from, row, nodes, i);
-            // SAFETY: the caller's promises; what is copied aside ends with the line, all else within row and output,
+            // SAFETY: the caller's promises. What is put aside ends with the line, all else lies within row and output,
             // and streamed lines are aligned and whole.
             unsafe {
                 let from = from.add(node as usize * row);
                 let mut done = 0;
                 if full + row < LINE {
-                    copy_nonoverlapping(from, aside.add(full), row);
+                    R::put(&mut line, from, full, row);
                     full += row;
                     continue;
                 }
                 if full > 0 {
                     done = LINE - full;
-                    copy_nonoverlapping(from, aside.add(full), done);
+                    R::put(&mut line, from, full, done);
                     if others == 0 {
-                        stream(aside, at);
+                        R::stream(&line, at);
                     } else {
-                        copy_nonoverlapping(aside.add(others), at.wrapping_add(others), LINE - others);
+                        R::store(&line, at, others, LINE);
                         others = 0;
                     }
                     at = at.wrapping_add(LINE);
                 }
                 while done + LINE <= row {
-                    stream(from.add(done), at);
+                    R::pass(from.add(done), at);
                     at = at.wrapping_add(LINE);
                     done += LINE;
                 }
                 full = row - done;
-                copy_nonoverlapping(from.add(done), aside, full);
+                R::begin(&mut line, from.wrapping_add(done), full);
             }
         }
-        // SAFETY: only the bytes between what belongs to others and what is full are written.
-        unsafe { copy_nonoverlapping(aside.add(others), at.wrapping_add(others), full - others) };
-        _mm_sfence();
+        // SAFETY: only the bytes between what belongs to others and what is full are written. The fence makes what was
+        // streamed visible before whoever reads it.
+        unsafe {
+            R::store(&line, at, others, full);
+            _mm_sfence();
+        }
     }
 }
 

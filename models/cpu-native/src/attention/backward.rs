@@ -6,8 +6,9 @@ use std::ops::Range;
 use super::factors::Factors;
 use super::kernels::{self, Terms, prefetch_row, rows_ahead};
 use super::parts::{Parts, Share};
-use super::simd::{self, Instructions, Simd, prefetch, versions};
+use super::simd::{self, Simd, versions};
 use super::{Attention, Grads, Inputs, Transposed, WORK, for_heads};
+use crate::prefetch::prefetch;
 
 versions!(rows, rows_of, a: &Attention<'_>, known: Known<'_>, rows: Range<usize>, outputs: RowOutputs<'_>);
 versions!(sources, sources_of, a: &Attention<'_>, known: Found<'_>, nodes: Range<usize>, outputs: NodeOutputs<'_>);
@@ -78,19 +79,19 @@ pub(super) fn run(
     scratch: Scratch<'_>,
     grads: Grads<'_>,
 ) {
-    let (heads, cols, instructions) = (a.options.heads, a.cols(), a.options.instructions);
+    let (heads, cols, level) = (a.options.heads, a.cols(), a.options.level);
     let Scratch { pairs, src, dst, sums } = scratch;
     let Kept { coefficients, src: of_src, dst: of_dst } = kept;
     let known = Known { values: inputs.values, grad, coefficients, src: of_src, dst: of_dst };
     let shares = [Share::Entry { own: a.options.self_loops, each: 2 * heads }, Share::Row(heads)];
     Parts::new(a.edges.indptr, WORK).run(shares, [&mut *pairs, &mut *dst], &|part, [pairs, dst]| {
-        rows(instructions, a, known, part, RowOutputs { pairs, dst });
+        rows(level, a, known, part, RowOutputs { pairs, dst });
     });
     let found = Found { inputs, transposed, grad, pairs, dst };
     let shares = [Share::Row(cols), Share::Row(heads), Share::Part(2 * cols)];
     let parts = node_parts(a, transposed.indptr);
     parts.run(shares, [grads.values, src, &mut *sums], &|part, [values, src, sums]| {
-        sources(instructions, a, found, part, NodeOutputs { values, src, sums });
+        sources(level, a, found, part, NodeOutputs { values, src, sums });
     });
     grads.att_src.fill(0.0);
     grads.att_dst.fill(0.0);
@@ -245,12 +246,7 @@ impl<'a> Destinations<'a> {
         let (transposed, at) = (self.found.transposed, self.first + k + 3 * self.ahead);
         if let (Some(&edge), Some(&row)) = (transposed.edge.get(at), transposed.dst.get(at)) {
             let entry = edge as usize + if self.self_loops { row as usize } else { 0 };
-            let start = self.found.pairs.as_ptr().wrapping_add(entry * 2 * self.heads);
-            let mut line = 0;
-            while line < 2 * self.heads {
-                prefetch(start.wrapping_add(line));
-                line += 16;
-            }
+            prefetch(self.found.pairs.as_ptr().wrapping_add(entry * 2 * self.heads), 2 * self.heads);
         }
     }
 }

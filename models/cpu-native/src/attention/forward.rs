@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::factors::Factors;
 use super::kernels::{self, Terms, prefetch_row, rows_ahead};
 use super::parts::{Parts, Share};
-use super::simd::{self, Instructions, Simd, versions};
+use super::simd::{self, Simd, versions};
 use super::{Attention, Inputs, WORK, for_heads};
 
 /// Entries whose exponentials are taken together; their coefficients stay in the first cache.
@@ -36,16 +36,16 @@ struct Outputs<'a> {
 
 pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], out: &mut [f32]) {
     let [coefficients, src, dst] = kept;
-    let (heads, num_dst, instructions) = (a.options.heads, a.num_dst(), a.options.instructions);
+    let (heads, num_dst, level) = (a.options.heads, a.num_dst(), a.options.level);
     let shares = [Share::Row(heads), Share::Limited { limit: num_dst, each: heads }];
     let by_node = Parts::even(a.edges.num_src, WORK);
     by_node.run(shares, [&mut *src, &mut *dst], &|rows, [src, dst]| {
-        halves(instructions, a, inputs, rows, Halves { src, dst });
+        halves(level, a, inputs, rows, Halves { src, dst });
     });
     let known = Known { values: inputs.values, src, dst };
     let shares = [Share::Entry { own: a.options.self_loops, each: heads }, Share::Row(a.cols())];
     Parts::new(a.edges.indptr, WORK).run(shares, [coefficients, out], &|part, [coefficients, out]| {
-        rows(instructions, a, known, part, Outputs { coefficients, out });
+        rows(level, a, known, part, Outputs { coefficients, out });
     });
 }
 

@@ -3,7 +3,8 @@
 //! All are generic over the vectors and inlined into functions compiled for them. `unsafe` means one thing here: the
 //! processor must have `S`'s instructions. Bounds are checked once a slice, and loads stay inside the slices.
 
-use super::simd::{Simd, prefetch};
+use super::simd::Simd;
+use crate::prefetch::{line, prefetch};
 
 /// Rows to be summed, each head with a coefficient of its own.
 pub(super) trait Terms {
@@ -29,14 +30,10 @@ pub(super) fn rows_ahead(cols: usize) -> usize {
 #[inline(always)]
 pub(super) fn prefetch_row(values: &[f32], row: u32, cols: usize) {
     let start = values.as_ptr().wrapping_add(row as usize * cols);
-    let mut line = 0;
-    while line < cols {
-        prefetch(start.wrapping_add(line));
-        line += 16;
-    }
+    prefetch(start, cols);
     // Rows that do not start with a line end in one more.
     if !cols.is_multiple_of(16) {
-        prefetch(start.wrapping_add(cols - 1));
+        line(start.wrapping_add(cols - 1));
     }
 }
 
@@ -257,38 +254,39 @@ unsafe fn exp_vector<S: Simd>(x: S::V) -> S::V {
 
 #[cfg(test)]
 mod tests {
-    use super::super::simd::{self, Instructions, versions};
+    use super::super::simd::{self, versions};
     use super::*;
+    use crate::Level;
 
     versions!(exp_of, exp, values: &mut [f32]);
 
     #[test]
     fn exponentials_are_exact_to_two_units() {
-        for instructions in Instructions::available() {
+        for level in Level::available() {
             let mut x: Vec<f32> = (0..200_000).map(|i| -87.2 * i as f32 / 200_000.0).collect();
             x.extend([0.0, -0.0, -f32::MIN_POSITIVE, -1e-30, -f32::EPSILON]);
             let mut values = x.clone();
-            exp_of(instructions, &mut values);
+            exp_of(level, &mut values);
             for (&x, &value) in x.iter().zip(&values) {
                 let exact = f64::from(x).exp();
-                assert!((f64::from(value) / exact - 1.0).abs() < 2e-7, "exp({x}) is {value}, {instructions:?}");
+                assert!((f64::from(value) / exact - 1.0).abs() < 2e-7, "exp({x}) is {value}, {level:?}");
             }
             let mut odd = [f32::NEG_INFINITY, f32::NAN, -100.0, -3.4e38, 0.0];
-            exp_of(instructions, &mut odd);
+            exp_of(level, &mut odd);
             assert!(odd[0] == 0.0 && odd[1].is_nan() && odd[2] == 0.0 && odd[3] == 0.0 && odd[4] == 1.0, "{odd:?}");
         }
     }
 
     #[test]
     fn exponentials_do_not_depend_on_the_place() {
-        for instructions in Instructions::available() {
+        for level in Level::available() {
             let x: Vec<f32> = (0..100).map(|i| -0.37 * i as f32).collect();
             let mut whole = x.clone();
-            exp_of(instructions, &mut whole);
+            exp_of(level, &mut whole);
             for start in 0..40 {
                 let mut part = x[start..start + 37].to_vec();
-                exp_of(instructions, &mut part);
-                assert_eq!(part, whole[start..start + 37], "from {start}, {instructions:?}");
+                exp_of(level, &mut part);
+                assert_eq!(part, whole[start..start + 37], "from {start}, {level:?}");
             }
         }
     }

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use crate::parallel;
+
 /// Rows cut into parts. A row's work is the entries it has, and one.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
@@ -81,35 +83,13 @@ impl<'a> Parts<'a> {
         for (share, output) in shares.iter().zip(&outputs) {
             assert_eq!(output.len(), self.offset(*share, self.count, self.start(self.count)), "an output of all rows");
         }
-        let all = (0..self.count, 0..self.start(self.count));
-        self.split(all, shares, outputs, each);
-    }
-
-    fn split<const N: usize>(
-        self,
-        (parts, rows): (Range<usize>, Range<usize>),
-        shares: [Share; N],
-        outputs: [&mut [f32]; N],
-        each: &(impl Fn(Range<usize>, [&mut [f32]; N]) + Sync),
-    ) {
-        if parts.len() <= 1 {
-            return each(rows, outputs);
-        }
-        let part = parts.start.midpoint(parts.end);
-        let row = self.start(part);
-        let mut rights: [&mut [f32]; N] = std::array::from_fn(|_| Default::default());
-        let mut index = 0;
-        let lefts = outputs.map(|output| {
-            let start = self.offset(shares[index], parts.start, rows.start);
-            let (left, right) = output.split_at_mut(self.offset(shares[index], part, row) - start);
-            rights[index] = right;
-            index += 1;
-            left
+        let starts = |part: usize| {
+            let row = self.start(part);
+            shares.map(|share| self.offset(share, part, row))
+        };
+        parallel::split(0..self.count, &starts, outputs, &|part, outputs| {
+            each(self.start(part)..self.start(part + 1), outputs);
         });
-        rayon::join(
-            || self.split((parts.start..part, rows.start..row), shares, lefts, each),
-            || self.split((part..parts.end, row..rows.end), shares, rights, each),
-        );
     }
 }
 

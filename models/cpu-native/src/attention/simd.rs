@@ -6,118 +6,27 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// The instruction sets that code is compiled for, chosen when it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instructions(Set);
-
-// Invariant of `Instructions`: the processor has the set. So the field is private.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Set {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    Portable,
-}
-
-impl Instructions {
-    /// The sets that this processor has, the fastest first.
-    pub fn available() -> Vec<Self> {
-        let mut sets = vec![Self(Set::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if has_avx2() {
-                sets.insert(0, Self(Set::Avx2));
-            }
-            if has_avx512() {
-                sets.insert(0, Self(Set::Avx512));
-            }
-        }
-        sets
-    }
-
-    /// The fastest of them.
-    pub fn best() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if has_avx512() {
-                return Self(Set::Avx512);
-            }
-            if has_avx2() {
-                return Self(Set::Avx2);
-            }
-        }
-        Self(Set::Portable)
-    }
-
-    pub(super) fn set(self) -> Set {
-        self.0
-    }
-}
-
-impl Default for Instructions {
-    fn default() -> Self {
-        Self::best()
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_avx512() -> bool {
-    has_avx2()
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
-}
-
-/// Makes `$name(instructions, …)`, which runs the generic function `$body::<S>(…)` compiled for the instructions.
+/// Makes `$name(level, …)`, which runs the generic function `$body::<S>(…)` compiled for the level.
 macro_rules! versions {
     ($name:ident, $body:ident, $($arg:ident: $type:ty),+) => {
-        #[allow(clippy::too_many_arguments, reason = "the arguments of one loop, passed through")]
-        fn $name(instructions: Instructions, $($arg: $type),+) {
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-            fn avx512($($arg: $type),+) {
+        $crate::level::compiled! {
+            fn $name($($arg: $type),+);
+            avx512: {
                 // SAFETY: the function is called on processors with these instructions alone.
                 unsafe { $body::<simd::Avx512>($($arg),+) }
             }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
-            fn avx2($($arg: $type),+) {
+            avx2: {
                 // SAFETY: as above.
                 unsafe { $body::<simd::Avx2>($($arg),+) }
             }
-            match instructions.set() {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: an `Instructions` is only made where the processor has them.
-                simd::Set::Avx512 => unsafe { avx512($($arg),+) },
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: as above.
-                simd::Set::Avx2 => unsafe { avx2($($arg),+) },
+            portable: {
                 // SAFETY: portable code needs no instructions.
-                simd::Set::Portable => unsafe { $body::<simd::Portable>($($arg),+) },
+                unsafe { $body::<simd::Portable>($($arg),+) }
             }
         }
     };
 }
 pub(super) use versions;
-
-/// Asks for the cache line of `at`, which need not be an address of anything.
-#[inline(always)]
-pub(super) fn prefetch(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and never faults; SSE is part of x86-64.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
 
 /// A vector of f32. All methods need the processor to have the instructions; loads and stores need `LANES` (or `n`)
 /// valid elements at the pointer, `1 <= n <= LANES`.

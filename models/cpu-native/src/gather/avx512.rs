@@ -8,6 +8,7 @@ use morphgl_graph_store::FeatureView;
 
 use super::Lists;
 use crate::level::{Level, Set};
+use crate::prefetch::prefetch;
 
 /// Entries between the row that is fetched and the one that is summed.
 const AHEAD: usize = 6;
@@ -107,17 +108,12 @@ unsafe fn strip<T: Load, const V: usize>(
     let last = (0xffff_u32 >> (16 * V - columns)) as __mmask16;
     let mut sums = [_mm512_setzero_ps(); V];
     let range = lists.row(row);
-    let line = 64 / size_of::<T>();
     if let (Some(_), Some((_, next))) = (lists.own, lists.own(row + 1)) {
-        let next = x.wrapping_add(next * width + start);
-        (0..columns).step_by(line).for_each(|l| _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(l).cast()));
+        prefetch(x.wrapping_add(next * width + start), columns);
     }
     for e in range.clone() {
         if let Some(&ahead) = lists.entries.get(e + AHEAD) {
-            let next = x.wrapping_add(ahead as usize * width + start);
-            for l in (0..columns).step_by(line) {
-                _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(l).cast());
-            }
+            prefetch(x.wrapping_add(ahead as usize * width + start), columns);
         }
         // SAFETY: an entry is below the number of rows, which `x` has; `e` is below the number of entries.
         unsafe {

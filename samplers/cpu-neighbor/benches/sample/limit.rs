@@ -5,14 +5,15 @@ use std::sync::{Barrier, LazyLock};
 use std::thread;
 use std::time::Instant;
 
-use morphgl_graph_store::{Topology, prefetch, prefetch_early};
+use morphgl_graph_store::{Pages, Topology, prefetch, prefetch_early};
+use morphgl_registry::HostBatch;
 
 /// What seconds are taken from.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
     /// The wall's.
     Wall,
-    /// Time this thread ran, without the time others had its core: for a machine with other work. Linux tells it.
+    /// Time this thread ran, without the time others had its core: for a machine with other work.
     Cpu,
 }
 
@@ -23,9 +24,11 @@ impl Clock {
         match self {
             Clock::Wall => START.elapsed().as_secs_f64(),
             Clock::Cpu => {
-                let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the system tells CPU times");
-                let first = times.split(' ').next().and_then(|t| t.parse::<u64>().ok());
-                first.expect("the first number is the time run") as f64 * 1e-9
+                let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                // SAFETY: the system writes one `timespec` where one is.
+                let outcome = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+                assert_eq!(outcome, 0, "the system tells CPU times");
+                time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
             }
         }
     }
@@ -55,14 +58,16 @@ impl Limit {
         let barrier = Barrier::new(threads);
         let reads = |seed: u64| {
             // A thread's own table, as a worker's; of a large graph it is hashed and no larger than this.
-            let table = vec![1u64; topology.num_nodes().min(1 << 22)];
+            let mut table = Pages::zeroed(topology.num_nodes().min(1 << 22) * 64 / 7 / 8 * 8).expect("there is room");
+            table.fill(1);
+            let table: &[u64] = bytemuck::cast_slice(&table);
             let far = places(indices.len(), seed);
             let near = places(table.len(), seed);
             let rows = places(offsets.len(), seed);
             barrier.wait();
             let far = best(|ahead, early| read(indices, &far, ahead, early, clock));
             barrier.wait();
-            let table = best(|ahead, early| read(&table, &near, ahead, early, clock));
+            let table = best(|ahead, early| read(table, &near, ahead, early, clock));
             barrier.wait();
             (far, best(|ahead, early| read(offsets, &rows, ahead, early, clock)), table)
         };
@@ -140,4 +145,38 @@ fn latency(values: &[u32], clock: Clock) -> f64 {
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// Lines of the graph's indices that sampling a mini-batch reads, expected: slots of a row that are picked often share one.
+pub(crate) fn lines(topology: &Topology, batch: &HostBatch) -> f64 {
+    let (indptr, mut sum) = (topology.indptr(), 0.0);
+    for block in &batch.blocks {
+        for (row, ends) in block.indptr.windows(2).enumerate() {
+            let node = batch.input_nodes[row] as usize;
+            let (mut at, end) = (indptr[node], indptr[node + 1]);
+            let (degree, picks) = (end - at, u64::from(ends[1] - ends[0]));
+            if picks == 0 {
+                continue;
+            }
+            // Many lines are each picked from by so many at most; of few, each has a share of the slots.
+            if degree > 64 * LINE * picks {
+                sum += picks as f64;
+                continue;
+            }
+            while at < end {
+                let next = (at / LINE + 1) * LINE;
+                sum += 1.0 - missed(degree, next.min(end) - at, picks);
+                at = next;
+            }
+        }
+    }
+    sum
+}
+
+/// Indices a line has.
+const LINE: u64 = 16;
+
+/// Probability that none of `picks` of `degree` slots is among `these`.
+fn missed(degree: u64, these: u64, picks: u64) -> f64 {
+    (0..picks).map(|i| degree.saturating_sub(these + i) as f64 / (degree - i) as f64).product()
 }

@@ -1,9 +1,10 @@
 //! Sampled edges a second, against the random reads this machine's memory gives.
 //!
 //! Run: `cargo bench -p morphgl-batching-cpu-neighbor --bench sample -- [--json] [--threads 1,2,4] [--rounds 7]
-//! [--graphs products-like,arxiv-like] [--data DIR] [--growth NODES] [--cpu]`.
+//! [--graphs products-like,arxiv-like] [--data DIR] [--growth 1e5,1e6,…] [--kinds uniform,rmat] [--cpu]`.
 //! Graphs are made in memory (power-law degrees, sources by degree), or read from `DIR/<graph>/` with `indptr.npy` (i64),
-//! `indices_i32.npy` (i32) and `train_idx.npy` (i64). `--growth` adds graphs of 10^5 nodes up to so many, of degree 16.
+//! `indices_i32.npy` (i32) and `train_idx.npy` (i64). `--growth` measures, instead of them, graphs of degree 16 with so many
+//! nodes each, on one thread unless `--threads` is given too: a graph of 10^8 takes 8 GB and, on four cores, two minutes.
 //! `--cpu` counts the time threads ran, for a machine with other work (workers of one thread only).
 //! Fanouts 15,10,5, 1024 seeds a mini-batch, no features.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
@@ -18,11 +19,14 @@ use std::thread;
 use graphs::Graph;
 use limit::{Clock, Limit, median};
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_graph_store::Topology;
 use morphgl_registry::{BatchId, Batching, BatchingContext, MiniBatch, Place, Result, SamplerSettings, SeedSet};
 
 /// Mini-batches a worker makes in a round, and before the first one.
 const BATCHES: u32 = 8;
 const WARM: u32 = 4;
+/// In-neighbours of a node on average, of `--growth`.
+const DEGREE: usize = 16;
 
 struct Options {
     json: bool,
@@ -30,18 +34,20 @@ struct Options {
     rounds: usize,
     graphs: Vec<String>,
     data: Option<PathBuf>,
-    growth: usize,
+    growth: Vec<usize>,
+    kinds: Vec<String>,
     clock: Clock,
 }
 
 fn options() -> Options {
     let mut options = Options {
         json: false,
-        threads: vec![1, 2, 4],
+        threads: Vec::new(),
         rounds: 7,
         graphs: vec!["products-like".into(), "arxiv-like".into()],
         data: None,
-        growth: 0,
+        growth: Vec::new(),
+        kinds: vec!["uniform".into(), "rmat".into()],
         clock: Clock::Wall,
     };
     let mut args = std::env::args().skip(1);
@@ -54,13 +60,22 @@ fn options() -> Options {
             "--graphs" => options.graphs = value().split(',').map(str::to_owned).collect(),
             "--data" => options.data = Some(value().into()),
             "--cpu" => options.clock = Clock::Cpu,
-            "--growth" => options.growth = value().parse().expect("a number of nodes"),
+            "--growth" => options.growth = value().split(',').map(nodes).collect(),
+            "--kinds" => options.kinds = value().split(',').map(str::to_owned).collect(),
             // What cargo adds.
             "--bench" => {}
             _ => panic!("unknown option {arg}"),
         }
     }
+    if options.threads.is_empty() {
+        options.threads = if options.growth.is_empty() { vec![1, 2, 4] } else { vec![1] };
+    }
     options
+}
+
+/// A number of nodes, as `1e8` too.
+fn nodes(text: &str) -> usize {
+    text.parse::<f64>().ok().filter(|&n| n >= 1024.0).expect("a number of nodes from 1024 on") as usize
 }
 
 /// What a mini-batch is made of, on average.
@@ -68,6 +83,8 @@ fn options() -> Options {
 struct Counts {
     edges: usize,
     input_nodes: usize,
+    /// Lines of the graph's indices.
+    lines: f64,
 }
 
 impl Counts {
@@ -79,7 +96,12 @@ impl Counts {
 }
 
 /// Edges a second of each round, of `workers` workers with `threads` threads each that run at the same time.
-fn measure(sampler: &CpuNeighbor, workers: usize, threads: usize, options: &Options) -> Result<(Vec<f64>, Counts)> {
+fn measure(
+    sampler: &CpuNeighbor,
+    topology: &Topology,
+    [workers, threads]: [usize; 2],
+    options: &Options,
+) -> Result<(Vec<f64>, Counts)> {
     let (rounds, clock) = (options.rounds, options.clock);
     let barrier = Barrier::new(workers);
     let batches = sampler.num_batches() as u32;
@@ -116,10 +138,14 @@ fn measure(sampler: &CpuNeighbor, workers: usize, threads: usize, options: &Opti
     let mut counts = all[0].1;
     counts.edges /= BATCHES as usize;
     counts.input_nodes /= BATCHES as usize;
+    let (batch, _) = sampler.worker(1)?.prepare(BatchId { epoch: 1, index: 0 }, None)?.wait()?;
+    counts.lines = limit::lines(topology, batch.host()?) * counts.edges as f64 / batch.host()?.num_edges() as f64;
     Ok((rates, counts))
 }
 
-fn run(graph: &Graph, options: &Options) -> Result<()> {
+/// Edges of a mini-batch, the seconds it takes with the first number of threads, and those its reads alone would take by
+/// the limit.
+fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
     let topology = &graph.dataset.topology;
     let num_nodes = topology.num_nodes();
     let context = BatchingContext {
@@ -131,24 +157,26 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
         options: Default::default(),
     };
     let sampler = CpuNeighbor::new(&context)?;
-    let mut single = 0.0;
+    let (mut single, mut first) = (0.0, None);
     for &threads in &options.threads {
         // The limit is measured again for each line, beside it: other programs change it.
         let limit = Limit::measure(topology, threads, options.clock);
         // A batch a thread, then all threads on one, whose threads are not this one.
         let shared = threads > 1 && matches!(options.clock, Clock::Wall);
         for (workers, each) in [(threads, 1), (1, threads)].into_iter().take(if shared { 2 } else { 1 }) {
-            let (mut rates, counts) = measure(&sampler, workers, each, options)?;
+            let (mut rates, counts) = measure(&sampler, topology, [workers, each], options)?;
             let all = rates.clone();
             let rate = median(&mut rates);
             if threads == 1 {
                 single = rate;
             }
-            // An edge is one read of the graph's indices and one of the table of local ids. Offsets are read of all nodes
-            // where the graph is too large for a table that holds them.
+            // An edge is a line of the graph's indices, or a part of one that others share, and a read of the table of local
+            // ids. Offsets are read of all nodes where the graph is too large for a table that holds them.
             let located = if num_nodes > 1 << 22 { counts.input_nodes } else { 0 };
-            let located = located as f64 / counts.edges as f64;
-            let bound = 1.0 / (1.0 / limit.indices + located / limit.offsets + 1.0 / limit.table);
+            let [located, lines] = [located as f64, counts.lines].map(|n| n / counts.edges as f64);
+            let bound = 1.0 / (lines / limit.indices + located / limit.offsets + 1.0 / limit.table);
+            let edges = counts.edges as f64;
+            first.get_or_insert([edges, edges * workers as f64 / rate, edges * workers as f64 / bound]);
             let scaling = if single > 0.0 { rate / single } else { f64::NAN };
             let (min, max) = (rates[0], rates[rates.len() - 1]);
             if options.json {
@@ -158,7 +186,7 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
                     "threads": threads, "workers": workers, "threads_per_worker": each, "scaling": scaling,
                     "edges_per_batch": counts.edges, "input_nodes_per_batch": counts.input_nodes,
                     "seconds_per_batch": counts.edges as f64 * workers as f64 / rate,
-                    "reads_per_edge": 2.0 + located, "index_reads_per_second": limit.indices,
+                    "lines_per_edge": lines, "reads_per_edge": 1.0 + lines + located, "index_reads_per_second": limit.indices,
                     "offset_reads_per_second": limit.offsets, "table_reads_per_second": limit.table, "latency_ns": limit.latency * 1e9,
                     "bound": bound, "share": rate / bound,
                 });
@@ -174,7 +202,7 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
                     max / 1e6,
                     counts.edges as f64 * workers as f64 / rate * 1e3,
                     counts.edges,
-                    2.0 + located,
+                    1.0 + lines + located,
                     limit.indices / 1e6,
                     limit.offsets / 1e6,
                     limit.table / 1e6,
@@ -185,18 +213,37 @@ fn run(graph: &Graph, options: &Options) -> Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(first.expect("there is a number of threads"))
 }
 
 fn main() -> Result<()> {
     let options = options();
-    for name in &options.graphs {
-        run(&graphs::named(name, options.data.as_deref()), &options)?;
+    if options.growth.is_empty() {
+        for name in &options.graphs {
+            run(&graphs::named(name, options.data.as_deref()), &options)?;
+        }
     }
-    let mut num_nodes = 100_000;
-    while num_nodes <= options.growth {
-        run(&graphs::uniform(num_nodes, 16), &options)?;
-        num_nodes *= 10;
+    for kind in &options.kinds {
+        let mut smallest = None;
+        for &num_nodes in &options.growth {
+            let graph = match kind.as_str() {
+                "uniform" => graphs::uniform(num_nodes, DEGREE),
+                "rmat" => graphs::rmat(num_nodes, DEGREE),
+                _ => panic!("unknown kind {kind}; use uniform or rmat"),
+            };
+            let [edges, seconds, reads] = run(&graph, &options)?;
+            let [work, waits] = [seconds, reads].map(|s| s / edges * 1e9);
+            let [work_of_smallest, waits_of_smallest] = *smallest.get_or_insert([work, waits]);
+            if !options.json {
+                println!(
+                    "{kind:>14} {num_nodes:>9} nodes: {:.2} ms a mini-batch, {work:.1} ns an edge, x{:.2} of the smallest \
+                     graph's; its reads alone, at random in arrays so large: {waits:.1} ns, x{:.2}",
+                    seconds * 1e3,
+                    work / work_of_smallest,
+                    waits / waits_of_smallest,
+                );
+            }
+        }
     }
     Ok(())
 }

@@ -1,0 +1,108 @@
+//! A stretch of an array as the bytes it is made of, read and decoded by whoever has time.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use morphgl_graph_store::{Error, MAX_NODES, PagePool, Pages, Position, Result};
+
+use crate::elements::ElementType;
+
+/// Elements of an array: bytes that are read already, or where they lie in a file.
+pub(crate) struct Raw {
+    pub(crate) path: PathBuf,
+    pub(crate) ty: ElementType,
+    /// Number of the first element.
+    pub(crate) first: u64,
+    /// Where the bytes begin in the array's file.
+    pub(crate) at: u64,
+    pub(crate) len: usize,
+    pub(crate) bytes: Bytes,
+}
+
+pub(crate) enum Bytes {
+    Read(Pages),
+    File(Arc<File>),
+}
+
+/// Fills `out` from byte `at` on, whatever else is read from the file meanwhile.
+#[cfg(unix)]
+pub(crate) fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
+}
+
+/// Never called: without reads by position, no array is taken for a plain file.
+#[cfg(not(unix))]
+pub(crate) fn read_at(_file: &File, _out: &mut [u8], _at: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+impl Raw {
+    /// The bytes.
+    ///
+    /// # Errors
+    ///
+    /// The file ends early, or cannot be read.
+    pub(crate) fn read(self, pool: &PagePool) -> Result<(Pages, Decode)> {
+        let decode = Decode { path: self.path, ty: self.ty, first: self.first, at: self.at };
+        let pages = match self.bytes {
+            Bytes::Read(pages) => pages,
+            Bytes::File(file) => {
+                let mut pages = pool.take();
+                read_at(&file, pages.resize(self.len), self.at).map_err(|e| match e.kind() {
+                    io::ErrorKind::UnexpectedEof => decode.damaged("the array ends early"),
+                    _ => Error::io(&decode.path, e),
+                })?;
+                pages
+            }
+        };
+        Ok((pages, decode))
+    }
+}
+
+/// How the bytes of a stretch are to be understood.
+pub(crate) struct Decode {
+    path: PathBuf,
+    ty: ElementType,
+    first: u64,
+    at: u64,
+}
+
+impl Decode {
+    fn damaged(&self, what: impl Into<String>) -> Error {
+        Error::invalid(&self.path, Position::Byte(self.at), what, "the file is damaged or cut short: download it again")
+    }
+
+    /// Replaces `out` by the node ids.
+    pub(crate) fn node_ids(&self, bytes: &[u8], out: &mut Vec<u32>) -> Result<()> {
+        out.clear();
+        if self.ty.ids(bytes, out) {
+            return Ok(());
+        }
+        out.clear();
+        let mut wide = Vec::new();
+        let ints = self.ty.ints(bytes, &mut wide);
+        ints.map_err(|name| self.damaged(format!("elements of type {name}, expected integers")))?;
+        out.reserve_exact(wide.len());
+        for (i, id) in (self.first..).zip(wide) {
+            match u32::try_from(id) {
+                Ok(id) if u64::from(id) < MAX_NODES => out.push(id),
+                _ => {
+                    let what = format!("the node id {id} is outside 0..{MAX_NODES}");
+                    let cure = "correct or renumber the ids";
+                    return Err(Error::invalid(&self.path, Position::Element(i), what, cure));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces `out` by the numbers.
+    pub(crate) fn floats(&self, bytes: &[u8], out: &mut Vec<f32>) -> Result<()> {
+        out.clear();
+        out.reserve_exact(bytes.len() / self.ty.size.max(1));
+        let floats = self.ty.floats(bytes, out);
+        floats.map_err(|name| self.damaged(format!("elements of type {name}, expected numbers")))
+    }
+}

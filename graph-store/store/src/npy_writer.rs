@@ -1,0 +1,110 @@
+//! The streaming writer of `.npy` files.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::behind::Behind;
+use crate::npy::{HEADER_BYTES, header};
+use crate::{ArrayMeta, Element, Error, Result};
+
+/// Files that are whole and that somebody else brings to the disk.
+pub(crate) type Unsynced = Arc<Mutex<Vec<(PathBuf, File)>>>;
+
+/// Writes a `.npy` file piece by piece; the shape is known at the end.
+///
+/// Past the first half megabyte a thread of its own hashes and writes, and asks the disk to begin early: whoever makes
+/// the elements waits for the disk only when it is a megabyte behind. So an error may be told by a later call.
+pub struct NpyWriter<T: Element> {
+    path: PathBuf,
+    out: Behind,
+    len: u64,
+    unsynced: Option<Unsynced>,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> fmt::Debug for NpyWriter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NpyWriter({}, {} x {})", self.path.display(), self.len, T::DTYPE)
+    }
+}
+
+impl<T: Element> NpyWriter<T> {
+    /// Creates or truncates `path`.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        Self::new(path.into(), None)
+    }
+
+    /// Like [`NpyWriter::create`], but leaves the sync to the owner of `unsynced`.
+    pub(crate) fn create_unsynced(path: PathBuf, unsynced: &Unsynced) -> Result<Self> {
+        Self::new(path, Some(Arc::clone(unsynced)))
+    }
+
+    fn new(path: PathBuf, unsynced: Option<Unsynced>) -> Result<Self> {
+        let io = |e| Error::io(&path, e);
+        let mut file = File::create(&path).map_err(io)?;
+        file.write_all(&[0; HEADER_BYTES]).map_err(io)?;
+        Ok(Self { path, out: Behind::new(file, HEADER_BYTES as u64), len: 0, unsynced, element: PhantomData })
+    }
+
+    /// Appends elements.
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        self.len += values.len() as u64;
+        self.out.write(bytemuck::cast_slice(values)).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Elements written so far.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes the header and describes the array. `dim` gives a matrix its row length. The file is on the disk then,
+    /// or, where it is a [`DatasetWriter`](crate::DatasetWriter)'s, when the dataset is finished.
+    ///
+    /// # Panics
+    ///
+    /// When `dim` does not divide the number of elements.
+    pub fn finish(self, dim: Option<usize>) -> Result<ArrayMeta> {
+        let shape = match dim {
+            None => vec![self.len],
+            Some(dim) => {
+                assert_eq!(self.len % dim.max(1) as u64, 0, "{} elements in rows of {dim}", self.len);
+                vec![self.len / dim.max(1) as u64, dim as u64]
+            }
+        };
+        let Self { path, out, unsynced, .. } = self;
+        let io = |e| Error::io(&path, e);
+        let mut sink = out.finish().map_err(io)?;
+        sink.file.seek(SeekFrom::Start(0)).map_err(io)?;
+        sink.file.write_all(&header(T::DTYPE, &shape)).map_err(io)?;
+        let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let xxh3 = format!("{:016x}", sink.hash.digest());
+        match unsynced {
+            None => sink.file.sync_all().map_err(io)?,
+            Some(files) => {
+                sink.tell();
+                // A list of files is whole whatever happened to the thread that held the lock.
+                let mut files = files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                files.push((path, sink.file));
+            }
+        }
+        Ok(ArrayMeta { file, dtype: T::DTYPE, shape, xxh3 })
+    }
+}
+
+/// Brings what a directory says of its files to the disk.
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    // Elsewhere a directory cannot be opened, and its content is the file system's own concern.
+    #[cfg(unix)]
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(path, e))?;
+    let _ = path;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! What an operator is given and what comes of it, checked; `key` is the operator's, and stands in front of errors.
+
+use std::sync::Arc;
+
+use morphgl_model_spec::{ModelSpec, TrainingSpec};
+use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// Checks the context of an operator that trains at the host and has no options.
+///
+/// # Errors
+///
+/// Another place than the host, an option, or a model that does not fit the dataset.
+pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
+    if context.place != Place::Host {
+        return Err(Error::setting(key, format!("it trains at host, not at {}", context.place)));
+    }
+    if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
+        return Err(Error::setting(key, format!("it has no options; leave {} out", context.options)));
+    }
+    let (dim, classes) = (context.dataset.feature_dim(), context.dataset.num_classes);
+    if dim != spec.model.in_dim {
+        let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
+        return Err(Error::setting("model.in_dim", what));
+    }
+    if classes > spec.model.num_classes {
+        let what = format!("it is {}, the dataset has {classes}; give {classes}", spec.model.num_classes);
+        return Err(Error::setting("model.num_classes", what));
+    }
+    Ok(())
+}
+
+/// The threads that an operator trains on.
+///
+/// # Errors
+///
+/// None are asked for, or the system starts none.
+pub fn start_threads(key: Key, threads: usize) -> Result<Arc<ThreadPool>> {
+    if threads == 0 {
+        return Err(Error::setting(key, "it is given 0 threads; give it at least one"));
+    }
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("train-{i}")).build();
+    pool.map(Arc::new).map_err(|e| Error::failed(key, e))
+}
+
+/// The blocks that a model reads of a mini-batch, and the rows its first layer reads; `dim` is the width of the
+/// features, the mini-batch's own or others that the operator has, if any.
+///
+/// # Errors
+///
+/// No features, features, blocks, degrees or labels that are not the model's, or blocks that do not feed one another.
+pub fn check_batch<'a>(
+    key: Key,
+    model: &ModelSpec,
+    batch: &'a HostBatch,
+    dim: Option<usize>,
+) -> Result<(&'a [Block], usize)> {
+    let wrong = |what: String| Err(Error::setting(format!("{key}, {}", batch.id), what));
+    let Some(dim) = dim else {
+        return wrong("it has no features; let batching gather them, or transfer it first".to_string());
+    };
+    if dim != model.in_dim {
+        return wrong(format!("its features have {dim} columns, the model reads {}", model.in_dim));
+    }
+    let blocks = if model.reads_graph() { &batch.blocks[..] } else { &[] };
+    if model.reads_graph() && blocks.len() != model.layers {
+        let (blocks, layers) = (blocks.len(), model.layers);
+        return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
+    }
+    let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
+    if let Some(own) = batch.features.as_ref().filter(|own| own.num_rows() < rows) {
+        return wrong(format!("it has features of {} nodes, its blocks read {rows}", own.num_rows()));
+    }
+    if batch.labels.len() != batch.num_seeds {
+        return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
+    }
+    if let Some(label) = batch.labels.iter().find(|l| **l >= model.num_classes as i32) {
+        return wrong(format!("it has a seed of class {label}, the model has {} classes", model.num_classes));
+    }
+    if !blocks.is_empty() && batch.degrees.len() < rows {
+        return wrong(format!("it has degrees of {} nodes, its blocks read {rows}", batch.degrees.len()));
+    }
+    let chained = blocks.windows(2).all(|b| b[1].num_src <= b[0].num_dst);
+    let ends = blocks.last().is_none_or(|b| b.num_dst >= batch.num_seeds);
+    if !chained || !ends || blocks.iter().any(|b| b.num_dst > b.num_src || b.indptr.len() != b.num_dst + 1) {
+        return wrong("its blocks do not feed one another; batch it again".to_string());
+    }
+    Ok((blocks, rows))
+}
+
+/// Checks that the loss of a mini-batch is a number.
+///
+/// # Errors
+///
+/// It is none.
+pub fn check_loss(key: Key, id: BatchId, score: &Score) -> Result<()> {
+    if score.loss_sum.is_finite() {
+        return Ok(());
+    }
+    let what = "the loss is not a number; lower the learning rate, or look for huge features";
+    Err(Error::failed(format!("{key}, {id}"), what))
+}
+
+/// The error of a step after which the parameter `name` is no number; `last` is the mini-batch accumulated last.
+pub fn broken_parameter(key: Key, name: &str, last: Option<BatchId>) -> Error {
+    let last = last.map_or_else(|| "gradients from outside".to_string(), |id| id.to_string());
+    let what = format!("{name} is no longer a number; go back to a checkpoint and lower the learning rate");
+    Error::failed(format!("{key}, step after {last}"), what)
+}
+
+/// The error of a step without gradients.
+pub fn nothing_accumulated(key: Key) -> Error {
+    Error::setting(key, "no gradient was accumulated since the last step; accumulate labelled seeds first")
+}
+
+#[cfg(test)]
+mod tests {
+    use morphgl_conformance::training::{batch, tiny};
+    use morphgl_model_spec::ModelKind;
+    use morphgl_registry::{Hardware, Phase};
+
+    use super::*;
+
+    const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Test");
+
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut HostBatch), expected: &str) {
+        let dataset = tiny();
+        let model = ModelSpec { layers: 2, ..ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), 2) };
+        let mut batch = batch(&dataset, &[3, 5], 2, 0);
+        change(&mut batch);
+        let dim = batch.features.as_ref().map(|f| f.dim);
+        match check_batch(KEY, &model, &batch, dim) {
+            Ok((blocks, rows)) => assert_eq!((blocks.len(), rows, ""), (2, batch.blocks[0].num_src, expected)),
+            Err(error) => {
+                let expected = format!("Training_CPU_Test, {}: {expected}", batch.id);
+                assert!(error.to_string().starts_with(&expected), "{error}, expected {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_with_a_mini_batch_is_named() {
+        check(|_| (), "");
+        check(|b| b.features = None, "it has no features");
+        check(|b| b.features.as_mut().expect("gathered").dim += 1, "its features have");
+        check(|b| b.blocks.truncate(1), "it has 1 blocks for 2 layers");
+        check(|b| b.blocks[0].num_src += 100, "it has features of");
+        check(|b| b.labels.clear(), "it has 0 labels for 2 seeds");
+        check(|b| b.labels[1] = 2, "it has a seed of class 2");
+        check(|b| b.degrees.clear(), "it has degrees of 0 nodes");
+        check(|b| b.blocks[1].num_src = b.blocks[0].num_dst + 1, "its blocks do not feed one another");
+        check(|b| b.blocks[1].indptr.truncate(2), "its blocks do not feed one another");
+    }
+
+    #[test]
+    fn an_operator_has_threads() {
+        assert!(start_threads(KEY, 0).is_err_and(|e| e.to_string().contains("at least one")));
+        assert_eq!(start_threads(KEY, 2).expect("two threads").current_num_threads(), 2);
+    }
+
+    #[test]
+    fn what_is_no_number_is_an_error() {
+        let score = |loss_sum| Score { loss_sum, ..Score::default() };
+        assert!(check_loss(KEY, BatchId::default(), &score(0.5)).is_ok());
+        assert!(check_loss(KEY, BatchId::default(), &score(f64::NAN)).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Full-neighbour inference: layer by layer over all nodes, in chunks of rows that fit a budget.
+
+use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_model_spec::ModelSpec;
+use morphgl_registry::{Error, Key, Result};
+
+use crate::chunks::{Chunk, Chunker, Limits};
+
+/// What a layer reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// The first one: the dataset's features.
+    Features(&'a FeatureMatrix),
+    /// The others: the output of the layer before, a row a node of the graph.
+    Rows(&'a [f32]),
+}
+
+/// A model's layers, computed without dropout.
+pub trait Layers {
+    /// Bytes that a node of a chunk takes in a layer, its input row among them.
+    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize;
+
+    /// Adds a layer's output rows of the chunk's destination nodes to `out`.
+    fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>);
+}
+
+/// Logits of `nodes`, in their order, computed with all their neighbours.
+///
+/// # Errors
+///
+/// A node that does not exist, or a dataset without features.
+///
+/// # Complexity
+///
+/// Every layer once over all nodes, but for the last, which is computed of `nodes` alone.
+pub fn infer(
+    (key, model): (Key, &ModelSpec),
+    layers: &mut impl Layers,
+    dataset: &Dataset,
+    nodes: &[u32],
+    limits: Limits,
+) -> Result<Vec<f32>> {
+    let num_nodes = dataset.num_nodes();
+    if let Some(node) = nodes.iter().find(|v| **v as usize >= num_nodes) {
+        return Err(Error::setting(key, format!("there is no node {node} to infer, there are {num_nodes}")));
+    }
+    let features = dataset.features.as_ref().ok_or_else(|| {
+        Error::setting(key, "the dataset has no features; import it with features, or with --random-features")
+    })?;
+    let everything: Vec<u32> = (0..num_nodes as u32).collect();
+    let (asked, places) = distinct(nodes, num_nodes);
+    let mut chunker = Chunker::new(&dataset.topology, model.reads_graph());
+    let mut x: Vec<f32> = Vec::new();
+    for layer in 0..model.layers {
+        let shape = model.layer(layer);
+        let rows = if shape.last { &asked } else { &everything };
+        let num_src = limits.bytes / layers.row_bytes(layer, features).max(1);
+        let input = if layer == 0 { Input::Features(features) } else { Input::Rows(&x) };
+        let mut out = Vec::with_capacity(rows.len() * shape.out_dim);
+        let mut done = 0;
+        while done < rows.len() {
+            let chunk = chunker.next(&rows[done..], num_src, limits);
+            done += chunk.block.num_dst;
+            layers.evaluate(layer, input, chunk, &mut out);
+        }
+        x = out;
+    }
+    if asked.len() == nodes.len() {
+        return Ok(x);
+    }
+    let classes = model.num_classes;
+    Ok(places.iter().flat_map(|&p| &x[p as usize * classes..(p as usize + 1) * classes]).copied().collect())
+}
+
+/// Each node once, by first appearance, and the place of each of `nodes` among them.
+fn distinct(nodes: &[u32], num_nodes: usize) -> (Vec<u32>, Vec<u32>) {
+    let (mut asked, mut place) = (Vec::new(), vec![u32::MAX; num_nodes]);
+    let places = nodes.iter().map(|&v| {
+        if place[v as usize] == u32::MAX {
+            place[v as usize] = asked.len() as u32;
+            asked.push(v);
+        }
+        place[v as usize]
+    });
+    let places = places.collect();
+    (asked, places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_asked_for_twice_is_inferred_once() {
+        assert_eq!(distinct(&[4, 1, 4, 0], 5), (vec![4, 1, 0], vec![0, 1, 0, 2]));
+    }
+}

@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+
+mod checks;
+mod chunks;
+mod infer;
+
+pub use checks::{broken_parameter, check_batch, check_context, check_loss, nothing_accumulated, start_threads};
+pub use chunks::{Chunk, Limits};
+pub use infer::{Input, Layers, infer};

@@ -1,0 +1,282 @@
+//! Products on the tile registers of AMX (Intel, Linux), which multiply bfloat16 and add f32.
+//!
+//! Both factors are split into three planes ([`super::split`]), and six of the nine products of planes are summed, the
+//! small ones first: hi·lo, hi·mid, mid·mid, mid·hi, lo·hi, hi·hi. What is left out is below 2^-23 of a product.
+
+use std::arch::asm;
+use std::arch::x86_64::{
+    __cpuid, __cpuid_count, __mmask16, _mm512_add_ps, _mm512_load_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
+    _xgetbv,
+};
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::split::{CHUNK, GROUP, LANES, TILE};
+
+/// Rows and columns of the result that one pass over the depth computes: two tiles by two.
+pub(super) const BLOCK: usize = 2 * LANES;
+
+/// Whether the processor has bfloat16 tiles of the size used here and the system lets this process use them.
+pub(crate) fn available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        // Leaf 1: xgetbv may be used. Leaf 7: bfloat16 tiles. Leaf 0x1d: eight tiles of 16 rows of 64 bytes.
+        if __cpuid(0).eax < 0x1d || __cpuid(1).ecx >> 27 & 1 == 0 || __cpuid_count(7, 0).edx >> 22 & 0b101 != 0b101 {
+            return false;
+        }
+        let palette = __cpuid_count(0x1d, 1);
+        let fits = palette.eax >> 16 >= 1024
+            && palette.ebx & 0xffff >= 64
+            && palette.ebx >> 16 >= 8
+            && palette.ecx & 0xffff >= 16;
+        // SAFETY: the processor says that it has the instruction.
+        let saved = unsafe { _xgetbv(0) } >> 17 & 0b11 == 0b11;
+        fits && saved && permitted()
+    })
+}
+
+/// Asks the system for the tiles' state, once for all threads of the process.
+#[cfg(target_os = "linux")]
+fn permitted() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const REQUEST_PERMISSION: i64 = 0x1023;
+    const TILE_DATA: i64 = 18;
+    let answer: i64;
+    // SAFETY: a system call that reads and writes no memory of the process.
+    unsafe {
+        asm!("syscall", inlateout("rax") ARCH_PRCTL => answer, in("rdi") REQUEST_PERMISSION, in("rsi") TILE_DATA,
+            out("rcx") _, out("r11") _, options(nostack));
+    }
+    answer == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn permitted() -> bool {
+    false
+}
+
+/// Tile registers of this thread in use: eight of 16 rows of 64 bytes, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Tiles(PhantomData<*const ()>);
+
+impl Tiles {
+    /// # Safety
+    ///
+    /// [`available`].
+    pub(super) unsafe fn configure() -> Self {
+        #[repr(C, align(64))]
+        struct Config {
+            palette: u8,
+            start_row: u8,
+            reserved: [u8; 14],
+            row_bytes: [u16; 16],
+            rows: [u8; 16],
+        }
+        let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        config.row_bytes[..8].fill(64);
+        config.rows[..8].fill(16);
+        // SAFETY: a configuration that the processor has said to support.
+        unsafe {
+            asm!("ldtilecfg [{config}]", config = in(reg) &raw const config, options(nostack, preserves_flags),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _);
+        }
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: they were configured, so the processor has them.
+        unsafe {
+            asm!("tilerelease", options(nostack, preserves_flags),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _);
+        }
+    }
+}
+
+/// A block of the result that does not lie in the output as a whole, or is added to it.
+#[repr(C, align(64))]
+pub(super) struct Block([f32; BLOCK * BLOCK]);
+
+impl Block {
+    pub(super) fn new() -> Self {
+        Self([0.0; BLOCK * BLOCK])
+    }
+
+    /// Writes the first `rows` x `width` sums to `out`, rows of `columns` elements, from `column` on, or adds them.
+    ///
+    /// # Safety
+    ///
+    /// The processor has AVX-512.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn write(&self, rows: usize, [columns, column]: [usize; 2], out: &mut [f32], add: bool) {
+        let width = BLOCK.min(columns - column);
+        for (out, sums) in out.chunks_exact_mut(columns).zip(self.0.as_chunks::<BLOCK>().0).take(rows) {
+            for (out, sums) in out[column..column + width].chunks_mut(LANES).zip(sums.as_chunks::<LANES>().0) {
+                let mask = (0xffff_u32 >> (LANES - out.len())) as __mmask16;
+                // SAFETY: 16 sums, and the mask ends with the output's columns.
+                unsafe {
+                    let mut x = _mm512_load_ps(sums.as_ptr());
+                    if add {
+                        x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out.as_ptr()), x);
+                    }
+                    _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, x);
+                }
+            }
+        }
+    }
+}
+
+impl Tiles {
+    /// Writes the product of two lines of each split factor to the block.
+    ///
+    /// # Panics
+    ///
+    /// When a factor is too short.
+    pub(super) fn multiply_to_block(&self, (left, right): (&[u32], &[u32]), chunks: usize, block: &mut Block) {
+        self.multiply((left, right), chunks, &mut block.0, BLOCK);
+    }
+
+    /// Writes the product of two lines of each split factor to the first 32 columns of rows, `stride` elements apart.
+    ///
+    /// # Panics
+    ///
+    /// When a factor or the output is too short.
+    pub(super) fn multiply(&self, (left, right): (&[u32], &[u32]), chunks: usize, out: &mut [f32], stride: usize) {
+        let pair = 2 * GROUP * chunks;
+        assert!(chunks > 0 && left.len() >= pair && right.len() >= pair, "two lines of {chunks} chunks a factor");
+        assert!(stride >= BLOCK && out.len() >= (BLOCK - 1) * stride + BLOCK, "room for 32 x 32 sums");
+        // SAFETY: the tiles are configured, and the lengths are checked.
+        unsafe { pass(left.as_ptr(), right.as_ptr(), chunks, out.as_mut_ptr(), stride) };
+    }
+}
+
+/// Computes a block of 32 x 32 sums over `chunks` chunks of the depth.
+///
+/// # Safety
+///
+/// The tiles are configured; `left` and `right` point to two lines of `chunks` groups of tiles each, `out` to 32 rows,
+/// `stride` floats apart, of 32.
+unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32, stride: usize) {
+    let line = GROUP * chunks;
+    // SAFETY: the pointers move over the tiles of the caller's promise, and the block is stored where it says.
+    // Sums stand in tmm0 to tmm3; of the factors two tiles each are there at a time. A walk over the six products of
+    // planes that changes one plane at a step needs 14 loads for 24 products.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            // hi * lo
+            "tileloadd tmm4, [{a0} + {s}]",
+            "tileloadd tmm6, [{b0} + {s} + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{b1} + {s} + 2048]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{a1} + {s}]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // hi * mid
+            "tileloadd tmm6, [{b0} + {s} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{b1} + {s} + 1024]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // mid * mid
+            "tileloadd tmm4, [{a0} + {s} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{a1} + {s} + 1024]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // mid * hi
+            "tileloadd tmm6, [{b0} + {s}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{b1} + {s}]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // lo * hi
+            "tileloadd tmm4, [{a0} + {s} + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{a1} + {s} + 2048]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // hi * hi
+            "tileloadd tmm4, [{a0} + {s}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{a1} + {s}]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {a0}, 3072",
+            "add {a1}, 3072",
+            "add {b0}, 3072",
+            "add {b1}, 3072",
+            "dec {n}",
+            "jnz 2b",
+            "tilestored [{o0} + {os}], tmm0",
+            "tilestored [{o0} + {os} + 64], tmm1",
+            "tilestored [{o1} + {os}], tmm2",
+            "tilestored [{o1} + {os} + 64], tmm3",
+            a0 = inout(reg) left => _,
+            a1 = inout(reg) left.add(line) => _,
+            b0 = inout(reg) right => _,
+            b1 = inout(reg) right.add(line) => _,
+            n = inout(reg) chunks => _,
+            s = in(reg) 64usize,
+            o0 = in(reg) out,
+            o1 = in(reg) out.add(LANES * stride),
+            os = in(reg) 4 * stride,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+}
+
+/// Multiplies tiles `4 * rounds` times, from registers alone; returns the number of multiply-adds.
+///
+/// The tiles hold numbers as factors do: tiles of zeros are multiplied at a higher clock.
+///
+/// # Safety
+///
+/// [`available`].
+pub(super) unsafe fn turn(rounds: usize) -> usize {
+    let mut state = 1u32;
+    let mut numbers = [0u32; TILE];
+    numbers.fill_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Two numbers of either sign between 1 and 2.
+        state & 0x807f_807f | 0x3f80_3f80
+    });
+    // SAFETY: the caller's promise.
+    let _tiles = unsafe { Tiles::configure() };
+    // SAFETY: a tile is read from where it lies; the registers are configured.
+    unsafe {
+        asm!(
+            "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+            "tileloadd tmm4, [{from} + {s}]", "tileloadd tmm6, [{from} + {s}]",
+            "2:",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm6",
+            "tdpbf16ps tmm2, tmm4, tmm6",
+            "tdpbf16ps tmm3, tmm4, tmm6",
+            "dec {n}",
+            "jnz 2b",
+            n = inout(reg) rounds.max(1) => _,
+            from = in(reg) numbers.as_ptr(),
+            s = in(reg) 64usize,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+    4 * rounds.max(1) * LANES * LANES * CHUNK
+}

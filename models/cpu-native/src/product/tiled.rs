@@ -1,0 +1,157 @@
+//! Products on AMX tiles: factors are split into the thread's own scratch, and multiplied.
+
+use std::cell::RefCell;
+
+use super::amx::{self, BLOCK, Block, Tiles};
+use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
+use super::{Left, Times};
+use crate::level::Level;
+use crate::parallel;
+
+thread_local! {
+    static SCRATCH: RefCell<[Vec<u32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+}
+
+/// A right factor and its planes: those that were packed, or room for them.
+enum Planes<'a> {
+    Packed(&'a [u32]),
+    Room(Matrix<'a>, &'a mut [u32]),
+}
+
+/// As `super::multiply_all`, which has checked the left factor and the outputs.
+///
+/// Blocks of 32 x 32 sums are computed row by row of blocks. Between two of them a part of the factors is split, which the
+/// vector registers do while the tiles end one block and wait for the stores of its sums.
+///
+/// # Panics
+///
+/// When a right factor is too short, or the level has no tiles.
+pub(super) fn multiply_all(level: Level, sizes: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
+    assert!(level.tiles(), "a processor with AMX");
+    // SAFETY: a level with tiles has AVX-512 too, and its outputs and its left factor are checked.
+    unsafe { run(sizes, left, times) };
+}
+
+/// # Safety
+///
+/// The processor has AMX and AVX-512.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
+    let by_line = left.by_depth == 1 && left.by_row >= depth;
+    let stride = if by_line { left.by_row } else { left.by_depth };
+    let left = Matrix { values: left.values, stride, lines: rows, depth, by_line };
+    let (chunks, line, pair) = (depth.div_ceil(CHUNK), line_len(depth), 2 * line_len(depth));
+    let in_row = columns.div_ceil(BLOCK);
+    SCRATCH.with_borrow_mut(|[of_left, rights @ ..]| {
+        let mut rights = rights.iter_mut();
+        let mut times = times.map(|times| {
+            let scratch = rights.next()?;
+            let (right, out, add) = times?;
+            if right.packed {
+                return Some((Planes::Packed(bytemuck::cast_slice(right.values)), out, add));
+            }
+            let matrix = Matrix { values: right.values, stride: right.by_depth, lines: columns, depth, by_line: false };
+            Some((Planes::Room(matrix, aligned(scratch, split::len(columns, depth))), out, add))
+        });
+        let passes = in_row * times.iter().flatten().count();
+        // Two lines of the left factor, and the two behind them: they stay in the first-level cache.
+        let (mut now, mut next) = aligned(of_left, 2 * pair).split_at_mut(pair);
+        let split_left = |row: usize, part: usize, planes: &mut [u32]| {
+            let (of_pair, chunk) = (part / chunks, part % chunks);
+            if row + of_pair * LANES < rows {
+                let at = of_pair * line + chunk * GROUP;
+                // SAFETY: the caller's promise.
+                unsafe { split(left, Side::Left, [row / LANES + of_pair, chunk], &mut planes[at..at + GROUP]) };
+            }
+        };
+        (0..2 * chunks).for_each(|part| split_left(0, part, now));
+        let mut block = Block::new();
+        // SAFETY: the caller's promise.
+        let tiles = unsafe { Tiles::configure() };
+        for row in (0..rows).step_by(BLOCK) {
+            let height = BLOCK.min(rows - row);
+            let mut done = 0;
+            for (planes, out, add) in times.iter_mut().flatten() {
+                let out = &mut out[row * columns..(row + height) * columns];
+                for column in (0..columns).step_by(BLOCK) {
+                    let start = column / BLOCK * pair;
+                    let right = match planes {
+                        Planes::Packed(planes) => &planes[start..start + pair],
+                        Planes::Room(matrix, planes) => {
+                            let planes = &mut planes[start..start + pair];
+                            if row == 0 {
+                                // SAFETY: the caller's promise.
+                                unsafe { split_lines(*matrix, column / LANES, planes) };
+                            }
+                            &*planes
+                        }
+                    };
+                    let direct = !*add && height == BLOCK && column + BLOCK <= columns;
+                    if direct {
+                        tiles.multiply((now, right), chunks, &mut out[column..], columns);
+                    } else {
+                        tiles.multiply_to_block((now, right), chunks, &mut block);
+                    }
+                    if row + BLOCK < rows {
+                        let part = |done: usize| done * 2 * chunks / passes;
+                        (part(done)..part(done + 1)).for_each(|part| split_left(row + BLOCK, part, next));
+                        done += 1;
+                    }
+                    if !direct {
+                        // SAFETY: the caller's promise.
+                        unsafe { block.write(height, [columns, column], out, *add) };
+                    }
+                }
+            }
+            std::mem::swap(&mut now, &mut next);
+        }
+    });
+}
+
+/// Splits two lines of a right factor, or the last one.
+///
+/// # Safety
+///
+/// The processor has AVX-512.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn split_lines(matrix: Matrix<'_>, first: usize, planes: &mut [u32]) {
+    let lines = matrix.lines.div_ceil(LANES);
+    for (line, planes) in (first..lines).zip(planes.chunks_exact_mut(line_len(matrix.depth))) {
+        for (chunk, planes) in planes.chunks_exact_mut(GROUP).enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { split(matrix, Side::Right, [line, chunk], planes) };
+        }
+    }
+}
+
+/// As many dwords of the scratch, from a cache line on.
+fn aligned(scratch: &mut Vec<u32>, len: usize) -> &mut [u32] {
+    const LINE: usize = 64;
+    if scratch.len() < len + LINE {
+        scratch.resize(len + LINE, 0);
+    }
+    let start = scratch.as_ptr().align_offset(LINE);
+    &mut scratch[start..start + len]
+}
+
+/// As `super::pack`, which has checked the lengths.
+pub(super) fn pack(level: Level, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
+    assert!(level.tiles(), "a processor with AMX");
+    let stride = if transposed { depth } else { columns };
+    let matrix = Matrix { values: weight, stride, lines: columns, depth, by_line: transposed };
+    let outputs = [(out, line_len(depth))];
+    parallel::tasks(columns.div_ceil(LANES), outputs, &|line, [out]| {
+        for (chunk, out) in bytemuck::cast_slice_mut(out).chunks_exact_mut(GROUP).enumerate() {
+            // SAFETY: a level with tiles.
+            unsafe { split(matrix, Side::Right, [line, chunk], out) };
+        }
+    });
+}
+
+/// As `super::tiles_flops`.
+pub(super) fn flops(level: Level) -> f64 {
+    assert!(level.tiles(), "a processor with AMX");
+    // SAFETY: a level with tiles.
+    let multiply_adds = unsafe { amx::turn(1 << 14) };
+    2.0 * multiply_adds as f64 / split::PRODUCTS as f64
+}

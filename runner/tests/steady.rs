@@ -1,0 +1,246 @@
+//! An epoch allocates nothing once it is warm: sampler, gather, transfer, trainer and executor together, as a run has them.
+#![cfg(feature = "cpu")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use morphgl::{
+    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, Plan, Policy, Stop,
+    Strategy, Told, TrainingSpec, build_training, build_transferring, registry, routes,
+};
+use morphgl_execute::{Control, Event, RouteOperators};
+use morphgl_generate::SbmConfig;
+use morphgl_graph_store::Dataset;
+use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, Seconds, Share};
+use morphgl_registry::{BatchingContext, Place, SeedSet};
+
+/// The system's allocator, which counts what is asked of it: calls and bytes, of all threads.
+struct Counting;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+fn count(bytes: usize) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(bytes, Ordering::Relaxed);
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Asked {
+    calls: usize,
+    bytes: usize,
+}
+
+impl Asked {
+    fn now() -> Self {
+        Self { calls: CALLS.load(Ordering::Relaxed), bytes: BYTES.load(Ordering::Relaxed) }
+    }
+
+    fn is_within(self, allowed: Self) -> bool {
+        self.calls <= allowed.calls && self.bytes <= allowed.bytes
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { calls: self.calls - before.calls, bytes: self.bytes - before.bytes }
+    }
+}
+
+const BATCHES: usize = 100;
+/// Mini-batches at the beginning of an epoch, while threads start and lanes speak for the first time, and at its end.
+const EDGE: usize = 8;
+/// Calls into a pool of threads from outside between two blocks of its queue (crossbeam's injector), and a block's bytes.
+const CALLS_A_BLOCK: usize = 63;
+const BLOCK_BYTES: usize = 2048;
+/// Calls from outside for a mini-batch: accumulating, stepping, and gathering by the transfer.
+const CALLS_A_BATCH: usize = 3;
+/// What an epoch of these mini-batches may allocate as a whole, beginning and end included: its order, its threads and
+/// their channels. Twice of what it does.
+const EPOCH: Asked = Asked { calls: 240, bytes: 96 << 10 };
+/// Epochs in which memory may grow to what the largest mini-batch needs of every buffer.
+const PATIENCE: usize = 40;
+
+fn config() -> JobConfig {
+    let model = ModelSpec { layers: 2, hidden: 32, ..ModelSpec::new(ModelKind::Sage, 128, 16) };
+    let mut config = JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() });
+    config.sampler.fanouts = "8,4".parse().expect("fanouts");
+    config.sampler.batch_size = 60;
+    config.threads = Some(2);
+    let key = |key: &str| Some(key.parse().expect("a key"));
+    config.operators = Operators {
+        batching: key("Batching_CPU_Neighbor"),
+        transferring: key("Transferring_CPU_Host"),
+        training: key("Training_CPU_Native"),
+    };
+    config
+}
+
+fn schedule(policy: Policy, workers: usize) -> Schedule {
+    let cpu = || vec!["CPU".to_string()];
+    let share = Share {
+        keys: RouteKeys {
+            batching: "Batching_CPU_Neighbor".to_string(),
+            transferring: "Transferring_CPU_Host".to_string(),
+            training: "Training_CPU_Native".to_string(),
+        },
+        hardware: Hardware { batching: cpu(), transferring: cpu(), training: cpu() },
+        in_place: true,
+        batches: BATCHES,
+        workers,
+        threads_per_worker: 1,
+        batching: Seconds::constant(0.002),
+        transferring: Seconds::constant(0.001),
+        training: Seconds::constant(0.002),
+        contention: None,
+    };
+    Schedule {
+        policy,
+        resources: vec![Resource::shared("CPU", 4)],
+        shares: vec![share],
+        training_threads: 2,
+        batched: 0,
+        ready: 4,
+        group: 0,
+        keep: 0,
+        crowding: 1.1,
+    }
+}
+
+/// Who gathers features.
+#[derive(Debug, Clone, Copy)]
+enum Gather {
+    /// The first layer reads them where they lie.
+    Nobody,
+    Batching,
+    Transferring,
+}
+
+/// Runs an epoch, telling of every mini-batch trained.
+type Epoch = Box<dyn FnMut(&mut dyn FnMut())>;
+
+/// As `morphgl train` does it: mini-batches bring no features.
+fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
+    let job = Job::new(Arc::clone(dataset), config()).expect("operators");
+    let prediction = morphgl_plan::predict(schedule, 0.1);
+    let plan = Plan { strategy: Strategy::Pipeline, schedule: schedule.clone(), prediction, memory: Memory::default() };
+    // A new plan would be a new state; so no problem is given to plan with.
+    let mut executor = Executor::new(job, &plan, None, ExecutorSettings::default()).expect("the plan's operators");
+    Box::new(move |trained| {
+        let tell = &mut |told: &Told<'_>| {
+            if let Told::Batch(_) = told {
+                trained();
+            }
+        };
+        executor.epoch(0, &Stop::new(), tell).expect("an epoch");
+    })
+}
+
+/// With features gathered by batching or by transferring, as other trainers need them.
+fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch {
+    let (registry, config) = (registry().expect("operators"), config());
+    let route = routes(&registry, &config.operators).expect("a route").remove(0);
+    let context = BatchingContext {
+        dataset: Arc::clone(dataset),
+        seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("nodes"),
+        settings: config.sampler.clone(),
+        gather: matches!(gather, Gather::Batching),
+        place: Place::Host,
+        options: serde_json::Value::Null,
+    };
+    let batching = registry.batching(&route.batching, &context).expect("a sampler");
+    let transfers = matches!(gather, Gather::Transferring);
+    let transferring = build_transferring(dataset, &registry, &route, transfers).expect("a transfer");
+    let training = build_training(dataset, &config, &registry, &route).expect("a trainer");
+    let key = route.training.clone();
+    let routes = vec![RouteOperators { route, batching, transferring }];
+    let executor = morphgl_execute::Executor::new(routes, (key, training), schedule, ExecutorSettings::default());
+    let mut executor = executor.expect("the schedule's operators");
+    let all: Vec<u32> = (0..BATCHES as u32).collect();
+    Box::new(move |trained| {
+        let observe = &mut |event: &Event| {
+            if let Event::Trained(_) = event {
+                trained();
+            }
+            Control::Continue
+        };
+        executor.train(0, &all, &Stop::new(), observe).expect("an epoch");
+    })
+}
+
+/// Repeats an epoch until one of them allocates no more than is known; fails if none does.
+#[track_caller]
+fn check(dataset: &Arc<Dataset>, policy: Policy, workers: usize, gather: Gather) {
+    let schedule = schedule(policy, workers);
+    let mut epoch = match gather {
+        Gather::Nobody => by_job(dataset, &schedule),
+        _ => by_hand(dataset, &schedule, gather),
+    };
+    let batches = BATCHES - 2 * EDGE;
+    let blocks = (CALLS_A_BATCH * batches).div_ceil(CALLS_A_BLOCK);
+    let allowed = Asked { calls: blocks, bytes: blocks * BLOCK_BYTES };
+    let mut found = Vec::new();
+    for _ in 0..PATIENCE {
+        let (before, mut number) = (Asked::now(), 0);
+        let mut inside = [before; 2];
+        epoch(&mut || {
+            number += 1;
+            match number {
+                EDGE => inside[0] = Asked::now(),
+                n if n == BATCHES - EDGE => inside[1] = Asked::now(),
+                _ => {}
+            }
+        });
+        assert_eq!(number, BATCHES);
+        let (steady, whole) = (inside[1].since(inside[0]), Asked::now().since(before));
+        if steady.is_within(allowed) && whole.is_within(EPOCH) {
+            return;
+        }
+        found.push((steady, whole));
+    }
+    panic!(
+        "{policy:?}, {workers} workers, {gather:?} gathers: {batches} mini-batches and the whole epoch allocate {found:?}; \
+         {allowed:?} and {EPOCH:?} are known"
+    );
+}
+
+/// One test, so that no other one allocates at the same time.
+#[test]
+fn a_warm_epoch_allocates_nothing() {
+    let graph = SbmConfig { nodes: 20_000, degree: 10.0, dim: 128, train: 0.3, ..SbmConfig::default() };
+    let dataset = Arc::new(morphgl_generate::sbm(&graph).expect("a graph"));
+    for (policy, workers) in [(Policy::Sequential, 1), (Policy::Pipeline, 1), (Policy::Pipeline, 2)] {
+        for gather in [Gather::Nobody, Gather::Batching, Gather::Transferring] {
+            check(&dataset, policy, workers, gather);
+        }
+    }
+}
