@@ -20,3 +20,12 @@ use morphgl_batching_sim_neighbor as _;
 use morphgl_training_sim_ledger as _;
 #[cfg(feature = "sim")]
 use morphgl_transferring_sim_copy as _;
+
+#[cfg(feature = "cuda")]
+use morphgl_batching_cuda_neighbor as _;
+#[cfg(feature = "cuda")]
+use morphgl_training_cuda_native as _;
+#[cfg(feature = "cuda")]
+use morphgl_transferring_cuda_zero_copy as _;
+#[cfg(feature = "cuda")]
+use morphgl_transferring_pcie_dma as _;

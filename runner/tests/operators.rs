@@ -13,6 +13,10 @@ fn the_registered_keys_are_these() {
         wanted.extend(["Batching_CPU_SimNeighbor", "Batching_PCIe+SIM_Neighbor"]);
         wanted.extend(["Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma", "Training_SIM_Ledger"]);
     }
+    if cfg!(feature = "cuda") {
+        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Transferring_CUDA+PCIe_ZeroCopy", "Transferring_PCIe_Dma"]);
+        wanted.push("Training_CUDA_Native");
+    }
     wanted.sort_unstable();
     keys.sort_unstable();
     assert_eq!(keys, wanted);

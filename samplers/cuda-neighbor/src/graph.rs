@@ -173,7 +173,7 @@ fn mapped<T: Pod + Element>(device: &Device, array: &Array<T>) -> Result<Column<
     }
     let owner: Arc<dyn Any + Send + Sync> = Arc::new(array.clone());
     // SAFETY: a clone of the array keeps its elements, which nobody moves or writes to.
-    Ok(Column::Host(unsafe { Mapped::new(device, owner, array) }?))
+    Ok(Column::Host(unsafe { Mapped::new_or_copy(device, owner, array) }?))
 }
 
 /// The held rows of an array that stands in the order of edges, one after another.

@@ -28,7 +28,7 @@ impl Rows {
         let matrix = dataset.features.as_ref().expect("the caller has looked");
         let bytes = matrix.view().as_bytes();
         // SAFETY: nobody writes to a dataset, and its arrays stay where they are for as long as it lives.
-        let table = unsafe { Mapped::new(device, Arc::clone(dataset) as _, bytes)? };
+        let table = unsafe { Mapped::new_or_copy(device, Arc::clone(dataset) as _, bytes)? };
         // The most that a lane can move at a time: rows in the cache begin at multiples of their length, too.
         let aligned =
             |unit: usize| (bytes.as_ptr() as usize).is_multiple_of(unit) && matrix.row_bytes().is_multiple_of(unit);
