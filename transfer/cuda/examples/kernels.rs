@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use morphgl_cuda::compiler::{Nvrtc, PTX_ARCHITECTURE, PTX_VERSION, Target};
 
@@ -34,6 +34,17 @@ fn compile(mut files: Vec<PathBuf>) -> Result<(), String> {
     }
     if files.is_empty() {
         find(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")), &mut files)?;
+    }
+    if files.len() > 1 {
+        // A process each: what the compiler makes of a file depends on what it made before.
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        for file in files {
+            let status = Command::new(&program).arg("compile").arg(&file).status().map_err(|e| e.to_string())?;
+            if !status.success() {
+                return Err(format!("{}: see above", file.display()));
+            }
+        }
+        return Ok(());
     }
     for file in files {
         let at = |e: std::io::Error| format!("{}: {e}", file.display());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use morphgl_cuda::compiler::{Nvrtc, PTX_ARCHITECTURE, PTX_VERSION, Target};
 
@@ -76,16 +77,16 @@ fn given(source: &str) -> Vec<String> {
     source.split("MORPHGL_KERNEL(").skip(1).map(|text| text.chars().take_while(|c| is_name(*c)).collect()).collect()
 }
 
-/// Path and kernels of each `module!` of a file of Rust.
+/// Path and kernels of each `module!` of a file of Rust, or of what a crate makes of it: `"kernels/x.cu" { a, b }`.
 fn modules(source: &str) -> Vec<(String, Vec<String>)> {
-    let module = |text: &str| {
-        let text = text.split_once("static ")?.1;
-        let (path, rest) = text.split_once('"')?.1.split_once('"')?;
-        let kernels = rest.split_once('{')?.1.split_once('}')?.0;
+    const MARK: &str = ".cu\" {";
+    let module = |(at, _): (usize, &str)| {
+        let path = source[..at].rsplit('"').next().expect("a part").to_string() + ".cu";
+        let kernels = source[at + MARK.len()..].split_once('}')?.0;
         let kernels = kernels.split(',').map(|k| k.trim().to_string()).filter(|k| !k.is_empty()).collect();
-        Some((path.to_string(), kernels))
+        Some((path, kernels))
     };
-    source.split("module! {").skip(1).filter_map(module).collect()
+    source.match_indices(MARK).filter_map(module).collect()
 }
 
 #[test]
@@ -116,6 +117,27 @@ fn every_kernel_is_listed_once_in_its_file_and_in_a_module() {
     assert_eq!(all.len(), count, "two kernels of one name: {all:?}");
 }
 
+/// PTX of a file, made in a process of its own: it depends on what the compiler made before.
+fn ptx(path: &Path) -> String {
+    let folder = tempfile::tempdir().expect("a directory");
+    let out = folder.path().join("ptx");
+    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    command.args(["--exact", "in_a_process_of_its_own"]).env("MORPHGL_TEST_FILE", path).env("MORPHGL_TEST_OUT", &out);
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stdout));
+    read(&out)
+}
+
+#[test]
+fn in_a_process_of_its_own() {
+    let of = |name| std::env::var_os(name).map(PathBuf::from);
+    let Some((path, out)) = of("MORPHGL_TEST_FILE").zip(of("MORPHGL_TEST_OUT")) else { return };
+    let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+    let nvrtc = Nvrtc::find().expect("its parent found it");
+    let made = nvrtc.compile(&name, &read(&path), Target::Ptx(PTX_ARCHITECTURE)).unwrap_or_else(|e| panic!("{e}"));
+    fs::write(out, made).expect("room on the disk");
+}
+
 #[test]
 #[allow(clippy::print_stderr, reason = "says what was not tested")]
 fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
@@ -137,7 +159,7 @@ fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
             let cubin = compile(Target::Cubin(architecture));
             assert_eq!(&cubin[..4], b"\x7fELF", "{}: sm_{architecture}", path.display());
         }
-        let made = String::from_utf8(compile(Target::Ptx(PTX_ARCHITECTURE))).expect("PTX is text");
+        let made = ptx(&path);
         for kernel in given(&code(&source)) {
             assert!(entries(&made).contains(&kernel), "{}: no {kernel} in its PTX", path.display());
         }
