@@ -231,10 +231,6 @@ impl Pool {
 /// The length of the blocks that `bytes` bytes are taken from: at most a quarter more, and at least 512.
 /// So many that no memory has them stay as they are.
 pub(crate) fn class(bytes: usize) -> usize {
-    // For a sanitizer, blocks end where what was asked for ends.
-    if cfg!(feature = "emulate") && option_env!("MORPHGL_SANITIZE").is_some() {
-        return bytes.max(1);
-    }
     let bytes = bytes.max(512);
     if bytes > isize::MAX as usize / 2 {
         return bytes;
