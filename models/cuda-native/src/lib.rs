@@ -24,14 +24,15 @@ pub use trainer::CudaNative;
 /// The operator's name.
 pub const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Native");
 
-submit! {
-    Description::new(
-        KEY,
-        "trains GCN, GraphSAGE, GAT, GIN and MLP on CUDA devices by kernels of ours and cuBLAS",
-        At::Device(morphgl_cuda::BACKEND),
-        At::Device(morphgl_cuda::BACKEND),
-        Build::Training(|context| Ok(Box::new(CudaNative::new(context)?) as Box<dyn Training>)),
-    )
-    .with_probe(probe)
-    .with_accelerators(accelerators)
-}
+/// What this crate registers.
+pub const DESCRIPTION: Description = Description::new(
+    KEY,
+    "trains GCN, GraphSAGE, GAT, GIN and MLP on CUDA devices by kernels of ours and cuBLAS",
+    At::Device(morphgl_cuda::BACKEND),
+    At::Device(morphgl_cuda::BACKEND),
+    Build::Training(|context| Ok(Box::new(CudaNative::new(context)?) as Box<dyn Training>)),
+)
+.with_probe(probe)
+.with_accelerators(accelerators);
+
+submit! { DESCRIPTION }

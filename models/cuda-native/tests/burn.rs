@@ -1,8 +1,8 @@
 //! The same numbers as Training_CPU_Burn: loss, gradients, a step, logits, and the state that moves between the two.
-#![cfg(feature = "emulate")]
 
 mod common;
 
+use morphgl_conformance::available;
 use std::sync::Arc;
 
 use common::{Random, batch, block, context, dataset, model, place, transfer};
@@ -81,6 +81,9 @@ const NODES: [usize; 4] = [700, 410, 230, 101];
 
 #[test]
 fn graph_models() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for kind in ["sage", "gcn", "gat", "gin"] {
         for (dim, hidden, classes) in [(20, 24, 5), (7, 68, 40), (130, 8, 3)] {
             for dropout in [0.0, 0.5] {
@@ -94,6 +97,9 @@ fn graph_models() {
 /// Rows are almost as many before a layer as after it, so products come first where they are thin.
 #[test]
 fn products_first() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for kind in ["sage", "gcn", "gin"] {
         for (hidden, classes) in [(60, 3), (8, 5)] {
             let model = model(kind, 60, classes, json!({"hidden": hidden}));
@@ -104,6 +110,9 @@ fn products_first() {
 
 #[test]
 fn element_types_and_weights() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for kind in ["sage", "gcn", "gat", "gin"] {
         for (dim, hidden) in [(33, 40), (64, 16)] {
             for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::U8] {
@@ -116,6 +125,9 @@ fn element_types_and_weights() {
 
 #[test]
 fn options() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for kind in ["sage", "gcn", "gat", "gin"] {
         for more in [
             json!({"activation": "elu"}),
@@ -166,6 +178,9 @@ fn options() {
 /// Blocks that read fewer rows than the layer before made, and fewer seeds than the last one makes.
 #[test]
 fn rows_that_nobody_reads() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for kind in ["sage", "gcn", "gat", "gin"] {
         for more in [json!({"hidden": 16}), json!({"hidden": 16, "residual": true, "normalization": "layer"})] {
             let model = model(kind, 12, 4, more);
@@ -182,6 +197,9 @@ fn rows_that_nobody_reads() {
 
 #[test]
 fn logits_of_all_nodes() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for (kind, weighted) in [("sage", false), ("gcn", true), ("gat", false), ("gin", false), ("mlp", false)] {
         let data = dataset(150, 5, 21, 4, weighted);
         let model = model(kind, 21, 4, json!({"hidden": 16, "heads": 2}));

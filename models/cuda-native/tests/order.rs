@@ -1,9 +1,9 @@
 //! Work that is queued: the same bits every time, bad mini-batches that change nothing, memory that stays.
-#![cfg(feature = "emulate")]
 
 mod common;
 
 use common::{batch, context, dataset, model, place, transfer};
+use morphgl_conformance::available;
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{Gradients, HostBatch, Training};
 use morphgl_training_cuda_native::CudaNative;
@@ -23,6 +23,9 @@ fn good(seed: u64) -> HostBatch {
 
 #[test]
 fn the_same_bits_every_time() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     for kind in ["sage", "gcn", "gat", "gin", "mlp"] {
         let run = || {
             let mut trainer = build(kind);
@@ -38,6 +41,9 @@ fn the_same_bits_every_time() {
 
 #[test]
 fn a_bad_mini_batch_among_queued_ones_changes_nothing() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     let mut endless = good(1);
     let features = endless.features.as_mut().expect("features");
     // Infinity in every element: an f16 of all ones in the exponent.
@@ -79,6 +85,9 @@ fn a_bad_mini_batch_among_queued_ones_changes_nothing() {
 
 #[test]
 fn a_steady_state_takes_no_memory() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
     let mut trainer = build("gat");
     let sizes = [[900, 400, 170], [800, 420, 150], [60, 30, 10]];
     let round = |trainer: &mut CudaNative| {

@@ -1,11 +1,11 @@
-//! The suite of the phase, and the cache's laws, on the emulated device.
-#![cfg(feature = "emulate")]
+//! The suite of the phase, and the cache's laws, on a CUDA device, or the emulated one.
 
 mod common;
 
 use std::sync::Arc;
 
 use common::{check, operator, place, stream, upload, with_rows};
+use morphgl_conformance::available;
 use morphgl_conformance::batching::Case;
 use morphgl_conformance::transferring;
 use morphgl_registry::{Place, TransferringContext};
@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 
 #[test]
 fn conforms() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
     let stream = stream();
     transferring::run_from(&DESCRIPTION, &place(), &mut |batch, _| upload(&stream, &batch));
 }
@@ -23,6 +26,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn every_row_length_gathers_from_cache_and_host(row_bytes in 1usize..1100, hold in 0u64..100) {
+        if !available(&DESCRIPTION) {
+            return Ok(());
+        }
         let case = Case::new(with_rows(100, row_bytes));
         let stream = stream();
         let mut operator = operator(&case, json!({"presample": 0})).expect("it is emulated");
@@ -39,6 +45,9 @@ proptest! {
 
 #[test]
 fn the_cache_is_filled_with_what_was_accessed_most() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
     let case = Case::new(with_rows(120, 36));
     let stream = stream();
     let mut operator = operator(&case, json!({"presample": 2, "cache_bytes": 32 + 10 * 36})).expect("it is emulated");
@@ -51,6 +60,9 @@ fn the_cache_is_filled_with_what_was_accessed_most() {
 
 #[test]
 fn refuses_what_it_cannot_do() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
     let case = Case::new(with_rows(30, 8));
     for (options, expected) in [
         (json!({"share": 0.0}), "a share above 0"),

@@ -1,15 +1,18 @@
 //! A steady state takes no memory. Alone in its program: the device's statistics are those of all who use it.
-#![cfg(feature = "emulate")]
 
 mod common;
 
 use common::{check, operator, stream, with_rows};
+use morphgl_conformance::available;
 use morphgl_conformance::batching::Case;
 use morphgl_cuda::statistics;
 use serde_json::json;
 
 #[test]
 fn a_steady_state_takes_no_memory() {
+    if !available(&morphgl_transferring_cuda_zero_copy::DESCRIPTION) {
+        return;
+    }
     let case = Case::new(with_rows(900, 100));
     let stream = stream();
     let mut operator = operator(&case, json!({"presample": 2, "cache_bytes": 40_000})).expect("it is emulated");

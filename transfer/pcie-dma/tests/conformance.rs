@@ -1,8 +1,8 @@
-//! The suite of the phase, on the emulated device.
-#![cfg(feature = "emulate")]
+//! The suite of the phase, on a CUDA device, or the emulated one.
 
 use std::sync::Arc;
 
+use morphgl_conformance::available;
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_conformance::transferring;
 use morphgl_registry::{Place, TransferringContext};
@@ -16,11 +16,17 @@ fn context(case: &Case, options: Value) -> TransferringContext {
 
 #[test]
 fn conforms() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
     transferring::run(&DESCRIPTION);
 }
 
 #[test]
 fn refuses_what_it_cannot_do() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
     let case = Case::new(graphs::random(30, 3, false));
     let elsewhere = TransferringContext { from: "cuda:0".parse().expect("a place"), ..context(&case, Value::Null) };
     for (context, expected) in [

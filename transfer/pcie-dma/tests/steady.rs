@@ -1,8 +1,8 @@
 //! A steady state takes no memory. Alone in its program: the device's statistics are those of all who use it.
-#![cfg(feature = "emulate")]
 
 use std::sync::Arc;
 
+use morphgl_conformance::available;
 use morphgl_conformance::batching::{Case, graphs, reference};
 use morphgl_cuda::{Device, statistics};
 use morphgl_registry::{BatchId, MiniBatch, Place, Transferring, TransferringContext};
@@ -11,6 +11,9 @@ use serde_json::json;
 
 #[test]
 fn many_are_under_way_and_a_steady_state_takes_no_memory() {
+    if !available(&morphgl_transferring_pcie_dma::DESCRIPTION) {
+        return;
+    }
     let case = Case::new(graphs::random(900, 7, true));
     let (dataset, to) = (Arc::clone(&case.dataset), "cuda:0".parse().expect("a place"));
     let options = json!({"depth": 2});
