@@ -1,0 +1,45 @@
+//! Kernels as C++, and what sanitizers want.
+
+use std::env;
+
+/// Compiles `files` against the headers of both folders.
+pub(crate) fn compile(files: &[&str], [include, emulation]: [&str; 2]) {
+    let mut build = compiler();
+    for file in files {
+        println!("cargo::rerun-if-changed={file}");
+        build.file(file);
+    }
+    println!("cargo::rerun-if-changed={include}");
+    println!("cargo::rerun-if-changed={emulation}");
+    build.include(include).include(emulation).flag("-xc++").define("MORPHGL_EMULATION", None);
+    sanitize(&mut build, true);
+    build.compile(&format!("{}_kernels", env::var("CARGO_PKG_NAME").expect("cargo sets it").replace('-', "_")));
+}
+
+/// How all is compiled.
+pub(crate) fn compiler() -> cc::Build {
+    let mut build = cc::Build::new();
+    // No contraction of a * b + c: a kernel says where it wants one rounding.
+    build.cpp(true).std("c++20").opt_level(2).flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");
+    build
+}
+
+/// Adds what `MORPHGL_SANITIZE` asks for: instructions to the kernels, calls at changes of fiber to the emulation.
+pub(crate) fn sanitize(build: &mut cc::Build, instrument: bool) {
+    println!("cargo::rerun-if-env-changed=MORPHGL_SANITIZE");
+    let Ok(which) = env::var("MORPHGL_SANITIZE") else { return };
+    let define = match which.as_str() {
+        "address" => "MORPHGL_SANITIZE_ADDRESS",
+        "thread" => "MORPHGL_SANITIZE_THREAD",
+        other => panic!("MORPHGL_SANITIZE={other}: give address or thread"),
+    };
+    build.define(define, None).debug(true);
+    if instrument {
+        build.flag(format!("-fsanitize={which}")).flag("-fno-omit-frame-pointer");
+    }
+    let library = match which.as_str() {
+        "address" => "asan",
+        _ => "tsan",
+    };
+    println!("cargo::rustc-link-lib=dylib={library}");
+}
