@@ -6,7 +6,7 @@
 #                          beside the raw results; MINUTES (10) says after how many no further part begins
 #
 # The device's machine needs an NVIDIA driver and python3 (for the table); with compute-sanitizer on the path, memory and
-# races of the kernels are checked too. Training needs cuBLAS (libcublas.so.12 or .13) on the loader's path.
+# races of the kernels are checked too. Training needs cuBLAS 12 (libcublas.so.12) on the loader's path.
 set -euo pipefail
 
 CRATES=(morphgl-cuda morphgl-batching-cuda-neighbor morphgl-transferring-pcie-dma
