@@ -1,5 +1,8 @@
 //! The nodes a mini-batch has found, and where their in-neighbours stand.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use morphgl_graph_store::{Topology, prefetch, prefetch_early};
 use morphgl_sampler_core::Relabel;
 use rayon::prelude::*;
@@ -23,29 +26,39 @@ pub(crate) struct Found {
     offsets: Vec<[u32; 2]>,
     /// The seeds, while they become the first local ids.
     seeds: Vec<u32>,
-    /// Number of nodes of the mini-batch before.
-    before: usize,
+    /// Of a mini-batch before, of this worker or of another.
+    expected: Arc<Expected>,
     /// Whether the offsets beside the local ids are whole, and not only their lower halves.
     offsets_fit: bool,
 }
 
+/// How many nodes and spans a mini-batch has, about: lists that have room for them from the start are never copied, nor
+/// twice as long as they have to be.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    nodes: AtomicUsize,
+    spans: AtomicUsize,
+}
+
 impl Found {
     /// For mini-batches of `topology`, whose offsets are kept beside the local ids where the graph has few enough nodes.
-    pub(crate) fn new(topology: &Topology) -> Self {
+    pub(crate) fn new(topology: &Topology, expected: Arc<Expected>) -> Self {
         // The lower halves suffice for degrees, which are below 2^32.
         let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
         let offsets_fit = u32::try_from(topology.num_edges()).is_ok();
         let (spans, degrees, offsets, seeds) = Default::default();
-        Self { relabel, spans, degrees, offsets, seeds, before: 0, offsets_fit }
+        Self { relabel, spans, degrees, offsets, seeds, expected, offsets_fit }
     }
 
     /// Starts a mini-batch; `nodes` and `degrees` become the lists of its nodes and their degrees, their content is dropped.
     pub(crate) fn start(&mut self, mut nodes: Vec<u32>, degrees: Vec<f32>, seeds: &[u32], topology: &Topology) {
-        make_room(&mut nodes, self.before);
+        let expected = self.expected.nodes.load(Ordering::Relaxed);
+        make_room(&mut nodes, expected);
         self.relabel.start(nodes);
         self.degrees = degrees;
-        make_room(&mut self.degrees, self.before);
+        make_room(&mut self.degrees, expected);
         self.degrees.clear();
+        make_room(&mut self.spans, self.expected.spans.load(Ordering::Relaxed));
         self.spans.clear();
         let mut named = std::mem::take(&mut self.seeds);
         named.clear();
@@ -140,7 +153,8 @@ impl Found {
     /// Ends the mini-batch; gives its nodes and their in-degrees.
     pub(crate) fn finish(&mut self) -> (Vec<u32>, Vec<f32>) {
         let mut degrees = std::mem::take(&mut self.degrees);
-        self.before = self.len();
+        self.expected.nodes.store(self.len(), Ordering::Relaxed);
+        self.expected.spans.store(self.spans.len(), Ordering::Relaxed);
         if !self.knows_degrees() {
             degrees.extend(self.spans.iter().map(|span| span.degree as f32));
         }
@@ -162,9 +176,9 @@ mod tests {
     #[test]
     fn spans_and_degrees_do_not_depend_on_what_the_table_holds() {
         let topology = Topology::new(vec![0u64, 2, 2, 5, 6], vec![1u32, 3, 0, 1, 3, 2], None).expect("a graph");
-        let mut fit = Found::new(&topology);
-        let mut halves = Found { offsets_fit: false, ..Found::new(&topology) };
-        let mut none = Found { relabel: Relabel::default(), ..Found::new(&topology) };
+        let mut fit = Found::new(&topology, Arc::default());
+        let mut halves = Found { offsets_fit: false, ..Found::new(&topology, Arc::default()) };
+        let mut none = Found { relabel: Relabel::default(), ..Found::new(&topology, Arc::default()) };
         let [fit, halves, none] = [&mut fit, &mut halves, &mut none].map(|found| {
             found.start(Vec::new(), Vec::new(), &[3, 0, 2], &topology);
             let (relabel, offsets, _) = found.parts();

@@ -37,7 +37,7 @@ impl Worker {
             let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("batching-{i}"));
             builder.build().map_err(|e| Error::failed("threads of a batching worker", e))
         });
-        let found = Found::new(&shared.dataset.topology);
+        let found = Found::new(&shared.dataset.topology, Arc::clone(&shared.expected));
         let buffers = (0..threads).map(|_| Buffers::default()).collect();
         Ok(Self { shared, pool: pool.transpose()?, order: None, found, buffers })
     }

@@ -8,6 +8,7 @@ pub(crate) use morphgl_sampler_core::Order;
 use morphgl_sampler_core::{Epochs, check_host, check_settings, weight_sum};
 use rayon::prelude::*;
 
+use crate::found::Expected;
 use crate::prepare::Worker;
 
 /// Phase Batching by neighbour sampling on CPU threads, `Batching_CPU_Neighbor`.
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     /// Sum of each node's edge weights, where the graph has weights.
     pub(crate) weight_sums: Option<Vec<f32>>,
     epochs: Epochs,
+    pub(crate) expected: Arc<Expected>,
 }
 
 impl CpuNeighbor {
@@ -48,6 +50,7 @@ impl CpuNeighbor {
             gather: *gather && dataset.features.is_some(),
             weight_sums: weight_sums(&dataset.topology),
             epochs: Epochs::new(seeds, settings),
+            expected: Arc::default(),
         })))
     }
 }

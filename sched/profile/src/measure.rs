@@ -25,7 +25,7 @@ const CLOSE: f64 = 1.15;
 /// Samples taken when a point is measured again.
 const AGAIN: usize = 2;
 /// Host mini-batches kept for training to be measured with; of a device's one, as its memory may hold no more than two.
-const KEPT: usize = 3;
+const KEPT: usize = 2;
 
 /// Measures every phase of the routes: batching by pools of workers, transferring, training at counts of threads, and, where
 /// batching and training share the host's cores, both beside each other at the splits of the cores that plans would choose.

@@ -1,6 +1,6 @@
 //! Which split of the cores to measure next.
 
-use morphgl_plan::{Limits, Policy, Problem};
+use morphgl_plan::{Contention, Limits, Policy, Problem, Together};
 
 use crate::{Profile, RouteProfile};
 
@@ -29,7 +29,8 @@ impl Split {
 
 /// The split of the best plan of a promising route that was not measured yet; `None` when they all were.
 ///
-/// A split nobody measured is planned as if nothing slowed the phases: it is chosen as long as it could be the best.
+/// A split nobody measured is planned as if nothing slowed the phases but what did with fewer workers: it is chosen as long
+/// as it could be the best.
 /// So when the best one is a measured one, no other can be better.
 pub(crate) fn next(profile: &Profile) -> Option<Split> {
     let problem = optimistic(profile)?;
@@ -51,12 +52,54 @@ pub(crate) fn next(profile: &Profile) -> Option<Split> {
 
 /// The problem in which what was not measured is taken to be at its best.
 fn optimistic(profile: &Profile) -> Option<Problem> {
+    let cores = profile.settings.cores;
     let measured = |r: &RouteProfile| {
         let durations = r.durations()?;
-        let contention = r.contention(&durations);
+        let contention = with_more_workers(r.contention(&durations), cores);
         durations.with_together(contention)
     };
-    let problem = profile.build(profile.settings.cores, measured).ok()?;
+    let problem = profile.build(cores, measured).ok()?;
     let limits = Limits { crowding: 1.0, ..Limits::default() };
     Some(problem.with_batches(profile.num_batches.min(BATCHES)).with_limits(limits))
+}
+
+/// Adds the splits that have more workers than one of `measured`, and else are like it: more workers slow training no less.
+fn with_more_workers(measured: Vec<Together>, cores: usize) -> Vec<Together> {
+    let counts = |t: &Together| (t.workers, t.threads, t.training_threads);
+    let mut all = measured.clone();
+    for t in &measured {
+        for workers in t.workers + 1..=cores / t.threads {
+            let contention = Contention { batching: 1.0, training: t.contention.training };
+            let more = Together { workers, contention, ..*t };
+            match all.iter_mut().find(|known| counts(known) == counts(&more)) {
+                None => all.push(more),
+                Some(known) if measured.iter().all(|m| counts(m) != counts(&more)) => {
+                    known.contention.training = known.contention.training.max(contention.training);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_workers_slow_training_no_less() {
+        let split = |workers, training| Together {
+            workers,
+            threads: 1,
+            training_threads: 3,
+            contention: Contention { batching: 2.0, training },
+        };
+        let all = with_more_workers(vec![split(1, 1.2), split(3, 1.1)], 4);
+        let training: Vec<_> =
+            (1..=4).map(|w| all.iter().find(|t| t.workers == w).map(|t| t.contention.training)).collect();
+        assert_eq!(training, [Some(1.2), Some(1.2), Some(1.1), Some(1.2)]);
+        assert_eq!(all.len(), 4);
+        assert_eq!(all.iter().find(|t| t.workers == 2).map(|t| t.contention.batching), Some(1.0));
+    }
 }
