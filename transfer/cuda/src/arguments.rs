@@ -1,11 +1,10 @@
 //! What a kernel is launched with.
 
-use std::sync::atomic::AtomicU64;
-
 use bytemuck::Pod;
 
 use crate::driver::Address;
-use crate::{Buffer, Mapped, Pinned};
+use crate::memory::Users;
+use crate::{Buffer, Mapped, Pinned, Spread};
 
 /// Blocks, threads and shared memory of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +40,8 @@ impl Shape {
 #[derive(Debug)]
 pub struct Argument<'a> {
     pub(crate) value: [u8; 8],
-    /// Streams that have used the memory.
-    pub(crate) users: Option<&'a AtomicU64>,
+    /// Whose work uses the memory.
+    pub(crate) users: Option<Users<'a>>,
 }
 
 impl Argument<'_> {
@@ -50,7 +49,7 @@ impl Argument<'_> {
     pub const NULL: Argument<'static> = Argument { value: [0; 8], users: None };
 }
 
-pub(crate) fn address<'a>(address: Address, users: Option<&'a AtomicU64>) -> Argument<'a> {
+pub(crate) fn address<'a>(address: Address, users: Option<Users<'a>>) -> Argument<'a> {
     Argument { value: address.to_ne_bytes(), users }
 }
 
@@ -89,6 +88,13 @@ impl<'a, T: Pod> From<&'a Pinned<T>> for Argument<'a> {
 impl<'a, T: Pod> From<&'a Mapped<T>> for Argument<'a> {
     fn from(mapped: &'a Mapped<T>) -> Self {
         address(mapped.address(), Some(mapped.users()))
+    }
+}
+
+/// An array of the parts' addresses.
+impl<'a, T: Pod> From<&'a Spread<T>> for Argument<'a> {
+    fn from(spread: &'a Spread<T>) -> Self {
+        address(spread.address(), Some(spread.users()))
     }
 }
 

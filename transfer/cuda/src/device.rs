@@ -78,7 +78,8 @@ impl Device {
     /// A device of its own over a driver.
     #[cfg(all(test, feature = "emulate"))]
     pub(crate) fn over(driver: impl Driver + 'static, operator: &Key) -> Self {
-        let place = Place::Device { backend: crate::BACKEND.into(), index: 0 };
+        let index = driver.peer().device as u32;
+        let place = Place::Device { backend: crate::BACKEND.into(), index };
         let inner = Inner { place, driver: Box::new(driver), pools: Default::default() };
         Self { inner: Arc::new(inner), operator: operator.clone() }
     }
@@ -102,6 +103,31 @@ impl Device {
         let [_, memory_bytes] = self.driver().memory().map_err(|e| self.error(&e))?;
         let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
         Ok(Properties { name, multiprocessors, memory_bytes })
+    }
+
+    /// Whether work of this device can read the memory of `other` where it lies, as [`crate::Spread`] has it do: over
+    /// NVLink, or over the bus. Every device reads its own.
+    ///
+    /// # Errors
+    ///
+    /// The driver does not say.
+    pub fn reaches(&self, other: &Device) -> Result<bool> {
+        if self.is(other) {
+            return Ok(true);
+        }
+        self.driver().can_access(other.driver().peer()).map_err(|e| self.error(&e.of(self.reading(other))))
+    }
+
+    /// Lets work of this device read the memory of `other`.
+    pub(crate) fn reach(&self, other: &Device) -> Result<()> {
+        if self.is(other) {
+            return Ok(());
+        }
+        self.driver().enable_access(other.driver().peer()).map_err(|e| self.error(&e.of(self.reading(other))))
+    }
+
+    fn reading(&self, other: &Device) -> String {
+        format!("{} reads the memory of {}", self.place(), other.place())
     }
 
     /// Bytes of device memory that can still be taken: what the driver says is free, and what buffers left behind.

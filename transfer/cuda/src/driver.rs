@@ -39,6 +39,15 @@ impl Failure {
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
+/// How one device's driver names another device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// The driver's number of it.
+    pub(crate) device: i32,
+    /// The context that its memory is of.
+    pub(crate) context: Id,
+}
+
 /// What is said of a captured product on a stream that has no means for it.
 pub(crate) const UNPREPARED: &str =
     "a product is captured on a stream that has done none: call Stream::prepare_products before the capture";
@@ -71,6 +80,14 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn multiprocessors(&self) -> u32;
     /// Bytes of device memory that are free, and in all.
     fn memory(&self) -> Outcome<[u64; 2]>;
+
+    /// What other devices' drivers know it by.
+    fn peer(&self) -> Peer;
+    /// Whether work of this device can read the memory of another one where it lies.
+    fn can_access(&self, peer: Peer) -> Outcome<bool>;
+    /// Lets work of this device read the memory of another one, also what is taken later, for as long as both are open.
+    /// Asking again changes nothing.
+    fn enable_access(&self, peer: Peer) -> Outcome<()>;
 
     fn allocate(&self, bytes: usize) -> Outcome<Address>;
     /// May wait for the whole device. `address` was allocated, and nothing uses it any more.

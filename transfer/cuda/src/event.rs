@@ -69,7 +69,13 @@ impl Stream {
     /// # Errors
     ///
     /// The driver refuses it.
+    ///
+    /// # Panics
+    ///
+    /// When the event is another device's.
     pub fn wait(&self, event: &Event) -> Result<()> {
+        let (device, other) = (self.device(), &event.device);
+        assert!(device.is(other), "work of {device:?} is to wait for an event of {other:?}; wait for it on the host");
         self.check(self.device().driver().wait(self.id(), event.id))
     }
 }

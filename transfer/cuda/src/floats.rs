@@ -1,12 +1,11 @@
 //! Parts of device memory as matrices: what operators use that keep many in one buffer.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 
 use morphgl_registry::Result;
 
 use crate::driver::{Address, Product};
-use crate::memory::mark;
+use crate::memory::Users;
 use crate::{Argument, Buffer, Stream, Transpose};
 
 /// Floats in device memory: a buffer's, or some of them.
@@ -14,7 +13,7 @@ use crate::{Argument, Buffer, Stream, Transpose};
 pub struct Floats<'a> {
     address: Address,
     len: usize,
-    users: &'a AtomicU64,
+    users: Users<'a>,
 }
 
 impl<'a> Floats<'a> {
@@ -77,7 +76,7 @@ impl Stream {
         if m == 0 || n == 0 {
             return Ok(());
         }
-        [a.users, b.users, out.users].into_iter().for_each(|users| mark(users, self));
+        [a.users, b.users, out.users].into_iter().for_each(|users| users.mark(self));
         let driver = self.device().driver();
         let done = if k == 0 {
             assert!(beta == 0.0, "a product of no depth replaces its output");

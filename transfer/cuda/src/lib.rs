@@ -20,6 +20,7 @@ mod probe;
 #[cfg(not(feature = "emulate"))]
 mod real;
 mod registration;
+mod spread;
 mod stream;
 #[cfg(all(test, feature = "emulate"))]
 mod tests;
@@ -34,6 +35,7 @@ pub use mapped::{Mapped, Mapping};
 pub use memory::{Buffer, Pinned};
 pub use module::{Kernel, Module};
 pub use probe::{accelerators, probe};
+pub use spread::Spread;
 pub use stream::{Readable, Span, Stream, Transpose, Writable};
 
 use morphgl_registry::Resource;

@@ -12,6 +12,7 @@ use morphgl_registry::{Machine, Result};
 
 use crate::Device;
 use crate::driver::{Address, Failure, Outcome};
+use crate::memory::Users;
 use crate::registration::Lease;
 
 /// Host memory that the device reads where it lies: no copy, every access goes over the bus.
@@ -166,8 +167,8 @@ impl<T: Pod> Mapped<T> {
         self.address
     }
 
-    pub(crate) fn users(&self) -> &AtomicU64 {
-        &self.users
+    pub(crate) fn users(&self) -> Users<'_> {
+        Users { streams: &self.users, device: &self.device }
     }
 
     /// Addresses that no single copy may cross.

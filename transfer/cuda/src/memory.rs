@@ -22,7 +22,35 @@ struct Block {
     kind: Kind,
 }
 
+/// Who uses memory: streams of one device, which alone can be told to wait for each other by its pools.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Users<'a> {
+    /// Bit `i` says that stream `i` was given work on it.
+    pub(crate) streams: &'a AtomicU64,
+    pub(crate) device: &'a Device,
+}
+
+impl Users<'_> {
+    /// Says that a stream was given work on the memory.
+    ///
+    /// # Panics
+    ///
+    /// When it is a stream of another device.
+    pub(crate) fn mark(self, stream: &Stream) {
+        let (of, by) = (self.device, stream.device());
+        assert!(
+            of.is(by),
+            "memory of {of:?} is given to work of {by:?}; spread it over both, or copy it through the host"
+        );
+        self.streams.fetch_or(stream.bit(), Ordering::Relaxed);
+    }
+}
+
 impl Block {
+    fn users(&self) -> Users<'_> {
+        Users { streams: &self.users, device: &self.device }
+    }
+
     /// Says that only `len` elements of it may be touched.
     fn bound<T>(&self, len: usize) {
         self.device.driver().bound(self.address, len * size_of::<T>(), self.bytes);
@@ -98,12 +126,26 @@ impl<T: Pod> Buffer<T> {
         self.block.users.store(0, Ordering::Relaxed);
     }
 
+    /// The device whose memory it is.
+    pub fn device(&self) -> &Device {
+        &self.block.device
+    }
+
+    /// Waits, asleep, for all work that streams were given on it.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let (device, users) = (self.device(), &self.block.users);
+        let waited = device.inner().pools.wait_for(device.driver(), users.load(Ordering::Relaxed));
+        waited.map_err(|e| device.error(&e))?;
+        users.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
     pub(crate) fn address(&self) -> Address {
         self.block.address
     }
 
-    pub(crate) fn users(&self) -> &AtomicU64 {
-        &self.block.users
+    pub(crate) fn users(&self) -> Users<'_> {
+        self.block.users()
     }
 }
 
@@ -177,8 +219,8 @@ impl<T: Pod> Pinned<T> {
         self.block.address
     }
 
-    pub(crate) fn users(&self) -> &AtomicU64 {
-        &self.block.users
+    pub(crate) fn users(&self) -> Users<'_> {
+        self.block.users()
     }
 }
 
@@ -208,9 +250,4 @@ impl<T: Pod> fmt::Debug for Pinned<T> {
 /// Bytes of `len` elements, or so many that no memory has them.
 fn bytes_of<T>(len: usize) -> usize {
     len.saturating_mul(size_of::<T>())
-}
-
-/// Says that a stream was given work on a block.
-pub(crate) fn mark(users: &AtomicU64, stream: &Stream) {
-    users.fetch_or(stream.bit(), Ordering::Relaxed);
 }

@@ -112,7 +112,7 @@ impl Pools {
         let fence = {
             let streams = lock(&self.streams);
             if users & streams.captured != 0 {
-                let what = "mapped memory is dropped while work on it is captured".to_string();
+                let what = "memory is waited for while work on it is captured".to_string();
                 return Err(Failure { call: "cuEventRecord", what, memory: false });
             }
             self.fence(driver, &streams, users)?

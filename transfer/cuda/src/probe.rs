@@ -20,17 +20,21 @@ pub fn accelerators(_: &Machine) -> Vec<Accelerator> {
 
 #[cfg(feature = "emulate")]
 fn devices() -> Result<Vec<Accelerator>, String> {
-    let driver = crate::emulated::Emulated::new(crate::emulated::Settings::from_env()?);
-    let [_, memory_bytes] = driver.memory().map_err(|e| e.to_string())?;
-    let place = morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index: 0 };
-    Ok(vec![Accelerator { place, name: driver.name(), memory_bytes }])
+    let settings = crate::emulated::Settings::from_env()?;
+    let device = |index| {
+        let driver = crate::emulated::Emulated::new(index, settings.clone());
+        let [_, memory_bytes] = driver.memory().map_err(|e| e.to_string())?;
+        let place = morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index };
+        Ok(Accelerator { place, name: driver.name(), memory_bytes })
+    };
+    (0..settings.devices).map(device).collect()
 }
 
 #[cfg(feature = "emulate")]
-pub(crate) fn open(_: u32) -> Outcome<Box<dyn Driver>> {
+pub(crate) fn open(index: u32) -> Outcome<Box<dyn Driver>> {
     let settings = crate::emulated::Settings::from_env();
     let settings = settings.map_err(|what| crate::driver::Failure { call: "cuInit", what, memory: false })?;
-    Ok(Box::new(crate::emulated::Emulated::new(settings)))
+    Ok(Box::new(crate::emulated::Emulated::new(index, settings)))
 }
 
 #[cfg(not(feature = "emulate"))]

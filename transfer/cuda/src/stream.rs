@@ -3,13 +3,12 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
 use crate::driver::{Address, Id, Outcome, Product};
-use crate::memory::mark;
+use crate::memory::Users;
 use crate::{Argument, Buffer, Device, Kernel, Mapped, Pinned, Shape};
 
 /// Work of a device that is done in order. Work of two streams has no order, but what events give it.
@@ -43,7 +42,7 @@ pub unsafe trait Writable<T: Pod>: Readable<T> {}
 pub struct Span<'a> {
     address: Address,
     len: usize,
-    users: &'a AtomicU64,
+    users: Users<'a>,
     /// Addresses inside that no single copy may cross.
     cuts: &'a [Address],
 }
@@ -113,6 +112,10 @@ impl Stream {
     ///
     /// The driver refuses the launch; or work given earlier failed.
     ///
+    /// # Panics
+    ///
+    /// When the kernel, or memory that is an argument, is another device's.
+    ///
     /// # Safety
     ///
     /// `arguments` are those of the kernel, in number, order and type; the kernel stays inside of them, and no other
@@ -120,10 +123,11 @@ impl Stream {
     pub unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
         const MOST: usize = 32;
         assert!(arguments.len() <= MOST, "{} has more than {MOST} arguments", kernel.name);
+        assert!(kernel.device.is(&self.device), "{} was loaded for {:?}", kernel.name, kernel.device);
         let mut pointers = [std::ptr::null_mut::<c_void>(); MOST];
         for (pointer, argument) in pointers.iter_mut().zip(arguments.iter_mut()) {
             if let Some(users) = argument.users {
-                mark(users, self);
+                users.mark(self);
             }
             *pointer = argument.value.as_mut_ptr().cast();
         }
@@ -144,7 +148,7 @@ impl Stream {
     ///
     /// # Panics
     ///
-    /// When either has not so many elements.
+    /// When either has not so many elements, or is another device's.
     pub fn copy<T: Pod>(
         &self,
         from: &impl Readable<T>,
@@ -167,7 +171,7 @@ impl Stream {
     ///
     /// # Panics
     ///
-    /// When either has not so many bytes.
+    /// When either has not so many bytes, or is another device's.
     pub fn copy_bytes<T: Pod>(
         &self,
         from: &impl Readable<u8>,
@@ -185,7 +189,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        [from.users, to.users].into_iter().for_each(|users| mark(users, self));
+        [from.users, to.users].into_iter().for_each(|users| users.mark(self));
         let (mut source, mut target) = (from.address + skip as u64, to.address + at as u64);
         let end = source + bytes as u64;
         // Memory that is pinned in pieces is copied in pieces: a driver refuses a copy across them.
@@ -208,7 +212,7 @@ impl Stream {
         if buffer.is_empty() {
             return Ok(());
         }
-        mark(buffer.users(), self);
+        buffer.users().mark(self);
         // SAFETY: the buffer goes back to its pool only after the stream's work.
         self.check(unsafe { self.device.driver().fill(self.id, buffer.address(), byte, buffer.len() * size_of::<T>()) })
     }
@@ -231,7 +235,7 @@ impl Stream {
     ///
     /// # Panics
     ///
-    /// When a matrix is longer than its buffer.
+    /// When a matrix is longer than its buffer, or another device's.
     pub fn multiply(
         &self,
         [m, n, k]: [usize; 3],
@@ -248,12 +252,12 @@ impl Stream {
         }
         if k == 0 {
             assert!(beta == 0.0, "a product of no depth replaces its output");
-            mark(out.users(), self);
+            out.users().mark(self);
             // SAFETY: the output lies in its buffer, which goes back to its pool only after the stream's work.
             return self
                 .check(unsafe { self.device.driver().fill(self.id, out.address(), 0, m * n * size_of::<f32>()) });
         }
-        [a.users(), b.users(), out.users()].into_iter().for_each(|users| mark(users, self));
+        [a.users(), b.users(), out.users()].into_iter().for_each(|users| users.mark(self));
         let transpose = [transpose_a == Transpose::Yes, transpose_b == Transpose::Yes];
         let strides = [if transpose[0] { m } else { k }, if transpose[1] { k } else { n }, n];
         let (a, b, out) = (a.address(), b.address(), out.address());

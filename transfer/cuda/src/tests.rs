@@ -21,7 +21,7 @@ fn pages() -> MutexGuard<'static, ()> {
 }
 
 fn device(settings: Settings) -> Device {
-    Device::over(Emulated::new(settings), &KEY)
+    Device::over(Emulated::new(0, settings), &KEY)
 }
 
 fn late() -> Device {

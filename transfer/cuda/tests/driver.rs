@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Shape, Stream, Transpose};
+use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Shape, Spread, Stream, Transpose};
 use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 
 morphgl_cuda::module! {
     /// One of them is known to the library.
     static TESTS = "tests/emulation.cu" {
         test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered,
+        test_unordered, test_ordered, test_spread,
     }
 }
 
@@ -68,6 +68,7 @@ fn in_a_process_of_its_own() {
     match std::env::var("MORPHGL_TEST_PART").as_deref() {
         Ok("probe") => println!("probed: {:?}", morphgl_cuda::probe(&Machine::probe()).map_err(|u| u.reason)),
         Ok("products") => println!("products: {:?}", products().map_err(|e| e.to_string())),
+        Ok("apart") => println!("apart: {:?}", peers(&[false, true]).map_err(|e| e.to_string())),
         Ok("all") => {
             println!("all: {:?}", all().map_err(|e| e.to_string()));
             report();
@@ -93,8 +94,23 @@ fn products() -> Result<()> {
     Stream::new(&device, false)?.prepare_products()
 }
 
+/// Memory of two devices for work of the first, which is done twice: what was asked for before is no failure. Whether the
+/// first reaches the second has to be one of `known`.
+fn peers(known: &[bool]) -> Result<()> {
+    let open = |place: &str| Device::open(&place.parse().expect("a place"), &KEY);
+    let (device, peer) = (open("cuda:0")?, open("cuda:1")?);
+    assert!(known.contains(&device.reaches(&peer)?));
+    let (stream, other) = (Stream::new(&device, false)?, Stream::new(&peer, false)?);
+    for _ in 0..2 {
+        let parts = vec![Buffer::<u8>::new(&stream, 4)?, Buffer::new(&other, 4)?];
+        Spread::new(&stream, parts)?;
+    }
+    stream.synchronize()
+}
+
 /// Everything that the driver is asked for.
 fn all() -> Result<()> {
+    peers(&[true])?;
     let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY)?;
     assert_eq!((device.properties()?.multiprocessors, device.properties()?.memory_bytes), (132, 1 << 30));
     // Another thread has another current context.
@@ -220,7 +236,7 @@ fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
         (name.to_string(), count.parse::<u32>().expect("a number"))
     };
     let calls: BTreeMap<String, u32> = lines(&said, "call ").into_iter().map(call).collect();
-    assert!(calls.len() >= 45, "{} functions are called: {calls:?}", calls.len());
+    assert!(calls.len() >= 47, "{} functions are called: {calls:?}", calls.len());
     for (function, count) in calls {
         if function.ends_with("Destroy_v2") && function.starts_with("cublas") || SILENT.contains(&&*function) {
             continue;
@@ -234,6 +250,14 @@ fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
             assert!(named || dropped && outcome == "Ok(())", "{function}:{call}: {outcome}");
         }
     }
+}
+
+#[test]
+fn a_device_whose_memory_is_not_reached_is_named() {
+    let Some(said) = run("apart", ".", &[("FAKE_CUDA", "apart")]) else { return };
+    let [outcome] = lines(&said, "apart: ")[..] else { panic!("{said}") };
+    let expected = "Training_CUDA_Tests: cuCtxEnablePeerAccess: cuda:0 reads the memory of cuda:1: CUDA_ERROR_FAKE";
+    assert!(outcome.contains(expected), "{outcome}");
 }
 
 #[test]

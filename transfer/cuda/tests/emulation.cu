@@ -49,6 +49,13 @@ extern "C" __global__ void test_votes(uint32_t* out) {
 }
 MORPHGL_KERNEL(test_votes)
 
+// Values that lie in turns in as many parts.
+extern "C" __global__ void test_spread(const uint32_t* const* parts, uint32_t num_parts, uint32_t* out, uint32_t len) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < len) out[i] = parts[i % num_parts][i / num_parts];
+}
+MORPHGL_KERNEL(test_spread)
+
 // Mistakes that the sanitizers find: see tests/sanitizers.rs.
 extern "C" __global__ void test_race(uint32_t* out) {
     DYNAMIC_SHARED(uint32_t, last);

@@ -8,7 +8,7 @@ morphgl_cuda::module! {
     /// Kernels that ask for all that the emulation has.
     static TESTS = "tests/emulation.cu" {
         test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered,
+        test_unordered, test_ordered, test_spread,
     }
 }
 

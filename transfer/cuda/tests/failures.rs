@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{
-    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Shape, Stream, Transpose, emulation, pending,
+    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Shape, Spread, Stream, Transpose, emulation, pending,
 };
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{BatchId, Block, DeviceBatch, Error, Hardware, HostBatch, Key, Phase, Result};
@@ -13,7 +13,7 @@ morphgl_cuda::module! {
     /// Kernels that ask for all that the emulation has.
     static TESTS = "tests/emulation.cu" {
         test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered,
+        test_unordered, test_ordered, test_spread,
     }
 }
 
@@ -22,7 +22,7 @@ const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Failures");
 /// Does something, and says how many calls that took until its last one whose outcome is told: what comes after gives
 /// back what was taken.
 type Part = fn(&Device) -> Result<u64>;
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("properties", properties),
     ("memory", memory),
     ("kernels", kernels),
@@ -30,6 +30,7 @@ const PARTS: [(&str, Part); 7] = [
     ("events", events),
     ("captures", captures),
     ("mini-batches", batches),
+    ("peers", peers),
 ];
 
 fn properties(device: &Device) -> Result<u64> {
@@ -125,6 +126,35 @@ fn batches(device: &Device) -> Result<u64> {
     Ok(emulation::calls(device))
 }
 
+/// Reads memory of another device, whose calls are not counted.
+fn peers(device: &Device) -> Result<u64> {
+    Ok(spread(device, &self::device(500_000 + index(device)))?[0])
+}
+
+/// Work of `device` reads memory of both; the calls of either.
+fn spread(device: &Device, peer: &Device) -> Result<[u64; 2]> {
+    assert!(device.reaches(peer)?);
+    let (stream, other) = (Stream::new(device, false)?, Stream::new(peer, false)?);
+    let mut parts = vec![Buffer::<u32>::new(&stream, 50)?, Buffer::new(&other, 50)?];
+    stream.fill(&mut parts[0], 1)?;
+    other.fill(&mut parts[1], 2)?;
+    let parts = Spread::new(&stream, parts)?;
+    let kernel = TESTS.kernel(device, "test_spread")?;
+    let mut out = Buffer::<u32>::new(&stream, 100)?;
+    let arguments = &mut [(&parts).into(), 2u32.into(), (&mut out).into(), 100u32.into()];
+    // SAFETY: the arguments are the kernel's, and the parts have as many values.
+    unsafe { stream.launch(&kernel, Shape::linear(1, 128), arguments) }?;
+    let mut back = Pinned::<u32>::new(device, 100)?;
+    stream.copy(&out, 0..100, &mut back, 0)?;
+    stream.synchronize()?;
+    assert!(back.chunks(2).all(|pair| pair == [0x0101_0101, 0x0202_0202]));
+    // What is dropped says nothing, of which the devices' next calls do.
+    drop((parts, other));
+    stream.synchronize()?;
+    peer.free_bytes()?;
+    Ok([device, peer].map(emulation::calls))
+}
+
 /// A device of its own.
 fn device(index: usize) -> Device {
     Device::open(&format!("cuda:{index}").parse().expect("a place"), &KEY).expect("it is emulated")
@@ -141,6 +171,23 @@ fn a_device_that_is_lost_is_an_error_of_the_next_call() {
                 part(&device).map(|_| ()).err().unwrap_or_else(|| panic!("{name}, {call} of {calls}: no error"));
             check(name, call, &error);
         }
+    }
+}
+
+/// The number in a device's place.
+fn index(device: &Device) -> usize {
+    device.place().to_string().trim_start_matches("cuda:").parse().expect("a number")
+}
+
+#[test]
+fn a_peer_that_is_lost_is_an_error_of_the_next_call() {
+    let peer = device(900_000);
+    let [_, calls] = spread(&device(800_000), &peer).expect("nothing fails");
+    for call in 1..=calls {
+        let peer = device(900_000 + call as usize);
+        emulation::fail_from(&peer, call);
+        let error = spread(&device(800_000 + call as usize), &peer).expect_err("its call fails");
+        check("a peer", call, &error);
     }
 }
 

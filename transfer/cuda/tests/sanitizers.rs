@@ -11,7 +11,7 @@ morphgl_cuda::module! {
     /// Among them, those with mistakes.
     static TESTS = "tests/emulation.cu" {
         test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered,
+        test_unordered, test_ordered, test_spread,
     }
 }
 

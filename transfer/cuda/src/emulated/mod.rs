@@ -16,7 +16,7 @@ pub(crate) use self::settings::Settings;
 use self::work::Work;
 use crate::Module;
 use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Product, UNPREPARED};
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Product, UNPREPARED};
 use crate::module::Emulated as Kernel;
 
 const ALIGNMENT: usize = 256;
@@ -29,6 +29,7 @@ unsafe extern "C" {
 /// A device whose memory is the host's.
 #[derive(Debug)]
 pub(crate) struct Emulated {
+    index: u32,
     settings: Settings,
     state: Mutex<State>,
     queues: Mutex<Queues>,
@@ -62,11 +63,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Emulated {
-    /// A device with these settings.
-    pub(crate) fn new(settings: Settings) -> Self {
+    /// Device number `index` of a machine with these settings.
+    pub(crate) fn new(index: u32, settings: Settings) -> Self {
         let failing = AtomicU64::new(u64::MAX);
         let (state, queues, calls) = Default::default();
-        Self { settings, state, queues, calls, failing }
+        Self { index, settings, state, queues, calls, failing }
     }
 
     /// Bytes of host memory that are registered.
@@ -169,6 +170,24 @@ impl Driver for Emulated {
     fn memory(&self) -> Outcome<[u64; 2]> {
         self.enter("cuMemGetInfo_v2")?;
         Ok([self.settings.memory - self.state().used, self.settings.memory])
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { device: self.index as i32, context: Id::from(self.index) }
+    }
+
+    fn can_access(&self, peer: Peer) -> Outcome<bool> {
+        self.enter("cuDeviceCanAccessPeer")?;
+        Ok(self.settings.reaches(self.index, peer.device as u32))
+    }
+
+    fn enable_access(&self, peer: Peer) -> Outcome<()> {
+        const CALL: &str = "cuCtxEnablePeerAccess";
+        self.enter(CALL)?;
+        match self.settings.reaches(self.index, peer.device as u32) {
+            true => Ok(()),
+            false => Err(failure(CALL, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED")),
+        }
     }
 
     fn allocate(&self, bytes: usize) -> Outcome<Address> {

@@ -9,11 +9,15 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// `locked=BYTES` of host memory that may be pinned in place.
     pub(crate) locked: u64,
+    /// `devices=N` that the machine has. More can be opened, and each is one of its own.
+    pub(crate) devices: u32,
+    /// `apart=I-J`, as often as need be: devices that do not reach each other's memory.
+    pub(crate) apart: Vec<[u32; 2]>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { late: false, memory: 2 << 30, locked: u64::MAX }
+        Self { late: false, memory: 2 << 30, locked: u64::MAX, devices: 1, apart: Vec::new() }
     }
 }
 
@@ -26,8 +30,14 @@ impl Settings {
         }
     }
 
+    /// Whether device `i` reaches the memory of device `j`.
+    pub(crate) fn reaches(&self, i: u32, j: u32) -> bool {
+        !self.apart.iter().any(|pair| *pair == [i, j] || *pair == [j, i])
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |word: &str| format!("MORPHGL_EMULATION has {word}; give late, memory=BYTES or locked=BYTES");
+        const WORDS: &str = "give late, memory=BYTES, locked=BYTES, devices=N or apart=I-J";
+        let wrong = |word: &str| format!("MORPHGL_EMULATION has {word}; {WORDS}");
         let mut settings = Self::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -36,6 +46,11 @@ impl Settings {
                 ("late", "") => settings.late = true,
                 ("memory", _) => settings.memory = bytes()?,
                 ("locked", _) => settings.locked = bytes()?,
+                ("devices", _) => settings.devices = value.parse().map_err(|_| wrong(word))?,
+                ("apart", _) => {
+                    let pair = value.split_once('-').and_then(|(i, j)| Some([i.parse().ok()?, j.parse().ok()?]));
+                    settings.apart.push(pair.ok_or_else(|| wrong(word))?);
+                }
                 _ => return Err(wrong(word)),
             }
         }
@@ -49,10 +64,13 @@ mod tests {
 
     #[test]
     fn settings_are_words() {
-        let expected = Settings { late: true, memory: 1000, locked: u64::MAX };
+        let expected = Settings { late: true, memory: 1000, ..Settings::default() };
         assert_eq!(Settings::parse("late,memory=1000"), Ok(expected));
+        let expected = Settings { devices: 3, apart: vec![[0, 2], [1, 2]], ..Settings::default() };
+        assert_eq!(Settings::parse("devices=3,apart=0-2,apart=1-2"), Ok(expected.clone()));
+        assert_eq!([[0, 1], [2, 0], [1, 2]].map(|[i, j]| expected.reaches(i, j)), [true, false, false]);
         assert_eq!(Settings::parse(""), Ok(Settings::default()));
-        for wrong in ["early", "late=1", "memory", "locked=many"] {
+        for wrong in ["early", "late=1", "memory", "locked=many", "devices=-1", "apart", "apart=1"] {
             let error = Settings::parse(wrong).expect_err("it is none");
             assert!(error.contains(wrong) && error.contains("give late"), "{error}");
         }

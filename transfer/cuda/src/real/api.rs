@@ -61,11 +61,13 @@ functions! {
         fn cuDeviceGet(*mut cuda::CUdevice, c_int);
         fn cuDeviceGetName(*mut c_char, c_int, cuda::CUdevice);
         fn cuDeviceGetAttribute(*mut c_int, cuda::CUdevice_attribute, cuda::CUdevice);
+        fn cuDeviceCanAccessPeer(*mut c_int, cuda::CUdevice, cuda::CUdevice);
         fn cuDeviceTotalMem_v2(*mut usize, cuda::CUdevice);
         fn cuDevicePrimaryCtxRetain(*mut cuda::CUcontext, cuda::CUdevice);
         fn cuDevicePrimaryCtxRelease_v2(cuda::CUdevice);
         fn cuCtxGetCurrent(*mut cuda::CUcontext);
         fn cuCtxSetCurrent(cuda::CUcontext);
+        fn cuCtxEnablePeerAccess(cuda::CUcontext, c_uint);
         fn cuCtxGetStreamPriorityRange(*mut c_int, *mut c_int);
         fn cuMemGetInfo_v2(*mut usize, *mut usize);
         fn cuMemAlloc_v2(*mut cuda::CUdeviceptr, usize);
@@ -152,6 +154,8 @@ functions! {
 pub(super) const OUT_OF_MEMORY: u32 = cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
 /// The status of an event that has not happened.
 pub(super) const NOT_READY: u32 = cuda::CUresult::CUDA_ERROR_NOT_READY as u32;
+/// The status of memory that was made accessible before.
+pub(super) const ALREADY_ENABLED: u32 = cuda::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
 /// The status of a machine without a device.
 pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 

@@ -14,7 +14,7 @@ use self::api::{Cuda, call};
 use self::probe::Found;
 use crate::Module;
 use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Product};
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Product};
 
 /// A device by its primary context, which everybody in this process shares.
 #[derive(Debug)]
@@ -55,7 +55,9 @@ pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
     let found = machine.devices.iter().find(|d| d.ordinal == ordinal).cloned();
     let found = found.ok_or_else(|| {
         let known: Vec<String> = machine.devices.iter().map(|d| format!("cuda:{}", d.ordinal)).collect();
-        failure("cuDeviceGet", format!("there is no usable device cuda:{ordinal}; there is {}", known.join(", ")))
+        let why = machine.refused.iter().map(|why| format!("; {why}")).collect::<String>();
+        let what = format!("there is no usable device cuda:{ordinal}; there is {}{why}", known.join(", "));
+        failure("cuDeviceGet", what)
     })?;
     let cuda = &machine.cuda;
     let (mut device, mut context) = (0, std::ptr::null_mut());
@@ -132,6 +134,26 @@ impl Driver for Real {
         // SAFETY: it writes two numbers.
         unsafe { call!(self.cuda, cuMemGetInfo_v2(&mut free, &mut total)) }?;
         Ok([free as u64, total as u64])
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { device: self.device, context: self.context.0 as usize as Id }
+    }
+
+    fn can_access(&self, peer: Peer) -> Outcome<bool> {
+        let mut can = 0;
+        // SAFETY: it writes a number.
+        unsafe { call!(self.cuda, cuDeviceCanAccessPeer(&mut can, self.device, peer.device)) }?;
+        Ok(can != 0)
+    }
+
+    fn enable_access(&self, peer: Peer) -> Outcome<()> {
+        self.enter()?;
+        // SAFETY: the caller's: the other device's driver retains its context.
+        match unsafe { (self.cuda.cuCtxEnablePeerAccess)(peer.context as usize as CUcontext, 0) } {
+            api::ALREADY_ENABLED => Ok(()),
+            status => self.cuda.check("cuCtxEnablePeerAccess", status),
+        }
     }
 
     fn allocate(&self, bytes: usize) -> Outcome<Address> {

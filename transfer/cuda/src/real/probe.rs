@@ -34,6 +34,8 @@ pub(crate) struct Found {
 pub(crate) struct Machine {
     pub(super) cuda: Cuda,
     pub(crate) devices: Vec<Found>,
+    /// Why others cannot be used.
+    pub(crate) refused: Vec<String>,
 }
 
 /// What there is, or in words why there is nothing. Never panics.
@@ -71,7 +73,7 @@ fn look() -> Result<Machine, String> {
     let refused: Vec<String> = looked.iter().filter_map(|d| d.as_ref().err().cloned()).collect();
     let devices: Vec<Found> = looked.into_iter().flatten().collect();
     match (devices.is_empty(), refused.is_empty()) {
-        (false, _) => Ok(Machine { cuda, devices }),
+        (false, _) => Ok(Machine { cuda, devices, refused }),
         (true, true) => Err("the CUDA driver finds no device".to_string()),
         (true, false) => Err(refused.join("; ")),
     }

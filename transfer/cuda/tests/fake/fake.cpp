@@ -1,7 +1,8 @@
 // libcuda and libcublas for tests/driver.rs: the functions that morphgl-cuda calls, on the host's memory, at once. They
 // check what a driver checks: handles, contexts, captures. It runs one kernel, test_half, by its name.
 //
-// FAKE_CUDA says what is wrong with the machine: no-device, old, old-device, no-uva, no-memory.
+// There are two devices. FAKE_CUDA says what is wrong with the machine: apart (they do not reach each other); or, of
+// one with one device: no-device, old, old-device, no-uva, no-memory.
 // FAKE_FAIL=function:n makes the n-th call of a function fail.
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include <string>
 
 typedef unsigned Status;
-enum { OK = 0, INVALID = 1, FULL = 2, NO_DEVICE = 100, NO_CONTEXT = 201, REGISTERED = 712, CAPTURE = 900, UNKNOWN = 999 };
+enum { OK = 0, INVALID = 1, FULL = 2, NO_DEVICE = 100, NO_CONTEXT = 201, APART = 217, REACHED = 704, REGISTERED = 712, CAPTURE = 900, UNKNOWN = 999 };
 
 namespace {
 
@@ -25,8 +26,10 @@ std::map<void*, char> live;
 std::map<uintptr_t, size_t> registered;
 std::set<void*> capturing, recorded;
 thread_local void* current = nullptr;
-char context;
-int retained = 0;
+// The primary context of each device, its users, and whether it reaches the other's memory.
+char contexts[2];
+int retained[2];
+bool reached[2];
 
 bool machine(const char* what) {
     const char* is = getenv("FAKE_CUDA");
@@ -39,7 +42,7 @@ Status enter(const char* function, bool needs_context = true) {
     const int call = ++calls[function];
     const char* fail = getenv("FAKE_FAIL");
     if (fail && std::string(fail) == std::string(function) + ":" + std::to_string(call)) return UNKNOWN;
-    if (needs_context && (current != &context || retained == 0)) return NO_CONTEXT;
+    if (needs_context && (!current || retained[(char*)current - contexts] == 0)) return NO_CONTEXT;
     return OK;
 }
 
@@ -74,7 +77,7 @@ Status destroy(void* handle, char kind) {
 extern "C" {
 
 // For the test: objects that nobody gave back, and a list of what was called.
-int fake_live() { return (int)(live.size() + registered.size()) + retained; }
+int fake_live() { return (int)(live.size() + registered.size()) + retained[0] + retained[1]; }
 int fake_calls(const char* function) { return calls[function]; }
 void fake_print_calls() {
     for (auto& call : calls) printf("call %s %d\n", call.first.c_str(), call.second);
@@ -140,13 +143,19 @@ Status cuGetErrorString(unsigned, const char** out) {
 }
 Status cuDeviceGetCount(int* out) {
     BEGIN(false);
-    *out = 1;
+    const char* is = getenv("FAKE_CUDA");
+    *out = !is || !*is || machine("apart") ? 2 : 1;
     return OK;
 }
 Status cuDeviceGet(int* out, int ordinal) {
     BEGIN(false);
     *out = ordinal + 40;
-    return ordinal == 0 ? OK : 101;
+    return ordinal == 0 || ordinal == 1 ? OK : 101;
+}
+Status cuDeviceCanAccessPeer(int* out, int device, int peer) {
+    BEGIN(false);
+    *out = !machine("apart");
+    return device / 2 == 20 && peer / 2 == 20 && device != peer ? OK : INVALID;
 }
 Status cuDeviceGetName(char* out, int bytes, int) {
     BEGIN(false);
@@ -175,13 +184,24 @@ Status cuDeviceTotalMem_v2(size_t* out, int) {
 Status cuDevicePrimaryCtxRetain(void** out, int device) {
     BEGIN(false);
     if (machine("no-memory")) return FULL;
-    retained++;
-    *out = &context;
-    return device == 40 ? OK : INVALID;
+    if (device / 2 != 20) return INVALID;
+    retained[device - 40]++;
+    *out = &contexts[device - 40];
+    return OK;
 }
-Status cuDevicePrimaryCtxRelease_v2(int) {
+Status cuDevicePrimaryCtxRelease_v2(int device) {
     BEGIN(false);
-    retained--;
+    // What was enabled goes with the context.
+    if (--retained[device - 40] == 0) reached[0] = reached[1] = false;
+    return OK;
+}
+Status cuCtxEnablePeerAccess(void* peer, unsigned flags) {
+    BEGIN();
+    if (machine("apart")) return APART;
+    if (flags || peer == current || (peer != &contexts[0] && peer != &contexts[1])) return INVALID;
+    if (retained[(char*)peer - contexts] == 0) return NO_CONTEXT;
+    if (reached[(char*)current - contexts]) return REACHED;
+    reached[(char*)current - contexts] = true;
     return OK;
 }
 Status cuCtxGetCurrent(void** out) {
@@ -341,7 +361,7 @@ Status cuModuleUnload(void* module) {
 Status cuModuleGetFunction(void** out, void* module, const char* name) {
     BEGIN();
     if (strcmp(name, "test_half")) return 500;
-    *out = &context;
+    *out = &contexts;
     return is(module, 'l') ? OK : INVALID;
 }
 Status cuFuncGetAttribute(int* out, int, void*) {
