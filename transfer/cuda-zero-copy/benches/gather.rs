@@ -1,4 +1,5 @@
-//! GB/s of the gather out of the host's and out of the device's memory, beside block copies, in turns.
+//! GB/s of the gather out of the host's and out of the device's memory, beside block copies, in turns; and where there
+//! are more devices that it reaches, out of the memory of all of them.
 //!
 //! `cargo bench -p morphgl-transferring-cuda-zero-copy --bench gather [-- --json]`. Needs a CUDA device.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
@@ -6,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use morphgl_cuda::{Buffer, CudaBatch, Device, Pinned, Stream, probe};
+use morphgl_cuda::{Buffer, CudaBatch, Device, Pinned, Stream, accelerators, probe};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, TransferringContext};
 use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
@@ -29,17 +30,25 @@ fn main() -> Result<(), Failure> {
     let place: Place = "cuda:0".parse()?;
     let device = Device::open(&place, &KEY)?;
     let stream = Stream::new(&device, false)?;
+    let peers = reached(&device)?;
     if !json {
-        println!("{device:?}\nrow bytes  from      GB/s (least-most)     block copy        share");
+        println!("{device:?}, reaches {peers:?}\nrow bytes  from      GB/s (least-most)     block copy        share");
     }
     for row_bytes in [200, 400, 512, 1024, 1044] {
         let num_nodes = TABLE / row_bytes;
         let dataset = Arc::new(table(num_nodes, row_bytes)?);
         let nodes = scattered(num_nodes, BATCH / row_bytes);
-        for held in [false, true] {
-            let options = json!({"presample": 0});
-            let (from, to) = (place.clone(), place.clone());
-            let context = TransferringContext { dataset: Arc::clone(&dataset), from, to, gather: true, options };
+        for from in [From::Host, From::Device, From::Peers] {
+            let peers = match from {
+                From::Peers if peers.is_empty() => continue,
+                From::Peers => &peers[..],
+                _ => &[],
+            };
+            let held = from != From::Host;
+            let options = json!({"presample": 0, "peers": peers});
+            let name = format!("{from:?}").to_lowercase();
+            let (at, to) = (place.clone(), place.clone());
+            let context = TransferringContext { dataset: Arc::clone(&dataset), from: at, to, gather: true, options };
             let mut operator = ZeroCopy::new(&context)?;
             if held {
                 operator.hold(&vec![1.0; num_nodes], u64::MAX)?;
@@ -55,20 +64,41 @@ fn main() -> Result<(), Failure> {
                 }
             }
             let ([least, gather, most], [_, copy, _]) = (spread(&mut gathers), spread(&mut copies));
-            let from = if held { "device" } else { "host" };
             if json {
-                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": from,
+                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "peers": peers,
                     "median": gather, "all": gathers, "block_copy": copies, "device": format!("{device:?}")});
                 println!("{line}");
             } else {
                 println!(
-                    "{row_bytes:<10} {from:<9} {gather:6.1} ({least:.1}-{most:.1})   {copy:10.1}   {:8.2}",
+                    "{row_bytes:<10} {name:<9} {gather:6.1} ({least:.1}-{most:.1})   {copy:10.1}   {:8.2}",
                     gather / copy
                 );
             }
         }
     }
     Ok(())
+}
+
+/// Where the rows lie that are gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Host,
+    /// All in the memory of the device that gathers.
+    Device,
+    /// In turns in that and in the memory of each device that it reaches.
+    Peers,
+}
+
+/// The other devices of this machine whose memory `device` reaches.
+fn reached(device: &Device) -> Result<Vec<String>, Failure> {
+    let others = accelerators(&Machine::probe()).into_iter().filter(|other| other.place != *device.place());
+    let mut reached = Vec::new();
+    for other in others {
+        if device.reaches(&Device::open(&other.place, &KEY)?)? {
+            reached.push(other.place.to_string());
+        }
+    }
+    Ok(reached)
 }
 
 /// A graph without edges, with features.

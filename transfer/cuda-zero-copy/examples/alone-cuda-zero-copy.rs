@@ -1,12 +1,14 @@
-//! Gathers the features of one mini-batch on a CUDA device, without the runner.
+//! Gathers the features of one mini-batch on a CUDA device, without the runner. Its hot rows lie on all devices that it
+//! reaches.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;
 
-use morphgl_cuda::{CudaBatch, Device, Stream};
+use morphgl_cuda::{CudaBatch, Device, Stream, accelerators};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Transferring, TransferringContext};
 use morphgl_transferring_cuda_zero_copy::{DESCRIPTION, KEY, ZeroCopy};
+use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Err(unavailable) = (DESCRIPTION.probe)(&Machine::probe()) {
@@ -25,9 +27,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         node_ids: None,
     });
     let (from, to): (morphgl_registry::Place, _) = ("cuda:0".parse()?, "cuda:0".parse()?);
-    let stream = Stream::new(&Device::open(&to, &KEY)?, false)?;
-    let mut gather =
-        ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, options: Default::default() })?;
+    let device = Device::open(&to, &KEY)?;
+    let stream = Stream::new(&device, false)?;
+    let mut peers = Vec::new();
+    for found in accelerators(&Machine::probe()).into_iter().filter(|found| found.place != to) {
+        if device.reaches(&Device::open(&found.place, &KEY)?)? {
+            peers.push(found.place.to_string());
+        }
+    }
+    // Rows are not counted here, but held by what somebody knows of them: the last one is the hottest.
+    let options = json!({"presample": 0, "peers": peers});
+    let mut gather = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, options })?;
+    gather.hold(&[0.0, 1.0, 2.0], 1 << 10)?;
+    gather.held_by_device().iter().for_each(|(place, rows)| println!("{place} holds {rows} of 3 rows"));
 
     let batch = HostBatch { num_seeds: 1, input_nodes: vec![2, 0], ..Default::default() };
     let batch = CudaBatch::upload(&stream, &batch)?.into_batch();

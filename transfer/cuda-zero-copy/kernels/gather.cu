@@ -1,4 +1,4 @@
-// Rows of features, out of the device's memory where they are cached, else over the bus.
+// Rows of features, out of the memory of this device or of one that it reaches where they are cached, else over the bus.
 #include "morphgl.cuh"
 
 // Rows that a warp has on their way at a time.
@@ -13,12 +13,17 @@ struct alignas(16) Unit16 {
 // A warp copies four rows at a time. Its lanes read whole lines from the line that a row begins in, so that no line is
 // asked for twice: lanes before the row's first byte, and after its last, are idle. `Unit` is what one lane moves, and
 // divides the address and the length of every row.
+//
+// Which rows are cached says a bitmap that counts: bit `node % 64` of `held[node / 64]`, after `before[node / 64]` others.
+// They lie in one part in the order of their nodes; or in as many parts in turns: that of rank r as number r / num_parts
+// of part r % num_parts.
 template <typename Unit>
 __device__ __forceinline__ void gather(
     const uint32_t* __restrict__ nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* __restrict__ table,
-    const uint64_t* __restrict__ held, const uint32_t* __restrict__ before, const uint8_t* __restrict__ cache,
-    uint8_t* __restrict__ out
+    const uint64_t* __restrict__ held, const uint32_t* __restrict__ before, const uint32_t* __restrict__ ranks,
+    const uint8_t* const* __restrict__ parts, uint32_t num_parts, uint8_t* __restrict__ out
 ) {
+    const uint8_t* const only = num_parts == 1 ? parts[0] : nullptr;
     const uint32_t lane = threadIdx.x % WARP;
     const uint64_t warp = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / WARP;
     const uint64_t warps = gridDim.x * (uint64_t)blockDim.x / WARP;
@@ -29,8 +34,18 @@ __device__ __forceinline__ void gather(
             if (first + r < num_rows) {
                 const uint32_t node = nodes[first + r];
                 const uint64_t word = held == nullptr ? 0 : held[node / 64], bit = 1ull << node % 64;
-                const uint64_t place = word & bit ? before[node / 64] + __popcll(word & (bit - 1)) : node;
-                from[r] = (word & bit ? cache : table) + place * row_bytes;
+                const uint8_t* part = table;
+                uint64_t place = node;
+                if (word & bit) {
+                    part = only;
+                    place = before[node / 64] + __popcll(word & (bit - 1));
+                    if (num_parts > 1) {
+                        const uint32_t rank = ranks[place];
+                        part = parts[rank % num_parts];
+                        place = rank / num_parts;
+                    }
+                }
+                from[r] = part + place * row_bytes;
                 skip[r] = (uint32_t)((uint64_t)from[r] % LINE);
                 most = max(most, skip[r]);
             }
@@ -56,9 +71,9 @@ __device__ __forceinline__ void gather(
 #define GATHER(name, Unit)                                                                                            \
     extern "C" __global__ void name(                                                                                  \
         const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* table, const uint64_t* held,     \
-        const uint32_t* before, const uint8_t* cache, uint8_t* out                                                    \
+        const uint32_t* before, const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out  \
     ) {                                                                                                               \
-        gather<Unit>(nodes, num_rows, row_bytes, table, held, before, cache, out);                                    \
+        gather<Unit>(nodes, num_rows, row_bytes, table, held, before, ranks, parts, num_parts, out);                  \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
 

@@ -1,26 +1,30 @@
 //! Options of the operator.
 
-use morphgl_registry::{Error, Result};
+use morphgl_cuda::{BACKEND, Device, accelerators};
+use morphgl_registry::{Error, Machine, Place, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::KEY;
 
 /// What can be set.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
-    /// Bytes of device memory for hot rows and their map; without it, three quarters of what is free when it is filled.
+    /// Bytes of each device's memory for hot rows, on the first with the tables to find them; without it, three quarters of
+    /// what is free there when they are filled.
     pub(crate) cache_bytes: Option<u64>,
     /// Mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
     /// Share of the multiprocessors that gather rows of the host.
     pub(crate) share: f64,
+    /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
+    peers: Value,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: None, presample: 64, share: 0.2 }
+        Self { cache_bytes: None, presample: 64, share: 0.2, peers: Value::Null }
     }
 }
 
@@ -36,5 +40,53 @@ impl Options {
             return Err(Error::setting(KEY, what));
         }
         Ok(options)
+    }
+
+    /// The other devices that hot rows are spread over, all of which `device` reaches.
+    pub(crate) fn peers(&self, device: &Device) -> Result<Vec<Device>> {
+        let wrong = |what: String| Error::setting(KEY, format!("options: peers: {what}"));
+        let places: Vec<Place> = match &self.peers {
+            Value::Null => Vec::new(),
+            Value::String(word) if word == "none" => Vec::new(),
+            Value::String(word) if word == "all" => {
+                let found = accelerators(&Machine::probe()).into_iter().map(|a| a.place);
+                found.filter(|place| place != device.place()).collect()
+            }
+            Value::Array(list) => list
+                .iter()
+                .map(|place| {
+                    let parsed = place.as_str().and_then(|text| text.parse().ok());
+                    parsed.ok_or_else(|| wrong(format!("{place} is no place; give such as \"{BACKEND}:1\"")))
+                })
+                .collect::<Result<_>>()?,
+            other => {
+                let places = format!("[\"{BACKEND}:1\"]");
+                return Err(wrong(format!("{other}; give \"none\", \"all\" or a list of places such as {places}")));
+            }
+        };
+        for (i, place) in places.iter().enumerate() {
+            if place == device.place() {
+                return Err(wrong(format!(
+                    "{place} is the device that gathers, which holds rows anyway; leave it out"
+                )));
+            }
+            if places[..i].contains(place) {
+                return Err(wrong(format!("{place} is named twice; leave one out")));
+            }
+        }
+        let (mut reached, mut apart) = (Vec::new(), Vec::new());
+        for place in &places {
+            let peer = Device::open(place, &KEY)?;
+            match device.reaches(&peer)? {
+                true => reached.push(peer),
+                false => apart.push(place.to_string()),
+            }
+        }
+        if apart.is_empty() {
+            return Ok(reached);
+        }
+        let reached: Vec<String> = reached.iter().map(|peer| format!("\"{}\"", peer.place())).collect();
+        let (apart, reached) = (apart.join(", "), reached.join(", "));
+        Err(wrong(format!("{} cannot read the memory of {apart}; give [{reached}]", device.place())))
     }
 }

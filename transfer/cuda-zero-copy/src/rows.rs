@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_cuda::{Argument, Buffer, Device, Kernel, Mapped, Shape, Stream};
+use morphgl_cuda::{Buffer, Device, Kernel, Mapped, Shape, Stream};
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::Result;
 
@@ -66,7 +66,7 @@ impl Rows {
         if num_rows * row_bytes == 0 {
             return Ok(());
         }
-        // Rows that are all in the device's memory need no restraint.
+        // Rows that are all in the memory of devices need no restraint.
         let whole = cache.is_some_and(|c| c.len() == self.matrix().num_rows());
         // A warp of 32 threads has 4 rows on their way.
         let blocks = self.blocks[usize::from(whole)].min(num_rows.div_ceil(THREADS as usize / 32 * 4));
@@ -77,7 +77,9 @@ impl Rows {
             (&self.table).into(),
             cache.map(|c| &c.held).into(),
             cache.map(|c| &c.before).into(),
-            cache.map_or(Argument::NULL, |c| (&c.rows).into()),
+            cache.and_then(|c| c.ranks.as_ref()).into(),
+            cache.map(|c| &c.rows).into(),
+            (cache.map_or(0, |c| c.rows.parts().len()) as u32).into(),
             out.into(),
         ];
         // SAFETY: the arguments are the kernel's; nodes are those of the dataset, and rows of `out` are as many.

@@ -1,7 +1,7 @@
 //! The operator.
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream, pending};
-use morphgl_registry::{Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
+use morphgl_registry::{Error, Handle, MiniBatch, Place, Result, Transferring, TransferringContext};
 
 use crate::KEY;
 use crate::hot::{Cache, Counts};
@@ -13,6 +13,8 @@ use crate::rows::Rows;
 pub struct ZeroCopy {
     device: Device,
     stream: Stream,
+    /// Other devices that hold rows.
+    peers: Vec<Device>,
     /// The rows to gather; `None` where there are none, or none are asked for.
     rows: Option<Rows>,
     hot: Hot,
@@ -24,20 +26,24 @@ pub struct ZeroCopy {
 enum Hot {
     /// Accesses are being counted.
     Counting(Counts),
-    Cached(Cache),
+    Cached(Box<Cache>),
     /// None are held.
     Nothing,
 }
 
 impl ZeroCopy {
     /// Builds the operator. Options, all with defaults:
-    /// `cache_bytes`, device memory for hot rows and their map (three quarters of what is free when it is filled);
+    /// `cache_bytes`, memory of each device for hot rows, on the device that gathers also for the tables by which they are
+    /// found (three quarters of what is free when it is filled);
+    /// `peers`, other devices whose memory holds hot rows too: `"none"`, `"all"` of the machine's, or a list of places
+    /// such as `["cuda:1"]` (none);
     /// `presample`, the mini-batches whose accesses are counted before (64; 0 for no cache);
     /// `share`, that of the multiprocessors that read rows of the host (0.2).
     ///
     /// # Errors
     ///
-    /// It is not to stay on one CUDA device of this machine, the host's rows cannot be pinned, or an option is not one.
+    /// It is not to stay on one CUDA device of this machine, that device does not reach the memory of a peer, the host's
+    /// rows cannot be pinned, or an option is not one.
     pub fn new(context: &TransferringContext) -> Result<Self> {
         let TransferringContext { dataset, from, to, gather, options } = context;
         if from != to {
@@ -47,6 +53,7 @@ impl ZeroCopy {
         let options = Options::of(options)?;
         let device = Device::open(to, &KEY)?;
         let stream = Stream::new(&device, true)?;
+        let peers = options.peers(&device)?;
         let wanted = *gather && dataset.features.is_some();
         let rows = wanted.then(|| Rows::new(&device, dataset, options.share)).transpose()?;
         let hot = match &rows {
@@ -55,35 +62,55 @@ impl ZeroCopy {
             }
             _ => Hot::Nothing,
         };
-        Ok(Self { device, stream, rows, hot, options })
+        Ok(Self { device, stream, peers, rows, hot, options })
     }
 
-    /// Holds the hottest rows from now on: `hotness` is the accesses of each node, `budget` the bytes that rows and map
-    /// may take. Counting ends. Returns how many rows are held.
+    /// Holds the hottest rows from now on: `hotness` is the accesses of each node, `budget` the bytes that rows may take on
+    /// each device, those of the tables by which they are found included on the device that gathers. Counting ends.
+    /// Returns how many rows are held.
+    ///
+    /// Rows go round the devices by rank, the hottest on the one that gathers: so all are asked for alike, and all hold as
+    /// many, as the smallest budget allows.
     ///
     /// # Errors
     ///
-    /// The device's memory is full, or the driver fails.
+    /// A device's memory is full, or the driver fails.
     ///
     /// # Panics
     ///
     /// When there is not one hotness a node.
     pub fn hold(&mut self, hotness: &[f32], budget: u64) -> Result<usize> {
+        let budgets = vec![budget; 1 + self.peers.len()];
+        self.fill(hotness, &budgets)
+    }
+
+    /// As [`ZeroCopy::hold`], with a budget for each device.
+    fn fill(&mut self, hotness: &[f32], budgets: &[u64]) -> Result<usize> {
         // What was held gives its memory back first.
         self.hot = Hot::Nothing;
         let Some(rows) = &self.rows else { return Ok(0) };
         assert_eq!(hotness.len(), rows.matrix().num_rows(), "a hotness a node");
-        if let Some(cache) = Cache::fill(&self.stream, rows.matrix(), hotness, budget)? {
-            self.hot = Hot::Cached(cache);
+        let streams: Vec<Stream> = self.peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
+        let devices: Vec<_> = std::iter::once(&self.stream).chain(&streams).zip(budgets.iter().copied()).collect();
+        if let Some(cache) = Cache::fill(&devices, rows.matrix(), hotness)? {
+            self.hot = Hot::Cached(Box::new(cache));
         }
         Ok(self.held())
     }
 
-    /// Rows in the device's memory.
+    /// Rows in the memory of devices.
     pub fn held(&self) -> usize {
         match &self.hot {
             Hot::Cached(cache) => cache.len(),
             _ => 0,
+        }
+    }
+
+    /// Rows in the memory of each device, that of the one that gathers first; empty where none are held.
+    pub fn held_by_device(&self) -> Vec<(Place, usize)> {
+        match &self.hot {
+            Hot::Cached(cache) => cache.held_by().map(|(device, rows)| (device.place().clone(), rows)).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -92,11 +119,13 @@ impl ZeroCopy {
         let Hot::Counting(counts) = &mut self.hot else { return Ok(()) };
         if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
             let hotness = counts.hotness(&self.device, &self.stream)?;
-            let budget = match self.options.cache_bytes {
-                Some(bytes) => bytes,
-                None => self.device.free_bytes()? / 4 * 3,
+            let budget = |device: &Device| match self.options.cache_bytes {
+                Some(bytes) => Ok(bytes),
+                None => Ok(device.free_bytes()? / 4 * 3),
             };
-            self.hold(&hotness, budget)?;
+            let budgets: Vec<u64> =
+                std::iter::once(&self.device).chain(&self.peers).map(budget).collect::<Result<_>>()?;
+            self.fill(&hotness, &budgets)?;
         }
         Ok(())
     }
@@ -113,7 +142,7 @@ impl Transferring for ZeroCopy {
             let matrix = rows.matrix();
             let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
             let cache = match &self.hot {
-                Hot::Cached(cache) => Some(cache),
+                Hot::Cached(cache) => Some(&**cache),
                 _ => None,
             };
             rows.gather(&self.stream, (&batch.input_nodes, num_rows), cache, &mut bytes)?;

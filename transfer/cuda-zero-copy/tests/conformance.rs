@@ -34,7 +34,8 @@ proptest! {
         let mut operator = operator(&case, json!({"presample": 0})).expect("it is emulated");
         check(&mut operator, &stream, &case, 0);
         let hotness: Vec<f32> = (0..100).map(|v| (v * 37 % 100) as f32).collect();
-        let budget = 32 + hold * row_bytes as u64;
+        // Two words of the map, and an address.
+        let budget = 2 * 16 + 8 + hold * row_bytes as u64;
         let held = operator.hold(&hotness, budget).expect("room") as u64;
         // A node that was never accessed is not worth holding.
         prop_assert_eq!(held, hold.min(99));
@@ -50,7 +51,7 @@ fn the_cache_is_filled_with_what_was_accessed_most() {
     }
     let case = Case::new(with_rows(120, 36));
     let stream = stream();
-    let mut operator = operator(&case, json!({"presample": 2, "cache_bytes": 32 + 10 * 36})).expect("it is emulated");
+    let mut operator = operator(&case, json!({"presample": 2, "cache_bytes": 40 + 10 * 36})).expect("it is emulated");
     check(&mut operator, &stream, &case, 0);
     assert_eq!(operator.held(), 0);
     check(&mut operator, &stream, &case, 1);
@@ -68,6 +69,11 @@ fn refuses_what_it_cannot_do() {
         (json!({"share": 0.0}), "a share above 0"),
         (json!({"share": 1.5}), "a share above 0"),
         (json!({"cache": 1}), "unknown field"),
+        (json!({"peers": "some"}), "options: peers: \"some\"; give \"none\", \"all\" or a list"),
+        (json!({"peers": ["cuda"]}), "\"cuda\" is no place; give such as \"cuda:1\""),
+        (json!({"peers": ["cuda:0"]}), "cuda:0 is the device that gathers"),
+        (json!({"peers": ["cuda:1", "cuda:1"]}), "cuda:1 is named twice"),
+        (json!({"peers": ["sim:0"]}), "it runs on CUDA devices, not at sim:0"),
     ] {
         let error = operator(&case, options).expect_err("it cannot");
         assert!(error.contains(expected) && error.contains("Transferring_CUDA+PCIe_ZeroCopy"), "{error}");

@@ -38,10 +38,18 @@ pub(crate) struct Emulated {
     pub(crate) failing: AtomicU64,
 }
 
+/// Whose memory a block is of.
+#[derive(Debug, Clone, Copy)]
+enum Memory {
+    Device,
+    Pinned,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    blocks: HashMap<Address, usize>,
-    used: u64,
+    blocks: HashMap<Address, (usize, Memory)>,
+    /// Bytes in use of either memory.
+    used: [u64; 2],
     /// Ends of what is registered, by its begin.
     registered: BTreeMap<usize, usize>,
     /// The last recording of each event.
@@ -89,12 +97,12 @@ impl Emulated {
         lock(&self.queues).check()
     }
 
-    fn take(&self, call: &'static str, bytes: usize) -> Outcome<Address> {
+    fn take(&self, call: &'static str, bytes: usize, of: Memory) -> Outcome<Address> {
         self.enter(call)?;
         let mut state = self.state();
-        let most = self.settings.memory;
-        if (bytes as u64).checked_add(state.used).is_none_or(|used| used > most) {
-            let what = format!("{bytes} bytes asked for, {} of {most} in use", state.used);
+        let (most, used) = (self.settings.memory, state.used[of as usize]);
+        if (bytes as u64).checked_add(used).is_none_or(|used| used > most) {
+            let what = format!("{bytes} bytes asked for, {used} of {most} in use");
             return Err(Failure { call, what, memory: true });
         }
         let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(|e| failure(call, e.to_string()))?;
@@ -103,15 +111,15 @@ impl Emulated {
         if pointer.is_null() {
             return Err(Failure { call, what: "the host's memory is full".to_string(), memory: true });
         }
-        state.used += bytes as u64;
-        state.blocks.insert(pointer as Address, bytes);
+        state.used[of as usize] += bytes as u64;
+        state.blocks.insert(pointer as Address, (bytes, of));
         Ok(pointer as Address)
     }
 
     fn give(&self, address: Address) {
         let mut state = self.state();
-        let bytes = state.blocks.remove(&address).expect("memory is freed once, by whom it was given to");
-        state.used -= bytes as u64;
+        let (bytes, of) = state.blocks.remove(&address).expect("memory is freed once, by whom it was given to");
+        state.used[of as usize] -= bytes as u64;
         let layout = Layout::from_size_align(bytes, ALIGNMENT).expect("it was one before");
         // SAFETY: it was allocated with this layout, and nobody uses it any more.
         unsafe { dealloc(address as *mut u8, layout) };
@@ -169,7 +177,8 @@ impl Driver for Emulated {
 
     fn memory(&self) -> Outcome<[u64; 2]> {
         self.enter("cuMemGetInfo_v2")?;
-        Ok([self.settings.memory - self.state().used, self.settings.memory])
+        let most = self.settings.memory;
+        Ok([most - self.state().used[Memory::Device as usize], most])
     }
 
     fn peer(&self) -> Peer {
@@ -191,7 +200,7 @@ impl Driver for Emulated {
     }
 
     fn allocate(&self, bytes: usize) -> Outcome<Address> {
-        let address = self.take("cuMemAlloc_v2", bytes)?;
+        let address = self.take("cuMemAlloc_v2", bytes, Memory::Device)?;
         // What was not written is not to be read: zeros would hide that.
         // SAFETY: it was just allocated.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0xa5, bytes) };
@@ -210,7 +219,7 @@ impl Driver for Emulated {
     }
 
     fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
-        Ok(self.take("cuMemHostAlloc", bytes)? as *mut u8)
+        Ok(self.take("cuMemHostAlloc", bytes, Memory::Pinned)? as *mut u8)
     }
 
     fn free_pinned(&self, pointer: *mut u8) {

@@ -5,7 +5,7 @@
 pub(crate) struct Settings {
     /// `late`: streams do nothing before somebody waits for it.
     pub(crate) late: bool,
-    /// `memory=BYTES` of the device and of pinned memory.
+    /// `memory=BYTES` of the device, and as many of pinned memory.
     pub(crate) memory: u64,
     /// `locked=BYTES` of host memory that may be pinned in place.
     pub(crate) locked: u64,
