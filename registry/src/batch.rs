@@ -167,6 +167,10 @@ pub trait DeviceBatch: Any + fmt::Debug + Send {
     fn place(&self) -> Place;
     /// Number of seeds.
     fn num_seeds(&self) -> usize;
+    /// Bytes that it takes where it lies, unused room included; `None` is as many as its copy on the host.
+    fn num_bytes(&self) -> Option<u64> {
+        None
+    }
     /// Copies it to the host, for comparison and for tests.
     fn to_host(&self) -> Result<HostBatch>;
     /// Gives the operators of the device their own type back.

@@ -77,6 +77,13 @@ pub trait BatchingWorker: Send {
     ///
     /// `id.index` is not below `num_batches`, or the operator's own failures.
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>>;
+
+    /// Bytes that it takes at the operator's place beside mini-batches, for any it was asked for so far: its own buffers,
+    /// and what lies there for it to read. What the memory governor plans with; `None` leaves that to an estimate of buffers
+    /// in the host's memory, and on a device to nothing.
+    fn num_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Phase Transferring: moves a mini-batch to a place and fills in what it lacks.

@@ -53,6 +53,15 @@ pub(crate) struct Graph {
     asked: (Topologies, Option<u64>),
 }
 
+impl<T: Pod> Column<T> {
+    fn num_bytes(&self) -> u64 {
+        match self {
+            Self::Device(buffer) => buffer.num_bytes(),
+            Self::Host(_) | Self::Empty => 0,
+        }
+    }
+}
+
 /// Bytes of device memory that all of a topology takes.
 pub(crate) fn whole_bytes(topology: &Topology) -> u64 {
     let (nodes, edges) = (topology.num_nodes() as u64, topology.num_edges());
@@ -135,6 +144,14 @@ impl Graph {
             topology: topology.clone(),
             asked,
         })
+    }
+
+    /// Bytes of device memory that its buffers take, unused room included.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let words = [&self.lens, &self.cached].into_iter().flatten().map(Buffer::num_bytes).sum::<u64>();
+        let floats = [&self.weights, &self.weight_sums].into_iter().flatten().map(Column::num_bytes).sum::<u64>();
+        let cached = self.cached_weights.as_ref().map_or(0, Buffer::num_bytes);
+        self.starts.num_bytes() + self.indices.num_bytes() + words + floats + cached
     }
 
     fn is(&self, device: &Device, topology: &Topology, asked: (Topologies, Option<u64>)) -> bool {

@@ -43,6 +43,14 @@ impl Orders {
         self.seeds.nodes().len()
     }
 
+    /// Bytes of device memory that as many orders take as are kept.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = if self.shuffle.is_some() { ORDERS as u64 } else { 1 };
+        let bytes = |order: &Order| order.nodes.num_bytes() + order.labels.num_bytes();
+        kept * orders.iter().map(|order| bytes(order)).max().unwrap_or(0)
+    }
+
     /// The order of `epoch`, made and sent by the worker that asks first, by its stream.
     pub(crate) fn get(&self, epoch: u32, stream: &Stream) -> Result<Arc<Order>> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,6 +49,13 @@ impl BatchingWorker for Worker {
         drop(recycled);
         self.make(id, None)
     }
+
+    /// Scratch memory as large on every stream as on that with the largest, the seeds' orders, and the topology.
+    fn num_bytes(&self) -> Option<u64> {
+        let scratch = self.scratch.iter().map(Scratch::num_bytes).max().unwrap_or(0);
+        let shared = self.shared.orders.num_bytes() + self.shared.graph.num_bytes();
+        Some(self.scratch.len() as u64 * scratch + shared)
+    }
 }
 
 /// A hop of a mini-batch under way.

@@ -129,6 +129,16 @@ impl Scratch {
         Ok(true)
     }
 
+    /// Bytes of device memory that it takes.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let table = self.table.as_ref().map(|table| &table.entries);
+        let wide = [table, self.start.as_ref(), self.sums.as_ref(), self.picked.as_ref(), self.large.as_ref()];
+        let narrow = [&self.len, &self.positive, &self.slots, &self.firsts];
+        self.counts.num_bytes()
+            + wide.into_iter().flatten().map(Buffer::num_bytes).sum::<u64>()
+            + narrow.into_iter().flatten().map(Buffer::num_bytes).sum::<u64>()
+    }
+
     /// Nodes that a mini-batch gets room for: as many as any had before.
     pub(crate) fn peak_nodes(&mut self, nodes: u64) -> u64 {
         self.peak_nodes = self.peak_nodes.max(nodes);

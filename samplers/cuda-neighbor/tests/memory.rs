@@ -35,6 +35,35 @@ fn check(case: &Case, options: Value) {
     );
 }
 
+/// What the memory governor is told is what the device lacks: for mini-batches of bounds, however large they came out, for
+/// scratch memory, orders and the topology.
+#[cfg(feature = "emulate")]
+#[track_caller]
+fn told(case: &Case, options: Value) {
+    let device = device();
+    let free = || device.free_bytes().expect("the driver says it");
+    let before = free();
+    let sampler = sampler(case, options.clone());
+    let mut worker = sampler.worker(1).expect("a worker");
+    let mut held = Vec::new();
+    for index in 0..sampler.num_batches() as u32 {
+        for epoch in 0..3 {
+            held.push(worker.prepare(BatchId { epoch, index }, None).and_then(|h| h.wait()).expect("a mini-batch").0);
+        }
+    }
+    held.truncate(4);
+    let bytes = |batch: &MiniBatch| match batch {
+        MiniBatch::Device(batch) => batch.num_bytes().expect("it says it"),
+        MiniBatch::Host(_) => panic!("it lies on the device"),
+    };
+    let batches: u64 = held.iter().map(bytes).sum();
+    let copies: usize = held.iter().map(|batch| common::host(batch).num_bytes()).sum();
+    assert!(batches > copies as u64, "{batches} bytes of {copies}: room for what might have come out");
+    let beside = worker.num_bytes().expect("it says it");
+    assert!(beside > sampler.topology_bytes(), "{beside}");
+    assert_eq!(before - free(), batches + beside, "{options}, {:?}", case.settings);
+}
+
 #[test]
 fn memory_comes_back() {
     if !available() {
@@ -48,6 +77,14 @@ fn memory_comes_back() {
     let all = case.with(|s| s.fanouts = "-1,40".parse().expect("fanouts"));
     check(&all, Value::Null);
     check(&all, json!({"hop_bytes": 3000}));
+
+    #[cfg(feature = "emulate")]
+    {
+        forms(&case).into_iter().for_each(|options| told(&case, options));
+        told(&case.with(|s| s.pick = Pick::Weighted), Value::Null);
+        told(&case.with(|s| s.fanouts = "-1,40".parse().expect("fanouts")), Value::Null);
+        told(&case.with(|s| s.shuffle = false), Value::Null);
+    }
 
     // Operators of one graph have one topology on the device.
     let case = Case::new(graphs::random(500, 40, false));

@@ -61,7 +61,10 @@ pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
     let (mut batched, mut ready, mut on_host) = (0, 0, false);
     for share in &schedule.shares {
         let Some(route) = problem.routes.iter().find(|r| r.keys == share.keys) else { continue };
-        memory.host += share.workers as u64 * route.bytes.worker;
+        // Workers are where they batch.
+        let batches_on_device = share.in_place && !route.on_host;
+        *if batches_on_device { &mut memory.device } else { &mut memory.host } +=
+            share.workers as u64 * route.bytes.worker;
         ready = ready.max(route.bytes.ready);
         on_host |= route.on_host;
         if !share.in_place {

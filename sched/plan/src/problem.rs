@@ -63,7 +63,7 @@ pub struct Bytes {
     pub batched: u64,
     /// A mini-batch where it is trained, in bytes.
     pub ready: u64,
-    /// A worker's own buffers, in bytes.
+    /// What a worker takes at its place beside mini-batches, in bytes.
     pub worker: u64,
 }
 

@@ -29,8 +29,8 @@ fn memory_is_that_of_buffers_and_workers() {
     let two = two();
     let problem = problem(&two, None, None);
     let schedule = two.schedule(morphgl_plan::Policy::Interleaved, 100, (2, 1));
-    // The host: five workers, one of them the device's own, 64 batched and one being moved. The device: 10 ready and one in training.
-    let expected = Memory { host: 5 * MIB + 65 * 3 * MIB, device: 11 * 2 * MIB };
+    // The host: four workers, 64 batched and one being moved. The device: its own worker, 10 ready and one in training.
+    let expected = Memory { host: 4 * MIB + 65 * 3 * MIB, device: MIB + 11 * 2 * MIB };
     assert_eq!(memory(&problem, &schedule), expected);
     for p in plan(&problem).expect("there is no limit").all() {
         assert_eq!(p.memory, memory(&problem, &p.schedule));
@@ -58,17 +58,14 @@ fn plans_are_made_smaller_until_they_fit() {
 #[test]
 fn what_cannot_fit_says_what_it_needs() {
     let refused = plan(&problem(&two(), None, Some(MIB))).expect_err("a mini-batch is needed");
-    // Sequentially, the device holds one at a time.
-    assert_eq!(refused.least.device, 2 * MIB);
+    // Sequentially, the device holds one at a time, and its worker.
+    assert_eq!(refused.least, Memory { host: 0, device: 3 * MIB });
     assert_eq!(
         refused.to_string(),
-        format!(
-            "no plan fits in memory: the smallest needs {:.1} MiB and 2.0 MiB of the device's 1.0 MiB; allow more memory, or make \
-             mini-batches smaller (batch size, fanouts)",
-            refused.least.host as f64 / MIB as f64
-        )
+        "no plan fits in memory: the smallest needs 0.0 MiB and 3.0 MiB of the device's 1.0 MiB; allow more memory, or make \
+         mini-batches smaller (batch size, fanouts)"
     );
-    let refused = plan(&problem(&two(), Some(MIB / 2), None)).expect_err("not even a worker fits");
+    let refused = plan(&problem(&two(), Some(MIB / 2), Some(2 * MIB))).expect_err("not even a worker fits");
     assert!(refused.to_string().contains("of the host's 0.5 MiB left for buffers"), "{refused}");
 }
 

@@ -14,12 +14,13 @@ const WORKER_NODE_BYTES: u64 = 64;
 /// The largest of the measured mini-batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Largest {
-    /// Bytes where it was batched: of all its arrays, counted on a copy in host memory where it lies on a device.
+    /// Bytes where it was batched: of all its arrays; on a device what it says that it takes there, or what a copy in host
+    /// memory has.
     pub batched_bytes: u64,
     /// Bytes where it is trained, counted in the same way.
     pub ready_bytes: u64,
-    /// Bytes a worker's own buffers take for it in host memory, an upper estimate: the mini-batch without features, and
-    /// 64 an input node. 0 of a worker on a device.
+    /// Bytes a worker takes at its place beside mini-batches, as it says; if it does not, an upper estimate of its buffers
+    /// for it in host memory: the mini-batch without features, and 64 an input node; on a device 0.
     pub worker_bytes: u64,
 }
 
@@ -60,11 +61,14 @@ pub(crate) fn measure(
         let start = Instant::now();
         let prepared = Error::catch(&route.batching, || worker.prepare(id, recycled.take())?.wait())?.0;
         let prepared_seconds = start.elapsed().as_secs_f64();
+        chain.largest.batched_bytes = chain.largest.batched_bytes.max(held(&prepared));
+        let said = worker.num_bytes();
+        chain.largest.worker_bytes = chain.largest.worker_bytes.max(said.unwrap_or(0));
         // What is already known of a device's mini-batches is not copied to the host again.
         let first = seen == 0;
         if let Some((whole, topology)) = size(&prepared, &route.batching, first)? {
             chain.largest.batched_bytes = chain.largest.batched_bytes.max(whole.1);
-            if prepared.place() == Place::Host {
+            if said.is_none() && prepared.place() == Place::Host {
                 chain.largest.worker_bytes = chain.largest.worker_bytes.max(topology);
             }
         }
@@ -75,6 +79,7 @@ pub(crate) fn measure(
             chain.batching.push(prepared_seconds);
             chain.transferring.push((end - start).as_secs_f64());
         }
+        chain.largest.ready_bytes = chain.largest.ready_bytes.max(held(&moved));
         if let Some(((edges, bytes), _)) = size(&moved, &route.transferring, first)? {
             chain.largest.ready_bytes = chain.largest.ready_bytes.max(bytes);
             chain.edges += edges as f64;
@@ -94,6 +99,14 @@ pub(crate) fn measure(
     let seen = f64::from(u32::try_from(seen.max(1)).unwrap_or(u32::MAX));
     (chain.edges, chain.bytes) = (chain.edges / seen, chain.bytes / seen);
     Ok(chain)
+}
+
+/// Bytes that a mini-batch takes on a device, where it says so.
+fn held(batch: &MiniBatch) -> u64 {
+    match batch {
+        MiniBatch::Host(_) => 0,
+        MiniBatch::Device(batch) => batch.num_bytes().unwrap_or(0),
+    }
 }
 
 /// Edges and bytes of a mini-batch, and the bytes of a worker's buffers that could have made it; of one on a device only the first.

@@ -147,6 +147,15 @@ impl DeviceBatch for CudaBatch {
         self.num_seeds
     }
 
+    fn num_bytes(&self) -> Option<u64> {
+        let block = |b: &CudaBlock| {
+            b.indptr.num_bytes() + b.indices.num_bytes() + b.weights.as_ref().map_or(0, Buffer::num_bytes)
+        };
+        let features = self.features.as_ref().map_or(0, |f| f.bytes.num_bytes());
+        let nodes = self.input_nodes.num_bytes() + self.degrees.num_bytes() + self.labels.num_bytes();
+        Some(nodes + self.blocks.iter().map(block).sum::<u64>() + features)
+    }
+
     fn to_host(&self) -> Result<HostBatch> {
         let stream = Stream::new(&self.device, false)?;
         stream.wait(&self.ready)?;

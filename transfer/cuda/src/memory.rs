@@ -126,6 +126,11 @@ impl<T: Pod> Buffer<T> {
         self.block.users.store(0, Ordering::Relaxed);
     }
 
+    /// Bytes of the device's memory that it takes, unused room included.
+    pub fn num_bytes(&self) -> u64 {
+        self.block.bytes as u64
+    }
+
     /// The device whose memory it is.
     pub fn device(&self) -> &Device {
         &self.block.device

@@ -91,6 +91,9 @@ impl DeviceBatch for NpuBatch {
     fn num_seeds(&self) -> usize {
         1
     }
+    fn num_bytes(&self) -> Option<u64> {
+        Some(40)
+    }
     fn to_host(&self) -> Result<HostBatch> {
         Ok(host_batch(self.0))
     }
@@ -157,6 +160,11 @@ impl BatchingWorker for Worker {
             _ => NpuBatch::make(id, &self.seen),
         };
         Ok(Handle::ready(batch, Duration::ZERO))
+    }
+
+    /// Only on a device.
+    fn num_bytes(&self) -> Option<u64> {
+        (self.at != Place::Host).then_some(1000)
     }
 }
 

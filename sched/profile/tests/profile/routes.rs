@@ -25,9 +25,9 @@ fn the_problem_has_the_routes_hardware() {
     assert_eq!(held(1), ["CPU", "PCIe", "NPU"]);
     assert_eq!(held(2), ["NPU+PCIe", "NPU", "NPU"]);
     assert_eq!([0, 1, 2].map(|i| (of(i).in_place, of(i).on_host)), [(true, true), (false, false), (true, false)]);
-    // A device's mini-batches are counted on a copy, and its workers have no buffers on the host.
-    assert_eq!([0, 1, 2].map(|i| (of(i).bytes.batched, of(i).bytes.ready)), [(35, 35); 3]);
-    assert_eq!([0, 1, 2].map(|i| of(i).bytes.worker), [275, 275, 0]);
+    // A device's mini-batches and its worker take there what they say.
+    assert_eq!([0, 1, 2].map(|i| (of(i).bytes.batched, of(i).bytes.ready)), [(35, 35), (35, 50), (50, 50)]);
+    assert_eq!([0, 1, 2].map(|i| of(i).bytes.worker), [275, 275, 1250]);
     let plans = morphgl_plan::plan(&problem).expect("it fits");
     assert!(plans.all().len() >= 6, "{plans}");
 }
