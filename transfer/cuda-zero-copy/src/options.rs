@@ -12,7 +12,7 @@ use crate::KEY;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
     /// Bytes of each device's memory for hot rows, on the first with the tables to find them; without it, three quarters of
-    /// what is free there when they are filled.
+    /// what nobody has taken there when they are filled.
     pub(crate) cache_bytes: Option<u64>,
     /// Mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,

@@ -34,7 +34,7 @@ enum Hot {
 impl ZeroCopy {
     /// Builds the operator. Options, all with defaults:
     /// `cache_bytes`, memory of each device for hot rows, on the device that gathers also for the tables by which they are
-    /// found (three quarters of what is free when it is filled);
+    /// found (three quarters of what nobody has taken when it is filled);
     /// `peers`, other devices whose memory holds hot rows too: `"none"`, `"all"` of the machine's, or a list of places
     /// such as `["cuda:1"]` (none);
     /// `presample`, the mini-batches whose accesses are counted before (64; 0 for no cache);
@@ -121,7 +121,8 @@ impl ZeroCopy {
             let hotness = counts.hotness(&self.device, &self.stream)?;
             let budget = |device: &Device| match self.options.cache_bytes {
                 Some(bytes) => Ok(bytes),
-                None => Ok(device.free_bytes()? / 4 * 3),
+                // What lies idle now belongs to mini-batches that come and go.
+                None => Ok(device.untaken_bytes()? / 4 * 3),
             };
             let budgets: Vec<u64> =
                 std::iter::once(&self.device).chain(&self.peers).map(budget).collect::<Result<_>>()?;

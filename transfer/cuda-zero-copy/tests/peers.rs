@@ -117,7 +117,7 @@ fn room() {
     let device = Device::open(&"cuda:1".parse().expect("a place"), &KEY).expect("it is emulated");
     let other = Stream::new(&device, false).expect("a stream");
     let taken = Buffer::<u8>::new(&other, 800_000).expect("memory");
-    let free = device.free_bytes().expect("told");
+    let free = device.untaken_bytes().expect("told");
     let mut gather = operator(&case, json!({"presample": 2, "peers": "all"})).expect("it is reached");
     let stream = stream();
     (0..3).for_each(|index| check(&mut gather, &stream, &case, index));

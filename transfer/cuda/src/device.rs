@@ -29,7 +29,7 @@ pub struct Properties {
     pub name: String,
     /// Its multiprocessors.
     pub multiprocessors: u32,
-    /// Bytes of its memory.
+    /// Bytes of its memory, as far as they may be taken.
     pub memory_bytes: u64,
 }
 
@@ -66,8 +66,9 @@ impl Device {
         let inner = match known {
             Some(inner) => inner,
             None => {
+                let limit = crate::pool::limit().map_err(|what| Error::setting(operator, what))?;
                 let driver = crate::probe::open(index).map_err(|e| Error::failed(operator, e.to_string()))?;
-                let inner = Arc::new(Inner { place: place.clone(), driver, pools: Default::default() });
+                let inner = Arc::new(Inner { place: place.clone(), driver, pools: Pools::within(limit) });
                 devices.push(Arc::downgrade(&inner));
                 inner
             }
@@ -75,12 +76,12 @@ impl Device {
         Ok(Self { inner, operator: operator.clone() })
     }
 
-    /// A device of its own over a driver.
+    /// A device of its own over a driver, of whose memory so many bytes may be taken.
     #[cfg(all(test, feature = "emulate"))]
-    pub(crate) fn over(driver: impl Driver + 'static, operator: &Key) -> Self {
+    pub(crate) fn over(driver: impl Driver + 'static, limit: Option<u64>, operator: &Key) -> Self {
         let index = driver.peer().device as u32;
         let place = Place::Device { backend: crate::BACKEND.into(), index };
-        let inner = Inner { place, driver: Box::new(driver), pools: Default::default() };
+        let inner = Inner { place, driver: Box::new(driver), pools: Pools::within(limit) };
         Self { inner: Arc::new(inner), operator: operator.clone() }
     }
 
@@ -102,6 +103,7 @@ impl Device {
     pub fn properties(&self) -> Result<Properties> {
         let [_, memory_bytes] = self.driver().memory().map_err(|e| self.error(&e))?;
         let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
+        let memory_bytes = self.inner.pools.limit.map_or(memory_bytes, |most| memory_bytes.min(most));
         Ok(Properties { name, multiprocessors, memory_bytes })
     }
 
@@ -130,14 +132,24 @@ impl Device {
         format!("{} reads the memory of {}", self.place(), other.place())
     }
 
-    /// Bytes of device memory that can still be taken: what the driver says is free, and what buffers left behind.
+    /// Bytes of device memory that can still be taken: what nobody has taken yet, and what buffers left behind.
     ///
     /// # Errors
     ///
     /// The driver does not say.
     pub fn free_bytes(&self) -> Result<u64> {
+        Ok(self.untaken_bytes()? + self.inner.pools.device.idle_bytes())
+    }
+
+    /// Bytes of device memory that nobody has taken yet: what the driver says is free, as far as this process may take it.
+    /// For what stays, when all else that comes and goes has been there.
+    ///
+    /// # Errors
+    ///
+    /// The driver does not say.
+    pub fn untaken_bytes(&self) -> Result<u64> {
         let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
-        Ok(free + self.inner.pools.device.idle_bytes())
+        Ok(self.inner.pools.untaken_bytes(free))
     }
 
     /// Blocks of device and pinned memory that the driver was asked for so far: in a steady state no more of them.

@@ -13,6 +13,9 @@ pub(crate) struct Pools {
     pub(crate) pinned: Pool,
     /// Blocks that the driver was asked for.
     pub(crate) asked: AtomicU64,
+    /// Bytes of device memory that may be taken of the driver at most, if there is a limit, and those that are.
+    pub(crate) limit: Option<u64>,
+    taken: AtomicU64,
     events: Mutex<Vec<Id>>,
     streams: Mutex<Streams>,
 }
@@ -26,6 +29,16 @@ struct Streams {
     late: Vec<(Kind, Address, usize, u64)>,
 }
 
+/// The variable that limits the device memory that a process takes: bytes of each device.
+pub(crate) const LIMIT: &str = "MORPHGL_CUDA_MEMORY";
+
+/// What it says, if it is set.
+pub(crate) fn limit() -> Result<Option<u64>, String> {
+    let Ok(text) = std::env::var(LIMIT) else { return Ok(None) };
+    let bytes = text.parse().map_err(|_| format!("{LIMIT} is {text:?}; give a number of bytes, such as 4294967296"))?;
+    Ok(Some(bytes))
+}
+
 /// Of which pool a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -37,6 +50,11 @@ pub(crate) enum Kind {
 const MAX_STREAMS: usize = 64;
 
 impl Pools {
+    /// Empty ones, for so many bytes of device memory at most.
+    pub(crate) fn within(limit: Option<u64>) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// The number of a new stream.
     pub(crate) fn add_stream(&self, stream: Id) -> Outcome<u32> {
         let mut streams = lock(&self.streams);
@@ -145,7 +163,11 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
-        self.take_new(driver, Kind::Device, || driver.allocate(bytes)).map(|address| (address, bytes))
+        let allocate = || {
+            self.reserve(bytes)?;
+            driver.allocate(bytes).inspect_err(|_| self.release(bytes))
+        };
+        self.take_new(driver, Kind::Device, allocate).map(|address| (address, bytes))
     }
 
     /// A block of pinned memory that no device uses any more.
@@ -158,6 +180,27 @@ impl Pools {
         }
         let allocate = || driver.allocate_pinned(bytes).map(|pointer| pointer as Address);
         self.take_new(driver, Kind::Pinned, allocate).map(|address| (address, bytes))
+    }
+
+    /// Counts device memory that is about to be taken of the driver, within the limit.
+    fn reserve(&self, bytes: usize) -> Outcome<()> {
+        let within =
+            |taken: u64| taken.checked_add(bytes as u64).filter(|&all| self.limit.is_none_or(|most| all <= most));
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map(|_| ()).map_err(|taken| {
+            let most = self.limit.unwrap_or(u64::MAX);
+            let what = format!("{bytes} bytes asked for, {taken} of the {most} that {LIMIT} allows in use");
+            Failure { call: "cuMemAlloc_v2", what, memory: true }
+        })
+    }
+
+    fn release(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Of so many bytes that are free on the device those that may be taken.
+    pub(crate) fn untaken_bytes(&self, free: u64) -> u64 {
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.limit.map_or(free, |most| free.min(most.saturating_sub(taken)))
     }
 
     /// Memory of the driver; if it has none left, what lies idle in other sizes goes back to it first.
@@ -192,7 +235,10 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             driver.bound(idle.address, idle.bytes, idle.bytes);
             match kind {
-                Kind::Device => driver.free(idle.address),
+                Kind::Device => {
+                    driver.free(idle.address);
+                    self.release(idle.bytes);
+                }
                 Kind::Pinned => driver.free_pinned(idle.address as *mut u8),
             }
         }

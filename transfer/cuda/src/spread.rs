@@ -102,7 +102,7 @@ mod tests {
     /// Streams of devices of which the first and the third do not reach each other.
     fn streams(num_devices: u32, late: bool) -> Vec<Stream> {
         let settings = Settings { late, apart: vec![[2, 0]], ..Settings::default() };
-        let device = |index| Device::over(Emulated::new(index, settings.clone()), &KEY);
+        let device = |index| Device::over(Emulated::new(index, settings.clone()), None, &KEY);
         (0..num_devices).map(|index| Stream::new(&device(index), false).expect("a stream")).collect()
     }
 

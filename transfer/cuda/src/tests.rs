@@ -21,7 +21,7 @@ fn pages() -> MutexGuard<'static, ()> {
 }
 
 fn device(settings: Settings) -> Device {
-    Device::over(Emulated::new(0, settings), &KEY)
+    Device::over(Emulated::new(0, settings), None, &KEY)
 }
 
 fn late() -> Device {
@@ -157,6 +157,25 @@ fn a_full_memory_gives_back_what_lies_idle_and_then_refuses() {
     assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
     drop(held);
     drop(Buffer::<u8>::new(&stream, 8_000).expect("there is room again"));
+}
+
+#[test]
+fn a_limit_is_kept_as_if_the_device_had_no_more() {
+    let device = Device::over(Emulated::new(0, Settings::default()), Some(10_000), &KEY);
+    let stream = Stream::new(&device, false).expect("a stream");
+    assert_eq!(device.properties().expect("told").memory_bytes, 10_000);
+    drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
+    let (untaken, free) = (device.untaken_bytes().expect("told"), device.free_bytes().expect("told"));
+    assert_eq!((untaken, free), (10_000 - 5_120, 10_000));
+    let held = Buffer::<u8>::new(&stream, 8_000).expect("what lay idle went back");
+    let error = Buffer::<u8>::new(&stream, 4_000).expect_err("it is full").to_string();
+    let expected =
+        "Batching_CUDA_Tests: cuMemAlloc_v2: 4096 bytes asked for, 8192 of the 10000 that MORPHGL_CUDA_MEMORY";
+    assert!(error.starts_with(expected), "{error}");
+    drop(held);
+    drop(Buffer::<u8>::new(&stream, 10_000).expect_err("so much is never there in whole blocks"));
+    drop(Buffer::<u8>::new(&stream, 8_000).expect("there is room again"));
+    assert!(Pinned::<u8>::new(&device, 20_000).is_ok(), "the host's memory is not the device's");
 }
 
 #[test]

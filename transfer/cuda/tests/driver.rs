@@ -261,6 +261,18 @@ fn a_device_whose_memory_is_not_reached_is_named() {
 }
 
 #[test]
+fn device_memory_is_limited_by_the_environment() {
+    for (bytes, words) in [
+        ("many", "Training_CUDA_Tests: MORPHGL_CUDA_MEMORY is \\\"many\\\"; give a number of bytes"),
+        ("1000", "cuMemAlloc_v2: 512 bytes asked for, 512 of the 1000 that MORPHGL_CUDA_MEMORY allows in use"),
+    ] {
+        let Some(said) = run("apart", ".", &[("MORPHGL_CUDA_MEMORY", bytes)]) else { return };
+        let [outcome] = lines(&said, "apart: ")[..] else { panic!("{said}") };
+        assert!(outcome.contains(words), "{outcome}");
+    }
+}
+
+#[test]
 fn matrix_products_without_cublas_say_how_to_get_it() {
     if is_installed(["libcublas.so", "libcublas.so.12"]) {
         return;
