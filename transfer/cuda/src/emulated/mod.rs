@@ -1,16 +1,17 @@
 //! The emulated device: kernels run on the CPU, in the thread that launches them or, if it is to be late, waits for them.
 
+mod blocks;
 mod queue;
 mod settings;
 mod work;
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::blocks::{Blocks, Memory};
 use self::queue::{Item, Queues, Ticket};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
@@ -19,7 +20,6 @@ use crate::arguments::Shape;
 use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Product, UNPREPARED};
 use crate::module::Emulated as Kernel;
 
-const ALIGNMENT: usize = 256;
 const PAGE: usize = 4096;
 
 unsafe extern "C" {
@@ -38,18 +38,9 @@ pub(crate) struct Emulated {
     pub(crate) failing: AtomicU64,
 }
 
-/// Whose memory a block is of.
-#[derive(Debug, Clone, Copy)]
-enum Memory {
-    Device,
-    Pinned,
-}
-
 #[derive(Debug, Default)]
 struct State {
-    blocks: HashMap<Address, (usize, Memory)>,
-    /// Bytes in use of either memory.
-    used: [u64; 2],
+    blocks: Blocks,
     /// Ends of what is registered, by its begin.
     registered: BTreeMap<usize, usize>,
     /// The last recording of each event.
@@ -99,30 +90,7 @@ impl Emulated {
 
     fn take(&self, call: &'static str, bytes: usize, of: Memory) -> Outcome<Address> {
         self.enter(call)?;
-        let mut state = self.state();
-        let (most, used) = (self.settings.memory, state.used[of as usize]);
-        if (bytes as u64).checked_add(used).is_none_or(|used| used > most) {
-            let what = format!("{bytes} bytes asked for, {used} of {most} in use");
-            return Err(Failure { call, what, memory: true });
-        }
-        let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(|e| failure(call, e.to_string()))?;
-        // SAFETY: sizes are positive.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        if pointer.is_null() {
-            return Err(Failure { call, what: "the host's memory is full".to_string(), memory: true });
-        }
-        state.used[of as usize] += bytes as u64;
-        state.blocks.insert(pointer as Address, (bytes, of));
-        Ok(pointer as Address)
-    }
-
-    fn give(&self, address: Address) {
-        let mut state = self.state();
-        let (bytes, of) = state.blocks.remove(&address).expect("memory is freed once, by whom it was given to");
-        state.used[of as usize] -= bytes as u64;
-        let layout = Layout::from_size_align(bytes, ALIGNMENT).expect("it was one before");
-        // SAFETY: it was allocated with this layout, and nobody uses it any more.
-        unsafe { dealloc(address as *mut u8, layout) };
+        self.state().blocks.take(call, bytes, of, self.settings.memory)
     }
 
     fn id(&self) -> Id {
@@ -178,7 +146,7 @@ impl Driver for Emulated {
     fn memory(&self) -> Outcome<[u64; 2]> {
         self.enter("cuMemGetInfo_v2")?;
         let most = self.settings.memory;
-        Ok([most - self.state().used[Memory::Device as usize], most])
+        Ok([most - self.state().blocks.used(Memory::Device), most])
     }
 
     fn peer(&self) -> Peer {
@@ -208,7 +176,7 @@ impl Driver for Emulated {
     }
 
     fn free(&self, address: Address) {
-        self.give(address);
+        self.state().blocks.give(address);
     }
 
     fn bound(&self, address: Address, bytes: usize, capacity: usize) {
@@ -223,7 +191,7 @@ impl Driver for Emulated {
     }
 
     fn free_pinned(&self, pointer: *mut u8) {
-        self.give(pointer as Address);
+        self.state().blocks.give(pointer as Address);
     }
 
     unsafe fn register(&self, pointer: *const u8, bytes: usize, _: bool) -> Outcome<Address> {
