@@ -1,89 +1,166 @@
 // The transposed block: the edges by source, in edge order within a source.
 //
-// Counting and placing use integer atomics, whose order shows nowhere: counts do not depend on it, and an edge's final
-// place is the number of smaller edges in its source's list.
+// A stable radix sort of the edges by source, digit by digit from the lowest on: each pass counts the digits of every
+// block's share of the edges, turns the counts into places, and moves the edges there. Work and its balance do not
+// depend on how many edges a source has. Integer atomics count digits, where their order shows nowhere.
 #include "morphgl.cuh"
 
-extern "C" __global__ void train_count(const uint32_t* indices, uint32_t* counts, uint32_t edges) {
-    const uint32_t e = blockIdx.x * blockDim.x + threadIdx.x;
-    if (e < edges) atomicAdd(&counts[indices[e]], 1u);
-}
-MORPHGL_KERNEL(train_count)
+// Threads of a block, which is also the most values that a digit has.
+#define SORT 256u
+#define WARPS (SORT / WARP)
+// Edges of a thread that are moved together, and of a block.
+#define ITEMS 8u
+#define TILE (SORT * ITEMS)
 
-#define TILE 64u
-
-// Prefix sums in three launches: of tiles, of the tiles' sums, and within tiles.
-extern "C" __global__ void train_scan_tiles(const uint32_t* counts, uint32_t* sums, uint32_t len) {
-    const uint32_t tile = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint64_t first = (uint64_t)tile * TILE;
-    if (first >= len) return;
-    uint32_t sum = 0;
-    for (uint64_t i = first; i < len && i < first + TILE; i++) sum += counts[i];
-    sums[tile] = sum;
-}
-MORPHGL_KERNEL(train_scan_tiles)
-
-// One block: each thread has a run of tiles.
-extern "C" __global__ void train_scan_sums(uint32_t* sums, uint32_t tiles) {
-    DYNAMIC_SHARED(uint32_t, totals);
-    const uint32_t t = threadIdx.x, each = (tiles + blockDim.x - 1) / blockDim.x;
-    const uint32_t first = min(t * each, tiles), end = min(first + each, tiles);
-    uint32_t total = 0;
-    for (uint32_t i = first; i < end; i++) total += sums[i];
-    totals[t] = total;
+// The sum of the values of the threads before; `total` is that of all.
+__device__ uint32_t sum_before(uint32_t value, uint32_t* shared, uint32_t& total) {
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    uint32_t sum = value;
+    for (uint32_t by = 1; by < WARP; by *= 2) {
+        const uint32_t other = __shfl_up_sync(ALL_LANES, sum, by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == WARP - 1) shared[warp] = sum;
     __syncthreads();
-    for (uint32_t by = 1; by < blockDim.x; by *= 2) {
-        const uint32_t before = t >= by ? totals[t - by] : 0u;
+    total = 0;
+    for (uint32_t w = 0; w < WARPS; w++) {
+        if (w < warp) sum += shared[w];
+        total += shared[w];
+    }
+    __syncthreads();
+    return sum - value;
+}
+
+// A block's share of the edges, which is whole tiles but for the last.
+struct Share {
+    uint64_t begin, end;
+};
+
+__device__ __forceinline__ Share share_of(uint32_t edges, uint32_t share) {
+    const uint64_t begin = (uint64_t)blockIdx.x * share;
+    return Share{begin, min(begin + share, (uint64_t)edges)};
+}
+
+// How often each value of the digit stands in each block's share: `counts[digit * blocks + block]`.
+extern "C" __global__ void __launch_bounds__(SORT)
+train_sort_count(const uint32_t* __restrict__ keys, uint32_t* __restrict__ counts, uint32_t edges, uint32_t share,
+                 uint32_t shift, uint32_t bits) {
+    __shared__ uint32_t found[SORT];
+    const Share own = share_of(edges, share);
+    found[threadIdx.x] = 0;
+    __syncthreads();
+    for (uint64_t e = own.begin + threadIdx.x; e < own.end; e += SORT) {
+        atomicAdd(&found[keys[e] >> shift & ((1u << bits) - 1)], 1u);
+    }
+    __syncthreads();
+    if (threadIdx.x < 1u << bits) counts[threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
+}
+MORPHGL_KERNEL(train_sort_count)
+
+// A block a value of the digit: counts become sums of those of the blocks before, `totals` the sum of all.
+extern "C" __global__ void __launch_bounds__(SORT)
+train_sort_scan(uint32_t* __restrict__ counts, uint32_t* __restrict__ totals, uint32_t blocks) {
+    __shared__ uint32_t shared[WARPS];
+    uint32_t* own = counts + blockIdx.x * blocks;
+    uint32_t running = 0;
+    for (uint32_t first = 0; first < blocks; first += SORT) {
+        const uint32_t i = first + threadIdx.x;
+        uint32_t total;
+        const uint32_t before = sum_before(i < blocks ? own[i] : 0, shared, total);
+        if (i < blocks) own[i] = running + before;
+        running += total;
+    }
+    if (threadIdx.x == 0) totals[blockIdx.x] = running;
+}
+MORPHGL_KERNEL(train_sort_scan)
+
+// Moves the edges to their places by the digit, in order among equal ones. `in` has the edges' numbers, which are their
+// places where it is null; `rows_out`, where it is not null, gets the rows that they end in.
+//
+// A warp has runs of 32 edges, one after the other. In a run the first lane with a digit counts all that have it, so a
+// lane's rank is what its warp counted of the digit before plus the lanes before.
+extern "C" __global__ void __launch_bounds__(SORT)
+train_sort_move(const uint32_t* __restrict__ keys, const uint32_t* __restrict__ in, const uint32_t* __restrict__ counts,
+                const uint32_t* __restrict__ totals, uint32_t* __restrict__ keys_out, uint32_t* __restrict__ out,
+                const uint32_t* __restrict__ row_of, uint32_t* __restrict__ rows_out, uint32_t edges, uint32_t share,
+                uint32_t shift, uint32_t bits) {
+    __shared__ uint32_t place[SORT], found[WARPS][SORT], shared[WARPS];
+    const Share own = share_of(edges, share);
+    const uint32_t t = threadIdx.x, lane = t % WARP, warp = t / WARP, digits = 1u << bits;
+    uint32_t total;
+    const uint32_t before = sum_before(t < digits ? totals[t] : 0, shared, total);
+    if (t < digits) place[t] = before + counts[t * gridDim.x + blockIdx.x];
+    for (uint64_t tile = own.begin; tile < own.end; tile += TILE) {
+        const uint64_t first = tile + warp * (WARP * ITEMS) + lane;
+        uint32_t key[ITEMS], rank[ITEMS];
+#pragma unroll
+        for (uint32_t i = 0; i < ITEMS; i++) key[i] = first + i * WARP < own.end ? keys[first + i * WARP] : 0;
+        for (uint32_t d = lane; d < digits; d += WARP) found[warp][d] = 0;
+        __syncwarp();
+#pragma unroll
+        for (uint32_t i = 0; i < ITEMS; i++) {
+            // The warp has no more runs.
+            if (first - lane + i * WARP >= own.end) continue;
+            const uint32_t digit = key[i] >> shift & (digits - 1);
+            const bool there = first + i * WARP < own.end;
+            uint32_t same = __ballot_sync(ALL_LANES, there);
+            for (uint32_t b = 0; b < bits; b++) {
+                const uint32_t set = __ballot_sync(ALL_LANES, digit >> b & 1u);
+                same &= digit >> b & 1u ? set : ~set;
+            }
+            const uint32_t earlier = __popc(same & ((1u << lane) - 1));
+            uint32_t known = 0;
+            if (there && earlier == 0) {
+                known = found[warp][digit];
+                found[warp][digit] = known + __popc(same);
+            }
+            rank[i] = earlier + __shfl_sync(ALL_LANES, known, there ? __ffs((int)same) - 1 : 0);
+            __syncwarp();
+        }
         __syncthreads();
-        totals[t] += before;
+        // What a warp counted becomes the place of its first edge with the digit.
+        if (t < digits) {
+            uint32_t at = place[t];
+            for (uint32_t w = 0; w < WARPS; w++) {
+                const uint32_t count = found[w][t];
+                found[w][t] = at;
+                at += count;
+            }
+            place[t] = at;
+        }
         __syncthreads();
+#pragma unroll
+        for (uint32_t i = 0; i < ITEMS; i++) {
+            const uint64_t from = first + i * WARP;
+            if (from >= own.end) continue;
+            const uint32_t at = found[warp][key[i] >> shift & (digits - 1)] + rank[i];
+            const uint32_t e = in ? in[from] : (uint32_t)from;
+            keys_out[at] = key[i];
+            out[at] = e;
+            if (rows_out) rows_out[at] = row_of[e];
+        }
+        __syncwarp();
     }
-    uint32_t running = t > 0 ? totals[t - 1] : 0u;
-    for (uint32_t i = first; i < end; i++) {
-        const uint32_t own = sums[i];
-        sums[i] = running;
-        running += own;
+}
+MORPHGL_KERNEL(train_sort_move)
+
+// Where the edges of each source begin among the sorted ones, and behind the last source where they end.
+extern "C" __global__ void train_sort_starts(const uint32_t* __restrict__ keys, uint32_t* __restrict__ indptr,
+                                             uint32_t num_src, uint32_t edges) {
+    const uint64_t src = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (src > num_src) return;
+    uint32_t low = 0, high = edges;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (keys[middle] < src) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
+    indptr[src] = low;
 }
-MORPHGL_KERNEL(train_scan_sums)
-
-// Row offsets, and the counts turned to 0 for the placing that follows.
-extern "C" __global__ void train_scan_end(uint32_t* counts, const uint32_t* sums, uint32_t* indptr, uint32_t len) {
-    const uint32_t tile = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint64_t first = (uint64_t)tile * TILE;
-    if (first >= len) return;
-    uint32_t running = sums[tile];
-    for (uint64_t i = first; i < len && i < first + TILE; i++) {
-        indptr[i] = running;
-        running += counts[i];
-        counts[i] = 0;
-    }
-    if (first + TILE >= len) indptr[len] = running;
-}
-MORPHGL_KERNEL(train_scan_end)
-
-// Puts each edge somewhere in its source's list.
-extern "C" __global__ void train_place(const uint32_t* indices, const uint32_t* indptr, uint32_t* counts,
-                                       uint32_t* placed, uint32_t edges) {
-    const uint32_t e = blockIdx.x * blockDim.x + threadIdx.x;
-    if (e >= edges) return;
-    const uint32_t src = indices[e];
-    placed[indptr[src] + atomicAdd(&counts[src], 1u)] = e;
-}
-MORPHGL_KERNEL(train_place)
-
-// Puts each edge where it belongs in its source's list.
-extern "C" __global__ void train_order(const uint32_t* indices, const uint32_t* row_of, const uint32_t* indptr,
-                                       const uint32_t* placed, uint32_t* rows, uint32_t* by_source, uint32_t edges) {
-    const uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= edges) return;
-    const uint32_t e = placed[at], src = indices[e], begin = indptr[src], end = indptr[src + 1];
-    uint32_t rank = begin;
-    for (uint32_t i = begin; i < end; i++) rank += placed[i] < e ? 1u : 0u;
-    by_source[rank] = e;
-    rows[rank] = row_of[e];
-}
-MORPHGL_KERNEL(train_order)
+MORPHGL_KERNEL(train_sort_starts)
 
 // The row that each edge ends in.
 extern "C" __global__ void train_rows_of_edges(const uint32_t* indptr, uint32_t* row_of, uint32_t rows, uint32_t edges) {

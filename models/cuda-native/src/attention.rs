@@ -4,9 +4,10 @@ use morphgl_cuda::{Argument, Floats, Kernel, Shape};
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::edges::{Edges, Transposed};
+use crate::edges::Edges;
 use crate::finish::{Factors, column_sums};
 use crate::gpu::{Gpu, Mask, Words, each, number, rows_by_units};
+use crate::transpose::Transposed;
 
 /// Slope of the leaky relu for negative sums.
 const SLOPE: f32 = 0.2;

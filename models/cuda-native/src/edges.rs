@@ -1,6 +1,6 @@
-//! A block made ready for a model: coefficients, sums over its edges, and the transposed block that backward walks.
+//! A block made ready for a model: coefficients, and sums over its edges, forward and backward.
 
-use morphgl_cuda::{Argument, Kernel, Shape};
+use morphgl_cuda::Kernel;
 use morphgl_graph_store::Dtype;
 use morphgl_model_spec::ModelKind;
 use morphgl_registry::Result;
@@ -8,6 +8,7 @@ use morphgl_registry::Result;
 use crate::arena::Part;
 use crate::gpu::{Gpu, Words, each, number, rows_by_units};
 use crate::kernels::Kernels;
+use crate::transpose::{BLOCKS, Transposed, transpose};
 
 /// Edges in device memory.
 #[derive(Debug, Clone, Copy)]
@@ -31,23 +32,12 @@ pub(crate) struct Edges<'a> {
     transposed: Option<Transposed>,
 }
 
-/// The edges by source.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Transposed {
-    pub(crate) indptr: Part,
-    pub(crate) rows: Part,
-    pub(crate) edges: Part,
-}
-
 /// Rows that a sum reads: f32, or features as they are stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) words: Words<'a>,
     pub(crate) dtype: Dtype,
 }
-
-/// A tile of the scan, as in kernels/transpose.cu.
-const TILE: usize = 64;
 
 impl<'a> Edges<'a> {
     /// Computes the coefficients of a model's kind; `degrees` are those of the source nodes in the whole graph.
@@ -175,40 +165,9 @@ impl<'a> Edges<'a> {
         }
         let row_of = self.row_of(gpu)?;
         let Block { num_src, num_edges, indices, .. } = self.block;
-        let (indptr, rows, edges) = (gpu.take(num_src + 1)?, gpu.take(num_edges)?, gpu.take(num_edges)?);
-        let transposed = Transposed { indptr, rows, edges };
-        self.transposed = Some(transposed);
-        let mark = gpu.mark();
-        let tiles = num_src.div_ceil(TILE);
-        let (counts, sums, placed) = (gpu.take(num_src)?, gpu.take(tiles)?, gpu.take(num_edges)?);
-        zero(gpu, counts)?;
-        let run = |kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]| {
-            // SAFETY: each kernel's arguments, as kernels/transpose.cu has them: counts, offsets and places of sources,
-            // sums of tiles, and arrays of edges, whose indices are sources.
-            unsafe { gpu.launch(kernel, shape, arguments) }
-        };
-        let (kernels, len, all) = (&gpu.kernels, number(num_src), number(num_edges));
-        run(&kernels.train_count, each(num_edges), &mut [gpu.at(indices), gpu.at(counts), all.into()])?;
-        run(&kernels.train_scan_tiles, each(tiles), &mut [gpu.at(counts), gpu.at(sums), len.into()])?;
-        let threads = tiles.div_ceil(8).next_power_of_two().min(1024);
-        let one = Shape::linear(1, threads as u32).with_shared(4 * threads);
-        run(&kernels.train_scan_sums, one, &mut [gpu.at(sums), number(tiles).into()])?;
-        let arguments = &mut [gpu.at(counts), gpu.at(sums), gpu.at(indptr), len.into()];
-        run(&kernels.train_scan_end, each(tiles), arguments)?;
-        let arguments = &mut [gpu.at(indices), gpu.at(indptr), gpu.at(counts), gpu.at(placed), all.into()];
-        run(&kernels.train_place, each(num_edges), arguments)?;
-        let arguments = &mut [
-            gpu.at(indices),
-            gpu.at(row_of),
-            gpu.at(indptr),
-            gpu.at(placed),
-            gpu.at(rows),
-            gpu.at(edges),
-            all.into(),
-        ];
-        run(&kernels.train_order, each(num_edges), arguments)?;
-        gpu.release(mark);
-        Ok(transposed)
+        let found = transpose(gpu, [num_src, num_edges], (indices, row_of), BLOCKS)?;
+        self.transposed = Some(found);
+        Ok(found)
     }
 }
 
@@ -229,73 +188,5 @@ fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {
         (Dtype::U8, true) => &kernels.train_sum_u8,
         (Dtype::U8, false) => &kernels.train_sum_u8_single,
         (other, _) => unreachable!("a feature matrix is never {other}"),
-    }
-}
-
-#[cfg(all(test, feature = "emulate"))]
-mod tests {
-    use bytemuck::cast_slice;
-    use morphgl_cuda::{Device, Pinned};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::KEY;
-
-    fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
-        let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
-        let mut gpu = Gpu::new(&device).expect("a stream");
-        let mut indptr = vec![0u32];
-        rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
-        let indices = rows.concat();
-        let mut up = |values: &[u32]| {
-            let words: Vec<f32> = values.iter().map(|&v| f32::from_bits(v)).collect();
-            gpu.upload(&Pinned::of(&device, &words).expect("memory")).expect("memory")
-        };
-        let block = Block {
-            num_dst: rows.len(),
-            num_src,
-            num_edges: indices.len(),
-            indptr: up(&indptr).into(),
-            indices: up(&indices).into(),
-            weights: None,
-        };
-        let none = block.indptr;
-        let mut edges = Edges::new(&mut gpu, ModelKind::Sage, block, none).expect("a launch");
-        let found = edges.transposed(&mut gpu).expect("launches");
-        [found.indptr, found.rows, found.edges].map(|part| {
-            let mut host = Pinned::new(&device, part.len()).expect("memory");
-            gpu.download(part, &mut host).expect("a copy");
-            gpu.stream.synchronize().expect("no failure");
-            cast_slice(&host).to_vec()
-        })
-    }
-
-    fn expected(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
-        let ends = rows.iter().enumerate().flat_map(|(row, sources)| sources.iter().map(move |&src| (src, row as u32)));
-        let mut edges: Vec<(u32, u32, u32)> = ends.zip(0..).map(|((src, row), edge)| (src, edge, row)).collect();
-        edges.sort_unstable();
-        let indptr = (0..=num_src as u32).map(|src| edges.partition_point(|e| e.0 < src) as u32).collect();
-        [indptr, edges.iter().map(|e| e.2).collect(), edges.iter().map(|e| e.1).collect()]
-    }
-
-    /// More tiles than a thread of the scan has, and a source of many edges.
-    #[test]
-    fn many_sources_are_transposed() {
-        let rows: Vec<Vec<u32>> = (0..900u32)
-            .map(|r| (0..r % 7).map(|i| if i == 3 { 5 } else { (r * 131 + i * 977) % 5000 }).collect())
-            .collect();
-        assert_eq!(transposed(5000, &rows), expected(5000, &rows));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
-
-        #[test]
-        fn any_block_is_transposed(
-            rows in prop::collection::vec(prop::collection::vec(0u32..90, 0..9), 0..80),
-            more in 0usize..200,
-        ) {
-            prop_assert_eq!(transposed(90 + more, &rows), expected(90 + more, &rows));
-        }
     }
 }

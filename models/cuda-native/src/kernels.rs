@@ -31,7 +31,7 @@ kernels! {
         train_mean, train_rescale, train_convolution,
     }
     TRANSPOSE = "kernels/transpose.cu" {
-        train_count, train_scan_tiles, train_scan_sums, train_scan_end, train_place, train_order, train_rows_of_edges,
+        train_sort_count, train_sort_scan, train_sort_move, train_sort_starts, train_rows_of_edges,
     }
     ATTENTION = "kernels/attention.cu" {
         train_halves, train_scores, train_scores_second, train_softmax, train_attend, train_attend_single,

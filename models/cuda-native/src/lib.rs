@@ -15,6 +15,7 @@ mod loss;
 mod norms;
 mod state;
 mod trainer;
+mod transpose;
 
 use morphgl_cuda::{CUDA, accelerators, probe};
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
