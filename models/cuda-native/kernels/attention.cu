@@ -7,16 +7,24 @@
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 __device__ __forceinline__ float leaky(float x, float slope) { return x > 0.0f ? x : slope * x; }
 
-// out[node, head] = z[node, head] . att[head], GAT's half of a score.
+// The sum over the lanes that share an element, which lie side by side: blockDim.x of them, a power of two. All lanes of
+// a warp take part.
+__device__ __forceinline__ float lane_sum(float value) {
+    for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, (int)by);
+    return value;
+}
+
+// out[node, head] = z[node, head] . att[head], GAT's half of a score. A block has one head.
 extern "C" __global__ void train_halves(const float* __restrict__ z, const float* __restrict__ att,
-                                        float* __restrict__ out, uint64_t len, uint32_t heads, uint32_t width) {
-    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= len) return;
-    const uint32_t head = (uint32_t)(i % heads);
+                                        float* __restrict__ out, uint32_t nodes, uint32_t width) {
+    const uint32_t node = blockIdx.x * blockDim.y + threadIdx.y, head = blockIdx.y;
+    const uint64_t i = (uint64_t)node * gridDim.y + head;
+    const uint32_t end = node < nodes ? width : 0;
     const float *row = z + i * width, *by = att + (uint64_t)head * width;
     float sum = 0.0f;
-    for (uint32_t c = 0; c < width; c++) sum += row[c] * by[c];
-    out[i] = sum;
+    for (uint32_t c = threadIdx.x; c < end; c += blockDim.x) sum += row[c] * by[c];
+    sum = lane_sum(sum);
+    if (node < nodes && threadIdx.x == 0) out[i] = sum;
 }
 MORPHGL_KERNEL(train_halves)
 
@@ -45,23 +53,22 @@ extern "C" __global__ void train_scores(const uint32_t* indices, const uint32_t*
 }
 MORPHGL_KERNEL(train_scores)
 
-// GATv2's scores: att . leaky(left of the source + right of the row).
+// GATv2's scores: att . leaky(left of the source + right of the row). A block has one head.
 extern "C" __global__ void train_scores_second(const uint32_t* indices, const uint32_t* row_of, const float* left,
                                                const float* right, const float* att, float* scores, uint32_t edges,
-                                               uint32_t rows, uint32_t heads, uint32_t width, float slope) {
-    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (uint64_t)((uint64_t)edges + rows) * heads) return;
-    uint32_t src, row;
-    const uint32_t head = (uint32_t)(i % heads);
-    if (!ends(indices, row_of, i / heads, edges, &src, &row)) {
-        scores[i] = minus_infinity();
-        return;
-    }
+                                               uint32_t rows, uint32_t width, float slope) {
+    const uint64_t position = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const uint32_t head = blockIdx.y, heads = gridDim.y;
+    const bool there = position < (uint64_t)edges + rows;
+    uint32_t src = 0, row = 0;
+    const bool in = there && ends(indices, row_of, position, edges, &src, &row);
     const float *l = left + ((uint64_t)src * heads + head) * width, *r = right + ((uint64_t)row * heads + head) * width;
     const float* by = att + (uint64_t)head * width;
+    const uint32_t end = in ? width : 0;
     float sum = 0.0f;
-    for (uint32_t c = 0; c < width; c++) sum += by[c] * leaky(l[c] + r[c], slope);
-    scores[i] = sum;
+    for (uint32_t c = threadIdx.x; c < end; c += blockDim.x) sum += by[c] * leaky(l[c] + r[c], slope);
+    sum = lane_sum(sum);
+    if (there && threadIdx.x == 0) scores[position * heads + head] = in ? sum : minus_infinity();
 }
 MORPHGL_KERNEL(train_scores_second)
 
@@ -168,22 +175,26 @@ __device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, cons
 ATTEND(train_attend, 4)
 ATTEND(train_attend_single, 1)
 
-// Gradients of coefficients: factor * gradient[row, head] . values[source, head].
+// Gradients of coefficients: factor * gradient[row, head] . values[source, head]. A block has one head.
 extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, const uint32_t* row_of,
                                                        const float* __restrict__ values,
                                                        const float* __restrict__ gradient, float* __restrict__ out,
-                                                       uint32_t edges, uint32_t rows, uint32_t heads, uint32_t width,
-                                                       uint64_t key, uint32_t site, uint32_t batch, uint32_t epoch,
+                                                       uint32_t edges, uint32_t rows, uint32_t width, uint64_t key,
+                                                       uint32_t site, uint32_t batch, uint32_t epoch,
                                                        uint32_t threshold, float scale) {
-    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= ((uint64_t)edges + rows) * heads) return;
-    uint32_t src, row;
-    const uint32_t head = (uint32_t)(i % heads);
-    ends(indices, row_of, i / heads, edges, &src, &row);
+    const uint64_t position = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const uint32_t head = blockIdx.y, heads = gridDim.y;
+    const bool there = position < (uint64_t)edges + rows;
+    uint32_t src = 0, row = 0;
+    if (there) ends(indices, row_of, position, edges, &src, &row);
     const float* z = values + ((uint64_t)src * heads + head) * width;
     const float* g = gradient + ((uint64_t)row * heads + head) * width;
+    const uint32_t end = there ? width : 0;
     float sum = 0.0f;
-    for (uint32_t c = 0; c < width; c++) sum += g[c] * z[c];
+    for (uint32_t c = threadIdx.x; c < end; c += blockDim.x) sum += g[c] * z[c];
+    sum = lane_sum(sum);
+    if (!there || threadIdx.x > 0) return;
+    const uint64_t i = position * heads + head;
     out[i] = sum * coefficient_factor(DropoutMask{key, site, batch, epoch, threshold, scale}, i);
 }
 MORPHGL_KERNEL(train_coefficients_backward)

@@ -1,30 +1,51 @@
-// Rows of length 1, layer and batch normalisation, forward and backward. The first two have a thread a row.
+// Rows of length 1, layer and batch normalisation, forward and backward.
+//
+// Of the first two, lanes of a warp that lie side by side (blockDim.x of them, a power of two) share a row: they read it
+// whole, and add up what they found in the same order every time. All lanes of a warp go along, with rows or without.
 #include "morphgl.cuh"
 
 #define EPS 1e-5f
 
+// The sum over the lanes of a row, for all of them.
+__device__ __forceinline__ float row_sum(float value) {
+    for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, (int)by);
+    return value;
+}
+
+// The row that a lane shares, and its columns: none beyond the last row.
+struct Row {
+    uint64_t first;
+    uint32_t row, columns;
+    bool there;
+};
+
+__device__ __forceinline__ Row row_of_lane(uint32_t rows, uint32_t columns) {
+    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
+    return Row{(uint64_t)row * columns, row, row < rows ? columns : 0, row < rows};
+}
+
 // out = x / length; keeps the inverse lengths.
 extern "C" __global__ void train_unit(const float* __restrict__ x, float* __restrict__ out, float* __restrict__ inverses,
                                       uint32_t rows, uint32_t columns) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const float* from = x + (uint64_t)row * columns;
+    const Row own = row_of_lane(rows, columns);
+    const float* from = x + own.first;
     float squares = 0.0f;
-    for (uint32_t c = 0; c < columns; c++) squares += from[c] * from[c];
-    const float inverse = 1.0f / sqrtf(squares + 1e-24f);
-    for (uint32_t c = 0; c < columns; c++) out[(uint64_t)row * columns + c] = from[c] * inverse;
-    inverses[row] = inverse;
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) squares += from[c] * from[c];
+    const float inverse = 1.0f / sqrtf(row_sum(squares) + 1e-24f);
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) out[own.first + c] = from[c] * inverse;
+    if (own.there && threadIdx.x == 0) inverses[own.row] = inverse;
 }
 MORPHGL_KERNEL(train_unit)
 
 extern "C" __global__ void train_unit_backward(const float* __restrict__ output, const float* __restrict__ inverses,
                                                float* __restrict__ gradient, uint32_t rows, uint32_t columns) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const float* y = output + (uint64_t)row * columns;
-    float *g = gradient + (uint64_t)row * columns, along = 0.0f;
-    for (uint32_t c = 0; c < columns; c++) along += y[c] * g[c];
-    for (uint32_t c = 0; c < columns; c++) g[c] = inverses[row] * (g[c] - y[c] * along);
+    const Row own = row_of_lane(rows, columns);
+    const float* y = output + own.first;
+    float *g = gradient + own.first, along = 0.0f;
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) along += y[c] * g[c];
+    along = row_sum(along);
+    const float inverse = own.there ? inverses[own.row] : 0.0f;
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) g[c] = inverse * (g[c] - y[c] * along);
 }
 MORPHGL_KERNEL(train_unit_backward)
 
@@ -33,37 +54,38 @@ extern "C" __global__ void train_layer_norm(const float* __restrict__ x, const f
                                             const float* __restrict__ bias, float* __restrict__ normal,
                                             float* __restrict__ out, float* __restrict__ inverses, uint32_t rows,
                                             uint32_t columns) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const uint64_t first = (uint64_t)row * columns;
+    const Row own = row_of_lane(rows, columns);
+    const float* from = x + own.first;
     float mean = 0.0f, squares = 0.0f;
-    for (uint32_t c = 0; c < columns; c++) mean += x[first + c];
-    mean /= (float)columns;
-    for (uint32_t c = 0; c < columns; c++) squares += (x[first + c] - mean) * (x[first + c] - mean);
-    const float inverse = 1.0f / sqrtf(squares / (float)columns + EPS);
-    for (uint32_t c = 0; c < columns; c++) {
-        const float value = (x[first + c] - mean) * inverse;
-        normal[first + c] = value;
-        out[first + c] = value * weight[c] + bias[c];
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) mean += from[c];
+    mean = row_sum(mean) / (float)columns;
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) squares += (from[c] - mean) * (from[c] - mean);
+    const float inverse = 1.0f / sqrtf(row_sum(squares) / (float)columns + EPS);
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) {
+        const float value = (from[c] - mean) * inverse;
+        normal[own.first + c] = value;
+        out[own.first + c] = value * weight[c] + bias[c];
     }
-    inverses[row] = inverse;
+    if (own.there && threadIdx.x == 0) inverses[own.row] = inverse;
 }
 MORPHGL_KERNEL(train_layer_norm)
 
 extern "C" __global__ void train_layer_norm_backward(const float* __restrict__ normal, const float* __restrict__ weight,
                                                      const float* __restrict__ inverses, float* __restrict__ gradient,
                                                      uint32_t rows, uint32_t columns) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const float* y = normal + (uint64_t)row * columns;
-    float *g = gradient + (uint64_t)row * columns, mean = 0.0f, along = 0.0f;
-    for (uint32_t c = 0; c < columns; c++) {
+    const Row own = row_of_lane(rows, columns);
+    const float* y = normal + own.first;
+    float *g = gradient + own.first, mean = 0.0f, along = 0.0f;
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) {
         mean += g[c] * weight[c];
         along += g[c] * weight[c] * y[c];
     }
-    mean /= (float)columns;
-    along /= (float)columns;
-    for (uint32_t c = 0; c < columns; c++) g[c] = inverses[row] * (g[c] * weight[c] - mean - y[c] * along);
+    mean = row_sum(mean) / (float)columns;
+    along = row_sum(along) / (float)columns;
+    const float inverse = own.there ? inverses[own.row] : 0.0f;
+    for (uint32_t c = threadIdx.x; c < own.columns; c += blockDim.x) {
+        g[c] = inverse * (g[c] * weight[c] - mean - y[c] * along);
+    }
 }
 MORPHGL_KERNEL(train_layer_norm_backward)
 

@@ -6,68 +6,81 @@
 
 // Cross-entropy of each seed, and its gradient where `gradient` is not null: softmax less one at the label, 0 without a
 // label. A seed's mark says whether it counts and was predicted.
+//
+// Lanes of a warp that lie side by side (blockDim.x of them, a power of two) share a seed; all of a warp go along.
 extern "C" __global__ void train_loss(const float* __restrict__ logits, const int32_t* __restrict__ labels,
                                       float* __restrict__ gradient, double* __restrict__ losses,
                                       uint32_t* __restrict__ marks, uint32_t seeds, uint32_t classes) {
-    const uint32_t seed = blockIdx.x * blockDim.x + threadIdx.x;
-    if (seed >= seeds) return;
+    const uint32_t seed = blockIdx.x * blockDim.y + threadIdx.y, first = threadIdx.x, lanes = blockDim.x;
+    const int32_t label = seed < seeds ? labels[seed] : -1;
+    const bool counted = label >= 0 && (uint32_t)label < classes;
     const float* row = logits + (uint64_t)seed * classes;
-    float* out = gradient ? gradient + (uint64_t)seed * classes : nullptr;
-    const int32_t label = labels[seed];
-    if (label < 0 || (uint32_t)label >= classes) {
-        for (uint32_t c = 0; c < classes && out; c++) out[c] = 0.0f;
-        losses[seed] = 0.0;
-        marks[seed] = 0;
-        return;
-    }
     // The first of equal logits is the prediction.
-    float most = row[0];
-    uint32_t best = 0;
+    const float none = __uint_as_float(0xff800000u);
+    const uint32_t end = counted ? classes : 0;
+    float most = first < end ? row[first] : none;
+    uint32_t best = first;
     bool number = most == most;
-    for (uint32_t c = 1; c < classes; c++) {
+    for (uint32_t c = first + lanes; c < end; c += lanes) {
         number = number && row[c] == row[c];
         if (row[c] > most) most = row[c], best = c;
     }
-    double sum = 0.0;
-    for (uint32_t c = 0; c < classes; c++) sum += (double)expf(row[c] - most);
-    if (out) {
-        const float by = (float)(1.0 / sum);
-        for (uint32_t c = 0; c < classes; c++) out[c] = expf(row[c] - most) * by;
-        out[label] -= 1.0f;
+    for (uint32_t by = lanes / 2; by > 0; by /= 2) {
+        const float other = __shfl_xor_sync(ALL_LANES, most, (int)by);
+        const uint32_t at = __shfl_xor_sync(ALL_LANES, best, (int)by);
+        const bool also = __shfl_xor_sync(ALL_LANES, (int)number, (int)by) != 0;
+        if (other > most || (other == most && at < best)) most = other, best = at;
+        number = number && also;
     }
-    losses[seed] = log(sum) + (double)most - (double)row[label];
-    marks[seed] = COUNTED | (number && best == (uint32_t)label ? CORRECT : 0u);
+    double sum = 0.0;
+    for (uint32_t c = first; c < end; c += lanes) sum += (double)expf(row[c] - most);
+    for (uint32_t by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, (int)by);
+    if (seed >= seeds) return;
+    if (gradient) {
+        float* out = gradient + (uint64_t)seed * classes;
+        const float by = counted ? (float)(1.0 / sum) : 0.0f;
+        for (uint32_t c = first; c < classes; c += lanes) {
+            const float value = counted ? expf(row[c] - most) * by : 0.0f;
+            out[c] = c == (uint32_t)label ? value - 1.0f : value;
+        }
+    }
+    if (first > 0) return;
+    losses[seed] = counted ? log(sum) + (double)most - (double)row[label] : 0.0;
+    marks[seed] = counted ? COUNTED | (number && best == (uint32_t)label ? CORRECT : 0u) : 0u;
 }
 MORPHGL_KERNEL(train_loss)
 
-struct Partial {
+struct Score {
     double loss;
     uint32_t correct, count;
     int32_t label;
-    uint32_t unused;
+
+    __device__ __forceinline__ void add(const Score& other) {
+        loss += other.loss;
+        correct += other.correct;
+        count += other.count;
+        label = max(label, other.label);
+    }
 };
 
-// The seeds' score by one block, in a fixed order. outcome: loss (a double), correct, count, the largest label.
-// If the loss is a number, all labels are classes and some seed counts, it opens the gate, else it shuts it.
+// The seeds' score by one block of whole warps, in a fixed order. outcome: loss (a double), correct, count, the largest
+// label. If the loss is a number, all labels are classes and some seed counts, it opens the gate, else it shuts it.
 extern "C" __global__ void train_score(const double* losses, const uint32_t* marks, const int32_t* labels,
                                        uint64_t* outcome, uint32_t* gate, uint32_t seeds, uint32_t classes) {
-    DYNAMIC_SHARED(Partial, partials);
-    Partial own = {0.0, 0, 0, -1, 0};
+    __shared__ Score of_warps[WARP];
+    const uint32_t lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+    Score own = {0.0, 0, 0, -1};
     for (uint32_t seed = threadIdx.x; seed < seeds; seed += blockDim.x) {
-        own.loss += losses[seed];
-        own.correct += marks[seed] & CORRECT ? 1u : 0u;
-        own.count += marks[seed] & COUNTED;
-        own.label = max(own.label, labels[seed]);
+        own.add({losses[seed], marks[seed] & CORRECT ? 1u : 0u, marks[seed] & COUNTED, labels[seed]});
     }
-    partials[threadIdx.x] = own;
+    for (uint32_t by = WARP / 2; by > 0; by /= 2) {
+        own.add({__shfl_xor_sync(ALL_LANES, own.loss, (int)by), __shfl_xor_sync(ALL_LANES, own.correct, (int)by),
+                 __shfl_xor_sync(ALL_LANES, own.count, (int)by), __shfl_xor_sync(ALL_LANES, own.label, (int)by)});
+    }
+    if (lane == 0) of_warps[threadIdx.x / WARP] = own;
     __syncthreads();
     if (threadIdx.x > 0) return;
-    for (uint32_t t = 1; t < blockDim.x; t++) {
-        own.loss += partials[t].loss;
-        own.correct += partials[t].correct;
-        own.count += partials[t].count;
-        own.label = max(own.label, partials[t].label);
-    }
+    for (uint32_t w = 1; w < warps; w++) own.add(of_warps[w]);
     *reinterpret_cast<double*>(outcome) = own.loss;
     outcome[1] = own.correct;
     outcome[2] = own.count;

@@ -6,7 +6,7 @@ use morphgl_registry::Result;
 use crate::arena::Part;
 use crate::edges::Edges;
 use crate::finish::{Factors, column_sums};
-use crate::gpu::{Gpu, Mask, Words, each, number, rows_by_units};
+use crate::gpu::{Gpu, Mask, Words, each, number, rows_by_lanes, rows_by_units};
 use crate::transpose::Transposed;
 
 /// Slope of the leaky relu for negative sums.
@@ -48,6 +48,12 @@ fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>])
     unsafe { gpu.launch(kernel, shape, arguments) }
 }
 
+/// Lanes of a warp by element of each head, for a sum over its width.
+fn products(elements: usize, heads: usize, width: usize) -> Shape {
+    let shape = rows_by_lanes(elements, width);
+    Shape { grid: [shape.grid[0], number(heads), 1], ..shape }
+}
+
 impl Scorer<'_> {
     fn values(&self) -> Part {
         match self {
@@ -62,16 +68,15 @@ impl Scorer<'_> {
         let scores = gpu.take(positions * heads)?;
         let sizes = [number(block.num_edges).into(), number(block.num_dst).into(), number(heads).into()];
         let [num_edges, num_dst, num_heads] = sizes;
-        let shape = each(positions * heads);
         match *self {
             Scorer::First { values, att } => {
-                let mut halves = [gpu.take(block.num_src * heads)?, gpu.take(block.num_dst * heads)?];
-                for (half, att) in halves.iter_mut().zip(att) {
-                    let len = half.len() as u64;
-                    let (kernel, sizes) = (&gpu.kernels.train_halves, [number(heads).into(), number(width).into()]);
-                    let [heads, width] = sizes;
-                    let arguments = &mut [gpu.at(values), gpu.at(att), gpu.at(*half), len.into(), heads, width];
-                    run(gpu, kernel, each(half.len()), arguments)?;
+                let halves = [gpu.take(block.num_src * heads)?, gpu.take(block.num_dst * heads)?];
+                for (half, att) in halves.into_iter().zip(att) {
+                    let nodes = half.len() / heads;
+                    let sizes = [number(nodes).into(), number(width).into()];
+                    let [num_nodes, head_width] = sizes;
+                    let arguments = &mut [gpu.at(values), gpu.at(att), gpu.at(half), num_nodes, head_width];
+                    run(gpu, &gpu.kernels.train_halves, products(nodes, heads, width), arguments)?;
                 }
                 let [src, dst] = halves;
                 let arguments = &mut [
@@ -85,7 +90,7 @@ impl Scorer<'_> {
                     num_heads,
                     SLOPE.into(),
                 ];
-                run(gpu, &gpu.kernels.train_scores, shape, arguments)?;
+                run(gpu, &gpu.kernels.train_scores, each(positions * heads), arguments)?;
             }
             Scorer::Second { left, right, att } => {
                 let arguments = &mut [
@@ -97,11 +102,10 @@ impl Scorer<'_> {
                     gpu.at(scores),
                     num_edges,
                     num_dst,
-                    num_heads,
                     number(width).into(),
                     SLOPE.into(),
                 ];
-                run(gpu, &gpu.kernels.train_scores_second, shape, arguments)?;
+                run(gpu, &gpu.kernels.train_scores_second, products(positions, heads, width), arguments)?;
             }
         }
         Ok(scores)
@@ -187,7 +191,7 @@ impl Attended {
         let of_rows = gpu.take(block.num_dst * heads)?;
 
         let [key, site, batch, epoch, threshold, scale] = mask.arguments();
-        let [num_edges, num_dst, num_heads] = sizes();
+        let [num_edges, num_dst, _] = sizes();
         let arguments = &mut [
             gpu.at(block.indices),
             gpu.at(row_of),
@@ -196,7 +200,6 @@ impl Attended {
             gpu.at(scores),
             num_edges,
             num_dst,
-            num_heads,
             number(width).into(),
             key,
             site,
@@ -205,7 +208,8 @@ impl Attended {
             threshold,
             scale,
         ];
-        run(gpu, &gpu.kernels.train_coefficients_backward, each(scores.len()), arguments)?;
+        let shape = products(block.num_edges + block.num_dst, heads, width);
+        run(gpu, &gpu.kernels.train_coefficients_backward, shape, arguments)?;
 
         let slope = if matches!(scorer, Scorer::First { .. }) { SLOPE } else { 1.0 };
         let [num_edges, num_dst, num_heads] = sizes();

@@ -215,6 +215,14 @@ pub(crate) fn rows_by_units(rows: usize, units: usize) -> Shape {
     Shape { grid: [blocks, number(units.div_ceil(x)).max(1), 1], block: [x as u32, y as u32, 1], shared: 0 }
 }
 
+/// Lanes of a warp by row, those of a row side by side, up to 32 of them for its columns; all warps are whole.
+pub(crate) fn rows_by_lanes(rows: usize, columns: usize) -> Shape {
+    let x = columns.next_power_of_two().min(32);
+    let y = rows.next_power_of_two().clamp(32 / x, THREADS / x);
+    let blocks = Shape::linear(rows.div_ceil(y), 1).grid[0];
+    Shape { grid: [blocks, 1, 1], block: [x as u32, y as u32, 1], shared: 0 }
+}
+
 /// A size as kernels take it.
 pub(crate) fn number(size: usize) -> u32 {
     u32::try_from(size).expect("a mini-batch has below 2^32 nodes, edges and columns")

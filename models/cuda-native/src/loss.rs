@@ -5,7 +5,7 @@ use morphgl_registry::{BatchId, Error, Handle, Result, Score};
 
 use crate::KEY;
 use crate::arena::Part;
-use crate::gpu::{Gpu, Words, number};
+use crate::gpu::{Gpu, Words, number, rows_by_lanes};
 use crate::state::State;
 
 /// The seeds of a mini-batch and what the model says of them.
@@ -33,12 +33,10 @@ pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Op
         number(count).into(),
         number(classes).into(),
     ];
-    // Few seeds a block: all multiprocessors take part.
-    let shape = Shape::covering(count, 32);
-    // SAFETY: the kernel's arguments; a seed has logits, a label, two words of loss and a mark.
-    unsafe { gpu.launch(&gpu.kernels.train_loss, shape, arguments) }?;
+    // SAFETY: the kernel's arguments; a seed has logits, a label, two words of loss and a mark; warps are whole.
+    unsafe { gpu.launch(&gpu.kernels.train_loss, rows_by_lanes(count, classes), arguments) }?;
     let trains = gradient.is_some();
-    let threads = count.div_ceil(4).next_power_of_two().min(256);
+    let threads = count.div_ceil(4).next_power_of_two().clamp(32, 256);
     let arguments = &mut [
         gpu.at(losses),
         gpu.at(marks),
@@ -48,10 +46,8 @@ pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Op
         number(count).into(),
         number(classes).into(),
     ];
-    // SAFETY: the kernel's arguments; a thread has 24 bytes of shared memory, aligned by the first.
-    unsafe {
-        gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32).with_shared(24 * threads), arguments)
-    }
+    // SAFETY: the kernel's arguments; a block of whole warps, 32 at most.
+    unsafe { gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32), arguments) }
 }
 
 /// The score as a handle, to be waited for; `start` is an event before the mini-batch's work.

@@ -5,7 +5,7 @@ use morphgl_registry::Result;
 
 use crate::arena::Part;
 use crate::finish::{Factors, column_sums};
-use crate::gpu::{Gpu, each, number};
+use crate::gpu::{Gpu, each, number, rows_by_lanes};
 
 /// Share of a mini-batch's statistics in the running ones of batch normalisation, as in torch.
 const MOMENTUM: f32 = 0.1;
@@ -39,8 +39,8 @@ impl Unit {
         let output = Matrix { part: gpu.take(x.part.len())?, ..x };
         let (inverses, [rows, columns]) = (gpu.take(x.rows())?, x.sizes());
         let arguments = &mut [gpu.at(x.part), gpu.at(output.part), gpu.at(inverses), rows.into(), columns.into()];
-        // SAFETY: the kernel's arguments; a row has an inverse length.
-        unsafe { gpu.launch(&gpu.kernels.train_unit, each(x.rows()), arguments) }?;
+        // SAFETY: the kernel's arguments; a row has an inverse length; warps are whole.
+        unsafe { gpu.launch(&gpu.kernels.train_unit, rows_by_lanes(x.rows(), x.columns), arguments) }?;
         Ok(Self { output, inverses })
     }
 
@@ -50,8 +50,9 @@ impl Unit {
         let [rows, columns] = self.output.sizes();
         let (output, inverses) = (gpu.at(self.output.part), gpu.at(self.inverses));
         let arguments = &mut [output, inverses, gpu.at(gradient), rows.into(), columns.into()];
-        // SAFETY: the kernel's arguments, as long as asserted.
-        unsafe { gpu.launch(&gpu.kernels.train_unit_backward, each(self.output.rows()), arguments) }
+        let shape = rows_by_lanes(self.output.rows(), self.output.columns);
+        // SAFETY: the kernel's arguments, as long as asserted; warps are whole.
+        unsafe { gpu.launch(&gpu.kernels.train_unit_backward, shape, arguments) }
     }
 }
 
@@ -94,8 +95,8 @@ impl Normalized {
             rows.into(),
             columns.into(),
         ];
-        // SAFETY: the kernel's arguments; a row has an inverse deviation, a column a weight and a bias.
-        unsafe { gpu.launch(&gpu.kernels.train_layer_norm, each(x.rows()), arguments) }?;
+        // SAFETY: the kernel's arguments; a row has an inverse deviation, a column a weight and a bias; warps are whole.
+        unsafe { gpu.launch(&gpu.kernels.train_layer_norm, rows_by_lanes(x.rows(), x.columns), arguments) }?;
         Ok(Self { output: Matrix { part: output, ..x }, normal, by: By::Rows(inverses) })
     }
 
@@ -136,8 +137,8 @@ impl Normalized {
             By::Rows(inverses) => {
                 let inverses = gpu.at(inverses);
                 let arguments = &mut [normal, weight, inverses, gradient, num_rows.into(), num_columns.into()];
-                // SAFETY: the kernel's arguments; a row has an inverse deviation, a column a weight.
-                unsafe { gpu.launch(&gpu.kernels.train_layer_norm_backward, each(rows), arguments) }
+                // SAFETY: the kernel's arguments; a row has an inverse deviation, a column a weight; warps are whole.
+                unsafe { gpu.launch(&gpu.kernels.train_layer_norm_backward, rows_by_lanes(rows, columns), arguments) }
             }
             By::Columns { squares, .. } => {
                 let (sums, along) = (gpu.at(found.bias), gpu.at(found.weight));

@@ -175,6 +175,23 @@ fn options() {
     }
 }
 
+/// Rows that fewer lanes than a warp's share, and rows that are no multiple of its lanes: lengths, normalisation, loss,
+/// attention's products.
+#[test]
+fn rows_of_any_width() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    for (hidden, classes) in [(3, 2), (5, 70), (33, 9), (100, 33)] {
+        let more = json!({"hidden": hidden, "l2_normalize": true, "normalization": "layer"});
+        check(&model("sage", 11, classes, more), &NODES, Dtype::F32, false);
+        for attention in ["gat", "gatv2"] {
+            let more = json!({"hidden": 3 * hidden, "heads": 3, "attention": attention, "attention_dropout": 0.2});
+            check(&model("gat", 11, classes, more), &NODES, Dtype::F32, false);
+        }
+    }
+}
+
 /// Blocks that read fewer rows than the layer before made, and fewer seeds than the last one makes.
 #[test]
 fn rows_that_nobody_reads() {
