@@ -15,6 +15,15 @@ pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -
     if context.place != Place::Host {
         return Err(Error::setting(key, format!("it trains at host, not at {}", context.place)));
     }
+    check_model(key, context, spec)
+}
+
+/// Checks the context of an operator that has no options, wherever it trains.
+///
+/// # Errors
+///
+/// An option, or a model that does not fit the dataset.
+pub fn check_model(key: Key, context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
         return Err(Error::setting(key, format!("it has no options; leave {} out", context.options)));
     }

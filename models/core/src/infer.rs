@@ -24,6 +24,45 @@ pub trait Layers {
     fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>);
 }
 
+/// A model's layers, computed without dropout by work that is queued: it may fail, and its rows may come later.
+pub trait QueuedLayers {
+    /// As [`Layers::row_bytes`].
+    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize;
+
+    /// Queues a layer of the chunk's destination nodes. Rows of chunks before it that are there by now may be added to
+    /// `out`, in order.
+    ///
+    /// # Errors
+    ///
+    /// The work cannot be queued, or what was queued before has failed.
+    fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()>;
+
+    /// Waits for what was queued, and adds the rows that `out` lacks.
+    ///
+    /// # Errors
+    ///
+    /// What was queued has failed.
+    fn finish(&mut self, out: &mut Vec<f32>) -> Result<()>;
+}
+
+/// Layers that queue nothing.
+struct AtOnce<'a, L>(&'a mut L);
+
+impl<L: Layers> QueuedLayers for AtOnce<'_, L> {
+    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
+        self.0.row_bytes(layer, features)
+    }
+
+    fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
+        self.0.evaluate(layer, input, chunk, out);
+        Ok(())
+    }
+
+    fn finish(&mut self, _out: &mut Vec<f32>) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Logits of `nodes`, in their order, computed with all their neighbours.
 ///
 /// # Errors
@@ -34,8 +73,27 @@ pub trait Layers {
 ///
 /// Every layer once over all nodes, but for the last, which is computed of `nodes` alone.
 pub fn infer(
-    (key, model): (Key, &ModelSpec),
+    operator: (Key, &ModelSpec),
     layers: &mut impl Layers,
+    dataset: &Dataset,
+    nodes: &[u32],
+    limits: Limits,
+) -> Result<Vec<f32>> {
+    infer_queued(operator, &mut AtOnce(layers), dataset, nodes, limits)
+}
+
+/// The same by work that is queued: the next chunk is made while the one before is computed.
+///
+/// # Errors
+///
+/// As [`infer`], and layers that fail.
+///
+/// # Complexity
+///
+/// As [`infer`].
+pub fn infer_queued(
+    (key, model): (Key, &ModelSpec),
+    layers: &mut impl QueuedLayers,
     dataset: &Dataset,
     nodes: &[u32],
     limits: Limits,
@@ -61,8 +119,9 @@ pub fn infer(
         while done < rows.len() {
             let chunk = chunker.next(&rows[done..], num_src, limits);
             done += chunk.block.num_dst;
-            layers.evaluate(layer, input, chunk, &mut out);
+            layers.queue(layer, input, chunk, &mut out)?;
         }
+        layers.finish(&mut out)?;
         x = out;
     }
     if asked.len() == nodes.len() {
@@ -88,7 +147,51 @@ fn distinct(nodes: &[u32], num_nodes: usize) -> (Vec<u32>, Vec<u32>) {
 
 #[cfg(test)]
 mod tests {
+    use morphgl_conformance::training::tiny;
+    use morphgl_model_spec::ModelKind;
+    use morphgl_registry::{Hardware, Phase};
+
     use super::*;
+
+    /// Layers that give the rows of a chunk with the one after it, and fail when they are told to.
+    struct Late {
+        rows: Vec<f32>,
+        fails: bool,
+    }
+
+    impl QueuedLayers for Late {
+        fn row_bytes(&self, _layer: usize, _features: &FeatureMatrix) -> usize {
+            1
+        }
+
+        fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
+            out.append(&mut self.rows);
+            let row = |&v: &u32| match input {
+                Input::Features(_) => v as f32,
+                Input::Rows(x) => 100.0 * layer as f32 + x[v as usize],
+            };
+            self.rows.extend(chunk.nodes[..chunk.block.num_dst].iter().map(row));
+            Ok(())
+        }
+
+        fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
+            out.append(&mut self.rows);
+            if self.fails { Err(Error::failed("a device", "it is gone")) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn rows_may_come_later() {
+        const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Late");
+        let dataset = tiny();
+        let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Gcn, dataset.feature_dim(), 1) };
+        let limits = Limits { rows: 2, ..Limits::default() };
+        let late = |fails| {
+            infer_queued((KEY, &model), &mut Late { rows: Vec::new(), fails }, &dataset, &[7, 0, 7, 3, 5], limits)
+        };
+        assert_eq!(late(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
+        assert!(late(true).is_err_and(|e| e.to_string().contains("it is gone")));
+    }
 
     #[test]
     fn a_node_asked_for_twice_is_inferred_once() {

@@ -4,6 +4,8 @@ mod checks;
 mod chunks;
 mod infer;
 
-pub use checks::{broken_parameter, check_batch, check_context, check_loss, nothing_accumulated, start_threads};
+pub use checks::{
+    broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, start_threads,
+};
 pub use chunks::{Chunk, Limits};
-pub use infer::{Input, Layers, infer};
+pub use infer::{Input, Layers, QueuedLayers, infer, infer_queued};

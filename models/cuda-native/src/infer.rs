@@ -2,17 +2,19 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use morphgl_cuda::{Event, Pinned};
-use morphgl_graph_store::{Dataset, Dtype};
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
 use morphgl_model_spec::ModelKind;
-use morphgl_registry::{Error, Result};
+use morphgl_registry::Result;
+use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer_queued};
 
 use crate::KEY;
-use crate::chunks::{Chunk, Chunker, Limits};
 use crate::edges::{Block, Edges};
 use crate::forward::{Mode, Pass};
 use crate::gpu::{Gpu, Words};
 use crate::layout::Model;
 
+/// What a chunk holds at most, unless one row alone holds more.
+pub(crate) const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };
 /// Arrays of a chunk begin at multiples of this many words.
 const ALIGNMENT: usize = 64;
 
@@ -32,6 +34,15 @@ struct Slot {
     done: Option<Event>,
 }
 
+/// Layers that the device computes, with two chunks on their way.
+struct Queue<'g, 'm> {
+    gpu: &'g mut Gpu,
+    model: Model<'m>,
+    slots: [Slot; 2],
+    turn: usize,
+    threads: usize,
+}
+
 /// Logits of `nodes`, in their order.
 pub(crate) fn infer(
     gpu: &mut Gpu,
@@ -40,63 +51,43 @@ pub(crate) fn infer(
     nodes: &[u32],
     (limits, threads): (Limits, usize),
 ) -> Result<Vec<f32>> {
-    let (num_nodes, spec) = (dataset.num_nodes(), model.spec);
-    if let Some(node) = nodes.iter().find(|v| **v as usize >= num_nodes) {
-        return Err(Error::setting(KEY, format!("there is no node {node} to infer, there are {num_nodes}")));
-    }
-    let features = dataset.features.as_ref().ok_or_else(|| {
-        Error::setting(KEY, "the dataset has no features; import it with features, or with --random-features")
-    })?;
-    let everything: Vec<u32> = (0..num_nodes as u32).collect();
-    let (asked, places) = distinct(nodes, num_nodes);
-    let mut chunker = Chunker::new(&dataset.topology, spec.kind != ModelKind::Mlp, limits);
     let device = gpu.stream.device().clone();
     let slot = || Ok(Slot { up: Pinned::new(&device, 0)?, down: Pinned::new(&device, 0)?, done: None });
-    let mut slots: [Slot; 2] = [slot()?, slot()?];
-    let view = features.view();
-    let mut x: Option<Vec<f32>> = None;
-    for layer in 0..spec.layers {
-        let shape = spec.layer(layer);
-        let rows = if shape.last { &asked } else { &everything };
-        let table = match &x {
-            None => Table { bytes: view.as_bytes(), row_bytes: features.row_bytes(), dtype: features.dtype() },
-            Some(x) => Table { bytes: cast_slice(x), row_bytes: 4 * shape.in_dim, dtype: Dtype::F32 },
-        };
-        let mut out = Vec::with_capacity(rows.len() * shape.out_dim);
-        let (mut done, mut turn) = (0, 0);
-        while done < rows.len() {
-            // The host makes a chunk while the device works on the one before.
-            let chunk = chunker.next(&rows[done..], table.row_bytes + 4 * (shape.in_dim + shape.out_dim));
-            done += chunk.num_dst;
-            let slot = &mut slots[turn % 2];
-            collect(slot, &mut out)?;
-            send(gpu, model, slot, layer, &chunk, (table, threads))?;
-            turn += 1;
-        }
-        for slot in [turn % 2, (turn + 1) % 2] {
-            collect(&mut slots[slot], &mut out)?;
-        }
-        x = Some(out);
-    }
-    let (logits, classes) = (x.unwrap_or_default(), spec.num_classes);
-    if asked.len() == nodes.len() {
-        return Ok(logits);
-    }
-    Ok(places.iter().flat_map(|&p| &logits[p as usize * classes..(p as usize + 1) * classes]).copied().collect())
+    let mut queue = Queue { slots: [slot()?, slot()?], gpu, model, turn: 0, threads };
+    infer_queued((KEY, model.spec), &mut queue, dataset, nodes, limits)
 }
 
-/// Each node once, by first appearance, and the place of each of `nodes` among them.
-fn distinct(nodes: &[u32], num_nodes: usize) -> (Vec<u32>, Vec<u32>) {
-    let (mut asked, mut place) = (Vec::new(), vec![u32::MAX; num_nodes]);
-    let places = nodes.iter().map(|&v| {
-        if place[v as usize] == u32::MAX {
-            place[v as usize] = asked.len() as u32;
-            asked.push(v);
+impl QueuedLayers for Queue<'_, '_> {
+    fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
+        let shape = self.model.spec.layer(layer);
+        let read = if layer == 0 { features.row_bytes() } else { 4 * shape.in_dim };
+        read + 4 * (shape.in_dim + shape.out_dim)
+    }
+
+    /// The host makes the next chunk while the device works on this one.
+    fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
+        let slot = &mut self.slots[self.turn % 2];
+        collect(slot, out)?;
+        self.turn += 1;
+        let table = match input {
+            Input::Features(features) => {
+                let bytes = features.view().as_bytes();
+                Table { bytes, row_bytes: features.row_bytes(), dtype: features.dtype() }
+            }
+            Input::Rows(x) => {
+                let row_bytes = 4 * self.model.spec.layer(layer).in_dim;
+                Table { bytes: cast_slice(x), row_bytes, dtype: Dtype::F32 }
+            }
+        };
+        send(self.gpu, self.model, slot, layer, chunk, (table, self.threads))
+    }
+
+    fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
+        for slot in [self.turn % 2, (self.turn + 1) % 2] {
+            collect(&mut self.slots[slot], out)?;
         }
-        place[v as usize]
-    });
-    let places = places.collect();
-    (asked, places)
+        Ok(())
+    }
 }
 
 /// Waits for the slot's chunk and takes its result.
@@ -114,13 +105,13 @@ fn send(
     model: Model<'_>,
     slot: &mut Slot,
     layer: usize,
-    chunk: &Chunk,
+    Chunk { nodes, degrees, block }: &Chunk,
     (table, threads): (Table<'_>, usize),
 ) -> Result<()> {
     let shape = model.spec.layer(layer);
-    let weights = chunk.weights.as_deref().unwrap_or_default();
-    let words = (chunk.nodes.len() * table.row_bytes).div_ceil(4);
-    let lengths = [words, chunk.indptr.len(), chunk.indices.len(), chunk.degrees.len(), weights.len()];
+    let weights = block.weights.as_deref().unwrap_or_default();
+    let words = (nodes.len() * table.row_bytes).div_ceil(4);
+    let lengths = [words, block.indptr.len(), block.indices.len(), degrees.len(), weights.len()];
     let mut starts = [0; 5];
     for i in 1..starts.len() {
         starts[i] = (starts[i - 1] + lengths[i - 1]).next_multiple_of(ALIGNMENT);
@@ -130,30 +121,30 @@ fn send(
         let own: &mut [u8] = cast_slice_mut(&mut slot.up[starts[i]..starts[i] + lengths[i]]);
         own.copy_from_slice(values);
     };
-    place(1, cast_slice(&chunk.indptr));
-    place(2, cast_slice(&chunk.indices));
-    place(3, cast_slice(&chunk.degrees));
+    place(1, cast_slice(&block.indptr));
+    place(2, cast_slice(&block.indices));
+    place(3, cast_slice(degrees));
     place(4, cast_slice(weights));
-    gather(table, &chunk.nodes, cast_slice_mut(&mut slot.up[..words]), threads);
+    gather(table, nodes, cast_slice_mut(&mut slot.up[..words]), threads);
 
     gpu.begin()?;
     let all = gpu.upload(&slot.up)?;
     let part = |i: usize| Words::Part(all.from(starts[i], lengths[i]));
-    let block = Block {
-        num_dst: chunk.num_dst,
-        num_src: chunk.nodes.len(),
-        num_edges: chunk.indices.len(),
+    let there = Block {
+        num_dst: block.num_dst,
+        num_src: block.num_src,
+        num_edges: block.indices.len(),
         indptr: part(1),
         indices: part(2),
-        weights: chunk.weights.as_ref().map(|_| part(4)),
+        weights: block.weights.as_ref().map(|_| part(4)),
     };
     let edges = match model.spec.kind {
         ModelKind::Mlp => None,
-        kind => Some(Edges::new(gpu, kind, block, part(3))?),
+        kind => Some(Edges::new(gpu, kind, there, part(3))?),
     };
     let mut pass = Pass { gpu, model, mode: Mode::Evaluation };
     let input = pass.stored(part(0), table.dtype, shape.in_dim);
-    let done = pass.layer(layer, input, edges, chunk.num_dst)?;
+    let done = pass.layer(layer, input, edges, block.num_dst)?;
     let output = done.output.part;
     room(gpu, &mut slot.down, output.len())?;
     gpu.download(output, &mut slot.down)?;
@@ -216,7 +207,7 @@ mod tests {
             let state = State::new(&gpu.stream, &layout, &OptimizerSpec::default(), &flat).expect("memory");
             let [values, gradients] = state.views();
             let model = Model { spec: &spec, layout: &layout, values, gradients };
-            let large = Limits::default();
+            let large = LIMITS;
             let whole = infer(&mut gpu, model, &dataset, &all, (large, 1)).expect("logits");
             for limits in [
                 Limits { bytes: 1, ..large },

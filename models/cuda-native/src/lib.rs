@@ -3,7 +3,6 @@
 mod arena;
 mod attention;
 mod backward;
-mod chunks;
 mod edges;
 mod finish;
 mod forward;

@@ -2,6 +2,7 @@
 
 use morphgl_cuda::{Buffer, Event, Pinned, Shape};
 use morphgl_registry::{BatchId, Error, Handle, Result, Score};
+use morphgl_training_core::check_loss;
 
 use crate::KEY;
 use crate::arena::Part;
@@ -62,15 +63,13 @@ pub(crate) fn outcome(
     let end = gpu.stream.record(true)?;
     Ok(morphgl_cuda::pending(start, end, move || {
         let [loss, correct, count, label] = [words[0], words[1], words[2], words[3]];
-        let context = || format!("{KEY}, {id}");
         if label >= classes as u64 {
             let what = format!("it has a seed of class {label}, the model has {classes} classes");
-            return Err(Error::setting(context(), what));
+            return Err(Error::setting(format!("{KEY}, {id}"), what));
         }
         let score = Score { loss_sum: f64::from_bits(loss), correct, count };
-        if trains && !score.loss_sum.is_finite() {
-            let what = "the loss is not a number; lower the learning rate, or look for huge features";
-            return Err(Error::failed(context(), what));
+        if trains {
+            check_loss(KEY, id, &score)?;
         }
         Ok(score)
     }))

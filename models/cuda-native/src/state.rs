@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use morphgl_cuda::{Buffer, Event, Floats, Graph, Pinned, Shape, Stream};
 use morphgl_model_spec::{OptimizerSpec, WeightDecayOn};
-use morphgl_registry::{BatchId, Error, Handle, Result};
+use morphgl_registry::{BatchId, Handle, Result};
+use morphgl_training_core::{broken_parameter, nothing_accumulated};
 
 use crate::KEY;
 use crate::gpu::{Gpu, each, number};
@@ -134,15 +135,13 @@ impl State {
         let names = Arc::clone(&layout.starts);
         Ok(morphgl_cuda::pending(start, end, move || {
             if words[0] != 0 {
-                return Err(nothing());
+                return Err(nothing_accumulated(KEY));
             }
             if words[1] == u64::MAX {
                 return Ok(());
             }
             let name = names.iter().rev().find(|(start, _)| *start as u64 <= words[1]).map_or("a parameter", |n| &n.1);
-            let last = last.map_or_else(|| "gradients from outside".to_string(), |id| id.to_string());
-            let what = format!("{name} is no longer a number; go back to a checkpoint and lower the learning rate");
-            Err(Error::failed(format!("{KEY}, step after {last}"), what))
+            Err(broken_parameter(KEY, name, last))
         }))
     }
 
@@ -150,11 +149,6 @@ impl State {
     pub(crate) fn views(&self) -> [Floats<'_>; 2] {
         [Floats::of(&self.parameters), Floats::of(&self.batch_gradients)]
     }
-}
-
-/// There is nothing to step by.
-pub(crate) fn nothing() -> Error {
-    Error::setting(KEY, "no gradient was accumulated since the last step; accumulate labelled seeds first")
 }
 
 /// Copies numbers to the device.

@@ -9,16 +9,16 @@ use morphgl_model_spec::{ModelKind, Normalization, TrainingSpec, check_tensors, 
 use morphgl_registry::{
     BatchId, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
+use morphgl_training_core::{Limits, check_model, nothing_accumulated};
 
 use crate::KEY;
-use crate::chunks::Limits;
 use crate::edges::{Block, Edges, zero};
 use crate::forward::{Input, Mode, Pass};
 use crate::gpu::{Gpu, Words};
-use crate::infer::infer;
+use crate::infer::{LIMITS, infer};
 use crate::layout::{Layout, Model};
 use crate::loss::{Seeds, outcome, score};
-use crate::state::{State, download, nothing, upload};
+use crate::state::{State, download, upload};
 
 /// Trains on a CUDA device.
 pub struct CudaNative {
@@ -50,19 +50,7 @@ impl CudaNative {
     /// had, or an option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
-        if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
-            return Err(Error::setting(KEY, format!("it has no options; leave {} out", context.options)));
-        }
-        let dim = context.dataset.feature_dim();
-        if dim != spec.model.in_dim {
-            let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);
-            return Err(Error::setting("model.in_dim", what));
-        }
-        let classes = context.dataset.num_classes;
-        if classes > spec.model.num_classes {
-            let what = format!("it is {}, the dataset has {classes}; give {classes}", spec.model.num_classes);
-            return Err(Error::setting("model.num_classes", what));
-        }
+        check_model(KEY, context, &spec)?;
         let gpu = Gpu::new(&Device::open(&context.place, &KEY)?)?;
         let layout = Layout::new(&spec.model);
         let initial = layout.flat(&initial_parameters(&spec.model, context.seed));
@@ -180,7 +168,7 @@ fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
 /// What the model reads of a mini-batch, checked as far as the host knows it: features, their type, and their rows.
 fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dtype, usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
-    let (model, reads) = (&spec.model, spec.model.kind != ModelKind::Mlp);
+    let (model, reads) = (&spec.model, spec.model.reads_graph());
     let blocks = if reads { &batch.blocks[..] } else { &[] };
     let Some(features) = &batch.features else {
         return wrong("it has no features; let batching gather them, or transfer it first".to_string());
@@ -245,7 +233,7 @@ impl Training for CudaNative {
 
     fn step(&mut self) -> Result<Handle<()>> {
         if !std::mem::take(&mut self.given) {
-            return Err(nothing());
+            return Err(nothing_accumulated(KEY));
         }
         self.state.step(&self.gpu, &self.layout, &self.spec.optimizer, self.last)
     }
@@ -294,9 +282,8 @@ impl Training for CudaNative {
         let [values, gradients] = self.state.views();
         let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
         // A chunk's work takes a few times its rows; leave the rest to others.
-        let default = Limits::default();
-        let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(default.bytes as u64) as usize;
-        let limits = Limits { bytes, ..default };
+        let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
+        let limits = Limits { bytes, ..LIMITS };
         infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))
     }
 }
