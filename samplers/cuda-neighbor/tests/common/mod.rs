@@ -1,19 +1,14 @@
 //! What the tests share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use morphgl_batching_cuda_neighbor::CudaNeighbor;
+use morphgl_batching_cuda_neighbor::{CudaNeighbor, DESCRIPTION};
 use morphgl_conformance::batching::{Case, reference};
 use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch};
 use serde_json::Value;
 
 /// Whether there is a device; where there is none, says so.
-#[allow(clippy::print_stderr, reason = "says what was not tested, and why")]
 pub(crate) fn available() -> bool {
-    let found = morphgl_cuda::probe(&morphgl_registry::Machine::probe());
-    if let Err(unavailable) = &found {
-        eprintln!("skipped, not available on this machine: {}", unavailable.reason);
-    }
-    found.is_ok()
+    morphgl_conformance::available(&DESCRIPTION)
 }
 
 pub(crate) fn context(case: &Case, options: Value) -> BatchingContext {
