@@ -5,6 +5,8 @@
 #define BLOCK 128u
 // A row's offset with this bit counts from the first of the cached rows.
 #define CACHED (1ull << 63)
+// The bus moves whole lines where a warp asks for them.
+#define LINE 128ull
 
 __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* at) {
 #ifdef MORPHGL_EMULATION
@@ -69,6 +71,12 @@ struct Edges {
     const float *weights, *cached_weights;
     uint32_t *nodes, *slots;
     float* out_weights;
+
+    // Edges from the last line's begin to edge `at` of the graph.
+    __device__ __forceinline__ uint32_t in_line(uint64_t at) const {
+        const uint32_t* from = (at & CACHED ? cached : indices) + (at & ~CACHED);
+        return (uint32_t)((uint64_t)from % LINE / sizeof(uint32_t));
+    }
 
     // Reads edge `at` of the graph as the hop's edge `e`, before which `known` nodes were known.
     __device__ __forceinline__ void read(const Table& table, uint32_t known, uint32_t e, uint64_t at) const {
@@ -211,11 +219,12 @@ sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32
 MORPHGL_KERNEL(sample_row_offsets)
 
 // Picks of at most 32 edges a row, by a group of `width` lanes, which also reads them: each lane draws once (Floyd), then
-// the draws are looked at one after another, and each pick finds its rank.
+// the draws are looked at one after another, and each pick finds its rank. A row that is read whole is one access, of
+// the lines that it lies in.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
-            const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t width, uint32_t hop,
-            uint32_t index, uint32_t epoch, uint64_t seed, const uint32_t* indices, const uint32_t* cached,
+            const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
+            uint32_t epoch, uint64_t seed, uint32_t width, const uint32_t* indices, const uint32_t* cached,
             const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights,
             uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp) {
     const Table table = {entries, mask, layout, stamp};
@@ -256,7 +265,8 @@ sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_
 }
 MORPHGL_KERNEL(sample_pick)
 
-// All edges of all rows: a warp takes 256 of them, and finds their rows.
+// All edges of all rows: a warp takes 256 of them in eight runs, and finds their rows. Each 32nd edge begins a run; in a
+// long row the last edge up to it that lies at the begin of a line: so long rows are read line by line, each line once.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_t* counts, uint32_t rows,
                 uint32_t num_edges, const uint32_t* indices, const uint32_t* cached, const float* weights,
@@ -267,30 +277,43 @@ sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_
     const uint32_t n = (uint32_t)counts[rows], lane = threadIdx.x % WARP;
     const uint64_t all = counts[num_edges], warp = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
     for (uint64_t begin = warp * 8 * WARP; begin < all; begin += (uint64_t)gridDim.x * BLOCK * 8) {
-        // Lane i finds the row of the i-th 32nd edge, so that every edge's row lies between two of these.
-        const uint64_t mine = min(begin + lane * WARP, all - 1);
+        // Lane i finds where run i begins, and the row of its 32nd edge: every edge's row lies between two of these.
+        uint64_t own = min(begin + lane * WARP, all);
         uint32_t low = 0, high = n;
         while (high - low > 1) {
             const uint32_t middle = low + (high - low) / 2;
-            if (indptr[middle] <= mine) low = middle; else high = middle;
+            if (indptr[middle] <= min(own, all - 1)) low = middle; else high = middle;
         }
-        const uint32_t bound = low;
+        const uint32_t row = low;
+        if (own < all && indptr[row + 1] - indptr[row] > 2 * WARP) {
+            const uint64_t before = own - indptr[row];
+            own -= min(before, (uint64_t)edges.in_line(row_start[row] + before));
+        }
         for (uint32_t i = 0; i < 8; i++) {
-            low = __shfl_sync(ALL_LANES, bound, (int)i);
-            high = __shfl_sync(ALL_LANES, bound, (int)i + 1) + 1;
-            const uint64_t e = begin + i * WARP + lane;
-            if (e >= all) continue;
-            while (high - low > 1) {
-                const uint32_t middle = low + (high - low) / 2;
-                if (indptr[middle] <= e) low = middle; else high = middle;
+            const uint64_t from = __shfl_sync(ALL_LANES, own, (int)i), end = __shfl_sync(ALL_LANES, own, (int)i + 1);
+            const uint32_t first = __shfl_sync(ALL_LANES, row, (int)i), last = __shfl_sync(ALL_LANES, row, (int)i + 1);
+            for (uint64_t e = from + lane; e < end; e += WARP) {
+                low = first;
+                high = last + 1;
+                while (high - low > 1) {
+                    const uint32_t middle = low + (high - low) / 2;
+                    if (indptr[middle] <= e) low = middle; else high = middle;
+                }
+                edges.read(table, n, (uint32_t)e, row_start[low] + (e - indptr[low]));
             }
-            edges.read(table, n, (uint32_t)e, row_start[low] + (e - indptr[low]));
         }
     }
 }
 MORPHGL_KERNEL(sample_take_all)
 
-// Edges that another kernel picked.
+// Where a run of picks begins: with pick `e`, or before it where a line begins, if all from there on are picked.
+__device__ __forceinline__ uint64_t run_begin(const Edges& edges, const uint64_t* picked, uint64_t e, uint64_t all) {
+    if (e >= all) return all;
+    const uint64_t at = picked[e], before = edges.in_line(at);
+    return before <= e && picked[e - before] == at - before ? e - before : e;
+}
+
+// Edges that another kernel picked. A warp takes runs of about 32; of a row that is taken whole they begin with lines.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint32_t num_edges, const uint32_t* indices,
             const uint32_t* cached, const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots,
@@ -298,9 +321,11 @@ sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint3
     const Table table = {entries, mask, layout, stamp};
     const Edges edges = {indices, cached, weights, cached_weights, nodes, slots, out_weights};
     const uint64_t all = counts[num_edges];
-    const uint32_t n = (uint32_t)counts[rows];
-    for (uint64_t e = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; e < all; e += (uint64_t)gridDim.x * BLOCK) {
-        edges.read(table, n, (uint32_t)e, picked[e]);
+    const uint32_t n = (uint32_t)counts[rows], lane = threadIdx.x % WARP;
+    const uint64_t thread = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
+    for (uint64_t begin = thread - lane; begin < all; begin += (uint64_t)gridDim.x * BLOCK) {
+        const uint64_t from = run_begin(edges, picked, begin, all), end = run_begin(edges, picked, begin + WARP, all);
+        for (uint64_t e = from + lane; e < end; e += WARP) edges.read(table, n, (uint32_t)e, picked[e]);
     }
 }
 MORPHGL_KERNEL(sample_read)

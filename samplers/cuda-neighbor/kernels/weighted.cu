@@ -11,6 +11,12 @@ __device__ __forceinline__ const float* row_weights(const float* weights, const 
     return (start & CACHED ? cached : weights) + (start & ~CACHED);
 }
 
+// Weights from the last line's begin to a row's first: lanes that begin there read a long row line by line, each line of
+// 128 bytes once. A short row begins with the first lane.
+__device__ __forceinline__ uint32_t before_row(const float* of, uint32_t len) {
+    return len > 2 * WARP ? (uint32_t)((uint64_t)of % 128 / sizeof(float)) : 0;
+}
+
 // morphgl-sampler-core's logarithm, rounding for rounding.
 __device__ double sample_ln(double x) {
     const uint64_t bits = (uint64_t)__double_as_longlong(x);
@@ -52,10 +58,12 @@ sample_count_positive(const float* weights, const float* cached, const uint64_t*
     uint64_t row = (from < 0 ? 0 : counts[from]) + ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
     for (; row < n; row += warps) {
         const float* of = row_weights(weights, cached, row_start[row]);
-        const uint64_t len = row_len[row];
+        const uint32_t len = row_len[row];
+        const uint64_t skip = before_row(of, len);
         uint32_t count = 0;
-        for (uint64_t base = 0; base < len && count < at_most; base += WARP) {
-            const uint64_t p = base + lane;
+        for (uint64_t base = 0; base < skip + len && count < at_most; base += WARP) {
+            // Before the row it is above its length.
+            const uint64_t p = base + lane - skip;
             count += __popc(__ballot_sync(ALL_LANES, p < len && of[p] > 0.0f));
         }
         if (lane == 0) positive[row] = min(count, at_most);
@@ -65,10 +73,10 @@ MORPHGL_KERNEL(sample_count_positive)
 
 // The edges that are picked of each row that a warp is enough for.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-sample_pick_weighted(const uint32_t* dst, const float* weights, const float* cached, const uint64_t* row_start,
-                     const uint32_t* row_len, const uint32_t* positive, const uint32_t* indptr, const uint64_t* counts,
-                     int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index, uint32_t epoch,
-                     uint64_t seed, uint64_t* picked) {
+sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
+                     const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
+                     uint32_t epoch, uint64_t seed, const float* weights, const float* cached, const uint32_t* positive,
+                     uint64_t* picked) {
     const uint32_t lane = threadIdx.x % WARP, before = (1u << lane) - 1;
     const uint64_t n = counts[rows], warps = (uint64_t)gridDim.x * (BLOCK / WARP);
     uint64_t row = (from < 0 ? 0 : counts[from]) + ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
@@ -78,10 +86,11 @@ sample_pick_weighted(const uint32_t* dst, const float* weights, const float* cac
         const bool draws = positive[row] > fanout;
         if (len > LONG_ROW || (draws && fanout > WARP)) continue;
         const float* of = row_weights(weights, cached, start);
+        const uint32_t skip = before_row(of, len);
         uint64_t* out = picked + indptr[row];
         if (!draws) {
-            for (uint32_t base = 0; base < len; base += WARP) {
-                const uint32_t p = base + lane;
+            for (uint32_t base = 0; base < skip + len; base += WARP) {
+                const uint32_t p = base + lane - skip;
                 const bool taken = p < len && of[p] > 0.0f;
                 const uint32_t all = __ballot_sync(ALL_LANES, taken);
                 if (taken) out[__popc(all & before)] = start + p;
@@ -93,8 +102,8 @@ sample_pick_weighted(const uint32_t* dst, const float* weights, const float* cac
         const Clocks clocks = {hop, dst[row], index, epoch, seed};
         uint64_t time = ~0ull;
         uint32_t position = ~0u;
-        for (uint32_t base = 0; base < len; base += WARP) {
-            const uint32_t p = base + lane;
+        for (uint32_t base = 0; base < skip + len; base += WARP) {
+            const uint32_t p = base + lane - skip;
             const float weight = p < len ? of[p] : 0.0f;
             const uint64_t own = weight > 0.0f ? clocks.time(p, weight) : ~0ull;
             // Of equal times that of the smaller position stays: later ones are larger.
@@ -111,7 +120,7 @@ sample_pick_weighted(const uint32_t* dst, const float* weights, const float* cac
                     position = position_before;
                 } else if (lane == at) {
                     time = rings;
-                    position = base + (uint32_t)next;
+                    position = base + (uint32_t)next - skip;
                 }
                 last = __shfl_sync(ALL_LANES, time, (int)fanout - 1);
                 left = (left & (left - 1)) & __ballot_sync(ALL_LANES, own < last);
@@ -142,10 +151,10 @@ __device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
 // The edges that are picked of the other rows, each by a block: the time of the last that is picked is found digit by
 // digit, and who rings before it is written in order.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-sample_pick_weighted_long(const uint32_t* dst, const float* weights, const float* cached, const uint64_t* row_start,
-                          const uint32_t* row_len, const uint32_t* positive, const uint32_t* indptr,
-                          const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop,
-                          uint32_t index, uint32_t epoch, uint64_t seed, uint64_t* picked) {
+sample_pick_weighted_long(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len,
+                          const uint32_t* indptr, const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout,
+                          uint32_t hop, uint32_t index, uint32_t epoch, uint64_t seed, const float* weights,
+                          const float* cached, const uint32_t* positive, uint64_t* picked) {
     __shared__ uint32_t shared[BLOCK / WARP], histogram[256], digit, rest;
     const uint64_t n = counts[rows];
     for (uint64_t row = (from < 0 ? 0 : counts[from]) + blockIdx.x; row < n; row += gridDim.x) {
@@ -156,6 +165,8 @@ sample_pick_weighted_long(const uint32_t* dst, const float* weights, const float
         const float* of = row_weights(weights, cached, start);
         const Clocks clocks = {hop, dst[row], index, epoch, seed};
         uint64_t* out = picked + indptr[row];
+        // The block's first position: before the row it is above its length.
+        const uint64_t skip = before_row(of, len), mine = threadIdx.x - skip, end = skip + len;
         uint64_t last = ~0ull;
         uint32_t equals = 0;
         if (draws) {
@@ -164,8 +175,9 @@ sample_pick_weighted_long(const uint32_t* dst, const float* weights, const float
             for (int shift = 56; shift >= 0; shift -= 8) {
                 for (uint32_t d = threadIdx.x; d < 256; d += BLOCK) histogram[d] = 0;
                 __syncthreads();
-                for (uint64_t p = threadIdx.x; p < len; p += BLOCK) {
-                    if (!(of[p] > 0.0f)) continue;
+                for (uint64_t base = 0; base < end; base += BLOCK) {
+                    const uint64_t p = base + mine;
+                    if (p >= len || !(of[p] > 0.0f)) continue;
                     const uint64_t time = clocks.time((uint32_t)p, of[p]);
                     if (shift == 56 || time >> (shift + 8) == last >> (shift + 8)) {
                         atomicAdd(&histogram[time >> shift & 255], 1u);
@@ -185,8 +197,8 @@ sample_pick_weighted_long(const uint32_t* dst, const float* weights, const float
             }
         }
         // All before `last`, and of those at it the first `equals`.
-        for (uint64_t base = 0; base < len; base += BLOCK) {
-            const uint64_t p = base + threadIdx.x;
+        for (uint64_t base = 0; base < end; base += BLOCK) {
+            const uint64_t p = base + mine;
             const bool counts_in = p < len && of[p] > 0.0f;
             const uint64_t time = counts_in && draws ? clocks.time((uint32_t)p, of[p]) : 0;
             uint32_t total;

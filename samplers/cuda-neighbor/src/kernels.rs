@@ -65,6 +65,12 @@ pub(crate) struct Draws {
     pub(crate) seed: u64,
 }
 
+impl Draws {
+    pub(crate) fn arguments(&self) -> [Argument<'static>; 5] {
+        [self.fanout.into(), self.hop.into(), self.id.index.into(), self.id.epoch.into(), self.seed.into()]
+    }
+}
+
 /// The table of a mini-batch's nodes.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -83,24 +89,6 @@ impl Table {
         let layout = shift | self.value_bits << 8;
         [(&self.entries).into(), ((self.len - 1) as u32).into(), layout.into(), self.stamp.into()]
     }
-}
-
-/// Rows of a hop: nodes, where their rows lie, how long they are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub(crate) nodes: &'a Buffer<u32>,
-    pub(crate) start: &'a Buffer<u64>,
-    pub(crate) len: &'a Buffer<u32>,
-    /// Edges of positive weight of each row, where picks are weighted.
-    pub(crate) positive: Option<&'a Buffer<u32>>,
-}
-
-/// What reading a hop's edges writes.
-#[derive(Debug)]
-pub(crate) struct Found<'a> {
-    pub(crate) nodes: &'a Buffer<u32>,
-    pub(crate) slots: &'a Buffer<u32>,
-    pub(crate) weights: Option<&'a Buffer<f32>>,
 }
 
 impl Kernels {

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod cache;
+mod expand;
 mod graph;
 mod kernels;
 mod launch;

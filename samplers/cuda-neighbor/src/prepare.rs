@@ -6,11 +6,12 @@ use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, Pinned, Stream, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Error, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
 
 use crate::bounds::{Hop, MOST};
-use crate::kernels::{Draws, Found, GROUP, Places, Rows};
+use crate::expand::{Expand, Made};
+use crate::kernels::{Draws, GROUP, Places};
 use crate::launch::Launch;
 use crate::presample::Counters;
 use crate::sampler::Shared;
-use crate::scratch::{Needs, Scratch, grow};
+use crate::scratch::{GROWN, Needs, Scratch, grow};
 
 /// One worker: streams that take turns.
 #[derive(Debug)]
@@ -56,13 +57,6 @@ impl BatchingWorker for Worker {
         let shared = self.shared.orders.num_bytes() + self.shared.graph.num_bytes();
         Some(self.scratch.len() as u64 * scratch + shared)
     }
-}
-
-/// A hop of a mini-batch under way.
-struct Made {
-    indptr: Buffer<u32>,
-    indices: Buffer<u32>,
-    weights: Option<Buffer<f32>>,
 }
 
 fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&Counters>) -> Result<Handle<MiniBatch>> {
@@ -143,7 +137,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
         let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
         let made = Made { indptr, indices, weights: weights.transpose()? };
         let draws = Draws { fanout: most, hop: hop as u32, id, seed: shared.settings.seed };
-        expand(shared, scratch, (&bound, places, draws), nodes.as_ref().expect(GROWN), &made)?;
+        Expand::new(shared, scratch, (&bound, places, draws), nodes.as_ref().expect(GROWN), &made).run()?;
         blocks.push(made);
         if let Some(&next) = fanouts.get(hop + 1) {
             bound = shared.degrees.after(&bound, &shared.settings, next);
@@ -184,43 +178,6 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
         };
         Ok(batch.into_batch())
     }))
-}
-
-const GROWN: &str = "it was given room at the start";
-
-/// Picks and reads the hop's edges, and gives local ids to their nodes.
-fn expand(
-    shared: &Shared,
-    scratch: &Scratch,
-    (bound, places, draws): (&Hop, Places, Draws),
-    nodes: &Buffer<u32>,
-    made: &Made,
-) -> Result<()> {
-    let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
-    let (graph, counts, indptr) = (&*shared.graph, &scratch.counts, &made.indptr);
-    let table = scratch.table.as_ref().expect(GROWN);
-    let positive = scratch.positive.as_ref().filter(|_| shared.settings.pick == Pick::Weighted);
-    let (start, len) = (scratch.start.as_ref().expect(GROWN), scratch.len.as_ref().expect(GROWN));
-    let rows = Rows { nodes, start, len, positive };
-    let slots = scratch.slots.as_ref().expect(GROWN);
-    let found = Found { nodes: &made.indices, slots, weights: made.weights.as_ref() };
-    let hop = (bound, places, draws);
-    if positive.is_some() || (draws.fanout != u32::MAX && draws.fanout > GROUP) {
-        let picked = scratch.picked.as_ref().expect(GROWN);
-        if positive.is_some() {
-            launch.pick_weighted(hop, (graph, counts, indptr), rows, picked)?;
-        } else {
-            let words = shared.kernels.large_scratch(draws.fanout).0;
-            launch.pick_large(hop, (counts, indptr), rows, scratch.large.as_ref().filter(|_| words > 0), picked)?;
-        }
-        launch.read((bound, places), (graph, counts, picked), table, &found)?;
-    } else if draws.fanout == u32::MAX {
-        launch.take_all((bound, places), (graph, counts, indptr), rows, table, &found)?;
-    } else {
-        launch.pick(hop, (graph, counts, indptr), rows, table, &found)?;
-    }
-    let (firsts, sums) = (scratch.firsts.as_ref().expect(GROWN), scratch.sums.as_ref().expect(GROWN));
-    launch.relabel((bound, places), (counts, firsts, sums), table, &found, nodes)
 }
 
 /// Waits for the hop's sizes: its bounds are too large to give it room unasked.

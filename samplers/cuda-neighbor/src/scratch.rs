@@ -10,6 +10,9 @@ use crate::launch::scan_blocks;
 /// Entries of a table at least.
 const LEAST_ENTRIES: u64 = 64;
 
+/// Why a part of it is there.
+pub(crate) const GROWN: &str = "it was given room at the start";
+
 /// A stream's scratch memory. Its parts grow to what is asked for, and never shrink.
 #[derive(Debug)]
 pub(crate) struct Scratch {
