@@ -3,6 +3,7 @@
 fn main() {
     morphgl_cuda_build::kernels(&[
         "kernels/sums.cu",
+        "kernels/coefficients.cu",
         "kernels/transpose.cu",
         "kernels/attention.cu",
         "kernels/finish.cu",

@@ -1,4 +1,4 @@
-// Graph attention: scores, a softmax over each row, the weighted sum, and all of that backward.
+// Graph attention: scores and a softmax over each row, and both backward. Its sums stand in sums.cu.
 //
 // Position p < edges is edge p of the block, position edges + row the self loop of a row. An edge from a node to itself
 // is left out: its score is minus infinity, so its coefficient and its gradient are 0.
@@ -111,70 +111,6 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
 }
 MORPHGL_KERNEL(train_softmax)
 
-// Edges whose rows are read before the first is added: so many reads a thread are under way together.
-#define GROUP 4u
-
-// V columns, of one head.
-template <int V>
-__device__ __forceinline__ void load(const float* at, float* out) {
-    if (V == 4) {
-        const float4 x = *reinterpret_cast<const float4*>(at);
-        out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
-    } else {
-        out[0] = at[0];
-    }
-}
-
-template <int V>
-__device__ __forceinline__ void store(float* at, const float* values) {
-    if (V == 4) {
-        *reinterpret_cast<float4*>(at) = float4{values[0], values[1], values[2], values[3]};
-    } else {
-        at[0] = values[0];
-    }
-}
-
-// out[row, c] = the messages' sum of values[source, c].
-template <int V>
-__device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
-                                       const float* __restrict__ messages, const float* __restrict__ values,
-                                       float* __restrict__ out, uint32_t edges, uint32_t rows, uint32_t heads,
-                                       uint32_t width) {
-    const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
-    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
-    if (row >= rows || column >= columns) return;
-    const uint32_t head = column / width, end = indptr[row + 1];
-    float sum[V] = {}, value[V];
-    for (uint32_t e = indptr[row]; e < end; e += GROUP) {
-        float found[GROUP][V], by[GROUP];
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - e) continue;
-            by[k] = messages[(uint64_t)(e + k) * heads + head];
-            load<V>(values + (uint64_t)indices[e + k] * columns + column, found[k]);
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - e) continue;
-            for (int i = 0; i < V; i++) sum[i] += by[k] * found[k][i];
-        }
-    }
-    const float by = messages[((uint64_t)edges + row) * heads + head];
-    load<V>(values + (uint64_t)row * columns + column, value);
-    for (int i = 0; i < V; i++) sum[i] += by * value[i];
-    store<V>(out + (uint64_t)row * columns + column, sum);
-}
-
-#define ATTEND(name, V)                                                                                                \
-    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* indices, const float* messages,           \
-                                    const float* values, float* out, uint32_t edges, uint32_t rows, uint32_t heads,    \
-                                    uint32_t width) {                                                                  \
-        attend<V>(indptr, indices, messages, values, out, edges, rows, heads, width);                                  \
-    }                                                                                                                  \
-    MORPHGL_KERNEL(name)
-ATTEND(train_attend, 4)
-ATTEND(train_attend_single, 1)
-
 // Gradients of coefficients: factor * gradient[row, head] . values[source, head]. A block has one head.
 extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, const uint32_t* row_of,
                                                        const float* __restrict__ values,
@@ -227,111 +163,6 @@ extern "C" __global__ void train_softmax_backward(const uint32_t* __restrict__ i
     of_rows[i] = sum;
 }
 MORPHGL_KERNEL(train_softmax_backward)
-
-// GAT's gradient of values, by source: messages back, and both attention vectors by the gradients of the halves.
-// `of_src` gets the sum of the gradients of each source's half.
-template <int V>
-__device__ __forceinline__ void attend_backward(
-    const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of, const uint32_t* __restrict__ edges_of,
-    const float* __restrict__ messages, const float* __restrict__ scores, const float* __restrict__ of_rows,
-    const float* __restrict__ att_src, const float* __restrict__ att_dst, const float* __restrict__ gradient,
-    float* __restrict__ of_src, float* __restrict__ out, uint32_t num_src, uint32_t num_dst, uint32_t edges,
-    uint32_t heads, uint32_t width) {
-    const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
-    const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y;
-    if (src >= num_src || column >= columns) return;
-    const uint32_t head = column / width, end = indptr[src + 1];
-    float sum[V] = {}, value[V], half = 0.0f;
-    for (uint32_t t = indptr[src]; t < end; t += GROUP) {
-        float found[GROUP][V], by[GROUP], score[GROUP];
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - t) continue;
-            const uint64_t at = (uint64_t)edges_of[t + k] * heads + head;
-            by[k] = messages[at];
-            score[k] = scores[at];
-            load<V>(gradient + (uint64_t)rows_of[t + k] * columns + column, found[k]);
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - t) continue;
-            for (int i = 0; i < V; i++) sum[i] += by[k] * found[k][i];
-            half += score[k];
-        }
-    }
-    if (src < num_dst) {
-        const uint64_t at = ((uint64_t)edges + src) * heads + head;
-        const float by = messages[at], own = of_rows[(uint64_t)src * heads + head];
-        load<V>(gradient + (uint64_t)src * columns + column, value);
-        for (int i = 0; i < V; i++) sum[i] += by * value[i] + own * att_dst[column + i];
-        half += scores[at];
-    }
-    for (int i = 0; i < V; i++) sum[i] += half * att_src[column + i];
-    store<V>(out + (uint64_t)src * columns + column, sum);
-    if (column % width == 0) of_src[(uint64_t)src * heads + head] = half;
-}
-
-#define ATTEND_BACKWARD(name, V)                                                                                       \
-    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* rows_of, const uint32_t* edges_of,        \
-                                    const float* messages, const float* scores, const float* of_rows,                  \
-                                    const float* att_src, const float* att_dst, const float* gradient, float* of_src,  \
-                                    float* out, uint32_t num_src, uint32_t num_dst, uint32_t edges, uint32_t heads,    \
-                                    uint32_t width) {                                                                  \
-        attend_backward<V>(indptr, rows_of, edges_of, messages, scores, of_rows, att_src, att_dst, gradient, of_src,   \
-                           out, num_src, num_dst, edges, heads, width);                                                \
-    }                                                                                                                  \
-    MORPHGL_KERNEL(name)
-ATTEND_BACKWARD(train_attend_backward, 4)
-ATTEND_BACKWARD(train_attend_backward_single, 1)
-
-// GATv2's gradient of the left side, by source.
-extern "C" __global__ void train_left_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of,
-                                               const uint32_t* __restrict__ edges_of, const float* __restrict__ messages,
-                                               const float* __restrict__ scores, const float* __restrict__ left,
-                                               const float* __restrict__ right, const float* __restrict__ att,
-                                               const float* __restrict__ gradient, float* __restrict__ out,
-                                               uint32_t num_src, uint32_t num_dst, uint32_t edges, uint32_t heads,
-                                               uint32_t width, float slope) {
-    const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
-    const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y;
-    if (src >= num_src || column >= columns) return;
-    const uint32_t head = column / width, begin = indptr[src], end = indptr[src + 1] + (src < num_dst ? 1u : 0u);
-    const float own = left[(uint64_t)src * columns + column];
-    float sum = 0.0f;
-    for (uint32_t t = begin; t < end; t++) {
-        const bool loop = src < num_dst && t + 1 == end;
-        const uint32_t row = loop ? src : rows_of[t];
-        const uint64_t at = (loop ? (uint64_t)edges + src : (uint64_t)edges_of[t]) * heads + head;
-        const float side = own + right[(uint64_t)row * columns + column] > 0.0f ? 1.0f : slope;
-        sum += messages[at] * gradient[(uint64_t)row * columns + column] + scores[at] * att[column] * side;
-    }
-    out[(uint64_t)src * columns + column] = sum;
-}
-MORPHGL_KERNEL(train_left_backward)
-
-// GATv2's gradient of the right side, by row; `of_att` gets each row's share of the attention vector's.
-extern "C" __global__ void train_right_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
-                                                const float* __restrict__ scores, const float* __restrict__ left,
-                                                const float* __restrict__ right, const float* __restrict__ att,
-                                                float* __restrict__ out, float* __restrict__ of_att, uint32_t edges,
-                                                uint32_t rows, uint32_t heads, uint32_t width, float slope) {
-    const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
-    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
-    if (row >= rows || column >= columns) return;
-    const uint32_t head = column / width, begin = indptr[row], end = indptr[row + 1];
-    const float own = right[(uint64_t)row * columns + column];
-    float sum = 0.0f, share = 0.0f;
-    for (uint32_t e = begin; e <= end; e++) {
-        const uint32_t src = e < end ? indices[e] : row;
-        const float score = scores[(e < end ? (uint64_t)e : (uint64_t)edges + row) * heads + head];
-        const float under = left[(uint64_t)src * columns + column] + own;
-        sum += score * att[column] * (under > 0.0f ? 1.0f : slope);
-        share += score * leaky(under, slope);
-    }
-    out[(uint64_t)row * columns + column] = sum;
-    of_att[(uint64_t)row * columns + column] = share;
-}
-MORPHGL_KERNEL(train_right_backward)
 
 // The mean of heads that stand side by side.
 extern "C" __global__ void train_mean_heads(const float* __restrict__ x, float* __restrict__ out, uint64_t len,

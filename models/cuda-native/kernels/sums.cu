@@ -1,4 +1,4 @@
-// Weighted sums over the edges of a block, by destination row and, backward, by source; and the edges' weights.
+// Sums over the edges of a block, weighted and by attention, by destination row and, backward, by source.
 //
 // A thread has V columns of one row and walks the row's edges in order: no atomics, the same bits every time. The
 // threads of a row lie side by side, so its sources' rows are read whole, and an edge's index is one address a warp.
@@ -6,6 +6,56 @@
 
 // Edges whose rows are read before the first is added: so many reads a thread are under way together.
 #define GROUP 4u
+// Edges that the threads of a row walk alone at most. A longer row is cut among all rows of threads of its block.
+#define LONG 512u
+// Threads of a block at most.
+#define THREADS 256u
+
+// A row of threads has a list, from `indptr[list]` to the next list's begin; `add(list, begin, end, sums)` adds what some
+// of its entries give to N sums of each thread. All threads of the block take part; those not `active` have no columns.
+template <int N, typename Add>
+__device__ __forceinline__ void list_sums(const uint32_t* __restrict__ indptr, uint32_t lists, bool active, float* sums,
+                                          Add add) {
+    __shared__ float found[N * THREADS];
+    __shared__ uint32_t any;
+    const uint32_t first = blockIdx.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    uint32_t list = first + threadIdx.y, begin = 0, end = 0;
+    if (list < lists) begin = indptr[list], end = indptr[list + 1];
+    if (thread == 0) any = 0;
+    __syncthreads();
+    if (end - begin > LONG) {
+        if (threadIdx.x == 0) atomicOr(&any, 1u);
+        end = begin;
+    }
+    __syncthreads();
+    // At first every list that is short, then one after the other of the long ones, in equal parts.
+    for (uint32_t next = 0;;) {
+        float own[N] = {};
+        if (active) add(list, begin, end, own);
+        if (next == 0) {
+#pragma unroll
+            for (int n = 0; n < N; n++) sums[n] = own[n];
+        } else {
+#pragma unroll
+            for (int n = 0; n < N; n++) found[n * THREADS + thread] = own[n];
+            __syncthreads();
+            for (uint32_t y = 0; y < blockDim.y && threadIdx.y == list - first; y++) {
+#pragma unroll
+                for (int n = 0; n < N; n++) sums[n] += found[n * THREADS + y * blockDim.x + threadIdx.x];
+            }
+            __syncthreads();
+        }
+        if (any == 0) return;
+        for (; next < blockDim.y && first + next < lists; next++) {
+            if (indptr[first + next + 1] - indptr[first + next] > LONG) break;
+        }
+        if (next == blockDim.y || first + next >= lists) return;
+        list = first + next++;
+        const uint64_t from = indptr[list], to = indptr[list + 1], part = (to - from - 1) / blockDim.y + 1;
+        begin = (uint32_t)min(from + part * threadIdx.y, to);
+        end = (uint32_t)min(begin + part, to);
+    }
+}
 
 struct F32 {
     static const int SIZE = 4;
@@ -66,6 +116,27 @@ __device__ __forceinline__ void store(float* at, const float* values) {
     }
 }
 
+// Adds V columns of rows of `x`: entry e gives row `of(e)`, times `by(e, row)`.
+template <typename S, int V, typename Of, typename By>
+__device__ __forceinline__ void add_rows(const uint8_t* __restrict__ x, uint32_t columns, uint32_t column, uint32_t e,
+                                         uint32_t end, float* into, Of of, By by) {
+    for (; e < end; e += GROUP) {
+        float values[GROUP][V], times[GROUP];
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - e) continue;
+            const uint32_t row = of(e + k);
+            times[k] = by(e + k, row);
+            load<S, V>(x, (uint64_t)row * columns + column, values[k]);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < GROUP; k++) {
+            if (k >= end - e) continue;
+            for (int i = 0; i < V; i++) into[i] += times[k] * values[k][i];
+        }
+    }
+}
+
 // out[row] = rows[row] * sum of edges[e] * x[indices[e]] + (loops[row] + 1 + eps) * x[row]; what is null is left out.
 template <typename S, int V>
 __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
@@ -75,23 +146,12 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
                                          uint32_t width) {
     const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
-    if (row >= rows || column >= width) return;
     float sum[V] = {}, value[V];
-    const uint32_t end = indptr[row + 1];
-    for (uint32_t e = indptr[row]; e < end; e += GROUP) {
-        float values[GROUP][V], by[GROUP];
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - e) continue;
-            by[k] = of_edges ? of_edges[e + k] : 1.0f;
-            load<S, V>(x, (uint64_t)indices[e + k] * width + column, values[k]);
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - e) continue;
-            for (int i = 0; i < V; i++) sum[i] += by[k] * values[k][i];
-        }
-    }
+    list_sums<V>(indptr, rows, column < width, sum, [&](uint32_t, uint32_t begin, uint32_t end, float* into) {
+        add_rows<S, V>(x, width, column, begin, end, into, [&](uint32_t e) { return indices[e]; },
+                       [&](uint32_t e, uint32_t) { return of_edges ? of_edges[e] : 1.0f; });
+    });
+    if (row >= rows || column >= width) return;
     if (of_rows) {
         const float by = of_rows[row];
         for (int i = 0; i < V; i++) sum[i] *= by;
@@ -131,25 +191,15 @@ __device__ __forceinline__ void sum_sources(const uint32_t* __restrict__ indptr,
                                             uint32_t width) {
     const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y;
-    if (src >= num_src || column >= width) return;
     const uint8_t* from = reinterpret_cast<const uint8_t*>(gradient);
     float sum[V] = {}, value[V];
-    const uint32_t end = indptr[src + 1];
-    for (uint32_t t = indptr[src]; t < end; t += GROUP) {
-        float values[GROUP][V], by[GROUP];
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - t) continue;
-            const uint32_t row = rows[t + k];
-            by[k] = of_edges ? of_edges[edges[t + k]] : of_rows ? of_rows[row] : 1.0f;
-            load<F32, V>(from, (uint64_t)row * width + column, values[k]);
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < GROUP; k++) {
-            if (k >= end - t) continue;
-            for (int i = 0; i < V; i++) sum[i] += by[k] * values[k][i];
-        }
-    }
+    list_sums<V>(indptr, num_src, column < width, sum, [&](uint32_t, uint32_t begin, uint32_t end, float* into) {
+        add_rows<F32, V>(from, width, column, begin, end, into, [&](uint32_t t) { return rows[t]; },
+                         [&](uint32_t t, uint32_t row) {
+                             return of_edges ? of_edges[edges[t]] : of_rows ? of_rows[row] : 1.0f;
+                         });
+    });
+    if (src >= num_src || column >= width) return;
     if (src < num_dst && (loops || eps)) {
         const float own = (loops ? loops[src] : 0.0f) + (eps ? 1.0f + *eps : 0.0f);
         load<F32, V>(from, (uint64_t)src * width + column, value);
@@ -168,6 +218,146 @@ __device__ __forceinline__ void sum_sources(const uint32_t* __restrict__ indptr,
     MORPHGL_KERNEL(name)
 SUM_SOURCES(train_sum_sources, 4)
 SUM_SOURCES(train_sum_sources_single, 1)
+
+// out[row, c] = the messages' sum of values[source, c].
+template <int V>
+__device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
+                                       const float* __restrict__ messages, const uint8_t* __restrict__ values,
+                                       float* __restrict__ out, uint32_t edges, uint32_t rows, uint32_t heads,
+                                       uint32_t width) {
+    const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y, head = column / width;
+    float sum[V] = {}, value[V];
+    list_sums<V>(indptr, rows, column < columns, sum, [&](uint32_t, uint32_t begin, uint32_t end, float* into) {
+        add_rows<F32, V>(values, columns, column, begin, end, into, [&](uint32_t e) { return indices[e]; },
+                         [&](uint32_t e, uint32_t) { return messages[(uint64_t)e * heads + head]; });
+    });
+    if (row >= rows || column >= columns) return;
+    const float by = messages[((uint64_t)edges + row) * heads + head];
+    load<F32, V>(values, (uint64_t)row * columns + column, value);
+    for (int i = 0; i < V; i++) sum[i] += by * value[i];
+    store<V>(out + (uint64_t)row * columns + column, sum);
+}
+
+#define ATTEND(name, V)                                                                                                \
+    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* indices, const float* messages,           \
+                                    const uint8_t* values, float* out, uint32_t edges, uint32_t rows, uint32_t heads,  \
+                                    uint32_t width) {                                                                  \
+        attend<V>(indptr, indices, messages, values, out, edges, rows, heads, width);                                  \
+    }                                                                                                                  \
+    MORPHGL_KERNEL(name)
+ATTEND(train_attend, 4)
+ATTEND(train_attend_single, 1)
+
+// GAT's gradient of values, by source: messages back, and both attention vectors by the gradients of the halves.
+// `of_src` gets the sum of the gradients of each source's half.
+template <int V>
+__device__ __forceinline__ void attend_backward(
+    const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of, const uint32_t* __restrict__ edges_of,
+    const float* __restrict__ messages, const float* __restrict__ scores, const float* __restrict__ of_rows,
+    const float* __restrict__ att_src, const float* __restrict__ att_dst, const uint8_t* __restrict__ gradient,
+    float* __restrict__ of_src, float* __restrict__ out, uint32_t num_src, uint32_t num_dst, uint32_t edges,
+    uint32_t heads, uint32_t width) {
+    const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+    const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y, head = column / width;
+    // The last one is that of the gradients of the source's half.
+    float sum[V + 1] = {}, value[V];
+    list_sums<V + 1>(indptr, num_src, column < columns, sum, [&](uint32_t, uint32_t t, uint32_t end, float* into) {
+        for (; t < end; t += GROUP) {
+            float found[GROUP][V], by[GROUP], score[GROUP];
+#pragma unroll
+            for (uint32_t k = 0; k < GROUP; k++) {
+                if (k >= end - t) continue;
+                const uint64_t at = (uint64_t)edges_of[t + k] * heads + head;
+                by[k] = messages[at];
+                score[k] = scores[at];
+                load<F32, V>(gradient, (uint64_t)rows_of[t + k] * columns + column, found[k]);
+            }
+#pragma unroll
+            for (uint32_t k = 0; k < GROUP; k++) {
+                if (k >= end - t) continue;
+                for (int i = 0; i < V; i++) into[i] += by[k] * found[k][i];
+                into[V] += score[k];
+            }
+        }
+    });
+    if (src >= num_src || column >= columns) return;
+    float half = sum[V];
+    if (src < num_dst) {
+        const uint64_t at = ((uint64_t)edges + src) * heads + head;
+        const float by = messages[at], own = of_rows[(uint64_t)src * heads + head];
+        load<F32, V>(gradient, (uint64_t)src * columns + column, value);
+        for (int i = 0; i < V; i++) sum[i] += by * value[i] + own * att_dst[column + i];
+        half += scores[at];
+    }
+    for (int i = 0; i < V; i++) sum[i] += half * att_src[column + i];
+    store<V>(out + (uint64_t)src * columns + column, sum);
+    if (column % width == 0) of_src[(uint64_t)src * heads + head] = half;
+}
+
+#define ATTEND_BACKWARD(name, V)                                                                                       \
+    extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* rows_of, const uint32_t* edges_of,        \
+                                    const float* messages, const float* scores, const float* of_rows,                  \
+                                    const float* att_src, const float* att_dst, const uint8_t* gradient, float* of_src,\
+                                    float* out, uint32_t num_src, uint32_t num_dst, uint32_t edges, uint32_t heads,    \
+                                    uint32_t width) {                                                                  \
+        attend_backward<V>(indptr, rows_of, edges_of, messages, scores, of_rows, att_src, att_dst, gradient, of_src,   \
+                           out, num_src, num_dst, edges, heads, width);                                                \
+    }                                                                                                                  \
+    MORPHGL_KERNEL(name)
+ATTEND_BACKWARD(train_attend_backward, 4)
+ATTEND_BACKWARD(train_attend_backward_single, 1)
+
+// GATv2's gradient of the left side, by source.
+extern "C" __global__ void train_left_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of,
+                                               const uint32_t* __restrict__ edges_of, const float* __restrict__ messages,
+                                               const float* __restrict__ scores, const float* __restrict__ left,
+                                               const float* __restrict__ right, const float* __restrict__ att,
+                                               const float* __restrict__ gradient, float* __restrict__ out,
+                                               uint32_t num_src, uint32_t num_dst, uint32_t edges, uint32_t heads,
+                                               uint32_t width, float slope) {
+    const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
+    const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y, head = column / width;
+    // What a row gives to a source by a position.
+    const auto given = [&](uint32_t to, uint32_t row, uint64_t position) {
+        const uint64_t at = position * heads + head, element = (uint64_t)row * columns + column;
+        const float side = left[(uint64_t)to * columns + column] + right[element] > 0.0f ? 1.0f : slope;
+        return messages[at] * gradient[element] + scores[at] * att[column] * side;
+    };
+    float sum = 0.0f;
+    list_sums<1>(indptr, num_src, column < columns, &sum, [&](uint32_t to, uint32_t t, uint32_t end, float* into) {
+        for (; t < end; t++) *into += given(to, rows_of[t], edges_of[t]);
+    });
+    if (src >= num_src || column >= columns) return;
+    if (src < num_dst) sum += given(src, src, (uint64_t)edges + src);
+    out[(uint64_t)src * columns + column] = sum;
+}
+MORPHGL_KERNEL(train_left_backward)
+
+// GATv2's gradient of the right side, by row; `of_att` gets each row's share of the attention vector's.
+extern "C" __global__ void train_right_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
+                                                const float* __restrict__ scores, const float* __restrict__ left,
+                                                const float* __restrict__ right, const float* __restrict__ att,
+                                                float* __restrict__ out, float* __restrict__ of_att, uint32_t edges,
+                                                uint32_t rows, uint32_t heads, uint32_t width, float slope) {
+    const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
+    const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y, head = column / width;
+    const auto give = [&](uint32_t to, uint32_t src, uint64_t position, float* into) {
+        const float score = scores[position * heads + head];
+        const float under = left[(uint64_t)src * columns + column] + right[(uint64_t)to * columns + column];
+        into[0] += score * att[column] * (under > 0.0f ? 1.0f : slope);
+        into[1] += score * (under > 0.0f ? under : slope * under);
+    };
+    float sums[2] = {};
+    list_sums<2>(indptr, rows, column < columns, sums, [&](uint32_t to, uint32_t e, uint32_t end, float* into) {
+        for (; e < end; e++) give(to, indices[e], e, into);
+    });
+    if (row >= rows || column >= columns) return;
+    give(row, row, (uint64_t)edges + row, sums);
+    out[(uint64_t)row * columns + column] = sums[0];
+    of_att[(uint64_t)row * columns + column] = sums[1];
+}
+MORPHGL_KERNEL(train_right_backward)
 
 // Input rows as f32, with their dropout (none at a threshold of 0): eight elements a thread.
 template <typename S>
@@ -207,45 +397,3 @@ WIDEN(train_widen_f32, F32)
 WIDEN(train_widen_f16, F16)
 WIDEN(train_widen_bf16, Bf16)
 WIDEN(train_widen_u8, U8)
-
-// What a sampled row is multiplied by so that its sampled edges stand for all of its edges.
-__device__ __forceinline__ float rescale(uint32_t begin, uint32_t end, const float* weights, float degree) {
-    float sampled = (float)(end - begin);
-    if (weights) {
-        sampled = 0.0f;
-        for (uint32_t e = begin; e < end; e++) sampled += weights[e];
-    }
-    return sampled > 0.0f && fabsf(degree - sampled) > 1e-5f * degree ? degree / sampled : 1.0f;
-}
-
-// A mean's rows: one through the number of neighbours.
-extern "C" __global__ void train_mean(const uint32_t* indptr, float* of_rows, uint32_t rows) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row < rows) of_rows[row] = 1.0f / (float)max(indptr[row + 1] - indptr[row], 1u);
-}
-MORPHGL_KERNEL(train_mean)
-
-// A sum's rows: sampled rows are scaled up to the node's degree.
-extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* weights, const float* degrees,
-                                         float* of_rows, uint32_t rows) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row < rows) of_rows[row] = rescale(indptr[row], indptr[row + 1], weights, degrees[row]);
-}
-MORPHGL_KERNEL(train_rescale)
-
-__device__ __forceinline__ float inverse(float degree) { return degree + 1.0f > 0.0f ? 1.0f / (degree + 1.0f) : 0.0f; }
-
-// A graph convolution's edges and self loops: weights through the root of both degrees, each with a self loop.
-extern "C" __global__ void train_convolution(const uint32_t* indptr, const uint32_t* indices, const float* weights,
-                                             const float* degrees, float* of_edges, float* loops, uint32_t rows) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const uint32_t begin = indptr[row], end = indptr[row + 1];
-    const float scale = rescale(begin, end, weights, degrees[row]), own = inverse(degrees[row]);
-    for (uint32_t e = begin; e < end; e++) {
-        const float weight = weights ? weights[e] : 1.0f;
-        of_edges[e] = scale * weight * sqrtf(inverse(degrees[indices[e]]) * own);
-    }
-    loops[row] = sqrtf(own * own);
-}
-MORPHGL_KERNEL(train_convolution)

@@ -27,17 +27,17 @@ kernels! {
         train_sum_f32, train_sum_f16, train_sum_bf16, train_sum_u8,
         train_sum_f32_single, train_sum_f16_single, train_sum_bf16_single, train_sum_u8_single,
         train_sum_sources, train_sum_sources_single,
+        train_attend, train_attend_single, train_attend_backward, train_attend_backward_single,
+        train_left_backward, train_right_backward,
         train_widen_f32, train_widen_f16, train_widen_bf16, train_widen_u8,
-        train_mean, train_rescale, train_convolution,
     }
+    COEFFICIENTS = "kernels/coefficients.cu" { train_mean, train_rescale, train_convolution }
     TRANSPOSE = "kernels/transpose.cu" {
         train_sort_count, train_sort_scan, train_sort_move, train_sort_starts, train_rows_of_edges,
     }
     ATTENTION = "kernels/attention.cu" {
-        train_halves, train_scores, train_scores_second, train_softmax, train_attend, train_attend_single,
-        train_coefficients_backward, train_softmax_backward, train_attend_backward, train_attend_backward_single,
-        train_left_backward, train_right_backward,
-        train_mean_heads, train_mean_heads_backward,
+        train_halves, train_scores, train_scores_second, train_softmax, train_coefficients_backward,
+        train_softmax_backward, train_mean_heads, train_mean_heads_backward,
     }
     FINISH = "kernels/finish.cu" {
         train_finish, train_finish_backward, train_columns, train_columns_end, train_total, train_add, train_zero,

@@ -192,6 +192,44 @@ fn rows_of_any_width() {
     }
 }
 
+/// A source of as many edges as all rows, and a row of twice as many as one row of threads walks alone.
+#[test]
+fn hubs() {
+    if !available(&morphgl_training_cuda_native::DESCRIPTION) {
+        return;
+    }
+    let star = |batch: &mut HostBatch| {
+        let mut random = Random(4);
+        let star = &mut batch.blocks[0];
+        (star.indptr, star.indices) = (vec![0], Vec::new());
+        for row in 0..star.num_dst {
+            let more = if row == 5 { 1100 } else { random.below(4) };
+            star.indices.extend([3, 7]);
+            star.indices.extend((0..more).map(|_| random.below(star.num_src) as u32));
+            star.indptr.push(star.indices.len() as u32);
+        }
+        star.weights = star.weights.as_ref().map(|_| star.indices.iter().map(|_| 1.1 + random.unit()).collect());
+    };
+    for (kind, hidden, more) in [
+        ("sage", 24, json!({})),
+        ("gcn", 7, json!({})),
+        ("gin", 130, json!({})),
+        ("gat", 16, json!({"heads": 2})),
+        ("gat", 15, json!({"heads": 3, "attention": "gatv2"})),
+    ] {
+        let mut model = model(kind, 20, 4, more);
+        (model["hidden"], model["layers"]) = (json!(hidden), json!(2));
+        check_changed(&model, &[900, 800, 60], Dtype::F16, kind == "gcn", &star);
+        // The hub's list is also one that backward walks: features of a layer before have gradients.
+        model["layers"] = json!(3);
+        check_changed(&model, &[900, 800, 700, 60], Dtype::F32, false, &|batch| {
+            batch.blocks.swap(0, 1);
+            star(batch);
+            batch.blocks.swap(0, 1);
+        });
+    }
+}
+
 /// Blocks that read fewer rows than the layer before made, and fewer seeds than the last one makes.
 #[test]
 fn rows_that_nobody_reads() {

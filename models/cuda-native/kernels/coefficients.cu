@@ -1,0 +1,44 @@
+// What the edges and rows of a block are multiplied by.
+#include "morphgl.cuh"
+
+// What a sampled row is multiplied by so that its sampled edges stand for all of its edges.
+__device__ __forceinline__ float rescale(uint32_t begin, uint32_t end, const float* weights, float degree) {
+    float sampled = (float)(end - begin);
+    if (weights) {
+        sampled = 0.0f;
+        for (uint32_t e = begin; e < end; e++) sampled += weights[e];
+    }
+    return sampled > 0.0f && fabsf(degree - sampled) > 1e-5f * degree ? degree / sampled : 1.0f;
+}
+
+// A mean's rows: one through the number of neighbours.
+extern "C" __global__ void train_mean(const uint32_t* indptr, float* of_rows, uint32_t rows) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows) of_rows[row] = 1.0f / (float)max(indptr[row + 1] - indptr[row], 1u);
+}
+MORPHGL_KERNEL(train_mean)
+
+// A sum's rows: sampled rows are scaled up to the node's degree.
+extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* weights, const float* degrees,
+                                         float* of_rows, uint32_t rows) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows) of_rows[row] = rescale(indptr[row], indptr[row + 1], weights, degrees[row]);
+}
+MORPHGL_KERNEL(train_rescale)
+
+__device__ __forceinline__ float inverse(float degree) { return degree + 1.0f > 0.0f ? 1.0f / (degree + 1.0f) : 0.0f; }
+
+// A graph convolution's edges and self loops: weights through the root of both degrees, each with a self loop.
+extern "C" __global__ void train_convolution(const uint32_t* indptr, const uint32_t* indices, const float* weights,
+                                             const float* degrees, float* of_edges, float* loops, uint32_t rows) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const uint32_t begin = indptr[row], end = indptr[row + 1];
+    const float scale = rescale(begin, end, weights, degrees[row]), own = inverse(degrees[row]);
+    for (uint32_t e = begin; e < end; e++) {
+        const float weight = weights ? weights[e] : 1.0f;
+        of_edges[e] = scale * weight * sqrtf(inverse(degrees[indices[e]]) * own);
+    }
+    loops[row] = sqrtf(own * own);
+}
+MORPHGL_KERNEL(train_convolution)
