@@ -7,7 +7,7 @@ use morphgl_registry::Result;
 use crate::arena::{Arena, Mark, Part};
 use crate::kernels::Kernels;
 
-/// Threads of a block.
+/// Threads of a block at most, as kernels/sums.cu has it.
 const THREADS: usize = 256;
 
 /// Words of four bytes in device memory: in the arena, or in a buffer.
