@@ -153,12 +153,12 @@ mod tests {
     }
 
     /// A star: its hub is the source of an edge of every row. A list that took its length's square in steps would take
-    /// 90 thousand million here.
+    /// ten thousand million here.
     #[test]
     fn a_hub_takes_no_longer() {
         let rows: Vec<Vec<u32>> =
-            (0..300_000u32).map(|r| if r % 3 == 0 { vec![7] } else { vec![7, 8 + r * 7 % 290_000] }).collect();
-        assert!(transposed(300_000, &rows) == expected(300_000, &rows), "a hub of {} edges", rows.len());
+            (0..100_000u32).map(|r| if r % 3 == 0 { vec![7] } else { vec![7, 8 + r * 7 % 90_000] }).collect();
+        assert!(transposed(100_000, &rows) == expected(100_000, &rows), "a hub of {} edges", rows.len());
     }
 
     proptest! {
