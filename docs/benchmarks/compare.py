@@ -71,6 +71,7 @@ def main():
     add("--limit", type=float, default=900, help="seconds a run may take")
     add("--quiet-below", type=float, default=0, help="wait, a minute at most, until others keep fewer cores busy than this")
     add("--tcmalloc", default=TCMALLOC, help="library to preload; not there, or empty: peers run as they are alone")
+    add("--preloaded-alone", action="store_true", help="leave out peers as they are: for runs in which tcmalloc is known to be better")
     add("--table", action="store_true", help="measure nothing, make the table of what was measured before")
     args = parser.parse_args()
     args.explicit_threads = any(a.split("=")[0] == "--threads" for a in sys.argv[1:])
@@ -143,6 +144,7 @@ def systems(args, cell):
         asked = args.peers.split(",")
         peers = [p for p in asked if p in peers or p not in known]
     preloads = [False, True] if args.tcmalloc and os.path.exists(args.tcmalloc) else [False]
+    preloads = preloads[args.preloaded_alone :] or preloads
     found = [System(p, rule_of(cell.what, p), preload) for p in peers for preload in preloads]
     rules = dict.fromkeys(s.rule for s in found)
     return [System("morphgl", rule, False) for rule in rules] + found

@@ -11,7 +11,7 @@ use crate::attention::{Grads, Transposed};
 use crate::buffer::{Buffer, resize};
 use crate::finish::{self, Part};
 use crate::gather::{Lists, sum_rows};
-use crate::layer::{Context, Layer, Order, ROWS, inputs};
+use crate::layer::{Context, Layer, Order, ROWS, inputs, join};
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
 use crate::product::{Left, Right, multiply, multiply_all, pack, packed_len};
@@ -148,8 +148,8 @@ impl Layer {
         let copied = || Rows::local(FeatureView::F32(self.copied.read(num_dst * depth)));
         // What was read out of the store was kept, or is read again.
         let x = if own && x.nodes.is_some() && !self.reads_again() { copied() } else { x };
-        let ((each, count), in_out) = (lanes(num_dst), self.own_in_out());
-        let Memory { packed, own: grad_own, partial, .. } = &mut self.back;
+        let ((each, count), in_out, joins) = (lanes(num_dst), self.own_in_out(), self.joins(level));
+        let Memory { packed, own: grad_own, partial, vectors, .. } = &mut self.back;
         let packed =
             packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
         let part = if summed { size } else { 0 } + if own { size } else { 0 } + width;
@@ -164,7 +164,8 @@ impl Layer {
         parallel::tasks(count, outputs, &|lane, [partial, sums, output, grad_own]| {
             let (weights, bias) = partial.split_at_mut(part - width);
             bias.fill(0.0);
-            with_scratch([ROWS * width, x.scratch(ROWS * depth), 0], |[grad, scratch, _]| {
+            let both = if joins { ROWS * 2 * depth } else { 0 };
+            with_scratch([ROWS * width, x.scratch(ROWS * depth), both], |[grad, scratch, both]| {
                 for rows in blocks(lane, each, num_dst) {
                     let (m, add) = (rows.len(), rows.start > lane * each);
                     let grad = &mut grad[..m * width];
@@ -173,11 +174,18 @@ impl Layer {
                     finish::backward(level, finish, Part { width, first: rows.start }, &output[inside(width)], grad);
                     finish::add_rows(level, grad, bias);
                     let within = inside(depth);
-                    // The neighbours' part stands first, where there is one.
-                    let (of_sums, of_own) = weights.split_at_mut(if summed { size } else { 0 });
-                    let of_sums = summed.then(|| (Right::rows(&sums[within.clone()], depth), of_sums, add));
-                    let of_own = own.then(|| (Right::rows(x.dense(rows.clone(), depth, scratch), depth), of_own, add));
-                    multiply_all(level, [width, depth, m], Left::transposed(grad, width), [of_sums, of_own]);
+                    let left = Left::transposed(grad, width);
+                    if joins {
+                        join([&sums[within.clone()], x.dense(rows.clone(), depth, scratch)], depth, both);
+                        multiply(level, [width, 2 * depth, m], (left, Right::rows(both, 2 * depth)), weights, add);
+                    } else {
+                        // The neighbours' part stands first, where there is one.
+                        let (of_sums, of_own) = weights.split_at_mut(if summed { size } else { 0 });
+                        let of_sums = summed.then(|| (Right::rows(&sums[within.clone()], depth), of_sums, add));
+                        let of_own =
+                            own.then(|| (Right::rows(x.dense(rows.clone(), depth, scratch), depth), of_own, add));
+                        multiply_all(level, [width, depth, m], left, [of_sums, of_own]);
+                    }
                     if deeper {
                         let grad_own = if in_out { &mut *output } else { &mut *grad_own };
                         let right = |packed| Right::packed(packed, width);
@@ -191,8 +199,22 @@ impl Layer {
             });
         });
         let places = [&self.places.neighbours, &self.places.own].into_iter().flatten();
-        let places = places.chain(std::iter::once(&self.places.bias));
-        add_lanes(level, partial.read(count * part), part, places, gradients);
+        if joins {
+            resize(vectors, part);
+            vectors.fill(0.0);
+            add_lanes(level, partial.read(count * part), part, std::iter::once(&(0..part)), vectors);
+            let (weights, bias) = vectors.split_at(part - width);
+            for (side, place) in places.enumerate() {
+                for (both, own) in weights.chunks_exact(2 * depth).zip(gradients[place.clone()].chunks_exact_mut(depth))
+                {
+                    finish::add_rows(level, &both[side * depth..(side + 1) * depth], own);
+                }
+            }
+            finish::add_rows(level, bias, &mut gradients[self.places.bias.clone()]);
+        } else {
+            let places = places.chain(std::iter::once(&self.places.bias));
+            add_lanes(level, partial.read(count * part), part, places, gradients);
+        }
     }
 
     /// The gradient of the output before activation, as a whole, and that of the bias.

@@ -8,12 +8,12 @@ use morphgl_registry::{BatchId, Block};
 
 use crate::adjacency::{Adjacency, transform_first};
 use crate::attention::{Attention, Edges, Inputs, Options};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, resize};
 use crate::finish::{self, Finish, Part};
 use crate::gather::sum_rows;
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
-use crate::product::{Left, Right, multiply, pack, packed_len};
+use crate::product::{Left, Right, multiply, pack, packed_len, tiles};
 use crate::rows::Rows;
 
 /// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
@@ -104,6 +104,8 @@ pub(crate) struct Layer {
     pub(crate) finish: Finish,
     pub(crate) attention_mask: Option<Dropout>,
     packed: [Buffer; 2],
+    /// Both weights side by side: see [`Layer::joins`].
+    weights: Vec<f32>,
     /// The sums, or the products, whichever come first.
     pub(crate) middle: Buffer,
     /// The rows of the store that were multiplied: see [`Context::keeps`].
@@ -156,6 +158,7 @@ impl Layer {
             finish: Finish { activation: None, dropout: None },
             attention_mask: None,
             packed: Default::default(),
+            weights: Vec::new(),
             middle: Buffer::default(),
             copied: Buffer::default(),
             wide: Buffer::default(),
@@ -183,18 +186,38 @@ impl Layer {
             dropout: mode.dropout(self.index, DropoutSite::Hidden, self.dropout),
         };
         self.attention_mask = mode.dropout(self.index, DropoutSite::Attention, self.attention_dropout);
-        for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.packed) {
-            if let Some(place) = place {
-                let (depth, columns) = (self.shape.in_dim, self.width);
-                let packed = packed.get(packed_len(context.level, depth, columns));
-                pack(context.level, &context.parameters[place.clone()], [depth, columns], true, packed);
-            }
-        }
+        self.pack(context);
         match self.order {
             Order::SumFirst => self.sum_first(context, mode),
             Order::ProductFirst => self.product_first(context, mode),
             Order::Attend => self.attend(context, mode),
         }
+    }
+
+    fn pack(&mut self, Context { level, parameters, .. }: Context<'_>) {
+        let (depth, columns) = (self.shape.in_dim, self.width);
+        let weights = [&self.places.neighbours, &self.places.own].map(|place| {
+            let place = place.as_ref()?;
+            Some(&parameters[place.clone()])
+        });
+        if let ([Some(of_sums), Some(of_own)], true) = (weights, self.joins(level)) {
+            resize(&mut self.weights, 2 * depth * columns);
+            join([of_sums, of_own], depth, &mut self.weights);
+            let packed = self.packed[0].get(packed_len(level, 2 * depth, columns));
+            return pack(level, &self.weights, [2 * depth, columns], true, packed);
+        }
+        for (weight, packed) in weights.into_iter().zip(&mut self.packed) {
+            if let Some(weight) = weight {
+                pack(level, weight, [depth, columns], true, packed.get(packed_len(level, depth, columns)));
+            }
+        }
+    }
+
+    /// Whether a sum and the node's own row are multiplied as one row of both: on tiles, whose depth is a multiple of 32,
+    /// less is multiplied in vain then, and nothing is added to the output.
+    pub(crate) fn joins(&self, level: Level) -> bool {
+        let both = self.places.neighbours.is_some() && self.places.own.is_some();
+        both && self.order == Order::SumFirst && tiles(level, [self.width, self.shape.in_dim])
     }
 
     /// Whether rows of the store are not kept from the forward to the backward pass of sums.
@@ -209,8 +232,9 @@ impl Layer {
             let (block, adjacency) = context.graph();
             adjacency.lists(block, x.nodes)
         });
+        let joins = self.joins(level);
         let [neighbours, own] = &self.packed;
-        let own = self.places.own.is_some().then(|| own.read(packed_len(level, depth, width)));
+        let own = self.places.own.is_some().then_some(own);
         let bias = &context.parameters[self.places.bias.clone()];
         let summed = if lists.is_some() { depth } else { 0 };
         let keep = own.is_some() && context.keeps(mode) && !self.reads_again();
@@ -225,12 +249,25 @@ impl Layer {
             let sizes = [rows.len(), width, depth];
             if let Some(lists) = &lists {
                 sum_rows(level, lists, rows.clone(), x.view, depth, sums);
-                let packed = neighbours.read(packed_len(level, depth, width));
-                multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
             }
-            if let Some(own) = own {
-                let x = if keep { x.copied(rows.clone(), depth, copied) } else { (x, rows.clone()) };
-                times(level, x, sizes, own, out, lists.is_some());
+            let (x, own_rows) = if keep { x.copied(rows.clone(), depth, copied) } else { (x, rows.clone()) };
+            if joins {
+                let (sizes, packed) =
+                    ([rows.len(), width, 2 * depth], neighbours.read(packed_len(level, 2 * depth, width)));
+                with_scratch([x.scratch(ROWS * depth), ROWS * 2 * depth, 0], |[scratch, both, _]| {
+                    join([sums, x.dense(own_rows, depth, scratch)], depth, both);
+                    let factors = (Left::rows(both, 2 * depth), Right::packed(packed, 2 * depth));
+                    multiply(level, sizes, factors, out, false);
+                });
+            } else {
+                if lists.is_some() {
+                    let packed = neighbours.read(packed_len(level, depth, width));
+                    multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
+                }
+                if let Some(own) = own {
+                    let packed = own.read(packed_len(level, depth, width));
+                    times(level, (x, own_rows), sizes, packed, out, lists.is_some());
+                }
             }
             finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
         });
@@ -317,6 +354,15 @@ impl Layer {
             }
             finish::forward(level, finish, Part { width, first: task * ROWS }, bias, out);
         });
+    }
+}
+
+/// Writes rows of `width` elements of two matrices beside each other.
+pub(crate) fn join([left, right]: [&[f32]; 2], width: usize, out: &mut [f32]) {
+    let rows = left.chunks_exact(width).zip(right.chunks_exact(width));
+    for (out, (left, right)) in out.chunks_exact_mut(2 * width).zip(rows) {
+        out[..width].copy_from_slice(left);
+        out[width..].copy_from_slice(right);
     }
 }
 
