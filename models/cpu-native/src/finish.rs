@@ -65,7 +65,7 @@ fn activate_inner<const FUSED: bool>(finish: Finish, width: usize, bias: &[f32],
 fn drop(level: Level, finish: Finish, first: u64, values: &mut [f32]) {
     let Some(dropout) = finish.dropout else { return };
     #[cfg(target_arch = "x86_64")]
-    if level.set() == crate::level::Set::Avx512 {
+    if level.isa() == morphgl_graph_store::Isa::Avx512 {
         // SAFETY: the level says that the processor has AVX-512.
         return unsafe { mask::apply(&dropout, first, values) };
     }

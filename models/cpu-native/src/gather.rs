@@ -96,7 +96,7 @@ pub(crate) fn sum_rows(
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if level.set() == crate::level::Set::Avx512 {
+    if level.isa() == morphgl_graph_store::Isa::Avx512 {
         return avx512::sum_rows(level, lists, rows, x, width, out);
     }
     plain(level, lists, rows, x, width, out);

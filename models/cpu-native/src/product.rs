@@ -245,7 +245,7 @@ mod tests {
                     prop_assert_eq!(&twice, &out);
                     if tiles(level, [columns, if right.packed { depth } else { rows }]) {
                         prop_assert_eq!(tiled.get_or_insert(out.clone()), &out);
-                    } else if level.set() != crate::level::Set::Portable {
+                    } else if level.isa() != morphgl_graph_store::Isa::Portable {
                         prop_assert_eq!(bits.get_or_insert(out.clone()), &out);
                     }
                 }

@@ -1,57 +1,13 @@
-//! The kernels, compiled once for each width of instructions; the widest that the processor has is run.
+//! The kernels, compiled once for each set of instructions. All compute the same.
+
+use morphgl_graph_store::Isa;
 
 use crate::lanes::{LANES, Lanes, floyd_lanes};
 use crate::stream::Row;
 use crate::table::{Bucket, Seen, relabel_direct, relabel_hashed};
 
-/// A width of instructions. All forms compute the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Form {
-    /// Every form this processor runs, the widest last.
-    pub(crate) fn all() -> impl Iterator<Item = Form> {
-        let forms = [
-            Some(Form::Portable),
-            #[cfg(target_arch = "x86_64")]
-            narrow().then_some(Form::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            (narrow()
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512cd")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl"))
-            .then_some(Form::Avx512),
-        ];
-        forms.into_iter().flatten()
-    }
-
-    /// The widest form this processor runs.
-    #[inline]
-    pub(crate) fn best() -> Form {
-        Form::all().last().unwrap_or(Form::Portable)
-    }
-}
-
-/// Whether the processor has what [`Form::Avx2`] is compiled for.
-#[cfg(target_arch = "x86_64")]
-fn narrow() -> bool {
-    is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-        && is_x86_feature_detected!("popcnt")
-}
-
-/// Makes a function that runs a kernel, which is to be inlined, compiled for the form asked for; or, at the widest form,
-/// a kernel written for it.
+/// Makes a function that runs a kernel, which is to be inlined, compiled for the instructions asked for; or, for the
+/// widest vectors, a kernel written for them.
 macro_rules! kernel {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $kernel:path) => {
         kernel!($(#[$doc])* $name($($arg: $type),*) -> $out = $kernel, $kernel);
@@ -61,9 +17,9 @@ macro_rules! kernel {
         ///
         /// # Panics
         ///
-        /// In debug builds, when the processor does not run `form`.
-        pub(crate) fn $name(form: Form, $($arg: $type),*) -> $out {
-            debug_assert!(Form::all().any(|f| f == form), "{form:?} does not run here");
+        /// In debug builds, when the processor lacks `isa`.
+        pub(crate) fn $name(isa: Isa, $($arg: $type),*) -> $out {
+            debug_assert!(isa <= Isa::best(), "this processor has no {isa:?}");
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -74,12 +30,12 @@ macro_rules! kernel {
                 fn avx512($($arg: $type),*) -> $out {
                     $wide($($arg),*)
                 }
-                match form {
-                    Form::Portable => $kernel($($arg),*),
-                    // SAFETY: a form other than the portable one comes from `Form::all`, which asked the processor.
-                    Form::Avx2 => unsafe { avx2($($arg),*) },
+                match isa {
+                    Isa::Portable => $kernel($($arg),*),
+                    // SAFETY: the crate's functions are given what `Isa::best` or `Isa::all` says, which asked the processor.
+                    Isa::Avx2 => unsafe { avx2($($arg),*) },
                     // SAFETY: as above.
-                    Form::Avx512 => unsafe { avx512($($arg),*) },
+                    Isa::Avx512 => unsafe { avx512($($arg),*) },
                 }
             }
             #[cfg(not(target_arch = "x86_64"))]

@@ -1,6 +1,8 @@
 //! Uniform picks of sixteen rows side by side.
 
-use crate::dispatch::{Form, floyd};
+use morphgl_graph_store::Isa;
+
+use crate::dispatch::floyd;
 use crate::philox::philox4x32_10_lanes;
 use crate::stream::{Row, Stream, key};
 use crate::uniform::{UniformScratch, pick_uniform};
@@ -38,7 +40,7 @@ pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
     assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
     let few = lanes.degrees.iter().min().copied().unwrap_or(0);
     assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
-    let mut rejected = floyd(Form::best(), row, lanes, picks);
+    let mut rejected = floyd(Isa::best(), row, lanes, picks);
     while rejected != 0 {
         let lane = rejected.trailing_zeros() as usize;
         rejected &= rejected - 1;
@@ -112,12 +114,12 @@ mod tests {
             pick_uniform(&row, lanes.degrees[lane], &mut expected, &mut UniformScratch::default());
             assert_eq!(picks.iter().map(|p| p[lane]).collect::<Vec<_>>(), expected, "lane {lane}");
         }
-        // Every form of the kernel draws the same.
+        // With all instructions the same is drawn.
         let mut portable = vec![[0; LANES]; len];
         let rejected = floyd_lanes(row, lanes, &mut portable);
-        for form in Form::all() {
+        for isa in Isa::all() {
             let mut actual = vec![[0; LANES]; len];
-            assert_eq!((floyd(form, row, lanes, &mut actual), &actual), (rejected, &portable), "{form:?}");
+            assert_eq!((floyd(isa, row, lanes, &mut actual), &actual), (rejected, &portable), "{isa:?}");
         }
     }
 

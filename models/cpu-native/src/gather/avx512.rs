@@ -4,10 +4,10 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use half::{bf16, f16};
-use morphgl_graph_store::FeatureView;
+use morphgl_graph_store::{FeatureView, Isa};
 
 use super::Lists;
-use crate::level::{Level, Set};
+use crate::level::Level;
 use crate::prefetch::prefetch;
 
 /// Entries between the row that is fetched and the one that is summed.
@@ -22,7 +22,7 @@ pub(super) fn sum_rows(
     width: usize,
     out: &mut [f32],
 ) {
-    assert!(level.set() == Set::Avx512, "a processor with AVX-512");
+    assert!(level.isa() == Isa::Avx512, "a processor with AVX-512");
     // SAFETY: the processor has AVX-512; `super::sum_rows` has checked that all rows of the lists are in `x`,
     // and that `out` has all rows.
     unsafe {

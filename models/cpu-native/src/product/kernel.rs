@@ -3,15 +3,16 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::{Left, PANEL, Right};
 #[cfg(target_arch = "x86_64")]
-use crate::level::Set;
+use morphgl_graph_store::Isa;
+
+use super::{Left, PANEL, Right};
 use crate::level::{Level, fma, leveled};
 
 /// A product whose factors and output are long enough for its sizes; `super::multiply` has checked it.
 pub(super) fn run(level: Level, sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool) {
     #[cfg(target_arch = "x86_64")]
-    if level.set() == Set::Avx512 {
+    if level.isa() == Isa::Avx512 {
         // SAFETY: the level says that the processor has AVX-512, and the caller that the slices are long enough.
         return unsafe { avx512(sizes, factors, out, add) };
     }
