@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
 use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
+use morphgl_plan::Time;
 use morphgl_registry::{Expansion, Fanouts, Key, Machine, Pick, SamplerSettings};
 
 use super::show::{self, Show};
@@ -76,7 +77,7 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
         show::number(dataset.topology.num_edges()),
         dataset.feature_dim(),
         dataset.num_classes,
-        show::seconds(start.elapsed().as_secs_f64()),
+        Time(start.elapsed().as_secs_f64()),
     ));
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use morphgl_plan::WhatIf;
+use morphgl_plan::{Time, WhatIf};
 use morphgl_report::{SvgOptions, svg};
 use serde_json::json;
 
@@ -83,7 +83,7 @@ pub(crate) fn each_twice(problem: &Problem) -> Vec<WhatIf> {
 fn what_if_table(rows: &[Changed]) -> String {
     let row = |c: &Changed| {
         let p = &c.plan.prediction;
-        let (epoch, speed_up) = (show::seconds(p.epoch_seconds), format!("{:.2}x", c.speed_up));
+        let (epoch, speed_up) = (Time(p.epoch_seconds).to_string(), format!("{:.2}x", c.speed_up));
         vec![c.change.clone(), epoch, speed_up, p.bottleneck.to_string(), c.plan.schedule.to_string()]
     };
     let header = ["what if", "epoch", "speed-up", "bottleneck", "plan"];

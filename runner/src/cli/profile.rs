@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 use morphgl_graph_store::Dataset;
+use morphgl_plan::Time;
 use morphgl_profile::Statistics;
 use serde_json::json;
 
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 fn describe(profile: &Profile) -> String {
     let row = |phase: &str, how: String, s: &Statistics| {
         let rate = if s.mean > 0.0 { format!("{:.1}", 1.0 / s.mean) } else { "–".into() };
-        let cells = [s.mean, s.std, s.median].map(show::seconds);
+        let cells = [s.mean, s.std, s.median].map(|s| Time(s).to_string());
         let [mean, std, median] = cells;
         vec![phase.into(), how, mean, std, median, rate, s.samples.len().to_string(), s.outliers.len().to_string()]
     };
@@ -140,6 +141,6 @@ fn describe(profile: &Profile) -> String {
             show::table(&header, &rows, &[0, 1]),
         );
     }
-    text += &format!("{} mini-batches an epoch; measured in {}\n", profile.num_batches, show::seconds(profile.seconds));
+    text += &format!("{} mini-batches an epoch; measured in {}\n", profile.num_batches, Time(profile.seconds));
     text + &profile.skipped.iter().map(|s| format!("not measured: {s}\n")).collect::<String>()
 }

@@ -151,14 +151,3 @@ pub(crate) fn number(n: u64) -> String {
         digits.as_bytes().rchunks(3).rev().map(|c| std::str::from_utf8(c).expect("digits are ASCII")).collect();
     groups.join(",")
 }
-
-/// Seconds with three digits that count.
-pub(crate) fn seconds(s: f64) -> String {
-    match s {
-        s if s >= 100.0 => format!("{s:.0} s"),
-        s if s >= 10.0 => format!("{s:.1} s"),
-        s if s >= 1.0 => format!("{s:.2} s"),
-        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
-        s => format!("{:.1} µs", s * 1e6),
-    }
-}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use indicatif::ProgressBar;
-use morphgl_plan::{Replanned, Strategy};
+use morphgl_plan::{Replanned, Strategy, Time};
 use serde_json::json;
 
 use super::Outcome;
@@ -292,7 +292,7 @@ fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
     let measured = report.median_epoch_seconds();
     if let Some(measured) = measured {
         let off = 100.0 * (measured / predicted - 1.0);
-        let (predicted, measured) = (show::seconds(predicted), show::seconds(measured));
+        let (predicted, measured) = (Time(predicted), Time(measured));
         say(&mut text, format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)"));
     }
     let peak = crate::peak_rss_bytes();

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::simulate::{Phase, Simulation, simulate};
-use crate::{Memory, Schedule};
+use crate::{Memory, Schedule, Time};
 
 /// Where a plan comes from: the baselines, and ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -190,33 +190,6 @@ pub(crate) fn of(schedule: &Schedule, simulation: &Simulation, bound_seconds: f6
     }
 }
 
-/// Seconds with three digits that count.
-#[derive(Debug, Clone, Copy)]
-pub struct Time(
-    /// Seconds.
-    pub f64,
-);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = if self.0 >= 1.0 || self.0 == 0.0 {
-            (self.0, "s")
-        } else if self.0 >= 1e-3 {
-            (self.0 * 1e3, "ms")
-        } else {
-            (self.0 * 1e6, "µs")
-        };
-        let digits = if value >= 100.0 {
-            0
-        } else if value >= 10.0 {
-            1
-        } else {
-            2
-        };
-        f.pad(&format!("{value:.digits$} {unit}"))
-    }
-}
-
 /// The best plan of each strategy and set of routes, the best of all first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plans(
@@ -266,10 +239,10 @@ impl fmt::Display for Plans {
         let names: String = resources.iter().map(|r| format!("  {:>6}", r.name)).collect();
         let wide =
             self.0.iter().map(|p| p.prediction.bottleneck.to_string().chars().count()).max().unwrap_or(0).max(10);
-        writeln!(f, "strategy     epoch       / bound{names}  {:<wide$}  plan", "bottleneck")?;
+        writeln!(f, "strategy     epoch        / bound{names}  {:<wide$}  plan", "bottleneck")?;
         for plan in &self.0 {
             let Plan { strategy, prediction: p, .. } = plan;
-            write!(f, "{strategy:<11}  {:<10}  {:>7.3}", Time(p.epoch_seconds), p.ratio())?;
+            write!(f, "{strategy:<11}  {:<11}  {:>7.3}", Time(p.epoch_seconds), p.ratio())?;
             for used in &p.utilisation {
                 write!(f, "  {:>w$.0}%", 100.0 * used.share, w = used.resource.len().max(6) - 1)?;
             }

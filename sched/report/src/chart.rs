@@ -1,10 +1,11 @@
 //! Line charts with axes, ticks, legend and, where scripts run, values under the pointer.
 
+use morphgl_plan::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::markup::{escape, put, px, text_width};
-use crate::number::{Ticks, percent, percent_ticks, plain, seconds, ticks, time_ticks, whole_ticks};
+use crate::number::{Ticks, percent, percent_ticks, plain, ticks, time_ticks, whole_ticks};
 
 /// What an axis counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -164,7 +165,7 @@ fn hover(
 ) -> serde_json::Value {
     let value = |y: f64| match chart.scale {
         Scale::Plain => plain(y),
-        Scale::Seconds => seconds(y),
+        Scale::Seconds => Time(y).to_string(),
         Scale::Percent => percent(y, 2),
     };
     let lines = series.iter().map(|line| {

@@ -17,7 +17,7 @@ mod timeline;
 mod trace;
 
 pub use chart::{LineChart, Scale, Series, line_chart};
-pub use number::{bytes, percent, ratio, seconds};
+pub use number::{bytes, percent, ratio};
 pub use page::html;
 pub use report::{Baseline, Cache, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Utilisation, WhatIf};
 pub use svg::{SvgOptions, svg};

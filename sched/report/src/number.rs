@@ -11,31 +11,6 @@ fn significant(value: f64, digits: i32) -> String {
     format!("{value:.*}", decimals(rounded).min(first))
 }
 
-/// A duration: `412 µs`, `35.2 ms`, `48.03 s`, `12 min 05 s`, `2 h 05 min`.
-///
-/// ```
-/// assert_eq!(morphgl_report::seconds(48.0304), "48.03 s");
-/// assert_eq!(morphgl_report::seconds(0.0352), "35.2 ms");
-/// ```
-pub fn seconds(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !size.is_finite() => NONE.to_string(),
-        0.0 => "0 s".to_string(),
-        _ if size < 999.5e-9 => format!("{} ns", significant(value * 1e9, 3)),
-        _ if size < 999.5e-6 => format!("{} µs", significant(value * 1e6, 3)),
-        _ if size < 0.9995 => format!("{} ms", significant(value * 1e3, 3)),
-        _ if size >= 1e9 => format!("{value:.2e} s"),
-        _ if size < 600.0 => format!("{} s", significant(value, 4)),
-        _ => {
-            let sign = if value < 0.0 { "−" } else { "" };
-            let (unit, big, small) = if size < 7200.0 { (1.0, "min", "s") } else { (60.0, "h", "min") };
-            let whole = (size / unit).round();
-            format!("{sign}{} {big} {:02} {small}", (whole / 60.0).floor(), whole % 60.0)
-        }
-    }
-}
-
 /// A share as a percentage: `0.7%`, `87%`, `87.2%` with one decimal asked for.
 pub fn percent(share: f64, decimals: usize) -> String {
     match 100.0 * share {
@@ -172,11 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_bytes_and_shares() {
-        let shown = [0.0, 3.2e-10, 4.12e-4, 0.00999999, 0.9999, 9.9999, 599.99, 725.0, 3599.7, 7500.0, -0.25, f64::NAN];
-        let expected =
-            "0 s|0.320 ns|412 µs|10.0 ms|0.9999 s|10.00 s|600.0 s|12 min 05 s|60 min 00 s|2 h 05 min|-250 ms|–";
-        assert_eq!(shown.map(seconds).join("|"), expected);
+    fn bytes_and_shares() {
         assert_eq!([1023, 1536, 1 << 30, u64::MAX].map(bytes).join("|"), "1023 B|1.50 KiB|1.00 GiB|16.0 EiB");
         assert_eq!(
             (percent(0.8725, 0), percent(f64::NAN, 1), ratio(1.0041)),

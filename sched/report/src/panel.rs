@@ -1,8 +1,10 @@
 //! One window of a timeline: rows, blocks, marks, axis.
 
+use morphgl_plan::Time;
+
 use crate::legend::{pattern, pattern_of};
 use crate::markup::{escape, fit, put, px, text_width};
-use crate::number::{percent, seconds, time_ticks};
+use crate::number::{percent, time_ticks};
 use crate::rows::{Block, Rows};
 use crate::timeline::{Phase, Timeline};
 
@@ -200,7 +202,7 @@ impl Panel<'_> {
             return;
         }
         let route = self.timeline.routes.get(route).map_or_else(String::new, |name| format!(", {}", escape(name)));
-        let (took, start) = (seconds(end - start), seconds(start));
+        let (took, start) = (Time(end - start), Time(start));
         put!(out, "><title>{phase} of mini-batch {batch}, epoch {epoch}{route}: {took} from {start}</title></rect>");
     }
 

@@ -1,11 +1,13 @@
 //! The page's sections, each an empty string where the report has nothing for it.
 
+use morphgl_plan::Time;
+
 use crate::bars::{bar, labelled, pair_keys, pairs};
 use crate::chart::{LineChart, Scale, Series, line_chart};
 use crate::data::MOST;
 use crate::legend::{pattern, swatch};
 use crate::markup::{escape, put};
-use crate::number::{bytes, count, percent, ratio, seconds};
+use crate::number::{bytes, count, percent, ratio};
 use crate::report::{Epoch, Report};
 use crate::rows::Rows;
 use crate::svg::{SvgOptions, draw};
@@ -52,13 +54,13 @@ pub(crate) fn tiles(report: &Report) -> String {
             let off = measured / p - 1.0;
             format!("{} {} prediction", percent(off.abs(), 1), if off < 0.0 { "under" } else { "over" })
         });
-        tile("Epoch, measured", seconds(measured), against.unwrap_or_default());
+        tile("Epoch, measured", Time(measured).to_string(), against.unwrap_or_default());
     }
     if let Some(predicted) = predicted {
-        tile("Epoch, predicted", seconds(predicted), "by the simulator".into());
+        tile("Epoch, predicted", Time(predicted).to_string(), "by the simulator".into());
     }
     if let Some(bound) = bound {
-        tile("Lower bound", seconds(bound), "no plan is faster".into());
+        tile("Lower bound", Time(bound).to_string(), "no plan is faster".into());
     }
     if let (Some(time), Some(bound)) = (predicted.or(measured), bound.filter(|b| *b > 0.0)) {
         let also = measured.filter(|_| predicted.is_some()).map(|m| format!("measured {}", ratio(m / bound)));
@@ -111,7 +113,8 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
     body.push_str("</ul>");
     for (i, (name, timeline, rows)) in all.iter().enumerate() {
         let simulated = timeline.lanes.iter().any(|l| l.simulated);
-        let mut facts = vec![seconds(rows.seconds), format!("{} activities", count(timeline.activities.len() as u64))];
+        let mut facts =
+            vec![Time(rows.seconds).to_string(), format!("{} activities", count(timeline.activities.len() as u64))];
         if timeline.activities.len() > MOST {
             facts.push("the middle as density".to_string());
         }
@@ -175,7 +178,7 @@ pub(crate) fn epoch_seconds(report: &Report) -> String {
             put!(
                 body,
                 r#"<div class="name">{name}</div><div class="both">{}</div>"#,
-                bar(style, value / most, &seconds(value))
+                bar(style, value / most, &Time(value).to_string())
             );
         }
         return section("", heading, "Seconds of an epoch.", &(body + "</div>"));

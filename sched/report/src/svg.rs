@@ -1,10 +1,10 @@
 //! A timeline as a picture, after morphgl Fig. 3.
 
+use morphgl_plan::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::legend::{legend, patterns};
 use crate::markup::{escape, fit, put, px, text_width};
-use crate::number::seconds;
 use crate::panel::{Frame, Panel};
 use crate::rows::Rows;
 use crate::timeline::Timeline;
@@ -111,11 +111,11 @@ fn windows(rows: &Rows, options: &SvgOptions, frame: Frame) -> Vec<Window> {
     if options.from.is_some() || options.to.is_some() {
         let (from, to) = (options.from.unwrap_or(0.0), options.to.unwrap_or(end));
         if from.is_finite() && to.is_finite() && (to - from) > end.max(from.abs()) * 1e-9 {
-            let caption = format!("{} to {} of {}", seconds(from), seconds(to), seconds(end));
+            let caption = format!("{} to {} of {}", Time(from), Time(to), Time(end));
             return vec![Window { caption, from, to, rows_of: row }];
         }
     }
-    let whole = |row| Window { caption: format!("All {}", seconds(end)), from: 0.0, to: end, rows_of: row };
+    let whole = |row| Window { caption: format!("All {}", Time(end)), from: 0.0, to: end, rows_of: row };
     let width = frame.right - frame.left;
     let blocks = rows.longest();
     // As many mini-batches of the busiest lane as fit with their numbers.
@@ -128,7 +128,7 @@ fn windows(rows: &Rows, options: &SvgOptions, frame: Frame) -> Vec<Window> {
     if !(span > 0.0 && span < 0.45 * end) {
         return vec![whole(row)];
     }
-    let begin = Window { caption: format!("The first {}", seconds(span)), from: 0.0, to: span, rows_of: row };
-    let last = Window { caption: format!("The last {}", seconds(span)), from: last - span, to: last, rows_of: row };
+    let begin = Window { caption: format!("The first {}", Time(span)), from: 0.0, to: span, rows_of: row };
+    let last = Window { caption: format!("The last {}", Time(span)), from: last - span, to: last, rows_of: row };
     vec![whole((row * 0.6).max(13.0)), begin, last]
 }

@@ -1,8 +1,10 @@
 //! The page's tables.
 
+use morphgl_plan::Time;
+
 use crate::bars::{bar, labelled, width};
 use crate::markup::{escape, put};
-use crate::number::{bytes, percent, plain, ratio, seconds};
+use crate::number::{bytes, percent, plain, ratio};
 use crate::report::{Baseline, Epoch, Memory, OperatorSeconds, WhatIf};
 
 /// A table of cells that are safe to embed; the columns whose heading begins with `#` hold numbers.
@@ -60,7 +62,8 @@ pub(crate) fn baselines(rows: &[Baseline]) -> String {
         .iter()
         .map(|b| {
             let badge = if b.chosen { r#" <span class="badge chosen">chosen</span>"# } else { "" };
-            let mut cells = vec![two_lines(&format!("{}{badge}", escape(&b.policy)), &b.plan), seconds(b.seconds)];
+            let mut cells =
+                vec![two_lines(&format!("{}{badge}", escape(&b.policy)), &b.plan), Time(b.seconds).to_string()];
             if with_ratio {
                 cells.push(b.ratio.map_or_else(String::new, |r| over_bound(r, most)));
             }
@@ -102,7 +105,7 @@ pub(crate) fn what_if(rows: &[WhatIf]) -> String {
         .map(|w| {
             let speed_up = bar("neutral", w.speed_up / most, &ratio(w.speed_up));
             let change = two_lines(&escape(&w.change), &w.plan);
-            ("", vec![change, seconds(w.seconds), speed_up, escape(&w.bottleneck)])
+            ("", vec![change, Time(w.seconds).to_string(), speed_up, escape(&w.bottleneck)])
         })
         .collect();
     table(&headings(&["Change", "#Epoch", "Speed-up", "Bottleneck"]), &rows)
@@ -119,7 +122,7 @@ pub(crate) fn operators(rows: &[OperatorSeconds]) -> String {
         .iter()
         .map(|o| {
             let swatch = format!(r#"<span class="swatch {}"></span>"#, o.phase.letter());
-            let shown = |value: Option<f64>| value.map_or_else(|| "–".to_string(), seconds);
+            let shown = |value: Option<f64>| value.map_or_else(|| "–".to_string(), |s| Time(s).to_string());
             let badge = labelled("", o.simulated);
             let name = format!(r#"<span class="key">{swatch}{}</span>{badge}"#, escape(&o.operator));
             let difference = match (o.profiled, o.measured) {
@@ -148,8 +151,8 @@ pub(crate) fn epochs(rows: &[Epoch]) -> String {
     type Column = (&'static str, fn(&Epoch) -> Option<String>);
     const COLUMNS: [Column; 8] = [
         ("#Epoch", |e| Some(e.epoch.to_string())),
-        ("#Measured", |e| e.seconds.map(seconds)),
-        ("#Predicted", |e| e.predicted_seconds.map(seconds)),
+        ("#Measured", |e| e.seconds.map(|s| Time(s).to_string())),
+        ("#Predicted", |e| e.predicted_seconds.map(|s| Time(s).to_string())),
         ("#Loss", |e| e.loss.map(plain)),
         ("#Validation loss", |e| e.valid_loss.map(plain)),
         ("#Training accuracy", |e| e.train_accuracy.map(|a| percent(a, 2))),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Parser;
 use morphgl_graph_store::Dataset;
+use morphgl_plan::Time;
 use serde_json::json;
 
 use super::figures::{Report, fields};
@@ -12,7 +13,7 @@ use super::source;
 use super::{Timed, peers_widths, stop, timed};
 use crate::cli::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
 use crate::cli::profile::{self, BudgetArgs, Measured};
-use crate::cli::show::{self, Show};
+use crate::cli::show::Show;
 use crate::{EpochReport, Executor, ExecutorSettings};
 
 #[derive(Debug, Parser)]
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         "loss": of(|r| r.score.loss()),
     }));
     document.extend(fields(source::settings(&config.sampler)));
-    let predicted = show::seconds(plan.prediction.epoch_seconds);
+    let predicted = Time(plan.prediction.epoch_seconds);
     Ok(Report {
         what: "epoch",
         data: dataset.name.clone(),

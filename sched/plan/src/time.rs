@@ -1,0 +1,77 @@
+//! Durations as people read them.
+
+use std::fmt;
+
+/// Seconds, printed in the unit that suits them: `412 µs`, `35.2 ms`, `48.03 s`, `12 min 05 s`, `2 h 05 min`; an en dash
+/// for what is no number.
+///
+/// ```
+/// assert_eq!(morphgl_plan::Time(0.0352).to_string(), "35.2 ms");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Time(
+    /// Seconds.
+    pub f64,
+);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(value) = *self;
+        let size = value.abs();
+        f.pad(&match size {
+            _ if !size.is_finite() => "–".to_string(),
+            0.0 => "0 s".to_string(),
+            _ if size < 999.5e-9 => format!("{} ns", digits(value * 1e9, 3)),
+            _ if size < 999.5e-6 => format!("{} µs", digits(value * 1e6, 3)),
+            _ if size < 0.9995 => format!("{} ms", digits(value * 1e3, 3)),
+            _ if size >= 1e9 => format!("{value:.2e} s"),
+            _ if size < 600.0 => format!("{} s", digits(value, 4)),
+            _ => {
+                let sign = if value < 0.0 { "−" } else { "" };
+                let (unit, big, small) = if size < 7200.0 { (1.0, "min", "s") } else { (60.0, "h", "min") };
+                let whole = (size / unit).round();
+                format!("{sign}{} {big} {:02} {small}", (whole / 60.0).floor(), whole % 60.0)
+            }
+        })
+    }
+}
+
+/// A value below 1000 with so many digits that count, once it is rounded.
+fn digits(value: f64, digits: usize) -> String {
+    let rounds_below = |power: i32| value.abs() < 10f64.powi(power) - 0.5 * 10f64.powi(power - digits as i32);
+    let whole = (1..digits as i32).find(|&power| rounds_below(power)).map_or(digits, |power| power as usize);
+    format!("{value:.*}", digits - whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(seconds: f64, expected: &str) {
+        assert_eq!(Time(seconds).to_string(), expected);
+    }
+
+    #[test]
+    fn every_size_has_its_unit_and_its_digits() {
+        check(0.0, "0 s");
+        check(3.2e-10, "0.32 ns");
+        check(999.6e-9, "1.00 µs");
+        check(4.12e-4, "412 µs");
+        check(0.009_999_9, "10.0 ms");
+        check(0.009_99, "9.99 ms");
+        check(-0.25, "-250 ms");
+        check(0.9999, "1.000 s");
+        check(9.9994, "9.999 s");
+        check(9.9999, "10.00 s");
+        check(48.0304, "48.03 s");
+        check(599.99, "600.0 s");
+        check(725.0, "12 min 05 s");
+        check(-725.0, "−12 min 05 s");
+        check(3599.7, "60 min 00 s");
+        check(7500.0, "2 h 05 min");
+        check(3.2e12, "3.20e12 s");
+        check(f64::NAN, "–");
+        assert_eq!(format!("{:<8}|", Time(0.25)), "250 ms  |");
+    }
+}
