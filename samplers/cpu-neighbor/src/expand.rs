@@ -3,11 +3,8 @@
 use std::ops::Range;
 
 use morphgl_graph_store::prefetch_early;
-use morphgl_registry::{BatchId, Fanout, Pick};
-use morphgl_sampler_core::{
-    LANES, Lanes, MAX_LANES_FANOUT, Row, UniformScratch, WeightedScratch, count_positive, pick_uniform,
-    pick_uniform_lanes, pick_weighted,
-};
+use morphgl_registry::Fanout;
+use morphgl_sampler_core::{LANES, Lanes, MAX_LANES_FANOUT, PickScratch, Picks, pick_uniform_lanes};
 
 /// Indices a line of the cache has.
 const LINE: usize = 16;
@@ -21,28 +18,22 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    fn range(self) -> Range<usize> {
+    pub(crate) fn range(self) -> Range<usize> {
         self.start as usize..self.start as usize + self.degree as usize
     }
 }
 
-/// What the picks of one hop have in common.
+/// The picks of one hop, and the graph they are picked from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hop<'a> {
     pub(crate) indices: &'a [u32],
-    pub(crate) weights: Option<&'a [f32]>,
-    pub(crate) pick: Pick,
-    pub(crate) fanout: Fanout,
-    pub(crate) seed: u64,
-    pub(crate) batch: BatchId,
-    pub(crate) hop: u32,
+    pub(crate) picks: Picks<'a>,
 }
 
 /// A thread's buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    uniform: UniformScratch,
-    weighted: WeightedScratch,
+    alone: PickScratch,
     /// Picks of sixteen rows, or of one.
     lanes: Vec<[u32; LANES]>,
     positions: Vec<u32>,
@@ -80,39 +71,22 @@ impl<'a> Rows<'a> {
 }
 
 impl Hop<'_> {
-    /// Number of neighbours that are picked of a node.
-    pub(crate) fn count(&self, span: Span) -> u64 {
-        let most = match self.fanout {
-            Fanout::AtMost(k) => k.get().min(span.degree),
-            Fanout::All => span.degree,
-        };
-        match (self.pick, self.weights) {
-            (Pick::Weighted, Some(weights)) => count_positive(&weights[span.range()], most as usize) as u64,
-            _ => most.into(),
-        }
-    }
-
     /// Fills `addresses` with where the picked neighbours of all rows stand in the graph's indices, and asks for them.
     pub(crate) fn pick(&self, rows: Rows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
         addresses.resize(rows.num_edges(), 0);
-        match (self.pick, self.weights, self.fanout) {
-            (Pick::Weighted, Some(weights), _) => self.pick_weighted(rows, weights, addresses, scratch),
-            (_, _, Fanout::AtMost(k)) if k.get() as usize <= MAX_LANES_FANOUT => {
+        match self.picks.fanout {
+            Fanout::AtMost(k) if k.get() as usize <= MAX_LANES_FANOUT && self.picks.by_weight().is_none() => {
                 self.pick_lanes(rows, k.get(), addresses, scratch);
             }
             _ => self.pick_rows(rows, addresses, scratch),
         }
     }
 
-    fn row(&self, node: u32) -> Row {
-        Row { seed: self.seed, batch: self.batch, hop: self.hop, node }
-    }
-
     /// Asks for the edge at `address`.
     #[inline(always)]
     fn ask(&self, address: u64) {
         prefetch_early(self.indices, address as usize);
-        if let Some(weights) = self.weights {
+        if let Some(weights) = self.picks.weights {
             prefetch_early(weights, address as usize);
         }
     }
@@ -160,7 +134,7 @@ impl Hop<'_> {
     /// Draws for the lanes that have a place: the start of the row, and of its addresses.
     #[inline(always)]
     fn draw(&self, lanes: &Lanes, places: &[(u64, usize)], picks: &mut [[u32; LANES]], addresses: &mut [u64]) {
-        pick_uniform_lanes(&self.row(0), lanes, picks);
+        pick_uniform_lanes(&self.picks.row(0), lanes, picks);
         for (lane, &(start, at)) in places.iter().enumerate() {
             for (address, pick) in addresses[at..at + picks.len()].iter_mut().zip(&*picks) {
                 *address = start + u64::from(pick[lane]);
@@ -169,34 +143,20 @@ impl Hop<'_> {
         }
     }
 
-    /// One row after another: fanouts that are large, or -1.
+    /// One row after another: fanouts that are large, or -1, and picks by weight.
     fn pick_rows(&self, rows: Rows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
         for (span, place) in rows.iter() {
             let out = &mut addresses[place];
             if out.len() == span.degree as usize {
                 self.take_all(span, out);
-            } else {
-                scratch.positions.resize(out.len(), 0);
-                pick_uniform(&self.row(span.node), span.degree, &mut scratch.positions, &mut scratch.uniform);
-                self.place(span, &scratch.positions, out);
+                continue;
             }
-        }
-    }
-
-    fn pick_weighted(&self, rows: Rows<'_>, weights: &[f32], addresses: &mut [u64], scratch: &mut Scratch) {
-        for (span, place) in rows.iter() {
-            let out = &mut addresses[place];
             scratch.positions.resize(out.len(), 0);
-            let row = self.row(span.node);
-            pick_weighted(&row, &weights[span.range()], &mut scratch.positions, &mut scratch.weighted);
-            self.place(span, &scratch.positions, out);
-        }
-    }
-
-    fn place(&self, span: Span, positions: &[u32], out: &mut [u64]) {
-        for (address, &position) in out.iter_mut().zip(positions) {
-            *address = span.start + u64::from(position);
-            self.ask(*address);
+            self.picks.pick(span.node, span.range(), &mut scratch.positions, &mut scratch.alone);
+            for (address, &position) in out.iter_mut().zip(&scratch.positions) {
+                *address = span.start + u64::from(position);
+                self.ask(*address);
+            }
         }
     }
 
@@ -209,7 +169,7 @@ impl Hop<'_> {
 
     /// Reads the weights of the picked neighbours, where there are any.
     pub(crate) fn read_weights(&self, addresses: &[u64], weights: &mut [f32]) {
-        if let Some(all) = self.weights {
+        if let Some(all) = self.picks.weights {
             for (weight, &address) in weights.iter_mut().zip(addresses) {
                 *weight = all[address as usize];
             }

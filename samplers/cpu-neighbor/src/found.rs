@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl_graph_store::{Topology, prefetch, prefetch_early};
-use morphgl_sampler_core::Relabel;
+use morphgl_sampler_core::{Relabel, make_room};
 use rayon::prelude::*;
 
 use crate::expand::Span;
-use crate::prepare::make_room;
 
 /// Nodes a thread locates at a time, and how far ahead it asks for their offsets.
 const TASK: usize = 1 << 12;

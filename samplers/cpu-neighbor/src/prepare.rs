@@ -6,11 +6,12 @@ use std::time::Instant;
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
 };
+use morphgl_sampler_core::{Order, Picks, check_threads};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::expand::{Hop, Span};
+use crate::expand::Hop;
 use crate::found::Found;
-use crate::sampler::{Order, Shared};
+use crate::sampler::Shared;
 use crate::stages::{Buffers, Stages};
 
 /// One worker, with buffers of its own.
@@ -27,12 +28,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, threads: usize) -> Result<Self> {
-        if threads == 0 {
-            return Err(Error::setting(
-                "threads of a batching worker",
-                "0 threads make no mini-batch; give at least 1",
-            ));
-        }
+        check_threads(threads)?;
         let pool = (threads > 1).then(|| {
             let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("batching-{i}"));
             builder.build().map_err(|e| Error::failed("threads of a batching worker", e))
@@ -46,29 +42,17 @@ impl Worker {
 impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let num_batches = self.shared.num_batches();
-        if id.index as usize >= num_batches {
-            let what = format!("an epoch has {num_batches}; ask for an index below that");
-            return Err(Error::setting(id, what));
-        }
-        let order = match self.order.take().filter(|order| order.epoch == id.epoch) {
-            Some(order) => order,
-            None => self.shared.order(id.epoch),
-        };
-        let size = self.shared.settings.batch_size;
-        let first = id.index as usize * size;
-        let seeds = &order.nodes[first..order.nodes.len().min(first.saturating_add(size))];
+        let Self { shared, pool, order, found, buffers } = self;
+        let seeds = shared.epochs.seeds(id, order)?;
         let mut batch = match recycled {
             Some(MiniBatch::Host(batch)) => batch,
             _ => HostBatch::default(),
         };
         batch.id = id;
-        let (shared, found, buffers) = (&*self.shared, &mut self.found, &mut self.buffers);
-        match &self.pool {
+        match pool {
             Some(pool) => pool.install(|| prepare(shared, found, buffers, seeds, &mut batch)),
             None => prepare(shared, found, buffers, seeds, &mut batch),
         }?;
-        self.order = Some(order);
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
     }
 }
@@ -84,41 +68,23 @@ fn prepare(
     let (dataset, settings) = (&*shared.dataset, &shared.settings);
     let topology = &dataset.topology;
     found.start(std::mem::take(&mut batch.input_nodes), std::mem::take(&mut batch.degrees), seeds, topology);
-    let fanouts = &settings.fanouts.0;
-    batch.blocks.resize_with(fanouts.len(), Block::default);
+    let hops = settings.fanouts.0.len();
+    batch.blocks.resize_with(hops, Block::default);
     let mut newest = 0;
-    for (hop, &fanout) in fanouts.iter().enumerate() {
+    for hop in 0..hops {
         let num_dst = found.len();
         let first = match settings.expansion {
             Expansion::All => 0,
             Expansion::New => newest,
         };
         newest = num_dst;
-        let hop = Hop {
-            indices: topology.indices(),
-            weights: topology.weights().map(|w| &**w),
-            pick: settings.pick,
-            fanout,
-            seed: settings.seed,
-            batch: batch.id,
-            hop: hop as u32,
-        };
         // blocks[0] is the hop farthest from the seeds.
-        let block = &mut batch.blocks[fanouts.len() - 1 - hop.hop as usize];
-        block.num_dst = num_dst;
-        offsets(&hop, first, found.spans(), block)?;
-        let num_edges = block.indptr[num_dst] as usize;
-        make_room(&mut block.indices, num_edges);
-        block.indices.resize(num_edges, 0);
-        if hop.weights.is_none() {
-            block.weights = None;
-        } else {
-            let weights = block.weights.get_or_insert_default();
-            make_room(weights, num_edges);
-            weights.resize(num_edges, 0.0);
-        }
+        let block = &mut batch.blocks[hops - 1 - hop];
+        let picks = Picks::new(settings, topology.weights().map(|w| &**w), batch.id, hop);
+        picks.begin(block, num_dst, found.spans()[first..].iter().map(|span| span.range()))?;
         // Of the last hop's nodes no neighbours are picked.
-        let locate = hop.hop as usize + 1 < fanouts.len() || !found.knows_degrees();
+        let locate = hop + 1 < hops || !found.knows_degrees();
+        let hop = Hop { indices: topology.indices(), picks };
         Stages { hop, topology, first, locate }.run(found, buffers, block);
         block.num_src = found.len();
     }
@@ -133,32 +99,6 @@ fn prepare(
         batch.labels.extend(seeds.iter().map(|&v| labels[v as usize]));
     }
     gather(shared, buffers.len() > 1, batch);
-    Ok(())
-}
-
-/// Makes room for `len` elements in a list whose content is not needed any more: an eighth more than that where there is too
-/// little, so that mini-batches of about one size fit. To double it, as a list does by itself, would be twice the memory.
-pub(crate) fn make_room<T>(list: &mut Vec<T>, len: usize) {
-    if list.capacity() < len {
-        list.clear();
-        list.reserve_exact(len + len / 8);
-    }
-}
-
-/// Fills in the row offsets of `block`; rows before `first` stay empty.
-fn offsets(hop: &Hop<'_>, first: usize, spans: &[Span], block: &mut Block) -> Result<()> {
-    block.indptr.clear();
-    make_room(&mut block.indptr, spans.len() + 1);
-    block.indptr.resize(first + 1, 0);
-    let mut end = 0u64;
-    block.indptr.extend(spans[first..].iter().map(|&span| {
-        end += hop.count(span);
-        end as u32
-    }));
-    if end > u64::from(u32::MAX) {
-        let what = format!("hop {} has {end} edges, more than 2^32 - 1; give a smaller batch size or fanouts", hop.hop);
-        return Err(Error::setting(hop.batch, what));
-    }
     Ok(())
 }
 

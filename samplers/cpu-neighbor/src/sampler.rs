@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings};
-pub(crate) use morphgl_sampler_core::Order;
 use morphgl_sampler_core::{Epochs, check_host, check_settings, weight_sum};
 use rayon::prelude::*;
 
@@ -23,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) gather: bool,
     /// Sum of each node's edge weights, where the graph has weights.
     pub(crate) weight_sums: Option<Vec<f32>>,
-    epochs: Epochs,
+    pub(crate) epochs: Epochs,
     pub(crate) expected: Arc<Expected>,
 }
 
@@ -62,19 +61,9 @@ fn weight_sums(topology: &Topology) -> Option<Vec<f32>> {
     Some(topology.indptr().par_windows(2).map(sum).collect())
 }
 
-impl Shared {
-    pub(crate) fn num_batches(&self) -> usize {
-        self.epochs.num_batches()
-    }
-
-    pub(crate) fn order(&self, epoch: u32) -> Order {
-        self.epochs.order(epoch)
-    }
-}
-
 impl Batching for CpuNeighbor {
     fn num_batches(&self) -> usize {
-        self.0.num_batches()
+        self.0.epochs.num_batches()
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {

@@ -1,5 +1,7 @@
 //! Where each node's row begins: in memory where it fits, else read.
 
+use std::ops::Range;
+
 use morphgl_direct_read::{Reader, Want};
 use morphgl_registry::Result;
 
@@ -15,6 +17,13 @@ const PASS: usize = 1 << 19;
 pub(crate) struct Span {
     pub(crate) start: u64,
     pub(crate) degree: u32,
+}
+
+impl Span {
+    /// The in-edges.
+    pub(crate) fn range(self) -> Range<usize> {
+        self.start as usize..self.start as usize + self.degree as usize
+    }
 }
 
 /// The offsets of all rows.

@@ -7,10 +7,10 @@ use morphgl_direct_read::{Reader, Want};
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
 };
-use morphgl_sampler_core::{Order, Relabel, check_threads};
+use morphgl_sampler_core::{Order, Picks, Relabel, check_threads};
 
 use crate::caches::check_nodes;
-use crate::expand::{Hop, Rows, Scratch};
+use crate::expand::{Rows, Scratch, pick};
 use crate::offsets::{self, Span};
 use crate::sampler::Shared;
 use crate::stats::What;
@@ -30,7 +30,7 @@ struct Buffers {
     /// Of each node found so far.
     spans: Vec<Span>,
     offsets: offsets::Scratch,
-    picks: Scratch,
+    picked: Scratch,
     /// Feature rows that have to be read.
     wants: Vec<Want>,
 }
@@ -74,58 +74,43 @@ fn prepare(
     batch: &mut HostBatch,
 ) -> Result<()> {
     let settings = &shared.settings;
-    let Buffers { relabel, spans: found, offsets: scratch, picks, wants } = buffers;
+    let Buffers { relabel, spans: found, offsets: scratch, picked, wants } = buffers;
     relabel.start(std::mem::take(&mut batch.input_nodes));
     seeds.iter().for_each(|&seed| {
         relabel.local(seed);
     });
     found.clear();
-    let weights = shared.dataset.topology.weights();
-    let fanouts = &settings.fanouts.0;
-    batch.blocks.resize_with(fanouts.len(), Block::default);
+    let weights = shared.dataset.topology.weights().map(|w| &**w);
+    let hops = settings.fanouts.0.len();
+    batch.blocks.resize_with(hops, Block::default);
     let mut newest = 0;
-    for (hop, &fanout) in fanouts.iter().enumerate() {
+    for hop in 0..hops {
         let num_dst = relabel.nodes().len();
         spans(shared, reader, relabel.nodes(), scratch, found)?;
-        let frontier = match settings.expansion {
-            Expansion::All => 0..num_dst,
-            Expansion::New => newest..num_dst,
+        let first = match settings.expansion {
+            Expansion::All => 0,
+            Expansion::New => newest,
         };
         newest = num_dst;
-        let hop = Hop {
-            weights: weights.map(|w| &**w),
-            pick: settings.pick,
-            fanout,
-            seed: settings.seed,
-            batch: batch.id,
-            hop: hop as u32,
-        };
         // blocks[0] is the hop farthest from the seeds.
-        let block = &mut batch.blocks[fanouts.len() - 1 - hop.hop as usize];
-        block.num_dst = num_dst;
-        ends(&hop, frontier.start, found, block)?;
-        let num_edges = block.indptr[num_dst] as usize;
-        block.indices.resize(num_edges, 0);
-        if weights.is_none() {
-            block.weights = None;
-        } else {
-            block.weights.get_or_insert_default().resize(num_edges, 0.0);
-        }
+        let block = &mut batch.blocks[hops - 1 - hop];
+        let picks = Picks::new(settings, weights, batch.id, hop);
+        picks.begin(block, num_dst, found[first..].iter().map(|span| span.range()))?;
         let rows = Rows {
-            nodes: &relabel.nodes()[frontier.clone()],
-            spans: &found[frontier.clone()],
-            indptr: &block.indptr[frontier.start..],
+            nodes: &relabel.nodes()[first..],
+            spans: &found[first..],
+            indptr: &block.indptr[first..],
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
         };
-        let (hits, misses) = hop.pick(rows, shared.caches.rows.as_ref(), picks);
+        let (hits, misses) = pick(&picks, rows, shared.caches.rows.as_ref(), picked);
         shared.counters.rows(hits, misses);
         let before = reader.stats();
         let indices = &shared.files.indices;
-        indices.read(reader, &picks.wants, bytemuck::cast_slice_mut(&mut block.indices))?;
+        indices.read(reader, &picked.wants, bytemuck::cast_slice_mut(&mut block.indices))?;
         shared.counters.read(What::Neighbors, before, reader.stats());
         check_nodes(indices, &block.indices, shared.num_nodes, |i| {
-            picks.wants.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
+            picked.wants.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
         })?;
         relabel.locals(&mut block.indices);
         block.num_src = relabel.nodes().len();
@@ -154,22 +139,6 @@ fn spans(
     let before = reader.stats();
     shared.offsets.spans(&shared.files.indptr, &nodes[found.len()..], reader, scratch, found)?;
     shared.counters.read(What::Offsets, before, reader.stats());
-    Ok(())
-}
-
-/// Fills in the row offsets of `block`; rows before `first` stay empty.
-fn ends(hop: &Hop<'_>, first: usize, spans: &[Span], block: &mut Block) -> Result<()> {
-    block.indptr.clear();
-    block.indptr.resize(first + 1, 0);
-    let mut end = 0u64;
-    block.indptr.extend(spans[first..].iter().map(|&span| {
-        end += hop.count(span);
-        end as u32
-    }));
-    if end > u64::from(u32::MAX) {
-        let what = format!("hop {} has {end} edges, more than 2^32 - 1; give a smaller batch size or fanouts", hop.hop);
-        return Err(Error::setting(hop.batch, what));
-    }
     Ok(())
 }
 

@@ -3,13 +3,8 @@
 use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{
-    BatchFeatures, BatchId, BatchingContext, Error, Expansion, Fanout, HostBatch, Pick, Result, SamplerSettings,
-};
-use morphgl_sampler_core::{
-    Epochs, Order, Relabel, Row, UniformScratch, WeightedScratch, check_settings, count_positive, pick_uniform,
-    pick_weighted, weight_sum,
-};
+use morphgl_registry::{BatchFeatures, BatchId, BatchingContext, Expansion, HostBatch, Result, SamplerSettings};
+use morphgl_sampler_core::{Epochs, Order, PickScratch, Picks, Relabel, check_settings, weight_sum};
 
 /// What all workers read.
 #[derive(Debug)]
@@ -43,21 +38,12 @@ pub(crate) struct Sampler {
     shared: Arc<Shared>,
     order: Option<Order>,
     relabel: Relabel,
-    uniform: UniformScratch,
-    weighted: WeightedScratch,
-    picked: Vec<u32>,
+    scratch: PickScratch,
 }
 
 impl Sampler {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            order: None,
-            relabel: Relabel::default(),
-            uniform: UniformScratch::default(),
-            weighted: WeightedScratch::default(),
-            picked: Vec::new(),
-        }
+        Self { shared: Arc::clone(shared), order: None, relabel: Relabel::default(), scratch: PickScratch::default() }
     }
 
     /// Makes the mini-batch `id`, one of the epoch; all that is in `batch` is old content.
@@ -70,14 +56,14 @@ impl Sampler {
         for &seed in seeds {
             self.relabel.local(seed);
         }
-        let fanouts = &settings.fanouts.0;
+        let hops = settings.fanouts.0.len();
         batch.id = id;
-        batch.blocks.resize_with(fanouts.len(), Default::default);
+        batch.blocks.resize_with(hops, Default::default);
         let mut newest = 0;
-        for (hop, &fanout) in fanouts.iter().enumerate() {
-            // The seeds' own hop is the last block.
-            self.hop(hop, fanout, newest, batch)?;
-            newest = batch.blocks[fanouts.len() - 1 - hop].num_dst;
+        for hop in 0..hops {
+            let num_dst = self.relabel.nodes().len();
+            self.hop(hop, newest, batch)?;
+            newest = num_dst;
         }
         batch.input_nodes = self.relabel.finish();
         let nodes = &batch.input_nodes;
@@ -98,45 +84,33 @@ impl Sampler {
     }
 
     /// Expands the nodes found so far, with [`Expansion::New`] those from `newest` on.
-    fn hop(&mut self, hop: usize, fanout: Fanout, newest: usize, batch: &mut HostBatch) -> Result<()> {
-        let Shared { dataset, settings, .. } = &*self.shared;
+    fn hop(&mut self, hop: usize, newest: usize, batch: &mut HostBatch) -> Result<()> {
+        let Self { shared, relabel, scratch, .. } = self;
+        let Shared { dataset, settings, .. } = &**shared;
         let topology = &dataset.topology;
+        let weights = topology.weights().map(|w| &**w);
+        let first = if settings.expansion == Expansion::All { 0 } else { newest };
+        // The seeds' own hop is the last block.
         let last = batch.blocks.len() - 1;
         let block = &mut batch.blocks[last - hop];
-        block.num_dst = self.relabel.nodes().len();
-        block.indptr.clear();
-        block.indptr.push(0);
-        block.indices.clear();
-        let mut weights = topology.weights().map(|_| block.weights.take().unwrap_or_default());
-        weights.iter_mut().for_each(Vec::clear);
-        for local in 0..block.num_dst {
-            if settings.expansion == Expansion::All || local >= newest {
-                let node = self.relabel.nodes()[local];
-                let range = topology.edge_range(node);
-                let row = Row { seed: settings.seed, batch: batch.id, hop: hop as u32, node };
-                let take = fanout.take(range.len() as u64) as usize;
-                let by_weight =
-                    topology.weights().filter(|_| settings.pick == Pick::Weighted).map(|w| &w[range.clone()]);
-                self.picked.resize(by_weight.map_or(take, |w| count_positive(w, take)), 0);
-                match by_weight {
-                    Some(weights) => pick_weighted(&row, weights, &mut self.picked, &mut self.weighted),
-                    None => pick_uniform(&row, range.len() as u32, &mut self.picked, &mut self.uniform),
-                }
-                for edge in self.picked.iter().map(|p| range.start + *p as usize) {
-                    block.indices.push(self.relabel.local(topology.indices()[edge]));
-                    if let (Some(weights), Some(all)) = (&mut weights, topology.weights()) {
-                        weights.push(all[edge]);
-                    }
-                }
+        let picks = Picks::new(settings, weights, batch.id, hop);
+        let nodes = &relabel.nodes()[first..];
+        picks.begin(block, relabel.nodes().len(), nodes.iter().map(|&node| topology.edge_range(node)))?;
+        for row in first..block.num_dst {
+            let place = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+            let node = relabel.nodes()[row];
+            let edges = topology.edge_range(node);
+            let picked = &mut block.indices[place.clone()];
+            picks.pick(node, edges.clone(), picked, scratch);
+            if let (Some(all), Some(weights)) = (weights, &mut block.weights) {
+                let weights = weights[place].iter_mut();
+                weights.zip(&*picked).for_each(|(weight, &position)| *weight = all[edges.start + position as usize]);
             }
-            let end = u32::try_from(block.indices.len()).map_err(|_| {
-                let what = format!("hop {hop} has more than 2^32 - 1 edges; give a smaller batch size or fanouts");
-                Error::setting(batch.id, what)
-            })?;
-            block.indptr.push(end);
+            for id in picked {
+                *id = relabel.local(topology.indices()[edges.start + *id as usize]);
+            }
         }
-        block.weights = weights;
-        block.num_src = self.relabel.nodes().len();
+        block.num_src = relabel.nodes().len();
         Ok(())
     }
 }

@@ -1,0 +1,189 @@
+//! One hop of a mini-batch: how many neighbours of each row are picked, which ones, and the room for them.
+
+use std::ops::Range;
+
+use morphgl_registry::{BatchId, Block, Error, Fanout, Pick, Result, SamplerSettings};
+
+use crate::stream::Row;
+use crate::uniform::{UniformScratch, pick_uniform};
+use crate::weighted::{WeightedScratch, count_positive, pick_weighted};
+
+/// What the picks of one hop have in common. A row is a node with its in-edges, a range of the graph's edges.
+#[derive(Debug, Clone, Copy)]
+pub struct Picks<'a> {
+    /// Weights of the graph's edges, where it has any.
+    pub weights: Option<&'a [f32]>,
+    /// How neighbours are picked.
+    pub pick: Pick,
+    /// How many.
+    pub fanout: Fanout,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// The mini-batch.
+    pub batch: BatchId,
+    /// Hop from the seeds: 0 expands the seeds.
+    pub hop: u32,
+}
+
+/// Buffers of [`Picks::pick`], used again from row to row.
+#[derive(Debug, Default)]
+pub struct PickScratch {
+    uniform: UniformScratch,
+    weighted: WeightedScratch,
+}
+
+impl<'a> Picks<'a> {
+    /// Those of hop `hop` from the seeds of `batch`, in a graph with these weights.
+    ///
+    /// # Panics
+    ///
+    /// When the settings have no such hop.
+    pub fn new(settings: &SamplerSettings, weights: Option<&'a [f32]>, batch: BatchId, hop: usize) -> Self {
+        let SamplerSettings { pick, seed, .. } = *settings;
+        Self { weights, pick, fanout: settings.fanouts.0[hop], seed, batch, hop: hop as u32 }
+    }
+
+    /// The weights, where neighbours are picked by them.
+    #[inline]
+    pub fn by_weight(&self) -> Option<&'a [f32]> {
+        self.weights.filter(|_| self.pick == Pick::Weighted)
+    }
+
+    /// All that the random numbers of a node's row depend on.
+    #[inline]
+    pub fn row(&self, node: u32) -> Row {
+        Row { seed: self.seed, batch: self.batch, hop: self.hop, node }
+    }
+
+    /// Number of neighbours that are picked of a row.
+    #[inline]
+    pub fn count(&self, edges: Range<usize>) -> u64 {
+        let most = self.fanout.take(edges.len() as u64);
+        match self.by_weight() {
+            Some(weights) => count_positive(&weights[edges], most as usize) as u64,
+            None => most,
+        }
+    }
+
+    /// Fills `out`, which is as long as [`Picks::count`] says, with the positions in its row of the neighbours picked of
+    /// `node`, ascending.
+    ///
+    /// # Panics
+    ///
+    /// When `out` is longer.
+    pub fn pick(&self, node: u32, edges: Range<usize>, out: &mut [u32], scratch: &mut PickScratch) {
+        match self.by_weight() {
+            Some(weights) => pick_weighted(&self.row(node), &weights[edges], out, &mut scratch.weighted),
+            None => pick_uniform(&self.row(node), edges.len() as u32, out, &mut scratch.uniform),
+        }
+    }
+
+    /// Begins a block of `num_dst` destination nodes, of which the last ones are expanded and have `rows`: offsets of all,
+    /// and room for the neighbours and the weights of their edges. Memory of the block is used again, its content is not.
+    ///
+    /// # Errors
+    ///
+    /// More edges than offsets of 32 bits can tell.
+    pub fn begin(
+        &self,
+        block: &mut Block,
+        num_dst: usize,
+        rows: impl ExactSizeIterator<Item = Range<usize>>,
+    ) -> Result<()> {
+        let Block { indptr, indices, weights, .. } = block;
+        indptr.clear();
+        make_room(indptr, num_dst + 1);
+        indptr.resize(num_dst - rows.len() + 1, 0);
+        let mut end = 0u64;
+        indptr.extend(rows.map(|edges| {
+            end += self.count(edges);
+            end as u32
+        }));
+        if end > u64::from(u32::MAX) {
+            let what =
+                format!("hop {} has {end} edges, more than 2^32 - 1; give a smaller batch size or fanouts", self.hop);
+            return Err(Error::setting(self.batch, what));
+        }
+        resize(indices, end as usize);
+        match self.weights {
+            None => *weights = None,
+            Some(_) => resize(weights.get_or_insert_default(), end as usize),
+        }
+        block.num_dst = num_dst;
+        Ok(())
+    }
+}
+
+/// Makes room for `len` elements in a list whose content is not needed any more: an eighth more than that where there is
+/// too little, so that mini-batches of about one size fit. To double it, as a list does by itself, would be twice the
+/// memory.
+pub fn make_room<T>(list: &mut Vec<T>, len: usize) {
+    if list.capacity() < len {
+        list.clear();
+        list.reserve_exact(len + len / 8);
+    }
+}
+
+/// Gives `list` so many elements, old ones or defaults.
+fn resize<T: Copy + Default>(list: &mut Vec<T>, len: usize) {
+    make_room(list, len);
+    list.resize(len, T::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEIGHTS: [f32; 7] = [1.0, 0.0, 2.0, 0.0, 0.0, 3.0, 0.0];
+
+    fn picks(pick: Pick, fanout: &str) -> Picks<'static> {
+        let settings = SamplerSettings { pick, fanouts: fanout.parse().expect("fanouts"), ..Default::default() };
+        Picks::new(&settings, Some(&WEIGHTS), BatchId { epoch: 1, index: 2 }, 0)
+    }
+
+    #[test]
+    fn a_block_begins_with_the_rows_that_are_expanded() {
+        let rows = || [0..4usize, 4..4, 4..7].into_iter();
+        let mut block = Block { indices: vec![9; 40], ..Block::default() };
+        let check = |pick, fanout, block: &mut Block, expected: &[u32]| {
+            picks(pick, fanout).begin(block, 5, rows()).expect("few edges");
+            let num_edges = expected.last().map_or(0, |&end| end as usize);
+            let weights = block.weights.as_ref().map(Vec::len);
+            assert_eq!((block.num_dst, &block.indptr[..]), (5, expected));
+            assert_eq!((block.indices.len(), weights), (num_edges, Some(num_edges)));
+        };
+        check(Pick::Uniform, "3", &mut block, &[0, 0, 0, 3, 3, 6]);
+        check(Pick::Uniform, "-1", &mut block, &[0, 0, 0, 4, 4, 7]);
+        check(Pick::Weighted, "-1", &mut block, &[0, 0, 0, 2, 2, 3]);
+        check(Pick::Weighted, "1", &mut block, &[0, 0, 0, 1, 1, 2]);
+        let without = Picks { weights: None, ..picks(Pick::Uniform, "3") };
+        without.begin(&mut block, 3, rows()).expect("few edges");
+        assert_eq!((&block.indptr[..], block.weights), (&[0u32, 3, 3, 6][..], None));
+    }
+
+    #[test]
+    fn more_edges_than_offsets_can_tell_are_refused() {
+        let picks = Picks { weights: None, ..picks(Pick::Uniform, "-1") };
+        let rows = [0..u32::MAX as usize, 0..1];
+        let error = picks.begin(&mut Block::default(), 2, rows.into_iter()).expect_err("2^32 edges");
+        let expected = "mini-batch 2 of epoch 1: hop 0 has 4294967296 edges, more than 2^32 - 1";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn rows_are_picked_as_their_settings_say() {
+        let mut scratch = PickScratch::default();
+        let mut pick = |pick, fanout, edges: Range<usize>| {
+            let picks = picks(pick, fanout);
+            let mut out = vec![0; picks.count(edges.clone()) as usize];
+            picks.pick(5, edges, &mut out, &mut scratch);
+            out
+        };
+        assert_eq!(pick(Pick::Weighted, "-1", 1..7), [1, 4]);
+        assert_eq!(pick(Pick::Uniform, "-1", 1..7), [0, 1, 2, 3, 4, 5]);
+        let row = picks(Pick::Uniform, "2").row(5);
+        let mut expected = [0; 2];
+        pick_uniform(&row, 6, &mut expected, &mut UniformScratch::default());
+        assert_eq!(pick(Pick::Uniform, "2", 1..7), expected);
+    }
+}
