@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::check::{self, Fault};
+use crate::checksum::xxh3;
 use crate::{
     Access, Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta,
     Position, Result, Topology, read_npy,
@@ -242,7 +241,7 @@ impl Reader<'_> {
             let what = format!("the shape is {shape:?}, graph.json says {:?}", meta.shape);
             return Err(Error::invalid(&file, Position::File, what, "the file was replaced: import the dataset again"));
         }
-        if self.options.verify && format!("{:016x}", xxh3_64(bytemuck::cast_slice(&array))) != meta.xxh3 {
+        if self.options.verify && format!("{:016x}", xxh3(bytemuck::cast_slice(&array))) != meta.xxh3 {
             let cure = "the file was altered or damaged: copy it or import the dataset again";
             return Err(Error::invalid(&file, Position::File, "the checksum does not hold", cure));
         }

@@ -6,6 +6,7 @@ compile_error!("morphgl-graph-store maps little-endian files as they are and nee
 mod array;
 mod behind;
 mod check;
+mod checksum;
 mod dataset;
 mod error;
 mod features;
