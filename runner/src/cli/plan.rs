@@ -10,8 +10,7 @@ use serde_json::json;
 
 use super::Outcome;
 use super::durations::ByHand;
-use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
-use super::profile::{BudgetArgs, Measured, measure};
+use super::profile::{Measured, PlannedArgs};
 use super::report;
 use super::show::{self, Show};
 use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_timeline};
@@ -26,15 +25,7 @@ use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_tim
 transferring-device=4ms,training=10ms,batches=1179 --timeline plan.svg --report plan.html")]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    budget: BudgetArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
+    planned: PlannedArgs,
     /// Plans from a saved profile instead of measuring
     #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = ["dataset", "durations"])]
     profile: Option<PathBuf>,
@@ -96,20 +87,18 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(by_hand) = &args.durations {
-        let problem = by_hand.problem(args.limits.given()).context("--durations")?;
+        let problem = by_hand.problem(args.planned.limits.given()).context("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
         (None, problem, plans)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
-        let cores = args.batch.threads()?.unwrap_or(profile.machine.cores);
-        let problem = Partitioner::partition(&profile, cores, args.limits.given());
+        let cores = args.planned.batch.threads()?.unwrap_or(profile.machine.cores);
+        let problem = Partitioner::partition(&profile, cores, args.planned.limits.given());
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans)
     } else {
-        args.batch.limit_threads()?;
-        let (dataset, disk_bytes) = args.data.open_within(&args.limits, &args.batch, show)?;
-        let config = crate::JobConfig { disk_bytes, ..job::config(&dataset, &args.model, &args.batch)? };
-        let Measured { profile, problem, plans, .. } = measure(&dataset, config, &args.budget, &args.limits, show)?;
+        let (dataset, config) = args.planned.open(show)?;
+        let Measured { profile, problem, plans, .. } = args.planned.measure(&dataset, config, show)?;
         (Some(profile), problem, plans)
     };
     let best = plans.best();

@@ -25,25 +25,26 @@ use crate::{Job, JobConfig, Partitioner, Plans, Problem, Profile, Profiler, Sche
   morphgl plan --profile cora-profile.json")]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    budget: BudgetArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
+    planned: PlannedArgs,
     /// Writes the profile to a file, for `morphgl plan --profile`
     #[arg(help_heading = "Profile", long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
+/// The options of every command that profiles and plans.
 #[derive(Debug, clap::Args)]
-pub(crate) struct BudgetArgs {
+pub(crate) struct PlannedArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) batch: BatchArgs,
     /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most]
     #[arg(long, value_name = "SECONDS")]
-    pub(crate) profile_seconds: Option<f64>,
+    profile_seconds: Option<f64>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
 
 /// A job, its profile, and its plans.
@@ -57,55 +58,57 @@ pub(crate) struct Measured {
     pub(crate) held_bytes: u64,
 }
 
-/// Builds the job, profiles its routes, and plans.
-pub(crate) fn measure(
-    dataset: &Arc<Dataset>,
-    config: JobConfig,
-    budget: &BudgetArgs,
-    limits: &LimitArgs,
-    show: Show,
-) -> anyhow::Result<Measured> {
-    if budget.profile_seconds.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
-        anyhow::bail!("--profile-seconds: give a positive number of seconds");
+impl PlannedArgs {
+    /// Opens the dataset, and says which job the options describe on it.
+    pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
+        self.batch.limit_threads()?;
+        let (dataset, disk_bytes) = self.data.open_within(&self.limits, &self.batch, show)?;
+        let config = job::config(&dataset, &self.model, &self.batch)?;
+        Ok((dataset, JobConfig { disk_bytes, ..config }))
     }
-    let mut job = Job::new(Arc::clone(dataset), config)?;
-    job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
-    job.on_disk().iter().for_each(|how| show.say(how));
-    let threads = job.threads();
-    let mut profiler = Profiler::new(threads);
-    if let Some(seconds) = budget.profile_seconds {
-        profiler.settings.budget = Duration::from_secs_f64(seconds);
-        profiler.settings.epochs = None;
+
+    /// Builds the job, profiles its routes, and plans.
+    pub(crate) fn measure(&self, dataset: &Arc<Dataset>, config: JobConfig, show: Show) -> anyhow::Result<Measured> {
+        if self.profile_seconds.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
+            anyhow::bail!("--profile-seconds: give a positive number of seconds");
+        }
+        let mut job = Job::new(Arc::clone(dataset), config)?;
+        job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+        job.on_disk().iter().for_each(|how| show.say(how));
+        let threads = job.threads();
+        let mut profiler = Profiler::new(threads);
+        if let Some(seconds) = self.profile_seconds {
+            profiler.settings.budget = Duration::from_secs_f64(seconds);
+            profiler.settings.epochs = None;
+        }
+        let stop = interrupt::stop()?;
+        memory::forget_peak();
+        // Pages of a mapped dataset are in memory as long as nobody needs it for something else.
+        let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
+        let mapped_before = if mapped { memory::mapped_files() } else { 0 };
+        let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
+        let profile = profiler.measure(&mut job, &stop, &mut |p| {
+            // Workers and mini-batches of one point are not in memory beside those of the next.
+            memory::give_back();
+            bar.set_length(p.total as u64);
+            bar.set_position(p.done as u64);
+            bar.set_message(p.what.clone());
+        })?;
+        bar.finish_and_clear();
+        // Dataset, model and a step's own memory were all in use while profiling.
+        let held_bytes = memory::recent_peak().saturating_sub(mapped_before.min(memory::mapped_files()));
+        let problem = Partitioner::partition(&profile, threads, self.limits.here(held_bytes)?);
+        let plans = Scheduler::schedule(&problem).with_context(|| {
+            let held = show::bytes(held_bytes);
+            format!("all else takes {held}")
+        })?;
+        Ok(Measured { job, profile, problem, plans, held_bytes })
     }
-    let stop = interrupt::stop()?;
-    memory::forget_peak();
-    // Pages of a mapped dataset are in memory as long as nobody needs it for something else.
-    let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
-    let mapped_before = if mapped { memory::mapped_files() } else { 0 };
-    let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
-    let profile = profiler.measure(&mut job, &stop, &mut |p| {
-        // Workers and mini-batches of one point are not in memory beside those of the next.
-        memory::give_back();
-        bar.set_length(p.total as u64);
-        bar.set_position(p.done as u64);
-        bar.set_message(p.what.clone());
-    })?;
-    bar.finish_and_clear();
-    // Dataset, model and a step's own memory were all in use while profiling.
-    let held_bytes = memory::recent_peak().saturating_sub(mapped_before.min(memory::mapped_files()));
-    let problem = Partitioner::partition(&profile, threads, limits.here(held_bytes)?);
-    let plans = Scheduler::schedule(&problem).with_context(|| {
-        let held = show::bytes(held_bytes);
-        format!("all else takes {held}")
-    })?;
-    Ok(Measured { job, profile, problem, plans, held_bytes })
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    args.batch.limit_threads()?;
-    let (dataset, disk_bytes) = args.data.open_within(&args.limits, &args.batch, show)?;
-    let config = JobConfig { disk_bytes, ..job::config(&dataset, &args.model, &args.batch)? };
-    let Measured { profile, .. } = measure(&dataset, config, &args.budget, &args.limits, show)?;
+    let (dataset, config) = args.planned.open(show)?;
+    let Measured { profile, .. } = args.planned.measure(&dataset, config, show)?;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }

@@ -12,8 +12,7 @@ use morphgl_plan::{Replanned, Strategy, Time};
 use serde_json::json;
 
 use super::Outcome;
-use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
-use super::profile::{BudgetArgs, Measured, measure};
+use super::profile::{Measured, PlannedArgs};
 use super::run_dir::RunDir;
 use super::show::{self, Show};
 use super::{interrupt, report};
@@ -32,13 +31,7 @@ use crate::{
   morphgl train --json | jq .test_accuracy")]
 pub(crate) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    budget: BudgetArgs,
+    planned: PlannedArgs,
     /// Epochs at most
     #[arg(help_heading = "Training", long, default_value_t = 5)]
     epochs: u32,
@@ -52,8 +45,6 @@ pub(crate) struct Args {
     /// Epochs between evaluations
     #[arg(help_heading = "Training", long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: u32,
-    #[command(flatten)]
-    limits: LimitArgs,
     /// The plan: auto takes the least predicted epoch time and plans again when durations change;
     /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
@@ -137,10 +128,8 @@ impl PlanArg {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    args.batch.limit_threads()?;
-    let (dataset, disk_bytes) = args.data.open_within(&args.limits, &args.batch, show)?;
-    let config = JobConfig { disk_bytes, ..job::config(&dataset, &args.model, &args.batch)? };
-    let evaluation = match (args.evaluation, disk_bytes) {
+    let (dataset, config) = args.planned.open(show)?;
+    let evaluation = match (args.evaluation, config.disk_bytes) {
         (Some(EvaluationArg::Full), Some(_)) => anyhow::bail!(
             "--evaluation full: the dataset is left on disk, and all neighbours of all nodes do not fit in memory; \
              use sampled or none, or allow more memory"
@@ -164,7 +153,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if !(args.time_limit.is_finite() && args.time_limit > 0.0) {
         anyhow::bail!("--time-limit {}: give a positive number of seconds", args.time_limit);
     }
-    let measured = measure(&dataset, config.clone(), &args.budget, &args.limits, show)?;
+    let measured = args.planned.measure(&dataset, config.clone(), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let Some(path) = &args.init {
         let parameters = morphgl_model_spec::load_parameters(path)?;
@@ -174,7 +163,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let plan = args.plan.choose(&plans)?;
     // Made only now: a command that fails before has not used the directory up.
     let mut run_dir = match &args.run {
-        Some(dir) => Some(RunDir::create(dir, &args.data.dataset, &args.init, &config, &options)?),
+        Some(dir) => Some(RunDir::create(dir, &args.planned.data.dataset, &args.init, &config, &options)?),
         None => None,
     };
     if let Some(dir) = &run_dir {
@@ -234,7 +223,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let mut outcome = summary(&report, &plan);
     outcome.json["dataset"] = json!({
-        "name": dataset.name, "path": args.data.dataset,
+        "name": dataset.name, "path": args.planned.data.dataset,
         "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),
     });
     outcome.json["config"] = serde_json::to_value(&config)?;

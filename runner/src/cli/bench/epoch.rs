@@ -11,8 +11,8 @@ use serde_json::json;
 use super::figures::{Report, fields};
 use super::source;
 use super::{Timed, peers_widths, stop, timed};
-use crate::cli::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
-use crate::cli::profile::{self, BudgetArgs, Measured};
+use crate::cli::job;
+use crate::cli::profile::{Measured, PlannedArgs};
 use crate::cli::show::Show;
 use crate::{EpochReport, Executor, ExecutorSettings};
 
@@ -26,15 +26,7 @@ Unless asked for, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for 
 Profiling and planning are not counted; the document says how long they took.")]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    budget: BudgetArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
+    planned: PlannedArgs,
     /// Epochs measured; the median counts
     #[arg(help_heading = "Measurement", long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
@@ -44,13 +36,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
-    args.batch.limit_threads()?;
-    let mut dataset = args.data.open(show)?;
-    let config = job::config(&dataset, &peers_widths(&args.model), &args.batch)?;
+    let PlannedArgs { data, model, batch, .. } = &args.planned;
+    batch.limit_threads()?;
+    let mut dataset = data.open(show)?;
+    let config = job::config(&dataset, &peers_widths(model), batch)?;
     if let Some(batches) = args.batches {
         keep(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
-    let measured = profile::measure(&dataset, config.clone(), &args.budget, &args.limits, show)?;
+    let measured = args.planned.measure(&dataset, config.clone(), show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
     let (plan, threads, stop) = (plans.best().clone(), job.threads(), stop()?);
     show.say(format_args!("plan: {plan}"));

@@ -10,10 +10,9 @@ use morphgl_registry::{BatchFeatures, MiniBatch};
 use serde_json::json;
 
 use super::figures::{Report, fields, median};
-use super::source::{self, Numbered, Source};
-use super::{Amount, Timed, go_on, stop, timed};
+use super::source::{self, MadeArgs, Numbered, Source};
+use super::{Timed, go_on, stop, timed};
 use crate::Stop;
-use crate::cli::job::{BatchArgs, DataArgs};
 use crate::cli::show::Show;
 
 /// Mini-batches whose input nodes are gathered, unless another number is asked for.
@@ -26,20 +25,14 @@ const BATCHES: u32 = 16;
   morphgl bench gather products --within               all threads on one mini-batch at a time")]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    amount: Amount,
+    made: MadeArgs,
     /// All threads gather one mini-batch at a time, instead of each thread its own
     #[arg(help_heading = "Measurement", long)]
     within: bool,
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
-    args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
-    let config = source::config(&dataset, &args.batch)?;
+    let (dataset, config) = args.made.open(show)?;
     // Sampled without features: gathering is what is measured afterwards.
     let source = Source::new(&dataset, &config, false)?;
     let Some(matrix) = &dataset.features else {
@@ -47,7 +40,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         anyhow::bail!("{name}: the dataset has no features to gather; import it with --random-features DIM");
     };
     let stop = stop()?;
-    let lists = lists(&source, args.amount.batches.unwrap_or(BATCHES), &stop)?;
+    let lists = lists(&source, args.made.amount.batches.unwrap_or(BATCHES), &stop)?;
     let rows: usize = lists.iter().map(Vec::len).sum();
     let most = lists.iter().map(Vec::len).max().unwrap_or(0);
     let (dim, dtype) = (matrix.dim(), matrix.dtype());
@@ -65,9 +58,9 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         }
         each(matrix, lists, &mut buffers)
     };
-    let warm_up = (args.amount.warm_up as usize).min(lists.len());
+    let warm_up = (args.made.amount.warm_up as usize).min(lists.len());
     gather(&lists[..warm_up])?;
-    let Timed { runs, load } = timed(0..args.amount.repeats, show, &stop, |_| gather(&lists))?;
+    let Timed { runs, load } = timed(0..args.made.amount.repeats, show, &stop, |_| gather(&lists))?;
     let rates: Vec<f64> = runs.iter().map(|(s, ())| rows as f64 / s).collect();
     let row_bytes = matrix.row_bytes();
     let variant = if args.within { "threads inside a mini-batch" } else { "one mini-batch per thread" };

@@ -6,10 +6,9 @@ use morphgl_execute::{Pool, PoolSettings};
 use serde_json::json;
 
 use super::figures::{Report, fields, median};
-use super::source::{self, Counts, Numbered, Source};
-use super::{Amount, Timed, go_on, stop, timed};
+use super::source::{self, Counts, MadeArgs, Numbered, Source};
+use super::{Timed, go_on, stop, timed};
 use crate::Stop;
-use crate::cli::job::{BatchArgs, DataArgs};
 use crate::cli::show::Show;
 
 #[derive(Debug, Parser)]
@@ -19,28 +18,23 @@ use crate::cli::show::Show;
   morphgl bench prepare products --within              all threads on one mini-batch at a time")]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    amount: Amount,
+    made: MadeArgs,
     /// One worker that spreads each mini-batch over all threads, instead of a worker a thread
     #[arg(help_heading = "Measurement", long)]
     within: bool,
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
-    args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
-    let config = source::config(&dataset, &args.batch)?;
+    let (dataset, config) = args.made.open(show)?;
     let source = Source::new(&dataset, &config, true)?;
     let settings = if args.within { PoolSettings::here(source.threads) } else { PoolSettings::ahead(source.threads) };
     let mut pool = Pool::new(&source.route.batching, source.batching.as_ref(), settings)?;
     let (num_batches, stop) = (source.num_batches(), stop()?);
-    let count = args.amount.batches.unwrap_or(num_batches);
-    let repeats = args.amount.repeats;
+    let count = args.made.amount.batches.unwrap_or(num_batches);
+    let repeats = args.made.amount.repeats;
     // Enough that every buffer of the window has been filled once.
-    let warm_up = if args.amount.warm_up == 0 { 0 } else { args.amount.warm_up.max(settings.window() as u32) };
+    let warm_up =
+        if args.made.amount.warm_up == 0 { 0 } else { args.made.amount.warm_up.max(settings.window() as u32) };
     prepare(&mut pool, Numbered::of_repeat(num_batches, repeats, count), warm_up, &stop)?;
     let Timed { runs, load } = timed(0..repeats, show, &stop, |repeat| {
         prepare(&mut pool, Numbered::of_repeat(num_batches, repeat, count), count, &stop)

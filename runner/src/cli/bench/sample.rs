@@ -9,10 +9,9 @@ use morphgl_registry::{BatchingWorker, MiniBatch};
 use serde_json::json;
 
 use super::figures::{Report, fields, median};
-use super::source::{self, Counts, Numbered, Source};
-use super::{Amount, Timed, go_on, stop, timed};
+use super::source::{self, Counts, MadeArgs, Numbered, Source};
+use super::{Timed, go_on, stop, timed};
 use crate::Stop;
-use crate::cli::job::{BatchArgs, DataArgs};
 use crate::cli::show::Show;
 
 #[derive(Debug, Parser)]
@@ -23,11 +22,7 @@ use crate::cli::show::Show;
   morphgl bench sample products --within               all threads on one mini-batch at a time")]
 pub(super) struct Args {
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    amount: Amount,
+    made: MadeArgs,
     /// One worker that spreads each mini-batch over all threads, instead of a worker a thread
     #[arg(help_heading = "Measurement", long)]
     within: bool,
@@ -40,19 +35,17 @@ struct Hand {
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
-    args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
-    let config = source::config(&dataset, &args.batch)?;
+    let (dataset, config) = args.made.open(show)?;
     let source = Source::new(&dataset, &config, false)?;
     let (workers, threads) = if args.within { (1, source.threads) } else { (source.threads, 1) };
     let made = (0..workers).map(|_| source.batching.worker(threads));
     let mut hands: Vec<Hand> =
         made.map(|worker| worker.map(|worker| Hand { worker, recycled: None })).collect::<Result<_, _>>()?;
     let (num_batches, stop) = (source.num_batches(), stop()?);
-    let count = args.amount.batches.unwrap_or(num_batches);
-    let repeats = args.amount.repeats;
+    let count = args.made.amount.batches.unwrap_or(num_batches);
+    let repeats = args.made.amount.repeats;
     // Of epochs that are not measured, so that nothing measured was made before; every worker makes one at least.
-    let warm_up = if args.amount.warm_up == 0 { 0 } else { args.amount.warm_up.max(workers as u32) };
+    let warm_up = if args.made.amount.warm_up == 0 { 0 } else { args.made.amount.warm_up.max(workers as u32) };
     sample(&mut hands, Numbered::of_repeat(num_batches, repeats, count), warm_up, &stop)?;
     let Timed { runs, load } = timed(0..repeats, show, &stop, |repeat| {
         sample(&mut hands, Numbered::of_repeat(num_batches, repeat, count), count, &stop)

@@ -11,13 +11,31 @@ use morphgl_registry::{
 };
 use serde_json::Value;
 
-use crate::cli::job::{self, BatchArgs};
+use super::Amount;
+use crate::cli::job::{self, BatchArgs, DataArgs};
+use crate::cli::show::Show;
 use crate::{JobConfig, TrainingSpec, registry, routes};
 
-/// The configuration of a measurement without a model: three layers' fanouts unless others are asked for.
-pub(super) fn config(dataset: &Dataset, batch: &BatchArgs) -> Result<JobConfig> {
-    let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-    job::with_spec(TrainingSpec { model, optimizer: OptimizerSpec::default() }, batch)
+/// The mini-batches of a measurement without a model.
+#[derive(Debug, clap::Args)]
+pub(super) struct MadeArgs {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
+    #[command(flatten)]
+    pub(super) amount: Amount,
+}
+
+impl MadeArgs {
+    /// Opens the dataset, and says how mini-batches are made of it: by three layers' fanouts unless others are asked for.
+    pub(super) fn open(&self, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
+        self.batch.limit_threads()?;
+        let dataset = self.data.open(show)?;
+        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
+        let config = job::with_spec(TrainingSpec { model, optimizer: OptimizerSpec::default() }, &self.batch)?;
+        Ok((dataset, config))
+    }
 }
 
 /// What a dataset is called in errors: its directory, where it has one.
