@@ -4,7 +4,9 @@ use std::fmt;
 
 use memmap2::MmapMut;
 
-/// Floats in huge pages where the system gives them. Their content is whatever the last use left.
+/// Floats from a page's beginning on, in huge pages where the system gives them. Their content is whatever the last use left.
+///
+/// Not from the allocator: some keep a huge page of their own for each thread and size.
 #[derive(Default)]
 pub(crate) struct Buffer {
     map: Option<MmapMut>,
@@ -21,6 +23,10 @@ impl fmt::Debug for Buffer {
 const SPARE: usize = 8;
 
 impl Buffer {
+    pub(crate) const fn new() -> Self {
+        Self { map: None, capacity: 0 }
+    }
+
     /// Room for `len` floats; taken anew only when there is less, and then the content is lost.
     ///
     /// # Panics

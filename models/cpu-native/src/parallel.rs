@@ -5,6 +5,8 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use crate::buffer::Buffer;
+
 /// An output, and how many elements of it a task writes; the last task's piece may be shorter.
 pub(crate) type Out<'a, T = f32> = (&'a mut [T], usize);
 
@@ -52,20 +54,16 @@ pub(crate) fn split<T: Send, const N: usize>(
 }
 
 thread_local! {
-    static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+    static SCRATCH: RefCell<[Buffer; 3]> = const { RefCell::new([Buffer::new(), Buffer::new(), Buffer::new()]) };
 }
 
 /// Gives the thread's own scratch of these lengths, with any content; it is kept and grows to the largest length.
 pub(crate) fn with_scratch<R>(lens: [usize; 3], f: impl FnOnce([&mut [f32]; 3]) -> R) -> R {
     SCRATCH.with_borrow_mut(|all| {
         let mut index = 0;
-        f(all.each_mut().map(|values| {
-            let len = lens[index];
+        f(all.each_mut().map(|buffer| {
             index += 1;
-            if values.len() < len {
-                values.resize(len, 0.0);
-            }
-            &mut values[..len]
+            buffer.get(lens[index - 1])
         }))
     })
 }

@@ -8,6 +8,9 @@ use crate::{Profile, RouteProfile};
 const BATCHES: usize = 500;
 /// A route whose best plan is predicted to take this many times the best of all is not worth measuring.
 const CLOSE: f64 = 1.15;
+/// No more workers are tried than this many times those of the best plan as far as is known: each takes memory beside a
+/// trainer that has its own, and a plan of many is found by way of those of fewer.
+const MORE: usize = 2;
 
 /// A route, and how its plan divides the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +34,11 @@ impl Split {
 ///
 /// A split nobody measured is planned as if nothing slowed the phases but what did with fewer workers: it is chosen as long
 /// as it could be the best.
-/// So when the best one is a measured one, no other can be better.
+/// So when the best one is a measured one, no other can be better, but for one of more than [`MORE`] times its workers.
 pub(crate) fn next(profile: &Profile) -> Option<Split> {
+    let cores = profile.settings.cores;
+    let known = morphgl_plan::plan(&limited(profile, profile.build(cores, RouteProfile::durations).ok()?)).ok()?;
+    let most = MORE * known.best().schedule.shares.iter().map(|s| s.workers).max()?;
     let problem = optimistic(profile)?;
     let plans = morphgl_plan::plan(&problem).ok()?;
     let worth = CLOSE * plans.best().prediction.epoch_seconds;
@@ -45,7 +51,7 @@ pub(crate) fn next(profile: &Profile) -> Option<Split> {
             threads: share.threads_per_worker,
             training_threads: plan.schedule.training_threads,
         };
-        let wanted = plan.schedule.policy == Policy::Pipeline && split.training_threads > 0;
+        let wanted = plan.schedule.policy == Policy::Pipeline && split.training_threads > 0 && split.workers <= most;
         (wanted && !split.of(&profile.routes[route])).then_some(split)
     })
 }
@@ -58,9 +64,13 @@ fn optimistic(profile: &Profile) -> Option<Problem> {
         let contention = with_more_workers(r.contention(&durations), cores);
         durations.with_together(contention)
     };
-    let problem = profile.build(cores, measured).ok()?;
     let limits = Limits { crowding: 1.0, ..Limits::default() };
-    Some(problem.with_batches(profile.num_batches.min(BATCHES)).with_limits(limits))
+    Some(limited(profile, profile.build(cores, measured).ok()?).with_limits(limits))
+}
+
+/// The problem of no more mini-batches than it takes to find out.
+fn limited(profile: &Profile, problem: Problem) -> Problem {
+    problem.with_batches(profile.num_batches.min(BATCHES))
 }
 
 /// Adds the splits that have more workers than one of `measured`, and else are like it: more workers slow training no less.

@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use super::amx::{self, BLOCK, Block, Tiles};
 use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
 use super::{Left, Times};
+use crate::buffer::Buffer;
 use crate::level::Level;
 use crate::parallel;
 
 thread_local! {
-    static SCRATCH: RefCell<[Vec<u32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+    static SCRATCH: RefCell<[Buffer; 3]> = const { RefCell::new([Buffer::new(), Buffer::new(), Buffer::new()]) };
 }
 
 /// A right factor and its planes: those that were packed, or room for them.
@@ -51,11 +52,11 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, times: [Option
                 return Some((Planes::Packed(bytemuck::cast_slice(right.values)), out, add));
             }
             let matrix = Matrix { values: right.values, stride: right.by_depth, lines: columns, depth, by_line: false };
-            Some((Planes::Room(matrix, aligned(scratch, split::len(columns, depth))), out, add))
+            Some((Planes::Room(matrix, dwords(scratch, split::len(columns, depth))), out, add))
         });
         let passes = in_row * times.iter().flatten().count();
         // Two lines of the left factor, and the two behind them: they stay in the first-level cache.
-        let (mut now, mut next) = aligned(of_left, 2 * pair).split_at_mut(pair);
+        let (mut now, mut next) = dwords(of_left, 2 * pair).split_at_mut(pair);
         let split_left = |row: usize, part: usize, planes: &mut [u32]| {
             let (of_pair, chunk) = (part / chunks, part % chunks);
             if row + of_pair * LANES < rows {
@@ -124,14 +125,9 @@ unsafe fn split_lines(matrix: Matrix<'_>, first: usize, planes: &mut [u32]) {
     }
 }
 
-/// As many dwords of the scratch, from a cache line on.
-fn aligned(scratch: &mut Vec<u32>, len: usize) -> &mut [u32] {
-    const LINE: usize = 64;
-    if scratch.len() < len + LINE {
-        scratch.resize(len + LINE, 0);
-    }
-    let start = scratch.as_ptr().align_offset(LINE);
-    &mut scratch[start..start + len]
+/// As many dwords of the scratch.
+fn dwords(scratch: &mut Buffer, len: usize) -> &mut [u32] {
+    bytemuck::cast_slice_mut(scratch.get(len))
 }
 
 /// As `super::pack`, which has checked the lengths.
