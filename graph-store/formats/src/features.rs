@@ -81,14 +81,13 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         let same = table.ty.is(encode.dtype) && !encode.normalize;
         let next = || if table.remaining() == 0 { Ok(None) } else { table.raw(step, &pool).map(Some) };
         let work = |raw: Raw| {
-            let (bytes, decode) = raw.read(&pool)?;
             if same {
+                let bytes = raw.read(&pool)?;
                 let bad = encode.bad_bytes(&bytes);
                 return Ok((bytes, bad));
             }
             let mut values = Vec::new();
-            decode.floats(&bytes, &mut values)?;
-            drop(bytes);
+            raw.floats(&pool, &mut values)?;
             let mut out = pool.take();
             let bad = encode.values(&values, out.resize(values.len() * encode.dtype.size()));
             Ok((out, bad))
