@@ -81,8 +81,8 @@ impl Merge {
     ///
     /// # Complexity
     ///
-    /// O(n) for keys of bounded length, on all threads of rayon's pool; what is made of sixteen slices a thread, and one
-    /// slice a thread with its scratch.
+    /// O(n) for keys of bounded length, on all threads of rayon's pool; what is made of 256 slices or sixteen a
+    /// thread, and one slice a thread with its scratch.
     pub(crate) fn blocks<R: Record, T: Send>(
         &self,
         blocks: &mut [Block<R>],
@@ -171,9 +171,9 @@ impl Merge {
     }
 }
 
-/// Slices made something of side by side.
+/// Slices made something of side by side: enough that the threads end at nearly the same time.
 fn wave() -> usize {
-    8 * rayon::current_num_threads()
+    (8 * rayon::current_num_threads()).max(128)
 }
 
 /// What is made of slices and waits while the next ones are made something of.

@@ -78,7 +78,7 @@ impl<R: Record> Sorter<R> {
     pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
         let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
-        let len = records::<R>((memory / 256).min(RANGE_BYTES));
+        let len = records::<R>((memory / 512).min(RANGE_BYTES));
         let merging = Merge { unique, len, room: records::<R>((memory / 64).min(BLOCK_BYTES)) };
         Self { blocks, held: 0, capacity, filling, merging, memory, path, spill: None, scratch }
     }
