@@ -7,6 +7,7 @@ use morphgl_graph_store::{ArrayMeta, Dtype, Error, NpyWriter, PagePool, Pages, P
 use rayon::prelude::*;
 
 use crate::encode::{Bad, Encode};
+use crate::plain::Filled;
 use crate::raw::Raw;
 use crate::table::Table;
 use crate::{Ingest, Progress, RandomFeatures, pipeline, random};
@@ -90,7 +91,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
             raw.floats(&pool, &mut values)?;
             let mut out = pool.take();
             let bad = encode.values(&values, out.resize(values.len() * encode.dtype.size()));
-            Ok((out, bad))
+            Ok((Filled::from(out), bad))
         };
         pipeline::ordered(pipeline::ahead(memory, step * VALUE_BYTES), next, work, |(bytes, bad)| {
             self.append(&bytes, bad)?;

@@ -1,6 +1,5 @@
 //! A stretch of an array as the bytes it is made of, read and decoded by whoever has time.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,9 +7,10 @@ use std::sync::Arc;
 use morphgl_graph_store::{Error, MAX_NODES, PagePool, Pages, Position, Result};
 
 use crate::elements::ElementType;
+use crate::plain::{Filled, PlainFile};
 
 /// Bytes of a file that are read and decoded at a time.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 512 << 10;
 
 /// Elements of an array: bytes that are read already, or where they lie in a file.
 pub(crate) struct Raw {
@@ -26,19 +26,7 @@ pub(crate) struct Raw {
 
 pub(crate) enum Bytes {
     Read(Pages),
-    File(Arc<File>),
-}
-
-/// Fills `out` from byte `at` on, whatever else is read from the file meanwhile.
-#[cfg(unix)]
-pub(crate) fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
-}
-
-/// Never called: without reads by position, no array is taken for a plain file.
-#[cfg(not(unix))]
-pub(crate) fn read_at(_file: &File, _out: &mut [u8], _at: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    File(Arc<PlainFile>),
 }
 
 impl Raw {
@@ -47,15 +35,11 @@ impl Raw {
     /// # Errors
     ///
     /// The file ends early, or cannot be read.
-    pub(crate) fn read(self, pool: &PagePool) -> Result<Pages> {
+    pub(crate) fn read(self, pool: &PagePool) -> Result<Filled> {
         let decode = Decode { path: self.path, ty: self.ty, first: self.first, at: self.at };
         match self.bytes {
-            Bytes::Read(pages) => Ok(pages),
-            Bytes::File(file) => {
-                let mut pages = pool.take();
-                decode.fill(&file, pages.resize(self.len))?;
-                Ok(pages)
-            }
+            Bytes::Read(pages) => Ok(pages.into()),
+            Bytes::File(file) => decode.fill(&file, pool.take(), self.len),
         }
     }
 
@@ -90,12 +74,12 @@ impl Raw {
         };
         let (mut pages, mut left) = (pool.take(), self.len);
         while left > 0 {
-            let bytes = pages.resize(left.min(PIECE));
-            decode.fill(&file, bytes)?;
-            each(&decode, bytes)?;
+            let bytes = decode.fill(&file, pages, left.min(PIECE))?;
+            each(&decode, &bytes)?;
             left -= bytes.len();
             decode.first += (bytes.len() / decode.ty.size.max(1)) as u64;
             decode.at += bytes.len() as u64;
+            pages = bytes.into_pages();
         }
         Ok(())
     }
@@ -114,9 +98,9 @@ impl Decode {
         Error::invalid(&self.path, Position::Byte(self.at), what, "the file is damaged or cut short: download it again")
     }
 
-    /// Fills `out` from where the bytes begin.
-    fn fill(&self, file: &File, out: &mut [u8]) -> Result<()> {
-        read_at(file, out, self.at).map_err(|e| match e.kind() {
+    /// The `len` bytes from where they begin, in `pages`.
+    fn fill(&self, file: &PlainFile, pages: Pages, len: usize) -> Result<Filled> {
+        file.fill(pages, self.at, len).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged("the array ends early"),
             _ => Error::io(&self.path, e),
         })
