@@ -92,7 +92,9 @@ impl Merge {
         let mut waves = Waves { ready: Vec::new(), emit };
         if in_order(blocks) {
             let slices = self.in_turn(blocks);
-            slices.chunks(wave()).try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(slice))))?;
+            // A few waves at least: what one makes is written while the next is made.
+            let wave = wave().min(slices.len().div_ceil(4)).max(1);
+            slices.chunks(wave).try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(slice))))?;
             return waves.end();
         }
         let scratch = Scratch::new(self.room);

@@ -180,7 +180,8 @@ impl<R: Record> Sorter<R> {
         make: &(impl Fn(&[R]) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
-        if self.spill.is_some() || self.blocks.len() < 4 * rayon::current_num_threads() || !self.filling.is_empty() {
+        let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.held >= self.capacity / 2;
+        if self.spill.is_some() || !many || !self.filling.is_empty() {
             return Ok(());
         }
         let low = self.blocks.iter().map(|block| block.low).fold(32, u32::max);
