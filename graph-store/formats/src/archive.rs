@@ -10,7 +10,8 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::elements::{ElementType, Kind, Said};
-use crate::raw::{self, Bytes, Raw};
+use crate::plain::PlainFile;
+use crate::raw::{Bytes, Raw};
 
 /// Longest npy header read: numpy's own stay below a kilobyte for anything but structured types.
 const MAX_HEADER: usize = 1 << 16;
@@ -79,14 +80,14 @@ fn zip_error(path: &Path, error: ZipError) -> Error {
 pub(crate) enum Source<'z> {
     Stream(Box<dyn Read + Send + 'z>),
     /// A file of its own, which any thread can read anywhere.
-    File(Arc<File>),
+    File(Arc<PlainFile>),
 }
 
 impl Source<'_> {
     fn exact(&mut self, out: &mut [u8], at: u64) -> io::Result<()> {
         match self {
             Self::Stream(reader) => reader.read_exact(out),
-            Self::File(file) => raw::read_at(file, out, at),
+            Self::File(file) => file.read_at(out, at),
         }
     }
 }

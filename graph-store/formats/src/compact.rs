@@ -81,7 +81,6 @@ fn collect(
         let pieces = parse(source, &chunk, |text| {
             let pairs = Pairs::<u64>::parse(text, lines)?;
             let mut ids = scratch.take();
-            ids.clear();
             ids.reserve(2 * pairs.sources.len());
             ids.extend_from_slice(&pairs.sources);
             ids.extend_from_slice(&pairs.targets);
@@ -98,7 +97,7 @@ fn collect(
     }
     out.flush().map_err(|e| Error::io(&raw.path, e))?;
     let mut stream = ingest.writer.stream::<u64>("node_ids")?;
-    sorter.merge(|block| stream.write(block))?;
+    sorter.merge(&|ids: &[u64]| ids.to_vec(), &mut |ids: Vec<u64>| stream.write(&ids))?;
     let num_nodes = stream.len();
     let meta = stream.finish(None)?;
     ingest.add_node_ids(source, num_nodes, meta);

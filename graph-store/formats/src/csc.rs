@@ -1,12 +1,57 @@
 //! Sorted edges into the arrays of a CSC topology, written as they come.
 
-use morphgl_graph_store::{DatasetWriter, NpyWriter, Result};
+use morphgl_graph_store::{DatasetWriter, NpyWriter, PagePool, Pages, Result};
 
 use crate::records::Record;
 
 const BUFFER: usize = 1 << 15;
 
-/// Writes `indptr`, `indices` and `weights` from records sorted by (target, source).
+/// What some records, sorted by (target, source), add to the arrays.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The rows that have edges here, and how many edges of the part come before those of each.
+    rows: Vec<(u32, u32)>,
+    indices: Pages,
+    /// Empty without weights.
+    weights: Pages,
+}
+
+impl Part {
+    /// Makes the part of some records, on any thread, in buffers of `pool`.
+    pub(crate) fn of<R: Record>(records: &[R], weighted: bool, pool: &PagePool) -> Self {
+        let mut rows: Vec<(u32, u32)> = Vec::new();
+        // Most edges are of the row of the edge before: where the last of a few is, all are.
+        for (few, i) in records.chunks(8).zip((0u32..).step_by(8)) {
+            let row = |record: &R| (record.key() >> 32) as u32;
+            if rows.last().is_some_and(|last| last.0 == row(&few[few.len() - 1])) {
+                continue;
+            }
+            for (record, i) in few.iter().zip(i..) {
+                if rows.last().is_none_or(|last| last.0 != row(record)) {
+                    rows.push((row(record), i));
+                }
+            }
+        }
+        let mut indices = pool.take();
+        let out: &mut [u32] = bytemuck::cast_slice_mut(indices.resize(4 * records.len()));
+        out.iter_mut().zip(records).for_each(|(out, record)| *out = record.key() as u32);
+        let mut weights = Pages::new();
+        if weighted {
+            weights = pool.take();
+            let out: &mut [f32] = bytemuck::cast_slice_mut(weights.resize(indices.len()));
+            out.iter_mut().zip(records).for_each(|(out, record)| *out = record.weight());
+        }
+        Self { rows, indices, weights }
+    }
+
+    /// Edges of the part.
+    pub(crate) fn len(&self) -> u64 {
+        self.indices.len() as u64 / 4
+    }
+}
+
+/// Writes `indptr`, `indices` and `weights` from parts in order.
+#[derive(Debug)]
 pub(crate) struct CscWriter {
     indptr: Buffered<u64>,
     indices: Buffered<u32>,
@@ -19,6 +64,7 @@ pub(crate) struct CscWriter {
     num_nodes: u64,
 }
 
+#[derive(Debug)]
 struct Buffered<T: morphgl_graph_store::Element> {
     out: NpyWriter<T>,
     buffer: Vec<T>,
@@ -38,13 +84,10 @@ impl<T: morphgl_graph_store::Element> Buffered<T> {
         Ok(())
     }
 
-    fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
-        if self.buffer.len() + values.len() > BUFFER {
-            self.out.write(&self.buffer)?;
-            self.buffer.clear();
-        }
-        self.buffer.extend(values);
-        Ok(())
+    /// Takes many values, where single ones never come.
+    fn extend(&mut self, values: &[T]) -> Result<()> {
+        debug_assert!(self.buffer.is_empty(), "{} values wait", self.buffer.len());
+        self.out.write(values)
     }
 
     fn finish(mut self, writer: &mut DatasetWriter, name: &str) -> Result<()> {
@@ -68,36 +111,28 @@ impl CscWriter {
         })
     }
 
-    pub(crate) fn write<R: Record>(&mut self, records: &[R]) -> Result<()> {
+    /// Appends what was made of the records that come next.
+    pub(crate) fn write(&mut self, part: &Part) -> Result<()> {
+        let indices: &[u32] = bytemuck::cast_slice(&part.indices);
+        let weights: &[f32] = bytemuck::cast_slice(&part.weights);
         if self.next_loop.is_none() {
-            return self.write_all(records);
+            // Without edges to add, whole slices go into the arrays.
+            part.rows
+                .iter()
+                .try_for_each(|&(row, before)| self.rows_through(row.into(), self.num_edges + u64::from(before)))?;
+            self.num_edges += part.len();
+            self.indices.extend(indices)?;
+            return self.weights.as_mut().map_or(Ok(()), |w| w.extend(weights));
         }
-        for record in records {
-            let key = record.key();
-            self.loops_before(key)?;
-            self.edge(key, record.weight())?;
+        for (i, &(row, before)) in part.rows.iter().enumerate() {
+            let end = part.rows.get(i + 1).map_or(indices.len(), |next| next.1 as usize);
+            for (&source, at) in indices[before as usize..end].iter().zip(before as usize..) {
+                let key = u64::from(row) << 32 | u64::from(source);
+                self.loops_before(key)?;
+                self.edge(key, weights.get(at).copied().unwrap_or(1.0))?;
+            }
         }
         Ok(())
-    }
-
-    /// Without edges to add, whole slices go into the arrays.
-    fn write_all<R: Record>(&mut self, records: &[R]) -> Result<()> {
-        // Most edges are of the row of the edge before: where the last of a few is, all are.
-        for few in records.chunks(8) {
-            if few[few.len() - 1].key() >> 32 < self.rows {
-                self.num_edges += few.len() as u64;
-                continue;
-            }
-            for record in few {
-                let row = record.key() >> 32;
-                if row >= self.rows {
-                    self.rows_through(row)?;
-                }
-                self.num_edges += 1;
-            }
-        }
-        self.indices.extend(records.iter().map(|r| r.key() as u32))?;
-        self.weights.as_mut().map_or(Ok(()), |w| w.extend(records.iter().map(|r| r.weight())))
     }
 
     /// Writes the missing edges of nodes to themselves that come before `key`, and passes over the one that is `key`.
@@ -112,15 +147,16 @@ impl CscWriter {
     }
 
     fn edge(&mut self, key: u64, weight: f32) -> Result<()> {
-        self.rows_through(key >> 32)?;
+        self.rows_through(key >> 32, self.num_edges)?;
         self.indices.push(key as u32)?;
         self.num_edges += 1;
         self.weights.as_mut().map_or(Ok(()), |w| w.push(weight))
     }
 
-    fn rows_through(&mut self, row: u64) -> Result<()> {
+    /// Writes the first offsets of the rows up to `row`, which have `edges` edges before them.
+    fn rows_through(&mut self, row: u64, edges: u64) -> Result<()> {
         while self.rows <= row {
-            self.indptr.push(self.num_edges)?;
+            self.indptr.push(edges)?;
             self.rows += 1;
         }
         Ok(())
@@ -128,7 +164,7 @@ impl CscWriter {
 
     pub(crate) fn finish(mut self, writer: &mut DatasetWriter) -> Result<()> {
         self.loops_before(u64::MAX)?;
-        self.rows_through(self.num_nodes)?;
+        self.rows_through(self.num_nodes, self.num_edges)?;
         self.indptr.finish(writer, "indptr")?;
         self.indices.finish(writer, "indices")?;
         self.weights.map_or(Ok(()), |w| w.finish(writer, "weights"))

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_graph_store::{Error, MAX_NODES, PagePool, Position, Result};
 use rayon::prelude::*;
 
 use crate::Ingest;
-use crate::csc::CscWriter;
+use crate::csc::{CscWriter, Part};
 use crate::ranges::Block;
 use crate::records::{Record, Records, Weighted};
 use crate::sort::{BlockMaker, Sorter};
@@ -25,6 +25,12 @@ pub struct EdgeSink<'s, 'a> {
     pushed: u64,
     sorted: u64,
     highest: Option<u32>,
+    /// The number of nodes, where targets come in order and rows are written as soon as they are whole: by `csc`,
+    /// which has `written` edges.
+    in_order: Option<u64>,
+    csc: Option<CscWriter>,
+    written: u64,
+    pool: PagePool,
 }
 
 #[derive(Debug)]
@@ -77,7 +83,9 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             AnySorter::Plain(Sorter::new(spill, memory, unique))
         };
         let source = source.to_path_buf();
-        Ok(Self { ingest, source, num_nodes, weighted, sorter, pushed: 0, sorted: 0, highest: None })
+        let (pushed, sorted, highest, pool) = (0, 0, None, PagePool::new());
+        let (in_order, csc, written) = (None, None, 0);
+        Ok(Self { ingest, source, num_nodes, weighted, sorter, pushed, sorted, highest, in_order, csc, written, pool })
     }
 
     /// Appends edges `sources[i]` → `targets[i]`, in slices as large as is convenient: large ones are taken by all
@@ -179,6 +187,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
                 }
                 _ => unreachable!("blocks are made for the sorter there is"),
             }
+            self.write_early()?;
         }
         Ok(())
     }
@@ -208,29 +217,56 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     /// # Errors
     ///
     /// No edge and no number of nodes; a disk that refuses.
-    pub fn finish(self) -> Result<u64> {
+    pub fn finish(mut self) -> Result<u64> {
         let Some(num_nodes) = self.num_nodes.or(self.highest.map(|h| u64::from(h) + 1)) else {
             let cure = "check that this is the right file and format";
             return Err(Error::invalid(&self.source, Position::File, "there is no edge", cure));
         };
-        let ingest = self.ingest;
+        let mut csc = self.writer(num_nodes)?;
+        let Self { ingest, sorter, pool, sorted, written, .. } = self;
         let progress = ingest.progress();
-        progress.stage("sort", Some(self.sorted));
-        let weighted = matches!(self.sorter, AnySorter::Weighted(_));
-        let mut csc = CscWriter::new(&ingest.writer, num_nodes, weighted, ingest.options().add_self_loops)?;
-        match self.sorter {
-            AnySorter::Plain(sorter) => sorter.merge(|block| {
-                progress.advance(block.len() as u64);
-                csc.write(block)
-            })?,
-            AnySorter::Weighted(sorter) => sorter.merge(|block| {
-                progress.advance(block.len() as u64);
-                csc.write(block)
-            })?,
+        progress.stage("sort", Some(sorted - written));
+        let mut emit = |part: Part| {
+            progress.advance(part.len());
+            csc.write(&part)
+        };
+        match sorter {
+            AnySorter::Plain(sorter) => sorter.merge(&|records: &[_]| Part::of(records, false, &pool), &mut emit)?,
+            AnySorter::Weighted(sorter) => sorter.merge(&|records: &[_]| Part::of(records, true, &pool), &mut emit)?,
         }
         csc.finish(&mut ingest.writer)?;
         ingest.num_nodes = Some(num_nodes);
         Ok(num_nodes)
+    }
+
+    /// What writes the graph, from its first row or from where it was left.
+    fn writer(&mut self, num_nodes: u64) -> Result<CscWriter> {
+        let weighted = matches!(self.sorter, AnySorter::Weighted(_));
+        let loops = self.ingest.options().add_self_loops;
+        self.csc.take().map_or_else(|| CscWriter::new(&self.ingest.writer, num_nodes, weighted, loops), Ok)
+    }
+
+    /// Promises that no edge from now on has a target below those of the edges before, which lets rows be written
+    /// meanwhile. Holds where the number of nodes is known and no edge is reversed.
+    pub(crate) fn targets_in_order(&mut self) {
+        self.in_order = self.num_nodes.filter(|_| !self.ingest.options().symmetrise);
+    }
+
+    /// Writes the rows to which nothing can come any more.
+    fn write_early(&mut self) -> Result<()> {
+        let Some(num_nodes) = self.in_order else { return Ok(()) };
+        let mut csc = self.writer(num_nodes)?;
+        let (pool, written) = (&self.pool, &mut self.written);
+        let mut emit = |part: Part| {
+            *written += part.len();
+            csc.write(&part)
+        };
+        match &mut self.sorter {
+            AnySorter::Plain(sorter) => sorter.merge_early(&|r: &[_]| Part::of(r, false, pool), &mut emit)?,
+            AnySorter::Weighted(sorter) => sorter.merge_early(&|r: &[_]| Part::of(r, true, pool), &mut emit)?,
+        }
+        self.csc = Some(csc);
+        Ok(())
     }
 }
 
@@ -244,6 +280,10 @@ impl Blocks {
         };
         let changes = self.changes(mirror);
         let records = match &self.maker {
+            AnyMaker::Plain(maker) if !changes.mirror && !changes.drop_self_loops => {
+                let placed = maker.placed(edges.sources, edges.targets, maker.buffer());
+                AnyBlock::Plain(placed.unwrap_or_else(|buffer| maker.sorted(edges.collect(changes, buffer))))
+            }
             AnyMaker::Plain(maker) => AnyBlock::Plain(maker.sorted(edges.collect(changes, maker.buffer()))),
             AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(changes, maker.buffer()))),
         };

@@ -7,6 +7,7 @@ use morphgl_graph_store::{ArrayMeta, Dtype, Error, NpyWriter, PagePool, Pages, P
 use rayon::prelude::*;
 
 use crate::encode::{Bad, Encode};
+use crate::plain::Filled;
 use crate::raw::Raw;
 use crate::table::Table;
 use crate::{Ingest, Progress, RandomFeatures, pipeline, random};
@@ -81,17 +82,16 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         let same = table.ty.is(encode.dtype) && !encode.normalize;
         let next = || if table.remaining() == 0 { Ok(None) } else { table.raw(step, &pool).map(Some) };
         let work = |raw: Raw| {
-            let (bytes, decode) = raw.read(&pool)?;
             if same {
+                let bytes = raw.read(&pool)?;
                 let bad = encode.bad_bytes(&bytes);
                 return Ok((bytes, bad));
             }
             let mut values = Vec::new();
-            decode.floats(&bytes, &mut values)?;
-            drop(bytes);
+            raw.floats(&pool, &mut values)?;
             let mut out = pool.take();
             let bad = encode.values(&values, out.resize(values.len() * encode.dtype.size()));
-            Ok((out, bad))
+            Ok((Filled::from(out), bad))
         };
         pipeline::ordered(pipeline::ahead(memory, step * VALUE_BYTES), next, work, |(bytes, bad)| {
             self.append(&bytes, bad)?;

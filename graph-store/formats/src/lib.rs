@@ -14,6 +14,7 @@ mod ingest;
 mod options;
 mod pickle;
 mod pipeline;
+mod plain;
 mod progress;
 mod radix;
 mod random;

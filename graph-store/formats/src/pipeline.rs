@@ -49,13 +49,13 @@ impl<T> Drop for StopOnPanic<'_, T> {
     }
 }
 
-/// How many jobs of `bytes` may be under way: two a thread, within a quarter of `memory`; at least two.
+/// How many jobs of `bytes` may be under way: four a thread, within a quarter of `memory`; at least two.
 pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
-    (memory / 4 / bytes.max(1)).min(2 * rayon::current_num_threads() as u64).max(2)
+    (memory / 4 / bytes.max(1)).min(4 * rayon::current_num_threads() as u64).max(2)
 }
 
-/// Calls `next` until it is done, one call at a time; does each of its jobs by `work`, on as many threads as rayon's
-/// pool has; and hands the results to `take` on this thread, in the order of the jobs. At most `ahead` jobs are begun
+/// Calls `next` until it is done, one call at a time; does each of its jobs by `work`, on twice as many threads as rayon's
+/// pool has, of which some wait for a disk; and hands the results to `take` on this thread, in the order of the jobs. At most `ahead` jobs are begun
 /// that are not handed on. The first error, in the order of the jobs, ends it all.
 pub(crate) fn ordered<J, T: Send>(
     ahead: u64,
@@ -99,7 +99,7 @@ pub(crate) fn ordered<J, T: Send>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..rayon::current_num_threads() {
+        for _ in 0..2 * rayon::current_num_threads() {
             scope.spawn(worker);
         }
         let _guard = StopOnPanic(&shared);

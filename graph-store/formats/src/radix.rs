@@ -1,30 +1,50 @@
 //! Stable radix sort of records whose scratch fits the cache.
 
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::records::{Record, Records};
 
 /// Widest digit: its counters take a third of a small first-level cache.
-const WIDEST: u32 = 12;
+pub(crate) const WIDEST: u32 = 12;
+/// Bits that get digits beyond those that would count the records.
+const SPARE: u32 = 6;
+/// Places a record is inserted before at most.
+const FAR: usize = 32;
 
 /// Buffers that go from one sort to the next, so that no sort meets fresh pages.
 #[derive(Debug)]
-pub(crate) struct Scratch<R>(Mutex<Vec<Records<R>>>);
+pub(crate) struct Scratch<R> {
+    buffers: Mutex<Vec<Records<R>>>,
+    /// Records that every buffer has room for.
+    room: usize,
+}
 
 impl<R> Default for Scratch<R> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self::new(0)
+    }
+}
+
+impl<R> Scratch<R> {
+    pub(crate) fn new(room: usize) -> Self {
+        Self { buffers: Mutex::default(), room }
     }
 }
 
 impl<R: Record> Scratch<R> {
+    /// An empty buffer.
     pub(crate) fn take(&self) -> Records<R> {
         // A buffer is whole whatever happened to the thread that held the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        let buffer = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = buffer.unwrap_or_default();
+        buffer.clear();
+        buffer.reserve(self.room);
+        buffer
     }
 
     pub(crate) fn give(&self, buffer: Records<R>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 
     /// Sorts by the bits of the key from `low` on; see [`sort`].
@@ -38,11 +58,13 @@ impl<R: Record> Scratch<R> {
 /// Sorts by the bits of the key from `low` on; records that agree in them keep their order. The two vectors may change
 /// places.
 ///
-/// Digits are laid over the bits that differ, in either half of the key, least significant first.
+/// Digits are laid over the bits that differ, in either half of the key, least significant first. Of whole keys, only as
+/// many of the upper bits get digits as tell nearly all records apart; the few that are left are inserted.
 ///
 /// # Complexity
 ///
-/// O(n · digits) time, O(n) space in `scratch`; O(n) where the records are sorted.
+/// O(n · digits) time, O(n) space in `scratch`; O(n) where the records are sorted, O(n log n) where most records agree in
+/// their upper bits.
 pub(crate) fn sort<R: Record>(records: &mut Records<R>, scratch: &mut Records<R>, low: u32) {
     let Some(first) = records.first().copied() else { return };
     if records.is_sorted_by_key(|r| r.key() >> low) {
@@ -56,13 +78,18 @@ pub(crate) fn sort<R: Record>(records: &mut Records<R>, scratch: &mut Records<R>
     let differ = records.iter().fold(0, |all, r| all | (r.key() ^ first.key())) & (u64::MAX << low);
     // What an earlier sort left is overwritten, record by record.
     scratch.set_len(records.len());
+    let mut left = if low == 0 { records.len().ilog2() + SPARE } else { u64::BITS };
+    let mut halves = [0..0, 0..0];
+    for (half, bits) in halves.iter_mut().zip([differ & !0xffff_ffff, differ & 0xffff_ffff]) {
+        if bits != 0 && left > 0 {
+            let (from, to) = (bits.trailing_zeros(), u64::BITS - bits.leading_zeros());
+            *half = from.max(to.saturating_sub(left))..to;
+            left -= half.end - half.start;
+        }
+    }
     let mut digits = [Digit::default(); DIGITS];
     let mut count = 0;
-    for half in [differ & 0xffff_ffff, differ & !0xffff_ffff] {
-        if half == 0 {
-            continue;
-        }
-        let (mut from, to) = (half.trailing_zeros(), u64::BITS - half.leading_zeros());
+    for Range { start: mut from, end: to } in halves.into_iter().rev().filter(|half| !half.is_empty()) {
         let width = (to - from).div_ceil((to - from).div_ceil(WIDEST));
         while from < to {
             digits[count] = Digit { from, mask: (1 << width.min(to - from)) - 1 };
@@ -78,6 +105,54 @@ pub(crate) fn sort<R: Record>(records: &mut Records<R>, scratch: &mut Records<R>
             [a] => passes(records, scratch, [*a]),
             _ => unreachable!("chunks of one to three"),
         }
+    }
+    if low == 0 {
+        insert(records, digits[0].from);
+    }
+}
+
+/// Sorts records that are sorted by the bits from `low` on.
+fn insert<R: Record>(records: &mut [R], low: u32) {
+    let mut from = 0;
+    while let Some(at) = records[from..].windows(2).position(|w| w[0].key() > w[1].key()) {
+        from += at + 1;
+        let (record, mut to) = (records[from], from);
+        while to > 0 && from - to < FAR && records[to - 1].key() > record.key() {
+            records[to] = records[to - 1];
+            to -= 1;
+        }
+        records[to] = record;
+        if from - to == FAR {
+            // Too many agree: all of them at once.
+            let upper = record.key() >> low;
+            let start = records[..from].partition_point(|r| r.key() >> low < upper);
+            let end = from + records[from..].partition_point(|r| r.key() >> low == upper);
+            records[start..end].sort_by_key(|r| r.key());
+            from = end - 1;
+        }
+    }
+}
+
+/// Replaces `records` by those of edges without weights, sorted by the bits of the targets from `low` on, of which only
+/// [`WIDEST`] differ; edges that agree in them keep their order.
+///
+/// # Complexity
+///
+/// O(n) time, without scratch: edges go from where they lie to their places.
+pub(crate) fn place<R: Record>(sources: &[u32], targets: &[u32], low: u32, records: &mut Records<R>) {
+    let digit = |target: u32| (target >> low) as usize % COUNTERS;
+    let mut counters = [0u32; COUNTERS];
+    targets.iter().for_each(|&target| counters[digit(target)] += 1);
+    let mut sum = 0;
+    for counter in &mut counters {
+        sum += std::mem::replace(counter, sum);
+    }
+    records.set_len(targets.len());
+    let out = &mut records[..];
+    for (&source, &target) in sources.iter().zip(targets) {
+        let slot = &mut counters[digit(target)];
+        out[*slot as usize] = R::new(u64::from(target) << 32 | u64::from(source), 1.0);
+        *slot += 1;
     }
 }
 
@@ -144,6 +219,22 @@ mod tests {
             scratch.extend_from_slice(&[Weighted::new(7, 7.0)]);
             sort(&mut actual, &mut scratch, low);
             prop_assert_eq!(&actual[..], &expected[..]);
+        }
+    }
+    /// One key far from all others takes the digits' bits from them.
+    #[test]
+    fn records_that_agree_in_their_upper_bits_are_sorted() {
+        for (len, outlier) in [(100, 1 << 62), (5000, 1 << 62), (5000, 1 << 31)] {
+            let mut actual = Records::default();
+            actual.append(len, |out| {
+                let key = |i: u64| if i == 50 { outlier } else { i * 7919 % 97 };
+                (0u64..).zip(out).for_each(|(i, out)| *out = Weighted::new(key(i), i as f32));
+                len
+            });
+            let mut expected = actual.to_vec();
+            expected.sort_by_key(|r| r.key());
+            sort(&mut actual, &mut Records::default(), 0);
+            assert!(actual[..] == expected[..], "{len} records beside {outlier:x}");
         }
     }
 }

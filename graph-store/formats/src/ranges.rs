@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use morphgl_graph_store::Result;
 
-use crate::radix::Scratch;
+use crate::radix::{self, Scratch, WIDEST};
 use crate::records::{Record, Records};
 
 /// Every so many records of a block, a key is looked at to find where ranges shall begin.
@@ -32,6 +32,25 @@ impl<R: Record> Block<R> {
         Self { records, low }
     }
 
+    /// The same of edges without weights, which go from where they lie to their places in `records`; `Err` gives the
+    /// buffer back where that is not one pass over the targets.
+    pub(crate) fn place(
+        sources: &[u32],
+        targets: &[u32],
+        bits: u32,
+        mut records: Records<R>,
+    ) -> std::result::Result<Self, Records<R>> {
+        let first = targets.first().copied().unwrap_or(0);
+        let top = u32::BITS - targets.iter().fold(0, |all, target| all | (target ^ first)).leading_zeros();
+        let low = top.saturating_sub(bits);
+        if top - low > WIDEST || targets.len() > u32::MAX as usize || targets.is_sorted() {
+            return Err(records);
+        }
+        radix::place(sources, targets, low, &mut records);
+        let low = if records.is_sorted_by_key(|r| r.key()) { 0 } else { 32 + low };
+        Ok(Self { records, low })
+    }
+
     /// First position from `from` on whose key is at least `key`, in steps that double: it is near as a rule.
     fn seek(&self, from: usize, key: u64) -> usize {
         let rest = &self.records[from..];
@@ -44,97 +63,139 @@ impl<R: Record> Block<R> {
     }
 }
 
-/// Hands the records of all blocks to `emit`, sorted, in slices of about `len`; of equal keys, those of earlier blocks
-/// first, and with `unique` the first alone. While `emit` writes a slice, the next ones are sorted.
-///
-/// # Complexity
-///
-/// O(n) for keys of bounded length, on all threads of rayon's pool; eight slices a thread, and their scratch.
-pub(crate) fn merge<R: Record>(
-    blocks: &mut [Block<R>],
-    unique: bool,
-    len: usize,
-    scratch: &Scratch<R>,
-    emit: &mut (impl FnMut(&[R]) -> Result<()> + Send),
-) -> Result<()> {
-    if in_order(blocks) {
-        return pass_on(blocks, unique, len, emit);
-    }
-    let starts = starts(blocks, len.max(1), scratch);
-    let blocks = &*blocks;
-    let mut at = vec![0usize; blocks.len()];
-    let mut ready: Vec<Records<R>> = Vec::new();
-    let wave = 4 * rayon::current_num_threads();
-    let mut next = 0;
-    while next < starts.len() {
-        // A key that alone makes a range is not gathered: it may be most of the graph.
-        let alone = |i: usize| i > 0 && starts[i].checked_sub(starts[i - 1]) == Some(1);
-        let ends = if alone(next) {
-            &starts[next..=next]
-        } else {
-            let count = (next..starts.len()).take(wave).take_while(|&i| !alone(i)).count();
-            &starts[next..next + count]
-        };
-        let is_alone = alone(next);
-        next += ends.len();
-        let mut cuts: Vec<Vec<usize>> = Vec::new();
-        let seek = |(block, &at): (&Block<R>, &usize)| -> Vec<usize> {
-            let mut from = at;
-            let mut cut = |end: &u64| {
-                // The last range ends with the block: its end is a key that records may have.
-                from = if *end == u64::MAX { block.records.len() } else { block.seek(from, *end) };
-                from
-            };
-            ends.iter().map(&mut cut).collect()
-        };
-        blocks.par_iter().zip(&at).with_min_len(32).map(seek).collect_into_vec(&mut cuts);
-        if is_alone {
-            hand_on(&mut ready, scratch, emit)?;
-            for ((block, at), cut) in blocks.iter().zip(&at).zip(&cuts) {
-                let records = &block.records[*at..cut[0]];
-                let records = if unique { &records[..records.len().min(1)] } else { records };
-                records.chunks(len.max(1)).try_for_each(&mut *emit)?;
-                if unique && !records.is_empty() {
-                    break;
-                }
-            }
-        } else {
-            let gather = |range: usize| {
-                let mut records = scratch.take();
-                records.clear();
-                let start = |at: usize, cut: &[usize]| if range == 0 { at } else { cut[range - 1] };
-                records.reserve(at.iter().zip(&cuts).map(|(&at, cut)| cut[range] - start(at, cut)).sum());
-                for ((block, at), cut) in blocks.iter().zip(&at).zip(&cuts) {
-                    records.extend_from_slice(&block.records[start(*at, cut)..cut[range]]);
-                }
-                scratch.sort(&mut records, 0);
-                if unique {
-                    records.dedup();
-                }
-                records
-            };
-            let (written, sorted) = rayon::join(
-                || hand_on(&mut ready, scratch, emit),
-                || (0..ends.len()).into_par_iter().map(gather).collect::<Vec<_>>(),
-            );
-            written?;
-            ready = sorted;
-        }
-        at.iter_mut().zip(&cuts).for_each(|(at, cut)| *at = *cut.last().expect("a wave has a range"));
-    }
-    hand_on(&mut ready, scratch, emit)
+/// How blocks are merged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merge {
+    /// Whether of equal keys the first record alone remains.
+    pub(crate) unique: bool,
+    /// Records of a slice, about.
+    pub(crate) len: usize,
+    /// Records that each buffer has room for: more than a slice where that makes for huge pages.
+    pub(crate) room: usize,
 }
 
-fn hand_on<R: Record>(
-    ready: &mut Vec<Records<R>>,
-    scratch: &Scratch<R>,
-    emit: &mut (impl FnMut(&[R]) -> Result<()> + Send),
-) -> Result<()> {
-    for records in ready.drain(..) {
-        emit(&records)?;
-        scratch.give(records);
+impl Merge {
+    /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. Every slice goes
+    /// through `make`, on the thread that sorted it, and what that makes goes to `emit`, in order, while the next slices
+    /// are sorted.
+    ///
+    /// # Complexity
+    ///
+    /// O(n) for keys of bounded length, on all threads of rayon's pool; what is made of 256 slices or sixteen a
+    /// thread, and one slice a thread with its scratch.
+    pub(crate) fn blocks<R: Record, T: Send>(
+        &self,
+        blocks: &mut [Block<R>],
+        make: &(impl Fn(&[R]) -> T + Sync),
+        emit: &mut (impl FnMut(T) -> Result<()> + Send),
+    ) -> Result<()> {
+        let mut waves = Waves { ready: Vec::new(), emit };
+        if in_order(blocks) {
+            let slices = self.in_turn(blocks);
+            // A few waves at least: what one makes is written while the next is made.
+            let wave = wave().min(slices.len().div_ceil(4)).max(1);
+            slices.chunks(wave).try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(slice))))?;
+            return waves.end();
+        }
+        let scratch = Scratch::new(self.room);
+        let starts = starts(blocks, self.len.max(1), &scratch);
+        let blocks = &*blocks;
+        let mut at = vec![0usize; blocks.len()];
+        let mut next = 0;
+        while next < starts.len() {
+            // A key that alone makes a range is not gathered: it may be most of the graph.
+            let alone = |i: usize| i > 0 && starts[i].checked_sub(starts[i - 1]) == Some(1);
+            let ends = if alone(next) {
+                &starts[next..=next]
+            } else {
+                let count = (next..starts.len()).take(wave()).take_while(|&i| !alone(i)).count();
+                &starts[next..next + count]
+            };
+            let is_alone = alone(next);
+            next += ends.len();
+            let mut cuts: Vec<Vec<usize>> = Vec::new();
+            let seek = |(block, &at): (&Block<R>, &usize)| -> Vec<usize> {
+                let mut from = at;
+                let mut cut = |end: &u64| {
+                    // The last range ends with the block: its end is a key that records may have.
+                    from = if *end == u64::MAX { block.records.len() } else { block.seek(from, *end) };
+                    from
+                };
+                ends.iter().map(&mut cut).collect()
+            };
+            blocks.par_iter().zip(&at).with_min_len(32).map(seek).collect_into_vec(&mut cuts);
+            // What range `range` has of each block.
+            let pieces = |range: usize| {
+                let cuts = at.iter().zip(&cuts);
+                let ends = cuts.map(move |(&at, cut)| (if range == 0 { at } else { cut[range - 1] })..cut[range]);
+                blocks.iter().zip(ends)
+            };
+            if is_alone {
+                let same = pieces(0).flat_map(|(block, piece)| block.records[piece].chunks(self.len.max(1)));
+                let first = pieces(0).filter(|_| self.unique).find(|(_, piece)| !piece.is_empty());
+                let slices: Vec<&[R]> = match first {
+                    Some((block, piece)) => vec![&block.records[piece.start..=piece.start]],
+                    None => same.collect(),
+                };
+                slices.chunks(wave()).try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(slice))))?;
+            } else {
+                let gather = |range: usize| {
+                    let mut records = scratch.take();
+                    records.reserve(pieces(range).map(|(_, piece)| piece.len()).sum());
+                    pieces(range).for_each(|(block, piece)| records.extend_from_slice(&block.records[piece]));
+                    scratch.sort(&mut records, 0);
+                    if self.unique {
+                        records.dedup();
+                    }
+                    let made = make(&records);
+                    scratch.give(records);
+                    made
+                };
+                waves.next((0..ends.len()).into_par_iter().map(gather))?;
+            }
+            at.iter_mut().zip(&cuts).for_each(|(at, cut)| *at = *cut.last().expect("a wave has a range"));
+        }
+        waves.end()
     }
-    Ok(())
+
+    /// Slices of the records of blocks that are sorted one after another.
+    fn in_turn<'b, R: Record>(&self, blocks: &'b mut [Block<R>]) -> Vec<&'b [R]> {
+        if self.unique {
+            blocks.par_iter_mut().for_each(|block| block.records.dedup());
+        }
+        let (mut slices, mut last) = (Vec::new(), None);
+        for Block { records, .. } in &*blocks {
+            let again = self.unique && records.first().is_some_and(|r| last == Some(r.key()));
+            last = records.last().map(|r| r.key()).or(last);
+            slices.extend(records[usize::from(again)..].chunks(self.len.max(1)));
+        }
+        slices
+    }
+}
+
+/// Slices made something of side by side: enough that the threads end at nearly the same time.
+fn wave() -> usize {
+    (8 * rayon::current_num_threads()).max(128)
+}
+
+/// What is made of slices and waits while the next ones are made something of.
+struct Waves<'e, T, E> {
+    ready: Vec<T>,
+    emit: &'e mut E,
+}
+
+impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
+    fn next(&mut self, items: impl IndexedParallelIterator<Item = T>) -> Result<()> {
+        let (ready, emit) = (std::mem::take(&mut self.ready), &mut *self.emit);
+        let (written, made) =
+            rayon::join(|| ready.into_iter().try_for_each(emit), || items.with_max_len(1).collect::<Vec<_>>());
+        self.ready = made;
+        written
+    }
+
+    fn end(self) -> Result<()> {
+        self.ready.into_iter().try_for_each(self.emit)
+    }
 }
 
 /// Whether the blocks, one after another, are sorted: the input was.
@@ -144,33 +205,14 @@ fn in_order<R: Record>(blocks: &[Block<R>]) -> bool {
     blocks.iter().all(|b| b.low == 0) && filled().zip(filled().skip(1)).all(|(a, b)| ends(a).1 <= ends(b).0)
 }
 
-fn pass_on<R: Record>(
-    blocks: &mut [Block<R>],
-    unique: bool,
-    len: usize,
-    emit: &mut (impl FnMut(&[R]) -> Result<()> + Send),
-) -> Result<()> {
-    let mut last = None;
-    for block in blocks {
-        if unique {
-            block.records.dedup();
-        }
-        let again = unique && block.records.first().is_some_and(|r| last == Some(r.key()));
-        last = block.records.last().map(|r| r.key()).or(last);
-        block.records[usize::from(again)..].chunks(len.max(1)).try_for_each(&mut *emit)?;
-    }
-    Ok(())
-}
-
 /// Where ranges of about `len` records end, ascending; the last is `u64::MAX` and means the end of all. Within keys that
 /// no block tells apart and that are many times as many records, the blocks are sorted wholly first.
 fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) -> Vec<u64> {
     let low = blocks.iter().map(|b| b.low).max().unwrap_or(0);
     let mask = u64::MAX << low;
     let step = (len / SAMPLE).max(1);
-    let sample = |records: &[R], out: &mut Vec<u64>| out.extend(records.iter().step_by(SAMPLE).map(|r| r.key()));
-    let mut samples = Vec::new();
-    blocks.iter().for_each(|b| sample(&b.records, &mut samples));
+    let sample = |records: &[R]| -> Vec<u64> { records.iter().step_by(SAMPLE).map(|r| r.key()).collect() };
+    let mut samples = blocks.par_iter().map(|b| sample(&b.records)).collect::<Vec<_>>().concat();
     samples.iter_mut().for_each(|key| *key &= mask);
     samples.par_sort_unstable();
     let mut starts: Vec<u64> = samples.into_iter().step_by(step).collect();
@@ -186,12 +228,10 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) 
                 let from = block.records.partition_point(|r| r.key() < first);
                 let to = block.records.partition_point(|r| r.key() <= first | !mask);
                 let mut records = scratch.take();
-                records.clear();
                 records.extend_from_slice(&block.records[from..to]);
                 scratch.sort(&mut records, 0);
                 block.records[from..to].copy_from_slice(&records);
-                let mut samples = Vec::new();
-                sample(&records, &mut samples);
+                let samples = sample(&records);
                 scratch.give(records);
                 samples
             });
@@ -242,8 +282,9 @@ mod tests {
             };
             let mut blocks: Vec<_> = records.chunks(block).map(sort).collect();
             let mut actual = Vec::new();
-            merge(&mut blocks, unique, len, &scratch, &mut |records| {
-                actual.extend_from_slice(records);
+            let merge = Merge { unique, len, room: 0 };
+            merge.blocks(&mut blocks, &|records: &[Weighted]| records.to_vec(), &mut |records| {
+                actual.extend(records);
                 Ok(())
             }).unwrap();
             let mut expected = records;
@@ -252,6 +293,26 @@ mod tests {
                 expected.dedup_by_key(|r| r.key());
             }
             prop_assert_eq!(actual, expected);
+        }
+    }
+    proptest! {
+        #[test]
+        fn placed_edges_are_those_sorted_in_one_pass(
+            targets in prop::collection::vec(0u32..6000, 1..2000),
+            bits in prop::sample::select(vec![1u32, 5, 12]),
+            shift in prop::sample::select(vec![0u32, 3, 19]),
+        ) {
+            let targets: Vec<u32> = targets.iter().map(|t| t << shift).collect();
+            let sources: Vec<u32> = (0..targets.len() as u32).rev().collect();
+            match Block::<u64>::place(&sources, &targets, bits, Records::default()) {
+                Ok(block) => {
+                    let keys = sources.iter().zip(&targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
+                    let mut expected: Vec<u64> = keys.collect();
+                    expected.sort_by_key(|key| key >> block.low);
+                    prop_assert_eq!(&block.records[..], &expected[..]);
+                }
+                Err(_) => prop_assert!(targets.is_sorted()),
+            }
         }
     }
 }

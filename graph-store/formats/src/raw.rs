@@ -1,6 +1,5 @@
 //! A stretch of an array as the bytes it is made of, read and decoded by whoever has time.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +7,10 @@ use std::sync::Arc;
 use morphgl_graph_store::{Error, MAX_NODES, PagePool, Pages, Position, Result};
 
 use crate::elements::ElementType;
+use crate::plain::{Filled, PlainFile};
+
+/// Bytes of a file that are read and decoded at a time.
+const PIECE: usize = 512 << 10;
 
 /// Elements of an array: bytes that are read already, or where they lie in a file.
 pub(crate) struct Raw {
@@ -23,19 +26,7 @@ pub(crate) struct Raw {
 
 pub(crate) enum Bytes {
     Read(Pages),
-    File(Arc<File>),
-}
-
-/// Fills `out` from byte `at` on, whatever else is read from the file meanwhile.
-#[cfg(unix)]
-pub(crate) fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
-}
-
-/// Never called: without reads by position, no array is taken for a plain file.
-#[cfg(not(unix))]
-pub(crate) fn read_at(_file: &File, _out: &mut [u8], _at: u64) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    File(Arc<PlainFile>),
 }
 
 impl Raw {
@@ -44,25 +35,58 @@ impl Raw {
     /// # Errors
     ///
     /// The file ends early, or cannot be read.
-    pub(crate) fn read(self, pool: &PagePool) -> Result<(Pages, Decode)> {
+    pub(crate) fn read(self, pool: &PagePool) -> Result<Filled> {
         let decode = Decode { path: self.path, ty: self.ty, first: self.first, at: self.at };
-        let pages = match self.bytes {
-            Bytes::Read(pages) => pages,
-            Bytes::File(file) => {
-                let mut pages = pool.take();
-                read_at(&file, pages.resize(self.len), self.at).map_err(|e| match e.kind() {
-                    io::ErrorKind::UnexpectedEof => decode.damaged("the array ends early"),
-                    _ => Error::io(&decode.path, e),
-                })?;
-                pages
-            }
+        match self.bytes {
+            Bytes::Read(pages) => Ok(pages.into()),
+            Bytes::File(file) => decode.fill(&file, pool.take(), self.len),
+        }
+    }
+
+    /// Replaces `out` by the node ids.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Raw::read`]; elements that are no node ids.
+    pub(crate) fn node_ids(self, pool: &PagePool, out: &mut Vec<u32>) -> Result<()> {
+        out.clear();
+        out.reserve_exact(self.len / self.ty.size.max(1));
+        self.pieces(pool, |decode, bytes| decode.node_ids(bytes, out))
+    }
+
+    /// Replaces `out` by the numbers.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Raw::read`]; elements that are no numbers.
+    pub(crate) fn floats(self, pool: &PagePool, out: &mut Vec<f32>) -> Result<()> {
+        out.clear();
+        out.reserve_exact(self.len / self.ty.size.max(1));
+        self.pieces(pool, |decode, bytes| decode.floats(bytes, out))
+    }
+
+    /// Hands on the bytes, those of a file a few at a time: they are decoded while they lie in the cache.
+    fn pieces(self, pool: &PagePool, mut each: impl FnMut(&Decode, &[u8]) -> Result<()>) -> Result<()> {
+        let mut decode = Decode { path: self.path, ty: self.ty, first: self.first, at: self.at };
+        let file = match self.bytes {
+            Bytes::Read(pages) => return each(&decode, &pages),
+            Bytes::File(file) => file,
         };
-        Ok((pages, decode))
+        let (mut pages, mut left) = (pool.take(), self.len);
+        while left > 0 {
+            let bytes = decode.fill(&file, pages, left.min(PIECE))?;
+            each(&decode, &bytes)?;
+            left -= bytes.len();
+            decode.first += (bytes.len() / decode.ty.size.max(1)) as u64;
+            decode.at += bytes.len() as u64;
+            pages = bytes.into_pages();
+        }
+        Ok(())
     }
 }
 
 /// How the bytes of a stretch are to be understood.
-pub(crate) struct Decode {
+struct Decode {
     path: PathBuf,
     ty: ElementType,
     first: u64,
@@ -74,17 +98,24 @@ impl Decode {
         Error::invalid(&self.path, Position::Byte(self.at), what, "the file is damaged or cut short: download it again")
     }
 
-    /// Replaces `out` by the node ids.
-    pub(crate) fn node_ids(&self, bytes: &[u8], out: &mut Vec<u32>) -> Result<()> {
-        out.clear();
+    /// The `len` bytes from where they begin, in `pages`.
+    fn fill(&self, file: &PlainFile, pages: Pages, len: usize) -> Result<Filled> {
+        file.fill(pages, self.at, len).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged("the array ends early"),
+            _ => Error::io(&self.path, e),
+        })
+    }
+
+    /// Appends the node ids.
+    fn node_ids(&self, bytes: &[u8], out: &mut Vec<u32>) -> Result<()> {
+        let start = out.len();
         if self.ty.ids(bytes, out) {
             return Ok(());
         }
-        out.clear();
+        out.truncate(start);
         let mut wide = Vec::new();
         let ints = self.ty.ints(bytes, &mut wide);
         ints.map_err(|name| self.damaged(format!("elements of type {name}, expected integers")))?;
-        out.reserve_exact(wide.len());
         for (i, id) in (self.first..).zip(wide) {
             match u32::try_from(id) {
                 Ok(id) if u64::from(id) < MAX_NODES => out.push(id),
@@ -98,10 +129,8 @@ impl Decode {
         Ok(())
     }
 
-    /// Replaces `out` by the numbers.
-    pub(crate) fn floats(&self, bytes: &[u8], out: &mut Vec<f32>) -> Result<()> {
-        out.clear();
-        out.reserve_exact(bytes.len() / self.ty.size.max(1));
+    /// Appends the numbers.
+    fn floats(&self, bytes: &[u8], out: &mut Vec<f32>) -> Result<()> {
         let floats = self.ty.floats(bytes, out);
         floats.map_err(|name| self.damaged(format!("elements of type {name}, expected numbers")))
     }

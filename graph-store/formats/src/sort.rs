@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use morphgl_graph_store::Result;
+use morphgl_graph_store::{PagePool, Result};
 
 use crate::radix::Scratch;
-use crate::ranges::{self, Block};
+use crate::ranges::{Block, Merge};
 use crate::records::{Record, Records};
-use crate::spill::Spill;
+use crate::spill::{self, Spill};
 
 /// Most runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
@@ -31,9 +31,7 @@ pub(crate) struct BlockMaker<R> {
 impl<R: Record> BlockMaker<R> {
     /// An empty buffer for the records of a block.
     pub(crate) fn buffer(&self) -> Records<R> {
-        let mut buffer = self.scratch.take();
-        buffer.clear();
-        buffer
+        self.scratch.take()
     }
 
     /// Takes a buffer back.
@@ -44,6 +42,16 @@ impl<R: Record> BlockMaker<R> {
     /// Sorts what will be a block.
     pub(crate) fn sorted(&self, records: Records<R>) -> Block<R> {
         Block::sort(records, self.bits, &self.scratch)
+    }
+
+    /// Sorts edges without weights into a block, or gives the buffer back.
+    pub(crate) fn placed(
+        &self,
+        sources: &[u32],
+        targets: &[u32],
+        buffer: Records<R>,
+    ) -> std::result::Result<Block<R>, Records<R>> {
+        Block::place(sources, targets, self.bits, buffer)
     }
 }
 
@@ -57,7 +65,7 @@ pub(crate) struct Sorter<R> {
     capacity: usize,
     /// The block that single records go to.
     filling: Records<R>,
-    unique: bool,
+    merging: Merge,
     memory: u64,
     path: PathBuf,
     spill: Option<Spill>,
@@ -70,16 +78,15 @@ impl<R: Record> Sorter<R> {
     pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
         let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
-        Self { blocks, held: 0, capacity, filling, unique, memory, path, spill: None, scratch }
+        let len = records::<R>((memory / 512).min(RANGE_BYTES));
+        let merging = Merge { unique, len, room: records::<R>((memory / 64).min(BLOCK_BYTES)) };
+        Self { blocks, held: 0, capacity, filling, merging, memory, path, spill: None, scratch }
     }
 
     /// Records a block should have.
     pub(crate) fn block_len(&self) -> usize {
-        records::<R>((self.memory / 64).min(BLOCK_BYTES))
-    }
-
-    fn range_len(&self) -> usize {
-        records::<R>((self.memory / 256).min(RANGE_BYTES))
+        // As many as the buffers of the merge have room for, which are huge pages then.
+        self.merging.room
     }
 
     /// Takes records behind all that came so far.
@@ -127,7 +134,7 @@ impl<R: Record> Sorter<R> {
     }
 
     fn hold(&mut self, mut block: Block<R>) -> Result<()> {
-        if self.unique && block.low == 0 {
+        if self.merging.unique && block.low == 0 {
             block.records.dedup();
         }
         // What a block has room for counts. Buffers far too large, as after duplicates, are cut.
@@ -152,43 +159,77 @@ impl<R: Record> Sorter<R> {
         if self.held == 0 {
             return Ok(());
         }
-        let len = self.range_len();
         let spill = match &mut self.spill {
             Some(spill) => spill,
             empty => empty.insert(Spill::create(&self.path)?),
         };
         spill.begin();
-        ranges::merge(&mut self.blocks, self.unique, len, &self.scratch, &mut |records| spill.append(records))?;
+        let (pool, merge) = (PagePool::new(), self.merging);
+        let encode = |records: &[R]| spill::encoded(records, &pool);
+        merge.blocks(&mut self.blocks, &encode, &mut |bytes| spill.append::<R>(&bytes))?;
         // The next blocks take the buffers of these.
         self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
         self.held = 0;
         Ok(())
     }
 
-    /// Hands all records to `emit`, sorted, a slice at a time.
-    pub(crate) fn merge(mut self, mut emit: impl FnMut(&[R]) -> Result<()> + Send) -> Result<()> {
-        self.close()?;
-        let len = self.range_len();
-        if self.spill.is_none() {
-            return ranges::merge(&mut self.blocks, self.unique, len, &self.scratch, &mut emit);
+    /// Sorts the records that will stay before all others, if their targets come in order from now on, and takes them out
+    /// of the blocks; `make` and `emit` as in [`Merge::blocks`]. Does nothing where these are few.
+    pub(crate) fn merge_early<T: Send>(
+        &mut self,
+        make: &(impl Fn(&[R]) -> T + Sync),
+        emit: &mut (impl FnMut(T) -> Result<()> + Send),
+    ) -> Result<()> {
+        let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.held >= self.capacity / 2;
+        if self.spill.is_some() || !many || !self.filling.is_empty() {
+            return Ok(());
         }
-        self.spill_run()?;
-        self.scratch = Arc::default();
-        let mut spill = self.spill.take().expect("the sorter has spilled");
+        let low = self.blocks.iter().map(|block| block.low).fold(32, u32::max);
+        let last = self.blocks.iter().rev().find_map(|block| block.records.last());
+        let Some(end) = last.map(|record| record.key() & u64::MAX << low) else { return Ok(()) };
+        let rest = |block: &mut Block<R>| {
+            let at = block.records.partition_point(|r| r.key() < end);
+            let mut records = Records::default();
+            records.extend_from_slice(&block.records[at..]);
+            block.records.truncate(at);
+            Block { records, low: block.low }
+        };
+        let rests: Vec<_> = self.blocks.iter_mut().map(rest).filter(|block| !block.records.is_empty()).collect();
+        self.merging.blocks(&mut self.blocks, make, emit)?;
+        self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
+        self.held = rests.iter().map(|block| block.records.capacity()).sum();
+        self.blocks = rests;
+        Ok(())
+    }
+
+    /// Sorts all records; `make` and `emit` as in [`Merge::blocks`].
+    pub(crate) fn merge<T: Send>(
+        mut self,
+        make: &(impl Fn(&[R]) -> T + Sync),
+        emit: &mut (impl FnMut(T) -> Result<()> + Send),
+    ) -> Result<()> {
+        self.close()?;
+        if self.spill.is_some() {
+            self.spill_run()?;
+            self.scratch = Arc::default();
+        }
+        let merge = self.merging;
+        let Some(mut spill) = self.spill.take() else { return merge.blocks(&mut self.blocks, make, emit) };
         let fan_in = (self.memory / RUN_BYTES).clamp(2, FAN_IN as u64) as usize;
         // Neighbouring runs are merged into longer ones until one merge reaches them all; order of runs is kept.
         let mut level = 0;
         while spill.runs.len() > fan_in {
             level += 1;
             let mut next = Spill::create(&self.path.with_extension(format!("spill{level}")))?;
+            let pool = PagePool::new();
+            let encode = |records: &[R]| spill::encoded(records, &pool);
             for group in spill.runs.chunks(fan_in) {
                 next.begin();
-                let mut append = |records: &[R]| next.append(records);
-                spill.merge(group, self.unique, self.memory, len, &self.scratch, &mut append)?;
+                spill.merge(group, self.memory, merge, &encode, &mut |bytes| next.append::<R>(&bytes))?;
             }
             spill = next;
         }
-        spill.merge(&spill.runs, self.unique, self.memory, len, &self.scratch, &mut emit)
+        spill.merge(&spill.runs, self.memory, merge, make, emit)
     }
 }
 
@@ -213,12 +254,11 @@ mod tests {
         records.chunks(37).for_each(|r| sorter.push(r).unwrap());
         let runs = sorter.runs();
         let mut actual = Vec::new();
-        sorter
-            .merge(|block| {
-                actual.extend_from_slice(block);
-                Ok(())
-            })
-            .unwrap();
+        let mut emit = |slice: Vec<R>| {
+            actual.extend(slice);
+            Ok(())
+        };
+        sorter.merge(&|slice: &[R]| slice.to_vec(), &mut emit).unwrap();
         let mut expected = records.to_vec();
         expected.sort_by_key(|r| r.key());
         if unique {
@@ -248,5 +288,39 @@ mod tests {
         // The last sixteen that fit and what came after them are still in memory.
         assert_eq!(check(&keys, 0, false), 5_000 / 16 - 1);
         assert_eq!(check(&keys, 1 << 20, false), 0);
+    }
+    /// Targets in order, sources in none; one target with more edges than memory holds.
+    #[test]
+    fn what_is_whole_is_merged_early() {
+        for memory in [2_000, 20_000, 1 << 20] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), memory, false);
+            let source = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let target = |i: u64| if (20_000..25_000).contains(&i) { 20_000 } else { i } / 7;
+            let all: Vec<u64> = (0..60_000).map(|i| target(i) << 32 | source(i)).collect();
+            let (mut actual, mut early) = (Vec::new(), 0);
+            let make = |records: &[u64]| records.to_vec();
+            for some in all.chunks(100) {
+                let mut records = sorter.maker().buffer();
+                records.extend_from_slice(some);
+                let block = sorter.maker().sorted(records);
+                sorter.push_block(block).unwrap();
+                let mut emit = |records: Vec<u64>| {
+                    actual.extend(records);
+                    Ok(())
+                };
+                sorter.merge_early(&make, &mut emit).unwrap();
+                early = actual.len();
+            }
+            assert!(early > 0 || memory < 1 << 20, "{early} edges early in {memory} bytes");
+            let mut emit = |records: Vec<u64>| {
+                actual.extend(records);
+                Ok(())
+            };
+            sorter.merge(&make, &mut emit).unwrap();
+            let mut expected = all;
+            expected.sort_unstable();
+            assert!(actual == expected, "{memory} bytes");
+        }
     }
 }

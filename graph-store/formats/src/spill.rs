@@ -5,11 +5,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, Result};
+use morphgl_graph_store::{Error, PagePool, Pages, Result};
 use rayon::prelude::*;
 
-use crate::radix::Scratch;
-use crate::ranges::{self, Block};
+use crate::ranges::{Block, Merge};
 use crate::records::{Record, Records};
 
 /// Every so many records of a run, a key is remembered.
@@ -23,7 +22,6 @@ pub(crate) struct Spill {
     /// Records in the file.
     len: u64,
     pub(crate) runs: Vec<Run>,
-    bytes: Vec<u8>,
 }
 
 /// Where a run lies.
@@ -35,12 +33,20 @@ pub(crate) struct Run {
     keys: Vec<u64>,
 }
 
+/// Records as they lie in the file.
+pub(crate) fn encoded<R: Record>(records: &[R], pool: &PagePool) -> Pages {
+    let mut bytes = pool.take();
+    let out = bytes.resize(records.len() * R::BYTES).chunks_exact_mut(R::BYTES);
+    records.iter().zip(out).for_each(|(record, out)| record.encode(out));
+    bytes
+}
+
 impl Spill {
     /// Creates or truncates the file at `path`.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
         let file = file.map_err(|e| Error::io(path, e))?;
-        Ok(Self { path: path.to_path_buf(), file, len: 0, runs: Vec::new(), bytes: Vec::new() })
+        Ok(Self { path: path.to_path_buf(), file, len: 0, runs: Vec::new() })
     }
 
     /// Begins a run.
@@ -48,34 +54,30 @@ impl Spill {
         self.runs.push(Run { range: self.len..self.len, keys: Vec::new() });
     }
 
-    /// Appends sorted records to the run that was begun last.
-    pub(crate) fn append<R: Record>(&mut self, records: &[R]) -> Result<()> {
+    /// Appends sorted records, as [`encoded`] makes them, to the run that was begun last.
+    pub(crate) fn append<R: Record>(&mut self, bytes: &[u8]) -> Result<()> {
         let run = self.runs.last_mut().expect("a run was begun");
         let done = run.range.end - run.range.start;
         let first = (done.next_multiple_of(STRIDE) - done) as usize;
-        run.keys.extend(records.iter().skip(first).step_by(STRIDE as usize).map(|r| r.key()));
-        self.bytes.resize(records.len() * R::BYTES, 0);
-        for (record, out) in records.iter().zip(self.bytes.chunks_exact_mut(R::BYTES)) {
-            record.encode(out);
-        }
-        self.file.write_all(&self.bytes).map_err(|e| Error::io(&self.path, e))?;
-        self.len += records.len() as u64;
+        run.keys.extend(bytes.chunks_exact(R::BYTES).skip(first).step_by(STRIDE as usize).map(|b| R::decode(b).key()));
+        self.file.write_all(bytes).map_err(|e| Error::io(&self.path, e))?;
+        self.len += (bytes.len() / R::BYTES) as u64;
         run.range.end = self.len;
         Ok(())
     }
 
-    /// Hands the records of `runs` to `emit`, sorted; of equal keys, those of earlier runs first.
+    /// Sorts the records of `runs`; of equal keys, those of earlier runs come first. `make` and `emit` as in
+    /// [`Merge::blocks`].
     ///
     /// The keys are cut into spans of which two fit a quarter of `memory`; while one is sorted and handed on, the next
     /// is read.
-    pub(crate) fn merge<R: Record>(
+    pub(crate) fn merge<R: Record, T: Send>(
         &self,
         runs: &[Run],
-        unique: bool,
         memory: u64,
-        len: usize,
-        scratch: &Scratch<R>,
-        emit: &mut (impl FnMut(&[R]) -> Result<()> + Send),
+        merge: Merge,
+        make: &(impl Fn(&[R]) -> T + Sync),
+        emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         let ends = ends(runs, memory / 8 / size_of::<R>() as u64);
         let mut readers: Vec<RunReader<'_>> = runs.iter().map(|run| RunReader { spill: self, run, at: 0 }).collect();
@@ -84,21 +86,21 @@ impl Spill {
         for end in ends {
             if end.is_some_and(|end| end - start == 1) {
                 // One key, perhaps more often than memory can hold.
-                ranges::merge(&mut ready, unique, len, scratch, emit)?;
+                merge.blocks(&mut ready, make, emit)?;
                 ready.clear();
                 let mut first = true;
                 for reader in &mut readers {
                     while let Some(mut records) = reader.some_below::<R>(end.expect("a span of one key has an end"))? {
-                        if unique {
+                        if merge.unique {
                             records.truncate(usize::from(first));
                         }
                         first = false;
-                        emit(&records)?;
+                        emit(make(&records))?;
                     }
                 }
             } else {
                 let (written, read) = rayon::join(
-                    || ranges::merge(&mut ready, unique, len, scratch, emit),
+                    || merge.blocks(&mut ready, make, emit),
                     || readers.iter_mut().map(|reader| reader.all_below(end)).collect::<Result<Vec<_>>>(),
                 );
                 written?;
@@ -106,7 +108,7 @@ impl Spill {
             }
             start = end.unwrap_or(start);
         }
-        ranges::merge(&mut ready, unique, len, scratch, emit)
+        merge.blocks(&mut ready, make, emit)
     }
 }
 
@@ -197,7 +199,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for unique in [false, true] {
             let mut spill = Spill::create(&dir.path().join("spill")).unwrap();
-            let mut expected: Vec<Weighted> = Vec::new();
+            let (mut expected, pool) = (Vec::<Weighted>::new(), PagePool::new());
             for run in 0..5u64 {
                 let key =
                     |i: u64| if i.is_multiple_of(2) { 1 << 33 } else { ((i * 7919 + run * 104_729) % 30_011) << 20 };
@@ -205,15 +207,16 @@ mod tests {
                     (0..40_000).map(|i| Weighted::new(key(i), (run * 40_000 + i) as f32)).collect();
                 records.sort_by_key(|r| r.key());
                 spill.begin();
-                records.chunks(777).try_for_each(|chunk| spill.append(chunk)).unwrap();
+                records.chunks(777).try_for_each(|r| spill.append::<Weighted>(&encoded(r, &pool))).unwrap();
                 expected.extend(records);
             }
             let mut actual = Vec::new();
-            let mut emit = |records: &[Weighted]| {
-                actual.extend_from_slice(records);
+            let mut emit = |records: Vec<Weighted>| {
+                actual.extend(records);
                 Ok(())
             };
-            spill.merge(&spill.runs, unique, 1 << 20, 1000, &Scratch::default(), &mut emit).unwrap();
+            let merge = Merge { unique, len: 1000, room: 0 };
+            spill.merge(&spill.runs, 1 << 20, merge, &|records: &[Weighted]| records.to_vec(), &mut emit).unwrap();
             expected.sort_by_key(|r| r.key());
             if unique {
                 expected.dedup_by_key(|r| r.key());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use morphgl_graph_store::{Error, Position, Result};
 
 use crate::archive::{Archive, Member, Source};
+use crate::plain::PlainFile;
 
 /// An array being read.
 pub(crate) type Table<'t> = Member<'t>;
@@ -47,10 +48,11 @@ impl Tables {
         match self {
             Self::Directory(path) => {
                 let path = path.join(format!("{name}.npy"));
-                let file = File::open(&path).map_err(|e| Error::io(&path, e))?;
+                let io = |e| Error::io(&path, e);
                 let source = if cfg!(unix) {
-                    Source::File(Arc::new(file))
+                    Source::File(Arc::new(PlainFile::open(&path).map_err(io)?))
                 } else {
+                    let file = File::open(&path).map_err(io)?;
                     Source::Stream(Box::new(BufReader::with_capacity(1 << 18, file)))
                 };
                 Table::new(path, source)

@@ -145,6 +145,9 @@ fn drive(
     let mut sink = ingest.edges(&path, num_nodes, weights.is_some())?;
     let (blocks, step) = (sink.blocks(), sink.block_len() as u64);
     let by_target = matches!(&form, Form::Compressed(Compressed { rows: Rows::Targets, .. }));
+    if matches!(&form, Form::Compressed(Compressed { rows: Rows::Sources, .. })) {
+        sink.targets_in_order();
+    }
     let (pool, rooms) = (PagePool::new(), Mutex::new(Vec::<Room>::new()));
     let mut done = 0;
     let next = || {
@@ -170,13 +173,9 @@ fn drive(
         let room = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
         let mut own = room().pop().unwrap_or_default();
         let Room { leading, other, weights } = &mut own;
-        let (bytes, decode) = job.leading.read(&pool)?;
-        decode.node_ids(&bytes, leading)?;
+        job.leading.node_ids(&pool, leading)?;
         match job.other {
-            Other::Targets(raw) => {
-                let (bytes, decode) = raw.read(&pool)?;
-                decode.node_ids(&bytes, other)?;
-            }
+            Other::Targets(raw) => raw.node_ids(&pool, other)?,
             Other::Interleaved => {
                 other.clear();
                 other.extend(leading.iter().skip(1).step_by(2));
@@ -193,8 +192,7 @@ fn drive(
         let weights = match job.weights {
             None => None,
             Some(raw) => {
-                let (bytes, decode) = raw.read(&pool)?;
-                decode.floats(&bytes, weights)?;
+                raw.floats(&pool, weights)?;
                 Some(&weights[..])
             }
         };

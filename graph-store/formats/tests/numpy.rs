@@ -109,6 +109,37 @@ fn every_form_of_edges_reads_alike() {
     assert_eq!(edges(&dataset), EDGES);
 }
 
+/// Rows that are written while others are read, and the same edges sorted at the end.
+#[test]
+fn rows_in_order_become_the_graph_that_edges_in_any_order_become() {
+    // Rows of none to six edges, listed in no order, some twice; and one of a third of all edges.
+    let degree = |v: u32| if v == 9_000 { 40_000 } else { v % 7 };
+    let rows: Vec<u32> = (0..27_000).flat_map(|v| std::iter::repeat_n(v, degree(v) as usize)).collect();
+    let sources: Vec<u32> = (0..rows.len() as u32).map(|i| i.wrapping_mul(2_654_435_761) % 27_001 / 3).collect();
+    let weights: Vec<f32> = (0..rows.len()).map(|i| i as f32).collect();
+    let indptr: Vec<u64> = (0..=27_000).map(|v| rows.partition_point(|&row| row < v) as u64).collect();
+    let compressed = Arrays::new().put("indptr", &indptr, None).put("indices", &sources, None);
+    let listed = Arrays::new().put("src", &sources, None).put("dst", &rows, None);
+    let [compressed, listed] = [compressed, listed].map(|arrays| arrays.put("weights", &weights, None));
+    let (format, all) = (NumpyOptions { num_nodes: Some(27_000), ..NumpyOptions::default() }, Options::default());
+    for options in [
+        all.clone(),
+        Options { drop_weights: true, ..all.clone() },
+        Options { drop_duplicates: true, add_self_loops: true, ..all.clone() },
+        Options { drop_self_loops: true, ..all.clone() },
+        Options { symmetrise: true, ..all.clone() },
+    ] {
+        let expected = open(|target| numpy::import(listed.0.path(), target, format, &options, &Silent));
+        for memory in [1 << 17, 1 << 20, 1 << 30] {
+            let options = Options { memory, ..options.clone() };
+            for arrays in [&compressed, &listed] {
+                let actual = open(|target| numpy::import(arrays.0.path(), target, format, &options, &Silent));
+                assert!(actual.topology == expected.topology, "{options:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn features_labels_splits_and_weights_are_converted() {
     let arrays = || Arrays::new().put("src", &[1i64, 2, 0], None).put("dst", &[0i64, 0, 1], None);
