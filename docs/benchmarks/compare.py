@@ -28,12 +28,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 SHIM = HERE / "pyg-lib-shim"
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 WHAT = ["sample", "gather", "prepare", "step", "epoch"]
-# Peers of each measurement: on one thread, and on several, where loaders with worker processes come in.
+# Peers of each measurement: on one thread, and on several. A loader has as many worker processes beside its own.
 PEERS = {
     "sample": (["pyg-sparse", "dgl", "graphbolt", "graphbolt-i32", "numpy"],
                ["pyg-sparse", "dgl", "graphbolt", "graphbolt-i32"]),
     "gather": (["numpy", "pyg", "dgl", "graphbolt"], ["pyg", "dgl", "graphbolt"]),
-    "prepare": (["pyg-sparse", "dgl", "graphbolt", "numpy"],
+    "prepare": (["pyg-sparse", "dgl", "graphbolt", "numpy", "dgl-loader", "graphbolt-loader"],
                 ["pyg-sparse", "dgl", "graphbolt", "dgl-loader", "graphbolt-loader"]),
     "step": (["pyg", "dgl"], ["pyg", "dgl"]),
     "epoch": (["pyg", "dgl", "graphbolt"], ["pyg", "dgl", "graphbolt"]),
