@@ -221,6 +221,7 @@ mod tests {
             prop_assert_eq!(&actual[..], &expected[..]);
         }
     }
+
     /// One key far from all others takes the digits' bits from them.
     #[test]
     fn records_that_agree_in_their_upper_bits_are_sorted() {

@@ -295,6 +295,7 @@ mod tests {
             prop_assert_eq!(actual, expected);
         }
     }
+
     proptest! {
         #[test]
         fn placed_edges_are_those_sorted_in_one_pass(

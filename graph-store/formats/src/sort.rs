@@ -289,6 +289,7 @@ mod tests {
         assert_eq!(check(&keys, 0, false), 5_000 / 16 - 1);
         assert_eq!(check(&keys, 1 << 20, false), 0);
     }
+
     /// Targets in order, sources in none; one target with more edges than memory holds.
     #[test]
     fn what_is_whole_is_merged_early() {
