@@ -154,7 +154,7 @@ impl Tiles {
 }
 
 /// Asks for a sixth of the next chunk's tiles of both factors, from this byte of them on: they come from the second-level
-/// cache, and are waited for otherwise. With it, products of 96 rows were 1.08 times as fast (median of twelve sizes and
+/// cache, and are waited for otherwise. With it, products of 96 rows were 1.07 times as fast (median of twelve sizes and
 /// counts of threads, in turns, 0.99 to 1.23, on a machine with busy neighbours).
 macro_rules! ask_ahead {
     ($from:literal) => {
