@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::Ingest;
 use crate::radix::Scratch;
+use crate::records::Sorted;
 use crate::sort::Sorter;
 use crate::text::{Chunks, Pairs, PairsFormat, parse};
 
@@ -97,7 +98,7 @@ fn collect(
     }
     out.flush().map_err(|e| Error::io(&raw.path, e))?;
     let mut stream = ingest.writer.stream::<u64>("node_ids")?;
-    sorter.merge(&|ids: &[u64]| ids.to_vec(), &mut |ids: Vec<u64>| stream.write(&ids))?;
+    sorter.merge(&|ids: Sorted<'_, u64>| ids.to_vec(), &mut |ids: Vec<u64>| stream.write(&ids))?;
     let num_nodes = stream.len();
     let meta = stream.finish(None)?;
     ingest.add_node_ids(source, num_nodes, meta);

@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter, PagePool, Pages, Result};
 
-use crate::records::Record;
+use crate::records::{Record, Sorted};
 
 const BUFFER: usize = 1 << 15;
 
@@ -18,29 +18,24 @@ pub(crate) struct Part {
 
 impl Part {
     /// Makes the part of some records, on any thread, in buffers of `pool`.
-    pub(crate) fn of<R: Record>(records: &[R], weighted: bool, pool: &PagePool) -> Self {
-        let mut rows: Vec<(u32, u32)> = Vec::new();
-        // Most edges are of the row of the edge before: where the last of a few is, all are.
-        for (few, i) in records.chunks(8).zip((0u32..).step_by(8)) {
-            let row = |record: &R| (record.key() >> 32) as u32;
-            if rows.last().is_some_and(|last| last.0 == row(&few[few.len() - 1])) {
-                continue;
-            }
-            for (record, i) in few.iter().zip(i..) {
-                if rows.last().is_none_or(|last| last.0 != row(record)) {
-                    rows.push((row(record), i));
-                }
-            }
-        }
-        let mut indices = pool.take();
+    pub(crate) fn of<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Self {
+        let (mut indices, mut weights) = (pool.take(), Pages::new());
         let out: &mut [u32] = bytemuck::cast_slice_mut(indices.resize(4 * records.len()));
-        out.iter_mut().zip(records).for_each(|(out, record)| *out = record.key() as u32);
-        let mut weights = Pages::new();
-        if weighted {
-            weights = pool.take();
-            let out: &mut [f32] = bytemuck::cast_slice_mut(weights.resize(indices.len()));
-            out.iter_mut().zip(records).for_each(|(out, record)| *out = record.weight());
-        }
+        let rows = match records {
+            Sorted::Whole(records) => {
+                out.iter_mut().zip(records).for_each(|(out, record)| *out = record.key() as u32);
+                if !R::BARE {
+                    weights = pool.take();
+                    let out: &mut [f32] = bytemuck::cast_slice_mut(weights.resize(indices.len()));
+                    out.iter_mut().zip(records).for_each(|(out, record)| *out = record.weight());
+                }
+                rows(records, |record| (record.key() >> 32) as u32)
+            }
+            Sorted::Narrow(keys, narrow) => {
+                out.iter_mut().zip(keys).for_each(|(out, &key)| *out = narrow.source(key));
+                rows(keys, |key| narrow.target(key))
+            }
+        };
         Self { rows, indices, weights }
     }
 
@@ -48,6 +43,23 @@ impl Part {
     pub(crate) fn len(&self) -> u64 {
         self.indices.len() as u64 / 4
     }
+}
+
+/// The rows of some edges in order, and how many edges come before those of each.
+fn rows<T: Copy>(edges: &[T], row: impl Fn(T) -> u32) -> Vec<(u32, u32)> {
+    let mut rows: Vec<(u32, u32)> = Vec::new();
+    // Most edges are of the row of the edge before: where the last of a few is, all are.
+    for (few, i) in edges.chunks(8).zip((0u32..).step_by(8)) {
+        if rows.last().is_some_and(|last| last.0 == row(few[few.len() - 1])) {
+            continue;
+        }
+        for (&edge, i) in few.iter().zip(i..) {
+            if rows.last().is_none_or(|last| last.0 != row(edge)) {
+                rows.push((row(edge), i));
+            }
+        }
+    }
+    rows
 }
 
 /// Writes `indptr`, `indices` and `weights` from parts in order.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::Ingest;
 use crate::csc::{CscWriter, Part};
 use crate::ranges::Block;
-use crate::records::{Record, Records, Weighted};
+use crate::records::{Record, Records, Sorted, Weighted};
 use crate::sort::{BlockMaker, Sorter};
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
@@ -231,8 +231,10 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             csc.write(&part)
         };
         match sorter {
-            AnySorter::Plain(sorter) => sorter.merge(&|records: &[_]| Part::of(records, false, &pool), &mut emit)?,
-            AnySorter::Weighted(sorter) => sorter.merge(&|records: &[_]| Part::of(records, true, &pool), &mut emit)?,
+            AnySorter::Plain(sorter) => sorter.merge(&|records: Sorted<'_, _>| Part::of(records, &pool), &mut emit)?,
+            AnySorter::Weighted(sorter) => {
+                sorter.merge(&|records: Sorted<'_, _>| Part::of(records, &pool), &mut emit)?
+            }
         }
         csc.finish(&mut ingest.writer)?;
         ingest.num_nodes = Some(num_nodes);
@@ -262,8 +264,12 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             csc.write(&part)
         };
         match &mut self.sorter {
-            AnySorter::Plain(sorter) => sorter.merge_early(&|r: &[_]| Part::of(r, false, pool), &mut emit)?,
-            AnySorter::Weighted(sorter) => sorter.merge_early(&|r: &[_]| Part::of(r, true, pool), &mut emit)?,
+            AnySorter::Plain(sorter) => {
+                sorter.merge_early(&|records: Sorted<'_, _>| Part::of(records, pool), &mut emit)?
+            }
+            AnySorter::Weighted(sorter) => {
+                sorter.merge_early(&|records: Sorted<'_, _>| Part::of(records, pool), &mut emit)?
+            }
         }
         self.csc = Some(csc);
         Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use crate::records::{Record, Records};
+use crate::records::{Keyed, Record, Records};
 
 /// Widest digit: its counters take a third of a small first-level cache.
 pub(crate) const WIDEST: u32 = 12;
@@ -32,7 +32,7 @@ impl<R> Scratch<R> {
     }
 }
 
-impl<R: Record> Scratch<R> {
+impl<R: Keyed> Scratch<R> {
     /// An empty buffer.
     pub(crate) fn take(&self) -> Records<R> {
         // A buffer is whole whatever happened to the thread that held the lock.
@@ -65,7 +65,7 @@ impl<R: Record> Scratch<R> {
 ///
 /// O(n · digits) time, O(n) space in `scratch`; O(n) where the records are sorted, O(n log n) where most records agree in
 /// their upper bits.
-pub(crate) fn sort<R: Record>(records: &mut Records<R>, scratch: &mut Records<R>, low: u32) {
+pub(crate) fn sort<R: Keyed>(records: &mut Records<R>, scratch: &mut Records<R>, low: u32) {
     let Some(first) = records.first().copied() else { return };
     if records.is_sorted_by_key(|r| r.key() >> low) {
         return;
@@ -112,7 +112,7 @@ pub(crate) fn sort<R: Record>(records: &mut Records<R>, scratch: &mut Records<R>
 }
 
 /// Sorts records that are sorted by the bits from `low` on.
-fn insert<R: Record>(records: &mut [R], low: u32) {
+fn insert<R: Keyed>(records: &mut [R], low: u32) {
     let mut from = 0;
     while let Some(at) = records[from..].windows(2).position(|w| w[0].key() > w[1].key()) {
         from += at + 1;
@@ -134,12 +134,12 @@ fn insert<R: Record>(records: &mut [R], low: u32) {
 }
 
 /// Replaces `records` by those of edges without weights, sorted by the bits of the targets from `low` on, of which only
-/// [`WIDEST`] differ; edges that agree in them keep their order.
+/// [`WIDEST`] differ; edges that agree in them keep their order. Returns where those of each value of these bits end.
 ///
 /// # Complexity
 ///
 /// O(n) time, without scratch: edges go from where they lie to their places.
-pub(crate) fn place<R: Record>(sources: &[u32], targets: &[u32], low: u32, records: &mut Records<R>) {
+pub(crate) fn place<R: Record>(sources: &[u32], targets: &[u32], low: u32, records: &mut Records<R>) -> Vec<u32> {
     let digit = |target: u32| (target >> low) as usize % COUNTERS;
     let mut counters = [0u32; COUNTERS];
     targets.iter().for_each(|&target| counters[digit(target)] += 1);
@@ -154,6 +154,7 @@ pub(crate) fn place<R: Record>(sources: &[u32], targets: &[u32], low: u32, recor
         out[*slot as usize] = R::new(u64::from(target) << 32 | u64::from(source), 1.0);
         *slot += 1;
     }
+    counters.to_vec()
 }
 
 /// Some bits of a key, by which one pass sorts.
@@ -168,13 +169,13 @@ const DIGITS: usize = 6;
 const COUNTERS: usize = 1 << WIDEST;
 
 impl Digit {
-    fn of<R: Record>(self, record: &R) -> usize {
+    fn of<R: Keyed>(self, record: &R) -> usize {
         (record.key() >> self.from & self.mask) as usize % COUNTERS
     }
 }
 
 /// Sorts by `N` digits, the first of them first.
-fn passes<R: Record, const N: usize>(records: &mut Records<R>, scratch: &mut Records<R>, digits: [Digit; N]) {
+fn passes<R: Keyed, const N: usize>(records: &mut Records<R>, scratch: &mut Records<R>, digits: [Digit; N]) {
     let mut counters = [[0u32; COUNTERS]; N];
     for record in records.iter() {
         for (counters, digit) in counters.iter_mut().zip(digits) {

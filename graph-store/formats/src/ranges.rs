@@ -5,31 +5,44 @@ use rayon::prelude::*;
 use morphgl_graph_store::Result;
 
 use crate::radix::{self, Scratch, WIDEST};
-use crate::records::{Record, Records};
+use crate::records::{Keyed, Narrow, Record, Records, Sorted};
 
 /// Every so many records of a block, a key is looked at to find where ranges shall begin.
 const SAMPLE: usize = 256;
 /// Keys of which so many ranges could be made are cut, and not sorted as one range.
 const HEAVY: usize = 4;
+/// Where its ranges may begin is remembered of blocks with so many times as many records.
+const REMEMBERED: usize = 16;
 
 /// Records sorted by the bits of their keys from `low` on.
 #[derive(Debug)]
 pub(crate) struct Block<R> {
     pub(crate) records: Records<R>,
     pub(crate) low: u32,
+    /// All bits that any of the keys has.
+    any: u64,
+    /// Where the records end whose bits from `low` on are `first`, and those of each value after it; empty where nobody
+    /// counted them.
+    ends: Vec<u32>,
+    first: u64,
 }
 
 impl<R: Record> Block<R> {
+    pub(crate) fn new(records: Records<R>, low: u32) -> Self {
+        let any = records.iter().fold(0, |any, r| any | r.key());
+        Self { records, low, any, ends: Vec::new(), first: 0 }
+    }
+
     /// Sorts records by the upper `bits` of what differs in their targets, and leaves the rest to the ranges; wholly where
     /// there is one target only.
     pub(crate) fn sort(mut records: Records<R>, bits: u32, scratch: &Scratch<R>) -> Self {
-        let Some(first) = records.first().map(|r| r.key()) else { return Self { records, low: 0 } };
+        let Some(first) = records.first().map(|r| r.key()) else { return Self::new(records, 0) };
         let differ = records.iter().fold(0, |all, r| all | (r.key() ^ first));
         let top = u64::BITS - differ.leading_zeros();
         let low = if top <= 32 { 0 } else { top.saturating_sub(bits).max(32) };
         scratch.sort(&mut records, low);
         let low = if low == 0 || records.is_sorted_by_key(|r| r.key()) { 0 } else { low };
-        Self { records, low }
+        Self::new(records, low)
     }
 
     /// The same of edges without weights, which go from where they lie to their places in `records`; `Err` gives the
@@ -46,13 +59,25 @@ impl<R: Record> Block<R> {
         if top - low > WIDEST || targets.len() > u32::MAX as usize || targets.is_sorted() {
             return Err(records);
         }
-        radix::place(sources, targets, low, &mut records);
-        let low = if records.is_sorted_by_key(|r| r.key()) { 0 } else { 32 + low };
-        Ok(Self { records, low })
+        let ends = radix::place(sources, targets, low, &mut records);
+        if records.is_sorted_by_key(|r| r.key()) {
+            return Ok(Self::new(records, 0));
+        }
+        let mut block = Self::new(records, 32 + low);
+        if block.records.len() >= REMEMBERED * ends.len() {
+            block.first = u64::from(first >> low) / ends.len() as u64 * ends.len() as u64;
+            block.ends = ends;
+        }
+        Ok(block)
     }
 
-    /// First position from `from` on whose key is at least `key`, in steps that double: it is near as a rule.
+    /// First position from `from` on whose key is at least `key`: as it was counted, or in steps that double, as it is near
+    /// as a rule.
     fn seek(&self, from: usize, key: u64) -> usize {
+        if !self.ends.is_empty() && key.trailing_zeros() >= self.low {
+            let before = (key >> self.low).saturating_sub(self.first).min(self.ends.len() as u64) as usize;
+            return before.checked_sub(1).map_or(0, |last| self.ends[last] as usize).min(self.records.len());
+        }
         let rest = &self.records[from..];
         let mut step = 1;
         while step < rest.len() && rest[step].key() < key {
@@ -86,7 +111,7 @@ impl Merge {
     pub(crate) fn blocks<R: Record, T: Send>(
         &self,
         blocks: &mut [Block<R>],
-        make: &(impl Fn(&[R]) -> T + Sync),
+        make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         let mut waves = Waves { ready: Vec::new(), emit };
@@ -94,10 +119,13 @@ impl Merge {
             let slices = self.in_turn(blocks);
             // A few waves at least: what one makes is written while the next is made.
             let wave = wave().min(slices.len().div_ceil(4)).max(1);
-            slices.chunks(wave).try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(slice))))?;
+            slices
+                .chunks(wave)
+                .try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(Sorted::Whole(slice)))))?;
             return waves.end();
         }
-        let scratch = Scratch::new(self.room);
+        let (scratch, narrow_scratch) = (Scratch::new(self.room), Scratch::new(self.room));
+        let any = blocks.iter().fold(0, |any, block| any | block.any);
         let starts = starts(blocks, self.len.max(1), &scratch);
         let blocks = &*blocks;
         let mut at = vec![0usize; blocks.len()];
@@ -111,7 +139,7 @@ impl Merge {
                 let count = (next..starts.len()).take(wave()).take_while(|&i| !alone(i)).count();
                 &starts[next..next + count]
             };
-            let is_alone = alone(next);
+            let (is_alone, start) = (alone(next), if next == 0 { 0 } else { starts[next - 1] });
             next += ends.len();
             let mut cuts: Vec<Vec<usize>> = Vec::new();
             let seek = |(block, &at): (&Block<R>, &usize)| -> Vec<usize> {
@@ -137,25 +165,59 @@ impl Merge {
                     Some((block, piece)) => vec![&block.records[piece.start..=piece.start]],
                     None => same.collect(),
                 };
-                slices.chunks(wave()).try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(slice))))?;
+                let whole = |slice: &&[R]| make(Sorted::Whole(slice));
+                slices.chunks(wave()).try_for_each(|wave| waves.next(wave.par_iter().map(whole)))?;
             } else {
                 let gather = |range: usize| {
-                    let mut records = scratch.take();
-                    records.reserve(pieces(range).map(|(_, piece)| piece.len()).sum());
-                    pieces(range).for_each(|(block, piece)| records.extend_from_slice(&block.records[piece]));
-                    scratch.sort(&mut records, 0);
-                    if self.unique {
-                        records.dedup();
+                    let pieces = || pieces(range).map(|(block, piece)| &block.records[piece]);
+                    let from = if range == 0 { start } else { ends[range - 1] };
+                    // The last range ends behind all keys, and the first may be empty.
+                    let last = if ends[range] == u64::MAX { any } else { ends[range].saturating_sub(1) };
+                    match Narrow::new(from, last, any as u32).filter(|_| R::BARE) {
+                        Some(narrow) => {
+                            let narrowed = |record: &R| narrow.narrow(record.key());
+                            let keys = self.sorted(pieces(), narrowed, &narrow_scratch);
+                            let made = make(Sorted::Narrow(&keys, narrow));
+                            narrow_scratch.give(keys);
+                            made
+                        }
+                        None => {
+                            let records = self.sorted(pieces(), |&record| record, &scratch);
+                            let made = make(Sorted::Whole(&records));
+                            scratch.give(records);
+                            made
+                        }
                     }
-                    let made = make(&records);
-                    scratch.give(records);
-                    made
                 };
                 waves.next((0..ends.len()).into_par_iter().map(gather))?;
             }
             at.iter_mut().zip(&cuts).for_each(|(at, cut)| *at = *cut.last().expect("a wave has a range"));
         }
         waves.end()
+    }
+
+    /// The records of all pieces, each as `map` makes it, sorted in a buffer of `scratch`.
+    fn sorted<'p, R: Record, K: Keyed>(
+        &self,
+        pieces: impl Iterator<Item = &'p [R]> + Clone,
+        map: impl Fn(&R) -> K,
+        scratch: &Scratch<K>,
+    ) -> Records<K> {
+        let mut keys = scratch.take();
+        let len = pieces.clone().map(<[R]>::len).sum();
+        keys.append(len, |mut rest| {
+            for piece in pieces {
+                let (now, later) = std::mem::take(&mut rest).split_at_mut(piece.len());
+                now.iter_mut().zip(piece).for_each(|(out, record)| *out = map(record));
+                rest = later;
+            }
+            len
+        });
+        scratch.sort(&mut keys, 0);
+        if self.unique {
+            keys.dedup();
+        }
+        keys
     }
 
     /// Slices of the records of blocks that are sorted one after another.
@@ -258,6 +320,34 @@ mod tests {
     use super::*;
     use crate::records::Weighted;
 
+    /// What blocks merge into.
+    fn merged<R: Record>(merge: Merge, blocks: &mut [Block<R>]) -> Vec<R> {
+        let mut merged = Vec::new();
+        let mut emit = |records: Vec<R>| {
+            merged.extend(records);
+            Ok(())
+        };
+        merge.blocks(blocks, &|records: Sorted<'_, R>| records.to_vec(), &mut emit).unwrap();
+        merged
+    }
+
+    /// The same by the library, block by block of `len` records.
+    fn check<R: Record + PartialEq>(records: &[R], block: usize, bits: u32, merge: Merge) {
+        let scratch = Scratch::default();
+        let sort = |b: &[R]| {
+            let mut records = Records::default();
+            records.extend_from_slice(b);
+            Block::sort(records, bits, &scratch)
+        };
+        let mut blocks: Vec<_> = records.chunks(block).map(sort).collect();
+        let mut expected = records.to_vec();
+        expected.sort_by_key(|r| r.key());
+        if merge.unique {
+            expected.dedup_by_key(|r| r.key());
+        }
+        assert_eq!(merged(merge, &mut blocks), expected);
+    }
+
     proptest! {
         /// Targets with far more edges than a range holds, beside targets with few; edges listed many times.
         #[test]
@@ -266,33 +356,38 @@ mod tests {
             block in 1usize..900,
             len in prop::sample::select(vec![1usize, 300, 1024]),
             sources in prop::sample::select(vec![1u64, 3, 1 << 16]),
+            far in prop::sample::select(vec![0u64, 1 << 9, 1 << 31]),
             bits in prop::sample::select(vec![1u32, 2, 12]),
             unique: bool,
         ) {
-            // Half of the edges go to one target, a quarter to the next.
+            // Half of the edges go to one target, a quarter to the next; some come from a source far away.
             let target = |draw: u64| u64::from((1u64 << draw).trailing_zeros().saturating_sub(5));
-            let key = |&(t, s): &(u64, u64)| target(t) << 32 | (s % sources);
-            let records: Vec<_> =
-                draws.iter().map(key).zip((0u16..).map(f32::from)).map(|(k, w)| Weighted::new(k, w)).collect();
-            let scratch = Scratch::default();
-            let sort = |b: &[Weighted]| {
-                let mut records = Records::default();
-                records.extend_from_slice(b);
-                Block::sort(records, bits, &scratch)
-            };
-            let mut blocks: Vec<_> = records.chunks(block).map(sort).collect();
-            let mut actual = Vec::new();
+            let key = |&(t, s): &(u64, u64)| (target(t) + far) << 32 | (s % sources + far * (s % 7 / 6));
+            let keys: Vec<u64> = draws.iter().map(key).collect();
             let merge = Merge { unique, len, room: 0 };
-            merge.blocks(&mut blocks, &|records: &[Weighted]| records.to_vec(), &mut |records| {
-                actual.extend(records);
-                Ok(())
-            }).unwrap();
-            let mut expected = records;
-            expected.sort_by_key(|r| r.key());
-            if unique {
-                expected.dedup_by_key(|r| r.key());
+            check(&keys, block, bits, merge);
+            let weighted: Vec<_> = keys.iter().zip((0u16..).map(f32::from)).map(|(&k, w)| Weighted::new(k, w)).collect();
+            check(&weighted, block, bits, merge);
+        }
+    }
+
+    /// Blocks large enough that their ranges are counted; the second begins and ends within the first.
+    #[test]
+    fn counted_blocks_merge_into_the_sort() {
+        let draw = |i: u32, n: u32| ((u64::from(i.wrapping_mul(2_654_435_761)) * u64::from(n)) >> 32) as u32;
+        for (first, nodes) in [(0, 1000), (5, 1 << 22), (u32::MAX - 9000, 9000)] {
+            let (mut blocks, mut expected) = (Vec::new(), Vec::new());
+            for (seed, from, nodes) in [(1, first, nodes), (7, first + nodes / 3, nodes / 3), (9, first, nodes)] {
+                let targets: Vec<u32> = (0..70_000).map(|i| from + draw(i * seed, nodes)).collect();
+                let sources: Vec<u32> = (0..70_000).map(|i| draw(i + seed, 1 << 20)).collect();
+                expected.extend(targets.iter().zip(&sources).map(|(&v, &u)| u64::from(v) << 32 | u64::from(u)));
+                let block =
+                    Block::<u64>::place(&sources, &targets, 12, Records::default()).expect("one pass is enough");
+                assert!(!block.ends.is_empty());
+                blocks.push(block);
             }
-            prop_assert_eq!(actual, expected);
+            expected.sort_unstable();
+            assert!(merged(Merge { unique: false, len: 2000, room: 0 }, &mut blocks) == expected, "{nodes} nodes");
         }
     }
 

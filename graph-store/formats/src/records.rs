@@ -6,12 +6,18 @@ use std::ops::{Deref, DerefMut};
 
 use morphgl_graph_store::Pages;
 
+/// What is sorted by a key.
+pub(crate) trait Keyed: bytemuck::Pod + Send + Sync + fmt::Debug {
+    fn key(self) -> u64;
+}
+
 /// An edge on its way: target in the high half of the key, source in the low half, so that keys sort into CSC order.
-pub(crate) trait Record: bytemuck::Pod + Send + Sync + fmt::Debug {
+pub(crate) trait Record: Keyed {
     /// Bytes on disk.
     const BYTES: usize;
+    /// Whether the key is all there is.
+    const BARE: bool;
     fn new(key: u64, weight: f32) -> Self;
-    fn key(self) -> u64;
     fn weight(self) -> f32;
     fn encode(self, out: &mut [u8]);
     fn decode(bytes: &[u8]) -> Self;
@@ -20,15 +26,30 @@ pub(crate) trait Record: bytemuck::Pod + Send + Sync + fmt::Debug {
 /// The key, and the bits of the weight.
 pub(crate) type Weighted = [u64; 2];
 
+impl Keyed for u32 {
+    fn key(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Keyed for u64 {
+    fn key(self) -> u64 {
+        self
+    }
+}
+
+impl Keyed for Weighted {
+    fn key(self) -> u64 {
+        self[0]
+    }
+}
+
 impl Record for u64 {
     const BYTES: usize = 8;
+    const BARE: bool = true;
 
     fn new(key: u64, _weight: f32) -> Self {
         key
-    }
-
-    fn key(self) -> u64 {
-        self
     }
 
     fn weight(self) -> f32 {
@@ -46,13 +67,10 @@ impl Record for u64 {
 
 impl Record for Weighted {
     const BYTES: usize = 12;
+    const BARE: bool = false;
 
     fn new(key: u64, weight: f32) -> Self {
         [key, weight.to_bits().into()]
-    }
-
-    fn key(self) -> u64 {
-        self[0]
     }
 
     fn weight(self) -> f32 {
@@ -67,6 +85,65 @@ impl Record for Weighted {
     fn decode(bytes: &[u8]) -> Self {
         let weight = f32::from_le_bytes(bytes[8..].try_into().expect("a weight is four bytes"));
         Self::new(u64::decode(&bytes[..8]), weight)
+    }
+}
+
+/// Sorted records: whole, or as what tells them apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sorted<'r, R> {
+    Whole(&'r [R]),
+    Narrow(&'r [u32], Narrow),
+}
+
+/// Keys of bare records in 32 bits: the target, counted from `first`, before the `bits` of the source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Narrow {
+    first: u32,
+    bits: u32,
+}
+
+impl Narrow {
+    /// For keys from `from` to `last` whose sources have the bits of `sources`; `None` where these do not fit.
+    pub(crate) fn new(from: u64, last: u64, sources: u32) -> Option<Self> {
+        let (first, bits) = ((from >> 32) as u32, u32::BITS - sources.leading_zeros());
+        let targets = u32::BITS - ((last >> 32) as u32).checked_sub(first)?.leading_zeros();
+        (bits < u32::BITS && bits + targets <= u32::BITS).then_some(Self { first, bits })
+    }
+
+    pub(crate) fn narrow(self, key: u64) -> u32 {
+        ((key >> 32) as u32 - self.first) << self.bits | key as u32
+    }
+
+    pub(crate) fn target(self, key: u32) -> u32 {
+        self.first + (key >> self.bits)
+    }
+
+    pub(crate) fn source(self, key: u32) -> u32 {
+        key & ((1 << self.bits) - 1)
+    }
+}
+
+impl<R: Record> Sorted<'_, R> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Whole(records) => records.len(),
+            Self::Narrow(keys, _) => keys.len(),
+        }
+    }
+
+    pub(crate) fn for_each(&self, mut f: impl FnMut(R)) {
+        match self {
+            Self::Whole(records) => records.iter().for_each(|record| f(*record)),
+            Self::Narrow(keys, narrow) => keys.iter().for_each(|&key| {
+                f(R::new(u64::from(narrow.target(key)) << 32 | u64::from(narrow.source(key)), 1.0));
+            }),
+        }
+    }
+
+    pub(crate) fn to_vec(self) -> Vec<R> {
+        let mut records = Vec::with_capacity(self.len());
+        self.for_each(|record| records.push(record));
+        records
     }
 }
 
@@ -93,7 +170,7 @@ impl<R> fmt::Debug for Records<R> {
     }
 }
 
-impl<R: Record> Records<R> {
+impl<R: Keyed> Records<R> {
     /// Records there is room for.
     pub(crate) fn capacity(&self) -> usize {
         self.pages.len() / size_of::<R>()
@@ -175,7 +252,7 @@ impl<R: Record> Records<R> {
     }
 }
 
-impl<R: Record> Deref for Records<R> {
+impl<R: Keyed> Deref for Records<R> {
     type Target = [R];
 
     fn deref(&self) -> &[R] {
@@ -183,7 +260,7 @@ impl<R: Record> Deref for Records<R> {
     }
 }
 
-impl<R: Record> DerefMut for Records<R> {
+impl<R: Keyed> DerefMut for Records<R> {
     fn deref_mut(&mut self) -> &mut [R] {
         &mut bytemuck::cast_slice_mut(&mut self.pages)[..self.len]
     }

@@ -8,7 +8,7 @@ use morphgl_graph_store::{PagePool, Result};
 
 use crate::radix::Scratch;
 use crate::ranges::{Block, Merge};
-use crate::records::{Record, Records};
+use crate::records::{Record, Records, Sorted};
 use crate::spill::{self, Spill};
 
 /// Most runs merged at a time, and the share of the budget that each needs.
@@ -165,7 +165,7 @@ impl<R: Record> Sorter<R> {
         };
         spill.begin();
         let (pool, merge) = (PagePool::new(), self.merging);
-        let encode = |records: &[R]| spill::encoded(records, &pool);
+        let encode = |records: Sorted<'_, R>| spill::encoded(records, &pool);
         merge.blocks(&mut self.blocks, &encode, &mut |bytes| spill.append::<R>(&bytes))?;
         // The next blocks take the buffers of these.
         self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
@@ -177,7 +177,7 @@ impl<R: Record> Sorter<R> {
     /// of the blocks; `make` and `emit` as in [`Merge::blocks`]. Does nothing where these are few.
     pub(crate) fn merge_early<T: Send>(
         &mut self,
-        make: &(impl Fn(&[R]) -> T + Sync),
+        make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.held >= self.capacity / 2;
@@ -192,7 +192,7 @@ impl<R: Record> Sorter<R> {
             let mut records = Records::default();
             records.extend_from_slice(&block.records[at..]);
             block.records.truncate(at);
-            Block { records, low: block.low }
+            Block::new(records, block.low)
         };
         let rests: Vec<_> = self.blocks.iter_mut().map(rest).filter(|block| !block.records.is_empty()).collect();
         self.merging.blocks(&mut self.blocks, make, emit)?;
@@ -205,7 +205,7 @@ impl<R: Record> Sorter<R> {
     /// Sorts all records; `make` and `emit` as in [`Merge::blocks`].
     pub(crate) fn merge<T: Send>(
         mut self,
-        make: &(impl Fn(&[R]) -> T + Sync),
+        make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         self.close()?;
@@ -222,7 +222,7 @@ impl<R: Record> Sorter<R> {
             level += 1;
             let mut next = Spill::create(&self.path.with_extension(format!("spill{level}")))?;
             let pool = PagePool::new();
-            let encode = |records: &[R]| spill::encoded(records, &pool);
+            let encode = |records: Sorted<'_, R>| spill::encoded(records, &pool);
             for group in spill.runs.chunks(fan_in) {
                 next.begin();
                 spill.merge(group, self.memory, merge, &encode, &mut |bytes| next.append::<R>(&bytes))?;
@@ -258,7 +258,7 @@ mod tests {
             actual.extend(slice);
             Ok(())
         };
-        sorter.merge(&|slice: &[R]| slice.to_vec(), &mut emit).unwrap();
+        sorter.merge(&|records: Sorted<'_, R>| records.to_vec(), &mut emit).unwrap();
         let mut expected = records.to_vec();
         expected.sort_by_key(|r| r.key());
         if unique {
@@ -300,7 +300,7 @@ mod tests {
             let target = |i: u64| if (20_000..25_000).contains(&i) { 20_000 } else { i } / 7;
             let all: Vec<u64> = (0..60_000).map(|i| target(i) << 32 | source(i)).collect();
             let (mut actual, mut early) = (Vec::new(), 0);
-            let make = |records: &[u64]| records.to_vec();
+            let make = |records: Sorted<'_, u64>| records.to_vec();
             for some in all.chunks(100) {
                 let mut records = sorter.maker().buffer();
                 records.extend_from_slice(some);

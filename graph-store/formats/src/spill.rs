@@ -9,7 +9,7 @@ use morphgl_graph_store::{Error, PagePool, Pages, Result};
 use rayon::prelude::*;
 
 use crate::ranges::{Block, Merge};
-use crate::records::{Record, Records};
+use crate::records::{Record, Records, Sorted};
 
 /// Every so many records of a run, a key is remembered.
 const STRIDE: u64 = 4096;
@@ -34,10 +34,10 @@ pub(crate) struct Run {
 }
 
 /// Records as they lie in the file.
-pub(crate) fn encoded<R: Record>(records: &[R], pool: &PagePool) -> Pages {
+pub(crate) fn encoded<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Pages {
     let mut bytes = pool.take();
-    let out = bytes.resize(records.len() * R::BYTES).chunks_exact_mut(R::BYTES);
-    records.iter().zip(out).for_each(|(record, out)| record.encode(out));
+    let mut out = bytes.resize(records.len() * R::BYTES).chunks_exact_mut(R::BYTES);
+    records.for_each(|record| record.encode(out.next().expect("there is room for every record")));
     bytes
 }
 
@@ -76,7 +76,7 @@ impl Spill {
         runs: &[Run],
         memory: u64,
         merge: Merge,
-        make: &(impl Fn(&[R]) -> T + Sync),
+        make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         let ends = ends(runs, memory / 8 / size_of::<R>() as u64);
@@ -95,7 +95,7 @@ impl Spill {
                             records.truncate(usize::from(first));
                         }
                         first = false;
-                        emit(make(&records))?;
+                        emit(make(Sorted::Whole(&records)))?;
                     }
                 }
             } else {
@@ -152,7 +152,7 @@ impl RunReader<'_> {
             records.truncate(records.partition_point(|r| r.key() < end));
         }
         self.at += records.len() as u64;
-        Ok(Block { records, low: 0 })
+        Ok(Block::new(records, 0))
     }
 
     /// A stride of the records whose keys are below `end`; `None` when there are no more.
@@ -191,7 +191,7 @@ impl RunReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::Weighted;
+    use crate::records::{Keyed, Weighted};
 
     /// Runs longer than a stride, spans shorter than the runs, and one key that no span holds.
     #[test]
@@ -207,7 +207,10 @@ mod tests {
                     (0..40_000).map(|i| Weighted::new(key(i), (run * 40_000 + i) as f32)).collect();
                 records.sort_by_key(|r| r.key());
                 spill.begin();
-                records.chunks(777).try_for_each(|r| spill.append::<Weighted>(&encoded(r, &pool))).unwrap();
+                records
+                    .chunks(777)
+                    .try_for_each(|r| spill.append::<Weighted>(&encoded(Sorted::Whole(r), &pool)))
+                    .unwrap();
                 expected.extend(records);
             }
             let mut actual = Vec::new();
@@ -216,7 +219,9 @@ mod tests {
                 Ok(())
             };
             let merge = Merge { unique, len: 1000, room: 0 };
-            spill.merge(&spill.runs, 1 << 20, merge, &|records: &[Weighted]| records.to_vec(), &mut emit).unwrap();
+            spill
+                .merge(&spill.runs, 1 << 20, merge, &|records: Sorted<'_, Weighted>| records.to_vec(), &mut emit)
+                .unwrap();
             expected.sort_by_key(|r| r.key());
             if unique {
                 expected.dedup_by_key(|r| r.key());
