@@ -47,14 +47,15 @@ impl Part {
 
 /// The rows of some edges in order, and how many edges come before those of each.
 fn rows<T: Copy>(edges: &[T], row: impl Fn(T) -> u32) -> Vec<(u32, u32)> {
-    let mut rows: Vec<(u32, u32)> = Vec::new();
+    let (mut rows, mut last) = (Vec::new(), None);
     // Most edges are of the row of the edge before: where the last of a few is, all are.
     for (few, i) in edges.chunks(8).zip((0u32..).step_by(8)) {
-        if rows.last().is_some_and(|last| last.0 == row(few[few.len() - 1])) {
+        if last == Some(row(few[few.len() - 1])) {
             continue;
         }
         for (&edge, i) in few.iter().zip(i..) {
-            if rows.last().is_none_or(|last| last.0 != row(edge)) {
+            if last != Some(row(edge)) {
+                last = Some(row(edge));
                 rows.push((row(edge), i));
             }
         }

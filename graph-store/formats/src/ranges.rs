@@ -124,9 +124,10 @@ impl Merge {
                 .try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(Sorted::Whole(slice)))))?;
             return waves.end();
         }
-        let (scratch, narrow_scratch) = (Scratch::new(self.room), Scratch::new(self.room));
+        // As many bytes for either: huge pages, where they are.
+        let scratch = (Scratch::new(self.room), Scratch::new(self.room * size_of::<R>() / size_of::<u32>()));
         let any = blocks.iter().fold(0, |any, block| any | block.any);
-        let starts = starts(blocks, self.len.max(1), &scratch);
+        let starts = starts(blocks, self.len.max(1), &scratch.0);
         let blocks = &*blocks;
         let mut at = vec![0usize; blocks.len()];
         let mut next = 0;
@@ -169,31 +170,37 @@ impl Merge {
                 slices.chunks(wave()).try_for_each(|wave| waves.next(wave.par_iter().map(whole)))?;
             } else {
                 let gather = |range: usize| {
-                    let pieces = || pieces(range).map(|(block, piece)| &block.records[piece]);
+                    let pieces = pieces(range).map(|(block, piece)| &block.records[piece]);
                     let from = if range == 0 { start } else { ends[range - 1] };
                     // The last range ends behind all keys, and the first may be empty.
                     let last = if ends[range] == u64::MAX { any } else { ends[range].saturating_sub(1) };
-                    match Narrow::new(from, last, any as u32).filter(|_| R::BARE) {
-                        Some(narrow) => {
-                            let narrowed = |record: &R| narrow.narrow(record.key());
-                            let keys = self.sorted(pieces(), narrowed, &narrow_scratch);
-                            let made = make(Sorted::Narrow(&keys, narrow));
-                            narrow_scratch.give(keys);
-                            made
-                        }
-                        None => {
-                            let records = self.sorted(pieces(), |&record| record, &scratch);
-                            let made = make(Sorted::Whole(&records));
-                            scratch.give(records);
-                            made
-                        }
-                    }
+                    self.range(pieces, Narrow::of::<R>(from, last, any as u32), &scratch, make)
                 };
                 waves.next((0..ends.len()).into_par_iter().map(gather))?;
             }
             at.iter_mut().zip(&cuts).for_each(|(at, cut)| *at = *cut.last().expect("a wave has a range"));
         }
         waves.end()
+    }
+
+    /// What `make` makes of the sorted records of all pieces, which are sorted narrow where they can be.
+    fn range<'p, R: Record, T>(
+        &self,
+        pieces: impl Iterator<Item = &'p [R]> + Clone,
+        narrow: Option<Narrow>,
+        (scratch, narrow_scratch): &(Scratch<R>, Scratch<u32>),
+        make: &impl Fn(Sorted<'_, R>) -> T,
+    ) -> T {
+        if let Some(narrow) = narrow {
+            let keys = self.sorted(pieces, |record| narrow.narrow(record.key()), narrow_scratch);
+            let made = make(Sorted::Narrow(&keys, narrow));
+            narrow_scratch.give(keys);
+            return made;
+        }
+        let records = self.sorted(pieces, |&record| record, scratch);
+        let made = make(Sorted::Whole(&records));
+        scratch.give(records);
+        made
     }
 
     /// The records of all pieces, each as `map` makes it, sorted in a buffer of `scratch`.

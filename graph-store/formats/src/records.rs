@@ -103,11 +103,12 @@ pub(crate) struct Narrow {
 }
 
 impl Narrow {
-    /// For keys from `from` to `last` whose sources have the bits of `sources`; `None` where these do not fit.
-    pub(crate) fn new(from: u64, last: u64, sources: u32) -> Option<Self> {
+    /// For keys from `from` to `last` whose sources have no other bits than `sources`; `None` where these do not fit, or
+    /// records are more than their keys.
+    pub(crate) fn of<R: Record>(from: u64, last: u64, sources: u32) -> Option<Self> {
         let (first, bits) = ((from >> 32) as u32, u32::BITS - sources.leading_zeros());
         let targets = u32::BITS - ((last >> 32) as u32).checked_sub(first)?.leading_zeros();
-        (bits < u32::BITS && bits + targets <= u32::BITS).then_some(Self { first, bits })
+        (R::BARE && bits < u32::BITS && bits + targets <= u32::BITS).then_some(Self { first, bits })
     }
 
     pub(crate) fn narrow(self, key: u64) -> u32 {

@@ -249,7 +249,8 @@ pub(crate) struct LimitArgs {
     /// memory for buffers [default: nine tenths of what is free]
     #[arg(long, value_name = "BYTES", value_parser = |s: &str| super::durations::bytes(s))]
     pub(crate) memory: Option<u64>,
-    /// Device memory that buffers may use, for example 2GiB [default: no limit]
+    /// Device memory that mini-batches on their way, and the workers that sample there, may use, for example 2GiB; the model
+    /// and caches come on top of it [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = |s: &str| super::durations::bytes(s))]
     pub(crate) device_memory: Option<u64>,
     /// Mini-batches that may wait, ready, for training
