@@ -12,25 +12,6 @@
 #define ITEMS 8u
 #define TILE (SORT * ITEMS)
 
-// The sum of the values of the threads before; `total` is that of all.
-__device__ uint32_t sum_before(uint32_t value, uint32_t* shared, uint32_t& total) {
-    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    uint32_t sum = value;
-    for (uint32_t by = 1; by < WARP; by *= 2) {
-        const uint32_t other = __shfl_up_sync(ALL_LANES, sum, by);
-        if (lane >= by) sum += other;
-    }
-    if (lane == WARP - 1) shared[warp] = sum;
-    __syncthreads();
-    total = 0;
-    for (uint32_t w = 0; w < WARPS; w++) {
-        if (w < warp) sum += shared[w];
-        total += shared[w];
-    }
-    __syncthreads();
-    return sum - value;
-}
-
 // A block's share of the edges, which is whole tiles but for the last.
 struct Share {
     uint64_t begin, end;
@@ -66,7 +47,7 @@ train_sort_scan(uint32_t* __restrict__ counts, uint32_t* __restrict__ totals, ui
     for (uint32_t first = 0; first < blocks; first += SORT) {
         const uint32_t i = first + threadIdx.x;
         uint32_t total;
-        const uint32_t before = sum_before(i < blocks ? own[i] : 0, shared, total);
+        const uint32_t before = block_scan<WARPS>(i < blocks ? own[i] : 0, shared, total);
         if (i < blocks) own[i] = running + before;
         running += total;
     }
@@ -88,7 +69,7 @@ train_sort_move(const uint32_t* __restrict__ keys, const uint32_t* __restrict__ 
     const Share own = share_of(edges, share);
     const uint32_t t = threadIdx.x, lane = t % WARP, warp = t / WARP, digits = 1u << bits;
     uint32_t total;
-    const uint32_t before = sum_before(t < digits ? totals[t] : 0, shared, total);
+    const uint32_t before = block_scan<WARPS>(t < digits ? totals[t] : 0, shared, total);
     if (t < digits) place[t] = before + counts[t * gridDim.x + blockIdx.x];
     for (uint64_t tile = own.begin; tile < own.end; tile += TILE) {
         const uint64_t first = tile + warp * (WARP * ITEMS) + lane;

@@ -104,25 +104,6 @@ __device__ uint64_t block_sum(uint64_t value, uint64_t* shared) {
     return sum;
 }
 
-// The sum of the values of the threads before; `total` is that of all.
-__device__ uint64_t block_scan(uint64_t value, uint64_t* shared, uint64_t& total) {
-    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    uint64_t sum = value;
-    for (uint32_t by = 1; by < WARP; by *= 2) {
-        const uint64_t other = __shfl_up_sync(ALL_LANES, sum, by);
-        if (lane >= by) sum += other;
-    }
-    if (lane == WARP - 1) shared[warp] = sum;
-    __syncthreads();
-    total = 0;
-    for (uint32_t w = 0; w < BLOCK / WARP; w++) {
-        if (w < warp) sum += shared[w];
-        total += shared[w];
-    }
-    __syncthreads();
-    return sum - value;
-}
-
 // Of a scan in two kernels: this block's share of `n` elements, and in the second the sum of the shares before.
 __device__ __forceinline__ uint64_t share_begin(uint64_t n, uint32_t block) {
     const uint64_t share = (n + gridDim.x - 1) / gridDim.x;
@@ -207,7 +188,7 @@ sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32
             take[i] = row + i >= from && row + i < end ? min(fanout, lens[row + i]) : 0;
             sum += take[i];
         }
-        uint64_t offset = base + block_scan(sum, shared, total);
+        uint64_t offset = base + block_scan<BLOCK / WARP>(sum, shared, total);
         for (uint32_t i = 0; i < 4 && row + i < end; i++) {
             offset += take[i];
             indptr[row + i + 1] = (uint32_t)offset;
@@ -369,7 +350,7 @@ sample_name(const uint32_t* firsts, const uint64_t* sums, const uint32_t* found,
         const uint32_t own = word < end ? firsts[word] : 0;
         uint64_t total;
         tile_bits[threadIdx.x] = own;
-        tile_rank[threadIdx.x] = (uint32_t)block_scan(__popc(own), shared, total);
+        tile_rank[threadIdx.x] = (uint32_t)block_scan<BLOCK / WARP>((uint64_t)__popc(own), shared, total);
         __syncthreads();
         for (uint32_t w = threadIdx.x / WARP; w < BLOCK; w += BLOCK / WARP) {
             const uint32_t bits = tile_bits[w];

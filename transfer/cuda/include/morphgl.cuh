@@ -22,6 +22,27 @@ typedef long long int64_t;
 #define WARP 32u
 #define ALL_LANES 0xffffffffu
 
+// The sum of the values of a block's threads before this one; `total` is that of all. The block has `Warps` whole warps,
+// and `shared` room for a value of each.
+template <uint32_t Warps, typename T>
+__device__ T block_scan(T value, T* shared, T& total) {
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    T sum = value;
+    for (uint32_t by = 1; by < WARP; by *= 2) {
+        const T other = __shfl_up_sync(ALL_LANES, sum, by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == WARP - 1) shared[warp] = sum;
+    __syncthreads();
+    total = 0;
+    for (uint32_t w = 0; w < Warps; w++) {
+        if (w < warp) sum += shared[w];
+        total += shared[w];
+    }
+    __syncthreads();
+    return sum - value;
+}
+
 // Philox4x32-10 (Salmon et al., SC'11): four random words for a counter and a key, as in morphgl-sampler-core.
 struct Words {
     uint32_t word[4];
