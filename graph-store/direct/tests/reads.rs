@@ -86,20 +86,15 @@ fn a_directory_cannot_be_read_and_says_so() {
 }
 
 #[test]
-fn a_reader_that_is_refused_io_uring_says_so_and_reads() {
-    let (file, bytes) = file(5000);
-    let opened = DirectFile::open(file.path(), 512).expect("the file opens");
+fn a_reader_that_is_refused_io_uring_says_so() {
     // No kernel has rings of so many entries.
-    let most = Settings { depth: 40_000, most: 1024, ..Settings::default() };
+    let most = Settings { depth: 32_769, most: 512, ..Settings::default() };
     Reader::new(Settings { method: Some(Method::Ring), ..most }).expect_err("no such ring");
-    let mut reader = Reader::new(most).expect("threads do it");
+    let reader = Reader::new(most).expect("threads do it");
     assert_eq!(reader.method(), Method::Threads);
-    assert!(reader.refused().is_some_and(|why| why.contains("io_uring")));
-    let mut out = vec![0; 100];
-    reader.read(&opened, 0, 100, &[Want { element: 3, to: 0 }], &mut out).expect("the file is whole");
-    assert_eq!(out, bytes[300..400]);
+    assert!(reader.refused().is_some_and(|why| why.contains("io_uring")), "{:?}", reader.refused());
     for method in methods() {
         let reader = Reader::new(Settings { method: Some(method), ..Settings::default() }).expect("a reader");
-        assert_eq!(reader.refused(), None, "it has what was asked for: {}", reader.method());
+        assert_eq!(reader.refused(), None, "it has what was asked for: {method}");
     }
 }
