@@ -37,26 +37,39 @@ pub(crate) trait Engine: fmt::Debug + Send {
     fn bytes_mut(&mut self, slot: usize) -> &mut [u8];
 }
 
-/// Why io_uring cannot be used here; `None` where it can.
+/// Why io_uring cannot be used here; `None` where it can, by one reader at least: what a user's rings take together is limited.
 pub fn ring_refused() -> Option<String> {
     #[cfg(target_os = "linux")]
-    return crate::ring::Ring::new(1, 4096).err().map(|e| format!("the kernel refuses io_uring ({e})"));
+    return crate::ring::Ring::new(1, 4096).err().map(|e| refused(&e));
     #[cfg(not(target_os = "linux"))]
-    return Some("this system has no io_uring".to_string());
+    return Some(refused(&io::ErrorKind::Unsupported.into()));
 }
 
-/// The engine of `method`, or of whichever works, the ring first.
-pub(crate) fn engine(method: Option<Method>, depth: usize, slot_bytes: usize) -> io::Result<Box<dyn Engine>> {
-    #[cfg(target_os = "linux")]
-    if method != Some(Method::Threads) {
-        match crate::ring::Ring::new(depth, slot_bytes) {
-            Ok(ring) => return Ok(Box::new(ring)),
-            Err(e) if method == Some(Method::Ring) => return Err(e),
-            Err(_) => {}
-        }
+fn refused(error: &io::Error) -> String {
+    match cfg!(target_os = "linux") {
+        true => format!("the kernel refuses io_uring ({error})"),
+        false => "this system has no io_uring".to_string(),
     }
-    if method == Some(Method::Ring) {
-        return Err(io::ErrorKind::Unsupported.into());
+}
+
+/// The engine of `method`, or of whichever works, the ring first; with why it is not the ring, where nobody asked for threads.
+pub(crate) fn engine(
+    method: Option<Method>,
+    depth: usize,
+    slot_bytes: usize,
+) -> io::Result<(Box<dyn Engine>, Option<String>)> {
+    let error = match method {
+        Some(Method::Threads) => None,
+        #[cfg(target_os = "linux")]
+        _ => match crate::ring::Ring::new(depth, slot_bytes) {
+            Ok(ring) => return Ok((Box::new(ring), None)),
+            Err(e) => Some(e),
+        },
+        #[cfg(not(target_os = "linux"))]
+        _ => Some(io::ErrorKind::Unsupported.into()),
+    };
+    match error {
+        Some(e) if method == Some(Method::Ring) => Err(e),
+        error => Ok((Box::new(Pool::new(depth, slot_bytes)?), error.as_ref().map(refused))),
     }
-    Ok(Box::new(Pool::new(depth, slot_bytes)?))
 }

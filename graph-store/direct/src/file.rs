@@ -40,7 +40,7 @@ impl DirectFile {
         let mut opened = None;
         for block in [block, PAGE] {
             if let Some(file) = open_direct(&path).map_err(io)?
-                && accepts(&file, block)
+                && accepts(|buffer, at| file.read_at(buffer, at), block)
             {
                 opened = Some((file, block, true));
                 break;
@@ -127,11 +127,37 @@ fn open_direct(_: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Whether a read of one block at a block's beginning works; errors of the disk are left to be met and told later.
-fn accepts(file: &File, block: usize) -> bool {
+/// Whether a read of one block works; errors of the disk are left to be met and told later.
+///
+/// The file's first block: one behind the end is answered with no bytes, before anybody looks at how long it is.
+fn accepts(read: impl FnOnce(&mut [u8], u64) -> io::Result<usize>, block: usize) -> bool {
     let mut buffer = Buffer::new(PAGE);
-    match file.read_at(&mut buffer.as_bytes_mut()[..block], block as u64) {
+    match read(&mut buffer.as_bytes_mut()[..block], 0) {
         Err(e) => e.kind() != io::ErrorKind::InvalidInput,
         Ok(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A read of a file of `len` bytes on a disk with blocks of 4096 bytes, as the kernel does it.
+    fn read(len: u64, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        if at >= len {
+            return Ok(0);
+        }
+        match at.is_multiple_of(4096) && buffer.len().is_multiple_of(4096) {
+            true => Ok(buffer.len().min((len - at) as usize)),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    #[test]
+    fn small_blocks_are_refused_by_disks_with_large_ones_however_short_the_file() {
+        for len in [1, 400, 512, 513, 4096, 100_000] {
+            assert!(!accepts(|buffer, at| read(len, buffer, at), 512), "a file of {len} bytes");
+            assert!(accepts(|buffer, at| read(len, buffer, at), 4096), "a file of {len} bytes");
+        }
     }
 }

@@ -51,6 +51,7 @@ impl std::ops::AddAssign for Stats {
 pub struct Reader {
     settings: Settings,
     engine: Box<dyn Engine>,
+    refused: Option<String>,
     /// The read in each slot.
     requests: Vec<Request>,
     free: Vec<usize>,
@@ -69,14 +70,19 @@ impl Reader {
     /// When `depth` or `most` is 0.
     pub fn new(settings: Settings) -> io::Result<Self> {
         assert!(settings.depth > 0 && settings.most > 0, "a read in flight, of at least one byte: {settings:?}");
-        let engine = engine(settings.method, settings.depth, settings.most)?;
+        let (engine, refused) = engine(settings.method, settings.depth, settings.most)?;
         let requests = vec![Request::default(); settings.depth];
-        Ok(Self { settings, engine, requests, free: (0..settings.depth).collect(), stats: Stats::default() })
+        Ok(Self { settings, engine, refused, requests, free: (0..settings.depth).collect(), stats: Stats::default() })
     }
 
     /// How reads are carried out.
     pub fn method(&self) -> Method {
         self.engine.method()
+    }
+
+    /// Why this reader has threads; `None` where it has io_uring, or threads were asked for.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
     }
 
     /// What was read since the beginning.

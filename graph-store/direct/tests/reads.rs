@@ -84,3 +84,17 @@ fn a_directory_cannot_be_read_and_says_so() {
     let error = reader.read(&opened, 0, 1, &[Want { element: 0, to: 0 }], &mut [0]).expect_err("no file");
     assert!(error.to_string().contains("byte 0: cannot be read"), "{error}");
 }
+
+#[test]
+fn a_reader_that_is_refused_io_uring_says_so() {
+    // No kernel has rings of so many entries.
+    let most = Settings { depth: 32_769, most: 512, ..Settings::default() };
+    Reader::new(Settings { method: Some(Method::Ring), ..most }).expect_err("no such ring");
+    let reader = Reader::new(most).expect("threads do it");
+    assert_eq!(reader.method(), Method::Threads);
+    assert!(reader.refused().is_some_and(|why| why.contains("io_uring")), "{:?}", reader.refused());
+    for method in methods() {
+        let reader = Reader::new(Settings { method: Some(method), ..Settings::default() }).expect("a reader");
+        assert_eq!(reader.refused(), None, "it has what was asked for: {method}");
+    }
+}

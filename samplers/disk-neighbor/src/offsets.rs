@@ -31,8 +31,8 @@ impl Span {
 pub(crate) enum Offsets {
     /// In memory, 4.1 bytes a node: a base for each 64 of them, and how far each is from it.
     Ram { bases: Vec<u64>, far: Vec<u32> },
-    /// In their file.
-    Disk,
+    /// In their file, which had this many edges when all of them were checked.
+    Disk { num_edges: u64 },
 }
 
 impl Offsets {
@@ -44,7 +44,7 @@ impl Offsets {
     pub(crate) fn num_bytes(&self) -> u64 {
         match self {
             Self::Ram { bases, far } => (bases.len() * 8 + far.len() * 4) as u64,
-            Self::Disk => 0,
+            Self::Disk { .. } => 0,
         }
     }
 
@@ -80,7 +80,7 @@ impl Offsets {
             let what = format!("the last offset is {before}, and there are {num_edges} edges");
             return Err(indptr.wrong(indptr.len - 1, what));
         }
-        Ok((if keep { Self::Ram { bases, far } } else { Self::Disk }, largest))
+        Ok((if keep { Self::Ram { bases, far } } else { Self::Disk { num_edges } }, largest))
     }
 
     /// The span of `node`, where offsets are in memory.
@@ -102,10 +102,10 @@ impl Offsets {
         scratch: &mut Scratch,
         spans: &mut Vec<Span>,
     ) -> Result<()> {
-        if matches!(self, Self::Ram { .. }) {
+        let &Self::Disk { num_edges } = self else {
             spans.extend(nodes.iter().filter_map(|&node| self.get(node)));
             return Ok(());
-        }
+        };
         let Scratch { wants, pairs } = scratch;
         wants.clear();
         wants.extend(
@@ -120,8 +120,10 @@ impl Offsets {
         // All of them were checked when they passed by; a file that changed since is told from one that did not.
         for (&node, pair) in nodes.iter().zip(pairs.chunks_exact(2)) {
             let degree = pair[1].checked_sub(pair[0]).and_then(|d| u32::try_from(d).ok());
-            let Some(degree) = degree else {
-                let what = format!("the offset {} follows {}; the file changed", pair[1], pair[0]);
+            let Some(degree) = degree.filter(|_| pair[1] <= num_edges) else {
+                let (end, start) = (pair[1], pair[0]);
+                let what =
+                    format!("the offset {end} follows {start}, and there were {num_edges} edges: the file changed");
                 return Err(indptr.wrong(u64::from(node) + 1, what));
             };
             spans.push(Span { start: pair[0], degree });

@@ -44,7 +44,7 @@ impl std::fmt::Debug for Shared {
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, threads: usize) -> Result<Self> {
         check_threads(threads)?;
-        let reader = shared.files.reader(&shared.options)?;
+        let reader = shared.reader()?;
         Ok(Self { shared, order: None, reader, buffers: Buffers::default() })
     }
 }

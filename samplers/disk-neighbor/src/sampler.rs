@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use morphgl_direct_read::{Method, Reader, Want, ring_refused};
+use morphgl_direct_read::{Method, Reader, Want};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings, SeedSet};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) offsets: Offsets,
     pub(crate) caches: Caches,
     pub(crate) counters: Counters,
+    /// Why a reader has threads although nobody asked for them; empty as long as all have io_uring.
+    refused: OnceLock<String>,
     /// Sum of each node's edge weights, where the graph has weights.
     pub(crate) weight_sums: Option<Vec<f32>>,
     pub(crate) num_nodes: u32,
@@ -74,6 +76,8 @@ impl DiskNeighbor {
         let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + weights.map_or(0, |_| 4 * u64::from(num_nodes));
         let budget = options.memory_bytes.saturating_sub(fixed);
         let keep = 2 * Offsets::num_bytes_of(num_nodes as usize) <= budget;
+        // Of a worker's size: smaller rings may be allowed where those are not.
+        let refused = files.reader(&options)?.refused().map_or_else(OnceLock::new, |why| why.to_string().into());
         let mut reader = files.long_reader(&options)?;
         let (offsets, largest) = Offsets::load(&files.indptr, files.indices.len, &mut reader, keep)?;
         check_limits(num_nodes as usize, weights.is_some(), || largest, seeds, settings)?;
@@ -98,6 +102,7 @@ impl DiskNeighbor {
             offsets,
             caches,
             counters: Counters::default(),
+            refused,
             weight_sums,
             num_nodes,
             labels,
@@ -119,11 +124,11 @@ impl DiskNeighbor {
         shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * BYTES_A_SEED + sums
     }
 
-    /// How reads are carried out.
+    /// How reads are carried out: by threads, too, once a worker was refused io_uring.
     pub fn method(&self) -> Method {
         match self.0.options.method() {
             Some(method) => method,
-            None if ring_refused().is_some() => Method::Threads,
+            None if self.0.refused.get().is_some() => Method::Threads,
             None => Method::Ring,
         }
     }
@@ -135,7 +140,7 @@ impl fmt::Debug for DiskNeighbor {
         let Shared { offsets, caches, files, options, num_nodes, .. } = &*self.0;
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         write!(f, "reads by {}, {} in flight a worker", self.method(), options.depth)?;
-        if let Some(why) = ring_refused().filter(|_| !options.threads) {
+        if let Some(why) = self.0.refused.get() {
             write!(f, " ({why})")?;
         }
         if !files.indices.file.is_direct() {
@@ -143,7 +148,7 @@ impl fmt::Debug for DiskNeighbor {
         }
         match offsets {
             Offsets::Ram { .. } => write!(f, "; offsets in memory, {}", mib(offsets.num_bytes()))?,
-            Offsets::Disk => f.write_str("; offsets on disk")?,
+            Offsets::Disk { .. } => f.write_str("; offsets on disk")?,
         }
         let share = |held: usize| 100.0 * held as f64 / f64::from((*num_nodes).max(1));
         let (rows, features) = (caches.rows.as_ref(), caches.features.as_ref());
@@ -194,6 +199,15 @@ fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Ve
 }
 
 impl Shared {
+    /// Starts a worker's reads.
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        let reader = self.files.reader(&self.options)?;
+        if let Some(why) = reader.refused() {
+            self.refused.get_or_init(|| why.to_string());
+        }
+        Ok(reader)
+    }
+
     /// The class of a seed; `None` where the graph has no labels.
     pub(crate) fn label(&self, seed: u32) -> Option<i32> {
         let (nodes, labels) = self.labels.as_ref()?;

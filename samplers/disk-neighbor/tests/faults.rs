@@ -110,6 +110,18 @@ fn offsets_that_fall_or_do_not_end_where_the_edges_do() {
 }
 
 #[test]
+fn offsets_that_change_while_they_are_read() {
+    // The end of the last node's list, which is the end of the edges.
+    for end in [1 << 20, u64::from(u32::MAX), u64::MAX - 1] {
+        let mut set = Set::new();
+        // Room for labels and orders at most: offsets stay on disk, and are read for every mini-batch.
+        set.context.options = json!({ "memory_bytes": 1 });
+        let damage = || overwrite(&set.file("indptr.npy"), HEADER + 8 * 5000, &end.to_le_bytes());
+        check(set.first(damage), &["mini-batch 0", "indptr.npy, byte 40128", "the file changed", "import it again"]);
+    }
+}
+
+#[test]
 fn a_label_of_no_class() {
     let set = Set::new();
     overwrite(&set.file("labels.npy"), HEADER + 4 * 9, &77i32.to_le_bytes());

@@ -82,7 +82,8 @@ impl fmt::Display for Error {
         if let Some(key) = &self.operator {
             write!(f, "{key}: ")?;
         }
-        if let Some(batch) = &self.batch {
+        let said = matches!((&self.kind, self.batch), (ErrorKind::Failed(e), Some(id)) if e.context == id.to_string());
+        if let Some(batch) = self.batch.filter(|_| !said) {
             write!(f, "{batch}: ")?;
         }
         match &self.kind {
@@ -104,5 +105,22 @@ impl std::error::Error for Error {
             ErrorKind::Failed(source) => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mini_batch_is_named_once_whoever_names_it() {
+        let key: Key = "Batching_CPU_Fake".parse().expect("a key");
+        let id = BatchId { epoch: 2, index: 7 };
+        let text = |context: &str| {
+            let source = morphgl_registry::Error::failed(context, "the disk is gone");
+            Error::failed(Some(&key), Some(id), source).to_string()
+        };
+        assert_eq!(text("mini-batch 7 of epoch 2"), "Batching_CPU_Fake: mini-batch 7 of epoch 2: the disk is gone");
+        assert_eq!(text("disk"), "Batching_CPU_Fake: mini-batch 7 of epoch 2: disk: the disk is gone");
     }
 }
