@@ -39,6 +39,11 @@ pub(crate) fn recent_peak() -> u64 {
     status("VmHWM:")
 }
 
+/// Bytes that this process holds now without files, which nobody but it can give back.
+pub(crate) fn anonymous() -> u64 {
+    status("RssAnon:")
+}
+
 /// Bytes of mapped files that are in memory now: the system takes them back when it needs the memory.
 pub(crate) fn mapped_files() -> u64 {
     status("RssFile:")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::Limits;
+use crate::memory;
 use crate::{JobConfig, Operators, TrainingSpec};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -270,9 +271,13 @@ impl LimitArgs {
         let free = match self.memory {
             Some(all) => all.checked_sub(held).with_context(|| {
                 let (all, held) = (show::bytes(all), show::bytes(held));
-                format!("--memory {all}: dataset, model and a step take {held} before anything is buffered; give more")
+                format!("--memory {all}: dataset, model and a step take {held} before anything is buffered; give more, or fewer --threads")
             })?,
-            None => morphgl_registry::Machine::probe().available_bytes / 10 * 9,
+            // What profiling held and gave back is taken again.
+            None => {
+                let free = Machine::probe().available_bytes + memory::anonymous();
+                free.saturating_sub(held) / 10 * 9
+            }
         };
         Ok(Limits { host_bytes: Some(free), ..self.given() })
     }
