@@ -38,6 +38,59 @@ fn missing_file() {
     bench.refused(&["evaluate", "none.safetensors"], &["none.safetensors", "check the path"]);
     bench.refused(&["plan", "--profile", "none.json"], &["none.json", "check the path"]);
     assert_eq!(bench.names(), [""; 0]);
+    fs::write(bench.path().join("file"), "").expect("room");
+    bench.refused(&["info", "file"], &["file/graph.json", "not a directory", "check the path"]);
+}
+
+/// Hours of training are not lost for a path, nor minutes of reading for an option.
+#[test]
+fn what_needs_no_dataset_is_refused_before_it_is_read() {
+    let bench = Bench::new();
+    bench.refused(&["train", "nowhere", "--save", "none/a.safetensors"], &["--save none/a", "choose another file"]);
+    bench.refused(&["train", "nowhere", "--save", "."], &["--save .", "this is a directory; name a file"]);
+    bench.refused(&["train", "nowhere", "--init", "none.safetensors"], &["none.safetensors", "check the path"]);
+    bench.refused(&["train", "nowhere", "--time-limit", "0"], &["--time-limit 0", "positive"]);
+    for option in ["--lr", "--weight-decay", "--dropout"] {
+        let output = bench.run(&["train", "nowhere", option, "nan"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(option) && stderr.contains("not a finite number"), "{stderr}");
+    }
+    assert_eq!(bench.names(), [""; 0]);
+    bench.refused(&["train", "nowhere", "--save", "a.safetensors"], &["nowhere", "there is no such dataset"]);
+    assert_eq!(bench.names(), [""; 0], "what was tried is gone");
+}
+
+/// One label of 2,000,000,000, as some write for "none", is a model of terabytes.
+#[test]
+fn a_model_larger_than_memory() {
+    let bench = Bench::new();
+    let path = bench.small().join("graph.json");
+    bench.refused(
+        &["train", "small", "--hidden", "2000000"],
+        &["a width of 2000000", "are free; use a smaller --hidden"],
+    );
+    let text = fs::read_to_string(&path).expect("there").replace("\"num_classes\": 3", "\"num_classes\": 2000000000");
+    fs::write(&path, text).expect("room");
+    for command in ["train", "profile", "plan"] {
+        let words = ["2,000,000,000 classes take at least", "are free", "look for a label that is too large"];
+        bench.refused(&[command, "small", "--hidden", "8"], &words);
+    }
+    assert_eq!(bench.run(&["train", "small", "--layers", "99999999999"]).status.code(), Some(2));
+}
+
+#[test]
+fn import_options_that_a_format_does_not_read() {
+    let bench = Bench::new();
+    let import = |format: &'static str, option: &[&'static str], words: &[&str]| {
+        bench.refused(&[&["import", format, "none", "-o", "out"], option].concat(), words);
+    };
+    import("planetoid", &["--first-id", "1"], &["--first-id", "edges alone"]);
+    import("metis", &["--ids", "compact"], &["--ids", "edges alone"]);
+    import("mtx", &["--num-nodes", "5"], &["--num-nodes", "edges and numpy alone"]);
+    import("edges", &["--rows", "targets"], &["--rows", "numpy and bv alone"]);
+    import("edges", &["--ids", "compact", "--num-nodes", "5"], &["--num-nodes", "give one of the two"]);
+    import("edges", &["--ids", "compact", "--first-id", "1"], &["none", "check the path"]);
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn ctrl_c_leaves_no_half_generated_dataset() {
 #[test]
 fn every_command_has_help_with_examples() {
     let bench = Bench::new();
-    for command in ["generate", "import", "info", "profile", "plan", "train", "evaluate", "predict"] {
+    for command in ["ops", "generate", "import", "info", "profile", "plan", "train", "evaluate", "predict"] {
         let text = bench.text(&[command, "--help"]);
         assert!(text.contains("Examples:\n  morphgl ") && text.contains("Usage:"), "{command}: {text}");
     }

@@ -104,6 +104,10 @@ fn rows_of_others(tables: &mut Tables) -> Result<Option<u64>> {
 
 fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
     let path = table.path.clone();
+    if matches!(table.ty.kind, Kind::Object | Kind::Other) {
+        let cure = "save them as numbers, with astype('float32')";
+        return Err(Error::invalid(&path, Position::File, "its elements are not numbers but objects or text", cure));
+    }
     let (&[rows, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
         let order = if table.fortran { " in Fortran order" } else { "" };
         let what = format!("features of shape {:?}{order}, expected [nodes, values] in C order", table.shape);
@@ -135,14 +139,19 @@ fn splits(ingest: &mut Ingest<'_>, tables: &mut Tables, num_nodes: u64) -> Resul
             return Err(Error::invalid(file, Position::File, what, "give every node its element"));
         }
         let values = table.all_ints()?;
+        let mut seen = vec![false; if is_mask { 0 } else { num_nodes as usize }];
         *part = if is_mask {
             (0..).zip(values).filter(|&(_, v)| v != 0).map(|(node, _)| node).collect()
         } else {
             let node = |(i, v): (usize, i64)| {
-                u32::try_from(v).ok().filter(|&v| u64::from(v) < num_nodes).ok_or_else(|| {
-                    let what = format!("node {v} does not exist, there are {num_nodes} nodes");
-                    Error::invalid(&file, Position::Element(i as u64), what, "correct the split")
-                })
+                let wrong = |what| Error::invalid(&file, Position::Element(i as u64), what, "correct the split");
+                let there = u32::try_from(v).ok().filter(|&v| u64::from(v) < num_nodes);
+                let node =
+                    there.ok_or_else(|| wrong(format!("node {v} does not exist, there are {num_nodes} nodes")))?;
+                match std::mem::replace(&mut seen[node as usize], true) {
+                    true => Err(wrong(format!("node {v} is listed twice"))),
+                    false => Ok(node),
+                }
             };
             values.into_iter().enumerate().map(node).collect::<Result<_>>()?
         };

@@ -202,6 +202,12 @@ fn arrays_that_do_not_fit_are_refused() {
         .put("train", &[0i64, 3], None)
         .check_refused("train.npy, element 1: node 3 does not exist, there are 3 nodes; correct the split");
     pair()
+        .put("train", &[0i64, 2, 0], None)
+        .check_refused("train.npy, element 2: node 0 is listed twice; correct the split");
+    pair().raw("x", "|O", false, "(3, 2)", &[0x80, 4, b'.']).check_refused(
+        "x.npy: its elements are not numbers but objects or text; save them as numbers, with astype('float32')",
+    );
+    pair()
         .raw("train_mask", "|b1", false, "(2,)", &[1, 0])
         .check_refused("train_mask.npy: a mask of 2 nodes, but the graph has 3; give every node its element");
     pair()

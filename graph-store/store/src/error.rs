@@ -115,9 +115,10 @@ fn lower_first(text: &str) -> String {
 
 fn io_cure(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => "check the path",
         io::ErrorKind::PermissionDenied => "check the permissions",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some disk space and run again",
+        io::ErrorKind::ReadOnlyFilesystem => "write to another disk",
         io::ErrorKind::FileTooLarge => "raise the file-size limit (ulimit -f) or write to another disk",
         io::ErrorKind::UnexpectedEof => "the file is cut short: copy or create it again",
         io::ErrorKind::AlreadyExists => "choose another output or remove it first",

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys};
 
 /// Durations of the two routes of a machine with one accelerator, as `batching-cpu=20ms,workers=8,…`.
@@ -39,7 +39,8 @@ impl FromStr for ByHand {
                     let Some(i) = NAMES.iter().position(|n| *n == name) else {
                         bail!("{name:?}: no such duration; there are {}, workers and batches", NAMES.join(", "));
                     };
-                    found.seconds[i] = Some(seconds(value).with_context(|| format!("{part:?}"))?);
+                    // Of an error's chain, usage shows the first alone.
+                    found.seconds[i] = Some(seconds(value).map_err(|e| anyhow!("{part:?}: {e}"))?);
                 }
             }
         }
@@ -53,28 +54,33 @@ pub(crate) fn seconds(text: &str) -> Result<f64> {
     let (number, unit) = units
         .iter()
         .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))
-        .context("a duration has a unit: s, ms or us")?;
+        .context("a duration has a unit, s, ms or us; for example 20ms")?;
     match number.trim().parse::<f64>() {
         Ok(x) if x.is_finite() && x >= 0.0 => Ok(x * unit),
-        _ => bail!("not a number of seconds that is not negative"),
+        _ => bail!("not a duration; give 0 or more, for example 20ms"),
     }
 }
 
-/// Bytes written with a unit, or without: `8GiB`, `500MiB`, `1.5GB`, `4096`.
+/// Bytes written with a unit, or without: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.
 pub(crate) fn bytes(text: &str) -> Result<u64> {
     let units = [
-        ("TiB", 1u64 << 40),
-        ("GiB", 1 << 30),
-        ("MiB", 1 << 20),
-        ("KiB", 1 << 10),
-        ("TB", 1_000_000_000_000),
-        ("GB", 1_000_000_000),
-        ("MB", 1_000_000),
-        ("kB", 1_000),
-        ("B", 1),
+        ("tib", 1u64 << 40),
+        ("gib", 1 << 30),
+        ("mib", 1 << 20),
+        ("kib", 1 << 10),
+        ("tb", 1_000_000_000_000),
+        ("gb", 1_000_000_000),
+        ("mb", 1_000_000),
+        ("kb", 1_000),
+        ("t", 1 << 40),
+        ("g", 1 << 30),
+        ("m", 1 << 20),
+        ("k", 1 << 10),
+        ("b", 1),
         ("", 1),
     ];
-    let found = units.iter().find_map(|(unit, scale)| Some((text.trim().strip_suffix(unit)?.trim(), *scale)));
+    let lower = text.trim().to_ascii_lowercase();
+    let found = units.iter().find_map(|(unit, scale)| Some((lower.strip_suffix(unit)?.trim(), *scale)));
     let (number, scale) = found.expect("every text ends with nothing");
     match number.parse::<f64>() {
         Ok(x) if x.is_finite() && x > 0.0 => Ok((x * scale as f64) as u64),
@@ -146,6 +152,7 @@ mod tests {
         assert_eq!([seconds("1.5s").ok(), seconds("20ms").ok(), seconds("4").ok()], [Some(1.5), Some(0.02), None]);
         assert_eq!(bytes("1.5KiB").ok(), Some(1536));
         assert_eq!([bytes("2GB").ok(), bytes("7").ok(), bytes("x").ok()], [Some(2_000_000_000), Some(7), None]);
+        assert_eq!([bytes("2g").ok(), bytes("2gib").ok(), bytes("nan").ok()], [Some(2 << 30), Some(2 << 30), None]);
     }
 
     #[test]
@@ -156,6 +163,10 @@ mod tests {
         assert_eq!(routes(super::EXAMPLE).ok(), Some(2));
         for wrong in ["training=1ms", "batching-cpu=1ms,training=1ms", "x=1ms", "workers=0", "training=1", "a"] {
             assert!(routes(wrong).is_err(), "{wrong}");
+        }
+        for (wrong, cure) in [("training=1", "has a unit"), ("training=-1ms", "0 or more")] {
+            let error = wrong.parse::<ByHand>().expect_err(wrong).to_string();
+            assert!(error.contains(wrong) && error.contains(cure) && error.contains("20ms"), "{error}");
         }
     }
 }

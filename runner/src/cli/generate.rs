@@ -8,7 +8,7 @@ use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
 use morphgl_graph_store::Dtype;
 
-use super::import::{fractions, memory, remove_on_ctrl_c};
+use super::import::{fractions, remove_on_ctrl_c};
 use super::show::{Show, Stages};
 use super::{Outcome, info};
 
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Memory to stay within, for example 512MiB
-    #[arg(long, value_parser = memory, default_value = "2GiB")]
+    #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
     #[arg(long)]

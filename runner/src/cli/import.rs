@@ -94,7 +94,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
     /// Memory to stay within, for example 512MiB
-    #[arg(long, value_parser = memory, default_value = "2GiB")]
+    #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
     #[arg(long)]
@@ -115,6 +115,30 @@ enum RowChoice {
     Targets,
 }
 
+impl Args {
+    /// Refuses what the format would not read: it would be left out without a word.
+    fn refuse_unread(&self) -> anyhow::Result<()> {
+        let compact = matches!(self.ids, IdChoice::Compact);
+        let given = [
+            ("--ids", compact, &[Format::Edges][..]),
+            ("--first-id", self.first_id != 0, &[Format::Edges]),
+            ("--num-nodes", self.num_nodes.is_some(), &[Format::Edges, Format::Numpy]),
+            ("--rows", self.rows.is_some(), &[Format::Numpy, Format::Bv]),
+        ];
+        for (option, given, formats) in given {
+            if given && !formats.contains(&self.format) {
+                let named = formats.iter().filter_map(|f| f.to_possible_value()).map(|v| v.get_name().to_string());
+                let named = named.collect::<Vec<_>>().join(" and ");
+                anyhow::bail!("{option}: {named} alone read it; leave it out");
+            }
+        }
+        if compact && self.num_nodes.is_some() {
+            anyhow::bail!("--num-nodes: --ids compact leaves no node without an edge; give one of the two");
+        }
+        Ok(())
+    }
+}
+
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     remove_on_ctrl_c(&args.output)?;
     let stages = Stages::new(show);
@@ -125,6 +149,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 
 /// Imports as the options say, and gives the path of the new dataset.
 pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
+    args.refuse_unread()?;
     let options = Options {
         name: args.name.clone(),
         symmetrise: args.symmetrise,
@@ -196,22 +221,6 @@ pub(crate) fn remove_on_ctrl_c(target: &Path) -> anyhow::Result<()> {
         }
         std::process::exit(130);
     })?)
-}
-
-/// Reads `2GiB`, `512MiB`, `64KiB` or a number of bytes.
-pub(crate) fn memory(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (value, unit) = text.split_at(split);
-    let factor = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kb" | "kib" => 1024.0,
-        "m" | "mb" | "mib" => 1024.0 * 1024.0,
-        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        "t" | "tb" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(format!("{unit:?} is no unit; write for example 2GiB or 512MiB")),
-    };
-    let value: f64 = value.parse().map_err(|_| "not an amount of memory; write for example 2GiB".to_string())?;
-    Ok((value * factor) as u64)
 }
 
 /// Reads three shares, for example `0.6,0.2,0.2`.

@@ -102,8 +102,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, default_value = "sage")]
     model: ModelKind,
     /// Number of layers [default: as many as fanouts, else 3]
-    #[arg(long)]
-    layers: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    layers: Option<u16>,
     /// Width of hidden layers, all heads together [default: 256]
     #[arg(long)]
     hidden: Option<usize>,
@@ -117,13 +117,13 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_enum, default_value = "gat")]
     attention: AttentionArg,
     /// Share of the hidden layers' outputs that is dropped
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, value_parser = finite::<f32>, default_value_t = 0.5)]
     dropout: f32,
     /// Share of the input features that is dropped
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, value_parser = finite::<f32>, default_value_t = 0.0)]
     input_dropout: f32,
     /// GAT: share of the attention coefficients that is dropped
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, value_parser = finite::<f32>, default_value_t = 0.0)]
     attention_dropout: f32,
     /// What follows every layer but the last
     #[arg(long, value_enum, default_value = "relu")]
@@ -138,10 +138,10 @@ pub(crate) struct ModelArgs {
     #[arg(long)]
     l2_normalize: bool,
     /// Learning rate of Adam
-    #[arg(long, default_value_t = 0.003)]
+    #[arg(long, value_parser = finite::<f64>, default_value_t = 0.003)]
     lr: f64,
     /// Weight decay of Adam, coupled (L2) as torch's
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, value_parser = finite::<f64>, default_value_t = 0.0)]
     weight_decay: f64,
     /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
     #[arg(long)]
@@ -154,6 +154,12 @@ impl ModelArgs {
         self.hidden = self.hidden.or_else(|| Some(hidden(self.model)));
         self.heads = self.heads.or(Some(heads));
     }
+}
+
+/// Reads a number that is one: JSON, in which models travel, has neither NaN nor infinity.
+fn finite<T: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+    let number = text.parse::<T>().ok().filter(|&x| x.into().is_finite());
+    number.ok_or_else(|| "not a finite number; give for example 0.003".to_string())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -285,7 +291,7 @@ impl LimitArgs {
 
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
-    let layers = model.layers.or(batch.fanouts()?.map(|f| f.0.len())).unwrap_or(3);
+    let layers = model.layers.map(usize::from).or(batch.fanouts()?.map(|f| f.0.len())).unwrap_or(3);
     let spec = ModelSpec {
         hidden: model.hidden.unwrap_or(256),
         layers,
@@ -317,7 +323,28 @@ pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) ->
         weight_decay_on: if model.decay_first_layer { WeightDecayOn::FirstLayer } else { WeightDecayOn::All },
         ..OptimizerSpec::default()
     };
+    refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
     with_spec(TrainingSpec { model: spec, optimizer }, batch)
+}
+
+/// Refuses a model that cannot be held, before memory runs out over it: one label that is too large is enough for that.
+fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> {
+    // What is wrong otherwise is said, in its own words, by those who build the model.
+    if spec.validate().is_err() || free == 0 {
+        return Ok(());
+    }
+    let values: f64 = spec.parameters().iter().map(|p| p.shape.iter().map(|&n| n as f64).product::<f64>()).sum();
+    // In f32, here and the best so far; gradients and moments may lie on a device.
+    let bytes = (values * 8.0) as u64;
+    if bytes > free {
+        let (bytes, free, classes) = (show::bytes(bytes), show::bytes(free), show::number(spec.num_classes as u64));
+        anyhow::bail!(
+            "model: parameters for a width of {} and {classes} classes take at least {bytes}, {free} are free; \
+             use a smaller --hidden, or look for a label that is too large",
+            spec.hidden
+        );
+    }
+    Ok(())
 }
 
 /// The job of a model that is already there.

@@ -48,6 +48,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Lists the operators, whether they can run here, and the routes they form
+    #[command(after_help = ops::EXAMPLES)]
     Ops,
     /// Generates a graph
     Generate(generate::Args),

@@ -4,6 +4,10 @@ use serde_json::json;
 
 use super::{Outcome, show};
 
+pub(crate) const EXAMPLES: &str = "Examples:
+  morphgl ops
+  morphgl ops --json | jq '.operators[] | select(.available).key'";
+
 pub(crate) fn run() -> anyhow::Result<Outcome> {
     let registry = crate::registry()?;
     let machine = registry.machine();

@@ -20,7 +20,7 @@ use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_tim
   morphgl plan                                    measures the embedded default first
   morphgl plan --profile cora-profile.json        from a profile saved by `morphgl profile --save`
   morphgl plan --profile p.json --threads 16      as if the machine had 16 cores
-  morphgl plan --profile p.json --what-if 'CPU*2' --what-if 'CPU*2,PCIe*2'
+  morphgl plan --profile p.json --what-if 'CPU*2' --what-if 'CPU*2,PCIe*2'   with a device on PCIe
   morphgl plan --durations batching-cpu=80ms,workers=8,transferring-pcie=4ms,batching-device=14ms,\\
 transferring-device=4ms,training=10ms,batches=1179 --timeline plan.svg --report plan.html")]
 pub(crate) struct Args {

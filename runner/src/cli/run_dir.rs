@@ -10,6 +10,19 @@ use serde::Serialize;
 
 use crate::{EpochRow, JobConfig, Plan, TrainOptions};
 
+/// Refuses a model's file that could not be written in the end: by making one beside it, as writing it does.
+pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        anyhow::bail!("--save {}: this is a directory; name a file", path.display());
+    }
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    let beside = path.with_file_name(name);
+    File::create(&beside)
+        .and_then(|_| fs::remove_file(&beside))
+        .with_context(|| format!("--save {}: cannot be written; choose another file", path.display()))
+}
+
 /// An open run directory.
 #[derive(Debug)]
 pub(crate) struct RunDir {

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Outcome;
 use super::profile::{Measured, PlannedArgs};
-use super::run_dir::RunDir;
+use super::run_dir::{self, RunDir};
 use super::show::{self, Show};
 use super::{interrupt, report};
 use crate::recorder::is_simulated;
@@ -128,6 +128,17 @@ impl PlanArg {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
+    if !(args.time_limit.is_finite() && args.time_limit > 0.0) {
+        anyhow::bail!("--time-limit {}: give a positive number of seconds", args.time_limit);
+    }
+    if let Some(dir) = &args.run {
+        RunDir::refuse_existing(dir)?;
+    }
+    if let Some(path) = &args.save {
+        run_dir::refuse_unwritable(path)?;
+    }
+    let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
     let (dataset, config) = args.planned.open(show)?;
     let evaluation = match (args.evaluation, config.disk_bytes) {
         (Some(EvaluationArg::Full), Some(_)) => anyhow::bail!(
@@ -147,16 +158,9 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if options.patience.is_some() && (options.evaluation == Evaluation::None || dataset.splits.valid.is_empty()) {
         anyhow::bail!("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
     }
-    if let Some(dir) = &args.run {
-        RunDir::refuse_existing(dir)?;
-    }
-    if !(args.time_limit.is_finite() && args.time_limit > 0.0) {
-        anyhow::bail!("--time-limit {}: give a positive number of seconds", args.time_limit);
-    }
     let measured = args.planned.measure(&dataset, config.clone(), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
-    if let Some(path) = &args.init {
-        let parameters = morphgl_model_spec::load_parameters(path)?;
+    if let (Some(path), Some(parameters)) = (&args.init, init) {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Parser;
 use morphgl_graph_store::Dataset;
-use morphgl_plan::Time;
 use serde_json::json;
 
 use super::figures::{Report, fields};
@@ -74,7 +73,6 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         "loss": of(|r| r.score.loss()),
     }));
     document.extend(fields(source::settings(&config.sampler)));
-    let predicted = Time(plan.prediction.epoch_seconds);
     Ok(Report {
         what: "epoch",
         data: dataset.name.clone(),
@@ -83,7 +81,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         all: of(|r| r.seconds),
         more: vec![("batches/s", rates), ("edges/s", edges)],
         with: format!(
-            "{}, {} of width {}, {}\n{batches} mini-batches, {plan}, predicted {predicted}",
+            "{}, {} of width {}, {}\n{batches} mini-batches, {plan}",
             share.keys.training,
             model.kind,
             model.hidden,
