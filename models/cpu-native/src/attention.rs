@@ -23,6 +23,9 @@ use morphgl_model_spec::Dropout;
 use crate::Level;
 use crate::adjacency::check_offsets;
 
+/// Heads whose coefficients can be dropped, at most.
+pub const MAX_DROPPED_HEADS: usize = 1024;
+
 /// Entries and rows a task works on: about 100 µs.
 const WORK: usize = 4096;
 
@@ -91,7 +94,8 @@ pub struct Grads<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
     // Invariant: `indptr` begins with 0, ascends, and ends with the number of edges; there are as many source nodes as
-    // rows at least.
+    // rows at least. Heads and width are not 0, nor is their product too large for a number; with dropout, heads are at
+    // most `MAX_DROPPED_HEADS`.
     edges: Edges<'a>,
     options: Options,
 }
@@ -101,12 +105,20 @@ impl<'a> Attention<'a> {
     ///
     /// # Panics
     ///
-    /// When the offsets are not those of `indices`, there are more rows than source nodes, or a width is 0.
+    /// When the offsets are not those of `indices`, there are more rows than source nodes, a width is 0, or there is dropout
+    /// of more than [`MAX_DROPPED_HEADS`].
     pub fn new(edges: Edges<'a>, options: Options) -> Self {
         check_offsets(edges.indptr, edges.indices.len());
         let rows = edges.indptr.len() - 1;
         assert!(rows <= edges.num_src, "{rows} destination of {} source nodes", edges.num_src);
-        assert!(options.heads > 0 && options.width > 0, "{} heads of width {}", options.heads, options.width);
+        let Options { heads, width, dropout, .. } = options;
+        // The kernels rely on a row of so many elements.
+        let elements = heads.checked_mul(width).unwrap_or(0);
+        assert!(elements > 0, "{heads} heads of width {width}");
+        assert!(
+            dropout.is_none() || heads <= MAX_DROPPED_HEADS,
+            "dropout of {heads} heads; at most {MAX_DROPPED_HEADS}"
+        );
         Self { edges, options }
     }
 

@@ -34,9 +34,11 @@ impl Buffer {
     /// When the system has no memory left.
     pub(crate) fn get(&mut self, len: usize) -> &mut [f32] {
         if len > self.capacity {
-            self.map = None;
-            let capacity = len + len / SPARE;
-            let map = MmapMut::map_anon(4 * capacity).expect("memory for a mini-batch's intermediate results");
+            // Both at once: where there is no memory, the next mini-batch finds an empty buffer.
+            (self.map, self.capacity) = (None, 0);
+            let capacity = len.saturating_add(len / SPARE);
+            let map = MmapMut::map_anon(capacity.saturating_mul(4));
+            let map = map.expect("memory for a mini-batch's intermediate results");
             #[cfg(target_os = "linux")]
             // Advice: without huge pages all works, slower.
             let _ = map.advise(memmap2::Advice::HugePage);
@@ -87,5 +89,19 @@ mod tests {
         assert_eq!(buffer.read(10), [3.0; 10]);
         buffer.get(4)[3] = 4.0;
         assert_eq!(buffer.read(5), [3.0, 3.0, 3.0, 4.0, 3.0]);
+    }
+
+    #[test]
+    fn a_buffer_that_got_no_memory_is_used_again() {
+        let mut buffer = Buffer::default();
+        buffer.get(100).fill(1.0);
+        // The last one would wrap around to a few bytes.
+        for len in [usize::MAX / 16, usize::MAX / 4, usize::MAX / 9 * 2 + 1] {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| buffer.get(len).len()));
+            assert!(outcome.is_err(), "{len} floats are more than any memory has");
+            assert_eq!((buffer.len(), buffer.get(50).len()), (0, 50));
+            buffer.get(50).fill(2.0);
+            assert_eq!(buffer.read(50), [2.0; 50]);
+        }
     }
 }

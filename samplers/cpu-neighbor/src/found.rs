@@ -59,6 +59,8 @@ impl Found {
         self.degrees.clear();
         make_room(&mut self.spans, self.expected.spans.load(Ordering::Relaxed));
         self.spans.clear();
+        // Of a mini-batch before that panicked.
+        self.offsets.clear();
         let mut named = std::mem::take(&mut self.seeds);
         named.clear();
         named.extend_from_slice(seeds);
@@ -189,5 +191,21 @@ mod tests {
         assert_eq!(fit.0, [(5, 1, 3), (0, 2, 0), (2, 3, 2), (2, 0, 1)]);
         assert_eq!(fit.1, (vec![3, 0, 2, 1], vec![1.0, 2.0, 3.0, 0.0]));
         assert_eq!((&halves, &none), (&fit, &fit));
+    }
+
+    /// A mini-batch that panics, here over a neighbour beyond the graph, leaves nothing to the next one.
+    #[test]
+    fn a_mini_batch_after_a_panic_is_as_any_other() {
+        let topology = Topology::new(vec![0u64, 2, 2, 5, 6], vec![1u32, 3, 0, 1, 3, 2], None).expect("a graph");
+        let mut found = Found::new(&topology, Arc::default());
+        found.start(Vec::new(), Vec::new(), &[3, 0], &topology);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            found.name(3, &mut [1, 2, 4], &topology, true);
+        }));
+        assert!(outcome.is_err(), "the graph has no node 4");
+        found.start(Vec::new(), Vec::new(), &[2, 1], &topology);
+        found.name(2, &mut [3, 2], &topology, true);
+        assert_eq!(found.spans().iter().map(|span| span.node).collect::<Vec<_>>(), [2, 1, 3]);
+        assert_eq!(found.finish(), (vec![2, 1, 3], vec![3.0, 0.0, 1.0]));
     }
 }

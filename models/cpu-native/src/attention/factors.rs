@@ -2,8 +2,8 @@
 
 use morphgl_model_spec::Dropout;
 
-/// Factors that are held at once.
-const HELD: usize = 1024;
+/// Factors that are held at once: of one edge at least.
+const HELD: usize = super::MAX_DROPPED_HEADS;
 
 /// The factors of edges in ascending order, filled as they are asked for.
 pub(super) struct Factors {
@@ -17,9 +17,8 @@ pub(super) struct Factors {
 }
 
 impl Factors {
-    /// Factors of edges below `last`.
+    /// Factors of edges below `last`; `Attention::new` has checked the heads.
     pub(super) fn new(dropout: Dropout, heads: usize, last: usize) -> Self {
-        assert!(heads <= HELD, "{heads} heads; at most {HELD}");
         Self { dropout, heads, start: 0, end: 0, last, held: [0.0; HELD] }
     }
 
