@@ -132,8 +132,8 @@ impl Merge {
         let mut at = vec![0usize; blocks.len()];
         let mut next = 0;
         while next < starts.len() {
-            // A key that alone makes a range is not gathered: it may be most of the graph.
-            let alone = |i: usize| i > 0 && starts[i].checked_sub(starts[i - 1]) == Some(1);
+            // A key that alone makes a range is not gathered: it may be most of the graph. The last range has its end too.
+            let alone = |i: usize| i > 0 && starts[i] < u64::MAX && starts[i] - starts[i - 1] == 1;
             let ends = if alone(next) {
                 &starts[next..=next]
             } else {
@@ -395,6 +395,15 @@ mod tests {
             }
             expected.sort_unstable();
             assert!(merged(Merge { unique: false, len: 2000, room: 0 }, &mut blocks) == expected, "{nodes} nodes");
+        }
+    }
+
+    /// Node ids of 64 bits end with the key that means the end of all.
+    #[test]
+    fn the_highest_key_is_not_lost() {
+        for (unique, last) in [(false, u64::MAX), (true, u64::MAX), (true, u64::MAX - 1)] {
+            let keys: Vec<u64> = (0..400).map(|i| last - i % 2).collect();
+            check(&keys, 100, 12, Merge { unique, len: 1, room: 0 });
         }
     }
 
