@@ -47,6 +47,12 @@ impl<R: Keyed> Scratch<R> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 
+    /// Buffers that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Sorts by the bits of the key from `low` on; see [`sort`].
     pub(crate) fn sort(&self, records: &mut Records<R>, low: u32) {
         let mut scratch = self.take();

@@ -132,8 +132,8 @@ impl Merge {
         let mut at = vec![0usize; blocks.len()];
         let mut next = 0;
         while next < starts.len() {
-            // A key that alone makes a range is not gathered: it may be most of the graph.
-            let alone = |i: usize| i > 0 && starts[i].checked_sub(starts[i - 1]) == Some(1);
+            // A key that alone makes a range is not gathered: it may be most of the graph. The last range has its end too.
+            let alone = |i: usize| i > 0 && starts[i] < u64::MAX && starts[i] - starts[i - 1] == 1;
             let ends = if alone(next) {
                 &starts[next..=next]
             } else {

@@ -224,20 +224,16 @@ struct Compressed<'t> {
     rows: Rows,
 }
 
-/// The rows that some edges belong to.
-struct RowEnds {
-    /// The row of the first edge.
-    first: u32,
-    /// How many edges lie before the end of each row, from the first on.
-    ends: Vec<u32>,
-}
+/// The rows that some edges belong to, each with how many of the edges lie before its end; rows without edges, which may
+/// be far more, have no place here.
+struct RowEnds(Vec<(u32, u32)>);
 
 impl RowEnds {
     /// Replaces `out` by the row of each of `len` edges.
     fn fill(&self, len: usize, out: &mut Vec<u32>) {
         out.clear();
         out.reserve_exact(len);
-        for (row, &end) in (self.first..).zip(&self.ends) {
+        for &(row, end) in &self.0 {
             out.resize(end as usize, row);
         }
     }
@@ -275,20 +271,17 @@ impl<'t> Compressed<'t> {
 
     /// The rows of the next `count` edges, which fit 32 bits.
     fn rows_of(&mut self, count: u64) -> Result<RowEnds> {
-        while self.read == self.end {
-            self.step()?;
-        }
         let (start, stop) = (self.read, self.read + count);
-        let mut rows = RowEnds { first: (self.count - 2) as u32, ends: Vec::new() };
-        loop {
-            rows.ends.push((self.end.min(stop) - start) as u32);
-            if self.end >= stop {
-                break;
+        let mut rows = Vec::new();
+        while self.read < stop {
+            if self.end > self.read {
+                self.read = self.end.min(stop);
+                rows.push(((self.count - 2) as u32, (self.read - start) as u32));
+            } else {
+                self.step()?;
             }
-            self.step()?;
         }
-        self.read = stop;
-        Ok(rows)
+        Ok(RowEnds(rows))
     }
 
     /// Steps to the next row, which there has to be.
@@ -306,5 +299,29 @@ impl<'t> Compressed<'t> {
             return self.fail(format!("the last offset is {}, but there are {} edges", self.end, self.read));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use morphgl_graph_store::NpyWriter;
+
+    use super::*;
+
+    /// What a job holds hangs on its edges alone, however many rows lie between them.
+    #[test]
+    fn rows_without_edges_take_no_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut offsets = vec![0u8; 10_001];
+        offsets[5000..].fill(1);
+        offsets[9000..].fill(3);
+        let mut out = NpyWriter::create(dir.path().join("indptr.npy")).unwrap();
+        out.write(&offsets).unwrap();
+        out.finish(None).unwrap();
+        let mut tables = Tables::open(dir.path()).unwrap();
+        let mut compressed = Compressed::new(tables.array("indptr").unwrap(), Rows::Sources);
+        let rows = [2, 1].map(|count| compressed.rows_of(count).unwrap().0);
+        assert_eq!(rows, [vec![(4999, 1), (8999, 2)], vec![(8999, 1)]]);
+        compressed.end().unwrap();
     }
 }

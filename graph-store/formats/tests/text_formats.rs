@@ -47,6 +47,21 @@ fn wiki_vote_has_the_nodes_and_edges_its_header_says() {
     assert_eq!(edge_list(&source, format, &tight).topology, compact.topology);
 }
 
+/// More text than a chunk, all between the two highest ids there are.
+#[test]
+fn the_highest_ids_of_64_bits_are_renumbered() {
+    let text = format!("{} {}\n", u64::MAX - 1, u64::MAX).repeat(3000);
+    let format = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
+    let dir = tempfile::tempdir().unwrap();
+    let source = support::write(&dir, "edges", text.as_bytes());
+    for memory in [0, 1 << 30] {
+        let options = Options { memory, drop_duplicates: true, ..Options::default() };
+        let dataset = open(|target| edge_list::import(&source, target, format, &options, &Silent));
+        assert_eq!(dataset.node_ids.as_ref().expect("ids are kept")[..], [u64::MAX - 1, u64::MAX]);
+        assert_eq!(edges(&dataset), [(0, 1, 1.0)]);
+    }
+}
+
 #[test]
 fn mit8_is_an_undirected_list() {
     let Some(source) = data("edge-lists/MIT8.edgelist") else { return };

@@ -73,6 +73,15 @@ fn counted_blocks_merge_into_the_sort() {
     }
 }
 
+/// Node ids of 64 bits end with the key that means the end of all.
+#[test]
+fn the_highest_key_is_not_lost() {
+    for (unique, last) in [(false, u64::MAX), (true, u64::MAX), (true, u64::MAX - 1)] {
+        let keys: Vec<u64> = (0..400).map(|i| last - i % 2).collect();
+        check(&keys, 100, 12, Merge { unique, len: 1, room: 0 });
+    }
+}
+
 proptest! {
     #[test]
     fn placed_edges_are_those_sorted_in_one_pass(
