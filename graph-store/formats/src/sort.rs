@@ -326,7 +326,7 @@ mod tests {
         let (many, mut merges) = (4 * rayon::current_num_threads(), 0);
         for i in 0..40 * many as u64 {
             let mut records = sorter.maker().buffer();
-            (0..10).for_each(|j| records.extend_from_slice(&[(10 * i + j) / 7 << 32 | (7 * j) % 10]));
+            (0..10).for_each(|j| records.extend_from_slice(&[(((10 * i + j) / 7) << 32) | ((7 * j) % 10)]));
             sorter.push_block(sorter.maker().sorted(records)).unwrap();
             let before = sorter.held;
             sorter.merge_early(&|_: Sorted<'_, u64>| (), &mut |()| Ok(())).unwrap();
