@@ -9,7 +9,7 @@ use morphgl_graph_store::{Error, PagePool, Position, Result};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::elements::{ElementType, Kind, Said};
+use crate::elements::{ElementType, Kind, OTHER_ELEMENTS, Said};
 use crate::plain::PlainFile;
 use crate::raw::{Bytes, Raw};
 
@@ -209,7 +209,8 @@ impl<'z> Member<'z> {
             buffer.resize(n.max(CHUNK), 0);
             let at = self.at;
             self.exact(&mut buffer[..n])?;
-            decode(self.ty, &buffer[..n]).or_else(|what| self.fail(at, what))?;
+            decode(self.ty, &buffer[..n])
+                .map_err(|what| Error::invalid(&self.path, Position::Byte(at), what, OTHER_ELEMENTS))?;
             bytes -= n as u64;
         }
         self.buffer = buffer;

@@ -6,6 +6,9 @@ use morphgl_graph_store::Dtype;
 /// What can only be said to be wrong: where it is, the caller knows.
 pub(crate) type Said<T> = Result<T, String>;
 
+/// What cures elements that are whole, and not what is wanted.
+pub(crate) const OTHER_ELEMENTS: &str = "correct the array and save it again";
+
 /// What kind of number an element is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

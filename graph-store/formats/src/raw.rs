@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{Error, MAX_NODES, PagePool, Pages, Position, Result};
 
-use crate::elements::ElementType;
+use crate::elements::{ElementType, OTHER_ELEMENTS};
 use crate::plain::{Filled, PlainFile};
 
 /// Bytes of a file that are read and decoded at a time.
@@ -98,6 +98,10 @@ impl Decode {
         Error::invalid(&self.path, Position::Byte(self.at), what, "the file is damaged or cut short: download it again")
     }
 
+    fn other(&self, what: impl Into<String>) -> Error {
+        Error::invalid(&self.path, Position::Byte(self.at), what, OTHER_ELEMENTS)
+    }
+
     /// The `len` bytes from where they begin, in `pages`.
     fn fill(&self, file: &PlainFile, pages: Pages, len: usize) -> Result<Filled> {
         file.fill(pages, self.at, len).map_err(|e| match e.kind() {
@@ -115,7 +119,7 @@ impl Decode {
         out.truncate(start);
         let mut wide = Vec::new();
         let ints = self.ty.ints(bytes, &mut wide);
-        ints.map_err(|name| self.damaged(format!("elements of type {name}, expected integers")))?;
+        ints.map_err(|name| self.other(format!("elements of type {name}, expected integers")))?;
         for (i, id) in (self.first..).zip(wide) {
             match u32::try_from(id) {
                 Ok(id) if u64::from(id) < MAX_NODES => out.push(id),
@@ -132,6 +136,6 @@ impl Decode {
     /// Appends the numbers.
     fn floats(&self, bytes: &[u8], out: &mut Vec<f32>) -> Result<()> {
         let floats = self.ty.floats(bytes, out);
-        floats.map_err(|name| self.damaged(format!("elements of type {name}, expected numbers")))
+        floats.map_err(|name| self.other(format!("elements of type {name}, expected numbers")))
     }
 }

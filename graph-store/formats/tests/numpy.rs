@@ -204,6 +204,11 @@ fn arrays_that_do_not_fit_are_refused() {
     pair()
         .put("train", &[0i64, 2, 0], None)
         .check_refused("train.npy, element 2: node 0 is listed twice; correct the split");
+    // A whole file is not said to be damaged.
+    let again = "correct the array and save it again";
+    pair()
+        .put("src", &[1.0f32, 2.0, 0.0], None)
+        .check_refused(&format!("src.npy, byte 128: elements of type float32, expected integers; {again}"));
     pair().raw("x", "|O", false, "(3, 2)", &[0x80, 4, b'.']).check_refused(
         "x.npy: its elements are not numbers but objects or text; save them as numbers, with astype('float32')",
     );
