@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use morphgl_registry::{Error, NamedTensor, Result};
@@ -44,9 +44,7 @@ pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> 
     let metadata = HashMap::from([(SPEC.to_string(), json), ("format".to_string(), "pt".to_string())]);
     let tensors = parameters.iter().map(|&t| (t.name.as_str(), Stored(t)));
     let bytes = safetensors::serialize(tensors, Some(metadata)).map_err(|e| Error::failed(path.display(), e))?;
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
+    let partial = partial_path(path);
     let written = File::create(&partial)
         .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&partial, path));
@@ -55,6 +53,13 @@ pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> 
         let _ = fs::remove_file(&partial);
         Error::failed(path.display(), format!("{e}; check that the directory exists and has room"))
     })
+}
+
+/// The file beside `path` that [`save_model`] writes first, in this process.
+pub fn partial_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    path.with_file_name(name)
 }
 
 /// Reads a model that [`save_model`] wrote.

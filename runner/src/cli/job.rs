@@ -277,7 +277,10 @@ impl LimitArgs {
         let free = match self.memory {
             Some(all) => all.checked_sub(held).with_context(|| {
                 let (all, held) = (show::bytes(all), show::bytes(held));
-                format!("--memory {all}: dataset, model and a step take {held} before anything is buffered; give more, or fewer --threads")
+                format!(
+                    "--memory {all}: dataset, model and a step take {held} before anything is buffered; \
+                     give more, or fewer --threads"
+                )
             })?,
             // What profiling held and gave back is taken again.
             None => {

@@ -15,9 +15,7 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
     if path.is_dir() {
         anyhow::bail!("--save {}: this is a directory; name a file", path.display());
     }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    let beside = path.with_file_name(name);
+    let beside = morphgl_model_spec::partial_path(path);
     File::create(&beside)
         .and_then(|_| fs::remove_file(&beside))
         .with_context(|| format!("--save {}: cannot be written; choose another file", path.display()))
