@@ -70,7 +70,7 @@ fn operators_that_fail_or_hang_end_the_program() {
         let start = Instant::now();
         let output = run(&bench, &fault, &args);
         fails(&output, &args, &[words[0], words[1], "mini-batch 7 of epoch 1"]);
-        assert!(start.elapsed() < Duration::from_secs(60), "{kind}: it ends");
+        assert!(start.elapsed() < Duration::from_secs(600), "{kind}: it ends");
     }
 }
 

@@ -62,7 +62,7 @@ fn faults_of_every_phase_end_the_run_with_operator_and_mini_batch() {
             let batches: Vec<u32> = (0..24).collect();
             let start = Instant::now();
             let error = executor.train(0, &batches, &Stop::new(), &mut |_| Control::Continue).expect_err("it fails");
-            assert!(start.elapsed() < Duration::from_secs(20), "{work} {kind}: it ends");
+            assert!(start.elapsed() < Duration::from_secs(300), "{work} {kind}: it ends");
             let said = error.to_string();
             assert!(said.contains(operator), "{work} {kind}: {said}");
             assert_eq!(error.batch.map(|b| b.index), Some(at), "{work} {kind}: {said}");

@@ -234,7 +234,7 @@ fn threads_end_when_their_stream_is_dropped() {
     drop(hanging);
     assert!(hung.wait().is_err());
     assert_eq!(Arc::strong_count(&token), 1, "no thread is left");
-    assert!(start.elapsed() < Duration::from_secs(60), "nobody waited for the 600 s");
+    assert!(start.elapsed() < Duration::from_secs(500), "nobody waited for the 600 s");
 }
 
 #[test]

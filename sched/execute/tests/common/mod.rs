@@ -182,12 +182,13 @@ impl<T> Wait<T> for Late {
     }
 }
 
-/// Runs `f` on a thread of its own, and fails if it has not ended after a time in which nothing here is still at work.
+/// Runs `f` on a thread of its own, and fails if it has not ended after a time in which nothing here is still at work,
+/// on a machine with far more to do, too: every handover between threads may wait for a turn of the scheduler's.
 #[track_caller]
 pub(crate) fn ends<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || drop(send.send(f())));
-    match receive.recv_timeout(Duration::from_secs(30)) {
+    match receive.recv_timeout(Duration::from_secs(600)) {
         Ok(value) => {
             thread.join().expect("it has returned");
             value
