@@ -133,8 +133,16 @@ impl Replanner {
         self.schedule = schedule;
     }
 
-    /// A phase of one of the share's mini-batches took `seconds`.
+    /// A phase of one of the share's mini-batches took `seconds`. Once there is a new plan nothing more is looked at: what was
+    /// under way ends by the old one.
+    ///
+    /// # Panics
+    ///
+    /// The schedule has no such share.
     pub fn observe(&mut self, share: usize, phase: Phase, seconds: f64) {
+        if self.seen.is_empty() {
+            return;
+        }
         let seen = &mut self.seen[share][phase as usize];
         seen.sum += seconds;
         seen.count += 1;
@@ -148,7 +156,8 @@ impl Replanner {
         self.trained >= self.overlap
     }
 
-    /// At the end of an overlap, with `left` mini-batches not yet begun: a better plan for them, if there is one.
+    /// At the end of an overlap, with `left` mini-batches not yet begun: a better plan for them, if there is one. That one is
+    /// watched by a new `Replanner`.
     pub fn judge(&mut self, left: usize) -> Option<Replanned> {
         self.trained = 0;
         let threshold = self.drift.threshold;
@@ -185,7 +194,7 @@ impl Replanner {
         });
         match better {
             Some(plan) => {
-                self.watch(plan.schedule.clone());
+                self.seen.clear();
                 Some(Replanned { plan, changed, kept_seconds })
             }
             None => {

@@ -162,6 +162,30 @@ fn a_phase_that_becomes_twice_as_slow_is_planned_with_within_five_overlaps() {
     }
 }
 
+/// On two routes, what the old plan had under way ends when the new one, of a single route, is already there.
+#[test]
+fn what_ends_after_a_new_plan_is_not_held_against_it() {
+    let before = problem(WORKERS, N, factors(Phase::Training, false, 1.0));
+    let first = plan(&before).expect("no limits").best().clone();
+    assert_eq!(first.schedule.shares.len(), 2);
+    let mut watch = Replanner::new(before, &first.schedule, Drift::default());
+    let device = first.schedule.shares.iter().position(|s| s.in_place).expect("a route of the device");
+    let new = (0..10).find_map(|_| {
+        for _ in 0..watch.overlap() {
+            watch.observe(device, Phase::Batching, 10.0);
+            watch.observe(device, Phase::Transferring, 10.0);
+            watch.observe(device, Phase::Training, TRAINING);
+        }
+        watch.judge(N)
+    });
+    let new = new.expect("a device that takes twenty seconds is worth a new plan");
+    assert_eq!(new.plan.schedule.shares.len(), 1);
+    for share in 0..2 {
+        (0..N).for_each(|_| watch.observe(share, Phase::Training, 10.0));
+    }
+    assert!(!watch.is_due());
+}
+
 #[test]
 fn without_change_it_never_plans_again() {
     let problem = problem(WORKERS, N, factors(Phase::Training, false, 1.0));
