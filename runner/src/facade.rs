@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_execute::{Activity, BatchDone, Control, EpochReport, Event, Settings as ExecutorSettings, Stop};
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
-use morphgl_profile::{Profile, Progress, Settings};
+use morphgl_profile::{Memory, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Registry, Route, Training};
 
 use crate::{Job, JobConfig, Scores};
@@ -25,15 +25,21 @@ impl Profiler {
         Self { settings: Settings::new(cores) }
     }
 
-    /// Measures; the job's model is the same afterwards as before.
+    /// Measures, within `memory` where it is given; the job's model is the same afterwards as before.
     ///
     /// # Errors
     ///
     /// A failing operator, by its key; or `stop` was requested.
-    pub fn measure(&self, job: &mut Job, stop: &Stop, progress: &mut dyn FnMut(&Progress)) -> Result<Profile> {
+    pub fn measure(
+        &self,
+        job: &mut Job,
+        stop: &Stop,
+        memory: Option<Memory<'_>>,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Profile> {
         let machine = job.registry().machine().clone();
-        let mut operators = job.operators_mut();
-        Ok(morphgl_profile::profile(&mut operators, &machine, &self.settings, &|| stop.is_requested(), progress)?)
+        let watch = Watch { stop: &|| stop.is_requested(), memory };
+        Ok(morphgl_profile::profile(&mut job.operators_mut(), &machine, &self.settings, &watch, progress)?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The peak before it was last forgotten.
+/// The peak before it was last taken.
 static BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// What gives freed memory back.
@@ -27,15 +27,17 @@ pub fn peak_rss_bytes() -> u64 {
     recent_peak().max(BEFORE.load(Ordering::Relaxed))
 }
 
-/// Begins a new peak: [`recent_peak`] tells of what comes from now on, where the system allows it.
-pub(crate) fn forget_peak() {
-    BEFORE.fetch_max(recent_peak(), Ordering::Relaxed);
-    // Refused, the peak stays what it was: an upper bound still.
+/// The most memory this process held since this was last asked, in bytes; what was freed is given back to the system now.
+/// Where the system does not forget a peak, it is that of all time: an upper bound still.
+pub(crate) fn take_peak() -> u64 {
+    let peak = recent_peak();
+    BEFORE.fetch_max(peak, Ordering::Relaxed);
+    give_back();
     std::fs::write("/proc/self/clear_refs", "5").ok();
+    peak
 }
 
-/// The most memory this process held since the last [`forget_peak`], in bytes.
-pub(crate) fn recent_peak() -> u64 {
+fn recent_peak() -> u64 {
     status("VmHWM:")
 }
 
@@ -57,16 +59,16 @@ fn status(field: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{forget_peak, peak_rss_bytes, recent_peak};
+    use super::{peak_rss_bytes, recent_peak, take_peak};
 
     #[test]
-    fn a_forgotten_peak_is_still_the_peak() {
+    fn a_taken_peak_is_still_the_peak() {
         let large = vec![1u8; 64 << 20];
         assert!(large.iter().map(|&b| u64::from(b)).sum::<u64>() == 64 << 20);
         let with = recent_peak();
         assert!(with >= 64 << 20);
         drop(large);
-        forget_peak();
+        take_peak();
         // The system counts pages by thread, and adds them up now and then: a few may be missing.
         assert!(peak_rss_bytes() + (1 << 20) >= with);
     }

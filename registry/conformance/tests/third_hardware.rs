@@ -147,7 +147,13 @@ fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
             trainers: vec![TrainingOperator { key: &routes[0].training, place: &place, operator: training.as_mut() }],
         };
         let settings = morphgl_profile::Settings::new(2);
-        let profile = morphgl_profile::profile(&mut measured, registry.machine(), &settings, &|| false, &mut |_| ());
+        let profile = morphgl_profile::profile(
+            &mut measured,
+            registry.machine(),
+            &settings,
+            &morphgl_profile::Watch::NONE,
+            &mut |_| (),
+        );
         let measured = profile.expect("fakes do not fail");
         // What is measured of fakes is the machine's mood, so which plans there are is asked of set durations alone.
         for (profile, is_set) in [(measured.clone(), false), (with_set_durations(measured), true)] {

@@ -272,13 +272,24 @@ impl LimitArgs {
         Limits { ready: buffer.into(), host_bytes: memory, device_bytes: device_memory, ..Limits::default() }
     }
 
+    /// Bytes that this whole process may hold on this machine, where it holds `held` now.
+    ///
+    /// # Errors
+    ///
+    /// It holds more than is allowed.
+    pub(crate) fn process(&self, held: u64) -> anyhow::Result<u64> {
+        self.here(held)?;
+        // What this process holds it may go on holding.
+        Ok(self.memory.unwrap_or_else(|| held + Machine::probe().available_bytes / 10 * 9))
+    }
+
     /// The limits on this machine, where the program holds `held` bytes without buffers.
     pub(crate) fn here(&self, held: u64) -> anyhow::Result<Limits> {
         let free = match self.memory {
             Some(all) => all.checked_sub(held).with_context(|| {
                 let (all, held) = (show::bytes(all), show::bytes(held));
                 format!(
-                    "--memory {all}: dataset, model and a step take {held} before anything is buffered; \
+                    "--memory {all}: {held} are held before anything is buffered (dataset, model, a step); \
                      give more, or fewer --threads"
                 )
             })?,

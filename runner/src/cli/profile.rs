@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use morphgl_graph_store::Dataset;
 use morphgl_plan::Time;
-use morphgl_profile::Statistics;
+use morphgl_profile::{Memory, Statistics};
 use serde_json::json;
 
 use super::Outcome;
@@ -53,8 +53,8 @@ pub(crate) struct Measured {
     pub(crate) profile: Profile,
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
-    /// The most that the program held while profiling: dataset (unless it is mapped), model, a step's own memory, and what
-    /// profiling buffered.
+    /// The most that the program held while profiling when no worker batched: dataset (unless it is mapped), model, a step's
+    /// own memory and its mini-batches.
     pub(crate) held_bytes: u64,
 }
 
@@ -82,21 +82,19 @@ impl PlannedArgs {
             profiler.settings.epochs = None;
         }
         let stop = interrupt::stop()?;
-        memory::forget_peak();
-        // Pages of a mapped dataset are in memory as long as nobody needs it for something else.
+        // The system takes the pages of a mapped dataset back when it needs the memory.
         let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
-        let mapped_before = if mapped { memory::mapped_files() } else { 0 };
+        let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
+        peak();
+        let watched = Memory { limit: self.limits.process(peak())?, peak: &peak };
         let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
-        let profile = profiler.measure(&mut job, &stop, &mut |p| {
-            // Workers and mini-batches of one point are not in memory beside those of the next.
-            memory::give_back();
+        let profile = profiler.measure(&mut job, &stop, Some(watched), &mut |p| {
             bar.set_length(p.total as u64);
             bar.set_position(p.done as u64);
             bar.set_message(p.what.clone());
         })?;
         bar.finish_and_clear();
-        // Dataset, model and a step's own memory were all in use while profiling.
-        let held_bytes = memory::recent_peak().saturating_sub(mapped_before.min(memory::mapped_files()));
+        let held_bytes = profile.held_bytes;
         let problem = Partitioner::partition(&profile, threads, self.limits.here(held_bytes)?);
         let plans = Scheduler::schedule(&problem).with_context(|| {
             let held = show::bytes(held_bytes);

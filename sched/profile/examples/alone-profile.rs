@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use morphgl_plan::{Limits, plan};
-use morphgl_profile::{Operators, RouteOperators, Settings, TrainingOperator, profile};
+use morphgl_profile::{Operators, RouteOperators, Settings, TrainingOperator, Watch, profile};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Place, Result,
     Route, Score, Training, Transferring,
@@ -90,9 +90,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         trainers: vec![TrainingOperator { key: &route.training, place: &route.trained_at, operator: &mut training }],
     };
     let settings = Settings::new(machine.cores);
-    let never = || false;
-    let profile =
-        profile(&mut operators, &machine, &settings, &never, &mut |p| println!("{}/{} {}", p.done, p.total, p.what))?;
+    let profile = profile(&mut operators, &machine, &settings, &Watch::NONE, &mut |p| {
+        println!("{}/{} {}", p.done, p.total, p.what)
+    })?;
     for r in &profile.routes {
         println!("{}", r.keys());
         for s in &r.batching {

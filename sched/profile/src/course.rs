@@ -105,6 +105,12 @@ impl<'a> Course<'a> {
         self.needed(what, share, points_left).map(Some)
     }
 
+    /// Lists a point that does not fit in memory.
+    pub(crate) fn does_not_fit(&mut self, what: String) {
+        self.done += 1;
+        self.skipped.push(format!("{what}: it does not fit in the memory allowed"));
+    }
+
     /// How a point that was measured before is sampled again; `None` where there is no time for samples of `seconds`.
     pub(crate) fn again(&mut self, share: f64, samples: usize, seconds: f64) -> Option<Sampling<'a>> {
         let left = self.left(share);

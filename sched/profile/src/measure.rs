@@ -2,7 +2,8 @@
 
 use morphgl_registry::{Machine, MiniBatch, Place, Route};
 
-use crate::course::{Course, Sampling, Stop, pool_in_words};
+use crate::course::{Course, Sampling, pool_in_words};
+use crate::memory::Seen;
 use crate::points::{
     Point, Points, add_pool, add_training, check, same_batching, same_training, same_transferring, training_in_words,
     training_seconds, trains,
@@ -11,7 +12,7 @@ use crate::profile::on_host;
 use crate::splits::{self, Split};
 use crate::{
     Error, Operators, PoolSample, Profile, Progress, Result, RouteProfile, Settings, Statistics, TogetherSample,
-    TrainingSample, VERSION, chain, pool, training,
+    TrainingSample, VERSION, Watch, chain, pool, training,
 };
 
 /// Shares of the time: what is needed for a plan; that and each phase alone; that and what is measured again; and that and
@@ -32,8 +33,8 @@ const KEPT: usize = 2;
 ///
 /// Each point is warmed up first. What two routes share (an operator at a place) is measured once.
 /// Needed for a plan, and measured whatever the budget: the smallest and the largest pool, transferring,
-/// and training at the largest count of threads. What else the budget does not allow is listed in [`Profile::skipped`].
-/// `stop` is asked between mini-batches, by any thread.
+/// and training at the largest count of threads. What else the budget does not allow, and pools that `watch.memory` has no
+/// room for, are listed in [`Profile::skipped`]; one worker, and a step, are measured in any case.
 /// Parameters and optimizer state of training are put back; `set_threads` stays as it was measured last.
 ///
 /// # Errors
@@ -44,14 +45,15 @@ pub fn profile(
     operators: &mut Operators<'_>,
     machine: &Machine,
     settings: &Settings,
-    stop: Stop<'_>,
+    watch: &Watch<'_>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Profile> {
     let num_batches = check(operators)?;
     let points = Points::new(settings);
     let total = points.count(operators, settings);
-    let mut course = Course::new(settings, (num_batches, total), stop, progress);
-    let mut measuring = Measuring { operators, settings, points, kept: Vec::new() };
+    let mut course = Course::new(settings, (num_batches, total), watch.stop, progress);
+    let seen = Seen::new(watch.memory);
+    let mut measuring = Measuring { operators, settings, points, kept: Vec::new(), seen };
     let mut profile = Profile {
         version: VERSION,
         machine: machine.clone(),
@@ -60,6 +62,7 @@ pub fn profile(
         routes: Vec::new(),
         skipped: Vec::new(),
         seconds: 0.0,
+        held_bytes: 0,
     };
     let unplannable = |e: morphgl_plan::Invalid| Error::operators("what was measured", e.to_string());
     for i in 0..measuring.operators.routes.len() {
@@ -72,28 +75,36 @@ pub fn profile(
     measuring.alone(&mut profile.routes, &mut course)?;
     measuring.again(&mut profile.routes, &mut course, REFINED)?;
     for _ in 0..settings.splits {
-        let Some(split) = splits::next(&profile) else { break };
+        measuring.seen.workers_of(&mut profile.routes);
+        let Some(split) = splits::next(&profile, measuring.seen.room_beside_training()) else { break };
         if !measuring.split(split, &mut profile.routes, &mut course)? {
             break;
         }
     }
     measuring.again(&mut profile.routes, &mut course, ALL)?;
-    // Gone before it is told that all is done.
-    drop(measuring);
+    // Mini-batches are gone before it is told that all is done.
+    let seen = measuring.end();
+    seen.workers_of(&mut profile.routes);
+    profile.held_bytes = seen.held();
     (profile.skipped, profile.seconds) = course.end();
     profile.check().map_err(unplannable)?;
     Ok(profile)
 }
 
-struct Measuring<'a, 'o> {
+struct Measuring<'a, 'o, 'm> {
     operators: &'a mut Operators<'o>,
     settings: &'a Settings,
     points: Points,
     /// Ready mini-batches, by place.
     kept: Vec<(Place, Vec<MiniBatch>)>,
+    seen: Seen<'m>,
 }
 
-impl Measuring<'_, '_> {
+impl<'m> Measuring<'_, '_, 'm> {
+    fn end(self) -> Seen<'m> {
+        self.seen
+    }
+
     /// What no plan can do without, of route `i`; what it shares with those measured before is taken from them.
     fn needed<'c>(
         &mut self,
@@ -112,7 +123,11 @@ impl Measuring<'_, '_> {
         };
         let mut batching = earlier(same_batching).map(|r| r.batching.clone()).unwrap_or_default();
         if batching.is_empty() && on_host(&route.batching) {
-            for &size in self.points.pools.iter().take(2) {
+            for (n, size) in self.points.pools.clone().into_iter().take(2).enumerate() {
+                if n > 0 && !self.seen.fits(size.0) {
+                    course.does_not_fit(pool_in_words(size));
+                    continue;
+                }
                 let sampling = next(course, pool_in_words(size))?;
                 batching.push(self.pool(i, size, sampling)?);
             }
@@ -174,6 +189,7 @@ impl Measuring<'_, '_> {
         for (done, (_, i, point)) in points.into_iter().enumerate() {
             let durations = routes[i].durations().map_err(|e| Error::operators(&routes[i].route.batching, e.0))?;
             match point {
+                Point::Pool(size) if !self.seen.fits(size.0) => course.does_not_fit(pool_in_words(size)),
                 Point::Pool(size) => {
                     let seconds = size.0 as f64 * durations.batching(size.0, size.1).mean;
                     let sampling = course.optional(pool_in_words(size), ALONE, number - done, seconds)?;
@@ -262,9 +278,9 @@ impl Measuring<'_, '_> {
         Ok(true)
     }
 
-    fn pool(&self, i: usize, size: (usize, usize), sampling: Sampling<'_>) -> Result<PoolSample> {
+    fn pool(&mut self, i: usize, size: (usize, usize), sampling: Sampling<'_>) -> Result<PoolSample> {
         let r = &self.operators.routes[i];
-        let samples = pool::measure(r.batching, &r.route.batching, size, sampling)?;
+        let samples = self.seen.pool(size.0, || pool::measure(r.batching, &r.route.batching, size, sampling))?;
         Ok(PoolSample { workers: size.0, threads: size.1, seconds: Statistics::of(samples) })
     }
 
@@ -288,7 +304,7 @@ impl Measuring<'_, '_> {
         let route = self.operators.routes[i].route;
         let trainer = self.operators.trainers.iter_mut().find(|t| trains(t, route)).expect("it was checked");
         let batches = &self.kept.iter().find(|(place, _)| *place == route.trained_at).expect("they were kept").1;
-        let samples = training::measure(trainer, threads, batches, sampling)?;
+        let samples = self.seen.training(|| training::measure(trainer, threads, batches, sampling))?;
         Ok(TrainingSample { threads, seconds: Statistics::of(samples) })
     }
 }

@@ -86,6 +86,10 @@ pub struct Profile {
     pub skipped: Vec<String>,
     /// Seconds that profiling took.
     pub seconds: f64,
+    /// The most host memory, in bytes, that the process held while no worker batched: dataset, model, a step of training and
+    /// its mini-batches; 0 where it was not watched.
+    #[serde(default)]
+    pub held_bytes: u64,
 }
 
 impl RouteProfile {

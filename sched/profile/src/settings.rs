@@ -5,6 +5,8 @@ use std::time::Duration;
 use morphgl_registry::{Batching, Key, Place, Route, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
+use crate::Memory;
+
 /// The operators to measure: routes, and who trains what they bring.
 #[derive(Debug)]
 pub struct Operators<'a> {
@@ -89,6 +91,26 @@ impl Settings {
             epoch: 0,
         }
     }
+}
+
+/// Who watches profiling from outside.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Asked between mini-batches, by any thread, whether to end.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Host memory, where it is to be watched: pools of workers that would not fit are not measured then.
+    pub memory: Option<Memory<'a>>,
+}
+
+impl std::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl Watch<'_> {
+    /// Nobody stops it, and memory is not watched.
+    pub const NONE: Watch<'static> = Watch { stop: &|| false, memory: None };
 }
 
 /// How far profiling is, for a progress bar.

@@ -35,11 +35,14 @@ impl Split {
 /// A split nobody measured is planned as if nothing slowed the phases but what did with fewer workers: it is chosen as long
 /// as it could be the best.
 /// So when the best one is a measured one, no other can be better, but for one of more than [`MORE`] times its workers.
-pub(crate) fn next(profile: &Profile) -> Option<Split> {
+/// Workers and mini-batches take no more than `host_bytes`.
+pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<Split> {
     let cores = profile.settings.cores;
-    let known = morphgl_plan::plan(&limited(profile, profile.build(cores, RouteProfile::durations).ok()?)).ok()?;
+    let limits = Limits { host_bytes, ..Limits::default() };
+    let known = limited(profile, profile.build(cores, RouteProfile::durations).ok()?).with_limits(limits);
+    let known = morphgl_plan::plan(&known).ok()?;
     let most = MORE * known.best().schedule.shares.iter().map(|s| s.workers).max()?;
-    let problem = optimistic(profile)?;
+    let problem = optimistic(profile)?.with_limits(Limits { crowding: 1.0, ..limits });
     let plans = morphgl_plan::plan(&problem).ok()?;
     let worth = CLOSE * plans.best().prediction.epoch_seconds;
     plans.all().iter().filter(|p| p.prediction.epoch_seconds <= worth).find_map(|plan| {
@@ -64,8 +67,7 @@ fn optimistic(profile: &Profile) -> Option<Problem> {
         let contention = with_more_workers(r.contention(&durations), cores);
         durations.with_together(contention)
     };
-    let limits = Limits { crowding: 1.0, ..Limits::default() };
-    Some(limited(profile, profile.build(cores, measured).ok()?).with_limits(limits))
+    Some(limited(profile, profile.build(cores, measured).ok()?))
 }
 
 /// The problem of no more mini-batches than it takes to find out.

@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let stop = stop()?;
     let once = || -> Result<Run> {
         go_on(&stop)?;
-        memory::forget_peak();
+        memory::take_peak();
         let (start, cpu) = (Instant::now(), cpu_seconds());
         let stages = Stages::new(show);
         let made = import::import(&import, &stages)?;
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         let cpu_seconds = cpu.zip(cpu_seconds()).map(|(before, after)| after - before);
         let edges = Meta::read(&made)?.num_edges;
         fs::remove_dir_all(&made).with_context(|| format!("{}: cannot be removed", made.display()))?;
-        Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: memory::recent_peak() })
+        Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: memory::take_peak() })
     };
     once()?;
     let load = Load::start();

@@ -2,12 +2,12 @@
 
 use std::any::Any;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use morphgl_profile::{Operators, Profile, Progress, RouteOperators, Settings, TrainingOperator, profile};
+use morphgl_profile::{Operators, Profile, Progress, RouteOperators, Settings, TrainingOperator, Watch, profile};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
     MiniBatch, NamedTensor, Place, Result, Route, Score, Training, Transferring,
@@ -53,6 +53,29 @@ pub(crate) struct Seen {
     /// Mini-batches on the device now, and the most there were.
     pub(crate) on_device: AtomicUsize,
     pub(crate) most_on_device: AtomicUsize,
+    /// Bytes of host memory held now, and the most since that was last asked.
+    pub(crate) held: AtomicU64,
+    pub(crate) peak: AtomicU64,
+}
+
+/// Bytes of host memory that a worker holds, and training in a step.
+pub(crate) const WORKER: u64 = 400;
+pub(crate) const STEP: u64 = 10_000;
+
+impl Seen {
+    fn hold(&self, bytes: u64) {
+        let held = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.peak.fetch_max(held, Ordering::SeqCst);
+    }
+
+    fn let_go(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    /// The most bytes held since this was last asked.
+    pub(crate) fn take_peak(&self) -> u64 {
+        self.peak.swap(self.held.load(Ordering::SeqCst), Ordering::SeqCst)
+    }
 }
 
 fn host_batch(id: BatchId) -> HostBatch {
@@ -129,6 +152,7 @@ struct Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.seen.workers.fetch_sub(1, Ordering::SeqCst);
+        self.seen.let_go(WORKER);
     }
 }
 
@@ -139,6 +163,7 @@ impl Batching for FakeBatching {
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         self.seen.workers.fetch_add(1, Ordering::SeqCst);
+        self.seen.hold(WORKER);
         let (at, seen) = (self.at.clone(), Arc::clone(&self.seen));
         Ok(Box::new(Worker { times: self.times, threads, fault: self.fault, slowed: self.slowed, at, seen }))
     }
@@ -223,8 +248,10 @@ impl Training for FakeTraining {
         let beside = self.seen.preparing.load(Ordering::SeqCst);
         self.beside.push(beside);
         self.seen.training.store(true, Ordering::SeqCst);
+        self.seen.hold(STEP);
         let millis = (1.0 + self.slowed * beside as f64) * self.times.training as f64 / self.threads as f64;
         let outcome = act(millis, self.fault.filter(|f| f.0 == self.ever).map(|f| f.1));
+        self.seen.let_go(STEP);
         self.seen.training.store(false, Ordering::SeqCst);
         outcome?;
         Ok(Handle::ready(Score::default(), Duration::ZERO))
@@ -332,6 +359,15 @@ impl Fakes {
         stop: &(dyn Fn() -> bool + Sync),
         progress: &mut dyn FnMut(&Progress),
     ) -> morphgl_profile::Result<Profile> {
+        self.profile_watched(settings, &Watch { stop, memory: None }, progress)
+    }
+
+    pub(crate) fn profile_watched(
+        &mut self,
+        settings: &Settings,
+        watch: &Watch<'_>,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> morphgl_profile::Result<Profile> {
         let places: Vec<Place> = self.trainers.iter().map(|(_, t)| t.at.clone()).collect();
         let route = |(route, batching, transferring)| RouteOperators { route, batching, transferring };
         let routes = self.routes.iter_mut().map(|(r, b, t)| route((&*r, &*b, t)));
@@ -340,7 +376,7 @@ impl Fakes {
             routes: routes.collect(),
             trainers: trainers.map(|((key, operator), place)| TrainingOperator { key, place, operator }).collect(),
         };
-        profile(&mut operators, &Machine::probe(), settings, stop, progress)
+        profile(&mut operators, &Machine::probe(), settings, watch, progress)
     }
 
     pub(crate) fn profile(&mut self, settings: &Settings) -> morphgl_profile::Result<Profile> {

@@ -3,4 +3,5 @@
 mod common;
 mod files;
 mod measured;
+mod memory;
 mod routes;

@@ -1,0 +1,87 @@
+//! Host memory: what is measured stays within what is allowed, and what a worker really takes is learned on the way.
+
+use crate::profile::on_host;
+use crate::{Largest, RouteProfile};
+
+/// The host memory that profiling may take, and who knows how much that is.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    /// Bytes that the process may hold in all.
+    pub limit: u64,
+    /// The most bytes that the process held since this was last asked. What can be given back to the system is given back
+    /// by asking.
+    pub peak: &'a dyn Fn() -> u64,
+}
+
+impl std::fmt::Debug for Memory<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// What was seen of the process's memory so far; nothing where nobody tells.
+pub(crate) struct Seen<'a> {
+    memory: Option<Memory<'a>>,
+    worker: u64,
+    held: u64,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn new(memory: Option<Memory<'a>>) -> Self {
+        let mut seen = Self { memory, worker: 0, held: 0 };
+        seen.held = seen.now();
+        seen
+    }
+
+    /// Bytes held now.
+    fn now(&self) -> u64 {
+        let Some(Memory { peak, .. }) = self.memory else { return 0 };
+        // What was before is forgotten by asking.
+        peak();
+        peak()
+    }
+
+    fn peak(&self) -> u64 {
+        self.memory.map_or(0, |m| (m.peak)())
+    }
+
+    /// Whether so many workers fit beside all that is held now, with mini-batches a quarter larger than those seen.
+    pub(crate) fn fits(&self, workers: usize) -> bool {
+        let taken = (self.worker / 4 * 5).saturating_mul(workers as u64);
+        self.memory.is_none_or(|m| self.now().saturating_add(taken) <= m.limit)
+    }
+
+    /// Bytes for workers and mini-batches beside training; `None` where there is no limit.
+    pub(crate) fn room_beside_training(&self) -> Option<u64> {
+        self.memory.map(|m| m.limit.saturating_sub(self.held()))
+    }
+
+    /// Runs `pool`, of so many workers and nothing beside them.
+    pub(crate) fn pool<T>(&mut self, workers: usize, pool: impl FnOnce() -> T) -> T {
+        let before = self.now();
+        let value = pool();
+        self.worker = self.worker.max(self.peak().saturating_sub(before) / workers.max(1) as u64);
+        value
+    }
+
+    /// Runs `training`, with nothing beside it.
+    pub(crate) fn training<T>(&mut self, training: impl FnOnce() -> T) -> T {
+        self.now();
+        let value = training();
+        self.held = self.held.max(self.peak());
+        value
+    }
+
+    /// Takes over what a worker of the host took beside its mini-batch, where that is more than is known of it.
+    pub(crate) fn workers_of(&self, routes: &mut [RouteProfile]) {
+        for route in routes.iter_mut().filter(|r| on_host(&r.route.batching)) {
+            let Largest { batched_bytes, worker_bytes, .. } = &mut route.largest;
+            *worker_bytes = self.worker.saturating_sub(*batched_bytes).max(*worker_bytes);
+        }
+    }
+
+    /// The most bytes that were held without workers, until now.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.max(self.now())
+    }
+}
