@@ -211,4 +211,10 @@ pub trait Training: fmt::Debug + Send {
     ///
     /// O(layers · (nodes · width² + edges · width)) time, two node-by-width matrices of memory.
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>>;
+
+    /// Bytes of host memory that [`Training::infer`] takes at most beside what the operator holds, so that nobody runs out of it
+    /// over an evaluation; `None` where that is not known.
+    fn infer_bytes(&self) -> Option<u64> {
+        None
+    }
 }

@@ -6,10 +6,12 @@ use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, Transfer, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchingContext, Place, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
+    BatchingContext, Error, Place, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::peak_rss_bytes;
 
 /// How a model is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,6 +73,8 @@ pub struct Sampled<'a> {
     pub workers: usize,
     /// Threads of each.
     pub threads: usize,
+    /// Bytes that the process may hold; a mini-batch that takes it beyond is an error.
+    pub memory: Option<u64>,
     /// Who transfers.
     pub transferring: &'a mut dyn Transferring,
     /// Who scores.
@@ -82,7 +86,7 @@ impl Sampled<'_> {
     ///
     /// # Errors
     ///
-    /// A failing operator, with its key and mini-batch.
+    /// A failing operator, with its key and mini-batch; or mini-batches too large for the memory.
     pub fn scores(&mut self, sets: &[&[u32]]) -> Result<Scores> {
         Ok(Scores(sets.iter().map(|set| self.score(set)).collect::<Result<_>>()?))
     }
@@ -104,8 +108,19 @@ impl Sampled<'_> {
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
         let batches = 0..pool.num_batches();
         let transfer = Transfer { key: &self.route.transferring, operator: &mut *self.transferring };
-        let training = &mut *self.training;
-        let mut consume = |batch: &_| training.score(batch)?.wait().map(|(score, _)| score);
+        let (training, memory) = (&mut *self.training, self.memory);
+        let mut consume = |batch: &_| {
+            let (score, _) = training.score(batch)?.wait()?;
+            match memory.filter(|&limit| peak_rss_bytes() > limit) {
+                None => Ok(score),
+                Some(limit) => {
+                    let [limit, peak] = [limit, peak_rss_bytes()].map(|bytes| bytes >> 20);
+                    let cure = "make them smaller (batch size, fanouts)";
+                    let what = format!("{limit} MiB are allowed, and mini-batches take the process to {peak}; {cure}");
+                    Err(Error::setting("memory", what))
+                }
+            }
+        };
         let report = prepare(&mut pool, Some(transfer), 0, batches, &Stop::new(), &mut consume, &mut |_| ())?;
         Ok(report.score)
     }

@@ -239,14 +239,14 @@ impl Executor {
         done.unwrap_or_else(|_| bail!("{key}: panicked, as said above; this is a fault of the operator"))
     }
 
-    /// Scores sets of nodes on mini-batches sampled as in training.
+    /// Scores sets of nodes on mini-batches sampled as in training, by as many workers as the plan has or `most` at most.
     ///
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
-    pub fn sampled(&mut self, sets: &[&[u32]]) -> Result<Scores> {
+    pub fn sampled(&mut self, sets: &[&[u32]], most: Option<usize>) -> Result<Scores> {
         let share = &self.plan.schedule.shares[0];
-        let (workers, threads) = (share.workers, share.threads_per_worker);
+        let (workers, threads) = (most.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
         let of_share = |r: &Route| r.batching.to_string() == share.keys.batching;
         let route = self.inner.routes().position(of_share).context("the plan's route is not the executor's")?;
         let operators = self.inner.operators_mut(route)?;
@@ -256,9 +256,13 @@ impl Executor {
             dataset: &self.dataset,
             settings: &self.config.sampler,
             gather: crate::brings_features(&self.config, &self.registry, operators.route),
-            options: crate::job::evaluation_options(operators.route, self.config.disk_bytes),
+            options: crate::job::evaluation_options(
+                operators.route,
+                self.config.disk_bytes.map(|bytes| bytes / crate::job::EVALUATION),
+            ),
             workers,
             threads,
+            memory: None,
             transferring: operators.transferring,
             training: operators.training,
         };

@@ -53,8 +53,9 @@ pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
     Ok(routes)
 }
 
-/// Sampled evaluation gets one of so many parts of the bytes that may be held of a dataset on disk: its nodes are few.
-const EVALUATION: u64 = 8;
+/// Sampled evaluation while training gets one of so many parts of the bytes that may be held of a dataset on disk: its nodes
+/// are few.
+pub(crate) const EVALUATION: u64 = 8;
 
 /// What an operator holds that reads the dataset from where it is stored.
 pub(crate) const DISK: Resource = Resource::new("Disk");
@@ -78,7 +79,7 @@ fn training_options(route: &Route, bytes: Option<u64>) -> Value {
 /// The same, of the operators that batch for sampled evaluation: their few mini-batches are not worth a pass over the graph.
 pub(crate) fn evaluation_options(route: &Route, bytes: Option<u64>) -> Value {
     match bytes.filter(|_| reads_disk(route)) {
-        Some(bytes) => json!({ "memory_bytes": bytes / EVALUATION, "hotness": "none" }),
+        Some(bytes) => json!({ "memory_bytes": bytes, "hotness": "none" }),
         None => Value::Null,
     }
 }
@@ -89,24 +90,26 @@ fn name(dataset: &Dataset) -> String {
     if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
 }
 
-/// The first route that fits whose training operator can be built, which is all that inference needs.
+/// The first route that fits whose training operator can be built, which is all that inference needs; where the dataset is
+/// left on disk, of those that read it there.
 ///
 /// # Errors
 ///
-/// As [`routes`] and [`build_training`].
+/// As [`routes`] and [`build_training`], and where none reads a dataset that is left on disk.
 pub fn trained_route(
     dataset: &Arc<Dataset>,
     config: &JobConfig,
     registry: &Registry,
 ) -> Result<(Route, Box<dyn Training>)> {
     let mut first = None;
-    for route in routes(registry, &config.operators)? {
+    let fits = |r: &Route| config.disk_bytes.is_none() || reads_disk(r);
+    for route in routes(registry, &config.operators)?.into_iter().filter(fits) {
         match build_training(dataset, config, registry, &route) {
             Ok(training) => return Ok((route, training)),
             Err(e) => first = first.or(Some(e)),
         }
     }
-    Err(first.expect("there is a route"))
+    Err(first.unwrap_or_else(|| anyhow::anyhow!("{LEFT_ON_DISK}; allow more memory, or name no other")))
 }
 
 /// Builds the training operator of `route` alone.
@@ -317,6 +320,11 @@ impl Job {
     /// Routes that could not be built, and why: one line each.
     pub fn unbuilt(&self) -> &[String] {
         &self.unbuilt
+    }
+
+    /// Bytes that inference of all nodes takes by the training operator of this key; `None` where that is not known.
+    pub fn infer_bytes(&self, training: &str) -> Option<u64> {
+        self.trainers.iter().find(|t| t.key.to_string() == training)?.operator.infer_bytes()
     }
 
     /// How the dataset is read, where it is left on disk: one line an operator.

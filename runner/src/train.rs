@@ -22,11 +22,15 @@ pub struct TrainOptions {
     pub evaluation: Evaluation,
     /// Epochs between evaluations. Default 1.
     pub evaluate_every: u32,
+    /// Workers that batch for sampled evaluation at most; with 0 whoever scores does it. `None` is as many as the plan has.
+    /// Default `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation_workers: Option<usize>,
 }
 
 impl Default for TrainOptions {
     fn default() -> Self {
-        Self { epochs: 5, patience: None, evaluation: Evaluation::Full, evaluate_every: 1 }
+        Self { epochs: 5, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
     }
 }
 
@@ -214,7 +218,7 @@ impl Trainer {
         let dataset = std::sync::Arc::clone(self.executor.dataset());
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
         let Scores(scores) = match self.options.evaluation {
-            Evaluation::Sampled => self.executor.sampled(&sets)?,
+            Evaluation::Sampled => self.executor.sampled(&sets, self.options.evaluation_workers)?,
             _ => {
                 let num_classes = self.executor.config().spec.model.num_classes;
                 self.executor.with_all_threads(|training| evaluate::full(training, &dataset, num_classes, &sets))?

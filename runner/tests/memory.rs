@@ -46,3 +46,42 @@ fn training_holds_little_beside_the_dataset() {
     let held = json["held_bytes"].as_u64().expect("a number");
     assert!(held > 0 && held < dataset / 2, "{held} bytes held beside a mapped dataset of {dataset}");
 }
+
+#[test]
+fn inference_keeps_to_the_memory_allowed() {
+    const MEMORY: u64 = 600 << 20;
+    let bench = Bench::new();
+    let dataset = generate(&bench);
+    let memory = MEMORY.to_string();
+    let train = ["train", "graph", "--epochs", "1", "--hidden", "256", "--batch-size", "256", "--threads", "2"];
+    let train = [&train[..], &["--fanouts", "5,5,5", "--memory", &memory, "--save", "model.safetensors"]].concat();
+    // Two rows of 256 numbers a node are more than is left beside the dataset.
+    bench.refused(
+        &[&train[..], &["--evaluation", "full"]].concat(),
+        &["--evaluation full", "all neighbours", "sampled"],
+    );
+    let output = bench.run(&[&train[..], &["--json"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("evaluating on sampled mini-batches: all neighbours of all nodes take"), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is trained");
+    let peak = json["peak_rss_bytes"].as_u64().expect("a number");
+    assert!(peak > dataset && peak <= MEMORY, "a peak of {peak} bytes, {MEMORY} allowed");
+    assert!(json["test_accuracy"].as_f64().expect("a number") > 0.5);
+
+    let few = ["--batch-size", "256", "--fanouts", "5,5,5", "--memory", &memory];
+    let evaluate = [&["evaluate", "model.safetensors", "graph"][..], &few].concat();
+    let full = [&evaluate[..], &["--evaluation", "full"]].concat();
+    bench.refused(&full, &["--evaluation full", "all neighbours of all nodes take", "allow more memory"]);
+    assert!(bench.json(&evaluate)["test"]["accuracy"].as_f64().expect("a number") > 0.5);
+    // Left on disk, it is evaluated from there.
+    let small = [&evaluate[..7], &["--memory", "160MiB"]].concat();
+    let output = bench.run(&small);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("left on disk (it does not fit)"), "{said}");
+    assert_eq!(output.stdout, bench.text(&evaluate).into_bytes(), "the same mini-batches from disk as from memory");
+    bench.refused(&[&evaluate[..7], &["--memory", "70MiB"]].concat(), &["memory", "70 MiB are allowed", "batch size"]);
+    let predict = ["predict", "model.safetensors", "graph", "--nodes", "test", "--memory"];
+    bench.refused(&[&predict[..], &[&memory]].concat(), &["all neighbours of all nodes take", "allow more memory"]);
+    bench.refused(&[&predict[..], &["160MiB"]].concat(), &["left on disk", "--mmap"]);
+    assert_eq!(bench.text(&[&predict[..], &["4GiB"]].concat()).lines().count(), 2001);
+}

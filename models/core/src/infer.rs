@@ -131,6 +131,26 @@ pub fn infer_queued(
     Ok(places.iter().flat_map(|&p| &x[p as usize * classes..(p as usize + 1) * classes]).copied().collect())
 }
 
+/// Bytes that [`infer`] takes at most, of all nodes of `dataset` and as many logits.
+///
+/// # Complexity
+///
+/// O(layers).
+pub fn infer_bytes(model: &ModelSpec, dataset: &Dataset, limits: Limits) -> u64 {
+    let (nodes, edges) = (dataset.num_nodes() as u64, dataset.topology.num_edges());
+    let floats = |width: usize| 4 * width as u64;
+    let of_layer = |l: usize| {
+        let shape = model.layer(l);
+        let (input, output) = (if l == 0 { 0 } else { shape.in_dim }, shape.out_dim);
+        // Of a chunk: its rows as they come and, of a layer without a fixed shape, twice as they go.
+        let row = floats(shape.in_dim + 2 * output.max(shape.heads * shape.head_dim));
+        nodes * floats(input + output) + (nodes * row).min(limits.bytes as u64)
+    };
+    let rows = (0..model.layers).map(of_layer).max().unwrap_or(0);
+    // Ids, places, degrees, local ids and marks of nodes; the edges of a chunk, with weights.
+    rows + nodes * 28 + edges.min(limits.edges as u64) * 8
+}
+
 /// Each node once, by first appearance, and the place of each of `nodes` among them.
 fn distinct(nodes: &[u32], num_nodes: usize) -> (Vec<u32>, Vec<u32>) {
     let (mut asked, mut place) = (Vec::new(), vec![u32::MAX; num_nodes]);

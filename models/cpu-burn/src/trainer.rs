@@ -12,7 +12,7 @@ use morphgl_registry::{
     BatchId, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
 use morphgl_training_core::{
-    broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
+    broken_parameter, check_batch, check_context, check_loss, infer, infer_bytes, nothing_accumulated, start_threads,
 };
 use rayon::prelude::*;
 
@@ -242,5 +242,9 @@ impl Training for CpuBurn {
             let pass = Pass { spec: &self.spec.model, parameters: &parameters, mode: Mode::Evaluation };
             infer((KEY, pass.spec), &mut Model(&pass), &self.dataset, nodes, LIMITS)
         })
+    }
+
+    fn infer_bytes(&self) -> Option<u64> {
+        Some(infer_bytes(&self.spec.model, &self.dataset, LIMITS))
     }
 }

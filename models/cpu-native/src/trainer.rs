@@ -11,7 +11,8 @@ use morphgl_registry::{
     TrainingContext,
 };
 use morphgl_training_core::{
-    Limits, broken_parameter, check_batch, check_context, check_loss, infer, nothing_accumulated, start_threads,
+    Limits, broken_parameter, check_batch, check_context, check_loss, infer, infer_bytes, nothing_accumulated,
+    start_threads,
 };
 
 use crate::infer::Model;
@@ -246,5 +247,9 @@ impl Training for CpuNative {
         let spec = &self.spec.model;
         let mut model = Model { network: &mut self.network, spec, parameters: &self.parameters, input: Vec::new() };
         pool.install(|| infer((KEY, spec), &mut model, &self.dataset, nodes, Limits::default()))
+    }
+
+    fn infer_bytes(&self) -> Option<u64> {
+        Some(infer_bytes(&self.spec.model, &self.dataset, Limits::default()))
     }
 }

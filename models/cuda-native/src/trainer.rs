@@ -9,7 +9,7 @@ use morphgl_model_spec::{ModelKind, Normalization, TrainingSpec, check_tensors, 
 use morphgl_registry::{
     BatchId, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
-use morphgl_training_core::{Limits, check_model, nothing_accumulated};
+use morphgl_training_core::{Limits, check_model, infer_bytes, nothing_accumulated};
 
 use crate::KEY;
 use crate::edges::{Block, Edges, zero};
@@ -285,5 +285,9 @@ impl Training for CudaNative {
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
         infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))
+    }
+
+    fn infer_bytes(&self) -> Option<u64> {
+        Some(infer_bytes(&self.spec.model, &self.dataset, LIMITS))
     }
 }

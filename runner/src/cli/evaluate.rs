@@ -7,9 +7,10 @@ use morphgl_model_spec::load_model;
 use serde_json::json;
 
 use super::Outcome;
+use super::inference::MemoryArgs;
 use super::job::{self, BatchArgs, DataArgs};
 use super::show::{self, Show};
-use crate::{Sampled, Scores, TrainingSpec, evaluate};
+use crate::{Evaluation, JobConfig, Sampled, Scores, TrainingSpec, evaluate};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -22,9 +23,11 @@ pub(crate) struct Args {
     data: DataArgs,
     #[command(flatten)]
     batch: BatchArgs,
-    /// With all neighbours, or on sampled mini-batches
-    #[arg(long, value_enum, default_value = "full")]
-    evaluation: How,
+    /// With all neighbours, or on sampled mini-batches [default: full; sampled where that does not fit in memory]
+    #[arg(long, value_enum)]
+    evaluation: Option<How>,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -36,8 +39,9 @@ enum How {
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (model, parameters) = load_model(&args.model)?;
     args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
+    let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+    let config = JobConfig { disk_bytes, ..config };
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;
     let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];
@@ -47,9 +51,13 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let registry = crate::registry()?;
     let (route, mut training) = crate::trained_route(&dataset, &config, &registry)?;
     training.set_parameters(&parameters)?;
-    let Scores(scores) = match args.evaluation {
-        How::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
-        How::Sampled => {
+    let asked = args.evaluation.map(|how| match how {
+        How::Full => Evaluation::Full,
+        How::Sampled => Evaluation::Sampled,
+    });
+    let Scores(scores) = match args.memory.inference(disk_bytes, training.as_ref()).choose(asked, show)? {
+        Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
+        _ => {
             let gather = crate::brings_features(&config, &registry, &route);
             let mut transferring = crate::build_transferring(&dataset, &registry, &route, gather)?;
             let mut sampled = Sampled {
@@ -58,9 +66,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 dataset: &dataset,
                 settings: &config.sampler,
                 gather,
-                options: serde_json::Value::Null,
+                options: crate::job::evaluation_options(&route, disk_bytes),
                 workers: 0,
                 threads: config.threads.unwrap_or(registry.machine().cores),
+                // Mapped files count as held, and are not.
+                memory: args.memory.memory.filter(|_| !args.data.mmap),
                 transferring: transferring.as_mut(),
                 training: training.as_mut(),
             };

@@ -34,14 +34,14 @@ impl DataArgs {
     /// that is to be batched from there. Then, with the bytes that may be held of it: half of the memory less the program's own.
     pub(crate) fn open_within(
         &self,
-        limits: &LimitArgs,
+        memory: Option<u64>,
         batch: &BatchArgs,
         show: Show,
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
         let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap) else { return Ok((self.open(show)?, None)) };
         let meta = Meta::read(path)?;
         let bytes: u64 = meta.arrays.values().map(|a| a.shape.iter().product::<u64>() * a.dtype.size() as u64).sum();
-        let memory = limits.memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
+        let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
         let asked = batch.batching.as_ref().is_some_and(|key| key.hardware.resources().contains(&crate::job::DISK));
         if !asked && fits(bytes, memory) {
             return Ok((self.open(show)?, None));

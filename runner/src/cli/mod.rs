@@ -5,6 +5,7 @@ mod durations;
 mod evaluate;
 mod generate;
 mod import;
+mod inference;
 mod info;
 mod interrupt;
 mod job;

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         (Some(profile), problem, plans)
     } else {
         let (dataset, config) = args.planned.open(show)?;
-        let Measured { profile, problem, plans, .. } = args.planned.measure(&dataset, config, show)?;
+        let Measured { profile, problem, plans, .. } = args.planned.measure(&dataset, config, true, show)?;
         (Some(profile), problem, plans)
     };
     let best = plans.best();

@@ -11,9 +11,10 @@ use morphgl_model_spec::load_model;
 use serde_json::json;
 
 use super::Outcome;
+use super::inference::MemoryArgs;
 use super::job::{self, BatchArgs, DataArgs};
 use super::show::{self, Show};
-use crate::TrainingSpec;
+use crate::{JobConfig, TrainingSpec};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     data: DataArgs,
     #[command(flatten)]
     batch: BatchArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// Nodes to predict: all, train, valid, test, or a file with one id a line
     #[arg(long, default_value = "all")]
     nodes: String,
@@ -43,17 +46,22 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display());
     }
     args.batch.limit_threads()?;
-    let dataset = args.data.open(show)?;
+    let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
     let nodes = nodes(&args.nodes, &dataset)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+    let config = JobConfig { disk_bytes, ..config };
     let registry = crate::registry()?;
     let (_, mut training) = crate::trained_route(&dataset, &config, &registry)?;
     training.set_parameters(&parameters)?;
+    if let Some(why) = args.memory.inference(disk_bytes, training.as_ref()).why_not() {
+        anyhow::bail!("{}: {why}; allow more memory, or map its files with --mmap", dataset.name);
+    }
     let logits = training.infer(&nodes)?;
     let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(best).collect();
     let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
-    let json = json!({ "nodes": nodes, "classes": classes, "probabilities": predictions.iter().map(|p| p.1).collect::<Vec<_>>() });
     let Some(path) = &args.output else {
+        let probabilities: Vec<f64> = predictions.iter().map(|p| p.1).collect();
+        let json = json!({ "nodes": nodes, "classes": classes, "probabilities": probabilities });
         let mut csv = Vec::new();
         write_csv(&mut csv, &nodes, &predictions)?;
         return Ok(Outcome::new(String::from_utf8(csv)?, json));

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use morphgl_graph_store::Dataset;
 use morphgl_plan::Time;
-use morphgl_profile::{Memory, Statistics};
+use morphgl_profile::{Memory, RouteProfile, Statistics};
 use serde_json::json;
 
 use super::Outcome;
@@ -54,7 +54,7 @@ pub(crate) struct Measured {
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
     /// The most that the program held while profiling when no worker batched: dataset (unless it is mapped), model, a step's
-    /// own memory and its mini-batches.
+    /// own memory and its mini-batches; and what a worker for evaluation takes.
     pub(crate) held_bytes: u64,
 }
 
@@ -62,13 +62,19 @@ impl PlannedArgs {
     /// Opens the dataset, and says which job the options describe on it.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.batch.limit_threads()?;
-        let (dataset, disk_bytes) = self.data.open_within(&self.limits, &self.batch, show)?;
+        let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
         let config = job::config(&dataset, &self.model, &self.batch)?;
         Ok((dataset, JobConfig { disk_bytes, ..config }))
     }
 
-    /// Builds the job, profiles its routes, and plans.
-    pub(crate) fn measure(&self, dataset: &Arc<Dataset>, config: JobConfig, show: Show) -> anyhow::Result<Measured> {
+    /// Builds the job, profiles its routes, and plans; where the model is to be evaluated, too, with memory left for that.
+    pub(crate) fn measure(
+        &self,
+        dataset: &Arc<Dataset>,
+        config: JobConfig,
+        evaluates: bool,
+        show: Show,
+    ) -> anyhow::Result<Measured> {
         if self.profile_seconds.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
             anyhow::bail!("--profile-seconds: give a positive number of seconds");
         }
@@ -94,7 +100,10 @@ impl PlannedArgs {
             bar.set_message(p.what.clone());
         })?;
         bar.finish_and_clear();
-        let held_bytes = profile.held_bytes;
+        // The workers of a plan keep their memory when another batches for sampled evaluation.
+        let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
+        let evaluation = profile.routes.iter().map(worker).max().filter(|_| evaluates).unwrap_or(0);
+        let held_bytes = profile.held_bytes + evaluation;
         let problem = Partitioner::partition(&profile, threads, self.limits.here(held_bytes)?);
         let plans = Scheduler::schedule(&problem).with_context(|| {
             let held = show::bytes(held_bytes);
@@ -106,7 +115,7 @@ impl PlannedArgs {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (dataset, config) = args.planned.open(show)?;
-    let Measured { profile, .. } = args.planned.measure(&dataset, config, show)?;
+    let Measured { profile, .. } = args.planned.measure(&dataset, config, true, show)?;
     if let Some(path) = &args.save {
         profile.save(path)?;
     }

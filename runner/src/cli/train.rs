@@ -12,6 +12,7 @@ use morphgl_plan::{Replanned, Strategy, Time};
 use serde_json::json;
 
 use super::Outcome;
+use super::inference::{self, Inference};
 use super::profile::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
 use super::show::{self, Show};
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(help_heading = "Training", long)]
     patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
-    /// [default: full; sampled where the dataset is left on disk]
+    /// [default: full; sampled where that does not fit in memory]
     #[arg(help_heading = "Training", long, value_enum)]
     evaluation: Option<EvaluationArg>,
     /// Epochs between evaluations
@@ -140,31 +141,34 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
     let (dataset, config) = args.planned.open(show)?;
-    let evaluation = match (args.evaluation, config.disk_bytes) {
-        (Some(EvaluationArg::Full), Some(_)) => anyhow::bail!(
-            "--evaluation full: the dataset is left on disk, and all neighbours of all nodes do not fit in memory; \
-             use sampled or none, or allow more memory"
-        ),
-        (Some(asked), _) => asked,
-        (None, Some(_)) => EvaluationArg::Sampled,
-        (None, None) => EvaluationArg::Full,
+    let asked = args.evaluation.map(Evaluation::from);
+    let evaluation = match config.disk_bytes {
+        Some(_) => Inference::OnDisk.choose(asked, show)?,
+        None => asked.unwrap_or_default(),
     };
-    let options = TrainOptions {
+    let mut options = TrainOptions {
         epochs: args.epochs,
         patience: args.patience,
-        evaluation: evaluation.into(),
+        evaluation,
         evaluate_every: args.evaluate_every,
+        evaluation_workers: None,
     };
     if options.patience.is_some() && (options.evaluation == Evaluation::None || dataset.splits.valid.is_empty()) {
         anyhow::bail!("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
     }
-    let measured = args.planned.measure(&dataset, config.clone(), show)?;
+    let measured = args.planned.measure(&dataset, config.clone(), options.evaluation != Evaluation::None, show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let (Some(path), Some(parameters)) = (&args.init, init) {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
     let plan = args.plan.choose(&plans)?;
+    let room = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
+    if options.evaluation == Evaluation::Full {
+        let need = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
+        options.evaluation = Inference::InMemory { need, room }.choose(asked, show)?;
+    }
+    options.evaluation_workers = inference::fewer_workers(&problem, &plan, room);
     // Made only now: a command that fails before has not used the directory up.
     let mut run_dir = match &args.run {
         Some(dir) => Some(RunDir::create(dir, &args.planned.data.dataset, &args.init, &config, &options)?),

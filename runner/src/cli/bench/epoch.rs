@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     if let Some(batches) = args.batches {
         keep(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
-    let measured = args.planned.measure(&dataset, config.clone(), show)?;
+    let measured = args.planned.measure(&dataset, config.clone(), false, show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
     let (plan, threads, stop) = (plans.best().clone(), job.threads(), stop()?);
     show.say(format_args!("plan: {plan}"));
