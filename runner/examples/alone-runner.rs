@@ -18,7 +18,7 @@ fn main() -> anyhow::Result<()> {
     let mut job = Job::new(dataset, JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() }))?;
     let cores = job.threads();
     let stop = Stop::new();
-    let profile = Profiler::new(cores).measure(&mut job, &stop, &mut |p| println!("measuring {}", p.what))?;
+    let profile = Profiler::new(cores).measure(&mut job, &stop, None, &mut |p| println!("measuring {}", p.what))?;
     let problem = Partitioner::partition(&profile, cores, Limits::default());
     let plans = Scheduler::schedule(&problem)?;
     println!("{plans}");

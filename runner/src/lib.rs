@@ -24,4 +24,4 @@ pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
-pub use morphgl_profile::Profile;
+pub use morphgl_profile::{Memory, Profile};
