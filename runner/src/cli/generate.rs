@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use clap::{Parser, ValueEnum};
 use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
-use morphgl_graph_store::Dtype;
+use morphgl_graph_store::{DatasetWriter, Dtype};
 
-use super::import::{fractions, remove_on_ctrl_c};
+use super::import::fractions;
 use super::show::{Show, Stages};
-use super::{Outcome, info};
+use super::{Outcome, info, interrupt};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
@@ -71,7 +71,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let [train, valid, test] = args.split;
-    remove_on_ctrl_c(&args.output)?;
+    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
     let last = Mutex::new((String::new(), 0));
     let progress = |stage: &str, done: u64, total: u64| {

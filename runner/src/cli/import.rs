@@ -9,7 +9,7 @@ use morphgl_formats::{Options, RandomFeatures, RandomSplit, Rows};
 use morphgl_graph_store::{DatasetWriter, Dtype};
 
 use super::show::{Show, Stages};
-use super::{Outcome, info};
+use super::{Outcome, info, interrupt};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -140,7 +140,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    remove_on_ctrl_c(&args.output)?;
+    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
     let path = import(args, &stages)?;
     stages.finish();
@@ -207,20 +207,6 @@ fn import_bv(s: &Path, t: &Path, rows: Option<Rows>, options: &Options, stages: 
 fn import_bv(s: &Path, _: &Path, _: Option<Rows>, _: &Options, _: &Stages) -> anyhow::Result<PathBuf> {
     let cure = "build again with `cargo build --release --features bv`";
     anyhow::bail!("{}: this build does not read WebGraph's BV format; {cure}", s.display())
-}
-
-/// On Ctrl-C, removes the unfinished dataset of `target` and ends the process.
-pub(crate) fn remove_on_ctrl_c(target: &Path) -> anyhow::Result<()> {
-    let partial = DatasetWriter::partial(target);
-    Ok(ctrlc::set_handler(move || {
-        // Other threads write on for a moment and may add a file to what is being removed; then it is removed again.
-        for _ in 0..10 {
-            if std::fs::remove_dir_all(&partial).is_ok() || !partial.exists() {
-                break;
-            }
-        }
-        std::process::exit(130);
-    })?)
 }
 
 /// Reads three shares, for example `0.6,0.2,0.2`.

@@ -30,7 +30,8 @@ const EXAMPLES: &str = "Examples:
   morphgl train cora --model gcn --epochs 200        train on them
   morphgl ops                                        what can run on this machine
 
-stdout carries results, stderr logs and progress. Exit status: 0 done, 1 failed, 2 wrong usage.";
+stdout carries results, stderr logs and progress. Exit status: 0 done, 1 failed or interrupted, 2 wrong usage; 130 where
+Ctrl-C, 143 where SIGTERM left nothing to show.";
 
 #[derive(Debug, Parser)]
 #[command(name = "morphgl", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 110)]
@@ -88,6 +89,10 @@ impl Outcome {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let show = show::Show { quiet: cli.quiet, json: cli.json };
+    if let Err(error) = interrupt::listen() {
+        show.error(&error);
+        return ExitCode::FAILURE;
+    }
     let outcome = match cli.command {
         Command::Ops => ops::run(),
         Command::Generate(args) => generate::run(&args, show),
