@@ -1,4 +1,5 @@
-//! Bad input: one line that names the file and the cure, exit status 1, and no half-written dataset.
+//! Bad input: one line that names the file and the cure, exit status 1, or the option, exit status 2; and no half-written
+//! dataset.
 #![allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
 
 mod support;
@@ -49,13 +50,33 @@ fn what_needs_no_dataset_is_refused_before_it_is_read() {
     bench.refused(&["train", "nowhere", "--save", "none/a.safetensors"], &["--save none/a", "choose another file"]);
     bench.refused(&["train", "nowhere", "--save", "."], &["--save .", "this is a directory; name a file"]);
     bench.refused(&["train", "nowhere", "--init", "none.safetensors"], &["none.safetensors", "check the path"]);
-    bench.refused(&["train", "nowhere", "--time-limit", "0"], &["--time-limit 0", "positive"]);
+    let misused = |extra: &[&'static str], words: &[&str]| {
+        bench.misused(&[&["train", "nowhere"], extra].concat(), words);
+    };
     for option in ["--lr", "--weight-decay", "--dropout"] {
-        let output = bench.run(&["train", "nowhere", option, "nan"]);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(option) && stderr.contains("not a finite number"), "{stderr}");
+        misused(&[option, "nan"], &[option, "not a finite number"]);
     }
+    let cure = "not a fanout; give a positive number of neighbours, or -1 for all of them";
+    misused(&["--fanouts", "5,0"], &["--fanouts", "5,0", "\"0\"", cure]);
+    misused(&["--layers", "2", "--fanouts", "5,5,5"], &["--fanouts 5,5,5", "3 hops for a model of 2 layers"]);
+    misused(&["--batch-size", "0"], &["--batch-size", "at least 1"]);
+    misused(&["--hidden", "0"], &["--hidden: it is 0; give a positive width"]);
+    misused(&["--model", "gat", "--hidden", "10"], &["--hidden: 4 heads", "use a width of 12"]);
+    misused(&["--lr=-1"], &["--lr: -1", "positive"]);
+    misused(&["--input-dropout", "1.5"], &["--input-dropout: 1.5", "from 0 to below 1"]);
+    misused(&["--threads", "0"], &["--threads", "give 1 to 512"]);
+    misused(&["--threads", "100000"], &["--threads", "give 1 to 512"]);
+    misused(&["--time-limit", "0"], &["--time-limit", "positive"]);
+    misused(&["--profile-seconds", "1e300"], &["--profile-seconds", "positive"]);
+    misused(&["--plan", "pipelin"], &["--plan pipelin", "pipeline", "auto"]);
+    misused(&["--patience", "3", "--evaluation", "none"], &["--patience", "nothing is validated"]);
+    misused(&["--training", "Training_None_Such"], &["--training", "Training_None_Such", "Training_CPU_Burn"]);
+    for command in [&["evaluate", "m.safetensors", "nowhere"][..], &["bench", "step", "nowhere"], &["plan", "nowhere"]]
+    {
+        bench.misused(&[command, &["--threads", "0"]].concat(), &["--threads", "give 1 to 512"]);
+    }
+    bench.misused(&["bench", "epoch", "nowhere", "--dropout", "2"], &["--dropout: 2", "below 1"]);
+    bench.misused(&["plan", "--durations", "training=10ms"], &["--durations", "no route"]);
     assert_eq!(bench.names(), [""; 0]);
     bench.refused(&["train", "nowhere", "--save", "a.safetensors"], &["nowhere", "there is no such dataset"]);
     assert_eq!(bench.names(), [""; 0], "what was tried is gone");
@@ -83,14 +104,19 @@ fn a_model_larger_than_memory() {
 fn import_options_that_a_format_does_not_read() {
     let bench = Bench::new();
     let import = |format: &'static str, option: &[&'static str], words: &[&str]| {
-        bench.refused(&[&["import", format, "none", "-o", "out"], option].concat(), words);
+        bench.misused(&[&["import", format, "none", "-o", "out"], option].concat(), words);
     };
     import("planetoid", &["--first-id", "1"], &["--first-id", "edges alone"]);
     import("metis", &["--ids", "compact"], &["--ids", "edges alone"]);
     import("mtx", &["--num-nodes", "5"], &["--num-nodes", "edges and numpy alone"]);
     import("edges", &["--rows", "targets"], &["--rows", "numpy and bv alone"]);
     import("edges", &["--ids", "compact", "--num-nodes", "5"], &["--num-nodes", "give one of the two"]);
-    import("edges", &["--ids", "compact", "--first-id", "1"], &["none", "check the path"]);
+    import("npz", &["--normalize-features", "--dtype", "u8"], &["--dtype u8", "use f32, f16 or bf16"]);
+    import("npz", &["--split", "0.5,0.5,0.5"], &["--split", "sum to at most 1"]);
+    import("npz", &["--random-features", "0"], &["--random-features", "at least 1"]);
+    import("npz", &["--dtype", "i64"], &["--dtype", "give f32, f16, bf16 or u8"]);
+    let read = ["import", "edges", "none", "-o", "out", "--ids", "compact", "--first-id", "1"];
+    bench.refused(&read, &["none", "check the path"]);
 }
 
 #[test]
@@ -185,21 +211,21 @@ fn empty_train_split() {
 }
 
 #[test]
-fn fanout_of_zero_and_other_settings() {
+fn settings_that_make_no_sense_for_a_dataset() {
     let bench = Bench::new();
-    bench.small();
-    let cure = "not a fanout; give a positive number of neighbours, or -1 for all of them";
-    bench.refused(&train(&["--fanouts", "5,0"]), &["--fanouts 5,0", "\"0\"", cure]);
-    bench.refused(&train(&["--fanouts", "5,5,5"]), &["--fanouts 5,5,5", "3 hops for a model of 2 layers"]);
-    bench.refused(&train(&["--batch-size", "0"]), &["batch"]);
-    bench.refused(&train(&["--lr=-1"]), &["lr", "positive"]);
-    bench.refused(&train(&["--dropout", "1.5"]), &["dropout", "from 0 to below 1"]);
-    bench.refused(&train(&["--training", "Training_CUDA_Native"]), &["Training_CUDA_Native", "Training_CPU_Burn"]);
-    bench.refused(&train(&["--threads", "0"]), &["--threads 0", "give 1 to"]);
-    bench.refused(&train(&["--threads", "100000"]), &["--threads 100000", "give 1 to"]);
-    bench.refused(&train(&["--patience", "3", "--evaluation", "none"]), &["--patience", "nothing is validated"]);
+    let generate = |extra: &[&'static str], words: &[&str]| {
+        bench.misused(&[&["generate", "sbm", "-o", "small", "--nodes", "300"], extra].concat(), words);
+    };
+    generate(&["--degree", "300"], &["--degree: a mean degree of 300 among 300 nodes"]);
+    generate(&["--classes", "0"], &["--classes", "at least 1 class"]);
+    generate(&["--split", "0.5,0.5,0.5"], &["--split", "sum to at most 1"]);
+    bench.misused(&["generate", "rmat", "-o", "small", "--degree", "0"], &["--degree: 0 edges"]);
+    assert_eq!(bench.names(), [""; 0]);
+    let args = ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--split", "0.8,0,0.2"];
+    bench.text(&args);
+    bench.misused(&train(&["--patience", "3"]), &["--patience", "nothing is validated"]);
     // A command that fails at its start has not used its run directory up.
-    bench.refused(&train(&["--run", "run", "--fanouts", "5,5,5"]), &["3 hops"]);
+    bench.misused(&train(&["--run", "run", "--plan", "device"]), &["--plan device", "sequential"]);
     assert_eq!(bench.names(), ["small"]);
 }
 

@@ -8,9 +8,9 @@ use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
 use morphgl_graph_store::{DatasetWriter, Dtype};
 
-use super::import::fractions;
 use super::show::{Show, Stages};
-use super::{Outcome, info, interrupt};
+use super::usage::Usage;
+use super::{Outcome, info, interrupt, values};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = SbmConfig::default().dim)]
     dim: usize,
     /// Stored type of the features: f32, f16, bf16 or u8
-    #[arg(long, default_value = "f32")]
+    #[arg(long, value_parser = values::feature_dtype, default_value = "f32")]
     dtype: Dtype,
     /// sbm: share of the edges whose ends are of one class
     #[arg(long, default_value_t = SbmConfig::default().homophily)]
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long)]
     symmetrise: bool,
     /// Shares of training, validation and test nodes
-    #[arg(long, value_parser = fractions, default_value = "0.6,0.2,0.2")]
+    #[arg(long, value_parser = values::fractions, default_value = "0.6,0.2,0.2")]
     split: [f64; 3],
     /// Seed of everything
     #[arg(long, default_value_t = 0)]
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)
         }
         Kind::Rmat => {
             let default = RmatConfig::default();
@@ -118,9 +118,17 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)
         }
     };
+    let path = path.map_err(|e| match e {
+        // Fields have the names of the options that set them, but for one.
+        morphgl_generate::Error::Argument { name, what, cure } => {
+            let option = if name == "edge_factor" { "degree" } else { name };
+            Usage::error(format!("--{option}: {what}; {cure}"))
+        }
+        other => other.into(),
+    })?;
     stages.finish();
     info::describe(&path)
 }

@@ -16,6 +16,8 @@ mod report;
 mod run_dir;
 mod show;
 mod train;
+mod usage;
+mod values;
 
 use std::process::ExitCode;
 
@@ -109,7 +111,7 @@ pub fn main() -> ExitCode {
         Ok(outcome) => show.result(&outcome),
         Err(error) => {
             show.error(&error);
-            ExitCode::FAILURE
+            if error.is::<usage::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -13,6 +13,7 @@ use super::durations::ByHand;
 use super::profile::{Measured, PlannedArgs};
 use super::report;
 use super::show::{self, Show};
+use super::usage::OrUsage;
 use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_timeline};
 
 #[derive(Debug, Parser)]
@@ -56,7 +57,7 @@ pub(crate) struct Changed {
 /// The best plans of the changed machines.
 pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
     let of = |change: &WhatIf| {
-        let changed = change.apply(problem).with_context(|| format!("--what-if {change}"))?;
+        let changed = change.apply(problem).or_usage(format_args!("--what-if {change}"))?;
         let plan = Scheduler::schedule(&changed)?.best().clone();
         let speed_up = best.prediction.epoch_seconds / plan.prediction.epoch_seconds;
         Ok(Changed { change: change.to_string(), plan, speed_up })
@@ -87,12 +88,12 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(by_hand) = &args.durations {
-        let problem = by_hand.problem(args.planned.limits.given()).context("--durations")?;
+        let problem = by_hand.problem(args.planned.limits.given()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
         (None, problem, plans)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
-        let cores = args.planned.batch.threads()?.unwrap_or(profile.machine.cores);
+        let cores = args.planned.batch.threads.unwrap_or(profile.machine.cores);
         let problem = Partitioner::partition(&profile, cores, args.planned.limits.given());
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans)

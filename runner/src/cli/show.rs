@@ -37,15 +37,7 @@ impl Show {
 
     /// Prints an error on one line.
     pub(crate) fn error(self, error: &anyhow::Error) {
-        // Context that repeats what its cause says is left out.
-        let mut text = String::new();
-        for cause in error.chain() {
-            let cause = cause.to_string().replace('\n', " ");
-            if !text.contains(&cause) {
-                text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
-            }
-        }
-        let _ = writeln!(std::io::stderr(), "error: {text}");
+        let _ = writeln!(std::io::stderr(), "error: {}", one_line(error));
     }
 
     /// Prints a remark on stderr.
@@ -74,6 +66,18 @@ impl Show {
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
+}
+
+/// An error and its causes on one line; context that repeats what its cause says is left out.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string().replace('\n', " ");
+        if !text.contains(&cause) {
+            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
+        }
+    }
+    text
 }
 
 /// Shows the stages of an import or a generation as bars, one after the other.

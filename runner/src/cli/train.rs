@@ -15,7 +15,8 @@ use super::Outcome;
 use super::profile::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
 use super::show::{self, Show};
-use super::{interrupt, report};
+use super::usage::{OrUsage, Usage};
+use super::{interrupt, report, values};
 use crate::recorder::is_simulated;
 use crate::{
     BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Plans, Recorder, TrainOptions,
@@ -50,8 +51,8 @@ pub(crate) struct Args {
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
-    #[arg(help_heading = "Training", long, default_value_t = 300.0, value_name = "SECONDS")]
-    time_limit: f64,
+    #[arg(help_heading = "Training", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
+    time_limit: Duration,
     /// Writes config.toml, plan.json, metrics.jsonl, trace.json, report.html and model.safetensors into this directory
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
@@ -101,37 +102,45 @@ impl FromStr for PlanArg {
 }
 
 impl PlanArg {
-    /// The plan asked for, of those there are.
-    fn choose(&self, plans: &Plans) -> anyhow::Result<Plan> {
-        match self {
-            Self::Auto => Ok(plans.best().clone()),
-            Self::Of(strategy) => plans.best_of(*strategy).cloned().with_context(|| {
+    /// The plan of a file.
+    fn read(&self) -> anyhow::Result<Option<Plan>> {
+        let Self::File(path) = self else { return Ok(None) };
+        let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
+        let option = format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
+        let text = std::fs::read_to_string(path).or_usage(&option)?;
+        serde_json::from_str(&text).or_usage(&option)
+    }
+
+    /// The plan asked for, of those there are; `given` is that of a file.
+    fn choose(&self, given: Option<Plan>, plans: &Plans) -> anyhow::Result<Plan> {
+        match (self, given) {
+            (Self::Of(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
                 let mut there: Vec<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
                 there.sort();
                 there.dedup();
-                format!("--plan {strategy}: no route of this machine can be run so; there are {}", there.join(", "))
+                let there = there.join(", ");
+                Usage::error(format!("--plan {strategy}: no route of this machine can be run so; there are {there}"))
             }),
-            Self::File(path) => {
-                let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
-                let named = || format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
-                let text = std::fs::read_to_string(path).with_context(named)?;
-                let plan: Plan = serde_json::from_str(&text).with_context(named)?;
-                let wanted = plans.best().num_batches();
-                if plan.num_batches() != wanted {
-                    let has = plan.num_batches();
+            (Self::File(path), Some(plan)) => {
+                let (has, wanted) = (plan.num_batches(), plans.best().num_batches());
+                if has != wanted {
                     anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
                 }
                 Ok(plan)
             }
+            _ => Ok(plans.best().clone()),
         }
     }
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
-    if !(args.time_limit.is_finite() && args.time_limit > 0.0) {
-        anyhow::bail!("--time-limit {}: give a positive number of seconds", args.time_limit);
+    let nothing_validated =
+        || Usage::error("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
+    if args.patience.is_some() && matches!(args.evaluation, Some(EvaluationArg::None)) {
+        return Err(nothing_validated());
     }
+    let given = args.plan.read()?;
     if let Some(dir) = &args.run {
         RunDir::refuse_existing(dir)?;
     }
@@ -141,10 +150,12 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
     let (dataset, config) = args.planned.open(show)?;
     let evaluation = match (args.evaluation, config.disk_bytes) {
-        (Some(EvaluationArg::Full), Some(_)) => anyhow::bail!(
-            "--evaluation full: the dataset is left on disk, and all neighbours of all nodes do not fit in memory; \
-             use sampled or none, or allow more memory"
-        ),
+        (Some(EvaluationArg::Full), Some(_)) => {
+            return Err(Usage::error(
+                "--evaluation full: the dataset is left on disk, and all neighbours of all nodes do not fit in memory; \
+                 use sampled or none, or allow more memory",
+            ));
+        }
         (Some(asked), _) => asked,
         (None, Some(_)) => EvaluationArg::Sampled,
         (None, None) => EvaluationArg::Full,
@@ -155,8 +166,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         evaluation: evaluation.into(),
         evaluate_every: args.evaluate_every,
     };
-    if options.patience.is_some() && (options.evaluation == Evaluation::None || dataset.splits.valid.is_empty()) {
-        anyhow::bail!("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
+    if options.patience.is_some() && dataset.splits.valid.is_empty() {
+        return Err(nothing_validated());
     }
     let measured = args.planned.measure(&dataset, config.clone(), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
@@ -164,7 +175,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(&plans)?;
+    let plan = args.plan.choose(given, &plans)?;
     // Made only now: a command that fails before has not used the directory up.
     let mut run_dir = match &args.run {
         Some(dir) => Some(RunDir::create(dir, &args.planned.data.dataset, &args.init, &config, &options)?),
@@ -185,7 +196,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}\n"));
 
     let stop = interrupt::stop()?;
-    let settings = ExecutorSettings { limit: Some(Duration::from_secs_f64(args.time_limit)), ..Default::default() };
+    let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
     // A plan that was asked for is kept.
     let again = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan));

@@ -39,9 +39,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
+    let model = peers_widths(&args.model);
+    model.check(&args.batch)?;
     args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
-    let config = job::config(&dataset, &peers_widths(&args.model), &args.batch)?;
+    let config = job::config(&dataset, &model, &args.batch)?;
     let mut job = Job::new(dataset, config)?;
     job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), stop()?);
