@@ -115,8 +115,37 @@ fn import_options_that_a_format_does_not_read() {
     import("npz", &["--split", "0.5,0.5,0.5"], &["--split", "sum to at most 1"]);
     import("npz", &["--random-features", "0"], &["--random-features", "at least 1"]);
     import("npz", &["--dtype", "i64"], &["--dtype", "give f32, f16, bf16 or u8"]);
+    import("mtx", &["--normalize-features"], &["--normalize-features", "no features; leave it out"]);
+    import("edges", &["--dtype", "f16"], &["--dtype", "add --random-features DIM"]);
     let read = ["import", "edges", "none", "-o", "out", "--ids", "compact", "--first-id", "1"];
     bench.refused(&read, &["none", "check the path"]);
+}
+
+/// They would be left out without a word.
+#[test]
+fn options_that_a_command_does_not_read() {
+    let bench = Bench::new();
+    bench.misused(
+        &["generate", "rmat", "-o", "out", "--homophily", "0.5"],
+        &["--homophily", "sbm alone", "leave it out"],
+    );
+    let never = ["train", "nowhere", "--evaluation", "none", "--evaluate-every", "2"];
+    bench.misused(&never, &["--evaluate-every", "--evaluation none", "leave one"]);
+    for command in [&["train"][..], &["plan"], &["evaluate", "m.safetensors"], &["bench", "sample"]] {
+        for option in ["--mmap", "--no-verify"] {
+            let output = bench.run(&[command, &[option]].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?} {option}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(stderr.contains("<DATASET>") && stderr.contains(option), "{stderr}");
+        }
+    }
+    for (option, value) in [("--model", "gcn"), ("--batch-size", "7"), ("--training", "Training_CPU_Burn")] {
+        bench.misused(&["plan", "--profile", "none.json", option, value], &["--profile", option]);
+        bench.misused(&["plan", "--durations", "training=1ms", option, value], &["--durations", option]);
+    }
+    bench.misused(&["plan", "--durations", "training=1ms", "--threads", "2"], &["--durations", "--threads"]);
+    bench.refused(&["plan", "--profile", "none.json", "--threads", "2"], &["none.json", "check the path"]);
+    assert_eq!(bench.names(), [""; 0]);
 }
 
 #[test]

@@ -46,9 +46,9 @@ pub(crate) struct Args {
     /// Stored type of the features: f32, f16, bf16 or u8
     #[arg(long, value_parser = values::feature_dtype, default_value = "f32")]
     dtype: Dtype,
-    /// sbm: share of the edges whose ends are of one class
-    #[arg(long, default_value_t = SbmConfig::default().homophily)]
-    homophily: f64,
+    /// sbm: share of the edges whose ends are of one class [default: 0.65]
+    #[arg(long)]
+    homophily: Option<f64>,
     /// Length scale of the class means of the features, where the noise has deviation 1
     #[arg(long, default_value_t = SbmConfig::default().signal)]
     signal: f64,
@@ -70,6 +70,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    if matches!(args.kind, Kind::Rmat) && args.homophily.is_some() {
+        return Err(Usage::error("--homophily: sbm alone reads it; leave it out"));
+    }
     let [train, valid, test] = args.split;
     interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
@@ -92,7 +95,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 classes: args.classes,
                 dim: args.dim,
                 dtype: args.dtype,
-                homophily: args.homophily,
+                homophily: args.homophily.unwrap_or(default.homophily),
                 signal: args.signal,
                 seed: args.seed,
                 train,

@@ -137,6 +137,15 @@ impl Args {
             let text = "--num-nodes: --ids compact leaves no node without an edge; give one of the two";
             return Err(Usage::error(text));
         }
+        // Of these formats no file has features.
+        let bare = matches!(self.format, Format::Edges | Format::Mtx | Format::Metis | Format::Bv);
+        if bare && self.normalize_features {
+            return Err(Usage::error("--normalize-features: this format has no features; leave it out"));
+        }
+        if bare && self.dtype.is_some() && self.random_features.is_none() {
+            let text = "--dtype: this format has no features; leave it out, or add --random-features DIM";
+            return Err(Usage::error(text));
+        }
         if self.normalize_features && self.dtype == Some(Dtype::U8) {
             return Err(Usage::error("--dtype u8: it does not hold normalised features; use f32, f16 or bf16"));
         }

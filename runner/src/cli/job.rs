@@ -24,10 +24,10 @@ pub(crate) struct DataArgs {
     /// Directory of the dataset [default: a generated graph of 50,000 nodes]
     pub(crate) dataset: Option<PathBuf>,
     /// Map the dataset's files instead of reading them to memory
-    #[arg(long)]
+    #[arg(long, requires = "dataset")]
     pub(crate) mmap: bool,
     /// Skip checksums and the search for NaN features when opening the dataset
-    #[arg(long)]
+    #[arg(long, requires = "dataset")]
     pub(crate) no_verify: bool,
 }
 
@@ -100,7 +100,8 @@ pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison)
+    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); heads and attention are read by
+    /// GAT alone
     #[arg(long, default_value = "sage")]
     model: ModelKind,
     /// Number of layers [default: as many as fanouts, else 3]

@@ -43,9 +43,9 @@ pub(crate) struct Args {
     /// [default: full; sampled where the dataset is left on disk]
     #[arg(help_heading = "Training", long, value_enum)]
     evaluation: Option<EvaluationArg>,
-    /// Epochs between evaluations
-    #[arg(help_heading = "Training", long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    evaluate_every: u32,
+    /// Epochs between evaluations [default: 1]
+    #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
+    evaluate_every: Option<u32>,
     /// The plan: auto takes the least predicted epoch time and plans again when durations change;
     /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
@@ -137,8 +137,13 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
     let nothing_validated =
         || Usage::error("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
-    if args.patience.is_some() && matches!(args.evaluation, Some(EvaluationArg::None)) {
-        return Err(nothing_validated());
+    if matches!(args.evaluation, Some(EvaluationArg::None)) {
+        if args.patience.is_some() {
+            return Err(nothing_validated());
+        }
+        if args.evaluate_every.is_some() {
+            return Err(Usage::error("--evaluate-every: --evaluation none evaluates never; leave one of the two out"));
+        }
     }
     let given = args.plan.read()?;
     if let Some(dir) = &args.run {
@@ -164,7 +169,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         epochs: args.epochs,
         patience: args.patience,
         evaluation: evaluation.into(),
-        evaluate_every: args.evaluate_every,
+        evaluate_every: args.evaluate_every.unwrap_or(1),
     };
     if options.patience.is_some() && dataset.splits.valid.is_empty() {
         return Err(nothing_validated());
