@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter};
 use support::{Bench, fails};
@@ -292,25 +292,63 @@ fn an_output_that_exists() {
     assert_eq!(bench.json(&["info", "small"])["num_nodes"], 100);
 }
 
-/// A limit on file sizes stands for a full disk: writing fails in the middle of an array, as it does on one.
+/// Runs a command where no file may be larger than 64 KiB, which stands for a full disk: writing fails in the middle.
+fn limited(bench: &Bench, line: &str) -> Output {
+    // `trap` turns the signal that comes with the limit into the error that a full disk gives.
+    let script = format!("trap '' XFSZ; ulimit -f 64; exec {} {line}", env!("CARGO_BIN_EXE_morphgl"));
+    Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
+}
+
 #[test]
 fn disk_full_while_writing() {
     let bench = Bench::new();
-    let limited = |line: &str| {
-        // `trap` turns the signal that comes with the limit into the error that a full disk gives.
-        let script = format!("trap '' XFSZ; ulimit -f 64; exec {} {line}", env!("CARGO_BIN_EXE_morphgl"));
-        Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
-    };
     let line = "generate sbm -o big --nodes 20000";
-    fails(&limited(line), &[line], &["big", ".npy", "file-size limit"]);
+    fails(&limited(&bench, line), &[line], &["big", ".npy", "file-size limit"]);
     let edges: String = (0..40_000).map(|i| format!("{} {}\n", i, (i * 7) % 40_000)).collect();
     fs::write(bench.path().join("edges.txt"), edges).expect("room");
     let line = "import edges edges.txt -o big";
-    fails(&limited(line), &[line], &["big", "file-size limit"]);
+    fails(&limited(&bench, line), &[line], &["big", "file-size limit"]);
     assert_eq!(bench.names(), ["edges.txt"]);
 }
 
-/// The same on a real full disk, where the test may mount a tiny one.
+/// What was learned is told, and all is written that can be.
+#[test]
+fn disk_full_while_training() {
+    let bench = Bench::new();
+    bench.small();
+    let names = |run: &str| {
+        let files = fs::read_dir(bench.path().join(run)).expect("there");
+        let mut names: Vec<_> = files.map(|f| f.expect("there").file_name().into_string().expect("ASCII")).collect();
+        names.sort();
+        names
+    };
+    let train = "train small --fanouts 5,5 --profile-seconds 0.1 --lr 0.001";
+    // A model that is too large.
+    let line = format!("{train} --epochs 2 --hidden 2048 --run wide --save wide.safetensors");
+    let output = limited(&bench, &line);
+    let words = ["wide/model.safetensors", "; wide.safetensors: File too large", "has room"];
+    fails(&output, &[&line], &words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("test accuracy") && text.contains("all epochs done"), "{text}");
+    assert_eq!(names("wide"), ["config.toml", "metrics.jsonl", "plan.json", "report.html", "trace.json"]);
+    assert_eq!(bench.names(), ["small", "wide"]);
+    // More epochs than there is room to write down.
+    let line = format!("{train} --epochs 400 --evaluation none --hidden 8 --run long --save long.safetensors --json");
+    let output = limited(&bench, &line);
+    fails(&output, &[&line], &["long/metrics.jsonl", "free some disk space", "File too large", "long/trace.json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((json["epochs"].as_array().map(Vec::len), &json["ended"]), (Some(400), &"epochs".into()));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.matches("training goes on").count(), 1, "{stderr}");
+    assert_eq!(names("long")[..3], ["config.toml", "metrics.jsonl", "model.safetensors"]);
+    assert!(!names("long").contains(&"trace.json".to_string()), "half a trace is none");
+    let metrics = fs::read_to_string(bench.path().join("long/metrics.jsonl")).expect("there");
+    assert!(metrics.lines().count() > 10 && metrics.ends_with('\n'), "whole lines: {metrics}");
+    let expected = fs::read(bench.path().join("long/model.safetensors")).expect("there");
+    assert!(fs::read(bench.path().join("long.safetensors")).expect("there") == expected);
+}
+
+/// Generating onto a real full disk, where the test may mount a tiny one.
 #[test]
 fn disk_full_on_a_tiny_tmpfs() {
     let bench = Bench::new();

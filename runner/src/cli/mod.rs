@@ -79,11 +79,13 @@ struct Outcome {
     json: serde_json::Value,
     /// Whether the exit status says that not all was done, though there is a result.
     failed: bool,
+    /// What could not be written beside it: the exit status says so, and a line on stderr after the result.
+    unwritten: Option<anyhow::Error>,
 }
 
 impl Outcome {
     fn new(text: String, json: serde_json::Value) -> Self {
-        Self { text, json, failed: false }
+        Self { text, json, failed: false, unwritten: None }
     }
 }
 

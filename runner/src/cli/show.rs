@@ -23,8 +23,12 @@ impl Show {
     pub(crate) fn result(self, outcome: &Outcome) -> ExitCode {
         let text = if self.json { format!("{:#}\n", outcome.json) } else { outcome.text.clone() };
         let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Ok(()) if outcome.failed => ExitCode::FAILURE,
+        let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        if let Some(error) = &outcome.unwritten {
+            self.error(error);
+        }
+        match printed {
+            Ok(()) if outcome.failed || outcome.unwritten.is_some() => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
             // The reader of a pipe left, as `head` does: nothing is wrong.
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -207,26 +207,32 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan));
     let mut trainer = Trainer { executor: Executor::new(job, &plan, again, settings)?, options };
     let mut screen = Screen::new(show, plan.num_batches(), args.epochs);
-    let mut failed = Ok(());
+    let mut told = false;
     let report = trainer.train(&stop, &mut |event| {
         screen.see(event);
         if let Some(recorder) = &mut recorder {
             record(recorder, event);
         }
-        if let (Event::Epoch(row), Some(dir), Ok(())) = (event, run_dir.as_mut(), &failed) {
-            failed = dir.append(row);
-            if failed.is_err() {
-                stop.request();
-            }
+        // Hours of training are not ended for a line: it waits for room, and is missed in the end at the earliest.
+        if let (Event::Epoch(row), Some(dir)) = (event, run_dir.as_mut())
+            && let Err(e) = dir.append(row)
+            && !std::mem::replace(&mut told, true)
+        {
+            screen.bar.suspend(|| show.say(format_args!("{}; training goes on", show::one_line(&e))));
         }
     })?;
     screen.bar.finish_and_clear();
-    failed?;
+    // Whatever cannot be written, all else is, and what was learned is told.
+    let mut unwritten: Vec<String> = Vec::new();
+    let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
+    if let Some(dir) = &mut run_dir {
+        note(dir.write_metrics());
+    }
     let parameters = trainer.executor.training_mut()?.parameters()?;
     let model = &config.spec.model;
     let trained = report.epochs.iter().any(|e| e.report.batches > 0);
     for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained && !simulated) {
-        morphgl_model_spec::save_model(&path, model, &parameters)?;
+        note(morphgl_model_spec::save_model(&path, model, &parameters).map_err(Into::into));
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
         let run = report::Run {
@@ -239,7 +245,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             configuration: configuration(&config, &trainer.options),
             held_bytes,
         };
-        dir.write_report(&report::of_run(run, recorder))?;
+        note(dir.write_report(&report::of_run(run, recorder)));
     }
     let mut outcome = summary(&report, &plan);
     outcome.json["dataset"] = json!({
@@ -251,6 +257,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["held_bytes"] = json!(held_bytes);
     outcome.json["run"] = json!(args.run);
     outcome.json["init"] = json!(args.init);
+    outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
 }
 
