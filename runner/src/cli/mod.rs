@@ -8,6 +8,7 @@ mod import;
 mod info;
 mod interrupt;
 mod job;
+mod model;
 mod ops;
 mod plan;
 mod predict;

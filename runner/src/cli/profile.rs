@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::Outcome;
 use super::interrupt;
-use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
+use super::job::{self, BatchArgs, DataArgs, LimitArgs};
+use super::model::ModelArgs;
 use super::show::{self, Show};
 use super::values;
 use crate::memory;

@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 use super::Outcome;
 use super::interrupt;
-use super::job::ModelArgs;
+use super::model::ModelArgs;
 use super::show::Show;
 use crate::{ModelKind, Stop};
 

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::figures::{Report, fields, median};
 use super::source::{self, Counts, Numbered};
 use super::{Amount, go_on, load::Load, peers_widths, stop};
-use crate::cli::job::{self, BatchArgs, DataArgs, ModelArgs};
+use crate::cli::job::{self, BatchArgs, DataArgs};
+use crate::cli::model::ModelArgs;
 use crate::cli::show::Show;
 use crate::{Job, Stop, TrainingOperator};
 
