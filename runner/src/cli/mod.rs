@@ -33,8 +33,9 @@ const EXAMPLES: &str = "Examples:
   morphgl train cora --model gcn --epochs 200        train on them
   morphgl ops                                        what can run on this machine
 
-stdout carries results, stderr logs and progress. Exit status: 0 done, 1 failed or interrupted, 2 wrong usage; 130 where
-Ctrl-C, 143 where SIGTERM left nothing to show.";
+stdout carries results, stderr logs and progress.
+Exit status: 0 done, 1 failed or interrupted, 2 wrong usage; 130 where Ctrl-C, 143 where SIGTERM
+ended a command at once.";
 
 #[derive(Debug, Parser)]
 #[command(name = "morphgl", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 110)]
