@@ -1,10 +1,11 @@
-//! Bad input: one line that names the file and the cure, exit status 1, and no half-written dataset.
+//! Bad input: one line that names the file and the cure, exit status 1, or the option, exit status 2; and no half-written
+//! dataset.
 #![allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
 
 mod support;
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter};
 use support::{Bench, fails};
@@ -49,13 +50,33 @@ fn what_needs_no_dataset_is_refused_before_it_is_read() {
     bench.refused(&["train", "nowhere", "--save", "none/a.safetensors"], &["--save none/a", "choose another file"]);
     bench.refused(&["train", "nowhere", "--save", "."], &["--save .", "this is a directory; name a file"]);
     bench.refused(&["train", "nowhere", "--init", "none.safetensors"], &["none.safetensors", "check the path"]);
-    bench.refused(&["train", "nowhere", "--time-limit", "0"], &["--time-limit 0", "positive"]);
+    let misused = |extra: &[&'static str], words: &[&str]| {
+        bench.misused(&[&["train", "nowhere"], extra].concat(), words);
+    };
     for option in ["--lr", "--weight-decay", "--dropout"] {
-        let output = bench.run(&["train", "nowhere", option, "nan"]);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(option) && stderr.contains("not a finite number"), "{stderr}");
+        misused(&[option, "nan"], &[option, "not a finite number"]);
     }
+    let cure = "not a fanout; give a positive number of neighbours, or -1 for all of them";
+    misused(&["--fanouts", "5,0"], &["--fanouts", "5,0", "\"0\"", cure]);
+    misused(&["--layers", "2", "--fanouts", "5,5,5"], &["--fanouts 5,5,5", "3 hops for a model of 2 layers"]);
+    misused(&["--batch-size", "0"], &["--batch-size", "at least 1"]);
+    misused(&["--hidden", "0"], &["--hidden: it is 0; give a positive width"]);
+    misused(&["--model", "gat", "--hidden", "10"], &["--hidden: 4 heads", "use a width of 12"]);
+    misused(&["--lr=-1"], &["--lr: -1", "positive"]);
+    misused(&["--input-dropout", "1.5"], &["--input-dropout: 1.5", "from 0 to below 1"]);
+    misused(&["--threads", "0"], &["--threads", "give 1 to 512"]);
+    misused(&["--threads", "100000"], &["--threads", "give 1 to 512"]);
+    misused(&["--time-limit", "0"], &["--time-limit", "positive"]);
+    misused(&["--profile-seconds", "1e300"], &["--profile-seconds", "positive"]);
+    misused(&["--plan", "pipelin"], &["--plan pipelin", "pipeline", "auto"]);
+    misused(&["--patience", "3", "--evaluation", "none"], &["--patience", "nothing is validated"]);
+    misused(&["--training", "Training_None_Such"], &["--training", "Training_None_Such", "Training_CPU_Burn"]);
+    for command in [&["evaluate", "m.safetensors", "nowhere"][..], &["bench", "step", "nowhere"], &["plan", "nowhere"]]
+    {
+        bench.misused(&[command, &["--threads", "0"]].concat(), &["--threads", "give 1 to 512"]);
+    }
+    bench.misused(&["bench", "epoch", "nowhere", "--dropout", "2"], &["--dropout: 2", "below 1"]);
+    bench.misused(&["plan", "--durations", "training=10ms"], &["--durations", "no route"]);
     assert_eq!(bench.names(), [""; 0]);
     bench.refused(&["train", "nowhere", "--save", "a.safetensors"], &["nowhere", "there is no such dataset"]);
     assert_eq!(bench.names(), [""; 0], "what was tried is gone");
@@ -83,14 +104,48 @@ fn a_model_larger_than_memory() {
 fn import_options_that_a_format_does_not_read() {
     let bench = Bench::new();
     let import = |format: &'static str, option: &[&'static str], words: &[&str]| {
-        bench.refused(&[&["import", format, "none", "-o", "out"], option].concat(), words);
+        bench.misused(&[&["import", format, "none", "-o", "out"], option].concat(), words);
     };
     import("planetoid", &["--first-id", "1"], &["--first-id", "edges alone"]);
     import("metis", &["--ids", "compact"], &["--ids", "edges alone"]);
     import("mtx", &["--num-nodes", "5"], &["--num-nodes", "edges and numpy alone"]);
     import("edges", &["--rows", "targets"], &["--rows", "numpy and bv alone"]);
     import("edges", &["--ids", "compact", "--num-nodes", "5"], &["--num-nodes", "give one of the two"]);
-    import("edges", &["--ids", "compact", "--first-id", "1"], &["none", "check the path"]);
+    import("npz", &["--normalize-features", "--dtype", "u8"], &["--dtype u8", "use f32, f16 or bf16"]);
+    import("npz", &["--split", "0.5,0.5,0.5"], &["--split", "sum to at most 1"]);
+    import("npz", &["--random-features", "0"], &["--random-features", "at least 1"]);
+    import("npz", &["--dtype", "i64"], &["--dtype", "give f32, f16, bf16 or u8"]);
+    import("mtx", &["--normalize-features"], &["--normalize-features", "no features; leave it out"]);
+    import("edges", &["--dtype", "f16"], &["--dtype", "add --random-features DIM"]);
+    let read = ["import", "edges", "none", "-o", "out", "--ids", "compact", "--first-id", "1"];
+    bench.refused(&read, &["none", "check the path"]);
+}
+
+/// They would be left out without a word.
+#[test]
+fn options_that_a_command_does_not_read() {
+    let bench = Bench::new();
+    bench.misused(
+        &["generate", "rmat", "-o", "out", "--homophily", "0.5"],
+        &["--homophily", "sbm alone", "leave it out"],
+    );
+    let never = ["train", "nowhere", "--evaluation", "none", "--evaluate-every", "2"];
+    bench.misused(&never, &["--evaluate-every", "--evaluation none", "leave one"]);
+    for command in [&["train"][..], &["plan"], &["evaluate", "m.safetensors"], &["bench", "sample"]] {
+        for option in ["--mmap", "--no-verify"] {
+            let output = bench.run(&[command, &[option]].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?} {option}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(stderr.contains("<DATASET>") && stderr.contains(option), "{stderr}");
+        }
+    }
+    for (option, value) in [("--model", "gcn"), ("--batch-size", "7"), ("--training", "Training_CPU_Burn")] {
+        bench.misused(&["plan", "--profile", "none.json", option, value], &["--profile", option]);
+        bench.misused(&["plan", "--durations", "training=1ms", option, value], &["--durations", option]);
+    }
+    bench.misused(&["plan", "--durations", "training=1ms", "--threads", "2"], &["--durations", "--threads"]);
+    bench.refused(&["plan", "--profile", "none.json", "--threads", "2"], &["none.json", "check the path"]);
+    assert_eq!(bench.names(), [""; 0]);
 }
 
 #[test]
@@ -185,21 +240,21 @@ fn empty_train_split() {
 }
 
 #[test]
-fn fanout_of_zero_and_other_settings() {
+fn settings_that_make_no_sense_for_a_dataset() {
     let bench = Bench::new();
-    bench.small();
-    let cure = "not a fanout; give a positive number of neighbours, or -1 for all of them";
-    bench.refused(&train(&["--fanouts", "5,0"]), &["--fanouts 5,0", "\"0\"", cure]);
-    bench.refused(&train(&["--fanouts", "5,5,5"]), &["--fanouts 5,5,5", "3 hops for a model of 2 layers"]);
-    bench.refused(&train(&["--batch-size", "0"]), &["batch"]);
-    bench.refused(&train(&["--lr=-1"]), &["lr", "positive"]);
-    bench.refused(&train(&["--dropout", "1.5"]), &["dropout", "from 0 to below 1"]);
-    bench.refused(&train(&["--training", "Training_CUDA_Native"]), &["Training_CUDA_Native", "Training_CPU_Burn"]);
-    bench.refused(&train(&["--threads", "0"]), &["--threads 0", "give 1 to"]);
-    bench.refused(&train(&["--threads", "100000"]), &["--threads 100000", "give 1 to"]);
-    bench.refused(&train(&["--patience", "3", "--evaluation", "none"]), &["--patience", "nothing is validated"]);
+    let generate = |extra: &[&'static str], words: &[&str]| {
+        bench.misused(&[&["generate", "sbm", "-o", "small", "--nodes", "300"], extra].concat(), words);
+    };
+    generate(&["--degree", "300"], &["--degree: a mean degree of 300 among 300 nodes"]);
+    generate(&["--classes", "0"], &["--classes", "at least 1 class"]);
+    generate(&["--split", "0.5,0.5,0.5"], &["--split", "sum to at most 1"]);
+    bench.misused(&["generate", "rmat", "-o", "small", "--degree", "0"], &["--degree: 0 edges"]);
+    assert_eq!(bench.names(), [""; 0]);
+    let args = ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--split", "0.8,0,0.2"];
+    bench.text(&args);
+    bench.misused(&train(&["--patience", "3"]), &["--patience", "nothing is validated"]);
     // A command that fails at its start has not used its run directory up.
-    bench.refused(&train(&["--run", "run", "--fanouts", "5,5,5"]), &["3 hops"]);
+    bench.misused(&train(&["--run", "run", "--plan", "device"]), &["--plan device", "sequential"]);
     assert_eq!(bench.names(), ["small"]);
 }
 
@@ -237,25 +292,62 @@ fn an_output_that_exists() {
     assert_eq!(bench.json(&["info", "small"])["num_nodes"], 100);
 }
 
-/// A limit on file sizes stands for a full disk: writing fails in the middle of an array, as it does on one.
+/// Runs a command where no file may be larger than 64 KiB, which stands for a full disk: writing fails in the middle.
+fn limited(bench: &Bench, line: &str) -> Output {
+    // `trap` turns the signal that comes with the limit into the error that a full disk gives.
+    let script = format!("trap '' XFSZ; ulimit -f 64; exec {} {line}", env!("CARGO_BIN_EXE_morphgl"));
+    Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
+}
+
 #[test]
 fn disk_full_while_writing() {
     let bench = Bench::new();
-    let limited = |line: &str| {
-        // `trap` turns the signal that comes with the limit into the error that a full disk gives.
-        let script = format!("trap '' XFSZ; ulimit -f 64; exec {} {line}", env!("CARGO_BIN_EXE_morphgl"));
-        Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
-    };
     let line = "generate sbm -o big --nodes 20000";
-    fails(&limited(line), &[line], &["big", ".npy", "file-size limit"]);
+    fails(&limited(&bench, line), &[line], &["big", ".npy", "file-size limit"]);
     let edges: String = (0..40_000).map(|i| format!("{} {}\n", i, (i * 7) % 40_000)).collect();
     fs::write(bench.path().join("edges.txt"), edges).expect("room");
     let line = "import edges edges.txt -o big";
-    fails(&limited(line), &[line], &["big", "file-size limit"]);
+    fails(&limited(&bench, line), &[line], &["big", "file-size limit"]);
     assert_eq!(bench.names(), ["edges.txt"]);
 }
 
-/// The same on a real full disk, where the test may mount a tiny one.
+/// What was learned is told, and all is written that can be.
+#[test]
+fn disk_full_while_training() {
+    let bench = Bench::new();
+    bench.small();
+    let names = |run: &str| {
+        let files = fs::read_dir(bench.path().join(run)).expect("there");
+        let mut names: Vec<_> = files.map(|f| f.expect("there").file_name().into_string().expect("ASCII")).collect();
+        names.sort();
+        names
+    };
+    let train = "train small --fanouts 5,5 --profile-seconds 0.1 --lr 0.001";
+    // A model that is too large.
+    let line = format!("{train} --epochs 2 --hidden 2048 --run wide --save wide.safetensors");
+    let output = limited(&bench, &line);
+    let words = ["wide/model.safetensors", "; wide.safetensors: File too large", "has room"];
+    fails(&output, &[&line], &words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("test accuracy") && text.contains("all epochs done"), "{text}");
+    assert_eq!(names("wide"), ["config.toml", "metrics.jsonl", "plan.json", "report.html", "trace.json"]);
+    assert_eq!(bench.names(), ["small", "wide"]);
+    // More epochs than there is room to write down.
+    let line = format!("{train} --epochs 400 --evaluation none --hidden 8 --run long --save long.safetensors --json");
+    let output = limited(&bench, &line);
+    fails(&output, &[&line], &["long/metrics.jsonl", "free some disk space", "File too large", "long/trace.json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((json["epochs"].as_array().map(Vec::len), &json["ended"]), (Some(400), &"epochs".into()));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.matches("training goes on").count(), 1, "{stderr}");
+    assert_eq!(names("long")[..3], ["config.toml", "metrics.jsonl", "model.safetensors"]);
+    assert!(!names("long").contains(&"trace.json".to_string()), "half a trace is none");
+    let metrics = fs::read_to_string(bench.path().join("long/metrics.jsonl")).expect("there");
+    assert!(metrics.lines().count() > 10 && metrics.ends_with('\n'), "whole lines: {metrics}");
+    assert_eq!(bench.names(), ["long", "long.safetensors", "small", "wide"]);
+}
+
+/// Generating onto a real full disk, where the test may mount a tiny one.
 #[test]
 fn disk_full_on_a_tiny_tmpfs() {
     let bench = Bench::new();

@@ -124,8 +124,8 @@ fn step() {
     }
     let args = [&BATCHES[..], &["--training", "Training_CPU_Burn", "--repeats", "1"]].concat();
     assert_eq!(measure(&bench, "step", "ms/step", &args)["training"], "Training_CPU_Burn");
-    bench.refused(&["bench", "step", "small", "--training", "Training_CPU_None"], &["Training_CPU_None", "there are:"]);
-    bench.refused(
+    bench.misused(&["bench", "step", "small", "--training", "Training_CPU_None"], &["Training_CPU_None", "there are:"]);
+    bench.misused(
         &["bench", "step", "small", "--fanouts", "5", "--layers", "2"],
         &["--fanouts 5", "one fanout a layer"],
     );

@@ -1,4 +1,5 @@
 //! Every command prints one JSON document with the fields that docs/json.md lists, and text that says the same.
+#![allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
 
 mod support;
 
@@ -213,26 +214,49 @@ fn early_stopping_and_sampled_evaluation() {
     assert_eq!(epochs as u64, best + 3, "two epochs after the best one");
 }
 
+/// Waits until `there`; a minute is for machines under load.
 #[cfg(unix)]
-#[test]
-fn ctrl_c_ends_cleanly() {
-    use std::process::Stdio;
+#[track_caller]
+fn wait_for(there: impl Fn() -> bool, what: &str) {
+    for _ in 0..1200 {
+        if there() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("waited in vain for {what}");
+}
+
+#[cfg(unix)]
+#[track_caller]
+fn send(signal: &str, child: &std::process::Child) {
+    let sent = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(sent.expect("kill starts").success(), "{signal}");
+}
+
+/// Trains, started by a shell after `trap`, until the signals come, each when further epochs are written.
+#[cfg(unix)]
+#[track_caller]
+fn stopped(trap: &str, signals: &[&[&str]]) {
+    use std::process::{Command, Stdio};
     let bench = Bench::new();
     bench.small();
     let args =
         quick(&["train", "small", "--epochs", "1000000", "--evaluate-every", "1000000", "--run", "run", "--json"]);
-    let child = bench.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let script = format!("{trap} exec \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_morphgl")]).args(&args).current_dir(bench.path());
+    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh starts");
     let metrics = bench.path().join("run/metrics.jsonl");
-    // Training is under way once an epoch is written; a minute is for machines under load.
-    for _ in 0..600 {
-        if fs::metadata(&metrics).is_ok_and(|m| m.len() > 0) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
+    let written = || fs::metadata(&metrics).map_or(0, |m| m.len());
+    for together in signals {
+        let before = written();
+        // Of two epochs more, one at least began after the signals before.
+        wait_for(|| written() > before, "an epoch");
+        let before = written();
+        wait_for(|| written() > before, "another epoch");
+        together.iter().for_each(|signal| send(signal, &child));
     }
-    let sent =
-        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
-    assert!(sent.success());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("one JSON document, interrupted or not");
@@ -242,22 +266,62 @@ fn ctrl_c_ends_cleanly() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_leaves_no_half_generated_dataset() {
-    let bench = Bench::new();
-    let args = ["generate", "sbm", "-o", "big", "--nodes", "20000000"];
-    let mut child = bench.command(&args).spawn().expect("the binary starts");
-    for _ in 0..600 {
-        if !bench.names().is_empty() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+fn ctrl_c_ends_cleanly() {
+    stopped("", &[&["-INT"]]);
+}
+
+/// `timeout` sends two, to the process and to its group.
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_as_cleanly() {
+    stopped("", &[&["-TERM", "-TERM"]]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lost_terminal_ends_it_unless_it_was_started_to_go_on() {
+    stopped("trap '' HUP;", &[&["-HUP"], &["-HUP"], &["-TERM"]]);
+    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).expect("signals are listed").trim();
+    if u64::from_str_radix(ignored, 16).expect("a mask") & 1 != 0 {
+        println!("half of it not run: the tests run under nohup");
+        return;
     }
-    assert_ne!(bench.names(), [""; 0], "the dataset is under way");
-    let sent =
-        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
-    assert!(sent.success());
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
-    assert_eq!(bench.names(), [""; 0]);
+    stopped("", &[&["-HUP", "-HUP"]]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stop_leaves_no_half_made_dataset() {
+    let bench = Bench::new();
+    let text: String = (0..3_000_000u32).map(|i| format!("{} {}\n", i / 3, i.wrapping_mul(7919) % 1_000_000)).collect();
+    fs::write(bench.path().join("edges.txt"), text).expect("room");
+    let generate = ["generate", "sbm", "-o", "big", "--nodes", "20000000"];
+    // So little memory that it sorts for long.
+    let import = ["import", "edges", "edges.txt", "-o", "big", "--memory", "100KiB", "--random-features", "128"];
+    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+        for args in [&generate[..], &import] {
+            let mut child = bench.command(args).spawn().expect("the binary starts");
+            wait_for(|| bench.names().len() > 1, "the dataset under way");
+            send(signal, &child);
+            assert_eq!(child.wait().expect("it ends").code(), Some(status), "{args:?}");
+            assert_eq!(bench.names(), ["edges.txt"], "{args:?}");
+        }
+    }
+}
+
+/// A command that has nothing to bring to an end is ended at once.
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_what_reads_on() {
+    let bench = Bench::new();
+    let fifo = bench.path().join("p.json");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts").success());
+    let mut child = bench.command(&["plan", "--profile", "p.json"]).spawn().expect("the binary starts");
+    // Opens once the other end is read, and keeps it waiting for words.
+    let _writer = fs::OpenOptions::new().write(true).open(&fifo).expect("a fifo");
+    send("-TERM", &child);
+    assert_eq!(child.wait().expect("it ends").code(), Some(143));
 }
 
 #[test]

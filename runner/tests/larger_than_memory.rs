@@ -33,7 +33,7 @@ fn an_epoch_stays_within_the_memory_allowed() {
     assert!(json["test_accuracy"].as_f64().expect("a number") > 0.25);
 
     let refused = [&train[..], &["--evaluation", "full"]].concat();
-    bench.refused(&refused, &["--evaluation full", "left on disk", "use sampled or none"]);
+    bench.misused(&refused, &["--evaluation full", "left on disk", "use sampled or none"]);
     let refused = [&train[..], &["--batching", "Batching_CPU_Neighbor"]].concat();
     bench.refused(&refused, &["Batching_CPU_Neighbor", "left on disk", "allow more memory"]);
 }

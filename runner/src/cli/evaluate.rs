@@ -37,8 +37,9 @@ enum How {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    let (model, parameters) = load_model(&args.model)?;
     args.batch.limit_threads()?;
+    let (model, parameters) = load_model(&args.model)?;
+    args.batch.check_layers(model.layers)?;
     let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let config = JobConfig { disk_bytes, ..config };

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use clap::{Parser, ValueEnum};
 use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
-use morphgl_graph_store::Dtype;
+use morphgl_graph_store::{DatasetWriter, Dtype};
 
-use super::import::{fractions, remove_on_ctrl_c};
 use super::show::{Show, Stages};
-use super::{Outcome, info};
+use super::usage::Usage;
+use super::{Outcome, info, interrupt, values};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
@@ -44,11 +44,11 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = SbmConfig::default().dim)]
     dim: usize,
     /// Stored type of the features: f32, f16, bf16 or u8
-    #[arg(long, default_value = "f32")]
+    #[arg(long, value_parser = values::feature_dtype, default_value = "f32")]
     dtype: Dtype,
-    /// sbm: share of the edges whose ends are of one class
-    #[arg(long, default_value_t = SbmConfig::default().homophily)]
-    homophily: f64,
+    /// sbm: share of the edges whose ends are of one class [default: 0.65]
+    #[arg(long)]
+    homophily: Option<f64>,
     /// Length scale of the class means of the features, where the noise has deviation 1
     #[arg(long, default_value_t = SbmConfig::default().signal)]
     signal: f64,
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long)]
     symmetrise: bool,
     /// Shares of training, validation and test nodes
-    #[arg(long, value_parser = fractions, default_value = "0.6,0.2,0.2")]
+    #[arg(long, value_parser = values::fractions, default_value = "0.6,0.2,0.2")]
     split: [f64; 3],
     /// Seed of everything
     #[arg(long, default_value_t = 0)]
@@ -70,8 +70,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    if matches!(args.kind, Kind::Rmat) && args.homophily.is_some() {
+        return Err(Usage::error("--homophily: sbm alone reads it; leave it out"));
+    }
     let [train, valid, test] = args.split;
-    remove_on_ctrl_c(&args.output)?;
+    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
     let last = Mutex::new((String::new(), 0));
     let progress = |stage: &str, done: u64, total: u64| {
@@ -92,7 +95,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 classes: args.classes,
                 dim: args.dim,
                 dtype: args.dtype,
-                homophily: args.homophily,
+                homophily: args.homophily.unwrap_or(default.homophily),
                 signal: args.signal,
                 seed: args.seed,
                 train,
@@ -100,7 +103,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)
         }
         Kind::Rmat => {
             let default = RmatConfig::default();
@@ -118,9 +121,17 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)
         }
     };
+    let path = path.map_err(|e| match e {
+        // Fields have the names of the options that set them, but for one.
+        morphgl_generate::Error::Argument { name, what, cure } => {
+            let option = if name == "edge_factor" { "degree" } else { name };
+            Usage::error(format!("--{option}: {what}; {cure}"))
+        }
+        other => other.into(),
+    })?;
     stages.finish();
     info::describe(&path)
 }

@@ -9,7 +9,8 @@ use morphgl_formats::{Options, RandomFeatures, RandomSplit, Rows};
 use morphgl_graph_store::{DatasetWriter, Dtype};
 
 use super::show::{Show, Stages};
-use super::{Outcome, info};
+use super::usage::Usage;
+use super::{Outcome, info, interrupt, values};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -67,16 +68,16 @@ pub(crate) struct Args {
     #[arg(long)]
     drop_weights: bool,
     /// Draw splits anew: shares of training, validation and test nodes
-    #[arg(long, value_parser = fractions, value_name = "TRAIN,VALID,TEST")]
+    #[arg(long, value_parser = values::fractions, value_name = "TRAIN,VALID,TEST")]
     split: Option<[f64; 3]>,
     /// Give a graph without features random ones of this dimension
-    #[arg(long, value_name = "DIM")]
+    #[arg(long, value_name = "DIM", value_parser = values::at_least_one)]
     random_features: Option<usize>,
     /// Seed of splits and random features
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Stored type of the features: f32, f16, bf16 or u8 [default: the source's]
-    #[arg(long)]
+    #[arg(long, value_parser = values::feature_dtype)]
     dtype: Option<Dtype>,
     /// Divide each feature row by its sum
     #[arg(long)]
@@ -129,18 +130,31 @@ impl Args {
             if given && !formats.contains(&self.format) {
                 let named = formats.iter().filter_map(|f| f.to_possible_value()).map(|v| v.get_name().to_string());
                 let named = named.collect::<Vec<_>>().join(" and ");
-                anyhow::bail!("{option}: {named} alone read it; leave it out");
+                return Err(Usage::error(format!("{option}: {named} alone read it; leave it out")));
             }
         }
         if compact && self.num_nodes.is_some() {
-            anyhow::bail!("--num-nodes: --ids compact leaves no node without an edge; give one of the two");
+            let text = "--num-nodes: --ids compact leaves no node without an edge; give one of the two";
+            return Err(Usage::error(text));
+        }
+        // Of these formats no file has features.
+        let bare = matches!(self.format, Format::Edges | Format::Mtx | Format::Metis | Format::Bv);
+        if bare && self.normalize_features {
+            return Err(Usage::error("--normalize-features: this format has no features; leave it out"));
+        }
+        if bare && self.dtype.is_some() && self.random_features.is_none() {
+            let text = "--dtype: this format has no features; leave it out, or add --random-features DIM";
+            return Err(Usage::error(text));
+        }
+        if self.normalize_features && self.dtype == Some(Dtype::U8) {
+            return Err(Usage::error("--dtype u8: it does not hold normalised features; use f32, f16 or bf16"));
         }
         Ok(())
     }
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    remove_on_ctrl_c(&args.output)?;
+    interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
     let path = import(args, &stages)?;
     stages.finish();
@@ -207,25 +221,4 @@ fn import_bv(s: &Path, t: &Path, rows: Option<Rows>, options: &Options, stages: 
 fn import_bv(s: &Path, _: &Path, _: Option<Rows>, _: &Options, _: &Stages) -> anyhow::Result<PathBuf> {
     let cure = "build again with `cargo build --release --features bv`";
     anyhow::bail!("{}: this build does not read WebGraph's BV format; {cure}", s.display())
-}
-
-/// On Ctrl-C, removes the unfinished dataset of `target` and ends the process.
-pub(crate) fn remove_on_ctrl_c(target: &Path) -> anyhow::Result<()> {
-    let partial = DatasetWriter::partial(target);
-    Ok(ctrlc::set_handler(move || {
-        // Other threads write on for a moment and may add a file to what is being removed; then it is removed again.
-        for _ in 0..10 {
-            if std::fs::remove_dir_all(&partial).is_ok() || !partial.exists() {
-                break;
-            }
-        }
-        std::process::exit(130);
-    })?)
-}
-
-/// Reads three shares, for example `0.6,0.2,0.2`.
-pub(crate) fn fractions(text: &str) -> Result<[f64; 3], String> {
-    let wrong = || "not three shares; write for example 0.6,0.2,0.2".to_string();
-    let values: Vec<f64> = text.split(',').map(|t| t.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
-    values.try_into().map_err(|_| wrong())
 }

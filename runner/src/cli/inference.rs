@@ -4,6 +4,7 @@ use clap::Args;
 use morphgl_registry::{Machine, Training};
 
 use super::show::{self, Show};
+use super::usage::Usage;
 use crate::{Evaluation, Plan, Problem, memory};
 
 /// What inference may use.
@@ -47,7 +48,9 @@ impl Inference {
     pub(crate) fn choose(&self, asked: Option<Evaluation>, show: Show) -> anyhow::Result<Evaluation> {
         Ok(match (asked, self.why_not()) {
             (Some(Evaluation::Full), Some(why)) => {
-                anyhow::bail!("--evaluation full: {why}; use sampled or none, or allow more memory")
+                return Err(Usage::error(format!(
+                    "--evaluation full: {why}; use sampled or none, or allow more memory"
+                )));
             }
             (Some(asked), _) => asked,
             (None, None) => Evaluation::Full,

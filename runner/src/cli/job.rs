@@ -6,15 +6,18 @@ use std::time::Instant;
 
 use crate::Limits;
 use crate::memory;
-use crate::{JobConfig, Operators, TrainingSpec};
+use crate::{JobConfig, Operators, TrainingSpec, registry, routes};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
-use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
+use morphgl_model_spec::ModelSpec;
 use morphgl_plan::Time;
 use morphgl_registry::{Expansion, Fanouts, Key, Machine, Pick, SamplerSettings};
 
+use super::model::ModelArgs;
 use super::show::{self, Show};
+use super::usage::{OrUsage, Usage};
+use super::values;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
@@ -22,10 +25,10 @@ pub(crate) struct DataArgs {
     /// Directory of the dataset [default: a generated graph of 50,000 nodes]
     pub(crate) dataset: Option<PathBuf>,
     /// Map the dataset's files instead of reading them to memory
-    #[arg(long)]
+    #[arg(long, requires = "dataset")]
     pub(crate) mmap: bool,
     /// Skip checksums and the search for NaN features when opening the dataset
-    #[arg(long)]
+    #[arg(long, requires = "dataset")]
     pub(crate) no_verify: bool,
 }
 
@@ -96,99 +99,13 @@ pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Model")]
-pub(crate) struct ModelArgs {
-    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison)
-    #[arg(long, default_value = "sage")]
-    model: ModelKind,
-    /// Number of layers [default: as many as fanouts, else 3]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
-    layers: Option<u16>,
-    /// Width of hidden layers, all heads together [default: 256]
-    #[arg(long)]
-    hidden: Option<usize>,
-    /// GAT: attention heads of hidden layers [default: 4]
-    #[arg(long)]
-    heads: Option<usize>,
-    /// GAT: attention heads of the last layer, averaged
-    #[arg(long, default_value_t = 1)]
-    output_heads: usize,
-    /// GAT: how an edge is scored
-    #[arg(long, value_enum, default_value = "gat")]
-    attention: AttentionArg,
-    /// Share of the hidden layers' outputs that is dropped
-    #[arg(long, value_parser = finite::<f32>, default_value_t = 0.5)]
-    dropout: f32,
-    /// Share of the input features that is dropped
-    #[arg(long, value_parser = finite::<f32>, default_value_t = 0.0)]
-    input_dropout: f32,
-    /// GAT: share of the attention coefficients that is dropped
-    #[arg(long, value_parser = finite::<f32>, default_value_t = 0.0)]
-    attention_dropout: f32,
-    /// What follows every layer but the last
-    #[arg(long, value_enum, default_value = "relu")]
-    activation: ActivationArg,
-    /// What stands between a hidden layer and its activation
-    #[arg(long, value_enum, default_value = "none")]
-    normalization: NormalizationArg,
-    /// Hidden layers after the first add their input to their output
-    #[arg(long)]
-    residual: bool,
-    /// GraphSAGE: scale every layer's output rows to length 1
-    #[arg(long)]
-    l2_normalize: bool,
-    /// Learning rate of Adam
-    #[arg(long, value_parser = finite::<f64>, default_value_t = 0.003)]
-    lr: f64,
-    /// Weight decay of Adam, coupled (L2) as torch's
-    #[arg(long, value_parser = finite::<f64>, default_value_t = 0.0)]
-    weight_decay: f64,
-    /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
-    #[arg(long)]
-    decay_first_layer: bool,
-}
-
-impl ModelArgs {
-    /// Sets what was not asked for: hidden width by kind of model, and heads.
-    pub(crate) fn default_to(&mut self, hidden: impl FnOnce(ModelKind) -> usize, heads: usize) {
-        self.hidden = self.hidden.or_else(|| Some(hidden(self.model)));
-        self.heads = self.heads.or(Some(heads));
-    }
-}
-
-/// Reads a number that is one: JSON, in which models travel, has neither NaN nor infinity.
-fn finite<T: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
-    let number = text.parse::<T>().ok().filter(|&x| x.into().is_finite());
-    number.ok_or_else(|| "not a finite number; give for example 0.003".to_string())
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum AttentionArg {
-    Gat,
-    Gatv2,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ActivationArg {
-    Relu,
-    Elu,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum NormalizationArg {
-    None,
-    Layer,
-    Batch,
-}
-
-#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
 pub(crate) struct BatchArgs {
     /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers]
     #[arg(long, allow_hyphen_values = true)]
-    fanouts: Option<String>,
+    pub(super) fanouts: Option<Fanouts>,
     /// Seeds a mini-batch
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, value_parser = values::at_least_one, default_value_t = 1024)]
     batch_size: usize,
     /// Nodes a hop expands: all found so far (DGL), or the newly found (PyG)
     #[arg(long, value_enum, default_value = "all")]
@@ -200,8 +117,8 @@ pub(crate) struct BatchArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Threads to use [default: all cores]
-    #[arg(long)]
-    threads: Option<usize>,
+    #[arg(long, value_parser = values::threads)]
+    pub(crate) threads: Option<usize>,
     /// Batching operator, by its key [default: of the first route]
     #[arg(long, value_name = "KEY")]
     batching: Option<Key>,
@@ -219,29 +136,34 @@ enum ExpansionArg {
     New,
 }
 
-/// More threads than any plan has use for: planning looks at every split of them.
-const MOST_THREADS: usize = 512;
-
 impl BatchArgs {
-    /// The fanouts asked for.
-    fn fanouts(&self) -> anyhow::Result<Option<Fanouts>> {
-        let parse = |text: &String| text.parse().with_context(|| format!("--fanouts {text}"));
-        self.fanouts.as_ref().map(parse).transpose()
-    }
-
-    /// The threads asked for.
-    pub(crate) fn threads(&self) -> anyhow::Result<Option<usize>> {
-        match self.threads {
-            Some(n) if !(1..=MOST_THREADS).contains(&n) => {
-                anyhow::bail!("--threads {n}: not a number of threads to plan with; give 1 to {MOST_THREADS}")
+    /// Refuses fanouts that are not one a layer.
+    pub(crate) fn check_layers(&self, layers: usize) -> anyhow::Result<()> {
+        match &self.fanouts {
+            Some(fanouts) if fanouts.0.len() != layers => {
+                let hops = fanouts.0.len();
+                let what = format!("{hops} hops for a model of {layers} layers; give one fanout a layer");
+                Err(Usage::error(format!("--fanouts {fanouts}: {what}")))
             }
-            threads => Ok(threads),
+            _ => Ok(()),
         }
     }
 
-    /// Keeps what runs outside of plans (opening, checking, gathering) to the threads asked for, too.
+    fn operators(&self) -> Operators {
+        let Self { batching, transferring, training, .. } = self.clone();
+        Operators { batching, transferring, training }
+    }
+
+    /// Refuses operators that no route has, before a dataset is read; and keeps what runs outside of plans (opening,
+    /// checking, gathering) to the threads asked for, too.
     pub(crate) fn limit_threads(&self) -> anyhow::Result<()> {
-        if let Some(threads) = self.threads()? {
+        let named =
+            [("--batching", &self.batching), ("--transferring", &self.transferring), ("--training", &self.training)];
+        let named: Vec<&str> = named.iter().filter(|(_, key)| key.is_some()).map(|(option, _)| *option).collect();
+        if !named.is_empty() {
+            routes(&registry()?, &self.operators()).or_usage(named.join(", "))?;
+        }
+        if let Some(threads) = self.threads {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
         }
         Ok(())
@@ -305,40 +227,9 @@ impl LimitArgs {
 
 /// The job the options describe on `dataset`.
 pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
-    let layers = model.layers.map(usize::from).or(batch.fanouts()?.map(|f| f.0.len())).unwrap_or(3);
-    let spec = ModelSpec {
-        hidden: model.hidden.unwrap_or(256),
-        layers,
-        heads: model.heads.unwrap_or(4),
-        output_heads: model.output_heads,
-        attention: match model.attention {
-            AttentionArg::Gat => Attention::Gat,
-            AttentionArg::Gatv2 => Attention::Gatv2,
-        },
-        dropout: model.dropout,
-        input_dropout: model.input_dropout,
-        attention_dropout: model.attention_dropout,
-        activation: match model.activation {
-            ActivationArg::Relu => Activation::Relu,
-            ActivationArg::Elu => Activation::Elu,
-        },
-        residual: model.residual,
-        normalization: match model.normalization {
-            NormalizationArg::None => Normalization::None,
-            NormalizationArg::Layer => Normalization::Layer,
-            NormalizationArg::Batch => Normalization::Batch,
-        },
-        l2_normalize: model.l2_normalize,
-        ..ModelSpec::new(model.model, dataset.feature_dim(), dataset.num_classes)
-    };
-    let optimizer = OptimizerSpec {
-        lr: model.lr,
-        weight_decay: model.weight_decay,
-        weight_decay_on: if model.decay_first_layer { WeightDecayOn::FirstLayer } else { WeightDecayOn::All },
-        ..OptimizerSpec::default()
-    };
+    let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch);
     refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
-    with_spec(TrainingSpec { model: spec, optimizer }, batch)
+    with_spec(TrainingSpec { model: spec, optimizer: model.optimizer() }, batch)
 }
 
 /// Refuses a model that cannot be held, before memory runs out over it: one label that is too large is enough for that.
@@ -364,7 +255,7 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
 /// The job of a model that is already there.
 pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     let sampler = SamplerSettings {
-        fanouts: batch.fanouts()?.unwrap_or_else(|| crate::default_fanouts(&spec.model)),
+        fanouts: batch.fanouts.clone().unwrap_or_else(|| crate::default_fanouts(&spec.model)),
         batch_size: batch.batch_size,
         seed: batch.seed,
         expansion: match batch.expansion {
@@ -374,10 +265,12 @@ pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result
         pick: if batch.weighted { Pick::Weighted } else { Pick::Uniform },
         shuffle: true,
     };
-    let operators = Operators {
-        batching: batch.batching.clone(),
-        transferring: batch.transferring.clone(),
-        training: batch.training.clone(),
-    };
-    Ok(JobConfig { spec, sampler, seed: batch.seed, threads: batch.threads()?, operators, disk_bytes: None })
+    Ok(JobConfig {
+        spec,
+        sampler,
+        seed: batch.seed,
+        threads: batch.threads,
+        operators: batch.operators(),
+        disk_bytes: None,
+    })
 }

@@ -9,6 +9,7 @@ mod inference;
 mod info;
 mod interrupt;
 mod job;
+mod model;
 mod ops;
 mod plan;
 mod predict;
@@ -17,6 +18,8 @@ mod report;
 mod run_dir;
 mod show;
 mod train;
+mod usage;
+mod values;
 
 use std::process::ExitCode;
 
@@ -31,7 +34,9 @@ const EXAMPLES: &str = "Examples:
   morphgl train cora --model gcn --epochs 200        train on them
   morphgl ops                                        what can run on this machine
 
-stdout carries results, stderr logs and progress. Exit status: 0 done, 1 failed, 2 wrong usage.";
+stdout carries results, stderr logs and progress.
+Exit status: 0 done, 1 failed or interrupted, 2 wrong usage; 130 where Ctrl-C, 143 where SIGTERM
+ended a command at once.";
 
 #[derive(Debug, Parser)]
 #[command(name = "morphgl", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 110)]
@@ -77,11 +82,13 @@ struct Outcome {
     json: serde_json::Value,
     /// Whether the exit status says that not all was done, though there is a result.
     failed: bool,
+    /// What could not be written beside it: the exit status says so, and a line on stderr after the result.
+    unwritten: Option<anyhow::Error>,
 }
 
 impl Outcome {
     fn new(text: String, json: serde_json::Value) -> Self {
-        Self { text, json, failed: false }
+        Self { text, json, failed: false, unwritten: None }
     }
 }
 
@@ -89,6 +96,10 @@ impl Outcome {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let show = show::Show { quiet: cli.quiet, json: cli.json };
+    if let Err(error) = interrupt::listen() {
+        show.error(&error);
+        return ExitCode::FAILURE;
+    }
     let outcome = match cli.command {
         Command::Ops => ops::run(),
         Command::Generate(args) => generate::run(&args, show),
@@ -105,7 +116,7 @@ pub fn main() -> ExitCode {
         Ok(outcome) => show.result(&outcome),
         Err(error) => {
             show.error(&error);
-            ExitCode::FAILURE
+            if error.is::<usage::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -13,6 +13,7 @@ use super::durations::ByHand;
 use super::profile::{Measured, PlannedArgs};
 use super::report;
 use super::show::{self, Show};
+use super::usage::OrUsage;
 use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_timeline};
 
 #[derive(Debug, Parser)]
@@ -27,10 +28,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     planned: PlannedArgs,
     /// Plans from a saved profile instead of measuring
-    #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = ["dataset", "durations"])]
+    #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = MEASURED, conflicts_with = "durations")]
     profile: Option<PathBuf>,
     /// Plans from durations given by hand: of a CPU worker, of PCIe, of the device (DEV), and of training
-    #[arg(help_heading = "Plan", long, value_name = "NAME=TIME,…", conflicts_with = "dataset")]
+    #[arg(help_heading = "Plan", long, value_name = "NAME=TIME,…", conflicts_with_all = MEASURED, conflicts_with = "threads")]
     durations: Option<ByHand>,
     /// Plans as if resources were faster, too; may be given several times
     #[arg(help_heading = "Plan", long, value_name = "RESOURCE*FACTOR,…")]
@@ -46,6 +47,38 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
+/// The options of what is measured: nothing is, where a profile or durations are given.
+const MEASURED: [&str; 28] = [
+    "dataset",
+    "mmap",
+    "no_verify",
+    "model",
+    "layers",
+    "hidden",
+    "heads",
+    "output_heads",
+    "attention",
+    "dropout",
+    "input_dropout",
+    "attention_dropout",
+    "activation",
+    "normalization",
+    "residual",
+    "l2_normalize",
+    "lr",
+    "weight_decay",
+    "decay_first_layer",
+    "fanouts",
+    "batch_size",
+    "expansion",
+    "weighted",
+    "seed",
+    "batching",
+    "transferring",
+    "training",
+    "profile_seconds",
+];
+
 /// What one change would bring.
 pub(crate) struct Changed {
     pub(crate) change: String,
@@ -56,7 +89,7 @@ pub(crate) struct Changed {
 /// The best plans of the changed machines.
 pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
     let of = |change: &WhatIf| {
-        let changed = change.apply(problem).with_context(|| format!("--what-if {change}"))?;
+        let changed = change.apply(problem).or_usage(format_args!("--what-if {change}"))?;
         let plan = Scheduler::schedule(&changed)?.best().clone();
         let speed_up = best.prediction.epoch_seconds / plan.prediction.epoch_seconds;
         Ok(Changed { change: change.to_string(), plan, speed_up })
@@ -87,12 +120,12 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(by_hand) = &args.durations {
-        let problem = by_hand.problem(args.planned.limits.given()).context("--durations")?;
+        let problem = by_hand.problem(args.planned.limits.given()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
         (None, problem, plans)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
-        let cores = args.planned.batch.threads()?.unwrap_or(profile.machine.cores);
+        let cores = args.planned.batch.threads.unwrap_or(profile.machine.cores);
         let problem = Partitioner::partition(&profile, cores, args.planned.limits.given());
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans)
@@ -133,4 +166,24 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text,
         json!({ "plan": best, "plans": plans, "what_if": what_if, "problem": problem, "profile": profile }),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::{Args, MEASURED};
+
+    /// So that an option to come is not left unread without a word.
+    #[test]
+    fn every_option_is_of_what_is_measured_or_of_planning() {
+        let planning = ["threads", "memory", "device_memory", "buffer", "profile", "durations", "what_if"];
+        let written = ["timeline", "report", "output"];
+        let command = Args::command();
+        let mut options: Vec<&str> = command.get_arguments().map(|a| a.get_id().as_str()).collect();
+        let mut known = [&MEASURED[..], &planning, &written].concat();
+        options.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(options, known);
+    }
 }

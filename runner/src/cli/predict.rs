@@ -39,13 +39,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
+    args.batch.limit_threads()?;
     let (model, parameters) = load_model(&args.model)?;
     if let Some(path) = &args.output
         && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
     {
         anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display());
     }
-    args.batch.limit_threads()?;
     let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
     let nodes = nodes(&args.nodes, &dataset)?;
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;

@@ -13,8 +13,10 @@ use serde_json::json;
 
 use super::Outcome;
 use super::interrupt;
-use super::job::{self, BatchArgs, DataArgs, LimitArgs, ModelArgs};
+use super::job::{self, BatchArgs, DataArgs, LimitArgs};
+use super::model::ModelArgs;
 use super::show::{self, Show};
+use super::values;
 use crate::memory;
 use crate::{Job, JobConfig, Partitioner, Plans, Problem, Profile, Profiler, Scheduler};
 
@@ -41,8 +43,8 @@ pub(crate) struct PlannedArgs {
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
     /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most]
-    #[arg(long, value_name = "SECONDS")]
-    profile_seconds: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    profile_seconds: Option<Duration>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -61,6 +63,7 @@ pub(crate) struct Measured {
 impl PlannedArgs {
     /// Opens the dataset, and says which job the options describe on it.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
+        self.model.check(&self.batch)?;
         self.batch.limit_threads()?;
         let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
         let config = job::config(&dataset, &self.model, &self.batch)?;
@@ -75,16 +78,13 @@ impl PlannedArgs {
         evaluates: bool,
         show: Show,
     ) -> anyhow::Result<Measured> {
-        if self.profile_seconds.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
-            anyhow::bail!("--profile-seconds: give a positive number of seconds");
-        }
         let mut job = Job::new(Arc::clone(dataset), config)?;
         job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| show.say(how));
         let threads = job.threads();
         let mut profiler = Profiler::new(threads);
         if let Some(seconds) = self.profile_seconds {
-            profiler.settings.budget = Duration::from_secs_f64(seconds);
+            profiler.settings.budget = seconds;
             profiler.settings.epochs = None;
         }
         let stop = interrupt::stop()?;

@@ -1,7 +1,7 @@
 //! A run directory: what was trained, how, and what came of it.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -26,6 +26,10 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
 pub(crate) struct RunDir {
     path: PathBuf,
     metrics: File,
+    /// Bytes of `metrics.jsonl` that are whole lines.
+    whole: u64,
+    /// Lines that are not there yet.
+    waiting: String,
 }
 
 #[derive(Serialize)]
@@ -61,7 +65,7 @@ impl RunDir {
         let config = toml::to_string(&Config { dataset, init, training, job })?;
         fs::write(path.join("config.toml"), config).with_context(named)?;
         let metrics = File::create(path.join("metrics.jsonl")).with_context(named)?;
-        Ok(Self { path: path.to_path_buf(), metrics })
+        Ok(Self { path: path.to_path_buf(), metrics, whole: 0, waiting: String::new() })
     }
 
     /// Writes `plan.json`.
@@ -71,17 +75,41 @@ impl RunDir {
             .with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
     }
 
-    /// Appends an epoch to `metrics.jsonl`.
+    /// Appends an epoch to `metrics.jsonl`, and the epochs before that did not fit.
     pub(crate) fn append(&mut self, row: &EpochRow) -> Result<()> {
-        let line = serde_json::to_string(row)? + "\n";
-        self.metrics
-            .write_all(line.as_bytes())
-            .with_context(|| format!("{}/metrics.jsonl: cannot be written; free some disk space", self.path.display()))
+        self.waiting += &serde_json::to_string(row)?;
+        self.waiting.push('\n');
+        self.write_metrics()
     }
 
-    /// Writes `trace.json` and `report.html`.
+    /// Writes the lines that are not in `metrics.jsonl` yet.
+    pub(crate) fn write_metrics(&mut self) -> Result<()> {
+        let there = self.metrics.seek(SeekFrom::Start(self.whole));
+        if let Err(e) = there.and_then(|_| self.metrics.write_all(self.waiting.as_bytes())) {
+            // Half a line is worse than none; one that cannot be cut is written over by the next try.
+            let _ = self.metrics.set_len(self.whole);
+            let path = self.path.display();
+            return Err(e).with_context(|| format!("{path}/metrics.jsonl: cannot be written; free some disk space"));
+        }
+        self.whole += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes `trace.json` and `report.html`; one that cannot be written whole is not left.
     pub(crate) fn write_report(&self, report: &Report) -> Result<()> {
-        let full = |path: &Path| format!("{}: cannot be written; free some disk space", path.display());
+        let trace = self.write_trace(report).inspect_err(|_| self.remove("trace.json"));
+        let path = self.path.join("report.html");
+        let page = fs::write(&path, morphgl_report::html(report)).with_context(|| full(&path));
+        trace.and(page.inspect_err(|_| self.remove("report.html")))
+    }
+
+    fn remove(&self, name: &str) {
+        // That it cannot be written is what is told.
+        let _ = fs::remove_file(self.path.join(name));
+    }
+
+    fn write_trace(&self, report: &Report) -> Result<()> {
         let path = self.path.join("trace.json");
         let timelines: Vec<(&str, &Timeline)> = [("measured", &report.measured), ("predicted", &report.predicted)]
             .into_iter()
@@ -89,13 +117,15 @@ impl RunDir {
             .collect();
         let file = File::create(&path).map(BufWriter::new).with_context(|| full(&path))?;
         let mut file = morphgl_report::write_trace(file, &timelines).with_context(|| full(&path))?;
-        file.flush().with_context(|| full(&path))?;
-        let path = self.path.join("report.html");
-        fs::write(&path, morphgl_report::html(report)).with_context(|| full(&path))
+        file.flush().with_context(|| full(&path))
     }
 
     /// Where the model goes.
     pub(crate) fn model(&self) -> PathBuf {
         self.path.join("model.safetensors")
     }
+}
+
+fn full(path: &Path) -> String {
+    format!("{}: cannot be written; free some disk space", path.display())
 }

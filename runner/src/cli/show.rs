@@ -23,8 +23,12 @@ impl Show {
     pub(crate) fn result(self, outcome: &Outcome) -> ExitCode {
         let text = if self.json { format!("{:#}\n", outcome.json) } else { outcome.text.clone() };
         let mut stdout = std::io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Ok(()) if outcome.failed => ExitCode::FAILURE,
+        let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        if let Some(error) = &outcome.unwritten {
+            self.error(error);
+        }
+        match printed {
+            Ok(()) if outcome.failed || outcome.unwritten.is_some() => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
             // The reader of a pipe left, as `head` does: nothing is wrong.
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
@@ -37,15 +41,7 @@ impl Show {
 
     /// Prints an error on one line.
     pub(crate) fn error(self, error: &anyhow::Error) {
-        // Context that repeats what its cause says is left out.
-        let mut text = String::new();
-        for cause in error.chain() {
-            let cause = cause.to_string().replace('\n', " ");
-            if !text.contains(&cause) {
-                text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
-            }
-        }
-        let _ = writeln!(std::io::stderr(), "error: {text}");
+        let _ = writeln!(std::io::stderr(), "error: {}", one_line(error));
     }
 
     /// Prints a remark on stderr.
@@ -74,6 +70,18 @@ impl Show {
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
+}
+
+/// An error and its causes on one line; context that repeats what its cause says is left out.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string().replace('\n', " ");
+        if !text.contains(&cause) {
+            text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
+        }
+    }
+    text
 }
 
 /// Shows the stages of an import or a generation as bars, one after the other.

@@ -16,7 +16,8 @@ use super::inference::{self, Inference};
 use super::profile::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
 use super::show::{self, Show};
-use super::{interrupt, report};
+use super::usage::{OrUsage, Usage};
+use super::{interrupt, report, values};
 use crate::recorder::is_simulated;
 use crate::{
     BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Plans, Recorder, TrainOptions,
@@ -43,16 +44,16 @@ pub(crate) struct Args {
     /// [default: full; sampled where that does not fit in memory]
     #[arg(help_heading = "Training", long, value_enum)]
     evaluation: Option<EvaluationArg>,
-    /// Epochs between evaluations
-    #[arg(help_heading = "Training", long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    evaluate_every: u32,
+    /// Epochs between evaluations [default: 1]
+    #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
+    evaluate_every: Option<u32>,
     /// The plan: auto takes the least predicted epoch time and plans again when durations change;
     /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
     /// Seconds after which a phase of one mini-batch counts as hanging, and the run ends
-    #[arg(help_heading = "Training", long, default_value_t = 300.0, value_name = "SECONDS")]
-    time_limit: f64,
+    #[arg(help_heading = "Training", long, default_value = "300", value_name = "SECONDS", value_parser = values::seconds)]
+    time_limit: Duration,
     /// Writes config.toml, plan.json, metrics.jsonl, trace.json, report.html and model.safetensors into this directory
     #[arg(help_heading = "Training", long, value_name = "DIR")]
     run: Option<PathBuf>,
@@ -102,37 +103,50 @@ impl FromStr for PlanArg {
 }
 
 impl PlanArg {
-    /// The plan asked for, of those there are.
-    fn choose(&self, plans: &Plans) -> anyhow::Result<Plan> {
-        match self {
-            Self::Auto => Ok(plans.best().clone()),
-            Self::Of(strategy) => plans.best_of(*strategy).cloned().with_context(|| {
+    /// The plan of a file.
+    fn read(&self) -> anyhow::Result<Option<Plan>> {
+        let Self::File(path) = self else { return Ok(None) };
+        let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
+        let option = format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
+        let text = std::fs::read_to_string(path).or_usage(&option)?;
+        serde_json::from_str(&text).or_usage(&option)
+    }
+
+    /// The plan asked for, of those there are; `given` is that of a file.
+    fn choose(&self, given: Option<Plan>, plans: &Plans) -> anyhow::Result<Plan> {
+        match (self, given) {
+            (Self::Of(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
                 let mut there: Vec<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
                 there.sort();
                 there.dedup();
-                format!("--plan {strategy}: no route of this machine can be run so; there are {}", there.join(", "))
+                let there = there.join(", ");
+                Usage::error(format!("--plan {strategy}: no route of this machine can be run so; there are {there}"))
             }),
-            Self::File(path) => {
-                let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
-                let named = || format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
-                let text = std::fs::read_to_string(path).with_context(named)?;
-                let plan: Plan = serde_json::from_str(&text).with_context(named)?;
-                let wanted = plans.best().num_batches();
-                if plan.num_batches() != wanted {
-                    let has = plan.num_batches();
+            (Self::File(path), Some(plan)) => {
+                let (has, wanted) = (plan.num_batches(), plans.best().num_batches());
+                if has != wanted {
                     anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
                 }
                 Ok(plan)
             }
+            _ => Ok(plans.best().clone()),
         }
     }
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
-    if !(args.time_limit.is_finite() && args.time_limit > 0.0) {
-        anyhow::bail!("--time-limit {}: give a positive number of seconds", args.time_limit);
+    let nothing_validated =
+        || Usage::error("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
+    if matches!(args.evaluation, Some(EvaluationArg::None)) {
+        if args.patience.is_some() {
+            return Err(nothing_validated());
+        }
+        if args.evaluate_every.is_some() {
+            return Err(Usage::error("--evaluate-every: --evaluation none evaluates never; leave one of the two out"));
+        }
     }
+    let given = args.plan.read()?;
     if let Some(dir) = &args.run {
         RunDir::refuse_existing(dir)?;
     }
@@ -150,11 +164,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         epochs: args.epochs,
         patience: args.patience,
         evaluation,
-        evaluate_every: args.evaluate_every,
+        evaluate_every: args.evaluate_every.unwrap_or(1),
         evaluation_workers: None,
     };
-    if options.patience.is_some() && (options.evaluation == Evaluation::None || dataset.splits.valid.is_empty()) {
-        anyhow::bail!("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
+    if options.patience.is_some() && dataset.splits.valid.is_empty() {
+        return Err(nothing_validated());
     }
     let measured = args.planned.measure(&dataset, config.clone(), options.evaluation != Evaluation::None, show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
@@ -162,7 +176,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(&plans)?;
+    let plan = args.plan.choose(given, &plans)?;
     let room = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
     if options.evaluation == Evaluation::Full {
         let need = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
@@ -189,32 +203,38 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}\n"));
 
     let stop = interrupt::stop()?;
-    let settings = ExecutorSettings { limit: Some(Duration::from_secs_f64(args.time_limit)), ..Default::default() };
+    let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
     // A plan that was asked for is kept.
     let again = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan));
     let mut trainer = Trainer { executor: Executor::new(job, &plan, again, settings)?, options };
     let mut screen = Screen::new(show, plan.num_batches(), args.epochs);
-    let mut failed = Ok(());
+    let mut told = false;
     let report = trainer.train(&stop, &mut |event| {
         screen.see(event);
         if let Some(recorder) = &mut recorder {
             record(recorder, event);
         }
-        if let (Event::Epoch(row), Some(dir), Ok(())) = (event, run_dir.as_mut(), &failed) {
-            failed = dir.append(row);
-            if failed.is_err() {
-                stop.request();
-            }
+        // Hours of training are not ended for a line: it waits for room, and is missed in the end at the earliest.
+        if let (Event::Epoch(row), Some(dir)) = (event, run_dir.as_mut())
+            && let Err(e) = dir.append(row)
+            && !std::mem::replace(&mut told, true)
+        {
+            screen.bar.suspend(|| show.say(format_args!("{}; training goes on", show::one_line(&e))));
         }
     })?;
     screen.bar.finish_and_clear();
-    failed?;
+    // Whatever cannot be written, all else is, and what was learned is told.
+    let mut unwritten: Vec<String> = Vec::new();
+    let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
+    if let Some(dir) = &mut run_dir {
+        note(dir.write_metrics());
+    }
     let parameters = trainer.executor.training_mut()?.parameters()?;
     let model = &config.spec.model;
     let trained = report.epochs.iter().any(|e| e.report.batches > 0);
     for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained && !simulated) {
-        morphgl_model_spec::save_model(&path, model, &parameters)?;
+        note(morphgl_model_spec::save_model(&path, model, &parameters).map_err(Into::into));
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
         let run = report::Run {
@@ -227,7 +247,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             configuration: configuration(&config, &trainer.options),
             held_bytes,
         };
-        dir.write_report(&report::of_run(run, recorder))?;
+        note(dir.write_report(&report::of_run(run, recorder)));
     }
     let mut outcome = summary(&report, &plan);
     outcome.json["dataset"] = json!({
@@ -239,6 +259,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["held_bytes"] = json!(held_bytes);
     outcome.json["run"] = json!(args.run);
     outcome.json["init"] = json!(args.init);
+    outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
 }
 

@@ -50,6 +50,17 @@ impl Bench {
         fails(&self.run(args), args, words);
     }
 
+    /// Runs a command that is used wrongly: exit status 2 and one line of error that holds all of `words`.
+    #[track_caller]
+    pub(crate) fn misused(&self, args: &[&str], words: &[&str]) {
+        let output = self.run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        let errors: Vec<&str> = stderr.lines().filter(|l| l.starts_with("error:")).collect();
+        let [line] = errors[..] else { panic!("{args:?}: not one line of error:\n{stderr}") };
+        words.iter().for_each(|w| assert!(line.contains(w), "{args:?}: {line:?} does not say {w:?}"));
+    }
+
     /// Everything in the directory, hidden files too.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("readable");

@@ -36,9 +36,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let PlannedArgs { data, model, batch, .. } = &args.planned;
+    let model = peers_widths(model);
+    model.check(batch)?;
     batch.limit_threads()?;
     let mut dataset = data.open(show)?;
-    let config = job::config(&dataset, &peers_widths(model), batch)?;
+    let config = job::config(&dataset, &model, batch)?;
     if let Some(batches) = args.batches {
         keep(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }

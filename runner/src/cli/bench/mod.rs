@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 use super::Outcome;
 use super::interrupt;
-use super::job::ModelArgs;
+use super::model::ModelArgs;
 use super::show::Show;
 use crate::{ModelKind, Stop};
 
@@ -115,14 +115,14 @@ fn peers_widths(model: &ModelArgs) -> ModelArgs {
     model
 }
 
-/// The flag that Ctrl-C sets.
+/// The flag that Ctrl-C and its like set.
 fn stop() -> Result<Stop> {
     interrupt::stop()
 }
 
 /// # Errors
 ///
-/// Ctrl-C was pressed: half a measurement is none.
+/// A stop was asked for: half a measurement is none.
 fn go_on(stop: &Stop) -> Result<()> {
     if stop.is_requested() {
         bail!("interrupted: nothing is reported of a measurement that did not end");

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::figures::{Report, fields, median};
 use super::source::{self, Counts, Numbered};
 use super::{Amount, go_on, load::Load, peers_widths, stop};
-use crate::cli::job::{self, BatchArgs, DataArgs, ModelArgs};
+use crate::cli::job::{self, BatchArgs, DataArgs};
+use crate::cli::model::ModelArgs;
 use crate::cli::show::Show;
 use crate::{Job, Stop, TrainingOperator};
 
@@ -39,9 +40,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
+    let model = peers_widths(&args.model);
+    model.check(&args.batch)?;
     args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
-    let config = job::config(&dataset, &peers_widths(&args.model), &args.batch)?;
+    let config = job::config(&dataset, &model, &args.batch)?;
     let mut job = Job::new(dataset, config)?;
     job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), stop()?);

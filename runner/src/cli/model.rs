@@ -1,0 +1,140 @@
+//! The options of the model and its optimizer.
+
+use clap::{Args, ValueEnum};
+use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
+
+use super::job::BatchArgs;
+use super::usage::Usage;
+use super::values;
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Kind of model: gcn, sage, gat, gin, or mlp (the features alone, for comparison); heads and attention are read by
+    /// GAT alone
+    #[arg(long, default_value = "sage")]
+    model: ModelKind,
+    /// Number of layers [default: as many as fanouts, else 3]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    layers: Option<u16>,
+    /// Width of hidden layers, all heads together [default: 256]
+    #[arg(long)]
+    hidden: Option<usize>,
+    /// GAT: attention heads of hidden layers [default: 4]
+    #[arg(long)]
+    heads: Option<usize>,
+    /// GAT: attention heads of the last layer, averaged
+    #[arg(long, default_value_t = 1)]
+    output_heads: usize,
+    /// GAT: how an edge is scored
+    #[arg(long, value_enum, default_value = "gat")]
+    attention: AttentionArg,
+    /// Share of the hidden layers' outputs that is dropped
+    #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.5)]
+    dropout: f32,
+    /// Share of the input features that is dropped
+    #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.0)]
+    input_dropout: f32,
+    /// GAT: share of the attention coefficients that is dropped
+    #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.0)]
+    attention_dropout: f32,
+    /// What follows every layer but the last
+    #[arg(long, value_enum, default_value = "relu")]
+    activation: ActivationArg,
+    /// What stands between a hidden layer and its activation
+    #[arg(long, value_enum, default_value = "none")]
+    normalization: NormalizationArg,
+    /// Hidden layers after the first add their input to their output
+    #[arg(long)]
+    residual: bool,
+    /// GraphSAGE: scale every layer's output rows to length 1
+    #[arg(long)]
+    l2_normalize: bool,
+    /// Learning rate of Adam
+    #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.003)]
+    lr: f64,
+    /// Weight decay of Adam, coupled (L2) as torch's
+    #[arg(long, value_parser = values::finite::<f64>, default_value_t = 0.0)]
+    weight_decay: f64,
+    /// Weight decay on the first layer alone, as in Kipf and Welling's GCN
+    #[arg(long)]
+    decay_first_layer: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AttentionArg {
+    Gat,
+    Gatv2,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ActivationArg {
+    Relu,
+    Elu,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum NormalizationArg {
+    None,
+    Layer,
+    Batch,
+}
+
+impl ModelArgs {
+    /// Sets what was not asked for: hidden width by kind of model, and heads.
+    pub(crate) fn default_to(&mut self, hidden: impl FnOnce(ModelKind) -> usize, heads: usize) {
+        self.hidden = self.hidden.or_else(|| Some(hidden(self.model)));
+        self.heads = self.heads.or(Some(heads));
+    }
+
+    /// The model for so many features and classes.
+    pub(super) fn spec(&self, in_dim: usize, num_classes: usize, batch: &BatchArgs) -> ModelSpec {
+        ModelSpec {
+            hidden: self.hidden.unwrap_or(256),
+            layers: self.layers.map(usize::from).or(batch.fanouts.as_ref().map(|f| f.0.len())).unwrap_or(3),
+            heads: self.heads.unwrap_or(4),
+            output_heads: self.output_heads,
+            attention: match self.attention {
+                AttentionArg::Gat => Attention::Gat,
+                AttentionArg::Gatv2 => Attention::Gatv2,
+            },
+            dropout: self.dropout,
+            input_dropout: self.input_dropout,
+            attention_dropout: self.attention_dropout,
+            activation: match self.activation {
+                ActivationArg::Relu => Activation::Relu,
+                ActivationArg::Elu => Activation::Elu,
+            },
+            residual: self.residual,
+            normalization: match self.normalization {
+                NormalizationArg::None => Normalization::None,
+                NormalizationArg::Layer => Normalization::Layer,
+                NormalizationArg::Batch => Normalization::Batch,
+            },
+            l2_normalize: self.l2_normalize,
+            ..ModelSpec::new(self.model, in_dim, num_classes)
+        }
+    }
+
+    pub(super) fn optimizer(&self) -> OptimizerSpec {
+        OptimizerSpec {
+            lr: self.lr,
+            weight_decay: self.weight_decay,
+            weight_decay_on: if self.decay_first_layer { WeightDecayOn::FirstLayer } else { WeightDecayOn::All },
+            ..OptimizerSpec::default()
+        }
+    }
+
+    /// Refuses what no dataset could be trained with, before one is read.
+    pub(crate) fn check(&self, batch: &BatchArgs) -> anyhow::Result<()> {
+        let spec = self.spec(1, 1, batch);
+        for checked in [spec.validate(), self.optimizer().validate()] {
+            // Its context is the field: `model.input_dropout` is set by --input-dropout.
+            checked.map_err(|e| {
+                let field = e.context.rsplit('.').next().unwrap_or_default().replace('_', "-");
+                Usage::error(e.to_string().replacen(&e.context, &format!("--{field}"), 1))
+            })?;
+        }
+        batch.check_layers(spec.layers)
+    }
+}

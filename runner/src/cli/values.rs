@@ -1,0 +1,67 @@
+//! Values of options, read and checked before anything else is done.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use morphgl_graph_store::Dtype;
+
+/// More threads than any plan has use for: planning looks at every split of them.
+const MOST_THREADS: usize = 512;
+
+/// Reads a number that is one: JSON, in which models travel, has neither NaN nor infinity.
+pub(crate) fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+    let number = text.parse::<T>().ok().filter(|&x| x.into().is_finite());
+    number.ok_or_else(|| "not a finite number; give for example 0.003".to_string())
+}
+
+/// Reads a count that is not 0.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "not a count; give a whole number of at least 1".to_string())
+}
+
+/// Reads a number of threads.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n));
+    number.ok_or_else(|| format!("not a number of threads to plan with; give 1 to {MOST_THREADS}"))
+}
+
+/// Reads a positive number of seconds that a clock can count.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let most = 1e9;
+    let number = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s <= most);
+    number.map(Duration::from_secs_f64).ok_or_else(|| "give a positive number of seconds, for example 2.5".to_string())
+}
+
+/// Reads three shares, for example `0.6,0.2,0.2`.
+pub(crate) fn fractions(text: &str) -> Result<[f64; 3], String> {
+    let shares: Option<Vec<f64>> = text.split(',').map(|t| t.trim().parse().ok()).collect();
+    let shares: Option<[f64; 3]> = shares.and_then(|s| s.try_into().ok());
+    let possible = |s: &[f64; 3]| s.iter().all(|x| (0.0..=1.0).contains(x)) && s.iter().sum::<f64>() <= 1.0 + 1e-9;
+    shares.filter(possible).ok_or_else(|| "not three shares that sum to at most 1; give for example 0.6,0.2,0.2".into())
+}
+
+/// Reads a type that features are stored in.
+pub(crate) fn feature_dtype(text: &str) -> Result<Dtype, String> {
+    let dtype = text.parse().ok().filter(|d| matches!(d, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U8));
+    dtype.ok_or_else(|| "not a type of features; give f32, f16, bf16 or u8".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{at_least_one, feature_dtype, finite, fractions, seconds, threads};
+
+    #[test]
+    fn what_is_read_and_what_is_not() {
+        let read = [finite::<f64>("0.5").is_ok(), at_least_one("1").is_ok(), threads("512").is_ok()];
+        assert_eq!(read, [true; 3]);
+        for wrong in ["0", "-1", "", "nan", "x", "1e300", "99999999999999999999"] {
+            assert!(at_least_one(wrong).is_err() && threads(wrong).is_err() && seconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(seconds("0.25").map(|s| s.as_millis()), Ok(250));
+        assert_eq!(fractions("0.6, 0.2,0.2"), Ok([0.6, 0.2, 0.2]));
+        for wrong in ["", "0.5,0.5", "0.5,0.5,0.5", "-0.1,0.5,0.5", "nan,0,0", "a,b,c"] {
+            assert!(fractions(wrong).is_err(), "{wrong}");
+        }
+        assert!(feature_dtype("bf16").is_ok() && feature_dtype("i64").is_err());
+    }
+}
