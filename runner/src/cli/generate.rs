@@ -8,7 +8,7 @@ use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
 use morphgl_graph_store::Dtype;
 
-use super::import::{fractions, remove_on_ctrl_c};
+use super::import::{beside_program, fractions, remove_on_ctrl_c};
 use super::show::{Show, Stages};
 use super::{Outcome, info};
 
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Seed of everything
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Memory to stay within, for example 512MiB
+    /// Memory to stay within, for example 512MiB; too little is refused
     #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
@@ -100,7 +100,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+            let memory = beside_program(args.memory, config.least_memory()?)?;
+            sbm_to_disk(&config, &args.output, memory, args.force, &progress)?
         }
         Kind::Rmat => {
             let default = RmatConfig::default();
@@ -118,7 +119,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)?
+            let memory = beside_program(args.memory, config.least_memory()?)?;
+            rmat_to_disk(&config, &args.output, memory, args.force, &progress)?
         }
     };
     stages.finish();

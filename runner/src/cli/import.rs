@@ -93,7 +93,7 @@ pub(crate) struct Args {
     /// numpy, bv: what row v of the source lists
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
-    /// Memory to stay within, for example 512MiB
+    /// Memory to stay within, beside a few bytes a node, for example 512MiB; too little is refused
     #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
@@ -150,6 +150,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 /// Imports as the options say, and gives the path of the new dataset.
 pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
     args.refuse_unread()?;
+    let (threads, memory) = shares(args.memory)?;
     let options = Options {
         name: args.name.clone(),
         symmetrise: args.symmetrise,
@@ -165,29 +166,34 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         }),
         feature_dtype: args.dtype,
         normalize_features: args.normalize_features,
-        memory: args.memory,
+        memory,
         replace: args.force,
     };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    pool.install(|| read(args, &options, stages))
+}
+
+fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathBuf> {
     let (source, target) = (args.source.as_path(), args.output.as_path());
     Ok(match args.format {
-        Format::Planetoid => morphgl_formats::planetoid::import(source, target, &options, stages)?,
-        Format::Npz => morphgl_formats::npz::import(source, target, &options, stages)?,
-        Format::Ogb => morphgl_formats::ogb::import(source, target, &options, stages)?,
+        Format::Planetoid => morphgl_formats::planetoid::import(source, target, options, stages)?,
+        Format::Npz => morphgl_formats::npz::import(source, target, options, stages)?,
+        Format::Ogb => morphgl_formats::ogb::import(source, target, options, stages)?,
         Format::Edges => {
             let ids = match args.ids {
                 IdChoice::Keep => Ids::Keep,
                 IdChoice::Compact => Ids::Compact,
             };
             let format = EdgeListOptions { ids, first_id: args.first_id, num_nodes: args.num_nodes };
-            morphgl_formats::edge_list::import(source, target, format, &options, stages)?
+            morphgl_formats::edge_list::import(source, target, format, options, stages)?
         }
-        Format::Mtx => morphgl_formats::mtx::import(source, target, &options, stages)?,
-        Format::Metis => morphgl_formats::metis::import(source, target, &options, stages)?,
+        Format::Mtx => morphgl_formats::mtx::import(source, target, options, stages)?,
+        Format::Metis => morphgl_formats::metis::import(source, target, options, stages)?,
         Format::Numpy => {
             let format = NumpyOptions { rows: rows(args.rows).unwrap_or(Rows::Sources), num_nodes: args.num_nodes };
-            morphgl_formats::numpy::import(source, target, format, &options, stages)?
+            morphgl_formats::numpy::import(source, target, format, options, stages)?
         }
-        Format::Bv => import_bv(source, target, rows(args.rows), &options, stages)?,
+        Format::Bv => import_bv(source, target, rows(args.rows), options, stages)?,
     })
 }
 
@@ -207,6 +213,28 @@ fn import_bv(s: &Path, t: &Path, rows: Option<Rows>, options: &Options, stages: 
 fn import_bv(s: &Path, _: &Path, _: Option<Rows>, _: &Options, _: &Stages) -> anyhow::Result<PathBuf> {
     let cure = "build again with `cargo build --release --features bv`";
     anyhow::bail!("{}: this build does not read WebGraph's BV format; {cure}", s.display())
+}
+
+/// Bytes that the allocator of the program keeps for a thread that reads text.
+const THREAD: u64 = 6 << 20;
+
+/// Threads, and the bytes that an import may take on them, so that the process stays within `memory`.
+fn shares(memory: u64) -> anyhow::Result<(usize, u64)> {
+    let fixed = Options::fixed_memory();
+    let rest = beside_program(memory, fixed + THREAD + Options::LEAST_MEMORY)? - fixed;
+    let threads = (rest / (2 * THREAD)).clamp(1, rayon::current_num_threads() as u64);
+    Ok((threads as usize, rest - threads * THREAD))
+}
+
+/// Bytes of the process itself: the program, and what it is linked with. Measured: 13 MiB.
+const PROGRAM: u64 = 16 << 20;
+
+/// What `memory` leaves beside the process itself, at least `least` bytes.
+pub(crate) fn beside_program(memory: u64, least: u64) -> anyhow::Result<u64> {
+    let least = least.saturating_add(PROGRAM);
+    let (given, mib) = (super::show::bytes(memory), least.div_ceil(1 << 20));
+    anyhow::ensure!(memory >= least, "--memory: {given} do not hold what this needs; give at least {mib}MiB");
+    Ok(memory - PROGRAM)
 }
 
 /// On Ctrl-C, removes the unfinished dataset of `target` and ends the process.
