@@ -297,8 +297,8 @@ fn a_stop_leaves_no_half_made_dataset() {
     let text: String = (0..3_000_000u32).map(|i| format!("{} {}\n", i / 3, i.wrapping_mul(7919) % 1_000_000)).collect();
     fs::write(bench.path().join("edges.txt"), text).expect("room");
     let generate = ["generate", "sbm", "-o", "big", "--nodes", "20000000"];
-    // So little memory that it sorts for long.
-    let import = ["import", "edges", "edges.txt", "-o", "big", "--memory", "100KiB", "--random-features", "128"];
+    // It has half a gigabyte of features to write after the edges.
+    let import = ["import", "edges", "edges.txt", "-o", "big", "--memory", "256MiB", "--random-features", "128"];
     for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
         for args in [&generate[..], &import] {
             let mut child = bench.command(args).spawn().expect("the binary starts");

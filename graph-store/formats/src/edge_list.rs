@@ -77,7 +77,7 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
         let parsed = parse(source, &chunk, block)?;
         edges.push_blocks(parsed)?;
     }
-    let highest = edges.highest().map_or(0, u64::from);
+    let highest = edges.highest.map_or(0, u64::from);
     if lines.num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
         let what = format!("the ids reach {highest} with only {} edges", edges.len());
         return Err(Error::invalid(

@@ -24,7 +24,8 @@ pub struct EdgeSink<'s, 'a> {
     sorter: AnySorter,
     pushed: u64,
     sorted: u64,
-    highest: Option<u32>,
+    /// Highest id so far.
+    pub(crate) highest: Option<u32>,
     /// The number of nodes, where targets come in order and rows are written as soon as they are whole: by `csc`,
     /// which has `written` edges.
     in_order: Option<u64>,
@@ -82,8 +83,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         } else {
             AnySorter::Plain(Sorter::new(spill, memory, unique))
         };
-        let source = source.to_path_buf();
-        let (pushed, sorted, highest, pool) = (0, 0, None, PagePool::new());
+        let (source, pushed, sorted, highest, pool) = (source.to_path_buf(), 0, 0, None, PagePool::new());
         let (in_order, csc, written) = (None, None, 0);
         Ok(Self { ingest, source, num_nodes, weighted, sorter, pushed, sorted, highest, in_order, csc, written, pool })
     }
@@ -117,10 +117,11 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             return self.push_few(slices(0));
         }
         let blocks = self.blocks();
-        // A few blocks a thread at a time, so that what is not taken yet stays small.
-        for start in (0..sources.len()).step_by(4 * len * rayon::current_num_threads()) {
-            let end = (start + 4 * len * rayon::current_num_threads()).min(sources.len());
-            let starts: Vec<usize> = (start..end).step_by(len).collect();
+        // A few blocks a thread at a time: what is not taken yet stays, with scratch, within a quarter of the memory.
+        let few = self.ingest.options().memory / 4 / (len as u64 * self.edge_bytes()).max(1);
+        let few = len * (few as usize).clamp(1, 4 * rayon::current_num_threads());
+        for start in (0..sources.len()).step_by(few) {
+            let starts: Vec<usize> = (start..(start + few).min(sources.len())).step_by(len).collect();
             let made: Vec<_> = starts.par_iter().map(|&i| blocks.block(slices(i), false)).collect();
             self.push_blocks(made)?;
         }
@@ -170,6 +171,12 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         self.sorter.block_len()
     }
 
+    /// Bytes an edge takes in a block and in the scratch of its sort, its reverse included.
+    pub(crate) fn edge_bytes(&self) -> u64 {
+        let record = if let AnySorter::Plain(_) = self.sorter { size_of::<u64>() } else { size_of::<Weighted>() };
+        (2 * record as u64) << u32::from(self.ingest.options().symmetrise)
+    }
+
     /// Appends blocks.
     pub(crate) fn push_blocks(&mut self, blocks: impl IntoIterator<Item = EdgeBlock>) -> Result<()> {
         for block in blocks {
@@ -205,11 +212,6 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     /// Whether no edge was pushed yet.
     pub fn is_empty(&self) -> bool {
         self.pushed == 0
-    }
-
-    /// Highest id so far.
-    pub(crate) fn highest(&self) -> Option<u32> {
-        self.highest
     }
 
     /// Sorts and writes the graph; returns its number of nodes.

@@ -26,7 +26,8 @@ pub struct Options {
     /// Divides each feature row by the sum of its absolute values, as PyG's `NormalizeFeatures` does for rows that
     /// sum to at least 1; rows of zeros stay. Default false.
     pub normalize_features: bool,
-    /// Bytes that sorting and buffers may take. Default 2 GiB.
+    /// Bytes that sorting and what is read may take, at least [`Options::LEAST_MEMORY`], on top of
+    /// [`Options::fixed_memory`] and of what is held whole. Default 2 GiB.
     pub memory: u64,
     /// Replaces a dataset that stands at the target. Default false.
     pub replace: bool,
@@ -52,6 +53,15 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The least `memory` that is kept to; with less, an import takes this much.
+    pub const LEAST_MEMORY: u64 = 1 << 20;
+
+    /// Bytes that an import takes beside `memory` on the threads of the current rayon pool: 16 MiB for the buffers of
+    /// readers and writers, and 512 KiB a thread for stacks and what an allocator keeps.
+    pub fn fixed_memory() -> u64 {
+        (16 << 20) + rayon::current_num_threads() as u64 * (512 << 10)
+    }
+
     /// Refuses options that no import can follow; errors name the option as `morphgl import` spells it.
     pub(crate) fn check(&self) -> Result<()> {
         let wrong = |option: &str, what: String, cure: &str| Err(Error::invalid(option, Position::File, what, cure));

@@ -97,6 +97,10 @@ pub(crate) struct Merge {
     pub(crate) len: usize,
     /// Records that each buffer has room for: more than a slice where that makes for huge pages.
     pub(crate) room: usize,
+    /// Threads that sort side by side, each in buffers of its own.
+    pub(crate) threads: usize,
+    /// Slices made something of side by side, as many as wait to be handed on.
+    pub(crate) wave: usize,
 }
 
 impl Merge {
@@ -106,19 +110,18 @@ impl Merge {
     ///
     /// # Complexity
     ///
-    /// O(n) for keys of bounded length, on all threads of rayon's pool; what is made of 256 slices or sixteen a
-    /// thread, and one slice a thread with its scratch.
+    /// O(n) for keys of bounded length; what is made of two waves of slices, and four buffers a thread.
     pub(crate) fn blocks<R: Record, T: Send>(
         &self,
         blocks: &mut [Block<R>],
         make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
-        let mut waves = Waves { ready: Vec::new(), emit };
+        let mut waves = Waves { ready: Vec::new(), emit, threads: self.threads };
         if in_order(blocks) {
             let slices = self.in_turn(blocks);
             // A few waves at least: what one makes is written while the next is made.
-            let wave = wave().min(slices.len().div_ceil(4)).max(1);
+            let wave = self.wave.min(slices.len().div_ceil(4)).max(1);
             slices
                 .chunks(wave)
                 .try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(Sorted::Whole(slice)))))?;
@@ -127,7 +130,7 @@ impl Merge {
         // As many bytes for either: huge pages, where they are.
         let scratch = (Scratch::new(self.room), Scratch::new(self.room * size_of::<R>() / size_of::<u32>()));
         let any = blocks.iter().fold(0, |any, block| any | block.any);
-        let starts = starts(blocks, self.len.max(1), &scratch.0);
+        let starts = starts(blocks, self.len.max(1), &scratch.0, self.threads);
         let blocks = &*blocks;
         let mut at = vec![0usize; blocks.len()];
         let mut next = 0;
@@ -137,7 +140,7 @@ impl Merge {
             let ends = if alone(next) {
                 &starts[next..=next]
             } else {
-                let count = (next..starts.len()).take(wave()).take_while(|&i| !alone(i)).count();
+                let count = (next..starts.len()).take(self.wave).take_while(|&i| !alone(i)).count();
                 &starts[next..next + count]
             };
             let (is_alone, start) = (alone(next), if next == 0 { 0 } else { starts[next - 1] });
@@ -167,7 +170,7 @@ impl Merge {
                     None => same.collect(),
                 };
                 let whole = |slice: &&[R]| make(Sorted::Whole(slice));
-                slices.chunks(wave()).try_for_each(|wave| waves.next(wave.par_iter().map(whole)))?;
+                slices.chunks(self.wave).try_for_each(|wave| waves.next(wave.par_iter().map(whole)))?;
             } else {
                 let gather = |range: usize| {
                     let pieces = pieces(range).map(|(block, piece)| &block.records[piece]);
@@ -242,22 +245,21 @@ impl Merge {
     }
 }
 
-/// Slices made something of side by side: enough that the threads end at nearly the same time.
-fn wave() -> usize {
-    (8 * rayon::current_num_threads()).max(128)
-}
-
 /// What is made of slices and waits while the next ones are made something of.
 struct Waves<'e, T, E> {
     ready: Vec<T>,
     emit: &'e mut E,
+    threads: usize,
 }
 
 impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
     fn next(&mut self, items: impl IndexedParallelIterator<Item = T>) -> Result<()> {
         let (ready, emit) = (std::mem::take(&mut self.ready), &mut *self.emit);
-        let (written, made) =
-            rayon::join(|| ready.into_iter().try_for_each(emit), || items.with_max_len(1).collect::<Vec<_>>());
+        let make = || match stretch(items.len(), self.threads) {
+            1 => items.with_max_len(1).collect::<Vec<_>>(),
+            stretch => items.with_min_len(stretch).collect(),
+        };
+        let (written, made) = rayon::join(|| ready.into_iter().try_for_each(emit), make);
         self.ready = made;
         written
     }
@@ -265,6 +267,11 @@ impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
     fn end(self) -> Result<()> {
         self.ready.into_iter().try_for_each(self.emit)
     }
+}
+
+/// Items that a thread takes one after another, so that no more than `threads` take any; one where the pool has no more.
+fn stretch(items: usize, threads: usize) -> usize {
+    if threads < rayon::current_num_threads() { items.div_ceil(threads.max(1)).max(1) } else { 1 }
 }
 
 /// Whether the blocks, one after another, are sorted: the input was.
@@ -276,7 +283,7 @@ fn in_order<R: Record>(blocks: &[Block<R>]) -> bool {
 
 /// Where ranges of about `len` records end, ascending; the last is `u64::MAX` and means the end of all. Within keys that
 /// no block tells apart and that are many times as many records, the blocks are sorted wholly first.
-fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) -> Vec<u64> {
+fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, threads: usize) -> Vec<u64> {
     let low = blocks.iter().map(|b| b.low).max().unwrap_or(0);
     let mask = u64::MAX << low;
     let step = (len / SAMPLE).max(1);
@@ -293,7 +300,8 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>) 
         let mut heavy: Vec<u64> = starts.windows(HEAVY).filter(|w| w[0] == w[HEAVY - 1]).map(|w| w[0]).collect();
         heavy.dedup();
         for first in heavy {
-            let samples = blocks.par_iter_mut().map(|block| {
+            let stretch = stretch(blocks.len(), threads);
+            let samples = blocks.par_iter_mut().with_min_len(stretch).map(|block| {
                 let from = block.records.partition_point(|r| r.key() < first);
                 let to = block.records.partition_point(|r| r.key() <= first | !mask);
                 let mut records = scratch.take();

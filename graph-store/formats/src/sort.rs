@@ -17,6 +17,10 @@ const RUN_BYTES: u64 = 512 << 10;
 /// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
 const BLOCK_BYTES: u64 = 2 << 20;
 const RANGE_BYTES: u64 = 256 << 10;
+/// Bytes of a block below which fewer threads merge, rather than in smaller ranges.
+const FEW_BYTES: u64 = 64 << 10;
+/// Least bytes of any buffer.
+const PAGE: u64 = 4 << 10;
 /// Bits that one pass sorts by.
 const ONE_PASS: u32 = 12;
 
@@ -73,13 +77,12 @@ pub(crate) struct Sorter<R> {
 }
 
 impl<R: Record> Sorter<R> {
-    /// A sorter whose records stay within half of `memory` bytes; with `unique`, only the first record of a key
+    /// A sorter whose records stay within half of `memory` bytes, and its merges within a quarter; with `unique`, only the first record of a key
     /// remains. What does not fit lies in `path`.
     pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
         let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
-        let len = records::<R>((memory / 512).min(RANGE_BYTES));
-        let merging = Merge { unique, len, room: records::<R>((memory / 64).min(BLOCK_BYTES)) };
+        let merging = merging::<R>(memory, unique, rayon::current_num_threads() as u64);
         Self { blocks, held: 0, capacity, filling, merging, memory, path, spill: None, scratch }
     }
 
@@ -242,6 +245,17 @@ impl<R: Record> Sorter<R> {
         }
         spill.merge(&spill.runs, self.memory, merge, make, emit)
     }
+}
+
+/// How to merge on `threads` threads within a quarter of `memory`: an eighth for the four buffers of each thread, an
+/// eighth for the slices that wait and those being made, of one and a half times a range's bytes at most.
+fn merging<R: Record>(memory: u64, unique: bool, threads: u64) -> Merge {
+    let room = (memory / 32 / threads).max(FEW_BYTES).min(memory / 64).min(BLOCK_BYTES);
+    let range = (room / 8).min(RANGE_BYTES);
+    let merging = (memory / 32 / room.max(PAGE)).clamp(1, threads);
+    // Enough that the threads end at nearly the same time.
+    let wave = (memory / 16 / (range + range / 2).max(2 * PAGE)).clamp(merging, (8 * threads).max(128));
+    Merge { unique, len: records::<R>(range), room: records::<R>(room), threads: merging as usize, wave: wave as usize }
 }
 
 /// Records that `bytes` hold, and at least a few.

@@ -80,7 +80,10 @@ impl Spill {
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         let ends = ends(runs, memory / 8 / size_of::<R>() as u64);
-        let mut readers: Vec<RunReader<'_>> = runs.iter().map(|run| RunReader { spill: self, run, at: 0 }).collect();
+        // Whichever thread reads, it reads into the same pages: an allocator would keep some for each.
+        let pool = PagePool::new();
+        let reader = |run| RunReader { spill: self, run, at: 0, pool: &pool };
+        let mut readers: Vec<RunReader<'_>> = runs.iter().map(reader).collect();
         let mut start = 0;
         let mut ready: Vec<Block<R>> = Vec::new();
         for end in ends {
@@ -139,6 +142,7 @@ struct RunReader<'s> {
     run: &'s Run,
     /// Records handed on.
     at: u64,
+    pool: &'s PagePool,
 }
 
 impl RunReader<'_> {
@@ -170,7 +174,8 @@ impl RunReader<'_> {
         let mut left = to.saturating_sub(self.at) as usize;
         let mut records = Records::default();
         records.reserve(left);
-        let mut bytes = vec![0; (left * R::BYTES).min(BYTES / R::BYTES * R::BYTES)];
+        let mut pages = self.pool.take();
+        let bytes = pages.resize((left * R::BYTES).min(BYTES / R::BYTES * R::BYTES));
         let mut file = &self.spill.file;
         let io = |e| Error::io(&self.spill.path, e);
         file.seek(SeekFrom::Start((self.run.range.start + self.at) * R::BYTES as u64)).map_err(io)?;
@@ -218,7 +223,7 @@ mod tests {
                 actual.extend(records);
                 Ok(())
             };
-            let merge = Merge { unique, len: 1000, room: 0 };
+            let merge = Merge { unique, len: 1000, room: 0, threads: 2, wave: 9 };
             spill
                 .merge(&spill.runs, 1 << 20, merge, &|records: Sorted<'_, Weighted>| records.to_vec(), &mut emit)
                 .unwrap();

@@ -11,8 +11,8 @@ use crate::raw::Raw;
 use crate::table::{Table, Tables};
 use crate::{Ingest, Rows};
 
-/// Bytes an edge takes on its way: as it is read, decoded, and as a record.
-const EDGE_BYTES: u64 = 16 + 8 + 8;
+/// Bytes an edge takes on its way to a record: as it is read, and decoded. What is read of a file is not there at once.
+const EDGE_BYTES: u64 = 8 + 8;
 /// Offsets read at a time.
 const OFFSETS: u64 = 1 << 16;
 
@@ -200,7 +200,7 @@ fn drive(
         room().push(own);
         Ok(block)
     };
-    pipeline::ordered(pipeline::ahead(memory, step * EDGE_BYTES), next, work, |block| {
+    pipeline::ordered(pipeline::ahead(memory, step * (EDGE_BYTES + sink.edge_bytes())), next, work, |block| {
         let len = block.len();
         sink.push_blocks([block])?;
         progress.advance(len);

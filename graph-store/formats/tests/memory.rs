@@ -1,4 +1,4 @@
-//! The memory budget, measured by the peak of a process of its own.
+//! The memory budget, measured by the peak of processes of their own.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -6,49 +6,122 @@ use std::path::Path;
 use std::process::Command;
 
 use morphgl_formats::edge_list::{self, EdgeListOptions, Ids};
-use morphgl_formats::{Options, Silent};
+use morphgl_formats::numpy::{self, NumpyOptions};
+use morphgl_formats::{Options, Rows, Silent};
+use morphgl_graph_store::NpyWriter;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Set in the child: the directory it works in.
-const CHILD: &str = "MORPHGL_TEST_MEMORY_DIR";
-const BUDGET: u64 = 8 << 20;
+/// Set in a child: the directory it works in.
+const DIR: &str = "MORPHGL_TEST_MEMORY_DIR";
+const EDGES: u64 = 2_000_000;
+/// Bytes of the nodes' ids, which are mapped where nodes are renumbered.
+const NODES_BYTES: u64 = 1 << 20;
+
+/// How the edges are given.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Text,
+    Compact,
+    EdgeIndex,
+    Sources,
+    Targets,
+}
+
+const WAYS: [Way; 5] = [Way::Text, Way::Compact, Way::EdgeIndex, Way::Sources, Way::Targets];
 
 #[test]
 fn an_import_stays_within_its_budget() {
-    if let Some(dir) = std::env::var_os(CHILD) {
+    if let Some(dir) = std::env::var_os(DIR) {
         import(Path::new(&dir));
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut text = std::io::BufWriter::new(std::fs::File::create(dir.path().join("edges.txt")).unwrap());
-    for i in 0..2_000_000u64 {
-        writeln!(text, "{} {}", i * 7919 % 50_021, i * 104_729 % 50_023).unwrap();
-    }
-    text.into_inner().unwrap();
-    let run = |memory: u64, ids: &str| -> u64 {
-        let test = std::env::current_exe().unwrap();
-        let mut child = Command::new(test);
-        child.args(["--nocapture"]).env(CHILD, dir.path());
-        let output = child.env("BUDGET", memory.to_string()).env("IDS", ids).output().unwrap();
+    write_sources(dir.path());
+    let run = |way: usize, threads: u64, memory: u64, symmetrise: bool| -> (u64, u64) {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--nocapture", "--test-threads=1"]).env(DIR, dir.path());
+        let settings = [("WAY", way as u64), ("THREADS", threads), ("BUDGET", memory), ("BOTH", symmetrise.into())];
+        child.envs(settings.map(|(name, value)| (name, value.to_string())));
+        let output = child.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        std::fs::read_to_string(dir.path().join("peak")).unwrap().parse().unwrap()
+        let numbers = std::fs::read_to_string(dir.path().join("peak")).unwrap();
+        let (taken, allowed) = numbers.split_once(' ').unwrap();
+        (taken.parse().unwrap(), allowed.parse().unwrap())
     };
-    // Four million edges of eight bytes, and what else it takes: far more than the small budget.
-    assert!(run(1 << 30, "keep") > 32 << 20);
-    for ids in ["keep", "compact"] {
-        let peak = run(BUDGET, ids);
-        assert!(peak < BUDGET + (8 << 20), "{ids}: {peak} bytes for a budget of {BUDGET} and 8 MiB of fixed buffers");
+    let check = |way: usize, threads: u64, memory: u64, symmetrise: bool| {
+        let (taken, allowed) = run(way, threads, memory, symmetrise);
+        let what = format!("{:?} on {threads} threads in {memory} bytes, both ways: {symmetrise}", WAYS[way]);
+        if taken > allowed { Err(format!("{what}: {taken} bytes of {allowed}")) } else { Ok(()) }
+    };
+    // Two million edges of eight bytes, and what else it takes: far more than small budgets.
+    assert!(run(0, 2, 1 << 30, true).0 > 24 << 20);
+    // As many threads as make the scratch of each count.
+    for way in 0..WAYS.len() {
+        check(way, 64, 128 << 20, true).unwrap();
     }
+    let mut runner = TestRunner::new_with_rng(
+        Config { cases: 12, failure_persistence: None, ..Config::default() },
+        TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+    );
+    let threads = prop::sample::select(vec![1u64, 2, 4, 16, 64]);
+    let cases = (0..WAYS.len(), threads, 20u32..28, 0u64..1 << 20, any::<bool>());
+    let law = |(way, threads, bits, more, symmetrise)| {
+        let memory = (1u64 << bits) + (more << (bits - 20));
+        check(way, threads, memory, symmetrise).map_err(TestCaseError::fail)
+    };
+    runner.run(&cases, law).unwrap();
 }
 
+/// One graph in all the ways.
+fn write_sources(dir: &Path) {
+    let ends = |i: u64| (i * 7919 % 50_021, i * 104_729 % 50_023);
+    let mut text = std::io::BufWriter::new(std::fs::File::create(dir.join("edges.txt")).unwrap());
+    (0..EDGES).map(ends).for_each(|(u, v)| writeln!(text, "{u} {v}").unwrap());
+    text.into_inner().unwrap();
+    let array = |name: &str, dim: Option<usize>, values: &[i64]| {
+        std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+        let mut out = NpyWriter::create(dir.join(name)).unwrap();
+        out.write(values).unwrap();
+        out.finish(dim).unwrap();
+    };
+    let (sources, targets): (Vec<i64>, Vec<i64>) = (0..EDGES).map(ends).map(|(u, v)| (u as i64, v as i64)).unzip();
+    array("coo/edge_index.npy", Some(EDGES as usize), &[&sources[..], &targets].concat());
+    let (nodes, degree) = (50_000, EDGES as i64 / 50_000);
+    let offsets: Vec<i64> = (0..=nodes).map(|v| v * degree).collect();
+    let indices: Vec<i64> = sources.iter().map(|u| u % nodes).collect();
+    array("csc/indptr.npy", None, &offsets);
+    array("csc/indices.npy", None, &indices);
+}
+
+/// Imports, and writes down what that took on top of what the process had, and what it was allowed.
 fn import(dir: &Path) {
-    let number = |name: &str| std::env::var(name).unwrap();
-    let options =
-        Options { memory: number("BUDGET").parse().unwrap(), symmetrise: true, replace: true, ..Options::default() };
-    let ids = if number("IDS") == "keep" { Ids::Keep } else { Ids::Compact };
-    let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let (memory, symmetrise) = (number("BUDGET"), number("BOTH") != 0);
+    let options = Options { memory, symmetrise, replace: true, ..Options::default() };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(number("THREADS") as usize).build().unwrap();
+    let target = dir.join("dataset");
+    let text = |ids| {
+        let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
+        edge_list::import(&dir.join("edges.txt"), &target, format, &options, &Silent)
+    };
+    let arrays = |source: &str, rows| {
+        let format = NumpyOptions { rows, ..NumpyOptions::default() };
+        numpy::import(&dir.join(source), &target, format, &options, &Silent)
+    };
     let before = peak();
-    edge_list::import(&dir.join("edges.txt"), &dir.join("dataset"), format, &options, &Silent).unwrap();
-    std::fs::write(dir.join("peak"), (peak() - before).to_string()).unwrap();
+    let allowed = pool.install(|| {
+        let made = match WAYS[number("WAY") as usize] {
+            Way::Text => text(Ids::Keep),
+            Way::Compact => text(Ids::Compact),
+            Way::EdgeIndex => arrays("coo", Rows::Sources),
+            Way::Sources => arrays("csc", Rows::Sources),
+            Way::Targets => arrays("csc", Rows::Targets),
+        };
+        made.unwrap();
+        memory + Options::fixed_memory() + NODES_BYTES
+    });
+    std::fs::write(dir.join("peak"), format!("{} {allowed}", peak() - before)).unwrap();
 }
 
 /// Most memory this process ever held, in bytes.

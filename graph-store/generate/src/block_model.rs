@@ -5,14 +5,16 @@
 //! need only the pairs it takes part in, so an undirected graph comes out row after row by drawing every edge twice,
 //! with no sort of the whole, no spill files and no order among threads.
 
+use morphgl_graph_store::{PagePool, Pages};
 use rayon::prelude::*;
 
 use crate::alias::{Slot, build, draw};
+use crate::memory::{Footprint, mapped, most_events};
 use crate::node_data::NodeData;
-use crate::output::{Footprint, Model};
+use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
-use crate::rows::{Rows, assemble};
+use crate::rows::{Buffers, Rows};
 use crate::sbm::Parameters;
 
 /// Expected degrees are kept in these fractions, as integers: their sums are exact, whoever adds them up.
@@ -24,6 +26,8 @@ pub(crate) struct BlockModel {
     key: Key,
     block_nodes: u64,
     blocks: Vec<Block>,
+    /// Alias tables of each block's nodes by expected degree, one class after the other.
+    nodes: Pages,
     /// Expected degrees of each class, added up, and of all.
     class_weights: Vec<u64>,
     weight: u64,
@@ -34,9 +38,7 @@ pub(crate) struct BlockModel {
 /// What is needed to draw an end of an edge within a block.
 #[derive(Debug)]
 struct Block {
-    /// Alias tables of the nodes by expected degree, one class after the other.
-    nodes: Vec<Slot>,
-    /// Where each class's table starts, and where the last ends.
+    /// Where the table of each class's nodes starts, and where the last ends.
     starts: Vec<u32>,
     class_weights: Vec<u64>,
     weight: u64,
@@ -45,12 +47,18 @@ struct Block {
 }
 
 impl BlockModel {
-    pub(crate) fn new(parameters: Parameters) -> Self {
-        let block_nodes = block_nodes(&parameters);
-        let blocks: Vec<Block> = (0..parameters.data.nodes().div_ceil(block_nodes))
-            .into_par_iter()
-            .map(|b| Block::new(&parameters, b * block_nodes..((b + 1) * block_nodes).min(parameters.data.nodes())))
-            .collect();
+    /// Builds the tables, on at most `builders` threads.
+    pub(crate) fn new(mut parameters: Parameters, builders: usize) -> Self {
+        parameters.data.make_means();
+        let (num_nodes, block_nodes) = (parameters.data.nodes(), block_nodes(&parameters));
+        let mut nodes = Pages::zeroed(num_nodes as usize * size_of::<Slot>())
+            .unwrap_or_else(|e| panic!("no room for the tables of {num_nodes} nodes: {e}"));
+        let (slots, pool): (&mut [Slot], _) = (bytemuck::cast_slice_mut(&mut nodes), PagePool::new());
+        let parts = slots.par_chunks_mut(block_nodes as usize).enumerate();
+        // As many stretches of blocks as threads may build.
+        let least = parts.len().div_ceil(builders.max(1));
+        let make = |(b, slots)| Block::new(&parameters, b as u64 * block_nodes, slots, &pool);
+        let blocks: Vec<Block> = parts.with_min_len(least).map(make).collect();
         let mut class_weights = vec![0u64; parameters.data.config.classes];
         for block in &blocks {
             class_weights.iter_mut().zip(&block.class_weights).for_each(|(sum, w)| *sum += w);
@@ -59,25 +67,34 @@ impl BlockModel {
         let same: f64 = class_weights.iter().map(|&w| (w as f64 / weight as f64).powi(2)).sum();
         let key = Key::new(parameters.data.config.seed, Purpose::Edges);
         let outside_draws = if parameters.rate_outside > 0.0 { parameters.rate_outside / (1.0 - same) } else { 0.0 };
-        Self { parameters, key, block_nodes, blocks, class_weights, weight, outside_draws }
+        Self { parameters, key, block_nodes, blocks, nodes, class_weights, weight, outside_draws }
     }
 
     pub(crate) fn footprint(parameters: &Parameters) -> Footprint {
-        let (nodes, block_nodes) = (parameters.data.nodes(), block_nodes(parameters));
-        let per_class = (size_of::<Slot>() + size_of::<u64>() + size_of::<u32>()) as u64;
-        let classes = nodes.div_ceil(block_nodes) * parameters.data.config.classes as u64;
-        // A quarter more edges than expected, eight bytes each as drawn and four once sorted; 12 bytes a row.
-        let edges = (block_nodes as f64 * parameters.degree * 1.25) as u64 + 1024;
+        let (data, block_nodes) = (&parameters.data, block_nodes(parameters));
+        let classes = data.config.classes as u64;
+        // Of each block and class: where its nodes start, their weight, and a slot; and what a block is beside.
+        let blocks = data.nodes().div_ceil(block_nodes) * (classes * (4 + 8 + 12) + 256);
+        let in_class = most_events(block_nodes as f64 / classes as f64, 1.0).min(block_nodes as f64) as u64;
         Footprint {
-            resident: nodes * size_of::<Slot>() as u64 + classes * per_class,
-            block: edges * 12 + block_nodes * 12,
+            resident: mapped(data.nodes() * size_of::<Slot>() as u64) + blocks + 8 * classes + data.means_bytes(),
+            build: mapped(block_nodes * size_of::<Member>() as u64) + 24 * in_class.max(classes),
+            rows: Buffers::piece(block_nodes, most_edges(parameters)),
+            features: data.features_piece(),
+            labels: data.labels_piece(),
         }
+    }
+
+    /// The alias tables of a block's nodes.
+    fn nodes(&self, block: usize) -> &[Slot] {
+        &bytemuck::cast_slice(&self.nodes)[block * self.block_nodes as usize..]
     }
 
     /// Draws the edges between blocks `a <= b` as pairs (a node of `a`, a node of `b`), each edge once.
     fn pair(&self, a: usize, b: usize, mut edge: impl FnMut(u32, u32)) {
         let key = self.key.child((a as u64) << 32 | b as u64);
         let (left, right) = (&self.blocks[a], &self.blocks[b]);
+        let (left_nodes, right_nodes) = (self.nodes(a), self.nodes(b));
         // Within a block both orders of a pair of nodes are drawn.
         let scale = if a == b { 0.5 } else { 1.0 } / UNIT;
         for (class, &all) in self.class_weights.iter().enumerate() {
@@ -87,7 +104,7 @@ impl BlockModel {
             }
             let key = key.child(class as u64);
             let expected = self.parameters.rate_inside * scale * l as f64 * r as f64 / all as f64;
-            let (l, r) = (left.class(class), right.class(class));
+            let (l, r) = (left.class(class, left_nodes), right.class(class, right_nodes));
             let ends = key.child(0);
             for i in 0..poisson(key, expected) {
                 edge(draw(l, ends.value(2 * i)), draw(r, ends.value(2 * i + 1)));
@@ -100,7 +117,8 @@ impl BlockModel {
             let l = draw(&left.classes, ends.value(4 * i)) as usize;
             let r = draw(&right.classes, ends.value(4 * i + 1)) as usize;
             if l != r {
-                edge(draw(left.class(l), ends.value(4 * i + 2)), draw(right.class(r), ends.value(4 * i + 3)));
+                let (l, r) = (left.class(l, left_nodes), right.class(r, right_nodes));
+                edge(draw(l, ends.value(4 * i + 2)), draw(r, ends.value(4 * i + 3)));
             }
         }
     }
@@ -115,55 +133,79 @@ impl Model for BlockModel {
         self.blocks.len()
     }
 
-    fn rows(&self, block: usize) -> Rows {
+    fn buffers(&self) -> Buffers {
+        Buffers::new(most_edges(&self.parameters))
+    }
+
+    fn rows(&self, block: usize, buffers: &Buffers) -> Rows {
         let first = block as u64 * self.block_nodes;
         let len = self.block_nodes.min(self.data().nodes() - first) as usize;
-        let mut edges = Vec::with_capacity((len as f64 * self.parameters.degree * 1.1) as usize);
-        for other in 0..block {
-            self.pair(other, block, |from, to| edges.push((to, from)));
-        }
-        self.pair(block, block, |a, b| edges.extend([(a, b), (b, a)]));
-        for other in block + 1..self.blocks.len() {
-            self.pair(block, other, |to, from| edges.push((to, from)));
-        }
-        assemble(first as u32, len, &edges)
+        buffers.rows(first as u32, len, |edges| {
+            for other in 0..block {
+                self.pair(other, block, |from, to| edges.push(to, from));
+            }
+            self.pair(block, block, |a, b| {
+                edges.push(a, b);
+                edges.push(b, a);
+            });
+            for other in block + 1..self.blocks.len() {
+                self.pair(block, other, |to, from| edges.push(to, from));
+            }
+        })
     }
 }
 
+/// A node while the tables are made: its class before its id, and its expected degree.
+type Member = [u64; 2];
+
 impl Block {
-    fn new(parameters: &Parameters, range: std::ops::Range<u64>) -> Self {
+    /// Makes the tables of the nodes from `first` on, as many as there are `slots` for.
+    fn new(parameters: &Parameters, first: u64, slots: &mut [Slot], pool: &PagePool) -> Self {
         let (data, classes) = (&parameters.data, parameters.data.config.classes);
-        let mut members: Vec<(u32, u32, u64)> = range
-            .map(|v| {
-                let rank = data.rank(v);
-                let degree = parameters.law.quantile((rank as f64 + 0.5) / data.nodes() as f64);
-                (data.class_of_rank(rank), v as u32, (degree * UNIT).round().max(1.0) as u64)
-            })
-            .collect();
+        let mut members = pool.take();
+        let members: &mut [Member] = bytemuck::cast_slice_mut(members.resize(size_of_val(slots) / 12 * 16));
+        for (v, member) in (first..).zip(&mut *members) {
+            let rank = data.rank(v);
+            let degree = parameters.law.quantile((rank as f64 + 0.5) / data.nodes() as f64);
+            *member = [u64::from(data.class_of_rank(rank)) << 32 | v, (degree * UNIT).round().max(1.0) as u64];
+        }
         members.sort_unstable();
-        let mut nodes = Vec::with_capacity(members.len());
         let (mut starts, mut class_weights) = (vec![0; classes + 1], vec![0; classes]);
-        let mut items = Vec::new();
-        for members in members.chunk_by(|a, b| a.0 == b.0) {
-            let class = members[0].0 as usize;
-            items.clear();
-            items.extend(members.iter().map(|&(_, v, w)| (v, w)));
-            class_weights[class] = items.iter().map(|i| i.1).sum();
-            build(&items, &mut nodes);
-            starts[class + 1] = items.len() as u32;
+        let mut rest = slots;
+        for members in members.chunk_by(|a, b| a[0] >> 32 == b[0] >> 32) {
+            let class = (members[0][0] >> 32) as usize;
+            class_weights[class] = members.iter().map(|m| m[1]).sum();
+            let (slots, others) = std::mem::take(&mut rest).split_at_mut(members.len());
+            build(slots, |i| (members[i][0] as u32, members[i][1]));
+            starts[class + 1] = members.len() as u32;
+            rest = others;
         }
         for class in 0..classes {
             starts[class + 1] += starts[class];
         }
-        let weighted: Vec<(u32, u64)> = class_weights.iter().enumerate().map(|(c, &w)| (c as u32, w)).collect();
-        let mut table = Vec::with_capacity(classes);
-        build(&weighted, &mut table);
-        Self { nodes, starts, weight: class_weights.iter().sum(), class_weights, classes: table }
+        let mut table = vec![[0; 3]; classes];
+        build(&mut table, |class| (class as u32, class_weights[class]));
+        Self { starts, weight: class_weights.iter().sum(), class_weights, classes: table }
     }
 
-    fn class(&self, class: usize) -> &[Slot] {
-        &self.nodes[self.starts[class] as usize..self.starts[class + 1] as usize]
+    /// The alias table of a class among those of the block's nodes.
+    fn class<'n>(&self, class: usize, nodes: &'n [Slot]) -> &'n [Slot] {
+        &nodes[self.starts[class] as usize..self.starts[class + 1] as usize]
     }
+}
+
+/// More edges than are drawn for the rows of a block, but for a chance below 10^-13.
+fn most_edges(parameters: &Parameters) -> u64 {
+    let (classes, nodes) = (parameters.data.config.classes as f64, parameters.data.nodes() as f64);
+    // A block's nodes are drawn without replacement from all, whose expected degrees have this mean and maximum:
+    // Bernstein's inequality for their sum, where the variance is at most the mean times the maximum.
+    let (block, mean) = (block_nodes(parameters) as f64, parameters.degree + 1.0 / UNIT);
+    let largest = parameters.law.max() + 1.0 / UNIT;
+    let sum = block * mean + 27.0 * largest + (80.0 * block * mean * largest).sqrt();
+    let sum = sum.min(block * largest).min(1.01 * nodes * mean);
+    let outside = if classes > 1.0 { 1.05 * parameters.rate_outside * classes / (classes - 1.0) } else { 0.0 };
+    // Edges within the block come in twos, which doubles the variance.
+    most_events(sum * (parameters.rate_inside + outside), 2.0) as u64
 }
 
 /// Nodes of a block: enough blocks for many threads and for little memory, but not so many that the pairs of blocks

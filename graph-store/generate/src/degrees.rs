@@ -23,6 +23,11 @@ impl PowerLaw {
         Self { exponent, min: high, max }
     }
 
+    /// The largest value.
+    pub(crate) fn max(&self) -> f64 {
+        self.max
+    }
+
     fn mean(&self) -> f64 {
         self.moment(1.0) / self.moment(0.0)
     }

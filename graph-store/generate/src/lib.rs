@@ -4,6 +4,7 @@ mod alias;
 mod block_model;
 mod degrees;
 mod error;
+mod memory;
 mod node_data;
 mod output;
 mod poisson;

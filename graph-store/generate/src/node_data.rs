@@ -4,8 +4,13 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use morphgl_graph_store::{Dtype, Element, MAX_NODES};
 
+use crate::memory::{Piece, mapped};
 use crate::random::{Key, Permutation, Purpose, index};
 use crate::{Error, Result};
+
+/// Values of a block of features, and nodes of a block of labels.
+const BLOCK: usize = 1 << 17;
+pub(crate) const LABELS: usize = 1 << 16;
 
 /// The part of a configuration that every generator has.
 #[derive(Debug, Clone)]
@@ -29,7 +34,7 @@ pub(crate) struct NodeData {
     split: Permutation,
     /// Where train, valid and test end in the permuted order.
     split_ends: [u64; 3],
-    /// Mean feature vectors times the signal, one class after the other.
+    /// Mean feature vectors times the signal, one class after the other; empty until they are made.
     means: Vec<f32>,
     label_key: Key,
     feature_key: Key,
@@ -69,9 +74,7 @@ impl Feature for u8 {
 impl NodeData {
     pub(crate) fn new(config: NodeConfig) -> Result<Self> {
         config.check()?;
-        let NodeConfig { nodes, classes, dim, seed, .. } = config;
-        let mean_key = Key::new(seed, Purpose::ClassMean);
-        let means = (0..(classes * dim) as u64).map(|i| mean_key.noise(i) * config.signal as f32).collect();
+        let NodeConfig { nodes, seed, .. } = config;
         let mut share = 0.0;
         let split_ends = config.splits.map(|s| {
             share += s;
@@ -81,11 +84,39 @@ impl NodeData {
             rank: Permutation::new(Key::new(seed, Purpose::Rank), nodes),
             split: Permutation::new(Key::new(seed, Purpose::Split), nodes),
             split_ends,
-            means,
+            means: Vec::new(),
             label_key: Key::new(seed, Purpose::LabelNoise),
             feature_key: Key::new(seed, Purpose::FeatureNoise),
             config,
         })
+    }
+
+    /// Makes what features need, and takes its memory.
+    pub(crate) fn make_means(&mut self) {
+        let NodeConfig { classes, dim, signal, seed, .. } = self.config;
+        let key = Key::new(seed, Purpose::ClassMean);
+        self.means = (0..(classes * dim) as u64).map(|i| key.noise(i) * signal as f32).collect();
+    }
+
+    /// Bytes of [`NodeData::make_means`].
+    pub(crate) fn means_bytes(&self) -> u64 {
+        mapped((self.config.classes as u64).saturating_mul(4 * self.config.dim as u64))
+    }
+
+    /// Nodes of a block of features.
+    pub(crate) fn block_rows(&self) -> usize {
+        (BLOCK / self.config.dim).max(1)
+    }
+
+    /// Bytes of a block of features, and of the row that is narrowed.
+    pub(crate) fn features_piece(&self) -> Piece {
+        let (dim, rows) = (self.config.dim as u64, self.block_rows() as u64);
+        Piece { making: mapped(4 * dim), waiting: mapped(rows * dim * self.config.dtype.size() as u64) }
+    }
+
+    /// Bytes of a block of labels, and of each split's nodes, which are as many at most.
+    pub(crate) fn labels_piece(&self) -> Piece {
+        Piece { making: 0, waiting: 4 * mapped(4 * LABELS as u64) }
     }
 
     pub(crate) fn nodes(&self) -> u64 {
@@ -118,17 +149,16 @@ impl NodeData {
         self.split_ends.iter().position(|&end| place < end).unwrap_or(3)
     }
 
-    /// Writes the features of consecutive nodes from `first`, as many as `out` has rows.
-    pub(crate) fn features<T: Feature>(&self, first: u64, out: &mut [T]) {
+    /// Writes the features of consecutive nodes from `first`, as many as `out` has rows; `row` is room for one.
+    pub(crate) fn features<T: Feature>(&self, first: u64, out: &mut [T], row: &mut [f32]) {
         let dim = self.config.dim;
-        let mut row = vec![0f32; dim];
         for (node, out) in (first..).zip(out.chunks_exact_mut(dim)) {
             let mean = &self.means[self.class_of_rank(self.rank(node)) as usize * dim..][..dim];
             let key = self.feature_key.child(node);
             for (j, (value, mean)) in row.iter_mut().zip(mean).enumerate() {
                 *value = mean + key.noise(j as u64);
             }
-            T::narrow(&row, out);
+            T::narrow(row, out);
         }
     }
 }

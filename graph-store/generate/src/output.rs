@@ -4,54 +4,33 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, PagePool, Pages, Splits, Topology};
 use rayon::prelude::*;
 
-use crate::node_data::{Feature, NodeData};
-use crate::rows::Rows;
-use crate::{Error, Result};
+use crate::Result;
+use crate::memory::Plan;
+use crate::node_data::{Feature, LABELS, NodeData};
+use crate::rows::{Buffers, Rows};
 
 /// Memory a generator may use when nobody says otherwise: 2 GiB.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
-/// Values of a block of features, nodes of a block of labels.
-const BLOCK: usize = 1 << 18;
+/// Rows whose ends are written at a time.
+const ENDS: usize = 1 << 12;
+const SPLITS: [&str; 3] = ["train", "valid", "test"];
 
 /// A random graph whose rows can be made block by block, in any order and on any thread.
 pub(crate) trait Model: Sync {
     fn data(&self) -> &NodeData;
     /// Number of blocks of consecutive rows; fixed by the configuration, whatever the memory and threads.
     fn num_blocks(&self) -> usize;
-    fn rows(&self, block: usize) -> Rows;
+    /// What the rows of a block are made in.
+    fn buffers(&self) -> Buffers;
+    fn rows(&self, block: usize, buffers: &Buffers) -> Rows;
 }
 
 /// Who is told how far it is: stage, nodes done, nodes in all.
 pub(crate) type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
-
-/// What a model needs in memory, known before it is built.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Footprint {
-    /// Bytes that stay as long as the model.
-    pub(crate) resident: u64,
-    /// Bytes that the largest block of rows takes while it is made.
-    pub(crate) block: u64,
-}
-
-impl Footprint {
-    /// Bytes of `memory` that are left for blocks.
-    ///
-    /// # Errors
-    ///
-    /// They do not hold two blocks of rows: one being made, one being written.
-    pub(crate) fn rest(&self, memory: u64) -> Result<u64> {
-        let needed = self.resident + 2 * self.block.max(8 * BLOCK as u64);
-        if memory < needed {
-            let what = format!("{} MiB do not hold the tables and two blocks of rows", memory >> 20);
-            return Err(Error::argument("memory", what, format!("pass at least {} MiB", (needed >> 20) + 1)));
-        }
-        Ok(memory - self.resident)
-    }
-}
 
 /// Makes blocks in parallel, a group at a time, and writes one group in order while the next is made.
 fn pipeline<T: Send>(
@@ -60,7 +39,6 @@ fn pipeline<T: Send>(
     make: impl Fn(usize) -> T + Sync,
     mut write: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
-    let group = group.clamp(1, 4 * rayon::current_num_threads());
     let make = |from: usize| (from..(from + group).min(blocks)).into_par_iter().map(&make).collect::<Vec<T>>();
     let mut ready = make(0);
     for from in (group..blocks + group).step_by(group) {
@@ -72,38 +50,53 @@ fn pipeline<T: Send>(
     Ok(())
 }
 
-/// Labels and splits of a block of nodes.
-fn labels_and_splits(data: &NodeData, block: usize) -> (Vec<i32>, [Vec<u32>; 3]) {
-    let nodes = (block * BLOCK) as u64..((block + 1) * BLOCK).min(data.nodes() as usize) as u64;
-    let mut splits = [const { Vec::new() }; 3];
-    for node in nodes.clone() {
-        if let Some(split) = splits.get_mut(data.split(node)) {
-            split.push(node as u32);
+/// Labels of a block of nodes, and the nodes of each split.
+fn labels_and_splits(data: &NodeData, block: usize, pool: &PagePool) -> [Pages; 4] {
+    let nodes = (block * LABELS) as u64..((block + 1) * LABELS).min(data.nodes() as usize) as u64;
+    let len = (nodes.end - nodes.start) as usize;
+    let mut pages: [Pages; 4] = std::array::from_fn(|_| pool.take());
+    let mut counts = [0; 4];
+    {
+        let [labels, mut splits @ ..] = pages.each_mut().map(|p| bytemuck::cast_slice_mut::<_, u32>(p.resize(4 * len)));
+        for (label, node) in labels.iter_mut().zip(nodes) {
+            // The same bits: there is a signed class for "none".
+            *label = data.label(node).cast_unsigned();
+            let split = data.split(node);
+            if let Some(nodes) = splits.get_mut(split) {
+                nodes[counts[split]] = node as u32;
+                counts[split] += 1;
+            }
         }
     }
-    (nodes.map(|v| data.label(v)).collect(), splits)
+    let [train, valid, test, _] = counts;
+    for (pages, len) in pages.iter_mut().zip([len, train, valid, test]) {
+        pages.resize(4 * len);
+    }
+    pages
 }
 
 /// Builds the dataset in memory.
 pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
     let data = model.data();
-    let blocks: Vec<Rows> = (0..model.num_blocks()).into_par_iter().map(|b| model.rows(b)).collect();
+    let buffers = model.buffers();
+    let blocks: Vec<Rows> = (0..model.num_blocks()).into_par_iter().map(|b| model.rows(b, &buffers)).collect();
+    drop(buffers);
     let mut indptr = Vec::with_capacity(data.nodes() as usize + 1);
-    let mut indices = Vec::with_capacity(blocks.iter().map(|b| b.indices.len()).sum());
+    let mut indices = Vec::with_capacity(blocks.iter().map(|b| b.indices().len()).sum());
     indptr.push(0u64);
     let mut end = 0;
     for rows in blocks {
-        indptr.extend(rows.degrees.iter().map(|&d| {
+        indptr.extend(rows.degrees().iter().map(|&d| {
             end += u64::from(d);
             end
         }));
-        indices.extend_from_slice(&rows.indices);
+        indices.extend_from_slice(rows.indices());
     }
-    let blocks = (data.nodes() as usize).div_ceil(BLOCK);
+    let (blocks, pool) = ((data.nodes() as usize).div_ceil(LABELS), PagePool::new());
     let (mut labels, mut splits) = (Vec::new(), [const { Vec::new() }; 3]);
-    for (l, s) in (0..blocks).into_par_iter().map(|b| labels_and_splits(data, b)).collect::<Vec<_>>() {
-        labels.extend(l);
-        splits.iter_mut().zip(s).for_each(|(all, part)| all.extend(part));
+    for [l, s @ ..] in (0..blocks).into_par_iter().map(|b| labels_and_splits(data, b, &pool)).collect::<Vec<_>>() {
+        labels.extend_from_slice(bytemuck::cast_slice::<_, i32>(&l));
+        splits.iter_mut().zip(&s).for_each(|(all, part)| all.extend_from_slice(bytemuck::cast_slice::<_, u32>(part)));
     }
     let [train, valid, test] = splits.map(Into::into);
     let dim = data.config.dim;
@@ -128,19 +121,20 @@ pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
 fn all_features<T: Feature>(data: &NodeData) -> Vec<T> {
     let dim = data.config.dim;
     // Small blocks: the default dataset is to fill every core.
-    let rows = (BLOCK / 8 / dim).max(1);
+    let rows = data.block_rows().div_ceil(4);
     let mut values = vec![T::default(); data.nodes() as usize * dim];
-    values.par_chunks_mut(rows * dim).enumerate().for_each(|(i, out)| data.features((i * rows) as u64, out));
+    let blocks = values.par_chunks_mut(rows * dim).enumerate();
+    blocks.for_each(|(i, out)| data.features((i * rows) as u64, out, &mut vec![0.0; dim]));
     values
 }
 
-/// Streams the dataset to `target`. `rest` is the memory left for blocks, `block` what one block of rows takes.
+/// Streams the dataset to `writer`, as much side by side as `plan` says.
 pub(crate) fn to_disk(
     model: &impl Model,
     mut writer: DatasetWriter,
     name: &str,
     provenance: BTreeMap<String, serde_json::Value>,
-    (rest, block): (u64, u64),
+    plan: Plan,
     progress: Progress<'_>,
 ) -> Result<PathBuf> {
     let data = model.data();
@@ -148,42 +142,42 @@ pub(crate) fn to_disk(
     let (mut indptr, mut indices) = (writer.stream::<u64>("indptr")?, writer.stream::<u32>("indices")?);
     indptr.write(&[0])?;
     let write = |rows: Rows| {
-        let mut end = indices.len();
-        let ends: Vec<u64> = rows
-            .degrees
-            .iter()
-            .map(|&d| {
-                end += u64::from(d);
-                end
-            })
-            .collect();
-        indptr.write(&ends)?;
-        indices.write(&rows.indices)?;
+        let (mut end, mut ends) = (indices.len(), [0; ENDS]);
+        for degrees in rows.degrees().chunks(ENDS) {
+            for (at, &degree) in ends.iter_mut().zip(degrees) {
+                end += u64::from(degree);
+                *at = end;
+            }
+            indptr.write(&ends[..degrees.len()])?;
+        }
+        indices.write(rows.indices())?;
         progress("edges", indptr.len() - 1, nodes);
         Ok(())
     };
-    pipeline(model.num_blocks(), (rest / (2 * block)) as usize, |b| model.rows(b), write)?;
+    let buffers = model.buffers();
+    pipeline(model.num_blocks(), plan.rows, |b| model.rows(b, &buffers), write)?;
+    // Their memory is counted on for features.
+    drop(buffers);
     writer.add("indptr", indptr.finish(None)?);
     writer.add("indices", indices.finish(None)?);
 
     match data.config.dtype {
-        Dtype::F16 => features_to_disk::<f16>(data, &mut writer, rest, progress)?,
-        Dtype::Bf16 => features_to_disk::<bf16>(data, &mut writer, rest, progress)?,
-        Dtype::U8 => features_to_disk::<u8>(data, &mut writer, rest, progress)?,
-        _ => features_to_disk::<f32>(data, &mut writer, rest, progress)?,
+        Dtype::F16 => features_to_disk::<f16>(data, &mut writer, plan, progress)?,
+        Dtype::Bf16 => features_to_disk::<bf16>(data, &mut writer, plan, progress)?,
+        Dtype::U8 => features_to_disk::<u8>(data, &mut writer, plan, progress)?,
+        _ => features_to_disk::<f32>(data, &mut writer, plan, progress)?,
     }
 
-    const SPLITS: [&str; 3] = ["train", "valid", "test"];
     let mut labels = writer.stream::<i32>("labels")?;
     let mut splits = [writer.stream::<u32>(SPLITS[0])?, writer.stream(SPLITS[1])?, writer.stream(SPLITS[2])?];
-    let group = (rest / (16 * BLOCK as u64)) as usize;
-    let write = |(l, s): (Vec<i32>, [Vec<u32>; 3])| {
-        labels.write(&l)?;
-        splits.iter_mut().zip(&s).try_for_each(|(stream, part)| stream.write(part))?;
+    let pool = PagePool::new();
+    let write = |[l, s @ ..]: [Pages; 4]| {
+        labels.write(bytemuck::cast_slice(&l))?;
+        splits.iter_mut().zip(&s).try_for_each(|(stream, part)| stream.write(bytemuck::cast_slice(part)))?;
         progress("labels", labels.len(), nodes);
         Ok(())
     };
-    pipeline((nodes as usize).div_ceil(BLOCK), group, |b| labels_and_splits(data, b), write)?;
+    pipeline((nodes as usize).div_ceil(LABELS), plan.labels, |b| labels_and_splits(data, b, &pool), write)?;
     writer.add("labels", labels.finish(None)?);
     for (name, stream) in SPLITS.into_iter().zip(splits) {
         writer.add(name, stream.finish(None)?);
@@ -194,24 +188,25 @@ pub(crate) fn to_disk(
 fn features_to_disk<T: Feature>(
     data: &NodeData,
     writer: &mut DatasetWriter,
-    rest: u64,
+    plan: Plan,
     progress: Progress<'_>,
 ) -> Result<()> {
-    let (nodes, dim) = (data.nodes() as usize, data.config.dim);
-    let rows = (BLOCK / dim).max(1);
+    let (nodes, dim, rows) = (data.nodes() as usize, data.config.dim, data.block_rows());
+    let (pool, row_pool) = (PagePool::new(), PagePool::new());
     let mut stream = writer.stream::<T>("features")?;
     let make = |block: usize| {
-        let mut values = vec![T::default(); rows.min(nodes - block * rows) * dim];
-        data.features((block * rows) as u64, &mut values);
+        let (mut values, mut row) = (pool.take(), row_pool.take());
+        let out: &mut [T] =
+            bytemuck::cast_slice_mut(values.resize(rows.min(nodes - block * rows) * dim * size_of::<T>()));
+        data.features((block * rows) as u64, out, bytemuck::cast_slice_mut(row.resize(4 * dim)));
         values
     };
-    let write = |values: Vec<T>| {
-        stream.write(&values)?;
+    let write = |values: Pages| {
+        stream.write(bytemuck::cast_slice(&values))?;
         progress("features", stream.len() / dim as u64, nodes as u64);
         Ok(())
     };
-    let bytes = 2 * (rows * dim * size_of::<T>()) as u64;
-    pipeline(nodes.div_ceil(rows), (rest / bytes) as usize, make, write)?;
+    pipeline(nodes.div_ceil(rows), plan.features, make, write)?;
     writer.add("features", stream.finish(Some(dim))?);
     Ok(())
 }

@@ -6,11 +6,12 @@
 //! of the cells of its row and, turned over, those of its column.
 
 use crate::alias::{Slot, build, draw};
+use crate::memory::{Footprint, most_events};
 use crate::node_data::NodeData;
-use crate::output::{Footprint, Model};
+use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
-use crate::rows::{Rows, assemble};
+use crate::rows::{Buffers, Rows};
 use crate::{Error, Result};
 
 /// Levels that one draw decides.
@@ -37,8 +38,9 @@ pub(crate) struct Quadrants {
     draws: f64,
     /// Row blocks in order; they cover the nodes.
     intervals: Vec<Interval>,
-    /// The largest expected number of edges of a row block.
+    /// The largest expected number of edges of a row block, and the most rows.
     largest: f64,
+    most_rows: u64,
     /// One level's quadrants, and those of `STRIDE` levels: item = source bits above destination bits.
     single: Vec<Slot>,
     stride: Vec<Slot>,
@@ -52,19 +54,15 @@ impl Quadrants {
             let what = format!("only a share of {inside:.1e} of the edges falls among {} nodes", data.nodes());
             return Err(Error::argument("quadrants", what, "pass a power of two as nodes, or make the first larger"));
         }
-        let weights = |levels: u32| -> Vec<(u32, u64)> {
-            (0..1u32 << (2 * levels))
-                .map(|item| {
-                    let (source, destination) = (item >> levels, item & ((1 << levels) - 1));
-                    let share: f64 =
-                        (0..levels).map(|l| p[(2 * (source >> l & 1) + (destination >> l & 1)) as usize]).product();
-                    (item, (share * 4_294_967_296.0).round() as u64)
-                })
-                .collect()
+        let table = |levels: u32| -> Vec<Slot> {
+            let mut slots = vec![[0; 3]; 1 << (2 * levels)];
+            build(&mut slots, |item| {
+                let (source, destination) = (item >> levels, item & ((1 << levels) - 1));
+                let share: f64 = (0..levels).map(|l| p[2 * (source >> l & 1) + (destination >> l & 1)]).product();
+                (item as u32, (share * 4_294_967_296.0).round() as u64)
+            });
+            slots
         };
-        let (mut single, mut stride) = (Vec::new(), Vec::new());
-        build(&weights(1), &mut single);
-        build(&weights(STRIDE), &mut stride);
         let mut model = Self {
             key: Key::new(data.config.seed, Purpose::Edges),
             symmetrise,
@@ -73,8 +71,9 @@ impl Quadrants {
             draws: edge_factor * data.nodes() as f64 / inside,
             intervals: Vec::new(),
             largest: 0.0,
-            single,
-            stride,
+            most_rows: 0,
+            single: table(1),
+            stride: table(STRIDE),
             data,
         };
         // At most some hundred blocks of equal load, each small enough for a fraction of the memory.
@@ -83,9 +82,35 @@ impl Quadrants {
         Ok(model)
     }
 
+    /// The same, with all that features need.
+    pub(crate) fn with_means(mut self) -> Self {
+        self.data.make_means();
+        self
+    }
+
+    /// More edges than are drawn for the rows of a block, but for a chance below 10^-13.
+    fn most_edges(&self) -> u64 {
+        // Those of a cell on the diagonal come in twos where they are turned over, too.
+        most_events(self.largest, 2.0) as u64
+    }
+
     pub(crate) fn footprint(&self) -> Footprint {
-        // Eight bytes an edge as drawn, four once sorted; a row block has at most 2^20 rows of 12 bytes.
-        Footprint { resident: 0, block: ((self.largest * 1.25 + 1024.0) * 12.0) as u64 + (12 << 20) }
+        // A vector that grew by doubling, and what it grew from.
+        let intervals = 3 * self.intervals.len() * size_of::<Interval>();
+        Footprint {
+            resident: self.data.means_bytes() + intervals as u64,
+            build: 0,
+            rows: Buffers::piece(self.most_rows, self.most_edges()),
+            features: self.data.features_piece(),
+            labels: self.data.labels_piece(),
+        }
+    }
+
+    /// The first row of an interval, and how many it has.
+    fn range(&self, rows: Interval) -> (u64, u64) {
+        let shift = self.scale - rows.level;
+        let first = rows.prefix << shift;
+        (first, ((rows.prefix + 1) << shift).min(self.data.nodes()) - first)
     }
 
     fn cut(&mut self, interval: Interval, limit: f64) {
@@ -100,6 +125,7 @@ impl Quadrants {
             }
         } else {
             self.largest = self.largest.max(expected);
+            self.most_rows = self.most_rows.max(self.range(interval).1);
             self.intervals.push(interval);
         }
     }
@@ -174,21 +200,23 @@ impl Model for Quadrants {
         self.intervals.len()
     }
 
-    fn rows(&self, block: usize) -> Rows {
+    fn buffers(&self) -> Buffers {
+        Buffers::new(self.most_edges())
+    }
+
+    fn rows(&self, block: usize, buffers: &Buffers) -> Rows {
         let rows = self.intervals[block];
-        let shift = self.scale - rows.level;
-        let first = rows.prefix << shift;
-        let len = ((rows.prefix + 1) << shift).min(self.data.nodes()) - first;
-        let mut edges = Vec::with_capacity((self.expected(rows) * 1.1) as usize);
-        if self.symmetrise {
-            for &other in &self.intervals {
-                self.cell(rows, other, |to, from| edges.push((to, from)));
-                self.cell(other, rows, |to, from| edges.push((from, to)));
+        let (first, len) = self.range(rows);
+        buffers.rows(first as u32, len as usize, |edges| {
+            if self.symmetrise {
+                for &other in &self.intervals {
+                    self.cell(rows, other, |to, from| edges.push(to, from));
+                    self.cell(other, rows, |to, from| edges.push(from, to));
+                }
+            } else {
+                self.cell(rows, EVERYTHING, |to, from| edges.push(to, from));
             }
-        } else {
-            self.cell(rows, EVERYTHING, |to, from| edges.push((to, from)));
-        }
-        assemble(first as u32, len as usize, &edges)
+        })
     }
 }
 

@@ -72,17 +72,18 @@ impl Default for RmatConfig {
 ///
 /// O(nodes · dim + edges · log nodes) expected; twice the edges with `symmetrise`.
 pub fn rmat(config: &RmatConfig) -> Result<Dataset> {
-    Ok(output::in_memory(&config.model()?, config.name()))
+    Ok(output::in_memory(&config.model()?.with_means(), config.name()))
 }
 
-/// Generates the same graph as [`rmat`] into a dataset at `target`, within `memory` bytes.
+/// Generates the same graph as [`rmat`] into a dataset at `target`, within `memory` bytes beside what the process had.
 ///
 /// `progress` hears (stage, nodes done, nodes in all) from one thread at a time; the stages are "edges", "features"
 /// and "labels".
 ///
 /// # Errors
 ///
-/// As [`rmat`]; `memory` does not hold two blocks of rows; `target` exists and `replace` is false; the disk refuses.
+/// As [`rmat`]; `memory` is less than [`RmatConfig::least_memory`]; `target` exists and `replace` is false; the disk
+/// refuses.
 pub fn rmat_to_disk(
     config: &RmatConfig,
     target: &Path,
@@ -91,13 +92,22 @@ pub fn rmat_to_disk(
     progress: &(dyn Fn(&str, u64, u64) + Sync),
 ) -> Result<PathBuf> {
     let model = config.model()?;
-    let footprint = model.footprint();
-    let rest = footprint.rest(memory)?;
+    let plan = model.footprint().plan(memory, rayon::current_num_threads())?;
     let writer = DatasetWriter::create(target, replace)?;
-    output::to_disk(&model, writer, &config.name(), config.provenance(), (rest, footprint.block), progress)
+    output::to_disk(&model.with_means(), writer, &config.name(), config.provenance(), plan, progress)
 }
 
 impl RmatConfig {
+    /// The least memory in which [`rmat_to_disk`] writes this graph on the threads of the current rayon pool: two blocks
+    /// of rows or features, beside the buffers of the writers and what threads take.
+    ///
+    /// # Errors
+    ///
+    /// As [`rmat`].
+    pub fn least_memory(&self) -> Result<u64> {
+        Ok(self.model()?.footprint().least(rayon::current_num_threads()))
+    }
+
     fn model(&self) -> Result<Quadrants> {
         let data = NodeData::new(NodeConfig {
             nodes: self.nodes,

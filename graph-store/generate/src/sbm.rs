@@ -76,19 +76,19 @@ impl Default for SbmConfig {
 ///
 /// O(nodes · dim + edges) expected; every edge is drawn twice, once for each of its rows.
 pub fn sbm(config: &SbmConfig) -> Result<Dataset> {
-    let model = BlockModel::new(Parameters::new(config)?);
+    let model = BlockModel::new(Parameters::new(config)?, rayon::current_num_threads());
     Ok(output::in_memory(&model, config.name()))
 }
 
-/// Generates the same graph as [`sbm`] into a dataset at `target`, within `memory` bytes.
+/// Generates the same graph as [`sbm`] into a dataset at `target`, within `memory` bytes beside what the process had.
 ///
 /// `progress` hears (stage, nodes done, nodes in all) from one thread at a time; the stages are "edges", "features"
 /// and "labels".
 ///
 /// # Errors
 ///
-/// As [`sbm`]; `memory` is too small (the model needs 12 bytes a node and two blocks of rows); `target` exists and
-/// `replace` is false; the disk refuses.
+/// As [`sbm`]; `memory` is less than [`SbmConfig::least_memory`]; `target` exists and `replace` is false; the disk
+/// refuses.
 pub fn sbm_to_disk(
     config: &SbmConfig,
     target: &Path,
@@ -97,12 +97,11 @@ pub fn sbm_to_disk(
     progress: &(dyn Fn(&str, u64, u64) + Sync),
 ) -> Result<PathBuf> {
     let parameters = Parameters::new(config)?;
-    let footprint = BlockModel::footprint(&parameters);
-    let rest = footprint.rest(memory)?;
+    let plan = BlockModel::footprint(&parameters).plan(memory, rayon::current_num_threads())?;
     let writer = DatasetWriter::create(target, replace)?;
     progress("edges", 0, config.nodes);
-    let model = BlockModel::new(parameters);
-    output::to_disk(&model, writer, &config.name(), config.provenance(), (rest, footprint.block), progress)
+    let model = BlockModel::new(parameters, plan.builders);
+    output::to_disk(&model, writer, &config.name(), config.provenance(), plan, progress)
 }
 
 /// A checked configuration with what follows from it.
@@ -153,6 +152,16 @@ impl Parameters {
 }
 
 impl SbmConfig {
+    /// The least memory in which [`sbm_to_disk`] writes this graph on the threads of the current rayon pool: 12 bytes a
+    /// node and two blocks of rows or features, beside the buffers of the writers and what threads take.
+    ///
+    /// # Errors
+    ///
+    /// As [`sbm`].
+    pub fn least_memory(&self) -> Result<u64> {
+        Ok(BlockModel::footprint(&Parameters::new(self)?).least(rayon::current_num_threads()))
+    }
+
     fn name(&self) -> String {
         format!("sbm-{}", self.nodes)
     }

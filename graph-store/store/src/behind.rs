@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::writeback;
+use crate::{Pages, writeback};
 
 /// Bytes handed to the thread at a time.
 const BUFFER: usize = 512 << 10;
@@ -18,8 +18,10 @@ const BUFFERS: usize = 3;
 const EARLY: u64 = 8 << 20;
 
 /// The bytes of a file, in order. A file of less than a buffer never sees a thread.
+///
+/// Buffers are pages, since they go from thread to thread: an allocator would keep some for each.
 pub(crate) struct Behind {
-    buffer: Vec<u8>,
+    buffer: Pages,
     made: usize,
     state: State,
 }
@@ -27,8 +29,8 @@ pub(crate) struct Behind {
 enum State {
     Here(Sink),
     There {
-        full: SyncSender<Vec<u8>>,
-        empty: Receiver<Vec<u8>>,
+        full: SyncSender<Pages>,
+        empty: Receiver<Pages>,
         thread: JoinHandle<(Sink, io::Result<()>)>,
     },
     /// An error was told, or the writer is done.
@@ -66,19 +68,31 @@ impl Behind {
     /// Writes to `file` from byte `at` on, where it stands.
     pub(crate) fn new(file: File, at: u64) -> Self {
         let sink = Sink { file, hash: Box::new(Xxh3::new()), at, told: 0 };
-        Self { buffer: Vec::new(), made: 1, state: State::Here(sink) }
+        Self { buffer: Pages::new(), made: 0, state: State::Here(sink) }
     }
 
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        if self.made == 0 && !bytes.is_empty() {
+            self.buffer = self.make()?;
+        }
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(BUFFER - self.buffer.len()));
-            self.buffer.extend_from_slice(now);
+            let old = self.buffer.len();
+            let (now, later) = bytes.split_at(bytes.len().min(BUFFER - old));
+            self.buffer.resize(old + now.len())[old..].copy_from_slice(now);
             bytes = later;
             if self.buffer.len() == BUFFER {
                 self.hand_over()?;
             }
         }
         Ok(())
+    }
+
+    /// One more buffer, of which what is written takes memory.
+    fn make(&mut self) -> io::Result<Pages> {
+        self.made += 1;
+        let mut buffer = Pages::zeroed(BUFFER)?;
+        buffer.resize(0);
+        Ok(buffer)
     }
 
     /// Gives the full buffer to the thread, and takes an empty one.
@@ -93,8 +107,7 @@ impl Behind {
             return self.join().map(drop);
         }
         if self.made < BUFFERS {
-            self.made += 1;
-            self.buffer = Vec::with_capacity(BUFFER);
+            self.buffer = self.make()?;
             return Ok(());
         }
         match empty.recv() {
@@ -108,14 +121,14 @@ impl Behind {
         let State::Here(mut sink) = mem::replace(&mut self.state, State::Gone) else {
             unreachable!("the thread is started once");
         };
-        let (full, from_here) = sync_channel::<Vec<u8>>(BUFFERS);
+        let (full, from_here) = sync_channel::<Pages>(BUFFERS);
         let (to_here, empty) = channel();
         let run = move || {
             for mut buffer in from_here {
                 if let Err(e) = sink.write(&buffer) {
                     return (sink, Err(e));
                 }
-                buffer.clear();
+                buffer.resize(0);
                 // At the end nobody wants buffers any more.
                 let _ = to_here.send(buffer);
             }

@@ -8,6 +8,7 @@ use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
 use morphgl_graph_store::{DatasetWriter, Dtype};
 
+use super::budget::beside_program;
 use super::show::{Show, Stages};
 use super::usage::Usage;
 use super::{Outcome, info, interrupt, values};
@@ -61,7 +62,7 @@ pub(crate) struct Args {
     /// Seed of everything
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Memory to stay within, for example 512MiB
+    /// Memory to stay within, for example 512MiB; too little is refused
     #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
@@ -103,7 +104,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            sbm_to_disk(&config, &args.output, args.memory, args.force, &progress)
+            let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
+            sbm_to_disk(&config, &args.output, memory, args.force, &progress)
         }
         Kind::Rmat => {
             let default = RmatConfig::default();
@@ -121,17 +123,23 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 test,
                 ..default
             };
-            rmat_to_disk(&config, &args.output, args.memory, args.force, &progress)
+            let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
+            rmat_to_disk(&config, &args.output, memory, args.force, &progress)
         }
     };
-    let path = path.map_err(|e| match e {
+    let path = path.map_err(usage)?;
+    stages.finish();
+    info::describe(&path)
+}
+
+/// Arguments that cannot be are options that must be changed.
+fn usage(error: morphgl_generate::Error) -> anyhow::Error {
+    match error {
         // Fields have the names of the options that set them, but for one.
         morphgl_generate::Error::Argument { name, what, cure } => {
             let option = if name == "edge_factor" { "degree" } else { name };
             Usage::error(format!("--{option}: {what}; {cure}"))
         }
         other => other.into(),
-    })?;
-    stages.finish();
-    info::describe(&path)
+    }
 }

@@ -10,7 +10,7 @@ use morphgl_graph_store::{DatasetWriter, Dtype};
 
 use super::show::{Show, Stages};
 use super::usage::Usage;
-use super::{Outcome, info, interrupt, values};
+use super::{Outcome, budget, info, interrupt, values};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -94,7 +94,7 @@ pub(crate) struct Args {
     /// numpy, bv: what row v of the source lists
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
-    /// Memory to stay within, for example 512MiB
+    /// Memory to stay within, beside a few bytes a node, for example 512MiB; too little is refused
     #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
@@ -164,6 +164,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 /// Imports as the options say, and gives the path of the new dataset.
 pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
     args.refuse_unread()?;
+    let (threads, memory) = budget::of_import(args.memory)?;
     let options = Options {
         name: args.name.clone(),
         symmetrise: args.symmetrise,
@@ -179,29 +180,34 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
         }),
         feature_dtype: args.dtype,
         normalize_features: args.normalize_features,
-        memory: args.memory,
+        memory,
         replace: args.force,
     };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    pool.install(|| read(args, &options, stages))
+}
+
+fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathBuf> {
     let (source, target) = (args.source.as_path(), args.output.as_path());
     Ok(match args.format {
-        Format::Planetoid => morphgl_formats::planetoid::import(source, target, &options, stages)?,
-        Format::Npz => morphgl_formats::npz::import(source, target, &options, stages)?,
-        Format::Ogb => morphgl_formats::ogb::import(source, target, &options, stages)?,
+        Format::Planetoid => morphgl_formats::planetoid::import(source, target, options, stages)?,
+        Format::Npz => morphgl_formats::npz::import(source, target, options, stages)?,
+        Format::Ogb => morphgl_formats::ogb::import(source, target, options, stages)?,
         Format::Edges => {
             let ids = match args.ids {
                 IdChoice::Keep => Ids::Keep,
                 IdChoice::Compact => Ids::Compact,
             };
             let format = EdgeListOptions { ids, first_id: args.first_id, num_nodes: args.num_nodes };
-            morphgl_formats::edge_list::import(source, target, format, &options, stages)?
+            morphgl_formats::edge_list::import(source, target, format, options, stages)?
         }
-        Format::Mtx => morphgl_formats::mtx::import(source, target, &options, stages)?,
-        Format::Metis => morphgl_formats::metis::import(source, target, &options, stages)?,
+        Format::Mtx => morphgl_formats::mtx::import(source, target, options, stages)?,
+        Format::Metis => morphgl_formats::metis::import(source, target, options, stages)?,
         Format::Numpy => {
             let format = NumpyOptions { rows: rows(args.rows).unwrap_or(Rows::Sources), num_nodes: args.num_nodes };
-            morphgl_formats::numpy::import(source, target, format, &options, stages)?
+            morphgl_formats::numpy::import(source, target, format, options, stages)?
         }
-        Format::Bv => import_bv(source, target, rows(args.rows), &options, stages)?,
+        Format::Bv => import_bv(source, target, rows(args.rows), options, stages)?,
     })
 }
 

@@ -1,9 +1,13 @@
 //! `morphgl info`: what a dataset holds.
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Parser;
-use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
+use morphgl_graph_store::{ArrayMeta, Dataset, Load, Meta, OpenOptions};
 use serde_json::json;
 
 use super::{Outcome, show};
@@ -22,9 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    if args.check {
-        Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: true })?;
-    }
+    Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
     let mut outcome = describe(&args.dataset)?;
     if args.check {
         outcome.text += "checked: every checksum holds, structure and features are sound\n";
@@ -33,44 +35,53 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Describes the dataset at `path`.
+/// Describes the dataset at `path`, which is sound: what is looked at is read through a buffer, in little memory.
 pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
-    let dataset = Dataset::open(path, OpenOptions { load: Load::Mmap, verify: false })?;
     let meta = Meta::read(path)?;
-    let n = dataset.num_nodes();
-    let mut degrees: Vec<u64> = (0..n as u32).map(|v| dataset.topology.degree(v)).collect();
-    degrees.sort_unstable();
-    let quantile = |q: f64| degrees.get(((n.max(1) - 1) as f64 * q) as usize).copied().unwrap_or(0);
-    let isolated = degrees.partition_point(|&d| d == 0);
-    let mean = dataset.topology.num_edges() as f64 / n.max(1) as f64;
-    let labelled = dataset.labels.as_ref().map_or(0, |l| l.iter().filter(|&&l| l >= 0).count());
+    let (n, num_edges) = (meta.num_nodes, meta.num_edges);
+    let mut degrees = Degrees::default();
+    let mut before = None;
+    for_each(path, &meta.arrays["indptr"], |offset| {
+        let offset = u64::from_le_bytes(offset);
+        if let Some(before) = before.replace(offset) {
+            degrees.add(offset.saturating_sub(before));
+        }
+    })?;
+    let (quantile, isolated) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.few[0]);
+    let mean = num_edges as f64 / n.max(1) as f64;
+    let mut labelled = 0u64;
+    if let Some(labels) = meta.arrays.get("labels") {
+        for_each(path, labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
+    }
+    let features = meta.arrays.get("features").map(|f| (f.shape[1], f.dtype));
     let sizes: Vec<(String, u64)> = meta
         .arrays
         .iter()
         .map(|(name, a)| (name.clone(), a.shape.iter().product::<u64>() * a.dtype.size() as u64))
         .collect();
     let total: u64 = sizes.iter().map(|(_, b)| b).sum();
-    let splits = [&dataset.splits.train, &dataset.splits.valid, &dataset.splits.test].map(|s| s.len() as u64);
+    let splits = ["train", "valid", "test"].map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
 
     let mut text = format!("{} at {}\n", meta.name, path.display());
-    text += &format!("nodes     {}\n", show::number(n as u64));
+    text += &format!("nodes     {}\n", show::number(n));
     text += &format!(
         "edges     {} directed; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without\n",
-        show::number(dataset.topology.num_edges()),
+        show::number(num_edges),
         quantile(0.5),
         quantile(0.99),
         show::number(quantile(1.0)),
-        show::number(isolated as u64)
+        show::number(isolated)
     );
-    text += &match &dataset.features {
-        Some(f) => format!("features  {} x {}, {} a row\n", f.dim(), f.dtype(), show::bytes(f.row_bytes() as u64)),
+    text += &match features {
+        Some((dim, dtype)) => {
+            format!("features  {dim} x {dtype}, {} a row\n", show::bytes(dim * dtype.size() as u64))
+        }
         None => "features  none\n".to_string(),
     };
-    text += &match &dataset.labels {
-        Some(_) => {
-            format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, show::number(labelled as u64))
-        }
-        None => "labels    none\n".to_string(),
+    text += &if meta.arrays.contains_key("labels") {
+        format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, show::number(labelled))
+    } else {
+        "labels    none\n".to_string()
     };
     text += &format!(
         "splits    train {}, valid {}, test {}\n",
@@ -78,15 +89,16 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         show::number(splits[1]),
         show::number(splits[2])
     );
-    let weights = if dataset.topology.weights().is_some() { "with edge weights" } else { "no edge weights" };
+    let weighted = meta.arrays.contains_key("weights");
+    let weights = if weighted { "with edge weights" } else { "no edge weights" };
     text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), sizes.len());
 
     let json = json!({
         "name": meta.name, "path": path, "version": meta.version,
-        "num_nodes": n, "num_edges": dataset.topology.num_edges(), "num_classes": meta.num_classes,
-        "feature_dim": dataset.feature_dim(),
-        "feature_dtype": dataset.features.as_ref().map(|f| f.dtype()),
-        "weighted": dataset.topology.weights().is_some(),
+        "num_nodes": n, "num_edges": num_edges, "num_classes": meta.num_classes,
+        "feature_dim": features.map_or(0, |(dim, _)| dim),
+        "feature_dtype": features.map(|(_, dtype)| dtype),
+        "weighted": weighted,
         "labelled": labelled,
         "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0), "isolated": isolated },
         "splits": { "train": splits[0], "valid": splits[1], "test": splits[2] },
@@ -94,4 +106,72 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "arrays": meta.arrays, "provenance": meta.provenance,
     });
     Ok(Outcome::new(text, json))
+}
+
+/// Calls `f` with the bytes of each element of an array.
+fn for_each<const N: usize>(path: &Path, array: &ArrayMeta, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
+    let path = path.join(&array.file);
+    let len = array.shape.iter().product::<u64>();
+    let mut read = || -> std::io::Result<()> {
+        let mut file = File::open(&path)?;
+        // The elements end with the file.
+        file.seek(SeekFrom::End(-((len * N as u64) as i64)))?;
+        let mut file = BufReader::with_capacity(256 << 10, file);
+        let mut element = [0; N];
+        for _ in 0..len {
+            file.read_exact(&mut element)?;
+            f(element);
+        }
+        Ok(())
+    };
+    read().with_context(|| path.display().to_string())
+}
+
+/// How many nodes have each in-degree: counted where it is usual, looked up where it is that of a few hubs.
+#[derive(Debug)]
+struct Degrees {
+    few: Vec<u64>,
+    many: BTreeMap<u64, u64>,
+}
+
+impl Default for Degrees {
+    fn default() -> Self {
+        Self { few: vec![0; 1 << 16], many: BTreeMap::new() }
+    }
+}
+
+impl Degrees {
+    fn add(&mut self, degree: u64) {
+        match self.few.get_mut(degree as usize) {
+            Some(count) => *count += 1,
+            None => *self.many.entry(degree).or_default() += 1,
+        }
+    }
+
+    /// The degree at a place in ascending order; 0 where there is none.
+    fn at(&self, place: u64) -> u64 {
+        let few = (0..).zip(self.few.iter().copied());
+        let mut all = few.chain(self.many.iter().map(|(&degree, &count)| (degree, count)));
+        let mut below = 0;
+        let found = all.find(|&(_, count)| {
+            below += count;
+            below > place
+        });
+        found.map_or(0, |(degree, _)| degree)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degrees_stand_in_order() {
+        let all = [0, 0, 3, 3, 3, 65_535, 65_536, 1 << 40, 1 << 40];
+        let mut degrees = Degrees::default();
+        all.iter().rev().for_each(|&degree| degrees.add(degree));
+        let actual: Vec<u64> = (0..all.len() as u64).map(|place| degrees.at(place)).collect();
+        assert_eq!(actual, all);
+        assert_eq!(degrees.at(9), 0);
+    }
 }

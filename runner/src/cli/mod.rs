@@ -1,6 +1,7 @@
 //! Reads the command line, runs one command, prints its outcome.
 
 mod bench;
+mod budget;
 mod durations;
 mod evaluate;
 mod generate;

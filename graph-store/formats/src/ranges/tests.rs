@@ -47,7 +47,7 @@ proptest! {
         let target = |draw: u64| u64::from((1u64 << draw).trailing_zeros().saturating_sub(5));
         let key = |&(t, s): &(u64, u64)| (target(t) + far) << 32 | (s % sources + far * (s % 7 / 6));
         let keys: Vec<u64> = draws.iter().map(key).collect();
-        let merge = Merge { unique, len, room: 0 };
+        let merge = Merge { unique, len, room: 0, threads: 2, wave: 9 };
         check(&keys, block, bits, merge);
         let weighted: Vec<_> = keys.iter().zip((0u16..).map(f32::from)).map(|(&k, w)| Weighted::new(k, w)).collect();
         check(&weighted, block, bits, merge);
@@ -69,7 +69,10 @@ fn counted_blocks_merge_into_the_sort() {
             blocks.push(block);
         }
         expected.sort_unstable();
-        assert!(merged(Merge { unique: false, len: 2000, room: 0 }, &mut blocks) == expected, "{nodes} nodes");
+        assert!(
+            merged(Merge { unique: false, len: 2000, room: 0, threads: 2, wave: 9 }, &mut blocks) == expected,
+            "{nodes} nodes"
+        );
     }
 }
 
@@ -78,7 +81,7 @@ fn counted_blocks_merge_into_the_sort() {
 fn the_highest_key_is_not_lost() {
     for (unique, last) in [(false, u64::MAX), (true, u64::MAX), (true, u64::MAX - 1)] {
         let keys: Vec<u64> = (0..400).map(|i| last - i % 2).collect();
-        check(&keys, 100, 12, Merge { unique, len: 1, room: 0 });
+        check(&keys, 100, 12, Merge { unique, len: 1, room: 0, threads: 2, wave: 9 });
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Chunks<'p> {
 }
 
 impl<'p> Chunks<'p> {
-    /// Opens `path`; three chunks and the parsed form of one stay within about a quarter of `memory`.
+    /// Opens `path`; three chunks and the parsed form of one, with scratch, stay within about a quarter of `memory`.
     pub(crate) fn open(path: &Path, memory: u64, progress: &'p dyn Progress) -> Result<Self> {
         let io = |e| Error::io(path, e);
         let file = File::open(path).map_err(io)?;
@@ -55,7 +55,7 @@ impl<'p> Chunks<'p> {
         let read = Arc::new(AtomicU64::new(0));
         let counted = BufReader::with_capacity(1 << 20, Counted { file, read: Arc::clone(&read) });
         let reader = decompress(counted).map_err(io)?;
-        let room = (memory / 32).clamp(4 << 10, 16 << 20) as usize;
+        let room = (memory / 64).clamp(4 << 10, 16 << 20) as usize;
         let longest = (memory / 4).max(64 << 10) as usize;
         let mut splitter =
             Splitter { path: path.to_path_buf(), reader, room, longest, tail: Vec::new(), line: 1, done: false };

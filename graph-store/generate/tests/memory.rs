@@ -1,0 +1,93 @@
+//! The memory budget, measured by the peak of processes of their own.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::Command;
+
+use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
+use morphgl_graph_store::Dtype;
+
+/// Set in a child: the directory it works in.
+const DIR: &str = "MORPHGL_TEST_MEMORY_DIR";
+const THREADS: [usize; 3] = [1, 4, 48];
+/// Bytes on top of the least.
+const MORE: [u64; 3] = [0, 12 << 20, 100 << 20];
+
+/// Graphs whose blocks of rows, features or tables take most of the memory.
+fn block_models() -> Vec<SbmConfig> {
+    let base = SbmConfig { dim: 4, ..SbmConfig::default() };
+    vec![
+        SbmConfig { nodes: 200_000, degree: 8.0, dim: 32, ..base.clone() },
+        SbmConfig { nodes: 20_000, degree: 100.0, classes: 2, dtype: Dtype::U8, ..base.clone() },
+        SbmConfig { nodes: 1_000_000, degree: 0.5, classes: 1, homophily: 1.0, dtype: Dtype::F16, ..base.clone() },
+        SbmConfig { nodes: 40, classes: 4, degree: 3.0, dim: 1 << 20, ..base.clone() },
+        SbmConfig { nodes: 20_000, classes: 9_000, degree: 2.0, homophily: 0.1, dim: 300, ..base },
+    ]
+}
+
+fn kroneckers() -> Vec<RmatConfig> {
+    let base = RmatConfig { nodes: 150_000, dim: 32, ..RmatConfig::default() };
+    vec![
+        base.clone(),
+        RmatConfig { symmetrise: true, dtype: Dtype::Bf16, ..base.clone() },
+        RmatConfig { nodes: 2_000_000, edge_factor: 0.5, dim: 1, classes: 2, ..base },
+    ]
+}
+
+#[test]
+fn generating_stays_within_its_budget() {
+    if let Some(dir) = std::env::var_os(DIR) {
+        generate(Path::new(&dir));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut held = 0;
+    for case in 0..block_models().len() + kroneckers().len() {
+        for (threads, more) in THREADS.into_iter().zip(MORE).chain([(48, 0)]) {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--nocapture", "--test-threads=1"]).env(DIR, dir.path());
+            let settings = [("CASE", case as u64), ("THREADS", threads as u64), ("MORE", more)];
+            child.envs(settings.map(|(name, value)| (name, value.to_string())));
+            let output = child.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let numbers = std::fs::read_to_string(dir.path().join("peak")).unwrap();
+            let mut numbers = numbers.split(' ').map(|n| n.parse::<u64>().unwrap());
+            let (taken, memory) = (numbers.next().unwrap(), numbers.next().unwrap());
+            let what = format!("graph {case} on {threads} threads with {more} bytes more than the least");
+
+            assert!(taken <= memory, "{what}: {taken} bytes of {memory}");
+            held = held.max(taken);
+        }
+    }
+    assert!(held > 40 << 20, "{held} bytes at most: no graph is large enough to tell anything");
+}
+
+/// Generates, and writes down what that took on top of what the process had, and what it was allowed.
+fn generate(dir: &Path) {
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let (case, more, target) = (number("CASE") as usize, number("MORE"), dir.join("graph"));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(number("THREADS") as usize).build().unwrap();
+    let before = peak();
+    let (mut block_models, mut kroneckers) = (block_models(), kroneckers());
+    let memory = pool.install(|| {
+        if case < block_models.len() {
+            let config = block_models.swap_remove(case);
+            let memory = config.least_memory().unwrap() + more;
+            sbm_to_disk(&config, &target, memory, true, &|_, _, _| {}).unwrap();
+            memory
+        } else {
+            let config = kroneckers.swap_remove(case - block_models.len());
+            let memory = config.least_memory().unwrap() + more;
+            rmat_to_disk(&config, &target, memory, true, &|_, _, _| {}).unwrap();
+            memory
+        }
+    });
+    std::fs::write(dir.join("peak"), format!("{} {memory}", peak() - before)).unwrap();
+}
+
+/// Most memory this process ever held, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel tells the peak");
+    line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}

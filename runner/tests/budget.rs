@@ -1,0 +1,72 @@
+//! `--memory` of generate and import: what the process holds at most, and what is refused.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use support::Bench;
+
+/// The least that the refusal of too little says, in MiB.
+fn least(bench: &Bench, args: &[&str]) -> u64 {
+    let args = [args, &["-o", "out", "--memory", "1KiB"]].concat();
+    bench.misused(&args, &["--memory", "1.0 KiB", "give at least", "MiB"]);
+    let stderr = String::from_utf8(bench.run(&args).stderr).expect("text");
+    let (_, rest) = stderr.split_once("at least ").expect("refused above");
+    rest.trim_end().trim_end_matches("MiB").parse().expect("a number of MiB")
+}
+
+/// Runs with so much memory; the most that was held, in bytes, as it is seen every millisecond.
+fn peak(bench: &Bench, args: &[&str], threads: &str, mib: u64) -> u64 {
+    let memory = format!("{mib}MiB");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
+    command.args(args).args(["-o", "out", "--force", "--quiet", "--memory", &memory]);
+    command.current_dir(bench.path()).env("RAYON_NUM_THREADS", threads).stdout(Stdio::null());
+    let mut child = command.spawn().expect("the binary starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0) << 10);
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            assert!(status.success(), "{args:?} in {memory} on {threads} threads: {status}");
+            return peak;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[track_caller]
+fn check(bench: &Bench, args: &[&str]) {
+    // More than one thread or thread buffers count; fewer MiB than would do if they were not kept to.
+    for (threads, more) in [("1", 0), ("4", 8), ("48", 100)] {
+        let mib = least(bench, args) + more + threads.parse::<u64>().expect("a number");
+        let peak = peak(bench, args, threads, mib);
+        assert!(peak > 8 << 20, "{peak} bytes: nothing was measured");
+        assert!(peak <= mib << 20, "{args:?} on {threads} threads: {peak} bytes in {mib} MiB");
+    }
+}
+
+#[test]
+fn generating_stays_within_the_memory_given() {
+    let bench = Bench::new();
+    let sbm = ["generate", "sbm", "--nodes", "150000", "--dim", "128"];
+    least(&bench, &sbm);
+    assert_eq!(bench.names(), [""; 0], "refused before anything is written");
+    check(&bench, &sbm);
+    check(&bench, &["generate", "rmat", "--nodes", "200000", "--dim", "16", "--symmetrise"]);
+}
+
+#[test]
+fn importing_stays_within_the_memory_given() {
+    let bench = Bench::new();
+    let edges = |i: u64| format!("{} {}\n", i * 7919 % 50_021, i * 104_729 % 50_023);
+    std::fs::write(bench.path().join("edges.txt"), (0..600_000).map(edges).collect::<String>()).expect("room");
+    let args = ["import", "edges", "edges.txt", "--symmetrise"];
+    least(&bench, &args);
+    assert_eq!(bench.names(), ["edges.txt"], "refused before anything is written");
+    check(&bench, &args);
+}
