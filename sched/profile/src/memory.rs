@@ -22,7 +22,9 @@ impl std::fmt::Debug for Memory<'_> {
 /// What was seen of the process's memory so far; nothing where nobody tells.
 pub(crate) struct Seen<'a> {
     memory: Option<Memory<'a>>,
+    /// The most that the process grew a worker of the host, its mini-batch counted, whoever's worker it was.
     worker: u64,
+    /// The most that was held at the beginning, or while training ran alone.
     held: u64,
 }
 
