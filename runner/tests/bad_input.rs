@@ -49,6 +49,8 @@ fn what_needs_no_dataset_is_refused_before_it_is_read() {
     let bench = Bench::new();
     bench.refused(&["train", "nowhere", "--save", "none/a.safetensors"], &["--save none/a", "choose another file"]);
     bench.refused(&["train", "nowhere", "--save", "."], &["--save .", "this is a directory; name a file"]);
+    #[cfg(unix)]
+    bench.refused(&["train", "nowhere", "--save", "/dev/null"], &["--save /dev/null", "this is no regular file"]);
     bench.refused(&["train", "nowhere", "--init", "none.safetensors"], &["none.safetensors", "check the path"]);
     let misused = |extra: &[&'static str], words: &[&str]| {
         bench.misused(&[&["train", "nowhere"], extra].concat(), words);

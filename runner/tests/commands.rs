@@ -218,7 +218,8 @@ fn early_stopping_and_sampled_evaluation() {
 #[cfg(unix)]
 #[track_caller]
 fn wait_for(there: impl Fn() -> bool, what: &str) {
-    for _ in 0..1200 {
+    // Ten minutes, for machines with far more to do.
+    for _ in 0..12_000 {
         if there() {
             return;
         }

@@ -15,7 +15,8 @@ use crate::{Evaluation, JobConfig, Sampled, Scores, TrainingSpec, evaluate};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl train cora --save cora.safetensors && morphgl evaluate cora.safetensors cora
-  morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5")]
+  morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5
+  morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit")]
 pub(crate) struct Args {
     /// Model file that `morphgl train --save` or --run wrote
     model: PathBuf,

@@ -12,8 +12,10 @@ use crate::{EpochRow, JobConfig, Plan, TrainOptions};
 
 /// Refuses a model's file that could not be written in the end: by making one beside it, as writing it does.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        anyhow::bail!("--save {}: this is a directory; name a file", path.display());
+    // Writing ends with a rename: a device would be gone.
+    if path.exists() && !path.is_file() {
+        let what = if path.is_dir() { "a directory" } else { "no regular file" };
+        anyhow::bail!("--save {}: this is {what}; name a file", path.display());
     }
     let beside = morphgl_model_spec::partial_path(path);
     File::create(&beside)
