@@ -55,8 +55,8 @@ pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
 }
 
 /// Calls `next` until it is done, one call at a time; does each of its jobs by `work`, on twice as many threads as rayon's
-/// pool has (of which some wait for a disk), or `ahead` where that is less; and hands the results to `take` on this thread, in the order of the jobs.
-/// At most `ahead` jobs are begun that are not handed on. The first error, in the order of the jobs, ends it all.
+/// pool has (of which some wait for a disk), or `ahead` where that is less; and hands the results to `take` on this
+/// thread, in the order of the jobs. At most `ahead` jobs are begun that are not handed on. The first error, in the order of the jobs, ends it all.
 pub(crate) fn ordered<J, T: Send>(
     ahead: u64,
     next: impl FnMut() -> Result<Option<J>> + Send,

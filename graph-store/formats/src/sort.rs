@@ -77,8 +77,8 @@ pub(crate) struct Sorter<R> {
 }
 
 impl<R: Record> Sorter<R> {
-    /// A sorter whose records stay within half of `memory` bytes, and its merges within a quarter; with `unique`, only the first record of a key
-    /// remains. What does not fit lies in `path`.
+    /// A sorter whose records stay within half of `memory` bytes, and its merges within a quarter; with `unique`, only
+    /// the first record of a key remains. What does not fit lies in `path`.
     pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
         let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
