@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::memory::{STEP, WORKER};
 use morphgl_profile::{Operators, Profile, Progress, RouteOperators, Settings, TrainingOperator, Watch, profile};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
@@ -56,26 +57,6 @@ pub(crate) struct Seen {
     /// Bytes of host memory held now, and the most since that was last asked.
     pub(crate) held: AtomicU64,
     pub(crate) peak: AtomicU64,
-}
-
-/// Bytes of host memory that a worker holds, and training in a step.
-pub(crate) const WORKER: u64 = 400;
-pub(crate) const STEP: u64 = 10_000;
-
-impl Seen {
-    fn hold(&self, bytes: u64) {
-        let held = self.held.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        self.peak.fetch_max(held, Ordering::SeqCst);
-    }
-
-    fn let_go(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Ordering::SeqCst);
-    }
-
-    /// The most bytes held since this was last asked.
-    pub(crate) fn take_peak(&self) -> u64 {
-        self.peak.swap(self.held.load(Ordering::SeqCst), Ordering::SeqCst)
-    }
 }
 
 fn host_batch(id: BatchId) -> HostBatch {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::common::{Fakes, Fault, QUICK, Times, unhurried};
+use crate::in_one_of_thirty;
 use morphgl_plan::{Contention, Limits, Policy, Resource};
 use morphgl_profile::Settings;
 
@@ -52,12 +53,6 @@ fn what_routes_share_is_measured_once() {
     assert_eq!(fakes.seen.most_on_device.load(Ordering::SeqCst), 2);
 }
 
-/// What a machine with other work measures may be off; what a fault measures always is.
-fn in_one_of_thirty(mut measure: impl FnMut() -> Result<(), String>) {
-    let outcomes: Vec<String> = (0..30).map_while(|_| measure().err()).collect();
-    assert!(outcomes.len() < 30, "{outcomes:?}");
-}
-
 #[test]
 fn batching_that_slows_training_and_is_slowed_is_noticed() {
     in_one_of_thirty(|| {
@@ -74,11 +69,13 @@ fn batching_that_slows_training_and_is_slowed_is_noticed() {
         let (workers, threads, training) = (share.workers, share.threads_per_worker, plan.schedule.training_threads);
         let measured =
             r.together.iter().find(|t| (t.workers, t.threads, t.training_threads) == (workers, threads, training));
-        let measured = measured.unwrap_or_else(|| panic!("{plan} is not among {:?}", r.together));
+        let measured = measured.ok_or_else(|| format!("{plan} is not among {:?}", r.together))?;
         assert!(measured.training.samples.len() == 3 && measured.batching.samples.len() >= workers, "{measured:?}");
         // Workers really were at work whenever training was measured beside them.
         let beside = fakes.trainers[0].1.beside.iter().filter(|&&b| b > 0).count();
-        assert!(beside >= 3 * r.together.len(), "{beside} steps beside batching");
+        if beside < 3 * r.together.len() {
+            return Err(format!("{beside} steps beside batching"));
+        }
         // A worker is slowed only where training trains when it begins, which is nearly always.
         let Contention { batching, training } = share.contention.expect("it was measured");
         // Each worker that prepares costs half as much again.
@@ -94,14 +91,14 @@ fn phases_that_do_not_slow_each_other_are_measured_at_the_chosen_split_alone() {
         let mut fakes = Fakes::new(400, Times { batching: 4, transferring: 0, training: 24 });
         let p = fakes.profile(&unhurried(4)).expect("nothing fails");
         let together = &p.routes[0].together;
-        assert!((1..=12).contains(&together.len()), "{together:?}");
+        assert!(together.len() <= 12, "{together:?}");
         let problem = p.problem(4, Limits::default());
         let plans = morphgl_plan::plan(&problem).expect("it fits");
         // Every split of the cores has a contention: its own, or that of its nearest neighbour.
         let durations = &problem.routes()[0].durations;
-        assert!(durations.contention(4, 1, 1).is_some());
+        durations.contention(4, 1, 1).ok_or_else(|| "no split was measured".to_string())?;
         assert!(durations.contention(4, 1, 2).is_none(), "no plan may have that many threads");
-        assert!(plans.best().schedule.shares[0].contention.is_some());
+        plans.best().schedule.shares[0].contention.ok_or_else(|| format!("not measured: {plans}"))?;
         together.iter().try_for_each(|t| {
             let c = durations.contention(t.workers, t.threads, t.training_threads).expect("measured");
             let about = (1.0..1.5).contains(&c.batching) && (1.0..1.5).contains(&c.training);
