@@ -51,7 +51,7 @@ impl DataArgs {
         }
         let start = Instant::now();
         let dataset = Arc::new(Dataset::open(path, OpenOptions { load: Load::Disk, verify: false })?);
-        let share = memory.saturating_sub(PROGRAM) / 2;
+        let share = memory.saturating_sub(BESIDE) / 2;
         let (bytes, memory, half) = (show::bytes(bytes), show::bytes(memory), show::bytes(share));
         let why = if asked { "as asked" } else { "it does not fit" };
         show.say(format_args!(
@@ -90,8 +90,8 @@ fn fits(dataset: u64, memory: u64) -> bool {
     dataset <= memory / 4 * 3
 }
 
-/// What the program takes before it holds anything of a dataset.
-const PROGRAM: u64 = 64 << 20;
+/// Kept free of what is held of a dataset on disk, whatever is allowed: for the program, a small model and its steps.
+const BESIDE: u64 = 64 << 20;
 
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };
