@@ -49,7 +49,7 @@ NEEDS = {"dgl": "dgl", "graphbolt": "dgl", "pyg": "torch_geometric", "salient": 
 MODULES = [*NEEDS.values(), "torch_sparse", "pyg_lib"]
 LEVELS = ["portable", "avx2", "avx512", "amx"]
 # What caps peers at AVX2: ATen, oneDNN, MKL, libxsmm (DGL's SpMM), OpenBLAS, numpy 1 and 2 (each ignores the other's names).
-# MKL reads its variable on Intel processors alone; on AMD's it takes AVX2 kernels in any case.
+# MKL reads its variable on Intel processors alone; on AMD processors it has the speed of AVX2 kernels in any case.
 CAPS_AT_AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "DNNL_MAX_CPU_ISA": "AVX2",
