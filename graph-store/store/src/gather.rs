@@ -1,8 +1,9 @@
 //! Copies scattered feature rows into one dense buffer, in the type they are stored with.
 
+use morphgl_platform::SimdLevel;
 use rayon::prelude::*;
 
-use crate::{FeatureMatrix, Isa};
+use crate::FeatureMatrix;
 
 mod rows;
 
@@ -24,7 +25,7 @@ impl FeatureMatrix {
     pub fn gather_rows(&self, nodes: &[u32], out: &mut [u8]) {
         let stores = Stores::of(out.len(), self.row_bytes());
         if let Some((rows, row_bytes)) = self.gathered(nodes, out) {
-            rows::copy(Isa::best(), stores, rows, row_bytes, nodes, out);
+            rows::copy(SimdLevel::current(), stores, rows, row_bytes, nodes, out);
         }
     }
 
@@ -34,12 +35,12 @@ impl FeatureMatrix {
     ///
     /// As [`FeatureMatrix::gather_rows`].
     pub fn par_gather_rows(&self, nodes: &[u32], out: &mut [u8]) {
-        let (isa, stores) = (Isa::best(), Stores::of(out.len(), self.row_bytes()));
+        let (level, stores) = (SimdLevel::current(), Stores::of(out.len(), self.row_bytes()));
         if let Some((rows, row_bytes)) = self.gathered(nodes, out) {
             // So many rows are whole lines, and no two tasks write to one.
             let task_rows = (TASK_BYTES / row_bytes).max(1).next_multiple_of(64);
             let tasks = nodes.par_chunks(task_rows).zip(out.par_chunks_mut(task_rows * row_bytes));
-            tasks.for_each(|(nodes, out)| rows::copy(isa, stores, rows, row_bytes, nodes, out));
+            tasks.for_each(|(nodes, out)| rows::copy(level, stores, rows, row_bytes, nodes, out));
         }
     }
 

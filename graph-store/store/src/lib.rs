@@ -11,7 +11,6 @@ mod dataset;
 mod error;
 mod features;
 mod gather;
-mod isa;
 mod locate;
 mod meta;
 mod npy;
@@ -27,7 +26,7 @@ pub use dataset::{Dataset, Load, OpenOptions, Splits};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use features::{FeatureMatrix, FeatureView};
 pub use gather::{prefetch, prefetch_early};
-pub use isa::Isa;
+
 pub use locate::ArrayFile;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
 pub use npy::read_npy;

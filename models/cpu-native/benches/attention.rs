@@ -174,9 +174,10 @@ fn main() {
                     let (limit, t) = (times[limit][0], &times[ours]);
                     let (min, median, max) = (t[0], t[t.len() / 2], t[t.len() - 1]);
                     let speed = 4.0 * elements as f64 / min / 1e6;
+                    let isa = morphgl_platform::SimdLevel::current();
                     if json {
                         println!(
-                            "{{\"what\":\"attention {what}\",\"unit\":\"ms\",\"median\":{median:.4},\"all\":{t:.4?},\
+                            "{{\"what\":\"attention {what}\",\"isa\":\"{isa}\",\"unit\":\"ms\",\"median\":{median:.4},\"all\":{t:.4?},\
                              \"threads\":{threads},\"edges\":{edges},\"heads\":{heads},\"width\":{width},\
                              \"dropout\":{drop},\"self_loops\":{self_loops},\"gb_per_s\":{speed:.3},\
                              \"limit_ms\":{limit:.4},\"share_of_limit\":{:.3}}}",

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Pages, Splits, Topology};
+use morphgl_platform::SimdLevel;
 use morphgl_registry::{
     BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet,
     Training, TrainingContext,
@@ -99,6 +100,11 @@ fn step(trainer: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
     Ok((forward_backward + step).as_secs_f64() * 1e3)
 }
 
+/// The SIMD level in force.
+fn isa() -> &'static str {
+    SimdLevel::current().name()
+}
+
 fn sorted(mut times: Vec<f64>) -> [f64; 3] {
     times.sort_by(f64::total_cmp);
     [times[0], times[times.len() / 2], times[times.len() - 1]]
@@ -143,7 +149,7 @@ fn limits(options: &Options, threads: usize) -> Limits {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
     let (peaks, bytes) = pool.install(|| (probe::peak_flops(), probe::read_bandwidth()));
     if options.json {
-        let line = json!({"what": "limits", "threads": threads, "flops": peaks.vectors, "tiles_flops": peaks.tiles,
+        let line = json!({"what": "limits", "isa": isa(), "threads": threads, "flops": peaks.vectors, "tiles_flops": peaks.tiles,
             "read_bytes": bytes});
         println!("{line}");
     } else {
@@ -162,7 +168,7 @@ fn limits(options: &Options, threads: usize) -> Limits {
             let work = 2.0 * (rows * columns * depth) as f64;
             let [forward, weight] = seconds.map(|s| work / s);
             if options.json {
-                let line = json!({"what": "product", "threads": threads, "rows, columns, depth": shape, "tiles": tiles,
+                let line = json!({"what": "product", "isa": isa(), "threads": threads, "rows, columns, depth": shape, "tiles": tiles,
                     "forward_flops": forward, "weight_flops": weight});
                 println!("{line}");
             } else {
@@ -188,7 +194,7 @@ fn main() -> Result<()> {
     let host = batches[0].host()?;
     if !options.json {
         let shapes: Vec<_> = host.blocks.iter().map(|b| (b.num_src, b.num_dst, b.num_edges())).collect();
-        println!("blocks (sources, destinations, edges): {shapes:?}");
+        println!("SIMD level {}; blocks (sources, destinations, edges): {shapes:?}", isa());
     }
     for &threads in &options.threads {
         let limits = limits(&options, threads);
@@ -231,7 +237,7 @@ fn main() -> Result<()> {
             let [burn, untiled] = [theirs, untiled].map(|times| (!times.is_empty()).then(|| sorted(times)));
             let untiled_phases = registers.as_ref().map(|native| native.times().clone());
             if options.json {
-                let line = json!({"what": "step", "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
+                let line = json!({"what": "step", "isa": isa(), "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
                     "unit": "ms", "threads": threads, "min": min, "median": median, "max": max, "all": all,
                     "direct": direct, "gather": gathering, "without_tiles": untiled,
                     "burn": burn, "flops": flops, "share_of_peak": flops / peak, "bytes": bytes,

@@ -16,7 +16,6 @@ mod factors;
 mod forward;
 mod kernels;
 mod parts;
-mod simd;
 
 use morphgl_model_spec::Dropout;
 

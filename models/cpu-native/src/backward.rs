@@ -188,7 +188,7 @@ impl Layer {
                     }
                     if deeper {
                         let grad_own = if in_out { &mut *output } else { &mut *grad_own };
-                        let right = |packed| Right::packed(packed, width);
+                        let right = |packed| Right::packed(level, packed, width);
                         let times = [
                             summed.then(|| (right(packed[0]), &mut sums[within.clone()], false)),
                             own.then(|| (right(packed[1]), &mut grad_own[within.clone()], false)),
@@ -313,7 +313,7 @@ impl Layer {
                     let first = (rows.start - lane * each) * room;
                     let grad_input = &mut grad_input[first..first + m * room];
                     if deeper {
-                        let factors = (Left::rows(grad, width), Right::packed(packed[0], width));
+                        let factors = (Left::rows(grad, width), Right::packed(level, packed[0], width));
                         multiply(level, [m, depth, width], factors, grad_input, false);
                     }
                     let own_rows = rows.start.min(num_dst)..rows.end.min(num_dst);
@@ -322,7 +322,7 @@ impl Layer {
                         let factors = (Left::transposed(grad, width), Right::rows(&x[..k * depth], depth));
                         multiply(level, [width, depth, k], factors, of_own, true);
                         if deeper {
-                            let factors = (Left::rows(grad, width), Right::packed(packed[1], width));
+                            let factors = (Left::rows(grad, width), Right::packed(level, packed[1], width));
                             multiply(level, [k, depth, width], factors, grad_input, true);
                         }
                     }

@@ -1,11 +1,14 @@
 //! What ends a layer, over the rows of a task: bias, activation, dropout; and what begins its backward.
 
 use morphgl_model_spec::{Activation, Dropout};
+use morphgl_platform::SimdLevel;
 
 use crate::level::{Level, leveled};
 
 #[cfg(target_arch = "x86_64")]
 mod mask;
+#[cfg(target_arch = "x86_64")]
+mod mask_avx2;
 
 /// What follows a layer's product.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +47,7 @@ leveled! {
 }
 
 #[inline(always)]
-fn activate_inner<const FUSED: bool>(finish: Finish, width: usize, bias: &[f32], values: &mut [f32]) {
+fn activate_inner(finish: Finish, width: usize, bias: &[f32], values: &mut [f32]) {
     for row in values.chunks_exact_mut(width) {
         match finish.activation {
             Some(Activation::Relu) => row.iter_mut().zip(bias).for_each(|(o, &b)| {
@@ -64,22 +67,15 @@ fn activate_inner<const FUSED: bool>(finish: Finish, width: usize, bias: &[f32],
 /// Drops elements `first`, `first + 1`, …
 fn drop(level: Level, finish: Finish, first: u64, values: &mut [f32]) {
     let Some(dropout) = finish.dropout else { return };
-    #[cfg(target_arch = "x86_64")]
-    if level.isa() == morphgl_graph_store::Isa::Avx512 {
+    match level.simd() {
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: the level says that the processor has AVX-512.
-        return unsafe { mask::apply(&dropout, first, values) };
+        SimdLevel::Avx512 | SimdLevel::Amx => unsafe { mask::apply(&dropout, first, values) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level says that the processor has AVX2.
+        SimdLevel::Avx2 => unsafe { mask_avx2::apply(&dropout, first, values) },
+        SimdLevel::Portable => dropout.apply(first, values),
     }
-    drop_plain(level, dropout, first, values);
-}
-
-leveled! {
-    /// The same in plain Rust.
-    fn drop_plain = drop_inner(dropout: Dropout, first: u64, values: &mut [f32])
-}
-
-#[inline(always)]
-fn drop_inner<const FUSED: bool>(dropout: Dropout, first: u64, values: &mut [f32]) {
-    dropout.apply(first, values);
 }
 
 /// Turns the gradient of a finished layer's rows into that of the rows before activation and dropout.
@@ -96,7 +92,7 @@ leveled! {
 }
 
 #[inline(always)]
-fn deactivate_inner<const FUSED: bool>(finish: Finish, output: &[f32], grad: &mut [f32]) {
+fn deactivate_inner(finish: Finish, output: &[f32], grad: &mut [f32]) {
     let scale = finish.dropout.map_or(1.0, |d| d.scale());
     match finish.activation {
         // What was dropped is 0 as well, so the output tells all.
@@ -116,7 +112,7 @@ leveled! {
 }
 
 #[inline(always)]
-fn add_rows_inner<const FUSED: bool>(rows: &[f32], sums: &mut [f32]) {
+fn add_rows_inner(rows: &[f32], sums: &mut [f32]) {
     if !sums.is_empty() {
         rows.chunks_exact(sums.len()).for_each(|row| sums.iter_mut().zip(row).for_each(|(s, x)| *s += x));
     }

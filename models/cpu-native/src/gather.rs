@@ -5,14 +5,12 @@
 use std::ops::Range;
 
 use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use morphgl_graph_store::FeatureView;
 
 use crate::adjacency::check_offsets;
-use crate::level::{Level, fma, leveled};
+use crate::level::Level;
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
+mod sums;
 
 /// For each output row, which input rows are summed.
 #[derive(Debug, Clone, Copy)]
@@ -95,79 +93,7 @@ pub(crate) fn sum_rows(
     if width == 0 {
         return;
     }
-    #[cfg(target_arch = "x86_64")]
-    if level.isa() == morphgl_graph_store::Isa::Avx512 {
-        return avx512::sum_rows(level, lists, rows, x, width, out);
-    }
-    plain(level, lists, rows, x, width, out);
-}
-
-leveled! {
-    /// The sums in plain Rust.
-    fn plain = plain_inner(lists: &Lists<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32])
-}
-
-#[inline(always)]
-fn plain_inner<const FUSED: bool>(
-    lists: &Lists<'_>,
-    rows: Range<usize>,
-    x: FeatureView<'_>,
-    width: usize,
-    out: &mut [f32],
-) {
-    match x {
-        FeatureView::F32(x) => plain_of::<FUSED, f32>(lists, rows, x, width, out),
-        FeatureView::F16(x) => plain_of::<FUSED, f16>(lists, rows, x, width, out),
-        FeatureView::Bf16(x) => plain_of::<FUSED, bf16>(lists, rows, x, width, out),
-        FeatureView::U8(x) => plain_of::<FUSED, u8>(lists, rows, x, width, out),
-    }
-}
-
-/// An element as it is stored.
-trait Stored: Copy {
-    fn widen(self) -> f32;
-}
-
-macro_rules! stored {
-    ($($t:ty, $x:ident => $widen:expr;)*) => { $(impl Stored for $t {
-        #[inline(always)]
-        fn widen(self) -> f32 { let $x = self; $widen }
-    })* };
-}
-stored! {
-    f32, x => x;
-    f16, x => x.to_f32();
-    bf16, x => f32::from_bits(u32::from(x.to_bits()) << 16);
-    u8, x => f32::from(x);
-}
-
-#[inline(always)]
-fn plain_of<const FUSED: bool, T: Stored>(
-    lists: &Lists<'_>,
-    rows: Range<usize>,
-    x: &[T],
-    width: usize,
-    out: &mut [f32],
-) {
-    for (row, out) in rows.zip(out.chunks_exact_mut(width)) {
-        out.fill(0.0);
-        let mut add = |coefficient: f32, entry: usize| {
-            for (o, &x) in out.iter_mut().zip(&x[entry * width..(entry + 1) * width]) {
-                *o = fma::<FUSED>(coefficient, x.widen(), *o);
-            }
-        };
-        for e in lists.row(row) {
-            add(lists.coefficients.map_or(1.0, |c| c[e]), lists.entries[e] as usize);
-        }
-        if let Some(scales) = lists.scales {
-            out.iter_mut().for_each(|o| *o *= scales[row]);
-        }
-        if let Some((own, input)) = lists.own(row) {
-            for (o, &x) in out.iter_mut().zip(&x[input * width..(input + 1) * width]) {
-                *o = fma::<FUSED>(own, x.widen(), *o);
-            }
-        }
-    }
+    sums::run(level, lists, rows, x, width, out);
 }
 
 /// Writes the elements `range` of `x` as floats.
@@ -175,13 +101,14 @@ pub(crate) fn widen(x: FeatureView<'_>, range: Range<usize>, out: &mut [f32]) {
     match x {
         FeatureView::F32(x) => out.copy_from_slice(&x[range]),
         FeatureView::F16(x) => x[range].convert_to_f32_slice(out),
-        FeatureView::Bf16(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.widen()),
-        FeatureView::U8(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.widen()),
+        FeatureView::Bf16(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = x.to_f32()),
+        FeatureView::U8(x) => out.iter_mut().zip(&x[range]).for_each(|(o, x)| *o = f32::from(*x)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
     use proptest::prelude::*;
 
     use super::*;

@@ -256,13 +256,13 @@ impl Layer {
                     ([rows.len(), width, 2 * depth], neighbours.read(packed_len(level, 2 * depth, width)));
                 with_scratch([x.scratch(ROWS * depth), ROWS * 2 * depth, 0], |[scratch, both, _]| {
                     join([sums, x.dense(own_rows, depth, scratch)], depth, both);
-                    let factors = (Left::rows(both, 2 * depth), Right::packed(packed, 2 * depth));
+                    let factors = (Left::rows(both, 2 * depth), Right::packed(level, packed, 2 * depth));
                     multiply(level, sizes, factors, out, false);
                 });
             } else {
                 if lists.is_some() {
                     let packed = neighbours.read(packed_len(level, depth, width));
-                    multiply(level, sizes, (Left::rows(sums, depth), Right::packed(packed, depth)), out, false);
+                    multiply(level, sizes, (Left::rows(sums, depth), Right::packed(level, packed, depth)), out, false);
                 }
                 if let Some(own) = own {
                     let packed = own.read(packed_len(level, depth, width));
@@ -384,6 +384,6 @@ fn times(
     let depth = sizes[2];
     with_scratch([x.scratch(ROWS * depth), 0, 0], |[scratch, _, _]| {
         let x = x.dense(rows, depth, scratch);
-        multiply(level, sizes, (Left::rows(x, depth), Right::packed(packed, depth)), out, add);
+        multiply(level, sizes, (Left::rows(x, depth), Right::packed(level, packed, depth)), out, add);
     });
 }

@@ -1,69 +1,51 @@
-//! Which instructions loops are compiled for, chosen when the program runs.
+//! The SIMD level that the operator's loops run at.
 
-use morphgl_graph_store::Isa;
+use morphgl_platform::SimdLevel;
 
-/// Instructions that this processor has.
+/// A SIMD level that this processor has and that is not capped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Level {
-    isa: Isa,
-    /// Whether products are on AMX tiles; the rest is AVX-512 then.
-    tiles: bool,
-}
-
-// Invariant of `Level`: the processor has the instructions, and the tiles; so the fields are private, and `available` and
-// `best` alone make one.
+pub struct Level(
+    // Invariant: at most `SimdLevel::current()`, so that a value is the permission to run code compiled for it.
+    SimdLevel,
+);
 
 impl Level {
-    /// Those that this processor has, the fastest first.
+    /// The levels there are, the fastest first.
     pub fn available() -> Vec<Self> {
-        Self::all().collect()
+        SimdLevel::available().rev().map(Self).collect()
     }
 
     /// The fastest of them.
     pub fn best() -> Self {
-        Self::all().next().expect("every processor has the portable instructions")
+        Self(SimdLevel::current())
     }
 
-    fn all() -> impl Iterator<Item = Self> {
-        Isa::all().rev().flat_map(|isa| {
-            let tiled = has_tiles(isa).then_some(Self { isa, tiles: true });
-            tiled.into_iter().chain([Self { isa, tiles: false }])
-        })
-    }
-
-    /// The same without AMX tiles.
+    /// The level of vector registers beside AMX tiles; of others, the level itself.
     pub(crate) fn without_tiles(self) -> Self {
-        Self { tiles: false, ..self }
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == SimdLevel::Amx {
+            return Self(SimdLevel::Avx512);
+        }
+        self
     }
 
-    pub(crate) fn isa(self) -> Isa {
-        self.isa
+    pub(crate) fn simd(self) -> SimdLevel {
+        self.0
     }
 
-    /// Whether products are on AMX tiles.
+    /// Whether products are on AMX tiles; the rest is AVX-512 then.
     pub(crate) fn tiles(self) -> bool {
-        self.tiles
+        self.without_tiles() != self
+    }
+
+    /// Whether a product and a sum are rounded once.
+    #[cfg(test)]
+    pub(crate) fn fused(self) -> bool {
+        self.0 > SimdLevel::Portable || cfg!(target_arch = "aarch64")
     }
 }
 
-/// Whether this processor multiplies on AMX tiles beside `isa`.
-fn has_tiles(isa: Isa) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return isa == Isa::Avx512 && crate::product::has_tiles();
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = isa;
-        false
-    }
-}
-
-/// `a * b + c`, in one rounding where the target has an instruction for it.
-#[inline(always)]
-pub(crate) fn fma<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if FUSED || cfg!(target_arch = "aarch64") { a.mul_add(b, c) } else { a * b + c }
-}
-
-/// A function compiled for every set of instructions, `$name(level, …)`, each with a body of its own.
+/// A function compiled for every SIMD level, `$name(level, …)`, each with a body of its own.
 macro_rules! compiled {
     (
         $(#[$meta:meta])*
@@ -81,30 +63,29 @@ macro_rules! compiled {
             #[target_feature(enable = "avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments, reason = "those of the function it stands for")]
             fn avx2($($arg: $ty),*) $(-> $ret)? $avx2
-            match level.isa() {
+            match level.simd() {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the processor has what a level says.
-                morphgl_graph_store::Isa::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: the processor has the instructions of a `Level`.
+                morphgl_platform::SimdLevel::Avx512 | morphgl_platform::SimdLevel::Amx => unsafe { avx512($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
-                morphgl_graph_store::Isa::Avx2 => unsafe { avx2($($arg),*) },
-                morphgl_graph_store::Isa::Portable => $portable,
+                morphgl_platform::SimdLevel::Avx2 => unsafe { avx2($($arg),*) },
+                morphgl_platform::SimdLevel::Portable => $portable,
             }
         }
     };
 }
 pub(crate) use compiled;
 
-/// A function compiled for every set of instructions: `$name(level, …)` calls `$inner::<FUSED>(…)`, which is
-/// `#[inline(always)]`.
+/// A function compiled for every SIMD level: `$name(level, …)` calls `$inner(…)`, which is `#[inline(always)]`.
 macro_rules! leveled {
     ($(#[$meta:meta])* fn $name:ident = $inner:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
         $crate::level::compiled! {
             $(#[$meta])*
             pub(crate) fn $name($($arg: $ty),*) $(-> $ret)?;
-            avx512: { $inner::<true>($($arg),*) }
-            avx2: { $inner::<true>($($arg),*) }
-            portable: { $inner::<false>($($arg),*) }
+            avx512: { $inner($($arg),*) }
+            avx2: { $inner($($arg),*) }
+            portable: { $inner($($arg),*) }
         }
     };
 }

@@ -17,6 +17,7 @@ mod prefetch;
 pub mod probe;
 mod product;
 mod rows;
+mod simd;
 mod sort;
 mod sparse;
 mod support;

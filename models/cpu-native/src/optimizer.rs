@@ -26,14 +26,7 @@ leveled! {
 }
 
 #[inline(always)]
-fn update_inner<const FUSED: bool>(
-    adam: &Adam,
-    values: &mut [f32],
-    m: &mut [f32],
-    v: &mut [f32],
-    grad: &[f32],
-    scale: f32,
-) -> bool {
+fn update_inner(adam: &Adam, values: &mut [f32], m: &mut [f32], v: &mut [f32], grad: &[f32], scale: f32) -> bool {
     adam.update(values, m, v, grad, scale);
     values.iter().fold(true, |all, x| all & x.is_finite())
 }

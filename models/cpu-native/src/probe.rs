@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::layer::ROWS;
 use crate::level::Level;
 use crate::parallel;
-use crate::product::{Left, PANEL, Right, multiply, pack, packed_len, tiles, tiles_flops};
+use crate::product::{Left, Right, multiply, pack, packed_len, tiles, tiles_flops};
 
 /// The best of a few trials, in seconds.
 fn best(trials: usize, mut run: impl FnMut()) -> f64 {
@@ -34,14 +34,16 @@ pub struct Peaks {
 pub fn peak_flops() -> Peaks {
     const DEPTH: usize = 1 << 16;
     const TASKS: usize = 64;
-    let (level, rows, data) = (Level::best(), 6, [0.5f32; PANEL]);
+    /// Whole strips of every level's tiles.
+    const COLUMNS: usize = 64;
+    let (level, rows, data) = (Level::best(), 6, [0.5f32; COLUMNS]);
     // Strides of 0: every step of the depth reads the same numbers.
     let left = Left { values: &data, by_row: 1, by_depth: 0 };
-    let right = Right { values: &data, by_panel: 0, by_depth: 0, packed: false };
-    let mut out = vec![0.0f32; TASKS * rows * PANEL];
+    let right = Right { values: &data, by_depth: 0, by_panel: 0, packed: false };
+    let mut out = vec![0.0f32; TASKS * rows * COLUMNS];
     let seconds = best(9, || {
-        parallel::tasks(TASKS, [(&mut out, rows * PANEL)], &|_, [out]| {
-            multiply(level.without_tiles(), [rows, PANEL, DEPTH], (left, right), out, false);
+        parallel::tasks(TASKS, [(&mut out, rows * COLUMNS)], &|_, [out]| {
+            multiply(level.without_tiles(), [rows, COLUMNS, DEPTH], (left, right), out, false);
         });
     });
     black_box(&out);
@@ -52,7 +54,7 @@ pub fn peak_flops() -> Peaks {
         };
         TASKS as f64 * flops / best(9, || parallel::tasks(TASKS, [(&mut none, 1)], &run))
     });
-    Peaks { vectors: (2 * TASKS * rows * PANEL * DEPTH) as f64 / seconds, tiles }
+    Peaks { vectors: (2 * TASKS * rows * COLUMNS * DEPTH) as f64 / seconds, tiles }
 }
 
 /// Whether products of `rows` x `columns` are on tiles here.
@@ -98,7 +100,7 @@ pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> 
         parallel::tasks(rows.div_ceil(ROWS), [(&mut *out, ROWS * columns)], &|task, [out]| {
             let x = &input[task * ROWS * depth..];
             let sizes = [out.len() / columns, columns, depth];
-            multiply(level, sizes, (Left::rows(x, depth), Right::packed(&packed, depth)), out, false);
+            multiply(level, sizes, (Left::rows(x, depth), Right::packed(level, &packed, depth)), out, false);
         });
     });
     let each = rows.div_ceil(lanes).next_multiple_of(ROWS);

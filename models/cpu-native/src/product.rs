@@ -1,7 +1,7 @@
 //! Matrix products, one interface for all three of a layer: forward, by the input, by the weight.
 //!
 //! Every element of the result is one sum in the order of the depth, so its bits do not depend on how rows and columns
-//! are cut; AVX-512 and AVX2 give the same bits. AMX tiles give others: [`tiles`] says which products are on them.
+//! are cut; AVX-512, AVX2 and NEON give the same bits. AMX tiles give others: [`tiles`] says which products are on them.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -13,14 +13,13 @@ mod split;
 #[cfg(target_arch = "x86_64")]
 mod tiled;
 
+use morphgl_platform::SimdLevel;
+
 use crate::level::Level;
 use crate::parallel;
-
+use crate::simd::Portable;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use amx::available as has_tiles;
-
-/// Columns of a panel of a packed matrix.
-pub(crate) const PANEL: usize = 64;
+use crate::simd::{Avx2, Avx512};
 
 /// The left factor: element (row, depth) stands at `row * by_row + depth * by_depth`.
 #[derive(Debug, Clone, Copy)]
@@ -30,14 +29,14 @@ pub(crate) struct Left<'a> {
     pub(crate) by_depth: usize,
 }
 
-/// The right factor: element (depth, column) stands at `column / 64 * by_panel + depth * by_depth + column % 64`.
+/// The right factor, in rows or packed by [`pack`]: column `c` begins at [`Right::column`], a depth stands `by_depth` behind
+/// the one before. On AMX tiles a packed factor has a form of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Right<'a> {
     pub(crate) values: &'a [f32],
-    pub(crate) by_panel: usize,
     pub(crate) by_depth: usize,
-    /// Whether [`pack`] wrote it: on tiles, it has their form.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "tiles alone have a form of their own"))]
+    /// Elements between panels; panels are `by_depth` columns wide.
+    pub(crate) by_panel: usize,
     pub(crate) packed: bool,
 }
 
@@ -56,12 +55,18 @@ impl<'a> Left<'a> {
 impl<'a> Right<'a> {
     /// Rows of `width` elements.
     pub(crate) fn rows(values: &'a [f32], width: usize) -> Self {
-        Self { values, by_panel: PANEL, by_depth: width, packed: false }
+        Self { values, by_panel: 0, by_depth: width, packed: false }
     }
 
     /// What [`pack`] wrote at the same level.
-    pub(crate) fn packed(values: &'a [f32], depth: usize) -> Self {
-        Self { values, by_panel: PANEL * depth, by_depth: PANEL, packed: true }
+    pub(crate) fn packed(level: Level, values: &'a [f32], depth: usize) -> Self {
+        let panel = panel(level);
+        Self { values, by_panel: panel * depth, by_depth: panel, packed: true }
+    }
+
+    /// Where a column's first element stands.
+    fn column(&self, column: usize) -> usize {
+        if self.packed { column / self.by_depth * self.by_panel + column % self.by_depth } else { column }
     }
 }
 
@@ -126,7 +131,8 @@ pub(crate) fn multiply_all(
         }
     }
     for (right, out, add) in times.into_iter().flatten() {
-        let last = (columns - 1) / PANEL * right.by_panel + (depth - 1) * right.by_depth + (columns - 1) % PANEL;
+        let columns_there = if right.packed { columns.next_multiple_of(right.by_depth) } else { columns };
+        let last = right.column(columns_there - 1) + (depth - 1) * right.by_depth;
         assert!(last < right.values.len(), "{depth} x {columns} elements of the right factor");
         kernel::run(level, [rows, columns, depth], (left, right), out, add);
     }
@@ -148,7 +154,18 @@ pub(crate) fn packed_len(level: Level, depth: usize, columns: usize) -> usize {
     if tiles(level, [columns, depth]) {
         return split::len(columns, depth);
     }
-    depth * columns.next_multiple_of(PANEL)
+    depth * columns.next_multiple_of(panel(level))
+}
+
+/// Columns of a panel of a packed matrix: those of the kernel's tiles, so that a tile reads its panel from end to end.
+fn panel(level: Level) -> usize {
+    match level.simd() {
+        SimdLevel::Portable => kernel::tile_columns::<Portable>(),
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx2 => kernel::tile_columns::<Avx2>(),
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512 | SimdLevel::Amx => kernel::tile_columns::<Avx512>(),
+    }
 }
 
 /// Packs a `depth` x `columns` right factor into panels, or splits it into tiles: `weight` has its rows, or, if
@@ -163,24 +180,36 @@ pub(crate) fn pack(level: Level, weight: &[f32], [depth, columns]: [usize; 2], t
     if tiles(level, [columns, depth]) {
         return tiled::pack(level, weight, [depth, columns], transposed, out);
     }
-    parallel::tasks(columns.div_ceil(PANEL), [(out, PANEL * depth)], &|panel, [out]| {
-        let (first, width) = (panel * PANEL, PANEL.min(columns - panel * PANEL));
-        if transposed {
-            // Tiles of 16 columns, so that what is written stays in the cache.
-            for start in (0..depth).step_by(16) {
-                for c in 0..width {
-                    let row = &weight[(first + c) * depth..(first + c + 1) * depth];
-                    for d in start..(start + 16).min(depth) {
-                        out[d * PANEL + c] = row[d];
-                    }
+    let panel = panel(level);
+    parallel::tasks(columns.div_ceil(panel), [(out, panel * depth)], &|index, [out]| {
+        pack_panel(weight, [depth, columns], transposed, (index, panel), out);
+    });
+}
+
+/// Writes the panel `index` of `panel` columns.
+fn pack_panel(
+    weight: &[f32],
+    [depth, columns]: [usize; 2],
+    transposed: bool,
+    (index, panel): (usize, usize),
+    out: &mut [f32],
+) {
+    let (first, width) = (index * panel, panel.min(columns - index * panel));
+    if transposed {
+        // Tiles of 16 columns, so that what is written stays in the cache.
+        for start in (0..depth).step_by(16) {
+            for c in 0..width {
+                let row = &weight[(first + c) * depth..(first + c + 1) * depth];
+                for d in start..(start + 16).min(depth) {
+                    out[d * panel + c] = row[d];
                 }
             }
-        } else {
-            for (d, out) in out.chunks_exact_mut(PANEL).enumerate() {
-                out[..width].copy_from_slice(&weight[d * columns + first..][..width]);
-            }
         }
-    });
+    } else {
+        for (d, out) in out.chunks_exact_mut(panel).enumerate() {
+            out[..width].copy_from_slice(&weight[d * columns + first..][..width]);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -227,10 +256,10 @@ mod tests {
                 for (left, right) in [
                     (Left::rows(&a, depth), Right::rows(&b, columns)),
                     (Left::transposed(&at, rows), Right::rows(&b, columns)),
-                    (Left::rows(&a, depth), Right::packed(&panels[0], depth)),
-                    (Left::rows(&a, depth), Right::packed(&panels[1], depth)),
-                    (Left::transposed(&at, rows), Right::packed(&panels[0], depth)),
-                    (Left::transposed(&at, rows), Right::packed(&panels[1], depth)),
+                    (Left::rows(&a, depth), Right::packed(level, &panels[0], depth)),
+                    (Left::rows(&a, depth), Right::packed(level, &panels[1], depth)),
+                    (Left::transposed(&at, rows), Right::packed(level, &panels[0], depth)),
+                    (Left::transposed(&at, rows), Right::packed(level, &panels[1], depth)),
                 ] {
                     let (mut out, mut other) = (vec![0.5; rows * columns], vec![0.25; rows * columns]);
                     let times = [Some((right, &mut out[..], add)), Some((right, &mut other[..], false))];
@@ -245,7 +274,7 @@ mod tests {
                     prop_assert_eq!(&twice, &out);
                     if tiles(level, [columns, if right.packed { depth } else { rows }]) {
                         prop_assert_eq!(tiled.get_or_insert(out.clone()), &out);
-                    } else if level.isa() != morphgl_graph_store::Isa::Portable {
+                    } else if level.fused() {
                         prop_assert_eq!(bits.get_or_insert(out.clone()), &out);
                     }
                 }

@@ -25,6 +25,7 @@ mod values;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use morphgl_platform::SimdLevel;
 
 const ABOUT: &str = "Trains graph neural networks by mini-batches on graphs larger than an accelerator's memory, on \
 whatever machine it finds.";
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   morphgl ops                                        what can run on this machine
 
 stdout carries results, stderr logs and progress.
+MORPHGL_ISA=portable|avx2|avx512|amx caps the SIMD level; `morphgl ops` says which one is in force.
 Exit status: 0 done, 1 failed or interrupted, 2 wrong usage; 130 where Ctrl-C, 143 where SIGTERM
 ended a command at once.";
 
@@ -101,17 +103,9 @@ pub fn main() -> ExitCode {
         show.error(&error);
         return ExitCode::FAILURE;
     }
-    let outcome = match cli.command {
-        Command::Ops => ops::run(),
-        Command::Generate(args) => generate::run(&args, show),
-        Command::Import(args) => import::run(&args, show),
-        Command::Info(args) => info::run(&args),
-        Command::Profile(args) => profile::run(&args, show),
-        Command::Plan(args) => plan::run(&args, show),
-        Command::Train(args) => train::run(&args, show),
-        Command::Evaluate(args) => evaluate::run(&args, show),
-        Command::Predict(args) => predict::run(&args, show),
-        Command::Bench(args) => bench::run(&args, show),
+    let outcome = match simd_level() {
+        Ok(()) => run(&cli.command, show),
+        Err(error) => Err(error),
     };
     match outcome {
         Ok(outcome) => show.result(&outcome),
@@ -119,5 +113,25 @@ pub fn main() -> ExitCode {
             show.error(&error);
             if error.is::<usage::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// Refuses a SIMD level in the environment that does not exist or that the processor lacks.
+fn simd_level() -> anyhow::Result<()> {
+    SimdLevel::requested().map(|_| ()).map_err(|error| usage::Usage::error(error.to_string()))
+}
+
+fn run(command: &Command, show: show::Show) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Ops => ops::run(),
+        Command::Generate(args) => generate::run(args, show),
+        Command::Import(args) => import::run(args, show),
+        Command::Info(args) => info::run(args),
+        Command::Profile(args) => profile::run(args, show),
+        Command::Plan(args) => plan::run(args, show),
+        Command::Train(args) => train::run(args, show),
+        Command::Evaluate(args) => evaluate::run(args, show),
+        Command::Predict(args) => predict::run(args, show),
+        Command::Bench(args) => bench::run(args, show),
     }
 }

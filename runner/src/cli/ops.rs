@@ -1,5 +1,6 @@
 //! `morphgl ops`: the operators, and the routes they form here.
 
+use morphgl_platform::SimdLevel;
 use serde_json::json;
 
 use super::{Outcome, show};
@@ -23,9 +24,10 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
         })
         .collect();
     let mut text = format!(
-        "{}, {} cores, {} of memory ({} free)\n",
+        "{}, {} cores, SIMD level {}, {} of memory ({} free)\n",
         machine.cpu,
         machine.cores,
+        SimdLevel::current(),
         show::bytes(machine.memory_bytes),
         show::bytes(machine.available_bytes)
     );
@@ -50,5 +52,8 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
             })
         })
         .collect();
-    Ok(Outcome::new(text, json!({ "machine": machine, "operators": operators, "routes": routes })))
+    Ok(Outcome::new(
+        text,
+        json!({ "machine": machine, "isa": SimdLevel::current().name(), "operators": operators, "routes": routes }),
+    ))
 }

@@ -1,6 +1,6 @@
 //! Uniform picks of sixteen rows side by side.
 
-use morphgl_graph_store::Isa;
+use morphgl_platform::SimdLevel;
 
 use crate::dispatch::floyd;
 use crate::philox::philox4x32_10_lanes;
@@ -40,7 +40,7 @@ pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
     assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
     let few = lanes.degrees.iter().min().copied().unwrap_or(0);
     assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
-    let mut rejected = floyd(Isa::best(), row, lanes, picks);
+    let mut rejected = floyd(SimdLevel::current(), row, lanes, picks);
     while rejected != 0 {
         let lane = rejected.trailing_zeros() as usize;
         rejected &= rejected - 1;
@@ -114,12 +114,12 @@ mod tests {
             pick_uniform(&row, lanes.degrees[lane], &mut expected, &mut UniformScratch::default());
             assert_eq!(picks.iter().map(|p| p[lane]).collect::<Vec<_>>(), expected, "lane {lane}");
         }
-        // With all instructions the same is drawn.
+        // Every level draws the same.
         let mut portable = vec![[0; LANES]; len];
         let rejected = floyd_lanes(row, lanes, &mut portable);
-        for isa in Isa::all() {
+        for level in SimdLevel::available() {
             let mut actual = vec![[0; LANES]; len];
-            assert_eq!((floyd(isa, row, lanes, &mut actual), &actual), (rejected, &portable), "{isa:?}");
+            assert_eq!((floyd(level, row, lanes, &mut actual), &actual), (rejected, &portable), "{level}");
         }
     }
 

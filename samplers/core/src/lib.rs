@@ -1,5 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod bounded;
 mod dispatch;
 mod epochs;
@@ -15,8 +19,6 @@ mod stream;
 mod table;
 mod uniform;
 mod weighted;
-#[cfg(target_arch = "x86_64")]
-mod wide;
 
 pub use bounded::{RETRIES, bounded};
 pub use epochs::{Epochs, Order, check_host, check_threads, weight_sum};

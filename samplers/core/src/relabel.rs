@@ -1,6 +1,6 @@
 //! Local ids: nodes numbered in the order they are first seen.
 
-use morphgl_graph_store::Isa;
+use morphgl_platform::SimdLevel;
 
 use crate::dispatch::{direct, hashed};
 use crate::huge::HugeWords;
@@ -39,7 +39,7 @@ pub struct Relabel {
     unasked: Vec<[u32; 2]>,
     /// Nodes of the mini-batch before.
     expected: usize,
-    isa: Isa,
+    level: SimdLevel,
 }
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Relabel {
     }
 
     fn with(table: Table) -> Self {
-        Self { table, stamp: 0, nodes: Vec::new(), unasked: Vec::new(), expected: 0, isa: Isa::best() }
+        Self { table, stamp: 0, nodes: Vec::new(), unasked: Vec::new(), expected: 0, level: SimdLevel::current() }
     }
 
     /// Starts a mini-batch; `buffer` becomes the list of its nodes, its content is dropped.
@@ -157,11 +157,11 @@ impl Relabel {
             Table::Direct { words, .. } => {
                 let before = values.len();
                 values.resize(before + count, [0; 2]);
-                let now = direct(self.isa, words, seen, &mut values[before..], nodes, count);
+                let now = direct(self.level, words, seen, &mut values[before..], nodes, count);
                 values.truncate(before + now as usize - len);
                 now
             }
-            Table::Hashed { buckets, .. } => hashed(self.isa, buckets, seen, nodes, count),
+            Table::Hashed { buckets, .. } => hashed(self.level, buckets, seen, nodes, count),
         };
         self.nodes.truncate(now as usize);
     }
@@ -191,7 +191,7 @@ impl Relabel {
         if let Table::Hashed { buckets, bits } = &mut self.table {
             // The nodes differ, so that each becomes new again, in the same order.
             let seen = Seen { nodes: &mut nodes, len: 0, stamp: 1, bits: *bits };
-            hashed(self.isa, buckets, seen, &mut ids, len);
+            hashed(self.level, buckets, seen, &mut ids, len);
         }
         self.nodes = nodes;
     }
@@ -224,13 +224,13 @@ mod tests {
     use super::*;
     use crate::table::home;
 
-    /// The tables to be tested, with all instructions, for graphs below 5000 nodes or of any size.
+    /// The tables to be tested, at every SIMD level, for graphs below 5000 nodes or of any size.
     fn tables(small: bool) -> impl Iterator<Item = Relabel> {
-        let tables = move |isa| {
-            let direct = small.then(|| Relabel { isa, ..Relabel::for_graph(5000, |v| v ^ 21) });
-            [Some(Relabel { isa, ..Relabel::default() }), direct].into_iter().flatten()
+        let tables = move |level| {
+            let direct = small.then(|| Relabel { level, ..Relabel::for_graph(5000, |v| v ^ 21) });
+            [Some(Relabel { level, ..Relabel::default() }), direct].into_iter().flatten()
         };
-        Isa::all().flat_map(tables)
+        SimdLevel::available().flat_map(tables)
     }
 
     fn check(relabel: &mut Relabel, nodes: &[u32]) -> Result<(), TestCaseError> {
@@ -284,8 +284,8 @@ mod tests {
     /// Graphs that end anywhere in a line of the table have a place for each node, and for no other.
     #[test]
     fn graphs_of_every_length_have_a_place_for_each_node() {
-        for (num_nodes, isa) in (0..40u32).flat_map(|n| Isa::all().map(move |isa| (n, isa))) {
-            let mut relabel = Relabel { isa, ..Relabel::for_graph(num_nodes as usize, |v| v * 3) };
+        for (num_nodes, level) in (0..40u32).flat_map(|n| SimdLevel::available().map(move |level| (n, level))) {
+            let mut relabel = Relabel { level, ..Relabel::for_graph(num_nodes as usize, |v| v * 3) };
             relabel.start(Vec::new());
             let (mut nodes, mut values) = ((0..num_nodes).rev().collect::<Vec<u32>>(), Vec::new());
             relabel.locals_of_first(nodes.len(), &mut nodes, &mut values);
@@ -294,7 +294,7 @@ mod tests {
             for beyond in [num_nodes, num_nodes + 7, u32::MAX] {
                 let mut nodes = vec![beyond; 20];
                 let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| relabel.locals(&mut nodes)));
-                assert!(outcome.is_err(), "node {beyond} of {num_nodes} has a local id: {nodes:?}, {isa:?}");
+                assert!(outcome.is_err(), "node {beyond} of {num_nodes} has a local id: {nodes:?}, {level}");
             }
         }
     }

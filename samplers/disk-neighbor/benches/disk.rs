@@ -119,7 +119,7 @@ fn run(path: &Path, arguments: &Arguments) {
             if json {
                 println!(
                     "{}",
-                    json!({ "what": "prepare", "unit": "batches/s", "median": median(&all), "all": all, "threads": workers, "hotness": "in memory" })
+                    json!({ "what": "prepare", "isa": morphgl_platform::SimdLevel::current().name(), "unit": "batches/s", "median": median(&all), "all": all, "threads": workers, "hotness": "in memory" })
                 );
             } else {
                 println!(
@@ -169,7 +169,7 @@ fn from_disk(
         let rate = median(&all);
         if json {
             let line = json!({
-                "what": "prepare", "unit": "batches/s", "median": rate, "all": all, "threads": workers, "hotness": policy,
+                "what": "prepare", "isa": morphgl_platform::SimdLevel::current().name(), "unit": "batches/s", "median": rate, "all": all, "threads": workers, "hotness": policy,
                 "memory_bytes": options.memory_bytes, "held_bytes": operator.num_bytes(), "block": options.block,
                 "gap": options.gap, "build_seconds": build, "reads_per_batch": reads, "bytes_per_batch": bytes,
                 "amplification": amplification, "row_hit_rate": rows, "feature_hit_rate": features,

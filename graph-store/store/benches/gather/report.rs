@@ -34,7 +34,7 @@ impl Report {
         self.ratios.extend(ratio.map(|ratio| ratio.1));
         if self.json {
             let mut line = serde_json::json!({
-                "what": "gather", "peer": "morphgl", "variant": what, "unit": "GB/s", "dtype": dtype.to_string(),
+                "what": "gather", "isa": morphgl_platform::SimdLevel::current().name(), "peer": "morphgl", "variant": what, "unit": "GB/s", "dtype": dtype.to_string(),
                 "columns": columns, "row_bytes": row_bytes, "threads": threads, "share": share,
                 "median": median, "min": min, "max": max, "all": speeds,
             });

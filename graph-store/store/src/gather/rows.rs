@@ -1,7 +1,9 @@
 //! The copying of scattered rows with whatever instructions the processor has. All `unsafe` of the gather is here and in
 //! the registers.
 
-use crate::{Isa, prefetch};
+use morphgl_platform::SimdLevel;
+
+use crate::prefetch;
 
 #[cfg(target_arch = "x86_64")]
 mod registers;
@@ -32,27 +34,27 @@ pub(super) enum Stores {
 ///
 /// # Panics
 ///
-/// When `out` is not as long as the rows together, a row does not exist, or the processor lacks `isa`.
-pub(super) fn copy(isa: Isa, stores: Stores, rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
+/// When `out` is not as long as the rows together, a row does not exist, or the processor lacks `level`.
+pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
     assert_eq!(Some(out.len()), nodes.len().checked_mul(row_bytes), "room for the gathered rows, and their bytes");
     let num_rows = rows.len() / row_bytes;
     // One pass over 4 bytes a row, without branches, is what it costs to leave the copying unchecked.
     let Some(&last) = nodes.iter().max() else { return };
     assert!((last as usize) < num_rows, "row {last} does not exist, there are {num_rows}");
-    match isa {
-        Isa::Portable => portable(rows, row_bytes, nodes, out),
+    match level {
+        SimdLevel::Portable => portable(rows, row_bytes, nodes, out),
         #[cfg(target_arch = "x86_64")]
         _ => {
-            assert!(isa <= Isa::best(), "this processor has no {isa:?}");
+            assert!(level <= SimdLevel::detected(), "this processor has no {level}");
             let (from, to) = (rows.as_ptr(), out.as_mut_ptr());
             // SAFETY: each node's row lies within `rows` and `out` has `row_bytes` for each node (asserted above);
             // `out` is borrowed mutably, so that the two do not overlap; and the processor has the instructions.
             unsafe {
-                match (isa, stores) {
-                    (Isa::Avx512, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to),
-                    (Isa::Avx512, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to),
-                    (_, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to),
-                    (_, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to),
+                match (level >= SimdLevel::Avx512, stores) {
+                    (true, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to),
+                    (true, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to),
+                    (false, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to),
+                    (false, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to),
                 }
             }
         }
@@ -214,21 +216,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_set_of_instructions_copies_what_indexing_copies(
+        fn every_level_copies_what_indexing_copies(
             row in 1usize..260, nodes in prop::collection::vec(0u32..40, 0..50), shift in 0usize..64, from in 0usize..3,
         ) {
             let rows: Vec<u8> = (0..40 * row + from).map(|i| (i * 31 + i / 251) as u8).collect();
             let rows = &rows[from..];
             let expected: Vec<u8> =
                 nodes.iter().flat_map(|&v| &rows[v as usize * row..(v as usize + 1) * row]).copied().collect();
-            for isa in Isa::all() {
+            for level in SimdLevel::available() {
                 for stores in [Stores::Cached, Stores::Streaming] {
                     // Bytes around the output belong to others.
                     let mut out = vec![0xA5; shift + expected.len() + 64];
-                    copy(isa, stores, rows, row, &nodes, &mut out[shift..shift + expected.len()]);
-                    prop_assert_eq!(&out[shift..shift + expected.len()], &expected[..], "{:?} {:?}", isa, stores);
+                    copy(level, stores, rows, row, &nodes, &mut out[shift..shift + expected.len()]);
+                    prop_assert_eq!(&out[shift..shift + expected.len()], &expected[..], "{} {:?}", level, stores);
                     let others = out[..shift].iter().chain(&out[shift + expected.len()..]);
-                    prop_assert!(others.copied().all(|byte| byte == 0xA5), "{:?} {:?}", isa, stores);
+                    prop_assert!(others.copied().all(|byte| byte == 0xA5), "{} {:?}", level, stores);
                 }
             }
         }
@@ -236,16 +238,16 @@ mod tests {
 
     #[test]
     fn a_row_that_does_not_exist_is_refused_before_anything_is_copied() {
-        for isa in Isa::all() {
+        for level in SimdLevel::available() {
             for stores in [Stores::Cached, Stores::Streaming] {
                 let mut out = [9; 4];
                 let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    copy(isa, stores, &[1, 2, 3, 4, 5], 2, &[0, 2], &mut out);
+                    copy(level, stores, &[1, 2, 3, 4, 5], 2, &[0, 2], &mut out);
                 }));
                 let message =
                     *caught.expect_err("two whole rows are all there are").downcast::<String>().expect("text");
-                assert_eq!(message, "row 2 does not exist, there are 2", "{isa:?} {stores:?}");
-                assert_eq!(out, [9; 4], "{isa:?} {stores:?}");
+                assert_eq!(message, "row 2 does not exist, there are 2", "{level} {stores:?}");
+                assert_eq!(out, [9; 4], "{level} {stores:?}");
             }
         }
     }

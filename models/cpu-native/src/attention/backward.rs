@@ -6,9 +6,9 @@ use std::ops::Range;
 use super::factors::Factors;
 use super::kernels::{self, Terms, prefetch_row, rows_ahead};
 use super::parts::{Parts, Share};
-use super::simd::{self, Simd, versions};
 use super::{Attention, Grads, Inputs, Transposed, WORK, for_heads};
 use crate::prefetch::prefetch;
+use crate::simd::{self, Simd, versions};
 
 versions!(rows, rows_of, a: &Attention<'_>, known: Known<'_>, rows: Range<usize>, outputs: RowOutputs<'_>);
 versions!(sources, sources_of, a: &Attention<'_>, known: Found<'_>, nodes: Range<usize>, outputs: NodeOutputs<'_>);

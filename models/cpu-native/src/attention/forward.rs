@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::factors::Factors;
 use super::kernels::{self, Terms, prefetch_row, rows_ahead};
 use super::parts::{Parts, Share};
-use super::simd::{self, Simd, versions};
 use super::{Attention, Inputs, WORK, for_heads};
+use crate::simd::{self, Simd, versions};
 
 /// Entries whose exponentials are taken together; their coefficients stay in the first cache.
 const GROUP: usize = 512;

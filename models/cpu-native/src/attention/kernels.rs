@@ -3,8 +3,8 @@
 //! All are generic over the vectors and inlined into functions compiled for them. `unsafe` means one thing here: the
 //! processor must have `S`'s instructions. Bounds are checked once a slice, and loads stay inside the slices.
 
-use super::simd::Simd;
 use crate::prefetch::{line, prefetch};
+use crate::simd::Simd;
 
 /// Rows to be summed, each head with a coefficient of its own.
 pub(super) trait Terms {
@@ -254,9 +254,9 @@ unsafe fn exp_vector<S: Simd>(x: S::V) -> S::V {
 
 #[cfg(test)]
 mod tests {
-    use super::super::simd::{self, versions};
     use super::*;
     use crate::Level;
+    use crate::simd::{self, versions};
 
     versions!(exp_of, exp, values: &mut [f32]);
 

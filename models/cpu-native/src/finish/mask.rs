@@ -1,7 +1,7 @@
 //! Dropout in AVX-512 registers: the bits of 128 elements at a time.
 //!
 //! Sixteen blocks of Philox4x32-10 (Salmon et al., SC'11) side by side, of even numbers in one register and of odd ones in
-//! another, a word in each 64-bit lane, where its product has room.
+//! another, a word in each 64-bit lane, where its product has room. [`super::mask_avx2`] does the same with half of them.
 
 use std::arch::x86_64::*;
 
@@ -11,13 +11,13 @@ use morphgl_model_spec::Dropout;
 const BLOCKS: usize = 16;
 const ELEMENTS: usize = 8 * BLOCKS;
 
+/// Philox's multipliers of the words, and the steps of its key.
+pub(super) const M: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
+pub(super) const W: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
+
 /// As `Dropout::apply`.
-///
-/// # Safety
-///
-/// The processor has AVX-512.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
+pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
     let scale = _mm512_set1_ps(dropout.scale());
     let (mut rest, mut element) = (values, first);
     while !rest.is_empty() {
@@ -46,9 +46,6 @@ pub(super) unsafe fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn kept(dropout: &Dropout, group: u64) -> [u16; 8] {
-    // Multipliers of the words, and steps of the key.
-    const M: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
-    const W: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
     let ([c0, c1, c2, c3], mut key) = dropout.philox(group * BLOCKS as u64);
     let m = M.map(|m| _mm512_set1_epi64(i64::from(m)));
     let even = _mm512_add_epi64(_mm512_set1_epi64(i64::from(c0)), _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14));

@@ -4,56 +4,13 @@
 //! small ones first: hi·lo, hi·mid, mid·mid, mid·hi, lo·hi, hi·hi. What is left out is below 2^-23 of a product.
 
 use std::arch::asm;
-use std::arch::x86_64::{
-    __cpuid, __cpuid_count, __mmask16, _mm512_add_ps, _mm512_load_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
-    _xgetbv,
-};
+use std::arch::x86_64::{__mmask16, _mm512_add_ps, _mm512_load_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps};
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 
 use super::split::{CHUNK, GROUP, LANES, TILE};
 
 /// Rows and columns of the result that one pass over the depth computes: two tiles by two.
 pub(super) const BLOCK: usize = 2 * LANES;
-
-/// Whether the processor has bfloat16 tiles of the size used here and the system lets this process use them.
-pub(crate) fn available() -> bool {
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE.get_or_init(|| {
-        // Leaf 1: xgetbv may be used. Leaf 7: bfloat16 tiles. Leaf 0x1d: eight tiles of 16 rows of 64 bytes.
-        if __cpuid(0).eax < 0x1d || __cpuid(1).ecx >> 27 & 1 == 0 || __cpuid_count(7, 0).edx >> 22 & 0b101 != 0b101 {
-            return false;
-        }
-        let palette = __cpuid_count(0x1d, 1);
-        let fits = palette.eax >> 16 >= 1024
-            && palette.ebx & 0xffff >= 64
-            && palette.ebx >> 16 >= 8
-            && palette.ecx & 0xffff >= 16;
-        // SAFETY: the processor says that it has the instruction.
-        let saved = unsafe { _xgetbv(0) } >> 17 & 0b11 == 0b11;
-        fits && saved && permitted()
-    })
-}
-
-/// Asks the system for the tiles' state, once for all threads of the process.
-#[cfg(target_os = "linux")]
-fn permitted() -> bool {
-    const ARCH_PRCTL: i64 = 158;
-    const REQUEST_PERMISSION: i64 = 0x1023;
-    const TILE_DATA: i64 = 18;
-    let answer: i64;
-    // SAFETY: a system call that reads and writes no memory of the process.
-    unsafe {
-        asm!("syscall", inlateout("rax") ARCH_PRCTL => answer, in("rdi") REQUEST_PERMISSION, in("rsi") TILE_DATA,
-            out("rcx") _, out("r11") _, options(nostack));
-    }
-    answer == 0
-}
-
-#[cfg(not(target_os = "linux"))]
-fn permitted() -> bool {
-    false
-}
 
 /// Tile registers of this thread in use: eight of 16 rows of 64 bytes, given back when it is dropped.
 #[derive(Debug)]
@@ -62,7 +19,7 @@ pub(super) struct Tiles(PhantomData<*const ()>);
 impl Tiles {
     /// # Safety
     ///
-    /// [`available`].
+    /// The processor has AMX, and this process may use it: a level with tiles.
     pub(super) unsafe fn configure() -> Self {
         #[repr(C, align(64))]
         struct Config {
@@ -269,7 +226,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
 ///
 /// # Safety
 ///
-/// [`available`].
+/// The processor has AMX, and this process may use it: a level with tiles.
 pub(super) unsafe fn turn(rounds: usize) -> usize {
     let mut state = 1u32;
     let mut numbers = [0u32; TILE];

@@ -17,7 +17,13 @@ fn product(level: Level, [rows, columns, depth]: [usize; 3], a: &[f32], b: &[f32
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
     pack(level, b, [depth, columns], false, &mut packed);
     let mut out = vec![f32::NAN; rows * columns];
-    multiply(level, [rows, columns, depth], (Left::rows(a, depth), Right::packed(&packed, depth)), &mut out, false);
+    multiply(
+        level,
+        [rows, columns, depth],
+        (Left::rows(a, depth), Right::packed(level, &packed, depth)),
+        &mut out,
+        false,
+    );
     out
 }
 

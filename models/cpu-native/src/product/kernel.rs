@@ -1,92 +1,25 @@
-//! The kernels: tiles of a few rows by a few registers, all sums in registers.
+//! The GEMM kernel on vector registers: tiles of a few rows by a few vectors, all sums in registers.
+//!
+//! One source for every SIMD level ([`Simd`]). A tile has as many sums as hide the latency of the multiply-adds, and no more
+//! than the compiler keeps in registers beside a row of the right factor: no loop over the depth may touch the stack.
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::*;
+use std::ops::Range;
 
-#[cfg(target_arch = "x86_64")]
-use morphgl_graph_store::Isa;
+use super::{Left, Right};
+use crate::simd::{self, Simd, versions};
 
-use super::{Left, PANEL, Right};
-use crate::level::{Level, fma, leveled};
-
-/// A product whose factors and output are long enough for its sizes; `super::multiply` has checked it.
-pub(super) fn run(level: Level, sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool) {
-    #[cfg(target_arch = "x86_64")]
-    if level.isa() == Isa::Avx512 {
-        // SAFETY: the level says that the processor has AVX-512, and the caller that the slices are long enough.
-        return unsafe { avx512(sizes, factors, out, add) };
-    }
-    strips(level, sizes, factors, out, add);
+versions! {
+    /// Computes a product whose factors and output are long enough for its sizes, as `super::multiply` has checked.
+    pub(super) run, run_of,
+    sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool
 }
 
-leveled! {
-    /// All tiles, in plain Rust.
-    fn strips = strips_inner(sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool)
+/// Columns of the widest tile.
+pub(super) const fn tile_columns<S: Simd>() -> usize {
+    S::REGISTERS / 8 * S::LANES
 }
 
-#[inline(always)]
-fn strips_inner<const FUSED: bool>(
-    [rows, columns, depth]: [usize; 3],
-    (left, right): (Left<'_>, Right<'_>),
-    out: &mut [f32],
-    add: bool,
-) {
-    for first in (0..columns).step_by(16) {
-        let width = 16.min(columns - first);
-        let start = first / PANEL * right.by_panel + first % PANEL;
-        let mut row = 0;
-        while row + 6 <= rows {
-            strip::<FUSED, 6>(
-                left,
-                (&right.values[start..], right.by_depth),
-                [row, first, width, depth, columns],
-                out,
-                add,
-            );
-            row += 6;
-        }
-        while row < rows {
-            strip::<FUSED, 1>(
-                left,
-                (&right.values[start..], right.by_depth),
-                [row, first, width, depth, columns],
-                out,
-                add,
-            );
-            row += 1;
-        }
-    }
-}
-
-#[inline(always)]
-fn strip<const FUSED: bool, const R: usize>(
-    left: Left<'_>,
-    (right, by_depth): (&[f32], usize),
-    [row, first, width, depth, columns]: [usize; 5],
-    out: &mut [f32],
-    add: bool,
-) {
-    let mut sums = [[0.0f32; 16]; R];
-    for d in 0..depth {
-        let mut b = [0.0f32; 16];
-        match right[d * by_depth..].first_chunk::<16>() {
-            Some(all) if width == 16 => b = *all,
-            _ => b[..width].copy_from_slice(&right[d * by_depth..][..width]),
-        }
-        for (r, sums) in sums.iter_mut().enumerate() {
-            let a = left.values[(row + r) * left.by_row + d * left.by_depth];
-            for (sum, &b) in sums.iter_mut().zip(&b) {
-                *sum = fma::<FUSED>(a, b, *sum);
-            }
-        }
-    }
-    for (r, sums) in sums.iter().enumerate() {
-        let out = &mut out[(row + r) * columns + first..][..width];
-        out.iter_mut().zip(sums).for_each(|(o, &s)| *o = if add { *o + s } else { s });
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
+/// A tile's place, and the strides of the factors.
 #[derive(Clone, Copy)]
 struct Tile {
     left: *const f32,
@@ -97,154 +30,172 @@ struct Tile {
     depth: usize,
     out: *mut f32,
     columns: usize,
-    /// Columns of the last register.
-    mask: __mmask16,
+    /// Columns in the last vector, `1..=LANES`.
+    last: usize,
     add: bool,
 }
 
+/// All strips of columns, each as wide as a tile.
+///
 /// # Safety
 ///
-/// The processor has AVX-512, and the slices are as long as `super::multiply` asks.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn avx512([rows, columns, depth]: [usize; 3], (left, right): (Left<'_>, Right<'_>), out: &mut [f32], add: bool) {
-    for first in (0..columns).step_by(PANEL) {
-        let width = PANEL.min(columns - first);
-        let registers = width.div_ceil(16);
-        let mask = (0xffff_u32 >> (16 * registers - width)) as __mmask16;
+/// The processor has the instructions of `S`, and the slices are as long as `super::multiply` asks.
+#[inline(always)]
+unsafe fn run_of<S: Simd>(
+    [rows, columns, depth]: [usize; 3],
+    (left, right): (Left<'_>, Right<'_>),
+    out: &mut [f32],
+    add: bool,
+) {
+    let strip = tile_columns::<S>();
+    for first in (0..columns).step_by(strip) {
+        let width = strip.min(columns - first);
+        let vectors = width.div_ceil(S::LANES);
+        let last = width - (vectors - 1) * S::LANES;
         let tile = Tile {
             left: left.values.as_ptr(),
             by_row: left.by_row,
             left_by_depth: left.by_depth,
-            // SAFETY: the first element of a panel that has a column.
-            right: unsafe { right.values.as_ptr().add(first / PANEL * right.by_panel) },
+            // SAFETY: the address of the strip's first column, which the factor has.
+            right: unsafe { right.values.as_ptr().add(right.column(first)) },
             right_by_depth: right.by_depth,
             depth,
             // SAFETY: a column of the output's first row.
             out: unsafe { out.as_mut_ptr().add(first) },
             columns,
-            mask,
+            last,
             add,
         };
+        // Packed panels have room for whole vectors.
+        let partial = !right.packed && last < S::LANES;
         // SAFETY: the tiles are inside of the checked sizes.
         unsafe {
-            match (registers, left.by_depth == 1) {
-                (1, true) => panel::<12, 1, true>(tile, rows),
-                (2, true) => panel::<12, 2, true>(tile, rows),
-                (3, true) => panel::<8, 3, true>(tile, rows),
-                (_, true) => panel::<6, 4, true>(tile, rows),
-                (1, false) => panel::<12, 1, false>(tile, rows),
-                (2, false) => panel::<12, 2, false>(tile, rows),
-                (3, false) => panel::<8, 3, false>(tile, rows),
-                (_, false) => panel::<6, 4, false>(tile, rows),
+            match (left.by_depth == 1, partial) {
+                (true, false) => strip_of::<S, true, false>(tile, vectors, rows),
+                (true, true) => strip_of::<S, true, true>(tile, vectors, rows),
+                (false, false) => strip_of::<S, false, false>(tile, vectors, rows),
+                (false, true) => strip_of::<S, false, true>(tile, vectors, rows),
             }
         }
     }
 }
 
-/// All rows of one panel.
+/// All rows of one strip. Narrow strips have taller tiles, so that there are as many sums.
 ///
 /// # Safety
 ///
-/// As [`avx512`]; `tile` is the first of `rows` rows.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn panel<const R: usize, const V: usize, const ROWS: bool>(mut tile: Tile, rows: usize) {
-    let mut left = rows;
+/// As [`run_of`]; `tile` is the first of `rows` rows, and `vectors` at most those of [`tile_columns`].
+#[inline(always)]
+unsafe fn strip_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, vectors: usize, rows: usize) {
+    // SAFETY: the caller's promise. Widths that a level's tiles never have are left out when it is compiled.
+    unsafe {
+        match vectors {
+            1 if S::REGISTERS > 16 => rows_of::<S, 12, 1, ROWS, PARTIAL>(tile, 0..rows),
+            1 => rows_of::<S, 8, 1, ROWS, PARTIAL>(tile, 0..rows),
+            2 if S::REGISTERS > 16 => rows_of::<S, 8, 2, ROWS, PARTIAL>(tile, 0..rows),
+            // A mask or a product that is still to be added takes up a register.
+            2 if S::FUSED && !PARTIAL => rows_of::<S, 6, 2, ROWS, PARTIAL>(tile, 0..rows),
+            2 => rows_of::<S, 4, 2, ROWS, PARTIAL>(tile, 0..rows),
+            3 if S::REGISTERS > 16 => rows_of::<S, 6, 3, ROWS, PARTIAL>(tile, 0..rows),
+            4 if S::REGISTERS > 16 => rows_of::<S, 6, 4, ROWS, PARTIAL>(tile, 0..rows),
+            _ => unreachable!("{vectors} vectors of a tile"),
+        }
+    }
+}
+
+/// Rows `rows` of one strip, `R` at a time.
+///
+/// # Safety
+///
+/// As [`strip_of`].
+#[inline(always)]
+unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
+    mut tile: Tile,
+    mut rows: Range<usize>,
+) {
     // SAFETY: the tile moves by the rows that it has done, and is no higher than those left.
     unsafe {
-        while left > 0 {
-            let mut done = left.min(R);
-            match done {
-                _ if done == R => tile_of::<R, V, ROWS>(tile),
-                1 => tile_of::<1, V, ROWS>(tile),
-                2 => tile_of::<2, V, ROWS>(tile),
-                3 => tile_of::<3, V, ROWS>(tile),
-                4 => tile_of::<4, V, ROWS>(tile),
-                5 => tile_of::<5, V, ROWS>(tile),
-                _ => {
-                    // Of the taller tiles' rests, the rows beyond six are left for the next turn.
-                    tile_of::<6, V, ROWS>(tile);
-                    done = 6;
-                }
-            }
-            left -= done;
-            if left > 0 {
-                tile.left = tile.left.add(done * tile.by_row);
-                tile.out = tile.out.add(done * tile.columns);
-            }
+        while !rows.is_empty() {
+            let done = match rows.len() {
+                left if left >= R => tile_of::<S, R, V, ROWS, PARTIAL>(tile),
+                6.. if R > 6 => tile_of::<S, 6, V, ROWS, PARTIAL>(tile),
+                4.. if R > 4 => tile_of::<S, 4, V, ROWS, PARTIAL>(tile),
+                2.. => tile_of::<S, 2, V, ROWS, PARTIAL>(tile),
+                _ => tile_of::<S, 1, V, ROWS, PARTIAL>(tile),
+            };
+            rows.start += done;
+            tile.left = tile.left.wrapping_add(done * tile.by_row);
+            tile.out = tile.out.wrapping_add(done * tile.columns);
         }
     }
 }
 
-/// `R` rows by `V` registers; the left factor stands in rows, or in columns, so that one stride is a constant.
+/// `R` rows by `V` vectors; returns `R`. The left factor stands in rows, or in columns, so that one stride is a constant.
 ///
 /// # Safety
 ///
-/// As [`avx512`]: the tile lies inside of the factors and the output.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn tile_of<const R: usize, const V: usize, const ROWS: bool>(t: Tile) {
+/// As [`run_of`]: the tile lies inside of the factors and the output.
+#[inline(always)]
+unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(t: Tile) -> usize {
     // Steps whose addresses differ by constants: a thin tile waits for its addresses otherwise.
     const STEPS: usize = 4;
     let (by_row, by_depth) = if ROWS { (t.by_row, 1) } else { (1, t.left_by_depth) };
-    let mut sums = [[_mm512_setzero_ps(); V]; R];
-    let (mut a, mut b) = (t.left, t.right);
-    let mut depth = t.depth;
-    while depth > 0 {
-        let steps = if depth < STEPS { 1 } else { STEPS };
-        if steps == STEPS {
+    let last = if PARTIAL { t.last } else { S::LANES };
+    // SAFETY: the caller promises the instructions, and that rows, columns and depths are there.
+    unsafe {
+        let mut sums = [[S::splat(0.0); V]; R];
+        let (mut a, mut b) = (t.left, t.right);
+        for _ in 0..t.depth / STEPS {
             for step in 0..STEPS {
                 let (a, b) = (a.wrapping_add(step * by_depth), b.wrapping_add(step * t.right_by_depth));
-                // SAFETY: there are as many steps left.
-                unsafe { add_step(&mut sums, (a, by_row), b, t.mask) };
+                add_step::<S, R, V, PARTIAL>(&mut sums, (a, by_row), b, last);
             }
-        } else {
-            // SAFETY: there is a step left.
-            unsafe { add_step(&mut sums, (a, by_row), b, t.mask) };
+            (a, b) = (a.wrapping_add(STEPS * by_depth), b.wrapping_add(STEPS * t.right_by_depth));
         }
-        (a, b) = (a.wrapping_add(steps * by_depth), b.wrapping_add(steps * t.right_by_depth));
-        depth -= steps;
-    }
-    for (r, sums) in sums.iter().enumerate() {
-        for (v, &sum) in sums.iter().enumerate() {
-            let mask = if v + 1 == V { t.mask } else { 0xffff };
-            // SAFETY: row r of the tile; the mask hides the columns behind the last.
-            unsafe {
-                let at = t.out.add(r * t.columns + 16 * v);
-                let sum = if t.add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), sum) } else { sum };
-                _mm512_mask_storeu_ps(at, mask, sum);
+        for _ in 0..t.depth % STEPS {
+            add_step::<S, R, V, PARTIAL>(&mut sums, (a, by_row), b, last);
+            (a, b) = (a.wrapping_add(by_depth), b.wrapping_add(t.right_by_depth));
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (v, &sum) in sums.iter().enumerate() {
+                let at = t.out.add(r * t.columns + S::LANES * v);
+                let whole = v + 1 < V || t.last == S::LANES;
+                let sum = match (t.add, whole) {
+                    (true, true) => S::add(S::load(at), sum),
+                    (true, false) => S::add(S::load_first(at, t.last), sum),
+                    (false, _) => sum,
+                };
+                if whole { S::store(at, sum) } else { S::store_first(at, t.last, sum) }
             }
         }
     }
+    R
 }
 
 /// One step of the depth.
 ///
 /// # Safety
 ///
-/// As [`avx512`]: `a` is the first row's element of this depth, `b` the first column's.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn add_step<const R: usize, const V: usize>(
-    sums: &mut [[__m512; V]; R],
+/// As [`run_of`]: `a` is the first row's element of this depth, `b` the first column's.
+#[inline(always)]
+unsafe fn add_step<S: Simd, const R: usize, const V: usize, const PARTIAL: bool>(
+    sums: &mut [[S::V; V]; R],
     (a, by_row): (*const f32, usize),
     b: *const f32,
-    mask: __mmask16,
+    last: usize,
 ) {
-    let mut row = [_mm512_setzero_ps(); V];
-    for (v, x) in row.iter_mut().enumerate() {
-        // SAFETY: `multiply` has checked the last element, and the mask hides what is behind it.
-        *x = unsafe {
-            if v + 1 == V { _mm512_maskz_loadu_ps(mask, b.add(16 * v)) } else { _mm512_loadu_ps(b.add(16 * v)) }
-        };
-    }
-    for (r, sums) in sums.iter_mut().enumerate() {
-        // SAFETY: row r of the tile, at this depth.
-        let x = _mm512_set1_ps(unsafe { *a.add(r * by_row) });
-        for (sum, &b) in sums.iter_mut().zip(&row) {
-            *sum = _mm512_fmadd_ps(x, b, *sum);
+    // SAFETY: `multiply` has checked the last element; a partial vector is cut there, and packed panels go on.
+    unsafe {
+        let mut row = [S::splat(0.0); V];
+        for (v, x) in row.iter_mut().enumerate() {
+            let at = b.add(S::LANES * v);
+            *x = if PARTIAL && v + 1 == V { S::load_first(at, last) } else { S::load(at) };
+        }
+        for (r, sums) in sums.iter_mut().enumerate() {
+            let x = S::splat(*a.add(r * by_row));
+            for (sum, &b) in sums.iter_mut().zip(&row) {
+                *sum = S::fma(x, b, *sum);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a measurement comes to: one row a unit for people, one document for programs.
 
+use morphgl_platform::SimdLevel;
 use serde_json::{Map, Value, json};
 
 use super::load::Measured;
@@ -64,7 +65,8 @@ impl Report {
         let rows: Vec<_> = std::iter::once((self.unit, self.all.as_slice())).chain(series).map(row).collect();
         let threads = if self.threads == 1 { "1 thread".to_string() } else { format!("{} threads", self.threads) };
         let cores = |c: Option<f64>| c.map_or("an unknown number of".to_string(), |c| format!("{c:.1}"));
-        let mut text = format!("{} of {}, {threads}; {}\n", self.what, self.data, self.with);
+        let level = SimdLevel::current();
+        let mut text = format!("{} of {}, {threads}, {level}; {}\n", self.what, self.data, self.with);
         text += &show::table(&["unit", "median", "least", "most", "spread"], &rows, &[0]);
         let (own, others) = (cores(self.load.own), cores(self.load.others));
         text += &format!("{} values; this kept {own} cores busy, other programs {others}\n", self.all.len());
@@ -78,7 +80,7 @@ impl Report {
         let load1 = std::fs::read_to_string("/proc/loadavg").ok();
         let load1 = load1.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
         let mut json = json!({
-            "what": self.what, "peer": "morphgl", "data": self.data, "threads": self.threads, "unit": self.unit,
+            "what": self.what, "peer": "morphgl", "data": self.data, "threads": self.threads, "isa": SimdLevel::current().name(), "unit": self.unit,
             "median": median(&self.all), "min": least, "max": most, "all": self.all,
             "cores_own": self.load.own, "cores_others": self.load.others, "load1": load1,
             "rss_peak_gb": crate::peak_rss_bytes() as f64 / 1e9,

@@ -181,7 +181,7 @@ fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
             let (min, max) = (rates[0], rates[rates.len() - 1]);
             if options.json {
                 let line = serde_json::json!({
-                    "what": "sample", "graph": graph.dataset.name, "num_nodes": num_nodes,
+                    "what": "sample", "isa": morphgl_platform::SimdLevel::current().name(), "graph": graph.dataset.name, "num_nodes": num_nodes,
                     "num_edges": topology.num_edges(), "unit": "edges/s", "median": rate, "all": all,
                     "threads": threads, "workers": workers, "threads_per_worker": each, "scaling": scaling,
                     "edges_per_batch": counts.edges, "input_nodes_per_batch": counts.input_nodes,

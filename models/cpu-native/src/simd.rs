@@ -1,16 +1,20 @@
-//! Vector registers of the instruction sets that the attention's loops are compiled for.
+//! Vectors of f32 of every SIMD level.
 //!
-//! Loops are written once, over [`Simd`], and inlined into functions compiled for one set (see `versions!`).
-//! The methods are unsafe because the caller must run on a processor that has the set.
+//! Loops are written once, over [`Simd`], and inlined into functions compiled for one level (see `versions!`).
+//! The methods are unsafe because the caller must run on a processor that has the level.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
+use half::{bf16, f16};
+use wide::{f32x4, u32x4};
+
 /// Makes `$name(level, …)`, which runs the generic function `$body::<S>(…)` compiled for the level.
 macro_rules! versions {
-    ($name:ident, $body:ident, $($arg:ident: $type:ty),+) => {
+    ($(#[$meta:meta])* $vis:vis $name:ident, $body:ident, $($arg:ident: $type:ty),+) => {
         $crate::level::compiled! {
-            fn $name($($arg: $type),+);
+            $(#[$meta])*
+            $vis fn $name($($arg: $type),+);
             avx512: {
                 // SAFETY: the function is called on processors with these instructions alone.
                 unsafe { $body::<simd::Avx512>($($arg),+) }
@@ -26,13 +30,17 @@ macro_rules! versions {
         }
     };
 }
-pub(super) use versions;
+pub(crate) use versions;
 
 /// A vector of f32. All methods need the processor to have the instructions; loads and stores need `LANES` (or `n`)
 /// valid elements at the pointer, `1 <= n <= LANES`.
-pub(super) trait Simd: Copy {
+pub(crate) trait Simd: Copy {
     type V: Copy;
     const LANES: usize;
+    /// Vector registers: 16 or 32.
+    const REGISTERS: usize;
+    /// Whether `fma` is one instruction, which needs no register for the product.
+    const FUSED: bool;
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(at: *const f32) -> Self::V;
     /// The first `n` elements; the others are 0.
@@ -52,11 +60,52 @@ pub(super) trait Simd: Copy {
     unsafe fn power(v: Self::V) -> Self::V;
     /// `v`, and 0 where x < least.
     unsafe fn zero_below(v: Self::V, x: Self::V, least: Self::V) -> Self::V;
+    unsafe fn load_f16(at: *const f16) -> Self::V;
+    unsafe fn load_bf16(at: *const bf16) -> Self::V;
+    unsafe fn load_u8(at: *const u8) -> Self::V;
+    /// The first `n` elements of another type as floats.
+    unsafe fn widen_first<T: Element>(at: *const T, n: usize) -> Self::V {
+        let mut copy = [T::ZERO; 16];
+        // SAFETY: the caller promises `n` elements, of at most `LANES`; the copy has as many and more.
+        unsafe {
+            copy.as_mut_ptr().copy_from_nonoverlapping(at, n);
+            T::load::<Self>(copy.as_ptr())
+        }
+    }
+}
+
+/// A type that features are stored in. The methods promise and ask what those of [`Simd`] do.
+pub(crate) trait Element: Copy {
+    const ZERO: Self;
+    unsafe fn load<S: Simd>(at: *const Self) -> S::V;
+    unsafe fn load_first<S: Simd>(at: *const Self, n: usize) -> S::V;
+}
+
+macro_rules! element {
+    ($($t:ty: $zero:expr, $load:ident, $load_first:ident;)*) => { $(impl Element for $t {
+        const ZERO: Self = $zero;
+        #[inline(always)]
+        unsafe fn load<S: Simd>(at: *const Self) -> S::V {
+            // SAFETY: the caller's promise.
+            unsafe { S::$load(at) }
+        }
+        #[inline(always)]
+        unsafe fn load_first<S: Simd>(at: *const Self, n: usize) -> S::V {
+            // SAFETY: the caller's promise.
+            unsafe { S::$load_first(at, n) }
+        }
+    })* };
+}
+element! {
+    f32: 0.0, load, load_first;
+    f16: f16::ZERO, load_f16, widen_first;
+    bf16: bf16::ZERO, load_bf16, widen_first;
+    u8: 0, load_u8, widen_first;
 }
 
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub(super) struct Avx512;
+pub(crate) struct Avx512;
 
 // SAFETY (of all blocks below): the trait's caller promises the instructions and the elements at the pointers.
 #[cfg(target_arch = "x86_64")]
@@ -64,6 +113,8 @@ pub(super) struct Avx512;
 impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
+    const REGISTERS: usize = 32;
+    const FUSED: bool = true;
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {
         unsafe { _mm512_set1_ps(x) }
@@ -119,6 +170,18 @@ impl Simd for Avx512 {
     unsafe fn zero_below(v: __m512, x: __m512, least: __m512) -> __m512 {
         unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, least), v) }
     }
+    #[inline(always)]
+    unsafe fn load_f16(at: *const f16) -> __m512 {
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(at: *const bf16) -> __m512 {
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast())))) }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(at: *const u8) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()))) }
+    }
 }
 
 /// The mask of the first `n` of 16 elements.
@@ -130,13 +193,15 @@ fn first(n: usize) -> u16 {
 
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub(super) struct Avx2;
+pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one sentence stands for all: the trait's caller promises both")]
 impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
+    const REGISTERS: usize = 16;
+    const FUSED: bool = true;
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m256 {
         unsafe { _mm256_set1_ps(x) }
@@ -196,6 +261,18 @@ impl Simd for Avx2 {
     unsafe fn zero_below(v: __m256, x: __m256, least: __m256) -> __m256 {
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, least), v) }
     }
+    #[inline(always)]
+    unsafe fn load_f16(at: *const f16) -> __m256 {
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(at: *const bf16) -> __m256 {
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast())))) }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(at: *const u8) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast()))) }
+    }
 }
 
 /// The mask of the first `n` of 8 elements.
@@ -206,72 +283,82 @@ unsafe fn first_of_8(n: usize) -> __m256i {
     unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
 }
 
-/// Eight elements, left to the compiler.
+/// The target's baseline vectors, by the crate `wide`: SSE2 on x86-64, NEON on 64-bit ARM.
 #[derive(Clone, Copy)]
-pub(super) struct Portable;
-
-#[inline(always)]
-fn map2(a: [f32; 8], b: [f32; 8], f: impl Fn(f32, f32) -> f32) -> [f32; 8] {
-    std::array::from_fn(|i| f(a[i], b[i]))
-}
+pub(crate) struct Portable;
 
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one sentence stands for all: the caller promises the elements")]
 impl Simd for Portable {
-    type V = [f32; 8];
-    const LANES: usize = 8;
+    type V = f32x4;
+    const LANES: usize = 4;
+    const REGISTERS: usize = if cfg!(target_arch = "aarch64") { 32 } else { 16 };
+    const FUSED: bool = cfg!(target_arch = "aarch64");
     #[inline(always)]
-    unsafe fn splat(x: f32) -> [f32; 8] {
-        [x; 8]
+    unsafe fn splat(x: f32) -> f32x4 {
+        f32x4::splat(x)
     }
     #[inline(always)]
-    unsafe fn load(at: *const f32) -> [f32; 8] {
-        unsafe { at.cast::<[f32; 8]>().read() }
+    unsafe fn load(at: *const f32) -> f32x4 {
+        f32x4::new(unsafe { at.cast::<[f32; 4]>().read() })
     }
     #[inline(always)]
-    unsafe fn load_first(at: *const f32, n: usize) -> [f32; 8] {
-        let mut v = [0.0; 8];
+    unsafe fn load_first(at: *const f32, n: usize) -> f32x4 {
+        let mut v = [0.0; 4];
         v[..n].copy_from_slice(unsafe { std::slice::from_raw_parts(at, n) });
-        v
+        f32x4::new(v)
     }
     #[inline(always)]
-    unsafe fn store(at: *mut f32, v: [f32; 8]) {
-        unsafe { at.cast::<[f32; 8]>().write(v) }
+    unsafe fn store(at: *mut f32, v: f32x4) {
+        unsafe { at.cast::<[f32; 4]>().write(v.to_array()) }
     }
     #[inline(always)]
-    unsafe fn store_first(at: *mut f32, n: usize, v: [f32; 8]) {
-        unsafe { std::slice::from_raw_parts_mut(at, n) }.copy_from_slice(&v[..n]);
+    unsafe fn store_first(at: *mut f32, n: usize, v: f32x4) {
+        unsafe { std::slice::from_raw_parts_mut(at, n) }.copy_from_slice(&v.to_array()[..n]);
     }
     #[inline(always)]
-    unsafe fn add(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        map2(a, b, |a, b| a + b)
+    unsafe fn add(a: f32x4, b: f32x4) -> f32x4 {
+        a + b
     }
     #[inline(always)]
-    unsafe fn sub(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        map2(a, b, |a, b| a - b)
+    unsafe fn sub(a: f32x4, b: f32x4) -> f32x4 {
+        a - b
     }
     #[inline(always)]
-    unsafe fn mul(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        map2(a, b, |a, b| a * b)
+    unsafe fn mul(a: f32x4, b: f32x4) -> f32x4 {
+        a * b
     }
     #[inline(always)]
-    unsafe fn fma(a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
-        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    unsafe fn fma(a: f32x4, b: f32x4, c: f32x4) -> f32x4 {
+        a.mul_add(b, c)
     }
     #[inline(always)]
-    unsafe fn max(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
-        map2(a, b, |a, b| if a > b { a } else { b })
+    unsafe fn max(a: f32x4, b: f32x4) -> f32x4 {
+        a.simd_gt(b).bitselect(a, b)
     }
     #[inline(always)]
-    unsafe fn sum(v: [f32; 8]) -> f32 {
-        let [a, b, c, d, e, f, g, h] = v;
-        ((a + e) + (c + g)) + ((b + f) + (d + h))
+    unsafe fn sum(v: f32x4) -> f32 {
+        let [a, b, c, d] = v.to_array();
+        (a + c) + (b + d)
     }
     #[inline(always)]
-    unsafe fn power(v: [f32; 8]) -> [f32; 8] {
-        v.map(|v| f32::from_bits((v.to_bits() << 23).wrapping_add(0x3f80_0000)))
+    unsafe fn power(v: f32x4) -> f32x4 {
+        let bits: u32x4 = bytemuck::cast(v);
+        bytemuck::cast((bits << 23) + u32x4::splat(0x3f80_0000))
     }
     #[inline(always)]
-    unsafe fn zero_below(v: [f32; 8], x: [f32; 8], least: [f32; 8]) -> [f32; 8] {
-        std::array::from_fn(|i| if x[i] < least[i] { 0.0 } else { v[i] })
+    unsafe fn zero_below(v: f32x4, x: f32x4, least: f32x4) -> f32x4 {
+        x.simd_lt(least).bitselect(f32x4::ZERO, v)
+    }
+    #[inline(always)]
+    unsafe fn load_f16(at: *const f16) -> f32x4 {
+        f32x4::new(unsafe { at.cast::<[f16; 4]>().read() }.map(f16::to_f32))
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(at: *const bf16) -> f32x4 {
+        f32x4::new(unsafe { at.cast::<[bf16; 4]>().read() }.map(bf16::to_f32))
+    }
+    #[inline(always)]
+    unsafe fn load_u8(at: *const u8) -> f32x4 {
+        f32x4::new(unsafe { at.cast::<[u8; 4]>().read() }.map(f32::from))
     }
 }

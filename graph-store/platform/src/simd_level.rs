@@ -1,0 +1,182 @@
+//! The SIMD level: what the processor has, and what `MORPHGL_ISA` allows of it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+
+/// The environment variable that caps the SIMD level.
+pub const ISA_VARIABLE: &str = "MORPHGL_ISA";
+
+/// The instruction set a loop is compiled for; a later level has the instructions of those before it.
+///
+/// Code compiled for a level may run only where `level <= SimdLevel::detected()`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SimdLevel {
+    /// The target's baseline: SSE2 on x86-64, NEON on 64-bit ARM.
+    Portable,
+    /// AVX2, FMA, F16C, BMI1, BMI2, LZCNT and POPCNT: vectors of 32 bytes.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, CD, DQ and VL: vectors of 64 bytes with masks.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AMX tiles of bfloat16 for matrix products; AVX-512 for all else.
+    #[cfg(target_arch = "x86_64")]
+    Amx,
+}
+
+impl SimdLevel {
+    /// Every level of this architecture, the lowest first.
+    const ALL: &[Self] = &[
+        Self::Portable,
+        #[cfg(target_arch = "x86_64")]
+        Self::Avx2,
+        #[cfg(target_arch = "x86_64")]
+        Self::Avx512,
+        #[cfg(target_arch = "x86_64")]
+        Self::Amx,
+    ];
+
+    /// The level in force: what the processor has, capped by `MORPHGL_ISA`. Decided once a process.
+    ///
+    /// # Panics
+    ///
+    /// When [`requested`](Self::requested) is an error.
+    #[inline]
+    pub fn current() -> Self {
+        static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
+        *CURRENT.get_or_init(|| match Self::requested() {
+            Ok(requested) => requested.unwrap_or_else(Self::detected),
+            Err(error) => panic!("{error}"),
+        })
+    }
+
+    /// The highest level that the processor has and the operating system lets this process use.
+    pub fn detected() -> Self {
+        static DETECTED: OnceLock<SimdLevel> = OnceLock::new();
+        *DETECTED.get_or_init(Self::detect)
+    }
+
+    /// The level that `MORPHGL_ISA` names; `None` where it is not set or empty.
+    ///
+    /// # Errors
+    ///
+    /// An unknown name, or a level that this processor lacks.
+    pub fn requested() -> Result<Option<Self>, UnavailableLevel> {
+        let Some(name) = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty()) else { return Ok(None) };
+        let level: Self = name.to_string_lossy().parse()?;
+        if level > Self::detected() {
+            return Err(UnavailableLevel { name: level.name().into() });
+        }
+        Ok(Some(level))
+    }
+
+    /// The levels up to the one in force, the lowest first.
+    pub fn available() -> impl DoubleEndedIterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|level| *level <= Self::current())
+    }
+
+    /// The name that `MORPHGL_ISA` knows it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => "amx",
+        }
+    }
+
+    fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt");
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512cd")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            if avx512 {
+                return if amx::available() { Self::Amx } else { Self::Avx512 };
+            } else if avx2 {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+}
+
+impl fmt::Display for SimdLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SimdLevel {
+    type Err = UnavailableLevel;
+
+    fn from_str(name: &str) -> Result<Self, UnavailableLevel> {
+        let known = Self::ALL.iter().find(|level| level.name() == name);
+        known.copied().ok_or_else(|| UnavailableLevel { name: name.into() })
+    }
+}
+
+/// A SIMD level that does not exist, or that this processor lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnavailableLevel {
+    name: String,
+}
+
+impl fmt::Display for UnavailableLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        let there = SimdLevel::ALL.iter().filter(|level| **level <= SimdLevel::detected());
+        let there: Vec<&str> = there.map(|level| level.name()).collect();
+        let known = SimdLevel::ALL.iter().any(|level| level.name() == name);
+        let what = if known { "this processor lacks it" } else { "no SIMD level of this architecture" };
+        write!(f, "{ISA_VARIABLE}={name}: {what}; there are {}", there.join(", "))
+    }
+}
+
+impl std::error::Error for UnavailableLevel {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_levels_ascend_to_the_one_in_force() {
+        let all: Vec<SimdLevel> = SimdLevel::available().collect();
+        assert_eq!((all.first(), all.last()), (Some(&SimdLevel::Portable), Some(&SimdLevel::current())));
+        assert!(all.is_sorted() && SimdLevel::current() <= SimdLevel::detected());
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for level in SimdLevel::ALL {
+            assert_eq!(level.to_string().parse(), Ok(*level));
+        }
+    }
+
+    #[test]
+    fn an_unknown_level_is_refused_with_the_list() {
+        let error = "avx9".parse::<SimdLevel>().expect_err("there is no such level").to_string();
+        assert!(
+            error.starts_with("MORPHGL_ISA=avx9: no SIMD level of this architecture; there are portable"),
+            "{error}"
+        );
+        assert!(error.ends_with(SimdLevel::detected().name()), "{error}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Dropout in AVX2 registers: the bits of 64 elements at a time, by eight blocks of Philox4x32-10 side by side.
+
+use std::arch::x86_64::*;
+
+use morphgl_model_spec::Dropout;
+
+use super::mask::{M, W};
+
+/// Blocks computed at once, of eight elements each.
+const BLOCKS: usize = 8;
+const ELEMENTS: usize = 8 * BLOCKS;
+
+/// As `Dropout::apply`.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
+    let scale = _mm256_set1_ps(dropout.scale());
+    let (mut rest, mut element) = (values, first);
+    while !rest.is_empty() {
+        let skip = (element % ELEMENTS as u64) as usize;
+        let (values, behind) = rest.split_at_mut((ELEMENTS - skip).min(rest.len()));
+        let kept = kept(dropout, element / ELEMENTS as u64);
+        if let Ok(values) = <&mut [f32; ELEMENTS]>::try_from(&mut *values) {
+            for (values, kept) in values.as_chunks_mut::<8>().0.iter_mut().zip(kept) {
+                let kept = _mm256_castsi256_ps(_mm256_cvtepi16_epi32(kept));
+                // SAFETY: eight elements.
+                unsafe {
+                    let scaled = _mm256_mul_ps(_mm256_loadu_ps(values.as_ptr()), scale);
+                    _mm256_storeu_ps(values.as_mut_ptr(), _mm256_and_ps(scaled, kept));
+                }
+            }
+        } else {
+            let bits = kept.map(|kept| _mm_movemask_epi8(_mm_packs_epi16(kept, kept)));
+            for (i, value) in (skip..).zip(values.iter_mut()) {
+                *value = if bits[i / 8] >> (i % 8) & 1 == 1 { *value * dropout.scale() } else { 0.0 };
+            }
+        }
+        element += values.len() as u64;
+        rest = behind;
+    }
+}
+
+/// Which of the 64 elements of a group are kept: a register a block, all bits of an element's 16 set.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn kept(dropout: &Dropout, group: u64) -> [__m128i; BLOCKS] {
+    let ([c0, c1, c2, c3], mut key) = dropout.philox(group * BLOCKS as u64);
+    let m = M.map(|m| _mm256_set1_epi64x(i64::from(m)));
+    let even = _mm256_add_epi64(_mm256_set1_epi64x(i64::from(c0)), _mm256_setr_epi64x(0, 2, 4, 6));
+    let others = [c1, c2, c3].map(|c| _mm256_set1_epi64x(i64::from(c)));
+    // Words stand in the lower halves of lanes; what the upper halves hold does not matter.
+    let mut words =
+        [even, _mm256_add_epi64(even, _mm256_set1_epi64x(1))].map(|c0| [c0, others[0], others[1], others[2]]);
+    for round in 0..10 {
+        if round > 0 {
+            key = [key[0].wrapping_add(W[0]), key[1].wrapping_add(W[1])];
+        }
+        let k = key.map(|k| _mm256_set1_epi64x(i64::from(k)));
+        for [c0, c1, c2, c3] in &mut words {
+            let (p0, p1) = (_mm256_mul_epu32(m[0], *c0), _mm256_mul_epu32(m[1], *c2));
+            let (high0, high1) = (_mm256_srli_epi64::<32>(p0), _mm256_srli_epi64::<32>(p1));
+            *c0 = _mm256_xor_si256(_mm256_xor_si256(high1, *c1), k[0]);
+            *c2 = _mm256_xor_si256(_mm256_xor_si256(high0, *c3), k[1]);
+            (*c1, *c3) = (p1, p0);
+        }
+    }
+    let [even, odd] = words;
+    let [w0, w1, w2, w3]: [__m256i; 4] =
+        std::array::from_fn(|w| _mm256_blend_epi32::<0xaa>(even[w], _mm256_slli_epi64::<32>(odd[w])));
+    // Register j has the words of blocks j and 4 + j.
+    let (low01, low23) = (_mm256_unpacklo_epi32(w0, w1), _mm256_unpacklo_epi32(w2, w3));
+    let (high01, high23) = (_mm256_unpackhi_epi32(w0, w1), _mm256_unpackhi_epi32(w2, w3));
+    let threshold = _mm256_set1_epi16(dropout.threshold() as i16);
+    let blocks = [
+        _mm256_unpacklo_epi64(low01, low23),
+        _mm256_unpackhi_epi64(low01, low23),
+        _mm256_unpacklo_epi64(high01, high23),
+        _mm256_unpackhi_epi64(high01, high23),
+    ]
+    // At least the threshold, without a sign.
+    .map(|bits| _mm256_cmpeq_epi16(_mm256_max_epu16(bits, threshold), bits));
+    std::array::from_fn(|block| match block {
+        0..4 => _mm256_castsi256_si128(blocks[block]),
+        _ => _mm256_extracti128_si256::<1>(blocks[block - 4]),
+    })
+}
