@@ -344,7 +344,7 @@ impl Job {
         for TrainingOperator { key, place, operator } in &mut self.trainers {
             trainers.push(morphgl_profile::TrainingOperator { key, place, operator: operator.as_mut() });
         }
-        morphgl_profile::Operators { routes, trainers }
+        morphgl_profile::Operators { routes, trainers, selections: Vec::new() }
     }
 
     /// Replaces the model's parameters, wherever it may be trained.
