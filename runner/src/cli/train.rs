@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use indicatif::ProgressBar;
 use morphgl_plan::{Replanned, Strategy, Time};
+use morphgl_registry::Key;
 use serde_json::json;
 
 use super::Outcome;
@@ -154,7 +155,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         run_dir::refuse_unwritable(path)?;
     }
     let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
-    let (dataset, config) = args.planned.open(show)?;
+    let (dataset, mut config) = args.planned.open(show)?;
+    if let Some(plan) = &given {
+        // What a file plans with is not chosen again.
+        name_training(plan, &mut config)?;
+    }
     let asked = args.evaluation.map(Evaluation::from);
     let evaluation = match config.disk_bytes {
         Some(_) => Inference::OnDisk.choose(asked, show)?,
@@ -194,6 +199,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     for share in &plan.schedule.shares {
         show.line(format_args!("{}", share.keys));
     }
+    profile.selections.iter().for_each(|selection| show.line(format_args!("{selection}")));
     show.line(format_args!("plan: {plan}"));
     let simulated = plan.schedule.shares.iter().any(|s| is_simulated(&s.keys.training));
     if simulated {
@@ -261,6 +267,15 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     outcome.json["init"] = json!(args.init);
     outcome.unwritten = (!unwritten.is_empty()).then(|| anyhow::anyhow!(unwritten.join("; ")));
     Ok(outcome)
+}
+
+/// Names the training operator of `plan`, where there is one of that key and none was asked for.
+fn name_training(plan: &Plan, config: &mut JobConfig) -> anyhow::Result<()> {
+    let key = plan.schedule.shares.first().and_then(|share| share.keys.training.parse::<Key>().ok());
+    let registry = crate::registry()?;
+    let there = key.filter(|key| registry.get(key).is_ok());
+    config.operators.training = config.operators.training.take().or(there);
+    Ok(())
 }
 
 fn record(recorder: &mut Recorder, event: &Event<'_>) {

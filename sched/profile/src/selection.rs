@@ -69,6 +69,27 @@ impl CandidateProfile {
         self.seconds.as_ref().map(|s| s.median).or(self.first)
     }
 
+    /// The least and the most seconds of a mini-batch, of those that count.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let Some(seconds) = &self.seconds else { return self.first.map(|first| (first, first)) };
+        let fold = |f: fn(f64, f64) -> f64, start| seconds.samples.iter().copied().fold(start, f);
+        Some((fold(f64::min, f64::INFINITY), fold(f64::max, 0.0)))
+    }
+
+    /// What became of it.
+    pub fn in_words(&self) -> String {
+        let steps = match self.steps() {
+            1 => "1 step".to_string(),
+            n => format!("{n} steps"),
+        };
+        match (self.outcome, &self.reason) {
+            (Outcome::Unable, reason) => format!("cannot: {}", reason.as_deref().unwrap_or("no reason is known")),
+            (Outcome::GivenUp, _) => format!("given up after {steps}"),
+            _ if self.steps() == 0 => "the only one that can".to_string(),
+            _ => steps,
+        }
+    }
+
     /// Mini-batches that it trained.
     pub fn steps(&self) -> usize {
         usize::from(self.first.is_some()) + self.seconds.as_ref().map_or(0, |s| s.samples.len())
@@ -92,21 +113,13 @@ impl Selection {
 }
 
 impl fmt::Display for CandidateProfile {
-    /// The operator, its time and how it fared, on one line.
+    /// The operator, its time and its outcome, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.training)?;
         if let Some(seconds) = self.typical() {
             write!(f, " {} a mini-batch", Time(seconds))?;
         }
-        match (self.outcome, &self.reason, self.steps()) {
-            (Outcome::Unable, Some(reason), _) => write!(f, " cannot: {reason}"),
-            (Outcome::Unable, None, _) => write!(f, " cannot"),
-            (Outcome::GivenUp, _, 1) => write!(f, " (given up after 1 step)"),
-            (Outcome::GivenUp, _, steps) => write!(f, " (given up after {steps} steps)"),
-            (_, _, 0) => write!(f, " (the only one that can)"),
-            (_, _, 1) => write!(f, " (1 step)"),
-            (_, _, steps) => write!(f, " ({steps} steps)"),
-        }
+        write!(f, " ({})", self.in_words())
     }
 }
 

@@ -134,7 +134,7 @@ fn one_that_fails_is_left_out_and_says_why() {
             assert_eq!((&last.training, last.outcome), (&fakes.trainers[0].0, Outcome::Unable));
             let reason = last.reason.as_deref().unwrap_or_default();
             assert!(reason.contains("out of luck") || reason.contains("lost my head"), "{reason}");
-            assert!(s.to_string().contains(" cannot: "), "{s}");
+            assert!(s.to_string().contains(" (cannot: "), "{s}");
         }
     }
     let mut fakes = two(2, 2);
@@ -165,7 +165,7 @@ fn it_stops_when_asked_to() {
 
 #[test]
 fn one_that_may_not_fit_in_memory_is_not_tried() {
-    for (room, tried) in [(3 * (WORKER + STEP), true), (3 * (WORKER + STEP) / 2, false)] {
+    for (room, tried) in [(6 * (WORKER + STEP), true), (6 * (WORKER + STEP) / 2, false)] {
         // The second one would be the faster.
         let mut fakes = two(40, 2);
         let seen = std::sync::Arc::clone(&fakes.seen);
