@@ -120,7 +120,9 @@ impl Job {
             match operator {
                 Ok(operator) => self.trainers.push(TrainingOperator { key, place, operator }),
                 Err(e) => {
-                    let unable = (key, place, format!("{e:#}"));
+                    let why = format!("{e:#}");
+                    let why = why.strip_prefix(&format!("{key}: ")).unwrap_or(&why).to_string();
+                    let unable = (key, place, why);
                     if !self.unable.contains(&unable) {
                         self.unable.push(unable);
                     }

@@ -51,11 +51,11 @@ impl Times {
 /// in the next, so that a slow change of the machine meets all alike.
 ///
 /// `step` runs the n-th operator in a round, and says how many seconds it took; `None` where it cannot go on.
-/// The first round is run whatever it takes. Another one is begun where it fits in the seconds that are `allowed` in all where
-/// the fastest mini-batch takes the given seconds.
+/// The first round is run whatever it takes. The n-th timed one is begun where it fits in the seconds that are `allowed` in all,
+/// of n and the seconds of the fastest mini-batch so far.
 pub(crate) fn compare(
     candidates: usize,
-    allowed: impl Fn(f64) -> f64,
+    allowed: impl Fn(usize, f64) -> f64,
     mut step: impl FnMut(usize, usize) -> Result<Option<f64>>,
 ) -> Result<Vec<Times>> {
     let mut all = vec![Times::default(); candidates];
@@ -65,7 +65,7 @@ pub(crate) fn compare(
         if round > 0 {
             let next: f64 = running.iter().map(|&i| all[i].last()).sum();
             let fastest = running.iter().map(|&i| all[i].estimate()).fold(f64::INFINITY, f64::min);
-            if running.len() < 2 || spent + next > allowed(fastest) {
+            if running.len() < 2 || spent + next > allowed(round, fastest) {
                 break;
             }
         }
@@ -135,7 +135,7 @@ mod tests {
         let mut taken = vec![0; seconds.len()];
         let all = compare(
             seconds.len(),
-            |_| allowed,
+            |_, _| allowed,
             |i, round| {
                 taken[i] += 1;
                 Ok(Some(*seconds[i].get(round).unwrap_or_else(|| seconds[i].last().expect("seconds"))))
@@ -193,10 +193,10 @@ mod tests {
     fn one_alone_is_run_once_and_one_that_fails_is_out() {
         check(&[&[1.0]], 60.0, 0, &[1]);
         let step = |i, round| Ok((i != 0 || round < 2).then_some(if i == 0 { 1.0 } else { 1.1 }));
-        let all = compare(2, |_| 60.0, step).expect("nothing fails as a whole");
+        let all = compare(2, |_, _| 60.0, step).expect("nothing fails as a whole");
         assert_eq!((all[0].state, all[1].state), (State::Out, State::Running));
         assert_eq!((fastest(&all), all[0].samples.len()), (Some(1), 1));
-        let none = compare(2, |_| 60.0, |_, _| Ok(None)).expect("nothing fails as a whole");
+        let none = compare(2, |_, _| 60.0, |_, _| Ok(None)).expect("nothing fails as a whole");
         assert_eq!(fastest(&none), None);
     }
 }
