@@ -62,7 +62,8 @@ pub struct Description {
     pub accelerators: Accelerators,
     /// How it is made.
     pub build: Build,
-    /// Whether it is a reference: correct before fast. It runs where it is named, or where no other operator can.
+    /// Whether it is a reference: correct before fast, what others of its phase are tested against. It is listed last and,
+    /// where nothing is measured, used last; training is measured like any other.
     pub reference: bool,
     /// Whether it is a training operator that reads features of the dataset in host memory itself: mini-batches need
     /// bring none.

@@ -18,7 +18,7 @@ pub struct JobConfig {
     /// Threads to use; `None` for all cores this process may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Operators asked for by key; the first route with them is taken.
+    /// Operators asked for by key.
     #[serde(default)]
     pub operators: Operators,
     /// Where the dataset is left on disk, the bytes that whoever reads it from there may hold of it; `None` where it is in memory.
@@ -26,7 +26,7 @@ pub struct JobConfig {
     pub disk_bytes: Option<u64>,
 }
 
-/// Operators asked for by key; `None` leaves the choice.
+/// Operators asked for by key; `None` leaves the choice: to a measurement for training, else to the plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operators {
     /// Who batches.

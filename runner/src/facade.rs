@@ -25,7 +25,8 @@ impl Profiler {
         Self { settings: Settings::new(cores) }
     }
 
-    /// Measures, within `memory` where it is given; the job's model is the same afterwards as before.
+    /// Chooses among training operators at the same place, of which the job keeps the fastest ([`Job::select`]), and measures
+    /// its routes; within `memory` where it is given. The job's model is the same afterwards as before.
     ///
     /// # Errors
     ///
@@ -39,6 +40,7 @@ impl Profiler {
     ) -> Result<Profile> {
         let machine = job.registry().machine().clone();
         let watch = Watch { stop: &|| stop.is_requested(), memory };
+        job.select(&self.settings, &watch, progress)?;
         Ok(morphgl_profile::profile(&mut job.operators_mut(), &machine, &self.settings, &watch, progress)?)
     }
 }
@@ -256,9 +258,9 @@ impl Executor {
             dataset: &self.dataset,
             settings: &self.config.sampler,
             gather: crate::brings_features(&self.config, &self.registry, operators.route),
-            options: crate::job::evaluation_options(
+            options: crate::build::evaluation_options(
                 operators.route,
-                self.config.disk_bytes.map(|bytes| bytes / crate::job::EVALUATION),
+                self.config.disk_bytes.map(|bytes| bytes / crate::build::EVALUATION),
             ),
             workers,
             threads,

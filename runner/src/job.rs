@@ -4,182 +4,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use morphgl_execute::RouteOperators;
-use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{
-    BatchingContext, Key, NamedTensor, Place, Registry, Resource, Route, SeedSet, Training, TrainingContext,
-    Transferring, TransferringContext,
+use morphgl_profile::Selection;
+use morphgl_registry::{Batching, BatchingContext, Key, NamedTensor, Place, Registry, Route, SeedSet, Training};
+
+use crate::JobConfig;
+use crate::build::{
+    LEFT_ON_DISK, brings_features, build_training, build_transferring, check_model, name, reads_disk, registry, routes,
+    training_options,
 };
-use serde_json::{Value, json};
-
-use crate::{JobConfig, Operators};
-
-/// The operators this program is linked with, on this machine.
-///
-/// # Errors
-///
-/// Two linked crates register the same key.
-pub fn registry() -> Result<Registry> {
-    Ok(Registry::collect()?)
-}
-
-/// The embedded default dataset: 50,000 nodes, average degree 15, 16 classes; the same at every call.
-pub fn default_dataset() -> Dataset {
-    morphgl_generate::sbm(&SbmConfig::default()).expect("the default configuration is valid")
-}
-
-/// The routes of this machine that use the operators asked for.
-///
-/// # Errors
-///
-/// An operator that does not exist or is not available, or no route with them; the error says what there is.
-pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
-    for key in [&wanted.batching, &wanted.transferring, &wanted.training].into_iter().flatten() {
-        registry.get(key)?;
-    }
-    let all = registry.routes();
-    let fits = |r: &&Route| {
-        wanted.batching.as_ref().is_none_or(|k| *k == r.batching)
-            && wanted.transferring.as_ref().is_none_or(|k| *k == r.transferring)
-            && wanted.training.as_ref().is_none_or(|k| *k == r.training)
-    };
-    let routes: Vec<Route> = all.iter().filter(fits).cloned().collect();
-    if routes.is_empty() {
-        let n = all.len();
-        bail!(
-            "no route batching → transferring → training fits ({n} in all); `morphgl ops` lists operators and routes"
-        );
-    }
-    Ok(routes)
-}
-
-/// Sampled evaluation while training gets one of so many parts of the bytes that may be held of a dataset on disk: its nodes
-/// are few.
-pub(crate) const EVALUATION: u64 = 8;
-
-/// What an operator holds that reads the dataset from where it is stored.
-pub(crate) const DISK: Resource = Resource::new("Disk");
-
-/// Why an operator is left out that looks for the dataset in memory.
-const LEFT_ON_DISK: &str = "the dataset does not fit in memory and is left on disk, where this operator does not read";
-
-/// Whether a route's mini-batches are read from disk.
-pub(crate) fn reads_disk(route: &Route) -> bool {
-    route.batching.hardware.resources().contains(&DISK)
-}
-
-/// The options of the operator that batches for training, where so many bytes of a dataset on disk may be held.
-fn training_options(route: &Route, bytes: Option<u64>) -> Value {
-    match bytes.filter(|_| reads_disk(route)) {
-        Some(bytes) => json!({ "memory_bytes": bytes - bytes / EVALUATION }),
-        None => Value::Null,
-    }
-}
-
-/// The same, of the operators that batch for sampled evaluation: their few mini-batches are not worth a pass over the graph.
-pub(crate) fn evaluation_options(route: &Route, bytes: Option<u64>) -> Value {
-    match bytes.filter(|_| reads_disk(route)) {
-        Some(bytes) => json!({ "memory_bytes": bytes, "hotness": "none" }),
-        None => Value::Null,
-    }
-}
-
-/// What a dataset is called in errors: its directory, where it has one.
-fn name(dataset: &Dataset) -> String {
-    let path = &dataset.path;
-    if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
-}
-
-/// The first route that fits whose training operator can be built, which is all that inference needs; where the dataset is
-/// left on disk, of those that read it there.
-///
-/// # Errors
-///
-/// As [`routes`] and [`build_training`], and where none reads a dataset that is left on disk.
-pub fn trained_route(
-    dataset: &Arc<Dataset>,
-    config: &JobConfig,
-    registry: &Registry,
-) -> Result<(Route, Box<dyn Training>)> {
-    let mut first = None;
-    let fits = |r: &Route| config.disk_bytes.is_none() || reads_disk(r);
-    for route in routes(registry, &config.operators)?.into_iter().filter(fits) {
-        match build_training(dataset, config, registry, &route) {
-            Ok(training) => return Ok((route, training)),
-            Err(e) => first = first.or(Some(e)),
-        }
-    }
-    Err(first.unwrap_or_else(|| anyhow::anyhow!("{LEFT_ON_DISK}; allow more memory, or name no other")))
-}
-
-/// Builds the training operator of `route` alone.
-///
-/// # Errors
-///
-/// A dataset without features, or one that the model is not made for.
-pub fn build_training(
-    dataset: &Arc<Dataset>,
-    config: &JobConfig,
-    registry: &Registry,
-    route: &Route,
-) -> Result<Box<dyn Training>> {
-    check_model(dataset, config)?;
-    let context = TrainingContext {
-        dataset: Arc::clone(dataset),
-        spec: serde_json::to_value(&config.spec)?,
-        seed: config.seed,
-        threads: config.threads.unwrap_or(registry.machine().cores).max(1),
-        place: route.trained_at.clone(),
-        options: Value::Null,
-    };
-    Ok(registry.training(&route.training, &context)?)
-}
-
-fn check_model(dataset: &Dataset, config: &JobConfig) -> Result<()> {
-    let model = &config.spec.model;
-    if dataset.features.is_none() {
-        bail!("{}: the dataset has no features; import it with --random-features DIM", name(dataset));
-    }
-    // A dataset may know fewer classes than the model: one to predict on has no labels at all.
-    if model.in_dim != dataset.feature_dim() || model.num_classes < dataset.num_classes {
-        bail!(
-            "{}: the dataset has {} features and {} classes, the model {} and {}; use a model made for it",
-            name(dataset),
-            dataset.feature_dim(),
-            dataset.num_classes,
-            model.in_dim,
-            model.num_classes
-        );
-    }
-    Ok(())
-}
-
-/// Whether mini-batches of `route` are to bring features. They need not where whoever trains them reads the dataset in
-/// memory itself.
-pub fn brings_features(config: &JobConfig, registry: &Registry, route: &Route) -> bool {
-    config.disk_bytes.is_some() || !registry.reads_store(route)
-}
-
-/// Builds the transferring operator of `route` alone; `gather` says whether it fills in the features a mini-batch lacks.
-///
-/// # Errors
-///
-/// The operator's own.
-pub fn build_transferring(
-    dataset: &Arc<Dataset>,
-    registry: &Registry,
-    route: &Route,
-    gather: bool,
-) -> Result<Box<dyn Transferring>> {
-    let context = TransferringContext {
-        dataset: Arc::clone(dataset),
-        from: route.batched_at.clone(),
-        to: route.trained_at.clone(),
-        gather,
-        options: Value::Null,
-    };
-    Ok(registry.transferring(&route.transferring, &context)?)
-}
 
 /// A training operator, its key and its place.
 #[derive(Debug)]
@@ -200,13 +33,25 @@ pub struct Job {
     pub(crate) registry: Registry,
     pub(crate) routes: Vec<RouteOperators>,
     pub(crate) trainers: Vec<TrainingOperator>,
+    /// Training operators that could not be built, their places, and why.
+    pub(crate) unable: Vec<(Key, Place, String)>,
+    /// How training operators were chosen.
+    pub(crate) selections: Vec<Selection>,
     /// Routes that could not be built, and why.
     unbuilt: Vec<String>,
 }
 
+/// A batching operator that routes may share.
+struct Built {
+    key: Key,
+    place: Place,
+    gather: bool,
+    operator: Arc<dyn Batching>,
+}
+
 impl Job {
     /// Builds the operators of the routes that have those asked for; of several devices of a backend, the first is used.
-    /// Routes through a reference operator are built only where no other is.
+    /// Of several training operators at a place all are built: [`Job::select`] keeps one of them.
     ///
     /// # Errors
     ///
@@ -217,30 +62,25 @@ impl Job {
         let mut routes = routes(&registry, &config.operators)?;
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         routes.dedup_by_key(|r| keys(r));
-        let mut job = Self { dataset, config, registry, routes: Vec::new(), trainers: Vec::new(), unbuilt: Vec::new() };
+        let (trainers, unable, selections, unbuilt) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut job = Self { dataset, config, registry, routes: Vec::new(), trainers, unable, selections, unbuilt };
         job.check()?;
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
         // Who samples a dataset that lies in memory from disk only loses time: that is done where it is asked for, and not tried.
         routes.retain(|r| on_disk || !reads_disk(r) || wanted.is_some());
-        // Routes share mini-batches and what was measured of them: either those of all bring features, or those of none.
-        // A route through a reference is built beside others of its kind alone.
-        let brings = [false, true].map(|reference| {
-            let mut alike = routes.iter().filter(|r| job.registry.is_reference(r) == reference);
-            alike.any(|r| brings_features(&job.config, &job.registry, r))
-        });
+        // Routes to several places share mini-batches and what was measured of them: all bring features. At one place a single
+        // training operator remains, and mini-batches are made for that.
+        let several = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
+        let mut built = Vec::new();
         for route in routes {
-            let is_reference = |r: &Route| job.registry.is_reference(r);
-            if is_reference(&route) && job.routes.iter().any(|r| !is_reference(&r.route)) {
-                continue;
-            }
             if on_disk && !reads_disk(&route) {
-                job.unbuilt.push(format!("{}: {LEFT_ON_DISK}", route.batching));
+                job.leave_out(format!("{}: {LEFT_ON_DISK}", route.batching));
                 continue;
             }
-            let brings = brings[usize::from(is_reference(&route))];
-            if let Err(e) = job.add(&route, brings) {
-                job.unbuilt.push(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
+            let brings = several || brings_features(&job.config, &job.registry, &route);
+            if let Err(e) = job.add(&route, brings, &mut built) {
+                job.leave_out(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
                 first = first.or(Some(e));
             }
         }
@@ -248,6 +88,12 @@ impl Job {
             Some(e) if job.routes.is_empty() => Err(e),
             None if job.routes.is_empty() => bail!("{}; allow more memory, or name no other", job.unbuilt.join("; ")),
             _ => Ok(job),
+        }
+    }
+
+    fn leave_out(&mut self, why: String) {
+        if !self.unbuilt.contains(&why) {
+            self.unbuilt.push(why);
         }
     }
 
@@ -266,31 +112,52 @@ impl Job {
         Ok(())
     }
 
-    /// Builds the operators of a route, whose mini-batches bring features or not.
-    fn add(&mut self, route: &Route, brings_features: bool) -> Result<()> {
+    /// Builds the operators of a route, whose mini-batches bring features or not; batching operators that are `built` are shared.
+    fn add(&mut self, route: &Route, brings_features: bool, built: &mut Vec<Built>) -> Result<()> {
+        if self.trainer(route).is_none() {
+            let operator = build_training(&self.dataset, &self.config, &self.registry, route);
+            let (key, place) = (route.training.clone(), route.trained_at.clone());
+            match operator {
+                Ok(operator) => self.trainers.push(TrainingOperator { key, place, operator }),
+                Err(e) => {
+                    let why = format!("{e:#}");
+                    let why = why.strip_prefix(&format!("{key}: ")).unwrap_or(&why).to_string();
+                    let unable = (key, place, why);
+                    if !self.unable.contains(&unable) {
+                        self.unable.push(unable);
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        // What a device batches has its features gathered by the transfer that follows.
+        let gather = brings_features && route.batched_at == Place::Host;
+        let same = |b: &&Built| (&b.key, &b.place, b.gather) == (&route.batching, &route.batched_at, gather);
+        let batching = match built.iter().find(same) {
+            Some(built) => Arc::clone(&built.operator),
+            None => {
+                let operator: Arc<dyn Batching> = self.build_batching(route, gather)?.into();
+                let (key, place) = (route.batching.clone(), route.batched_at.clone());
+                built.push(Built { key, place, gather, operator: Arc::clone(&operator) });
+                operator
+            }
+        };
+        let transferring = build_transferring(&self.dataset, &self.registry, route, brings_features)?;
+        self.routes.push(RouteOperators { route: route.clone(), batching: Box::new(batching), transferring });
+        Ok(())
+    }
+
+    fn build_batching(&self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
-        let seeds = seeds.with_context(|| name(&self.dataset))?;
         let context = BatchingContext {
             dataset: Arc::clone(&self.dataset),
-            seeds,
+            seeds: seeds.with_context(|| name(&self.dataset))?,
             settings: self.config.sampler.clone(),
-            // What a device batches has its features gathered by the transfer that follows.
-            gather: brings_features && route.batched_at == Place::Host,
+            gather,
             place: route.batched_at.clone(),
             options: training_options(route, self.config.disk_bytes),
         };
-        let batching = self.registry.batching(&route.batching, &context)?;
-        let transferring = build_transferring(&self.dataset, &self.registry, route, brings_features)?;
-        if self.trainer(route).is_none() {
-            let operator = build_training(&self.dataset, &self.config, &self.registry, route)?;
-            self.trainers.push(TrainingOperator {
-                key: route.training.clone(),
-                place: route.trained_at.clone(),
-                operator,
-            });
-        }
-        self.routes.push(RouteOperators { route: route.clone(), batching, transferring });
-        Ok(())
+        Ok(self.registry.batching(&route.batching, &context)?)
     }
 
     fn trainer(&self, route: &Route) -> Option<usize> {
@@ -330,7 +197,15 @@ impl Job {
     /// How the dataset is read, where it is left on disk: one line an operator.
     pub fn on_disk(&self) -> Vec<String> {
         let routes = self.routes.iter().filter(|r| reads_disk(&r.route));
-        routes.map(|r| format!("{}: {:?}", r.route.batching, r.batching)).collect()
+        let mut lines: Vec<String> = routes.map(|r| format!("{}: {:?}", r.route.batching, r.batching)).collect();
+        // Routes to several training operators share who batches.
+        lines.dedup();
+        lines
+    }
+
+    /// How training operators were chosen, where there are several at a place: see [`Job::select`].
+    pub fn selections(&self) -> &[Selection] {
+        &self.selections
     }
 
     /// All operators, to be profiled.
@@ -344,7 +219,7 @@ impl Job {
         for TrainingOperator { key, place, operator } in &mut self.trainers {
             trainers.push(morphgl_profile::TrainingOperator { key, place, operator: operator.as_mut() });
         }
-        morphgl_profile::Operators { routes, trainers }
+        morphgl_profile::Operators { routes, trainers, selections: self.selections.clone() }
     }
 
     /// Replaces the model's parameters, wherever it may be trained.

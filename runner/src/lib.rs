@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod build;
 pub mod cli;
 mod config;
 mod evaluate;
@@ -8,15 +9,16 @@ mod job;
 mod memory;
 mod operators;
 mod recorder;
+mod select;
 mod train;
 
+pub use build::{
+    brings_features, build_training, build_transferring, default_dataset, registry, routes, trained_route,
+};
 pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
-pub use job::{
-    Job, TrainingOperator, brings_features, build_training, build_transferring, default_dataset, registry, routes,
-    trained_route,
-};
+pub use job::{Job, TrainingOperator};
 pub use memory::{give_back_by, peak_rss_bytes};
 pub use recorder::{Recorder, predicted_timeline};
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
@@ -24,4 +26,4 @@ pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
-pub use morphgl_profile::{Memory, Profile};
+pub use morphgl_profile::{Memory, Profile, Selection};

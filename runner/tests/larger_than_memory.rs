@@ -43,6 +43,8 @@ fn the_same_is_learned_from_disk_as_from_memory() {
     let bench = Bench::new();
     bench.small();
     let train = ["train", "small", "--fanouts", "4,3", "--hidden", "8", "--batch-size", "32", "--threads", "1"];
+    // Another training operator has other last bits.
+    let train = [&train[..], &["--training", "Training_CPU_Native"]].concat();
     let train = [&train[..], &["--epochs", "2", "--plan", "sequential", "--evaluation", "sampled"]].concat();
     let memory = bench.json(&train);
     let used = |json: &serde_json::Value| json["plan"]["schedule"]["shares"][0]["keys"]["batching"].clone();

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 dataset: &dataset,
                 settings: &config.sampler,
                 gather,
-                options: crate::job::evaluation_options(&route, disk_bytes),
+                options: crate::build::evaluation_options(&route, disk_bytes),
                 workers: 0,
                 threads: config.threads.unwrap_or(registry.machine().cores),
                 // Mapped files count as held, and are not.

@@ -45,7 +45,7 @@ impl DataArgs {
         let meta = Meta::read(path)?;
         let bytes: u64 = meta.arrays.values().map(|a| a.shape.iter().product::<u64>() * a.dtype.size() as u64).sum();
         let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
-        let asked = batch.batching.as_ref().is_some_and(|key| key.hardware.resources().contains(&crate::job::DISK));
+        let asked = batch.batching.as_ref().is_some_and(|key| key.hardware.resources().contains(&crate::build::DISK));
         if !asked && fits(bytes, memory) {
             return Ok((self.open(show)?, None));
         }
@@ -119,13 +119,14 @@ pub(crate) struct BatchArgs {
     /// Threads to use [default: all cores]
     #[arg(long, value_parser = values::threads)]
     pub(crate) threads: Option<usize>,
-    /// Batching operator, by its key [default: of the first route]
+    /// Batching operator, by its key [default: of the best plan]
     #[arg(long, value_name = "KEY")]
     batching: Option<Key>,
     /// Transferring operator, by its key
     #[arg(long, value_name = "KEY")]
     transferring: Option<Key>,
-    /// Training operator, by its key
+    /// Training operator, by its key; no other is measured then [default: of those at a place, the one measured to be the
+    /// fastest]
     #[arg(long, value_name = "KEY")]
     training: Option<Key>,
 }

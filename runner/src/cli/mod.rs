@@ -13,6 +13,7 @@ mod job;
 mod model;
 mod ops;
 mod plan;
+mod plan_arg;
 mod predict;
 mod profile;
 mod report;

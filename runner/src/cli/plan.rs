@@ -137,6 +137,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     let best = plans.best();
     let rows = changed(&problem, best, &args.what_if)?;
     let mut text = format!("{plans}\nplan: {best}\n");
+    text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();
     if best.memory.host + best.memory.device > 0 {
         let (host, device) = (show::bytes(best.memory.host), show::bytes(best.memory.device));
         text += &format!("buffers and workers take at most {host} on the host, {device} on the device\n");

@@ -42,7 +42,8 @@ pub(crate) struct PlannedArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
-    /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most]
+    /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most; where an epoch takes longer than that,
+    /// choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     profile_seconds: Option<Duration>,
     #[command(flatten)]
@@ -131,7 +132,7 @@ fn describe(profile: &Profile) -> String {
     };
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let header = ["phase", "with", "mean", "deviation", "median", "batches/s", "samples", "outliers"];
-    let mut text = String::new();
+    let mut text: String = profile.selections.iter().map(|s| format!("{s}\n")).collect();
     for r in &profile.routes {
         let pool = |workers, threads| format!("{} x {}", plural(workers, "worker"), plural(threads, "thread"));
         let mut rows: Vec<Vec<String>> =

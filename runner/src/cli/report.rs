@@ -1,12 +1,15 @@
 //! What goes into a report.
 
 use morphgl_plan::{Plan, Plans, Problem};
-use morphgl_report::{Baseline, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Utilisation, WhatIf};
+use morphgl_profile::{CandidateProfile, Outcome};
+use morphgl_report::{
+    Baseline, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
+};
 
 use super::plan::Changed;
 use super::show;
 use crate::recorder::{is_simulated, is_simulated_resource, shown};
-use crate::{EpochRow, Profile, Recorder, TrainReport, predicted_timeline};
+use crate::{EpochRow, Profile, Recorder, Selection, TrainReport, predicted_timeline};
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
     let of = |plan: &Plan| {
@@ -44,6 +47,20 @@ fn machine(profile: &Profile) -> Vec<(String, String)> {
     ];
     rows.extend(m.accelerators.iter().map(|a| (a.place.to_string(), a.name.clone())));
     rows
+}
+
+/// The training operators that were compared before the plan was made.
+fn candidates(profile: &Profile) -> Vec<TrainingCandidate> {
+    let row = |s: &Selection, c: &CandidateProfile| TrainingCandidate {
+        operator: c.training.to_string(),
+        place: s.place.to_string(),
+        chosen: c.outcome == Outcome::Chosen,
+        outcome: c.in_words(),
+        steps: c.steps(),
+        seconds: c.typical(),
+        range: c.range(),
+    };
+    profile.selections.iter().flat_map(|s| s.candidates.iter().map(move |c| row(s, c))).collect()
 }
 
 /// The seconds each operator of the plan was planned with, and what it took where it ran.
@@ -88,6 +105,7 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
         bottleneck: Some(p.bottleneck.resource.clone()),
         utilisation: utilisation.collect(),
         operators: operators(plan, None),
+        candidates: profile.map(candidates).unwrap_or_default(),
         baselines: baselines(plans, plan),
         what_if: what_if(rows),
         machine: profile.map(machine).unwrap_or_default(),

@@ -2,25 +2,25 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use indicatif::ProgressBar;
-use morphgl_plan::{Replanned, Strategy, Time};
+use morphgl_plan::{Replanned, Time};
 use serde_json::json;
 
 use super::Outcome;
 use super::inference::{self, Inference};
+use super::plan_arg::{PlanArg, name_training};
 use super::profile::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
 use super::show::{self, Show};
-use super::usage::{OrUsage, Usage};
+use super::usage::Usage;
 use super::{interrupt, report, values};
 use crate::recorder::is_simulated;
 use crate::{
-    BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Plans, Recorder, TrainOptions,
+    BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, TrainOptions,
     TrainReport, Trainer, Why,
 };
 
@@ -82,58 +82,6 @@ impl From<EvaluationArg> for Evaluation {
     }
 }
 
-#[derive(Debug, Clone)]
-enum PlanArg {
-    Auto,
-    Of(Strategy),
-    File(PathBuf),
-}
-
-impl FromStr for PlanArg {
-    type Err = std::convert::Infallible;
-
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        let strategy = Strategy::ALL.into_iter().find(|strategy| strategy.to_string() == s);
-        Ok(match strategy {
-            _ if s == "auto" => Self::Auto,
-            Some(strategy) => Self::Of(strategy),
-            None => Self::File(PathBuf::from(s)),
-        })
-    }
-}
-
-impl PlanArg {
-    /// The plan of a file.
-    fn read(&self) -> anyhow::Result<Option<Plan>> {
-        let Self::File(path) = self else { return Ok(None) };
-        let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
-        let option = format!("--plan {}: neither a plan's file nor one of auto, {names}", path.display());
-        let text = std::fs::read_to_string(path).or_usage(&option)?;
-        serde_json::from_str(&text).or_usage(&option)
-    }
-
-    /// The plan asked for, of those there are; `given` is that of a file.
-    fn choose(&self, given: Option<Plan>, plans: &Plans) -> anyhow::Result<Plan> {
-        match (self, given) {
-            (Self::Of(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
-                let mut there: Vec<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
-                there.sort();
-                there.dedup();
-                let there = there.join(", ");
-                Usage::error(format!("--plan {strategy}: no route of this machine can be run so; there are {there}"))
-            }),
-            (Self::File(path), Some(plan)) => {
-                let (has, wanted) = (plan.num_batches(), plans.best().num_batches());
-                if has != wanted {
-                    anyhow::bail!("{}: it is of {has} mini-batches, an epoch has {wanted}; plan again", path.display());
-                }
-                Ok(plan)
-            }
-            _ => Ok(plans.best().clone()),
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
     let nothing_validated =
@@ -154,7 +102,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         run_dir::refuse_unwritable(path)?;
     }
     let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
-    let (dataset, config) = args.planned.open(show)?;
+    let (dataset, mut config) = args.planned.open(show)?;
+    if let Some(plan) = &given {
+        // What a file plans with is not chosen again.
+        name_training(plan, &mut config)?;
+    }
     let asked = args.evaluation.map(Evaluation::from);
     let evaluation = match config.disk_bytes {
         Some(_) => Inference::OnDisk.choose(asked, show)?,
@@ -194,6 +146,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     for share in &plan.schedule.shares {
         show.line(format_args!("{}", share.keys));
     }
+    profile.selections.iter().for_each(|selection| show.line(format_args!("{selection}")));
     show.line(format_args!("plan: {plan}"));
     let simulated = plan.schedule.shares.iter().any(|s| is_simulated(&s.keys.training));
     if simulated {

@@ -88,6 +88,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut operators = Operators {
         routes: vec![RouteOperators { route: &route, batching: &Asleep, transferring: &mut transferring }],
         trainers: vec![TrainingOperator { key: &route.training, place: &route.trained_at, operator: &mut training }],
+        selections: Vec::new(),
     };
     let settings = Settings::new(machine.cores);
     let profile = profile(&mut operators, &machine, &settings, &Watch::NONE, &mut |p| {

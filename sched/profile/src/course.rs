@@ -34,6 +34,8 @@ impl Sampling<'_> {
 pub(crate) struct Course<'a> {
     settings: &'a Settings,
     start: Instant,
+    /// Time that was spent before, on choosing among training operators.
+    before: Duration,
     /// Time in all.
     allowed: Duration,
     /// Samples a point gets at most: before it is known how long an epoch takes, not many for one of few mini-batches.
@@ -46,23 +48,26 @@ pub(crate) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
+    /// Begins after training operators were chosen in seconds `before`, by which an epoch takes no more than `epoch_seconds`.
     pub(crate) fn new(
         settings: &'a Settings,
         (num_batches, total): (usize, usize),
+        (before, epoch_seconds): (f64, f64),
         stop: Stop<'a>,
         progress: &'a mut dyn FnMut(&Progress),
     ) -> Self {
         let batches = settings.batches.min(num_batches / 16).max(1);
-        let (start, allowed) = (Instant::now(), settings.budget);
-        Self { settings, start, allowed, batches, done: 0, total, skipped: Vec::new(), stop, progress }
+        let before = Duration::try_from_secs_f64(before).unwrap_or_default();
+        let (start, allowed) = (Instant::now(), settings.in_all(epoch_seconds).saturating_sub(before));
+        let allowed = settings.budget.min(allowed);
+        Self { settings, start, before, allowed, batches, done: 0, total, skipped: Vec::new(), stop, progress }
     }
 
     /// Learns how long an epoch takes at least.
     pub(crate) fn limit(&mut self, epoch_seconds: f64) {
         self.batches = self.settings.batches.max(1);
-        let Some(epochs) = self.settings.epochs else { return };
-        let share = Duration::try_from_secs_f64(epoch_seconds * epochs).unwrap_or(Duration::MAX);
-        self.allowed = self.allowed.min(share.max(self.settings.least));
+        let rest = self.settings.in_all(epoch_seconds).saturating_sub(self.before);
+        self.allowed = self.settings.for_phases(epoch_seconds).min(rest);
     }
 
     /// Time left until `share` of what is allowed is spent.
@@ -126,7 +131,7 @@ impl<'a> Course<'a> {
 
     pub(crate) fn end(self) -> (Vec<String>, f64) {
         (self.progress)(&Progress { what: "done".to_string(), done: self.total, total: self.total });
-        (self.skipped, self.start.elapsed().as_secs_f64())
+        (self.skipped, (self.before + self.start.elapsed()).as_secs_f64())
     }
 }
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod chain;
+mod compare;
 mod course;
 mod error;
 mod measure;
@@ -9,6 +10,8 @@ mod points;
 mod pool;
 mod problem;
 mod profile;
+mod select;
+mod selection;
 mod settings;
 mod splits;
 mod statistics;
@@ -19,5 +22,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use measure::profile;
 pub use memory::Memory;
 pub use profile::{PoolSample, Profile, RouteProfile, TogetherSample, TrainingSample, VERSION};
+pub use select::{Candidate, select};
+pub use selection::{CandidateProfile, Outcome, Selection};
 pub use settings::{Operators, Progress, RouteOperators, Settings, TrainingOperator, Watch};
 pub use statistics::Statistics;

@@ -5,8 +5,8 @@ use morphgl_registry::{Machine, MiniBatch, Place, Route};
 use crate::course::{Course, Sampling, pool_in_words};
 use crate::memory::Seen;
 use crate::points::{
-    Point, Points, add_pool, add_training, check, same_batching, same_training, same_transferring, training_in_words,
-    training_seconds, trains,
+    Point, Points, add_pool, add_training, check, known_training, same_batching, same_training, same_transferring,
+    selected, training_in_words, training_seconds, trains,
 };
 use crate::profile::on_host;
 use crate::splits::{self, Split};
@@ -51,7 +51,8 @@ pub fn profile(
     let num_batches = check(operators)?;
     let points = Points::new(settings);
     let total = points.count(operators, settings);
-    let mut course = Course::new(settings, (num_batches, total), watch.stop, progress);
+    let before = selected(&operators.selections, num_batches);
+    let mut course = Course::new(settings, (num_batches, total), before, watch.stop, progress);
     let seen = Seen::new(watch.memory);
     let mut measuring = Measuring { operators, settings, points, kept: Vec::new(), seen };
     let mut profile = Profile {
@@ -59,6 +60,7 @@ pub fn profile(
         machine: machine.clone(),
         settings: settings.clone(),
         num_batches,
+        selections: measuring.operators.selections.clone(),
         routes: Vec::new(),
         skipped: Vec::new(),
         seconds: 0.0,
@@ -153,7 +155,7 @@ impl<'m> Measuring<'_, '_, 'm> {
         if training.is_empty() {
             let threads = self.points.training(route)[0];
             let sampling = next(course, training_in_words(route, threads))?;
-            training.push(self.training(i, threads, sampling)?);
+            training.push(self.first_training(i, threads, sampling)?);
         }
         if route.trained_at != Place::Host {
             // Nothing else is measured with them, and a device's memory is small.
@@ -298,6 +300,17 @@ impl<'m> Measuring<'_, '_, 'm> {
             self.kept.push((route.trained_at.clone(), std::mem::take(&mut chain.ready)));
         }
         Ok(chain)
+    }
+
+    /// Training at the count of threads that is needed; what was measured of it when it was chosen is taken over, and one
+    /// more step is measured for the memory it takes.
+    fn first_training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {
+        let known = known_training(self.operators, self.operators.routes[i].route, threads);
+        if known.is_empty() {
+            return self.training(i, threads, sampling);
+        }
+        let more = self.training(i, threads, Sampling { warm_up: 0, batches: 1, ..sampling })?;
+        Ok(TrainingSample { threads, seconds: Statistics::of([known, more.seconds.samples].concat()) })
     }
 
     fn training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {

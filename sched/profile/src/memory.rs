@@ -53,6 +53,19 @@ impl<'a> Seen<'a> {
         self.memory.is_none_or(|m| self.now().saturating_add(taken) <= m.limit)
     }
 
+    /// Whether so many bytes fit beside all that is held now, and how many would.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> (bool, u64) {
+        let room = self.memory.map_or(u64::MAX, |m| m.limit.saturating_sub(self.now()));
+        (bytes <= room, room)
+    }
+
+    /// Runs `work`; how much the process grew by it, too.
+    pub(crate) fn growth<T>(&mut self, work: impl FnOnce() -> T) -> (T, u64) {
+        let before = self.now();
+        let value = work();
+        (value, self.peak().saturating_sub(before))
+    }
+
     /// Bytes for workers and mini-batches beside training; `None` where there is no limit.
     pub(crate) fn room_beside_training(&self) -> Option<u64> {
         self.memory.map(|m| m.limit.saturating_sub(self.held()))
@@ -60,9 +73,8 @@ impl<'a> Seen<'a> {
 
     /// Runs `pool`, of so many workers and nothing beside them.
     pub(crate) fn pool<T>(&mut self, workers: usize, pool: impl FnOnce() -> T) -> T {
-        let before = self.now();
-        let value = pool();
-        self.worker = self.worker.max(self.peak().saturating_sub(before) / workers.max(1) as u64);
+        let (value, grown) = self.growth(pool);
+        self.worker = self.worker.max(grown / workers.max(1) as u64);
         value
     }
 

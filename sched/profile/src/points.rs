@@ -4,7 +4,9 @@ use morphgl_registry::Route;
 
 use crate::course::count;
 use crate::profile::on_host;
-use crate::{Error, Operators, PoolSample, Result, RouteProfile, Settings, TrainingOperator, TrainingSample};
+use crate::{
+    Error, Operators, PoolSample, Result, RouteProfile, Selection, Settings, TrainingOperator, TrainingSample,
+};
 
 /// What to measure on the host's cores.
 pub(crate) struct Points {
@@ -107,6 +109,25 @@ pub(crate) fn add_training(routes: &mut [RouteProfile], i: usize, sample: &Train
 
 pub(crate) fn trains(trainer: &TrainingOperator<'_>, route: &Route) -> bool {
     *trainer.key == route.training && *trainer.place == route.trained_at
+}
+
+/// Seconds that choosing training operators took, and those of an epoch of `num_batches` by the chosen ones, one phase after the
+/// other.
+pub(crate) fn selected(selections: &[Selection], num_batches: usize) -> (f64, f64) {
+    let typical = selections.iter().filter_map(|s| s.of_chosen()?.typical());
+    let fastest = typical.fold(f64::INFINITY, f64::min);
+    let epoch = if fastest.is_finite() { fastest * num_batches as f64 } else { 0.0 };
+    (selections.iter().map(|s| s.seconds).sum(), epoch)
+}
+
+/// Samples of training with so many threads, taken when the operator was chosen.
+pub(crate) fn known_training(operators: &Operators<'_>, route: &Route, threads: usize) -> Vec<f64> {
+    let of = |s: &&Selection| (&s.place, &s.chosen) == (&route.trained_at, &route.training);
+    let Some(selection) = operators.selections.iter().find(of) else { return Vec::new() };
+    if on_host(&route.training) && selection.threads != threads {
+        return Vec::new();
+    }
+    selection.of_chosen().and_then(|c| c.training_seconds.as_ref()).map(|s| s.samples.clone()).unwrap_or_default()
 }
 
 pub(crate) fn same_batching(a: &Route, b: &Route) -> bool {

@@ -8,7 +8,7 @@ use morphgl_registry::{Machine, Resource, Route};
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Largest;
-use crate::{Error, Result, Settings, Statistics};
+use crate::{Error, Result, Selection, Settings, Statistics};
 
 /// Version of the file's layout.
 pub const VERSION: u32 = 2;
@@ -80,11 +80,14 @@ pub struct Profile {
     pub settings: Settings,
     /// Mini-batches of an epoch.
     pub num_batches: usize,
+    /// Which training operators were chosen, where there were several at a place.
+    #[serde(default)]
+    pub selections: Vec<Selection>,
     /// The routes, in the order they were given.
     pub routes: Vec<RouteProfile>,
     /// Points left out because the budget was spent.
     pub skipped: Vec<String>,
-    /// Seconds that profiling took.
+    /// Seconds that profiling took, choosing among training operators included.
     pub seconds: f64,
     /// The most host memory, in bytes, that the process held while no worker batched: dataset, model, a step of training and
     /// its mini-batches; 0 where it was not watched.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use morphgl_registry::{Batching, Key, Place, Route, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
-use crate::Memory;
+use crate::{Memory, Selection};
 
 /// The operators to measure: routes, and who trains what they bring.
 #[derive(Debug)]
@@ -14,6 +14,9 @@ pub struct Operators<'a> {
     pub routes: Vec<RouteOperators<'a>>,
     /// Who trains: for every route the operator of its key at its place.
     pub trainers: Vec<TrainingOperator<'a>>,
+    /// How trainers were chosen before, by [`select`](crate::select()): the time it took is a part of the budget, and what was
+    /// measured of a chosen one is not measured again.
+    pub selections: Vec<Selection>,
 }
 
 /// The operators of a route, all but the one that trains.
@@ -43,9 +46,10 @@ pub struct TrainingOperator<'a> {
 pub struct Settings {
     /// Cores of the host that phases may use.
     pub cores: usize,
-    /// Time to spend, roughly. What is needed for a plan at all is measured even when it takes longer. Default 3 s.
+    /// Time to spend on phases, roughly. What is needed for a plan at all is measured even when it takes longer. Default 3 s.
     pub budget: Duration,
-    /// Epochs to spend at most, as far as the first measurements tell how long one takes; `None` is no limit. Default 0.8.
+    /// Epochs to spend on phases at most, as far as the first measurements tell how long one takes; with choosing among
+    /// training operators, no more than this or the budget, whichever is more. `None` leaves the budget for both. Default 0.8.
     pub epochs: Option<f64>,
     /// Time that may be spent however short an epoch is, within the budget. Default 0.25 s.
     pub least: Duration,
@@ -90,6 +94,22 @@ impl Settings {
             splits: 12,
             epoch: 0,
         }
+    }
+
+    /// Time for measuring phases, where an epoch takes so many seconds at least.
+    pub(crate) fn for_phases(&self, epoch_seconds: f64) -> Duration {
+        self.share(epoch_seconds).map_or(self.budget, |share| self.budget.min(share.max(self.least)))
+    }
+
+    /// Time for all of profiling, choosing among training operators included.
+    pub(crate) fn in_all(&self, epoch_seconds: f64) -> Duration {
+        self.share(epoch_seconds).map_or(self.budget, |share| self.budget.max(share))
+    }
+
+    /// The part of an epoch that profiling may take.
+    fn share(&self, epoch_seconds: f64) -> Option<Duration> {
+        let seconds = self.epochs? * epoch_seconds;
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 }
 

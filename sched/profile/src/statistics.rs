@@ -51,7 +51,7 @@ fn mean_and_std(samples: &[f64]) -> (f64, f64) {
     (mean, if samples.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }

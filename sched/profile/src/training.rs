@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use morphgl_registry::{Batching, Gradients, Key, MiniBatch, Training};
+use morphgl_registry::{Batching, Gradients, Key, MiniBatch, NamedTensor, Training};
 
 use crate::course::Sampling;
 use crate::pool;
@@ -92,22 +92,40 @@ fn unchanged<T>(
     key: &Key,
     work: impl FnOnce(&mut dyn Training) -> Result<T>,
 ) -> Result<T> {
-    let (parameters, state) = Error::catch(key, || Ok((training.parameters()?, training.optimizer_state()?)))?;
+    let before = Error::catch(key, || Snapshot::of(training))?;
     let outcome = work(training);
-    let restored = Error::catch(key, || {
-        training.set_parameters(&parameters)?;
-        training.set_optimizer_state(&state)
-    });
-    if outcome.is_err() {
-        // A step that did not happen left gradients behind. Of two failures the first is told.
-        drop(Error::catch(key, || {
-            let mut gradients: Gradients = training.gradients()?;
-            gradients.tensors.iter_mut().for_each(|t| t.values.fill(0.0));
-            gradients.count = 0;
-            training.set_gradients(&gradients)
-        }));
-    }
+    let restored = before.put_back(training, key, outcome.is_err());
     let value = outcome?;
     restored?;
     Ok(value)
+}
+
+/// What a training operator held before it was measured.
+pub(crate) struct Snapshot {
+    parameters: Vec<NamedTensor>,
+    optimizer: Vec<NamedTensor>,
+}
+
+impl Snapshot {
+    pub(crate) fn of(training: &dyn Training) -> morphgl_registry::Result<Self> {
+        Ok(Self { parameters: training.parameters()?, optimizer: training.optimizer_state()? })
+    }
+
+    /// Puts parameters and optimizer state back; after a step that did not happen, gradients are cleared, too.
+    pub(crate) fn put_back(&self, training: &mut dyn Training, key: &Key, failed: bool) -> Result<()> {
+        let restored = Error::catch(key, || {
+            training.set_parameters(&self.parameters)?;
+            training.set_optimizer_state(&self.optimizer)
+        });
+        if failed {
+            // Of two failures the first is told, and that one was before.
+            drop(Error::catch(key, || {
+                let mut gradients: Gradients = training.gradients()?;
+                gradients.tensors.iter_mut().for_each(|t| t.values.fill(0.0));
+                gradients.count = 0;
+                training.set_gradients(&gradients)
+            }));
+        }
+        restored
+    }
 }

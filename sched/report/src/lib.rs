@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod bars;
+mod candidates;
 mod chart;
 mod data;
 mod legend;
@@ -19,7 +20,9 @@ mod trace;
 pub use chart::{LineChart, Scale, Series, line_chart};
 pub use number::{bytes, percent, ratio};
 pub use page::html;
-pub use report::{Baseline, Cache, Epoch, Memory, MemoryUse, OperatorSeconds, Report, Utilisation, WhatIf};
+pub use report::{
+    Baseline, Cache, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
+};
 pub use svg::{SvgOptions, svg};
 pub use timeline::{Activity, Lane, Mark, Phase, Timeline};
 pub use trace::{TraceWriter, trace, write_trace};

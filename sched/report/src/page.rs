@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::candidates::candidates;
 use crate::data::{embed, timeline};
 use crate::legend::patterns;
 use crate::markup::{escape, put};
@@ -46,6 +47,7 @@ pub fn html(report: &Report) -> String {
     out.push_str(&sections::epoch_seconds(report));
     out.push_str(&sections::curves(report));
     out.push_str("</div>");
+    out.push_str(&candidates(report));
     out.push_str(&sections::baselines(report));
     out.push_str(&sections::what_if(report));
     out.push_str(&sections::operators(report));

@@ -39,6 +39,8 @@ pub struct Report {
     pub epochs: Vec<Epoch>,
     /// What the operators were profiled with, and what they then took.
     pub operators: Vec<OperatorSeconds>,
+    /// Training operators that could have trained, the chosen ones among them.
+    pub candidates: Vec<TrainingCandidate>,
     /// All plans considered, the chosen one among them.
     pub baselines: Vec<Baseline>,
     /// What other machines would bring.
@@ -110,6 +112,26 @@ pub struct OperatorSeconds {
     pub deviation: Option<f64>,
     /// Mean seconds while training.
     pub measured: Option<f64>,
+}
+
+/// A training operator that was considered, and timed with whole mini-batches.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrainingCandidate {
+    /// The operator's key.
+    pub operator: String,
+    /// Where it trains, such as `host`.
+    pub place: String,
+    /// Whether it was chosen.
+    pub chosen: bool,
+    /// What became of it in words, such as `given up after 1 step`, or why it cannot train the model.
+    pub outcome: String,
+    /// Mini-batches that were timed.
+    pub steps: usize,
+    /// Median seconds of a mini-batch, if any was timed.
+    pub seconds: Option<f64>,
+    /// The least and the most seconds.
+    pub range: Option<(f64, f64)>,
 }
 
 /// A plan that was considered.

@@ -14,7 +14,7 @@ use crate::svg::{SvgOptions, draw};
 use crate::table;
 use crate::timeline::{Phase, Timeline};
 
-fn section(class: &str, heading: &str, below: &str, body: &str) -> String {
+pub(crate) fn section(class: &str, heading: &str, below: &str, body: &str) -> String {
     let below = if below.is_empty() { String::new() } else { format!(r#"<p class="quiet">{}</p>"#, escape(below)) };
     format!(r#"<section class="card {class}"><h2>{}</h2>{below}{body}</section>"#, escape(heading))
 }

@@ -8,7 +8,7 @@ use crate::number::{bytes, percent, plain, ratio};
 use crate::report::{Baseline, Epoch, Memory, OperatorSeconds, WhatIf};
 
 /// A table of cells that are safe to embed; the columns whose heading begins with `#` hold numbers.
-fn table(headings: &[String], rows: &[(&str, Vec<String>)]) -> String {
+pub(crate) fn table(headings: &[String], rows: &[(&str, Vec<String>)]) -> String {
     let mut out = String::from(r#"<div class="scroll"><table><thead><tr>"#);
     let number = |h: &str| match h {
         _ if h.starts_with('#') => r#" class="number""#,
@@ -30,12 +30,12 @@ fn table(headings: &[String], rows: &[(&str, Vec<String>)]) -> String {
     out
 }
 
-fn headings(names: &[&str]) -> Vec<String> {
+pub(crate) fn headings(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| n.to_string()).collect()
 }
 
 /// A name with quieter words below it.
-fn two_lines(name: &str, below: &str) -> String {
+pub(crate) fn two_lines(name: &str, below: &str) -> String {
     if below.is_empty() { name.to_string() } else { format!(r#"{name}<div class="below">{}</div>"#, escape(below)) }
 }
 

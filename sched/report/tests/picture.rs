@@ -2,7 +2,7 @@
 
 use morphgl_report::{
     Activity, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
-    Series, SvgOptions, Timeline, Utilisation, WhatIf, html, line_chart, svg,
+    Series, SvgOptions, Timeline, TrainingCandidate, Utilisation, WhatIf, html, line_chart, svg,
 };
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -189,6 +189,12 @@ fn every_text_is_escaped_everywhere() {
             deviation: None,
             measured: Some(1.0),
         }],
+        candidates: vec![TrainingCandidate {
+            operator: nasty(),
+            place: nasty(),
+            outcome: nasty(),
+            ..Default::default()
+        }],
         baselines: vec![Baseline {
             policy: nasty(),
             plan: nasty(),
@@ -263,6 +269,27 @@ fn a_page_shows_what_it_was_given_and_says_what_is_simulated() {
     let bare = html(&Report { predicted_seconds: Some(48.03), ..Report::default() });
     assert!(bare.contains("48.03 s") && !bare.contains("<section") && !bare.contains("<details"), "{bare}");
     assert!(!html(&made::cpu_only()).contains("simulated hardware</span>"));
+}
+
+#[test]
+fn operators_that_were_compared_are_shown_with_their_times_and_reasons() {
+    let candidate = |operator: &str, outcome: &str, seconds: Option<f64>| TrainingCandidate {
+        operator: operator.to_string(),
+        place: "host".to_string(),
+        chosen: outcome == "9 steps",
+        outcome: outcome.to_string(),
+        steps: 9,
+        seconds,
+        range: seconds.map(|s| (0.9 * s, 1.1 * s)),
+    };
+    let fast = candidate("Training_CPU_Fast", "9 steps", Some(0.3));
+    let none = candidate("Training_CPU_None", "cannot: it does not do gin", None);
+    let page = html(&Report { candidates: vec![fast, none], ..Report::default() });
+    parse(&page);
+    for part in ["Training operators", "Training_CPU_Fast <span class=\"badge chosen\">", "300 ms", "270 ms, 330 ms"] {
+        assert!(page.contains(part), "no {part} in {page}");
+    }
+    assert!(page.contains("cannot: it does not do gin"));
 }
 
 #[test]

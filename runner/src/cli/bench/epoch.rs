@@ -47,6 +47,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let measured = args.planned.measure(&dataset, config.clone(), false, show)?;
     let Measured { job, profile, problem, plans, .. } = measured;
     let (plan, threads, stop) = (plans.best().clone(), job.threads(), stop()?);
+    profile.selections.iter().for_each(|selection| show.say(selection));
     show.say(format_args!("plan: {plan}"));
     let mut executor = Executor::new(job, &plan, Some(problem), ExecutorSettings::default())?;
     let mut replanned = 0;

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use morphgl_profile::{Settings, Watch};
 use morphgl_registry::{Key, MiniBatch, Place, Training};
 use serde_json::json;
 
@@ -27,7 +28,8 @@ const TRIALS: usize = 3;
   morphgl bench step arxiv --model gat --training Training_CPU_Burn    another operator than the fastest
 
 Unless asked for, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 64 for GAT, of one head.
-`morphgl ops` lists the training operators; without --training the one with the fastest step is measured.")]
+`morphgl ops` lists the training operators; without --training the one that `morphgl train` would choose is measured: of \
+those at a place the one with the fastest mini-batches, of several places' the one with the fastest step.")]
 pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
@@ -48,6 +50,9 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let mut job = Job::new(dataset, config)?;
     job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), stop()?);
+    let watch = Watch { stop: &|| stop.is_requested(), memory: None };
+    job.select(&Settings::new(threads), &watch, &mut |_| ())?;
+    job.selections().iter().for_each(|selection| show.say(selection));
     for trainer in &mut job.trainers {
         trainer.operator.set_threads(threads)?;
     }
@@ -92,7 +97,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     })
 }
 
-/// The position of the training operator whose step is the fastest here, which planning would choose.
+/// The position of the training operator whose step is the fastest, of those at different places.
 fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
     if job.trainers.len() == 1 {
         return Ok(0);

@@ -8,7 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::memory::{STEP, WORKER};
-use morphgl_profile::{Operators, Profile, Progress, RouteOperators, Settings, TrainingOperator, Watch, profile};
+use morphgl_profile::{
+    Candidate, Operators, Profile, Progress, RouteOperators, Selection, Settings, TrainingOperator, Watch, profile,
+    select,
+};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
     MiniBatch, NamedTensor, Place, Result, Route, Score, Training, Transferring,
@@ -276,6 +279,7 @@ impl Training for FakeTraining {
 pub(crate) struct Fakes {
     pub(crate) routes: Vec<(Route, FakeBatching, FakeTransferring)>,
     pub(crate) trainers: Vec<(Key, FakeTraining)>,
+    pub(crate) selections: Vec<Selection>,
     pub(crate) seen: Arc<Seen>,
 }
 
@@ -286,7 +290,7 @@ fn key(s: &str) -> Key {
 impl Fakes {
     /// One route, all on the CPU.
     pub(crate) fn new(num_batches: usize, times: Times) -> Self {
-        let mut fakes = Self { routes: Vec::new(), trainers: Vec::new(), seen: Arc::default() };
+        let mut fakes = Self { routes: Vec::new(), trainers: Vec::new(), selections: Vec::new(), seen: Arc::default() };
         fakes.trainer("Training_CPU_Fake", Place::Host, times);
         fakes.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], "Training_CPU_Fake");
         fakes
@@ -356,8 +360,29 @@ impl Fakes {
         let mut operators = Operators {
             routes: routes.collect(),
             trainers: trainers.map(|((key, operator), place)| TrainingOperator { key, place, operator }).collect(),
+            selections: self.selections.clone(),
         };
         profile(&mut operators, &Machine::probe(), settings, watch, progress)
+    }
+
+    /// Adds a trainer on the CPU, with a route of its own and its own times.
+    pub(crate) fn rival(&mut self, name: &str, times: Times) {
+        let num_batches = self.routes[0].1.num_batches;
+        let training = format!("Training_CPU_{name}");
+        self.trainer(&training, Place::Host, times);
+        self.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], &training);
+    }
+
+    /// Chooses among all trainers; a later profile knows of it, and is of the routes of the chosen one.
+    pub(crate) fn select(&mut self, settings: &Settings, watch: &Watch<'_>) -> morphgl_profile::Result<Selection> {
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        for ((route, batching, transferring), (_, training)) in self.routes.iter_mut().zip(&mut self.trainers) {
+            candidates.push(Candidate { route, batching, transferring, training });
+        }
+        let selection = select(&mut candidates, settings, watch, &mut |_| {})?;
+        self.routes.retain(|(route, ..)| route.training == selection.chosen);
+        self.selections.push(selection.clone());
+        Ok(selection)
     }
 
     pub(crate) fn profile(&mut self, settings: &Settings) -> morphgl_profile::Result<Profile> {

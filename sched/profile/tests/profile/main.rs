@@ -5,6 +5,7 @@ mod files;
 mod measured;
 mod memory;
 mod routes;
+mod select;
 
 /// What a machine with other work measures may be off; what a fault measures always is.
 #[track_caller]

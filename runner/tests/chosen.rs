@@ -1,0 +1,139 @@
+//! A job keeps the faster training operator, whichever it is, and makes mini-batches in the form that one needs.
+#![cfg(feature = "cpu")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use morphgl::{Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, TrainingSpec, default_dataset};
+use morphgl_generate::{SbmConfig, sbm};
+use morphgl_graph_store::Dataset;
+use morphgl_profile::{Outcome, Selection, Settings, Watch};
+use morphgl_registry::{
+    At, BatchId, Build, Description, Gradients, Handle, Hardware, Key, MiniBatch, NamedTensor, Phase, Result, Score,
+    Training, submit,
+};
+
+/// Milliseconds of a step; the other operators here take some.
+static MILLIS: AtomicU64 = AtomicU64::new(0);
+
+/// Learns nothing, and takes as long as it is told.
+#[derive(Debug)]
+struct Asleep {
+    steps: u64,
+}
+
+const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Asleep");
+const NATIVE: &str = "Training_CPU_Native";
+
+submit! {
+    Description::new(KEY, "sleeps", At::Host, At::Host, Build::Training(|_| Ok(Box::new(Asleep { steps: 0 }))))
+        .as_reference()
+}
+
+impl Training for Asleep {
+    fn set_threads(&mut self, _threads: usize) -> Result<()> {
+        Ok(())
+    }
+    fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        assert!(batch.host()?.features.is_some(), "it reads no store");
+        thread::sleep(Duration::from_millis(MILLIS.load(Ordering::SeqCst)));
+        Ok(Handle::ready(Score::default(), Duration::ZERO))
+    }
+    fn gradients(&mut self) -> Result<Gradients> {
+        Ok(Gradients::default())
+    }
+    fn set_gradients(&mut self, _gradients: &Gradients) -> Result<()> {
+        Ok(())
+    }
+    fn step(&mut self) -> Result<Handle<()>> {
+        self.steps += 1;
+        Ok(Handle::ready((), Duration::ZERO))
+    }
+    fn parameters(&self) -> Result<Vec<NamedTensor>> {
+        Ok(Vec::new())
+    }
+    fn set_parameters(&mut self, _parameters: &[NamedTensor]) -> Result<()> {
+        Ok(())
+    }
+    fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
+        Ok(vec![NamedTensor { name: "steps".to_string(), shape: vec![1], values: vec![self.steps as f32] }])
+    }
+    fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
+        self.steps = state[0].values[0] as u64;
+        Ok(())
+    }
+    fn score(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
+        Ok(Handle::ready(Score::default(), Duration::ZERO))
+    }
+    fn infer(&mut self, _nodes: &[u32]) -> Result<Vec<f32>> {
+        Ok(Vec::new())
+    }
+}
+
+fn job(dataset: &Arc<Dataset>, width: usize, training: Option<&str>) -> Job {
+    let kind = ModelKind::Sage;
+    let model =
+        ModelSpec { hidden: width, layers: 2, ..ModelSpec::new(kind, dataset.feature_dim(), dataset.num_classes) };
+    let mut config = JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() });
+    config.threads = Some(1);
+    config.operators = Operators { training: training.map(|t| t.parse().expect("a key")), ..Operators::default() };
+    Job::new(Arc::clone(dataset), config).expect("operators")
+}
+
+/// The choice of a job without hurry.
+fn select(job: &mut Job) -> Selection {
+    job.select(&Settings::new(1), &Watch::NONE, &mut |_| ()).expect("nothing fails");
+    let [selection] = job.selections() else { panic!("one place: {:?}", job.selections()) };
+    selection.clone()
+}
+
+fn outcome(selection: &Selection, key: &str) -> (Outcome, usize) {
+    let candidate = selection.candidates.iter().find(|c| c.training.to_string() == key).expect("a candidate");
+    (candidate.outcome, candidate.steps())
+}
+
+/// Whether the mini-batches of a job's only route bring features, and by whom they are trained.
+fn form(job: &mut Job) -> (bool, String) {
+    let operators = job.operators_mut();
+    let ([route], [trainer]) = (&operators.routes[..], &operators.trainers[..]) else { panic!("{operators:?}") };
+    let mut worker = route.batching.worker(1).expect("a worker");
+    let (batch, _) = worker.prepare(BatchId { epoch: 0, index: 0 }, None).and_then(Handle::wait).expect("a mini-batch");
+    (batch.host().expect("on the host").features.is_some(), trainer.key.to_string())
+}
+
+/// One test, since all share how long the sleeper takes.
+#[test]
+fn the_faster_one_is_kept_in_its_own_form() {
+    // Half a second a step against some milliseconds: no machine is too busy for that.
+    let small = Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a graph"));
+    MILLIS.store(500, Ordering::SeqCst);
+    let mut slow = job(&small, 8, None);
+    let selection = select(&mut slow);
+    assert_eq!(outcome(&selection, "Training_CPU_Asleep"), (Outcome::GivenUp, 1), "{selection}");
+    assert_ne!(selection.chosen, KEY);
+    let (features, key) = form(&mut slow);
+    assert_eq!((features, &key), (key != NATIVE, &selection.chosen.to_string()));
+
+    // No time at all against steps of a wide model on one thread.
+    let large = Arc::new(default_dataset());
+    MILLIS.store(0, Ordering::SeqCst);
+    let mut quick = job(&large, 256, None);
+    let selection = select(&mut quick);
+    assert_eq!(selection.chosen, KEY, "{selection}");
+    assert_ne!(outcome(&selection, NATIVE).0, Outcome::Chosen);
+    assert_eq!(form(&mut quick), (true, KEY.to_string()));
+    // Nothing is left of what it did while it was compared.
+    let operators = quick.operators_mut();
+    let state = operators.trainers[0].operator.optimizer_state().expect("it has one");
+    assert_eq!(state[0].values, [0.0]);
+
+    // Asked for by name, nothing is compared, and mini-batches have the same form.
+    for (key, features) in [(NATIVE, false), ("Training_CPU_Asleep", true)] {
+        let mut named = job(&small, 8, Some(key));
+        named.select(&Settings::new(1), &Watch::NONE, &mut |_| ()).expect("nothing fails");
+        assert!(named.selections().is_empty());
+        assert_eq!(form(&mut named), (features, key.to_string()));
+    }
+}

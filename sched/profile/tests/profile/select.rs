@@ -1,0 +1,191 @@
+//! Which training operator is chosen, how long that takes, and what it leaves behind. Fakes sleep: what differs, differs much.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::common::{Fakes, Fault, Times, unhurried};
+use crate::in_one_of_thirty;
+use crate::memory::{STEP, WORKER};
+use morphgl_profile::{ErrorKind, Memory, Outcome, Settings, Watch};
+
+fn training(millis: u64) -> Times {
+    Times { batching: 1, transferring: 0, training: millis }
+}
+
+/// `Training_CPU_Fake` and `Training_CPU_Rival`, of so many milliseconds on one thread.
+fn two(first: u64, second: u64) -> Fakes {
+    let mut fakes = Fakes::new(1000, training(first));
+    fakes.rival("Rival", training(second));
+    fakes
+}
+
+#[test]
+fn the_faster_one_is_chosen_and_a_hopeless_one_is_given_up_after_one_step() {
+    for (times, chosen) in [([2, 400], 0), ([400, 2], 1)] {
+        in_one_of_thirty(|| {
+            let mut fakes = two(times[0], times[1]);
+            let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
+            fakes.check_unchanged();
+            let steps = [fakes.trainers[0].1.ever, fakes.trainers[1].1.ever];
+            if steps != [1, 1] {
+                return Err(format!("{steps:?} steps: {s}"));
+            }
+            assert_eq!(s.chosen, fakes.trainers[chosen].0);
+            let [won, lost] = [chosen, 1 - chosen].map(|i| {
+                let key = &fakes.trainers[i].0;
+                s.candidates.iter().find(|c| c.training == *key).expect("every candidate")
+            });
+            assert_eq!((won.outcome, lost.outcome), (Outcome::Chosen, Outcome::GivenUp));
+            assert!(lost.typical() > won.typical() && lost.typical() >= Some(0.4), "{s}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn close_ones_are_timed_by_turns() {
+    in_one_of_thirty(|| {
+        let mut fakes = two(24, 20);
+        let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
+        fakes.check_unchanged();
+        let [first, second] = [0, 1].map(|i| fakes.trainers[i].1.ever);
+        // As many of the one as of the other, of the same mini-batches.
+        let indices = fakes.seen.indices.lock().expect("not poisoned").clone();
+        assert!(indices.chunks(2).all(|pair| pair[0] == pair[1]), "{indices:?}");
+        assert_eq!(first, second);
+        assert_eq!(s.candidates.iter().map(|c| c.steps() as u64).collect::<Vec<_>>(), [first; 2]);
+        let slower = s.chosen == fakes.trainers[0].0;
+        if first < 3 || slower { Err(format!("{first} steps each: {s}")) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn what_an_operator_needs_before_it_counts() {
+    // The second trains faster; but its mini-batches bring what the first reads itself.
+    in_one_of_thirty(|| {
+        let mut fakes = two(20, 10);
+        fakes.routes[1].1.times.batching = 200;
+        let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
+        if s.chosen == fakes.trainers[0].0 { Ok(()) } else { Err(s.to_string()) }
+    });
+}
+
+#[test]
+fn the_time_for_profiling_holds_with_two_trainers() {
+    // All of the budget, the choice and what a plan needs included; a step or a mini-batch may be under way at its end.
+    let settings = Settings { budget: Duration::from_millis(600), epochs: None, ..Settings::new(2) };
+    // The same where an epoch of a fifth of a second leaves less for phases, and the budget is the larger limit.
+    let short = Settings { epochs: Some(0.8), ..settings.clone() };
+    for (settings, num_batches) in [(settings, 1000), (short, 20)] {
+        in_one_of_thirty(|| {
+            let mut fakes = two(40, 40);
+            fakes.routes.iter_mut().for_each(|r| r.1.num_batches = num_batches);
+            let s = fakes.select(&settings, &Watch::NONE).expect("nothing fails");
+            let profile = fakes.profile(&settings).expect("nothing fails");
+            fakes.check_unchanged();
+            assert_eq!(profile.selections, std::slice::from_ref(&s));
+            assert!(profile.seconds >= s.seconds, "the choice is a part of it");
+            assert!(fakes.trainers.iter().all(|t| t.1.ever >= 3), "there is time to time them: {s}");
+            let holds = s.seconds <= 0.36 + 0.05 && profile.seconds <= 0.6 + 0.1;
+            if holds { Ok(()) } else { Err(format!("{} and {} s", s.seconds, profile.seconds)) }
+        });
+    }
+    // Of an epoch of 0.5 s, 0.4 are more than the budget.
+    in_one_of_thirty(|| {
+        let settings = Settings { budget: Duration::from_millis(300), ..Settings::new(2) };
+        let mut fakes = two(40, 40);
+        fakes.routes.iter_mut().for_each(|r| r.1.num_batches = 25);
+        fakes.select(&settings, &Watch::NONE).expect("nothing fails");
+        let seconds = fakes.profile(&settings).expect("nothing fails").seconds;
+        if seconds <= 0.4 + 0.1 { Ok(()) } else { Err(format!("{seconds} s")) }
+    });
+    // No time: one step of each.
+    let none = Settings { budget: Duration::ZERO, epochs: None, ..Settings::new(1) };
+    // No more than an epoch of 20 s allows: each is timed once, since first steps are a poor guide.
+    let long = Settings { epochs: Some(0.8), ..none.clone() };
+    for (settings, steps) in [(none, 1), (long, 2)] {
+        let mut fakes = two(20, 22);
+        fakes.select(&settings, &Watch::NONE).expect("nothing fails");
+        assert_eq!([0, 1].map(|i| fakes.trainers[i].1.ever), [steps; 2]);
+    }
+}
+
+#[test]
+fn what_was_measured_of_the_chosen_one_is_not_measured_again() {
+    let settings = Settings { splits: 0, ..unhurried(1) };
+    let mut fakes = two(4, 4);
+    let s = fakes.select(&settings, &Watch::NONE).expect("nothing fails");
+    let known = s.of_chosen().and_then(|c| c.training_seconds.clone()).expect("it was timed").samples;
+    let chosen = fakes.trainers.iter().position(|t| t.0 == s.chosen).expect("one of them");
+    let before = fakes.trainers[chosen].1.ever;
+    let profile = fakes.profile(&settings).expect("nothing fails");
+    let samples = &profile.routes[0].training[0].seconds.samples;
+    assert_eq!(samples[..known.len()], known);
+    // One more for the memory it takes; there are enough otherwise.
+    assert_eq!((samples.len(), fakes.trainers[chosen].1.ever), (known.len() + 1, before + 1));
+}
+
+#[test]
+fn one_that_fails_is_left_out_and_says_why() {
+    for fault in [Fault::Error, Fault::Panic] {
+        for at in [1, 2] {
+            let mut fakes = two(2, 2);
+            fakes.trainers[0].1.fault = Some((at, fault));
+            let s = fakes.select(&unhurried(1), &Watch::NONE).expect("the other one does not fail");
+            fakes.check_unchanged();
+            assert_eq!(s.chosen, fakes.trainers[1].0);
+            let last = s.candidates.last().expect("two");
+            assert_eq!((&last.training, last.outcome), (&fakes.trainers[0].0, Outcome::Unable));
+            let reason = last.reason.as_deref().unwrap_or_default();
+            assert!(reason.contains("out of luck") || reason.contains("lost my head"), "{reason}");
+            assert!(s.to_string().contains(" (cannot: "), "{s}");
+        }
+    }
+    let mut fakes = two(2, 2);
+    fakes.trainers.iter_mut().for_each(|t| t.1.fault = Some((1, Fault::Error)));
+    let error = fakes.select(&unhurried(1), &Watch::NONE).expect_err("nobody can train");
+    assert_eq!(error.to_string(), "Training_CPU_Fake failed while it was profiled: fake: out of luck");
+    fakes.check_unchanged();
+    // Who batches fails for all of them.
+    let mut fakes = two(2, 2);
+    fakes.routes[1].1.fault = Some((1, Fault::Error));
+    let error = fakes.select(&unhurried(1), &Watch::NONE).expect_err("nothing is batched");
+    assert_eq!(error.context, "Batching_CPU_Fake");
+    fakes.check_unchanged();
+}
+
+#[test]
+fn it_stops_when_asked_to() {
+    for at in [0, 1, 4] {
+        let asked = AtomicUsize::new(0);
+        let stop = || asked.fetch_add(1, Ordering::SeqCst) >= at;
+        let mut fakes = two(2, 2);
+        let error = fakes.select(&unhurried(1), &Watch { stop: &stop, memory: None }).expect_err("stopped");
+        assert!(matches!(error.kind, ErrorKind::Stopped));
+        fakes.check_unchanged();
+        assert_eq!(fakes.seen.trained.load(Ordering::SeqCst), at);
+    }
+}
+
+#[test]
+fn one_that_may_not_fit_in_memory_is_not_tried() {
+    for (room, tried) in [(6 * (WORKER + STEP), true), (6 * (WORKER + STEP) / 2, false)] {
+        // The second one would be the faster.
+        let mut fakes = two(40, 2);
+        let seen = std::sync::Arc::clone(&fakes.seen);
+        let peak = || seen.take_peak();
+        let memory = Memory { limit: peak() + WORKER + room, peak: &peak };
+        let s = fakes.select(&unhurried(1), &Watch { stop: &|| false, memory: Some(memory) }).expect("one fits");
+        assert_eq!(fakes.trainers[1].1.ever > 0, tried, "{s}");
+        assert_eq!(s.chosen, fakes.trainers[usize::from(tried)].0);
+        assert_eq!(s.to_string().contains("may not fit in memory"), !tried, "{s}");
+    }
+}
+
+#[test]
+fn one_alone_is_not_measured() {
+    let mut fakes = Fakes::new(1000, training(2));
+    let s = fakes.select(&unhurried(1), &Watch::NONE).expect("there is one");
+    assert_eq!((s.seconds, fakes.trainers[0].1.ever), (0.0, 0));
+    assert_eq!(s.to_string(), "trained at host by Training_CPU_Fake (the only one that can)");
+}
