@@ -145,6 +145,7 @@ fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
                 })
                 .collect(),
             trainers: vec![TrainingOperator { key: &routes[0].training, place: &place, operator: training.as_mut() }],
+            selections: Vec::new(),
         };
         let settings = morphgl_profile::Settings::new(2);
         let profile = morphgl_profile::profile(
