@@ -20,8 +20,7 @@ fn the_level_in_force_is_said() {
     bench.small();
     for level in SimdLevel::available() {
         assert_eq!(json_at(&bench, level, &["ops"])["isa"], level.name());
-        let args =
-            ["bench", "sample", "small", "--layers", "2", "--fanouts", "3,3", "--repeats", "1", "--batches", "2"];
+        let args = ["bench", "sample", "small", "--fanouts", "3,3", "--repeats", "1", "--batches", "2"];
         assert_eq!(json_at(&bench, level, &args)["isa"], level.name());
     }
 }
