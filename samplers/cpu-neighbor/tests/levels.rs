@@ -1,4 +1,5 @@
 //! Every SIMD level gives the same mini-batches: this program runs itself once a level.
+#![allow(clippy::print_stdout, reason = "the processes that it runs print what is compared")]
 
 use std::process::Command;
 use std::sync::Arc;
