@@ -96,8 +96,9 @@ fn products_first() {
     for kind in ["sage", "gcn"] {
         for (hidden, classes) in [(200, 3), (8, 5)] {
             for dtype in [Dtype::F32, Dtype::Bf16] {
-                let model = model(kind, 200, classes, json!({"hidden": hidden, "input_dropout": 0.0}));
-                check(&model, &[300, 290, 280, 270], dtype, true);
+                // Without kinks, as above: at the portable level one of the wide layer's elements is so near to 0.
+                let options = json!({"hidden": hidden, "input_dropout": 0.0, "activation": "elu"});
+                check(&model(kind, 200, classes, options), &[300, 290, 280, 270], dtype, true);
             }
         }
     }
