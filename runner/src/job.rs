@@ -112,7 +112,8 @@ impl Job {
         Ok(())
     }
 
-    /// Builds the operators of a route, whose mini-batches bring features or not; batching operators that are `built` are shared.
+    /// Builds a route's operators; `brings_features` says whether its mini-batches carry features. Batching operators that are
+    /// already in `built` are reused.
     fn add(&mut self, route: &Route, brings_features: bool, built: &mut Vec<Built>) -> Result<()> {
         if self.trainer(route).is_none() {
             let operator = build_training(&self.dataset, &self.config, &self.registry, route);

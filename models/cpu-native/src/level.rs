@@ -65,7 +65,7 @@ macro_rules! compiled {
             fn avx2($($arg: $ty),*) $(-> $ret)? $avx2
             match level.simd() {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the processor has the instructions of a `Level`.
+                // SAFETY: a `Level` is at most the level in force, so the processor has its instructions.
                 morphgl_platform::SimdLevel::Avx512 | morphgl_platform::SimdLevel::Amx => unsafe { avx512($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.

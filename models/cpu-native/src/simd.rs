@@ -37,7 +37,7 @@ pub(crate) use versions;
 pub(crate) trait Simd: Copy {
     type V: Copy;
     const LANES: usize;
-    /// Vector registers: 16 or 32.
+    /// Number of vector registers, 16 or 32, which decides the size of GEMM tiles.
     const REGISTERS: usize;
     /// Whether `fma` is one instruction, which needs no register for the product.
     const FUSED: bool;

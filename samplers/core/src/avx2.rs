@@ -1,4 +1,4 @@
-//! Floyd's method by instructions of 256 bits, sixteen lanes as two halves of eight: left to the compiler, it spills.
+//! Floyd's method in AVX2 registers: sixteen rows side by side, as two halves of eight lanes.
 
 use std::arch::x86_64::*;
 

@@ -28,7 +28,7 @@ pub struct Selection {
 pub struct CandidateProfile {
     /// The operator.
     pub training: Key,
-    /// How it fared.
+    /// What the comparison came to for it.
     pub outcome: Outcome,
     /// Why it cannot train the model, or could not go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct CandidateProfile {
     pub training_seconds: Option<Statistics>,
 }
 
-/// How a training operator fared in a comparison.
+/// The outcome of a comparison for one training operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {

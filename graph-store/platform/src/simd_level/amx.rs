@@ -19,7 +19,7 @@ pub(super) fn available() -> bool {
     fits && saved && permitted()
 }
 
-/// Asks the system for the tiles' state.
+/// Requests the kernel's permission to use AMX tile registers, by `arch_prctl`.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     const ARCH_PRCTL: i64 = 158;

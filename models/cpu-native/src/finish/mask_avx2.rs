@@ -76,7 +76,7 @@ fn kept(dropout: &Dropout, group: u64) -> [__m128i; BLOCKS] {
         _mm256_unpacklo_epi64(high01, high23),
         _mm256_unpackhi_epi64(high01, high23),
     ]
-    // At least the threshold, without a sign.
+    // Bits >= threshold: AVX2 has no unsigned comparison, so the larger of the two is compared with the bits.
     .map(|bits| _mm256_cmpeq_epi16(_mm256_max_epu16(bits, threshold), bits));
     std::array::from_fn(|block| match block {
         0..4 => _mm256_castsi256_si128(blocks[block]),

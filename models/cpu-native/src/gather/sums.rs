@@ -42,7 +42,7 @@ unsafe fn all<S: Simd, T: Element>(lists: &Lists<'_>, rows: Range<usize>, x: *co
         let mut start = 0;
         while start < width {
             let vectors = (width - start).div_ceil(S::LANES);
-            // SAFETY: the strip begins inside of the row, and ends with it.
+            // SAFETY: `start < width`, and a strip's last vector is cut at `width`, so it lies inside the row.
             let done = unsafe {
                 match vectors {
                     // Half of the registers, or more: the rest is for what is loaded.

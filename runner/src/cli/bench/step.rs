@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     })
 }
 
-/// The position of the training operator whose step is the fastest, of those at different places.
+/// Index of the training operator with the fastest step, among operators at different places.
 fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
     if job.trainers.len() == 1 {
         return Ok(0);
