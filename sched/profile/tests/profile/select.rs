@@ -1,4 +1,4 @@
-//! Which training operator is chosen, how long that takes, and what it leaves behind. Fakes sleep: what differs, differs much.
+//! Which training operator is chosen, how long that takes, and what it leaves behind. The fake operators sleep, for times far apart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
