@@ -1,4 +1,5 @@
-//! Which training operator is chosen, how long that takes, and what it leaves behind. The fake operators sleep, for times far apart.
+//! Which training operator is chosen, how long that takes, and what it leaves behind.
+//! The fake operators sleep, for times far apart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
