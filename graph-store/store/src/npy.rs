@@ -1,7 +1,7 @@
 //! Plain `.npy` files: a checked reader (RAM or mmap), and the header.
 
 use std::fs::File;
-use std::io::{BufReader, Seek};
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +10,10 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 use crate::{Array, Dtype, Element, Error, Load, Pages, Position, Result};
+
+mod header;
+
+use header::Header;
 
 /// Bytes our writer keeps for the header: room for any shape, and data aligned to two cache lines.
 pub(crate) const HEADER_BYTES: usize = 128;
@@ -75,20 +79,22 @@ fn read_at(file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
 /// Reads `into.len()` bytes from `offset` on.
 #[cfg(not(unix))]
 fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
-    use std::io::Read;
+    use std::io::{Read, Seek};
     file.seek(std::io::SeekFrom::Start(offset))?;
     file.read_exact(into)
 }
 
 pub(crate) fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
-    let mut reader = BufReader::new(file);
-    let header = npyz::NpyHeader::from_reader(&mut reader).map_err(|e| {
-        let what = format!("not a readable npy file ({e})");
-        Error::invalid(path, Position::Byte(0), what, "the file was cut short or is something else: create it again")
-    })?;
-    let offset = reader.stream_position().map_err(|e| Error::io(path, e))?;
-    let found = header.dtype().descr();
-    let found = found.trim_matches(['\'', '"']);
+    let Header { descr: found, fortran_order, shape, bytes } =
+        Header::read(&mut BufReader::new(file)).map_err(|e| {
+            let what = format!("not a readable npy file ({e})");
+            Error::invalid(
+                path,
+                Position::Byte(0),
+                what,
+                "the file was cut short or is something else: create it again",
+            )
+        })?;
     if found != T::DTYPE.npy_descr() {
         return Err(Error::invalid(
             path,
@@ -97,7 +103,7 @@ pub(crate) fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u
             format!("convert the array to {} or import the dataset again", T::DTYPE),
         ));
     }
-    if header.order() != npyz::Order::C && header.shape().len() > 1 {
+    if fortran_order && shape.len() > 1 {
         return Err(Error::invalid(
             path,
             Position::Byte(0),
@@ -105,7 +111,7 @@ pub(crate) fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u
             "save it in C order (numpy.ascontiguousarray)",
         ));
     }
-    Ok((header.shape().to_vec(), offset))
+    Ok((shape, bytes))
 }
 
 /// The npy header, version 1.0, padded with blanks to [`HEADER_BYTES`].

@@ -1,6 +1,6 @@
 //! Layers over chunks of rows: full-neighbour inference.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_layers::{Features, Pass, adjacency, values};
 use morphgl_training_core::{Chunk, Input, Layers, Limits};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::Dataset;
 use morphgl_layers::{Adjacency, BatchStatistics, Mode, Parameters, Pass, adjacency, values};
 use morphgl_model_spec::{ParameterSpec, TrainingSpec, check_tensors, initial_parameters};

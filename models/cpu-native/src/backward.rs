@@ -181,7 +181,7 @@ impl Layer {
                     } else {
                         // The neighbours' part stands first, where there is one.
                         let (of_sums, of_own) = weights.split_at_mut(if summed { size } else { 0 });
-                        let of_sums = summed.then(|| (Right::rows(&sums[within.clone()], depth), of_sums, add));
+                        let of_sums = summed.then(|| (Right::rows(&sums[within.start..], depth), of_sums, add));
                         let of_own =
                             own.then(|| (Right::rows(x.dense(rows.clone(), depth, scratch), depth), of_own, add));
                         multiply_all(level, [width, depth, m], left, [of_sums, of_own]);

@@ -1,7 +1,7 @@
 //! Asking for memory before it is read.
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Asks for `len` elements from `from` on, one of every 64 bytes; there need not be any.
 #[inline(always)]

@@ -17,7 +17,6 @@ use morphgl_platform::SimdLevel;
 
 use crate::level::Level;
 use crate::parallel;
-use crate::prefetch::prefetch;
 use crate::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
@@ -54,7 +53,7 @@ impl<'a> Left<'a> {
 }
 
 impl<'a> Right<'a> {
-    /// Rows of `width` elements.
+    /// Rows of `width` elements. Of those behind the rows multiplied as many are prefetched.
     pub(crate) fn rows(values: &'a [f32], width: usize) -> Self {
         Self { values, by_panel: 0, by_depth: width, packed: false }
     }
@@ -135,10 +134,6 @@ pub(crate) fn multiply_all(
         let columns_there = if right.packed { columns.next_multiple_of(right.by_depth) } else { columns };
         let last = right.column(columns_there - 1) + (depth - 1) * right.by_depth;
         assert!(last < right.values.len(), "{depth} x {columns} elements of the right factor");
-        if !right.packed {
-            // Strips of columns read a piece of every row: the processor sees no order in that, so rows are prefetched.
-            (0..depth).for_each(|d| prefetch(right.values[d * right.by_depth..].as_ptr(), columns));
-        }
         kernel::run(level, [rows, columns, depth], (left, right), out, add);
     }
 }

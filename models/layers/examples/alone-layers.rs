@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor};
+use burn_tensor::{Device, Tensor};
 use morphgl_layers::{Adjacency, AttentionOptions, Features, gat, values};
 use morphgl_registry::Block;
 

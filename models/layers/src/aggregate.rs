@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 
 use crate::adjacency::{Adjacency, Coefficients};
 use crate::bridge::{HostOp, Keeps, Kept, apply1, apply2};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
 

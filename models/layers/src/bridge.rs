@@ -6,14 +6,25 @@
 use std::fmt;
 use std::sync::Arc;
 
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::backend::tensor::FloatTensor;
-use burn::backend::{Autodiff, Backend, Dispatch, Flex, TensorMetadata, backend_extension};
-use burn::tensor::{Tensor, TensorData};
+use burn_backend::tensor::FloatTensor;
+use burn_backend::{Backend, TensorMetadata};
+use burn_backend_extension::backend_extension;
+use burn_dispatch::Dispatch;
+use burn_dispatch::backends::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn_dispatch::backends::autodiff::grads::Gradients;
+use burn_dispatch::backends::autodiff::ops::{Backward, Ops, OpsKind};
+use burn_dispatch::backends::{Autodiff, Flex};
+use burn_tensor::{Tensor, TensorData};
 
 use crate::matrix::{Matrix, MatrixRef};
+
+/// The paths that `backend_extension` writes, which are those of the crate `burn`.
+mod burn {
+    pub(super) mod backend {
+        pub(crate) use burn_backend::*;
+        pub(crate) use burn_dispatch::{backend::*, backends::*, device::*, tensor::*};
+    }
+}
 
 /// A differentiable operation on one to three matrices in host memory.
 ///

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 use morphgl_model_spec::Activation;
 
 use crate::adjacency::Adjacency;

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use half::{bf16, f16};
 use morphgl_graph_store::FeatureView;
 use morphgl_model_spec::Dropout;

@@ -1,6 +1,6 @@
 //! What ends a layer, in one pass over its output: bias, activation, dropout.
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 use morphgl_model_spec::{Activation, Dropout};
 
 use crate::bridge::{HostOp, InPlace, Keeps, Kept, apply1, apply2};

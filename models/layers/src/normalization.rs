@@ -1,6 +1,6 @@
 //! Layer and batch normalisation.
 
-use burn::tensor::{Tensor, TensorData};
+use burn_tensor::{Tensor, TensorData};
 
 const EPS: f64 = 1e-5;
 

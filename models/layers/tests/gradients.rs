@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
     Adjacency, AttentionOptions, Degrees, Features, GcnNorm, aggregate_beside_self, batch_norm, finish, gat, gatv2,

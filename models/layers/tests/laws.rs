@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use half::f16;
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_layers::{
     Adjacency, AttentionOptions, Degrees, Features, GcnNorm, finish, gatv2, gcn, l2_normalize, sage, values,
 };

@@ -3,9 +3,8 @@
 //! One source for every SIMD level ([`Simd`]). A tile has as many sums as hide the latency of the multiply-adds, and no more
 //! than the compiler keeps in registers beside a row of the right factor: no loop over the depth may touch the stack.
 
-use std::ops::Range;
-
 use super::{Left, Right};
+use crate::prefetch::{LINE, prefetch};
 use crate::simd::{self, Simd, versions};
 
 versions! {
@@ -33,6 +32,34 @@ struct Tile {
     /// Columns in the last vector, `1..=LANES`.
     last: usize,
     add: bool,
+    ahead: Ahead,
+}
+
+/// Memory that is prefetched while a product is computed: the right factor's rows behind those multiplied, which the next
+/// product reads. Tiles read a piece of every row, which hardware prefetchers do not follow.
+#[derive(Clone, Copy)]
+struct Ahead {
+    from: *const f32,
+    len: usize,
+    /// Elements prefetched beside every tile.
+    by_tile: usize,
+}
+
+impl Ahead {
+    fn new(right: &Right<'_>, depth: usize, tiles: usize) -> Self {
+        let own = if right.packed { right.values.len() } else { depth * right.by_depth };
+        let behind = right.values.get(own..).unwrap_or_default();
+        let len = behind.len().min(own);
+        Self { from: behind.as_ptr(), len, by_tile: len.div_ceil(tiles).next_multiple_of(LINE / size_of::<f32>()) }
+    }
+
+    #[inline(always)]
+    fn beside_a_tile(&mut self) {
+        let len = self.by_tile.min(self.len);
+        prefetch(self.from, len);
+        self.from = self.from.wrapping_add(len);
+        self.len -= len;
+    }
 }
 
 /// All strips of columns, each as wide as a tile.
@@ -48,6 +75,7 @@ unsafe fn run_of<S: Simd>(
     add: bool,
 ) {
     let strip = tile_columns::<S>();
+    let mut ahead = Ahead::new(&right, depth, columns.div_ceil(strip) * rows.div_ceil(6));
     for first in (0..columns).step_by(strip) {
         let width = strip.min(columns - first);
         let vectors = width.div_ceil(S::LANES);
@@ -65,45 +93,47 @@ unsafe fn run_of<S: Simd>(
             columns,
             last,
             add,
+            ahead,
         };
         // Packed panels have room for whole vectors.
         let partial = !right.packed && last < S::LANES;
         // SAFETY: the tiles are inside of the checked sizes.
-        unsafe {
+        ahead = unsafe {
             match (left.by_depth == 1, partial) {
                 (true, false) => strip_of::<S, true, false>(tile, vectors, rows),
                 (true, true) => strip_of::<S, true, true>(tile, vectors, rows),
                 (false, false) => strip_of::<S, false, false>(tile, vectors, rows),
                 (false, true) => strip_of::<S, false, true>(tile, vectors, rows),
             }
-        }
+        };
     }
 }
 
-/// All rows of one strip. Narrow strips have taller tiles, so that there are as many sums.
+/// All rows of one strip; returns what is left to prefetch. Narrow strips have taller tiles, so that there are as many sums.
 ///
 /// # Safety
 ///
 /// As [`run_of`]; `tile` is the first of `rows` rows, and `vectors` at most those of [`tile_columns`].
 #[inline(always)]
-unsafe fn strip_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, vectors: usize, rows: usize) {
+unsafe fn strip_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, vectors: usize, rows: usize) -> Ahead {
     // SAFETY: the caller's promise. Widths that a level's tiles never have are left out when it is compiled.
     unsafe {
         match vectors {
-            1 if S::REGISTERS > 16 => rows_of::<S, 12, 1, ROWS, PARTIAL>(tile, 0..rows),
-            1 => rows_of::<S, 8, 1, ROWS, PARTIAL>(tile, 0..rows),
-            2 if S::REGISTERS > 16 => rows_of::<S, 8, 2, ROWS, PARTIAL>(tile, 0..rows),
+            1 if S::REGISTERS > 16 => rows_of::<S, 12, 1, ROWS, PARTIAL>(tile, rows),
+            1 => rows_of::<S, 8, 1, ROWS, PARTIAL>(tile, rows),
+            2 if S::REGISTERS > 16 => rows_of::<S, 8, 2, ROWS, PARTIAL>(tile, rows),
             // A mask or a product that is still to be added takes up a register.
-            2 if S::FUSED && !PARTIAL => rows_of::<S, 6, 2, ROWS, PARTIAL>(tile, 0..rows),
-            2 => rows_of::<S, 4, 2, ROWS, PARTIAL>(tile, 0..rows),
-            3 if S::REGISTERS > 16 => rows_of::<S, 6, 3, ROWS, PARTIAL>(tile, 0..rows),
-            4 if S::REGISTERS > 16 => rows_of::<S, 6, 4, ROWS, PARTIAL>(tile, 0..rows),
+            2 if S::FUSED && !PARTIAL => rows_of::<S, 6, 2, ROWS, PARTIAL>(tile, rows),
+            2 => rows_of::<S, 4, 2, ROWS, PARTIAL>(tile, rows),
+            3 if S::REGISTERS > 16 => rows_of::<S, 6, 3, ROWS, PARTIAL>(tile, rows),
+            4 if S::REGISTERS > 16 => rows_of::<S, 6, 4, ROWS, PARTIAL>(tile, rows),
             _ => unreachable!("{vectors} vectors of a tile"),
         }
     }
 }
 
-/// Rows `rows` of one strip, `R` at a time.
+/// All rows of one strip in tiles of at most `R`, about as high as each other: a tile of few rows has too few sums to hide
+/// the latency of the multiply-adds.
 ///
 /// # Safety
 ///
@@ -111,23 +141,26 @@ unsafe fn strip_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, v
 #[inline(always)]
 unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     mut tile: Tile,
-    mut rows: Range<usize>,
-) {
+    mut rows: usize,
+) -> Ahead {
     // SAFETY: the tile moves by the rows that it has done, and is no higher than those left.
     unsafe {
-        while !rows.is_empty() {
-            let done = match rows.len() {
-                left if left >= R => tile_of::<S, R, V, ROWS, PARTIAL>(tile),
+        while rows > 0 {
+            tile.ahead.beside_a_tile();
+            let done = match rows.div_ceil(rows.div_ceil(R)) {
+                height if height == R => tile_of::<S, R, V, ROWS, PARTIAL>(tile),
                 6.. if R > 6 => tile_of::<S, 6, V, ROWS, PARTIAL>(tile),
+                5.. if R > 5 && V < 3 => tile_of::<S, 5, V, ROWS, PARTIAL>(tile),
                 4.. if R > 4 => tile_of::<S, 4, V, ROWS, PARTIAL>(tile),
                 2.. => tile_of::<S, 2, V, ROWS, PARTIAL>(tile),
                 _ => tile_of::<S, 1, V, ROWS, PARTIAL>(tile),
             };
-            rows.start += done;
+            rows -= done;
             tile.left = tile.left.wrapping_add(done * tile.by_row);
             tile.out = tile.out.wrapping_add(done * tile.columns);
         }
     }
+    tile.ahead
 }
 
 /// `R` rows by `V` vectors; returns `R`. The left factor stands in rows, or in columns, so that one stride is a constant.
