@@ -4,7 +4,7 @@
 //! than the compiler keeps in registers beside a row of the right factor: no loop over the depth may touch the stack.
 
 use super::{Left, Right};
-use crate::prefetch::{LINE, prefetch};
+use crate::prefetch::{LINE, prefetch_early};
 use crate::simd::{self, Simd, versions};
 
 versions! {
@@ -56,7 +56,7 @@ impl Ahead {
     #[inline(always)]
     fn beside_a_tile(&mut self) {
         let len = self.by_tile.min(self.len);
-        prefetch(self.from, len);
+        prefetch_early(self.from, len);
         self.from = self.from.wrapping_add(len);
         self.len -= len;
     }
