@@ -160,7 +160,14 @@ fn limits(options: &Options, threads: usize) -> Limits {
         );
     }
     let kinds = [(false, Some(peaks.vectors)), (true, peaks.tiles)];
-    for shape in [[120_000, 256, 128], [40_000, 256, 512], [9_000, 256, 256], [120_000, 256, 100], [100_000, 16, 128], [1_024, 40, 256]] {
+    for shape in [
+        [120_000, 256, 128],
+        [40_000, 256, 512],
+        [9_000, 256, 256],
+        [120_000, 256, 100],
+        [100_000, 16, 128],
+        [1_024, 40, 256],
+    ] {
         let [rows, columns, depth] = shape;
         let kinds = kinds.iter().filter_map(|&(tiles, peak)| Some((tiles, peak?)));
         for (tiles, peak) in kinds.filter(|(tiles, _)| !tiles || probe::on_tiles(columns, depth)) {

@@ -3,6 +3,8 @@
 //! One source for every SIMD level ([`Simd`]). A tile has as many sums as hide the latency of the multiply-adds, and no more
 //! than the compiler keeps in registers beside a row of the right factor: no loop over the depth may touch the stack.
 
+use std::ops::Range;
+
 use super::{Left, Right};
 use crate::prefetch::{LINE, prefetch_early};
 use crate::simd::{self, Simd, versions};
@@ -32,7 +34,6 @@ struct Tile {
     /// Columns in the last vector, `1..=LANES`.
     last: usize,
     add: bool,
-    ahead: Ahead,
 }
 
 /// Memory that is prefetched while a product is computed: the right factor's rows behind those multiplied, which the next
@@ -40,25 +41,25 @@ struct Tile {
 #[derive(Clone, Copy)]
 struct Ahead {
     from: *const f32,
-    len: usize,
-    /// Elements prefetched beside every tile.
-    by_tile: usize,
+    end: *const f32,
 }
 
 impl Ahead {
-    fn new(right: &Right<'_>, depth: usize, tiles: usize) -> Self {
+    fn new(right: &Right<'_>, depth: usize) -> Self {
         let own = if right.packed { right.values.len() } else { depth * right.by_depth };
         let behind = right.values.get(own..).unwrap_or_default();
-        let len = behind.len().min(own);
-        Self { from: behind.as_ptr(), len, by_tile: len.div_ceil(tiles).next_multiple_of(LINE / size_of::<f32>()) }
+        let Range { start: from, end } = behind[..behind.len().min(own)].as_ptr_range();
+        Self { from, end }
     }
 
+    /// Four lines: many at once would keep the tile's own loads waiting, fewer come too late for products of 16 columns.
     #[inline(always)]
-    fn beside_a_tile(&mut self) {
-        let len = self.by_tile.min(self.len);
-        prefetch_early(self.from, len);
-        self.from = self.from.wrapping_add(len);
-        self.len -= len;
+    fn four_lines(&mut self) {
+        const FLOATS: usize = 4 * LINE / size_of::<f32>();
+        if self.from < self.end {
+            prefetch_early(self.from, FLOATS);
+            self.from = self.from.wrapping_add(FLOATS);
+        }
     }
 }
 
@@ -75,9 +76,15 @@ unsafe fn run_of<S: Simd>(
     add: bool,
 ) {
     let strip = tile_columns::<S>();
-    let mut ahead = Ahead::new(&right, depth, columns.div_ceil(strip) * rows.div_ceil(6));
-    for first in (0..columns).step_by(strip) {
-        let width = strip.min(columns - first);
+    let mut ahead = Ahead::new(&right, depth);
+    let mut first = 0;
+    while first < columns {
+        let mut width = strip.min(columns - first);
+        // Packed panels have room for whole vectors; of rows, what is left of a vector is a strip of its own.
+        if !right.packed && width > S::LANES {
+            width -= width % S::LANES;
+        }
+        let partial = !right.packed && width < S::LANES;
         let vectors = width.div_ceil(S::LANES);
         let last = width - (vectors - 1) * S::LANES;
         let tile = Tile {
@@ -93,41 +100,55 @@ unsafe fn run_of<S: Simd>(
             columns,
             last,
             add,
-            ahead,
         };
-        // Packed panels have room for whole vectors.
-        let partial = !right.packed && last < S::LANES;
         // SAFETY: the tiles are inside of the checked sizes.
-        ahead = unsafe {
+        unsafe {
             match (left.by_depth == 1, partial) {
-                (true, false) => strip_of::<S, true, false>(tile, vectors, rows),
-                (true, true) => strip_of::<S, true, true>(tile, vectors, rows),
-                (false, false) => strip_of::<S, false, false>(tile, vectors, rows),
-                (false, true) => strip_of::<S, false, true>(tile, vectors, rows),
+                (true, false) => strip_of::<S, true>(tile, vectors, rows, &mut ahead),
+                (true, true) => vector_of::<S, true, true>(tile, rows, &mut ahead),
+                (false, false) => strip_of::<S, false>(tile, vectors, rows, &mut ahead),
+                (false, true) => vector_of::<S, false, true>(tile, rows, &mut ahead),
             }
-        };
+        }
+        first += width;
     }
 }
 
-/// All rows of one strip; returns what is left to prefetch. Narrow strips have taller tiles, so that there are as many sums.
+/// All rows of one strip. Narrow strips have taller tiles, so that there are as many sums.
 ///
 /// # Safety
 ///
 /// As [`run_of`]; `tile` is the first of `rows` rows, and `vectors` at most those of [`tile_columns`].
 #[inline(always)]
-unsafe fn strip_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, vectors: usize, rows: usize) -> Ahead {
+unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: usize, ahead: &mut Ahead) {
     // SAFETY: the caller's promise. Widths that a level's tiles never have are left out when it is compiled.
     unsafe {
         match vectors {
-            1 if S::REGISTERS > 16 => rows_of::<S, 12, 1, ROWS, PARTIAL>(tile, rows),
-            1 => rows_of::<S, 8, 1, ROWS, PARTIAL>(tile, rows),
-            2 if S::REGISTERS > 16 => rows_of::<S, 8, 2, ROWS, PARTIAL>(tile, rows),
-            // A mask or a product that is still to be added takes up a register.
-            2 if S::FUSED && !PARTIAL => rows_of::<S, 6, 2, ROWS, PARTIAL>(tile, rows),
-            2 => rows_of::<S, 4, 2, ROWS, PARTIAL>(tile, rows),
-            3 if S::REGISTERS > 16 => rows_of::<S, 6, 3, ROWS, PARTIAL>(tile, rows),
-            4 if S::REGISTERS > 16 => rows_of::<S, 6, 4, ROWS, PARTIAL>(tile, rows),
+            1 => vector_of::<S, ROWS, false>(tile, rows, ahead),
+            2 if S::REGISTERS > 16 => rows_of::<S, 8, 2, ROWS, false>(tile, rows, ahead),
+            2 if S::FUSED => rows_of::<S, 6, 2, ROWS, false>(tile, rows, ahead),
+            // A product that is still to be added takes up a register.
+            2 => rows_of::<S, 4, 2, ROWS, false>(tile, rows, ahead),
+            3 if S::REGISTERS > 16 => rows_of::<S, 6, 3, ROWS, false>(tile, rows, ahead),
+            4 if S::REGISTERS > 16 => rows_of::<S, 6, 4, ROWS, false>(tile, rows, ahead),
             _ => unreachable!("{vectors} vectors of a tile"),
+        }
+    }
+}
+
+/// A strip of one vector, or of a part of one, which is not to be read beyond.
+///
+/// # Safety
+///
+/// As [`strip_of`].
+#[inline(always)]
+unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, rows: usize, ahead: &mut Ahead) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if S::REGISTERS > 16 {
+            rows_of::<S, 12, 1, ROWS, PARTIAL>(tile, rows, ahead)
+        } else {
+            rows_of::<S, 8, 1, ROWS, PARTIAL>(tile, rows, ahead)
         }
     }
 }
@@ -142,25 +163,24 @@ unsafe fn strip_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, v
 unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     mut tile: Tile,
     mut rows: usize,
-) -> Ahead {
+    ahead: &mut Ahead,
+) {
     // SAFETY: the tile moves by the rows that it has done, and is no higher than those left.
     unsafe {
         while rows > 0 {
-            tile.ahead.beside_a_tile();
             let done = match rows.div_ceil(rows.div_ceil(R)) {
-                height if height == R => tile_of::<S, R, V, ROWS, PARTIAL>(tile),
-                6.. if R > 6 => tile_of::<S, 6, V, ROWS, PARTIAL>(tile),
-                5.. if R > 5 && V < 3 => tile_of::<S, 5, V, ROWS, PARTIAL>(tile),
-                4.. if R > 4 => tile_of::<S, 4, V, ROWS, PARTIAL>(tile),
-                2.. => tile_of::<S, 2, V, ROWS, PARTIAL>(tile),
-                _ => tile_of::<S, 1, V, ROWS, PARTIAL>(tile),
+                height if height == R => tile_of::<S, R, V, ROWS, PARTIAL>(tile, ahead),
+                8.. if R == 12 => tile_of::<S, 8, V, ROWS, PARTIAL>(tile, ahead),
+                5.. if R == 6 && V == 2 => tile_of::<S, 5, V, ROWS, PARTIAL>(tile, ahead),
+                4.. if R > 4 => tile_of::<S, 4, V, ROWS, PARTIAL>(tile, ahead),
+                2.. => tile_of::<S, 2, V, ROWS, PARTIAL>(tile, ahead),
+                _ => tile_of::<S, 1, V, ROWS, PARTIAL>(tile, ahead),
             };
             rows -= done;
             tile.left = tile.left.wrapping_add(done * tile.by_row);
             tile.out = tile.out.wrapping_add(done * tile.columns);
         }
     }
-    tile.ahead
 }
 
 /// `R` rows by `V` vectors; returns `R`. The left factor stands in rows, or in columns, so that one stride is a constant.
@@ -169,7 +189,10 @@ unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
 ///
 /// As [`run_of`]: the tile lies inside of the factors and the output.
 #[inline(always)]
-unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(t: Tile) -> usize {
+unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
+    t: Tile,
+    ahead: &mut Ahead,
+) -> usize {
     // Steps whose addresses differ by constants: a thin tile waits for its addresses otherwise.
     const STEPS: usize = 4;
     let (by_row, by_depth) = if ROWS { (t.by_row, 1) } else { (1, t.left_by_depth) };
@@ -179,6 +202,7 @@ unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
         let mut sums = [[S::splat(0.0); V]; R];
         let (mut a, mut b) = (t.left, t.right);
         for _ in 0..t.depth / STEPS {
+            ahead.four_lines();
             for step in 0..STEPS {
                 let (a, b) = (a.wrapping_add(step * by_depth), b.wrapping_add(step * t.right_by_depth));
                 add_step::<S, R, V, PARTIAL>(&mut sums, (a, by_row), b, last);
