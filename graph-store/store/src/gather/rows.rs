@@ -1,6 +1,9 @@
 //! The copying of scattered rows with whatever instructions the processor has. All `unsafe` of the gather is here and in
 //! the registers.
 
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
+
 use morphgl_platform::SimdLevel;
 
 use crate::prefetch;
@@ -10,16 +13,44 @@ mod registers;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Rows by which the first lines of a row are asked for ahead of its copy.
-const AHEAD: usize = 8;
-/// The same where stores are streamed: they take up buffers that the misses of the first cache need, so that rows are
-/// asked for into the second one, and earlier.
-#[cfg(target_arch = "x86_64")]
-const AHEAD_STREAMING: usize = 16;
-/// Bytes of a row that are asked for. What follows them the processor fetches by itself, having seen a row begin, and
-/// with more lines under way than it grants to those who ask: streamed rows of 1204 bytes come at 8.2 GB/s in place of
-/// 5.6, of 3072 bytes at 10.1 in place of 7.5 (`benches/gather.rs`; one thread of a Sapphire Rapids server).
-const HEAD_BYTES: usize = 384;
+/// How early rows are asked for, and how much of each.
+#[derive(Debug, Clone, Copy)]
+struct Asking {
+    /// Rows between the one asked for and the one copied.
+    ahead: usize,
+    /// The same where stores are streamed: they take up buffers that the misses of the first cache need, so that rows are
+    /// asked for into the second one, and earlier.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
+    ahead_streaming: usize,
+    /// Bytes of a row, from its first on.
+    head_bytes: usize,
+}
+
+/// What of the row follows its head an Intel processor fetches by itself, having seen it begin, and with more lines under way
+/// than it grants to those who ask: streamed rows of 1204 bytes come at 8.2 GB/s in place of 5.6, of 3072 bytes at 10.1 in
+/// place of 7.5 (`benches/gather.rs`; one thread of a Sapphire Rapids server).
+const INTEL: Asking = Asking { ahead: 8, ahead_streaming: 16, head_bytes: 384 };
+/// Rows of 400 to 1,024 bytes come at 1.04 of the fastest plain loop's speed, in place of 0.86 with Intel's distances
+/// (geometric means of twelve cases, the same bench; one and two threads of a Zen 5 server at AVX2).
+const OTHERS: Asking = Asking { ahead: 16, ahead_streaming: 24, head_bytes: 1024 };
+
+impl Asking {
+    /// For this processor.
+    fn here() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            static INTEL_HERE: OnceLock<bool> = OnceLock::new();
+            let vendor = || {
+                let id = std::arch::x86_64::__cpuid(0);
+                [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+            };
+            if *INTEL_HERE.get_or_init(vendor) {
+                return INTEL;
+            }
+        }
+        OTHERS
+    }
+}
 
 /// How the copies are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +72,9 @@ pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usi
     // One pass over 4 bytes a row, without branches, is what it costs to leave the copying unchecked.
     let Some(&last) = nodes.iter().max() else { return };
     assert!((last as usize) < num_rows, "row {last} does not exist, there are {num_rows}");
+    let asking = Asking::here();
     match level {
-        SimdLevel::Portable => portable(rows, row_bytes, nodes, out),
+        SimdLevel::Portable => portable(rows, row_bytes, nodes, out, asking),
         #[cfg(target_arch = "x86_64")]
         _ => {
             assert!(level <= SimdLevel::detected(), "this processor has no {level}");
@@ -51,10 +83,10 @@ pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usi
             // `out` is borrowed mutably, so that the two do not overlap; and the processor has the instructions.
             unsafe {
                 match (level >= SimdLevel::Avx512, stores) {
-                    (true, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to),
-                    (true, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to),
-                    (false, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to),
-                    (false, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to),
+                    (true, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to, asking),
+                    (true, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to, asking),
+                    (false, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to, asking),
+                    (false, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to, asking),
                 }
             }
         }
@@ -63,11 +95,11 @@ pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usi
     let _ = stores;
 }
 
-fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
+fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8], asking: Asking) {
     for (i, (&node, to)) in nodes.iter().zip(out.chunks_exact_mut(row_bytes)).enumerate() {
-        if let Some(&later) = nodes.get(i + AHEAD) {
+        if let Some(&later) = nodes.get(i + asking.ahead) {
             let start = later as usize * row_bytes;
-            (start..start + row_bytes.min(HEAD_BYTES)).step_by(LINE).for_each(|byte| prefetch(rows, byte));
+            (start..start + row_bytes.min(asking.head_bytes)).step_by(LINE).for_each(|byte| prefetch(rows, byte));
         }
         let start = node as usize * row_bytes;
         to.copy_from_slice(&rows[start..start + row_bytes]);
@@ -84,7 +116,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::registers::{Avx2, Avx512, Registers};
-    use super::{AHEAD, AHEAD_STREAMING, HEAD_BYTES, LINE};
+    use super::{Asking, LINE};
 
     /// Lines of the output asked for ahead, in rows.
     const AHEAD_OUT: usize = 2;
@@ -92,15 +124,15 @@ mod x86 {
     macro_rules! compiled {
         ($($features:literal, $registers:ty: $cached:ident, $streaming:ident;)*) => { $(
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $cached(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+            pub(super) unsafe fn $cached(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
                 // SAFETY: the caller's promises.
-                unsafe { cached::<$registers>(from, row, nodes, to) }
+                unsafe { cached::<$registers>(from, row, nodes, to, asking) }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $streaming(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+            pub(super) unsafe fn $streaming(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
                 // SAFETY: the caller's promises.
-                unsafe { streaming::<$registers>(from, row, nodes, to) }
+                unsafe { streaming::<$registers>(from, row, nodes, to, asking) }
             }
         )* };
     }
@@ -109,12 +141,12 @@ mod x86 {
         "avx2", Avx2: cached_256, streaming_256;
     }
 
-    /// Asks for the first lines of the row that is copied `AHEAD` rows after row `i`, into the cache that `HINT` means.
+    /// Asks for the first `bytes` of a row, into the cache that `HINT` means.
     #[inline(always)]
-    fn ask_ahead<const HINT: i32, const AHEAD: usize>(from: *const u8, row: usize, nodes: &[u32], i: usize) {
-        let Some(&later) = nodes.get(i + AHEAD) else { return };
+    fn ask<const HINT: i32>(from: *const u8, row: usize, later: Option<&u32>, bytes: usize) {
+        let Some(&later) = later else { return };
         let from = from.wrapping_add(later as usize * row);
-        let end = from.wrapping_add(row.min(HEAD_BYTES));
+        let end = from.wrapping_add(row.min(bytes));
         let mut line = from.wrapping_sub(from.addr() % LINE);
         while line < end {
             // SAFETY: prefetching has no requirement and no effect a program can see.
@@ -127,15 +159,15 @@ mod x86 {
     #[inline(always)]
     fn ask_to_write(at: *const u8, bytes: usize) {
         for line in (0..bytes).step_by(LINE) {
-            // SAFETY: as in `ask_ahead`.
+            // SAFETY: as in `ask`.
             unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(line).cast()) };
         }
     }
 
     #[inline(always)]
-    unsafe fn cached<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+    unsafe fn cached<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
         for (i, &node) in nodes.iter().enumerate() {
-            ask_ahead::<_MM_HINT_T0, AHEAD>(from, row, nodes, i);
+            ask::<_MM_HINT_T0>(from, row, nodes.get(i + asking.ahead), asking.head_bytes);
             ask_to_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
             // SAFETY: the caller's promises; every access stays within the row, the last one by overlap or by length.
             unsafe {
@@ -161,14 +193,14 @@ mod x86 {
     // one the bytes outside the output belong to others and are left alone.
 
     #[inline(always)]
-    unsafe fn streaming<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8) {
+    unsafe fn streaming<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
         // Bytes of the line at `at` that are full, and those before the output among them.
         let mut full = to.addr() % LINE;
         let mut others = full;
         let mut at = to.wrapping_sub(full);
         let mut line = R::Line::default();
         for (i, &node) in nodes.iter().enumerate() {
-            ask_ahead::<_MM_HINT_T1, AHEAD_STREAMING>(from, row, nodes, i);
+            ask::<_MM_HINT_T1>(from, row, nodes.get(i + asking.ahead_streaming), asking.head_bytes);
             // SAFETY: the caller's promises. What is put aside ends with the line, all else lies within row and output,
             // and streamed lines are aligned and whole.
             unsafe {
