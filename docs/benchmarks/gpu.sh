@@ -1,238 +1,285 @@
 #!/usr/bin/env bash
-# Everything that wants a CUDA device, in one go: conformance suites, compute-sanitizer, micro-benchmarks, epochs.
+# Everything that wants a CUDA device: packed where cargo is, run where the device is, stage by stage.
 #
-#   gpu.sh pack DIR        where cargo is: builds the programs and puts them and this script into DIR
-#   gpu.sh run DIR OUT     where the device is, without network: runs them, about ten minutes, and writes OUT/table.md
-#                          beside the raw results; MINUTES (10) says after how many no further part begins
+#   gpu.sh pack ARCHIVE       builds the programs and packs them, with this script, into ARCHIVE (.tar.xz, below 30 MB)
+#   tar -xJf ARCHIVE          there, in a folder of its own
+#   ./gpu.sh run OUT STAGE    runs a stage, below eight minutes, and writes OUT/table.md and OUT/results.tar.gz after
+#                             each of its parts; MINUTES (7) says after how many no further part begins
 #
-# The device's machine needs an NVIDIA driver and python3 (for the table); with compute-sanitizer on the path, memory and
-# races of the kernels are checked too. Training needs cuBLAS 12 (libcublas.so.12) on the loader's path. Where python3 has
-# PyG (torch_geometric), its epochs of the same graph stand beside ours.
-set -euo pipefail
+# Stages, in the order of their worth:
+#   smoke      what the machine has; a mini-batch of every operator; an epoch by every plan
+#   gather     the zero-copy gather beside block copies
+#   sample     the sampler beside the limit of random reads
+#   step       training steps, by phase
+#   epochs     GraphSAGE, GCN and GAT on a graph like ogbn-products, by every plan; PyG's beside them
+#   sweep      the same with other counts of CPU threads; a graph larger than the device memory allowed
+#   suites     the tests of the CUDA crates
+#   sanitize   their conformance suites under compute-sanitizer
+#
+# What an earlier stage left in the folder (datasets, raw results) is used again, and the table is of all stages so far. A part
+# that fails ends no other. Needs an NVIDIA driver and python3; training needs cuBLAS, of the loader's path or of Python's
+# wheels; PyG and compute-sanitizer are used where they are. Without a device every stage says so and ends.
+set -uo pipefail
 
+STAGES="smoke gather sample step epochs sweep suites sanitize"
 CRATES=(morphgl-cuda morphgl-batching-cuda-neighbor morphgl-transferring-pcie-dma
         morphgl-transferring-cuda-zero-copy morphgl-training-cuda-native)
 BENCHES=(morphgl-batching-cuda-neighbor:sample morphgl-transferring-cuda-zero-copy:gather
          morphgl-training-cuda-native:step)
+MOST_BYTES=30000000
 
+# ---------------------------------------------------------------- packing
 pack() {
-  local dir=$1
-  mkdir -p "$dir/tests" "$dir/benches"
-  cargo build --release -p morphgl --features cuda --message-format json-render-diagnostics | artifact morphgl "$dir"
-  local crate bench
+  set -e
+  local archive=$1 here dir crate bench size
+  here=$(cd "$(dirname "$0")" && pwd)
+  dir=$(mktemp -d)
+  trap 'rm -rf "$dir"' EXIT
+  mkdir "$dir/tests" "$dir/benches"
+  cargo build --release -p morphgl --features cuda --message-format json-render-diagnostics | programs "$dir" '' morphgl
   for crate in "${CRATES[@]}"; do
     cargo test --release --no-run -p "$crate" --tests --message-format json-render-diagnostics |
-      artifacts "$dir/tests" "$crate"
+      programs "$dir/tests" "$crate-"
   done
   for bench in "${BENCHES[@]}"; do
     cargo bench --no-run -p "${bench%:*}" --bench "${bench#*:}" --message-format json-render-diagnostics |
-      artifact "${bench#*:}" "$dir/benches"
+      programs "$dir/benches" '' "${bench#*:}"
   done
-  cp "$0" "$dir/gpu.sh"
-  cp "$(dirname "$0")/pyg_epoch.py" "$dir/pyg_epoch.py"
-  find "$dir" -type f -perm -u+x ! -name '*.sh' -exec strip {} +
-  du -sh "$dir"
+  # What has to have its sources or a compiler beside it tells nothing about a device.
+  rm -f "$dir"/tests/*-driver "$dir"/tests/*-kernels "$dir"/tests/*-sanitizers
+  strip "$dir/morphgl" "$dir"/tests/* "$dir"/benches/*
+  cp "$here/gpu.sh" "$here/gpu_table.py" "$here/pyg_epoch.py" "$dir"
+  tar -C "$dir" -cf - . | xz -9 -T 1 >"$archive"
+  size=$(stat -c %s "$archive")
+  echo "$archive: $((size / 1000000)) MB, $(ls "$dir/tests" | wc -l) test programs"
+  [ "$size" -le "$MOST_BYTES" ] || { echo "gpu.sh: $archive is larger than $((MOST_BYTES / 1000000)) MB" >&2; exit 1; }
 }
 
-# Copies the executables that cargo's messages name, as PREFIX-NAME; the one called NAME alone with `artifact`.
-artifacts() {
+# Copies the executables that cargo's messages name into DIR as PREFIX-NAME; of several the one called NAME alone.
+programs() {
   python3 -c '
 import json, shutil, sys
+folder, prefix, *names = sys.argv[1:]
 for line in sys.stdin:
     message = json.loads(line)
-    if message.get("executable"):
-        shutil.copy(message["executable"], f"{sys.argv[1]}/{sys.argv[2]}-" + message["target"]["name"])
-' "$1" "$2"
+    name = message.get("target", {}).get("name")
+    if message.get("executable") and (not names or name in names):
+        shutil.copy(message["executable"], f"{folder}/{prefix}{name}")
+' "$@"
 }
-artifact() {
-  python3 -c '
-import json, shutil, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("executable") and message["target"]["name"] == sys.argv[1]:
-        shutil.copy(message["executable"], f"{sys.argv[2]}/{sys.argv[1]}")
-' "$1" "$2"
-}
+
+# ---------------------------------------------------------------- running
+HERE=$(cd "$(dirname "$0")" && pwd)
+RAW=$HERE/raw
+SETS=$HERE/sets
 
 run() {
-  local dir=$1 out=$2
-  mkdir -p "$out"
-  : >"$out/suites.txt"
+  OUT=$1
+  local stage=$2
+  mkdir -p "$OUT" "$RAW" "$SETS"
+  local missing
+  [ -e "$RAW/ops.txt" ] || machine
+  if missing=$(no_device); then
+    note "$stage" "skipped: $missing"
+    return
+  fi
+  libraries
+  "$stage"
+  true
+}
+
+# cuBLAS and NVRTC of Python's wheels, where the loader finds none.
+libraries() {
+  local pair name variable path
+  for pair in libcublas:MORPHGL_CUBLAS libnvrtc:MORPHGL_NVRTC; do
+    name=${pair%:*} variable=${pair#*:}
+    [ -z "${!variable:-}" ] || continue
+    python3 -c 'import ctypes, sys
+for version in (13, 12):
+    try: ctypes.CDLL(f"{sys.argv[1]}.so.{version}"); sys.exit(0)
+    except OSError: pass
+sys.exit(1)' "$name" && continue
+    path=$(python3 -c 'import glob, site, sys
+folders = site.getsitepackages() + [site.getusersitepackages()]
+found = [p for f in folders for v in (13, 12) for p in glob.glob(f"{f}/nvidia/*/lib/{sys.argv[1]}.so.{v}")]
+print(found[0] if found else "")' "$name")
+    if [ -n "$path" ]; then
+      export "$variable=$path"
+    elif ! grep -qs "^libraries: $name" "$RAW/parts.txt"; then
+      note libraries "$name: neither the loader nor Python's wheels have it"
+    fi
+  done
+}
+
+# Why no operator trains on a device; false where one does.
+no_device() {
+  "$HERE/morphgl" ops --json 2>"$RAW/ops.log" | python3 -c '
+import json, sys
+try:
+    operators = json.load(sys.stdin)["operators"]
+except ValueError:
+    print("morphgl ops fails: " + open(sys.argv[1]).read().strip()); sys.exit(0)
+cuda = [o for o in operators if o["key"] == "Training_CUDA_Native"]
+if not cuda: print("this program was built without the feature cuda")
+elif not cuda[0]["available"]: print(cuda[0]["reason"])
+else: sys.exit(1)' "$RAW/ops.log"
+}
+
+machine() {
   nvidia-smi --query-gpu=name,memory.total,driver_version,pcie.link.gen.current,pcie.link.width.current \
-    --format=csv,noheader >"$out/device.txt" || echo "nvidia-smi not found" >"$out/device.txt"
-  "$dir/morphgl" ops >"$out/ops.txt"
-  local program name
-  for program in "$dir"/tests/*; do
-    name=$(basename "$program")
-    part "$out" "suite $name" 120 "$program" --test-threads 4
-  done
-  if command -v compute-sanitizer >/dev/null; then
-    for program in "$dir"/tests/*-conformance; do
-      name=$(basename "$program")
-      part "$out" "memcheck $name" 120 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
-      part "$out" "racecheck $name" 120 compute-sanitizer --tool racecheck --error-exitcode 9 "$program" --test-threads 1
-    done
-  else
-    echo "skipped compute-sanitizer: not on the path" >>"$out/suites.txt"
-  fi
-  for program in "$dir"/benches/*; do
-    name=$(basename "$program")
-    timeout 90 "$program" --json >"$out/bench-$name.jsonl" 2>"$out/bench-$name.log" || echo "failed bench $name" >>"$out/suites.txt"
-  done
-  epochs "$dir" "$out"
-  table "$out" >"$out/table.md"
-  cat "$out/table.md"
+    --format=csv,noheader >"$RAW/device.txt" 2>/dev/null || echo "nvidia-smi does not run" >"$RAW/device.txt"
+  { lscpu | grep -E '^(Model name|CPU\(s\)|NUMA node\(s\))'; free -g | sed -n 2p; } >>"$RAW/device.txt" 2>/dev/null
+  "$HERE/morphgl" ops >"$RAW/ops.txt" 2>&1
+  publish
 }
 
-# Runs one check, says how it ended, and keeps what it printed; none begins after the time is over.
+# How a part ended, for the table.
+note() {
+  echo "$1: $2" | tee -a "$RAW/parts.txt"
+  publish
+}
+
+publish() {
+  python3 "$HERE/gpu_table.py" "$RAW" >"$OUT/table.md.new" 2>"$RAW/table.log" && mv "$OUT/table.md.new" "$OUT/table.md"
+  rm -f "$OUT/table.md.new"
+  tar -C "$HERE" -czf "$OUT/results.tar.gz" raw
+}
+
+over() { [ $SECONDS -ge $((${MINUTES:-7} * 60)) ]; }
+
+# Runs one part for so many seconds at most: what it prints is kept, how it ends is said.
 part() {
-  local out=$1 what=$2 limit=$3
-  shift 3
-  if over; then echo "skipped $what: no time left" >>"$out/suites.txt"; return; fi
-  local log="$out/${what// /-}.log"
-  if timeout "$limit" "$@" >"$log" 2>&1; then echo "passed $what" >>"$out/suites.txt"; else
-    echo "failed $what (status $?)" >>"$out/suites.txt"
-  fi
+  local what=$1 limit=$2 log status
+  shift 2
+  if over; then note "$what" "skipped: no time left"; return 1; fi
+  log="$RAW/${what//[ \/]/-}.log"
+  timeout "$limit" "$@" >"$log" 2>&1
+  status=$?
+  case $status in
+    0) note "$what" passed ;;
+    124) note "$what" "failed: longer than $limit s" ;;
+    *) note "$what" "failed (status $status): $(tail -n 1 "$log" | cut -c -300)" ;;
+  esac
+  return $status
 }
 
-over() { [ $SECONDS -ge $((${MINUTES:-10} * 60)) ]; }
+# A benchmark, which prints lines of JSON.
+bench() {
+  part "bench $1" 400 "$HERE/benches/$1" --json
+  grep '^{' "$RAW/bench-$1.log" >"$RAW/bench-$1.jsonl"
+  publish
+}
+gather() { bench gather; }
+sample() { bench sample; }
+step() { bench step; }
 
-# Epochs: first all models with most threads on a graph like ogbn-products, beside PyG's; then on a graph larger than the
-# device memory that is allowed; then with other counts of threads.
-epochs() {
-  local dir=$1 out=$2 cores most model threads plan
-  cores=$(nproc)
-  most=$((cores < 16 ? cores : 16))
-  : >"$out/epochs.jsonl"
-  : >"$out/pyg.jsonl"
-  generate "$dir" "$out" products --nodes 2400000 --degree 51 --dim 100 --classes 47 --split 0.08,0.01,0.01 || return 0
-  for model in sage gcn gat; do
-    for plan in auto pipeline device; do epoch "$dir" "$out" products "$model" "$most" "$plan"; done
+smoke() {
+  local plan
+  for program in "$HERE"/tests/*-conformance; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
+  for plan in pipeline device auto; do
+    part "train default $plan" 60 "$HERE/morphgl" train --plan "$plan" --epochs 2 --evaluation none
   done
-  pyg "$dir" "$out" "$most"
+}
+
+suites() {
+  for program in "$HERE"/tests/*; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
+}
+
+sanitize() {
+  local program name
+  command -v compute-sanitizer >/dev/null || { note sanitize "skipped: compute-sanitizer is not on the path"; return; }
+  for program in "$HERE"/tests/*-conformance; do
+    name=$(basename "$program")
+    part "memcheck $name" 200 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
+    part "racecheck $name" 200 compute-sanitizer --tool racecheck --error-exitcode 9 "$program" --test-threads 1
+  done
+}
+
+threads() { local cores; cores=$(nproc); echo $((cores < 16 ? cores : 16)); }
+
+epochs() {
+  local model plan most
+  most=$(threads)
+  dataset products --nodes 2400000 --degree 51 --dim 100 --classes 47 --split 0.08,0.01,0.01 || return
+  for model in sage gcn gat; do
+    epoch products "$model" "$most" auto
+    pyg "$model" "$most"
+  done
+  for model in sage gcn gat; do
+    for plan in pipeline device; do epoch products "$model" "$most" "$plan"; done
+  done
+}
+
+sweep() {
+  local model plan threads most
+  most=$(threads)
   # 3.2 GB in all, of which 3 GiB may lie on the device, mini-batches included.
-  if generate "$dir" "$out" large --nodes 10000000 --degree 15 --dim 128 --classes 50 --split 0.01,0.001,0.001; then
+  if dataset large --nodes 10000000 --degree 15 --dim 128 --classes 50 --split 0.01,0.001,0.001; then
     for model in sage gcn gat; do
       for plan in auto pipeline device; do
-        MORPHGL_CUDA_MEMORY=$((3 << 30)) epoch "$dir" "$out" large "$model" "$most" "$plan" --device-memory 2GiB
+        MORPHGL_CUDA_MEMORY=$((3 << 30)) epoch large "$model" "$most" "$plan" --device-memory 2GiB
       done
     done
-    rm -rf "$out/large"
   fi
+  dataset products --nodes 2400000 --degree 51 --dim 100 --classes 47 --split 0.08,0.01,0.01 || return
   for model in sage gcn gat; do
-    for threads in 4 2 8 12 16; do
+    for threads in 4 2 8 12; do
       [ "$threads" -lt "$most" ] || continue
-      for plan in auto pipeline device; do epoch "$dir" "$out" products "$model" "$threads" "$plan"; done
+      for plan in auto pipeline device; do epoch products "$model" "$threads" "$plan"; done
     done
   done
-  rm -rf "$out/products"
 }
 
-# A graph to train on; false, and said, where there is none.
-generate() {
-  local dir=$1 out=$2 name=$3
-  shift 3
-  if over; then echo "skipped epochs of $name: no time left" >>"$out/suites.txt"; return 1; fi
-  [ -d "$out/$name" ] || timeout 240 "$dir/morphgl" generate sbm -q -o "$out/$name" --dtype f16 "$@" \
-    >"$out/generate-$name.log" 2>&1 || { echo "failed generate $name" >>"$out/suites.txt"; return 1; }
+# A graph to train on, made once.
+dataset() {
+  local name=$1
+  shift
+  [ -e "$SETS/$name/graph.json" ] || part "generate $name" 300 "$HERE/morphgl" generate sbm -q -o "$SETS/$name" --dtype f16 "$@"
 }
+
+# Bytes of the host's memory that an epoch may use.
+memory() { awk '/^MemAvailable/ { printf "%d", $2 * 1024 * 0.8 }' /proc/meminfo; }
 
 # Two epochs by one plan, with so many CPU threads; what follows are more options.
 epoch() {
-  local dir=$1 out=$2 graph=$3 model=$4 threads=$5 plan=$6
-  shift 6
-  local what="epoch $graph $model $threads $plan $*"
-  if over; then echo "skipped $what: no time left" >>"$out/suites.txt"; return; fi
-  timeout 120 taskset -c "0-$((threads - 1))" "$dir/morphgl" train "$out/$graph" --model "$model" --threads "$threads" \
-    --plan "$plan" --epochs 2 --evaluation none --no-verify -q --json "$@" 2>"$out/epoch.log" | python3 -c '
-import json, sys
-document, (graph, model, threads, plan, *options) = json.load(sys.stdin), sys.argv[1:]
-row = {"graph": graph, "model": model, "threads": int(threads), "plan": plan, "options": options}
-print(json.dumps({**row, "run": document}))
-' "$graph" "$model" "$threads" "$plan" "$@" >>"$out/epochs.jsonl" ||
-    { echo "failed $what: $(tail -n 1 "$out/epoch.log")" >>"$out/suites.txt"; }
+  local graph=$1 model=$2 threads=$3 plan=$4
+  shift 4
+  local what="epoch $graph $model $threads $plan${*:+ $*}"
+  part "$what" 120 taskset -c "0-$((threads - 1))" "$HERE/morphgl" train "$SETS/$graph" --model "$model" \
+    --threads "$threads" --plan "$plan" --memory "$(memory)" --epochs 2 --evaluation none --no-verify -q --json "$@" || return
+  row "$RAW/${what//[ \/]/-}.log" epochs.jsonl graph="$graph" model="$model" threads="$threads" plan="$plan" options="$*"
 }
 
 # PyG's epochs, and ours by its rule of expansion.
 pyg() {
-  local dir=$1 out=$2 threads=$3 model
-  if ! python3 -c "import torch_geometric" 2>/dev/null; then
-    echo "skipped PyG: python3 has no torch_geometric" >>"$out/suites.txt"
-    return
-  fi
-  for model in sage gcn gat; do
-    epoch "$dir" "$out" products "$model" "$threads" auto --expansion new
-    if over; then echo "skipped PyG $model: no time left" >>"$out/suites.txt"; continue; fi
-    timeout 150 taskset -c "0-$((threads - 1))" python3 "$dir/pyg_epoch.py" "$out/products" --model "$model" \
-      --threads "$threads" --epochs 2 --seconds 30 >>"$out/pyg.jsonl" 2>"$out/pyg-$model.log" ||
-      echo "failed PyG $model: $(tail -n 1 "$out/pyg-$model.log")" >>"$out/suites.txt"
-  done
+  local model=$1 threads=$2
+  python3 -c "import torch_geometric" 2>/dev/null || { note "PyG $model" "skipped: python3 has no torch_geometric"; return; }
+  epoch products "$model" "$threads" auto --expansion new
+  part "PyG $model" 150 taskset -c "0-$((threads - 1))" python3 "$HERE/pyg_epoch.py" "$SETS/products" --model "$model" \
+    --threads "$threads" --epochs 2 --seconds 30 || return
+  row "$RAW/PyG-$model.log" pyg.jsonl
 }
 
-table() {
-  python3 - "$1" <<'PYTHON'
-import json, pathlib, sys
-out = pathlib.Path(sys.argv[1])
-print((out / "device.txt").read_text().strip(), "\n")
-print("```text\n" + (out / "ops.txt").read_text().strip() + "\n```\n")
-print("## Suites\n")
-for line in (out / "suites.txt").read_text().splitlines():
-    print("-", line)
-for bench in sorted(out.glob("bench-*.jsonl")):
-    print(f"\n## {bench.stem}\n")
-    for line in bench.read_text().splitlines():
-        print("-", line)
-def lines(name):
-    return [json.loads(line) for line in (out / name).read_text().splitlines()]
-
-def last(row):
-    # The first epoch fills caches.
-    return row["run"]["epochs"][-1]
-
-runs, new = {}, {}
-for row in lines("epochs.jsonl"):
-    if "--expansion" in row["options"]:
-        new[row["model"]] = row
-    else:
-        runs.setdefault((row["graph"], row["model"], row["threads"]), {})[row["plan"]] = row
-resources = ["CPU", "PCIe", "CUDA"]
-for graph, what in [("products", "products-like"), ("large", "larger than the device memory allowed: 3.2 GB, 3 GiB")]:
-    print(f"\n## Epochs, s: {what}\n")
-    print("| model | threads | auto | predicted | pipeline | device | auto / best of the two | busy with auto: "
-          + " | ".join(resources) + " |")
-    print("|---" * (7 + len(resources)) + "|")
-    for (of, model, threads), plans in sorted(runs.items()):
-        if of != graph:
-            continue
-        seconds = {name: last(row)["seconds"] for name, row in plans.items()}
-        others = [time for name, time in seconds.items() if name != "auto"]
-        ratio = f"{seconds['auto'] / min(others):.3f}" if "auto" in seconds and others else "–"
-        predicted = f"{plans['auto']['run']['predicted_epoch_seconds']:.2f}" if "auto" in plans else "–"
-        shown = [f"{seconds[name]:.2f}" if name in seconds else "–" for name in ("auto", "pipeline", "device")]
-        used = {r["resource"]: r["share"] for r in last(plans["auto"])["report"]["resources"]} if "auto" in plans else {}
-        busy = [f"{used[name]:.0%}" if name in used else "–" for name in resources]
-        print("| " + " | ".join([model, str(threads), shown[0], predicted, *shown[1:], ratio, *busy]) + " |")
-peers = lines("pyg.jsonl")
-if peers:
-    print("\n## Beside PyG, s an epoch, products-like\n")
-    print("| model | threads | PyG | how | MorphGL, PyG's rule | MorphGL / PyG | MorphGL, all nodes expanded |")
-    print("|---|---|---|---|---|---|---|")
-    for row in peers:
-        model, theirs = row["model"], row["all"][-1]
-        how = f"NeighborLoader by {row['sampler']}" if row["mode"] == "loader" else \
-            "its steps alone, sampling skipped: neither pyg-lib nor torch-sparse is installed"
-        if row["measured"][-1] < row["batches"]:
-            how += f"; {row['measured'][-1]} of {row['batches']} mini-batches, scaled up"
-        ours = last(new[model])["seconds"] if model in new else None
-        whole = runs.get(("products", model, row["threads"]), {}).get("auto")
-        cells = [model, str(row["threads"]), f"{theirs:.2f}", how, f"{ours:.2f}" if ours else "–",
-                 f"{ours / theirs:.3f}" if ours else "–", f"{last(whole)['seconds']:.2f}" if whole else "–"]
-        print("| " + " | ".join(cells) + " |")
-PYTHON
+# Adds the JSON document that ends a log as a row of a file, with what it is of.
+row() {
+  python3 -c '
+import json, sys
+log, out, *about = sys.argv[1:]
+text = open(log).read()
+document = json.loads(text[text.index("{"):])
+fields = dict(field.split("=", 1) for field in about)
+with open(out, "a") as file:
+    file.write(json.dumps({**fields, "run": document} if fields else document) + "\n")
+' "$1" "$RAW/$2" "${@:3}" || note "$1" "failed: no JSON"
+  publish
 }
 
-case ${1:-} in
-  pack) [ $# -eq 2 ] || { echo "usage: gpu.sh pack DIR" >&2; exit 2; }; pack "$2" ;;
-  run) [ $# -eq 3 ] || { echo "usage: gpu.sh run DIR OUT" >&2; exit 2; }; run "$2" "$3" ;;
-  *) echo "usage: gpu.sh pack DIR | gpu.sh run DIR OUT" >&2; exit 2 ;;
+usage() {
+  echo "usage: gpu.sh pack ARCHIVE | gpu.sh run OUT STAGE, of: $STAGES" >&2
+  exit 2
+}
+case "${1:-} $#" in
+  "pack 2") pack "$2" ;;
+  "run 3") [[ " $STAGES " == *" $3 "* ]] || usage; run "$2" "$3" ;;
+  *) usage ;;
 esac

@@ -40,3 +40,27 @@ fn without_a_driver_operators_say_so_and_training_goes_on() {
     assert!(json["test_accuracy"].as_f64().expect("a number") > 0.3, "{json:#}");
     assert_eq!(json["epochs"].as_array().expect("a list").len(), 2);
 }
+
+/// A device whose driver is there and whose cuBLAS is not: the CPU trains, and why is said.
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stderr, reason = "says what was not tested")]
+fn without_cublas_the_cpu_trains() {
+    let bench = Bench::new();
+    bench.small();
+    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/../transfer/cuda/tests/fake/fake.cpp");
+    let library = bench.path().join("libcuda.so");
+    let compile = ["-std=gnu++17", "-shared", "-fPIC", "-DFAKE_CUDA", driver, "-o"];
+    match std::process::Command::new("g++").args(compile).arg(&library).status() {
+        Err(_) => return eprintln!("no g++: training without cuBLAS is not tested"),
+        Ok(status) => assert!(status.success(), "{driver} does not compile"),
+    }
+    let args = ["train", "small", "--layers", "2", "--hidden", "16", "--fanouts", "5,5", "--epochs", "1"];
+    let mut command = bench.command(&args);
+    command.env("LD_LIBRARY_PATH", bench.path()).env("MORPHGL_CUBLAS", "/no/such/library");
+    let output = command.output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Training_CUDA_Native: cublasCreate_v2: MORPHGL_CUBLAS names /no/such/library"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("all epochs done"), "{said}");
+}

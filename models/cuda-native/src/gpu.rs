@@ -85,6 +85,8 @@ pub(crate) struct Gpu {
 impl Gpu {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let stream = Stream::new(device, false)?;
+        // Without cuBLAS this operator cannot train, and another one can.
+        stream.prepare_products()?;
         Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, stream })
     }
 

@@ -25,13 +25,16 @@ fn libraries() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
     let make = || {
         let folder = tempfile::tempdir().expect("a directory");
-        for inside in ["older", "alone"] {
+        for inside in ["older", "alone", "twelve"] {
             std::fs::create_dir(folder.path().join(inside)).expect("room on the disk");
         }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/fake.cpp");
         for (name, define) in [
             ("libcuda.so", "FAKE_CUDA"),
-            ("libcublas.so", "FAKE_CUBLAS"),
+            ("libcublas.so.13", "FAKE_CUBLAS"),
+            ("twelve/libcuda.so", "FAKE_CUDA"),
+            ("twelve/libcublas.so.12", "FAKE_CUBLAS"),
+            ("alone/renamed.so", "FAKE_CUBLAS"),
             ("older/libcuda.so", "FAKE_MISSING"),
             ("alone/libcuda.so", "FAKE_CUDA"),
         ] {
@@ -79,7 +82,7 @@ fn in_a_process_of_its_own() {
 
 #[allow(clippy::print_stdout, reason = "its parent reads it")]
 fn report() {
-    for name in ["libcuda.so", "libcublas.so"] {
+    for name in ["libcuda.so", "libcublas.so.13"] {
         // SAFETY: the libraries are those of tests/fake, whose functions have these signatures.
         unsafe {
             let library = libloading::Library::new(name).expect("it is loaded already");
@@ -272,14 +275,34 @@ fn device_memory_is_limited_by_the_environment() {
     }
 }
 
+/// What asking for matrix products says, with the libraries of a folder.
+fn asked_for_products(folder: &str, environment: &[(&str, &str)]) -> Option<String> {
+    let said = run("products", folder, environment)?;
+    let [outcome] = lines(&said, "products: ")[..] else { panic!("{said}") };
+    Some(outcome.to_string())
+}
+
+#[test]
+fn cublas_is_found_by_both_names_and_by_its_path() {
+    let Some(libraries) = libraries() else { return };
+    let renamed = libraries.join("alone/renamed.so");
+    let path = renamed.to_str().expect("a temporary directory has a plain name");
+    let cases: [(&str, &[_]); 3] = [(".", &[]), ("twelve", &[]), ("alone", &[("MORPHGL_CUBLAS", path)])];
+    for (folder, environment) in cases {
+        let outcome = asked_for_products(folder, environment).expect("there is a compiler");
+        assert_eq!(outcome, "Ok(())", "{folder} {environment:?}");
+    }
+}
+
 #[test]
 fn matrix_products_without_cublas_say_how_to_get_it() {
-    if is_installed(["libcublas.so", "libcublas.so.12"]) {
+    let Some(outcome) = asked_for_products(".", &[("MORPHGL_CUBLAS", "/no/such/library")]) else { return };
+    assert!(outcome.contains("MORPHGL_CUBLAS names /no/such/library"), "{outcome}");
+    if is_installed(["libcublas.so.13", "libcublas.so.12"]) {
         return;
     }
-    let Some(said) = run("products", "alone", &[]) else { return };
-    let [outcome] = lines(&said, "products: ")[..] else { panic!("{said}") };
-    for words in ["Training_CUDA_Tests: cublasCreate_v2", "libcublas.so.12", "LD_LIBRARY_PATH"] {
+    let outcome = asked_for_products("alone", &[]).expect("there is a compiler");
+    for words in ["Training_CUDA_Tests: cublasCreate_v2", "libcublas.so.13 or libcublas.so.12", "LD_LIBRARY_PATH"] {
         assert!(outcome.contains(words), "{outcome}");
     }
 }

@@ -2,29 +2,43 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
 use cudarc::driver::sys::CUdeviceptr;
+use libloading::Library;
 
 use super::api::{self, Cublas, Cuda, call};
 use crate::driver::{Failure, Id, Outcome, Product};
 
-/// Bytes of device memory a handle works in; its own, so that a captured product takes none.
-const WORKSPACE: usize = 8 << 20;
+/// Bytes of device memory a handle works in; its own, so that a captured product takes none. So many are what NVIDIA
+/// recommends for Hopper: with less, products of few rows and columns and a long depth are not split along the depth.
+const WORKSPACE: usize = 32 << 20;
 
-/// The library, looked for once.
+/// Names of the library, the latest first: its functions that are called here are the same in both.
+const NAMES: [&str; 2] =
+    if cfg!(windows) { ["cublas64_13.dll", "cublas64_12.dll"] } else { ["libcublas.so.13", "libcublas.so.12"] };
+
+/// The library that `MORPHGL_CUBLAS` names, else the one that the loader finds; looked for once.
 fn library() -> Outcome<&'static Cublas> {
     static LIBRARY: OnceLock<Result<Cublas, String>> = OnceLock::new();
     let look = || {
+        let asked = std::env::var_os("MORPHGL_CUBLAS");
+        let names = asked.clone().map_or(NAMES.map(OsString::from).to_vec(), |path| vec![path]);
         // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
-        if !unsafe { sys::is_culib_present() } {
-            let how = "install it (the CUDA toolkit, or pip install nvidia-cublas-cu12) and put its folder on LD_LIBRARY_PATH";
-            return Err(format!("matrix products need libcublas.so.12, which the loader does not find; {how}"));
-        }
-        // SAFETY: as above; it is present, without which this panics.
-        let library = unsafe { sys::culib() };
+        let Some(library) = names.iter().find_map(|name| unsafe { Library::new(name) }.ok()) else {
+            return Err(match asked {
+                Some(path) => format!("MORPHGL_CUBLAS names {}, which the loader does not load", path.display()),
+                None => format!(
+                    "matrix products need {}, which the loader does not find; install it (the CUDA toolkit, or pip \
+                     install nvidia-cublas) and put its folder on LD_LIBRARY_PATH, or its path in MORPHGL_CUBLAS",
+                    NAMES.join(" or ")
+                ),
+            });
+        };
+        // It stays loaded: handles live as long as the process.
+        let library = Box::leak(Box::new(library));
         Cublas::load(library, api::describe_cublas).map_err(|name| format!("libcublas is too old: it has no {name}"))
     };
     let failure = |what: &String| Failure { call: "cublasCreate_v2", what: what.clone(), memory: false };
@@ -119,10 +133,10 @@ fn make(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
     // SAFETY: it writes a handle.
     unsafe { call!(blas, cublasCreate_v2(&mut made.handle)) }?;
     // SAFETY: the stream is one of this context; the workspace stays until the handle goes. Setting a stream takes a
-    // workspace away, so it comes first. No TF32: results are to equal those of the CPU.
+    // workspace away, so it comes first. The default is f32 without TF32: results are to equal those of the CPU.
     let set = unsafe {
         call!(blas, cublasSetStream_v2(made.handle, stream as usize as sys::cudaStream_t))
-            .and_then(|()| call!(blas, cublasSetMathMode(made.handle, cublasMath_t::CUBLAS_PEDANTIC_MATH)))
+            .and_then(|()| call!(blas, cublasSetMathMode(made.handle, cublasMath_t::CUBLAS_DEFAULT_MATH)))
             .and_then(|()| call!(cuda, cuMemAlloc_v2(&mut made.workspace, WORKSPACE)))
             .and_then(|()| {
                 call!(blas, cublasSetWorkspace_v2(made.handle, made.workspace as usize as *mut _, WORKSPACE))

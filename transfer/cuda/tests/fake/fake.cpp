@@ -100,7 +100,7 @@ Status cublasSetStream_v2(void*, void*) {
 }
 Status cublasSetMathMode(void*, int mode) {
     BEGIN(false);
-    return mode == 2 ? OK : 7;
+    return mode == 0 ? OK : 7;  // CUBLAS_DEFAULT_MATH
 }
 Status cublasSetWorkspace_v2(void*, void* at, size_t bytes) {
     BEGIN(false);
