@@ -17,7 +17,7 @@
 #   sanitize   their conformance suites under compute-sanitizer
 #
 # What an earlier stage left in the folder (datasets, raw results) is used again, and the table is of all stages so far. A part
-# that fails ends no other. Needs an NVIDIA driver and python3; training needs cuBLAS, of the loader's path or of Python's
+# that fails ends no other. Needs an NVIDIA driver and python3; training needs cuBLAS, on the loader's path or in Python's
 # wheels; PyG and compute-sanitizer are used where they are. Without a device every stage says so and ends.
 set -uo pipefail
 

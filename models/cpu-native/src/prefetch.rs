@@ -9,7 +9,7 @@ pub(crate) fn prefetch<T>(from: *const T, len: usize) {
     each_line(from, len, line);
 }
 
-/// As [`prefetch`], but not to the nearest cache, which what is worked on fills.
+/// As [`prefetch`], but into the second-level cache: the first level is full of what is being multiplied.
 #[inline(always)]
 pub(crate) fn prefetch_early<T>(from: *const T, len: usize) {
     each_line(from, len, line_early);
@@ -37,7 +37,7 @@ pub(crate) fn line<T>(at: *const T) {
     let _ = at;
 }
 
-/// As [`line`], but not to the nearest cache.
+/// As [`line`], but into the second-level cache.
 #[inline(always)]
 fn line_early<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -53,7 +53,7 @@ impl<'a> Left<'a> {
 }
 
 impl<'a> Right<'a> {
-    /// Rows of `width` elements. Of those behind the rows multiplied as many are prefetched.
+    /// Rows of `width` elements. Where `values` has more rows than a product reads, as many of the next ones are prefetched.
     pub(crate) fn rows(values: &'a [f32], width: usize) -> Self {
         Self { values, by_panel: 0, by_depth: width, packed: false }
     }

@@ -39,7 +39,8 @@ impl<'a> Rows<'a> {
         if self.nodes.is_none() && matches!(self.view, FeatureView::F32(_)) { 0 } else { len }
     }
 
-    /// Rows `rows` as floats: where they lie, with all that lie behind them, or in `scratch`.
+    /// Rows `rows` as floats: a slice of the matrix that goes on to its end, so that the next rows can be prefetched, or a
+    /// copy in `scratch`.
     pub(crate) fn dense(self, rows: Range<usize>, width: usize, scratch: &'a mut [f32]) -> &'a [f32] {
         if let (None, FeatureView::F32(x)) = (self.nodes, self.view) {
             return &x[rows.start * width..];

@@ -96,7 +96,8 @@ fn products_first() {
     for kind in ["sage", "gcn"] {
         for (hidden, classes) in [(200, 3), (8, 5)] {
             for dtype in [Dtype::F32, Dtype::Bf16] {
-                // Without kinks, as above: at the portable level one of the wide layer's elements is so near to 0.
+                // ELU, not ReLU, as above: one pre-activation of the wide layer is so near 0 that rounding at the portable
+                // level flips its sign, and with it ReLU's gradient.
                 let options = json!({"hidden": hidden, "input_dropout": 0.0, "activation": "elu"});
                 check(&model(kind, 200, classes, options), &[300, 290, 280, 270], dtype, true);
             }

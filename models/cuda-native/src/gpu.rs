@@ -85,7 +85,7 @@ pub(crate) struct Gpu {
 impl Gpu {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let stream = Stream::new(device, false)?;
-        // Without cuBLAS this operator cannot train, and another one can.
+        // Loads cuBLAS now: where it is missing, building the operator fails, and the job falls back to another one.
         stream.prepare_products()?;
         Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, stream })
     }

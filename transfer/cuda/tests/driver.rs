@@ -275,7 +275,7 @@ fn device_memory_is_limited_by_the_environment() {
     }
 }
 
-/// What asking for matrix products says, with the libraries of a folder.
+/// The outcome of `Stream::prepare_products` in a process whose loader sees the libraries of `folder`.
 fn asked_for_products(folder: &str, environment: &[(&str, &str)]) -> Option<String> {
     let said = run("products", folder, environment)?;
     let [outcome] = lines(&said, "products: ")[..] else { panic!("{said}") };

@@ -13,7 +13,7 @@ mod registers;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// How early rows are asked for, and how much of each.
+/// How many rows ahead the gather prefetches, and how many bytes of each row.
 #[derive(Debug, Clone, Copy)]
 struct Asking {
     /// Rows between the one asked for and the one copied.
@@ -35,7 +35,7 @@ const INTEL: Asking = Asking { ahead: 8, ahead_streaming: 16, head_bytes: 384 };
 const OTHERS: Asking = Asking { ahead: 16, ahead_streaming: 24, head_bytes: 1024 };
 
 impl Asking {
-    /// For this processor.
+    /// The distances for this processor's vendor.
     fn here() -> Self {
         #[cfg(target_arch = "x86_64")]
         {

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The element type as numpy writes it, `<f4`; of a structured type, the list.
+    /// The element type in numpy's notation, such as `<f4`; for a structured type, the text of its list of fields.
     pub(super) descr: String,
     pub(super) fortran_order: bool,
     pub(super) shape: Vec<u64>,

@@ -38,7 +38,6 @@ struct Tile {
 
 /// Memory that is prefetched while a product is computed: the right factor's rows behind those multiplied, which the next
 /// product reads. Tiles read a piece of every row, which hardware prefetchers do not follow.
-#[derive(Clone, Copy)]
 struct Ahead {
     from: *const f32,
     end: *const f32,
@@ -52,7 +51,8 @@ impl Ahead {
         Self { from, end }
     }
 
-    /// Four lines: many at once would keep the tile's own loads waiting, fewer come too late for products of 16 columns.
+    /// Prefetches the next four cache lines. More at a time keep the tile's own loads waiting; with fewer, a product of 16
+    /// columns is done before all are asked for.
     #[inline(always)]
     fn four_lines(&mut self) {
         const FLOATS: usize = 4 * LINE / size_of::<f32>();
@@ -80,7 +80,8 @@ unsafe fn run_of<S: Simd>(
     let mut first = 0;
     while first < columns {
         let mut width = strip.min(columns - first);
-        // Packed panels have room for whole vectors; of rows, what is left of a vector is a strip of its own.
+        // Packed panels are padded to whole vectors. In a factor that is not packed, columns that fill no whole vector make a
+        // strip of their own, whose loads are masked.
         if !right.packed && width > S::LANES {
             width -= width % S::LANES;
         }
@@ -153,8 +154,8 @@ unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, 
     }
 }
 
-/// All rows of one strip in tiles of at most `R`, about as high as each other: a tile of few rows has too few sums to hide
-/// the latency of the multiply-adds.
+/// Computes all rows of one strip in tiles of at most `R` rows, of about equal height: a tile of few rows has too few sums
+/// to hide the latency of the multiply-adds.
 ///
 /// # Safety
 ///
