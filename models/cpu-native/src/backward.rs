@@ -174,7 +174,8 @@ impl Layer {
                     finish::backward(level, finish, Part { width, first: rows.start }, &output[inside(width)], grad);
                     finish::add_rows(level, grad, bias);
                     let within = inside(depth);
-                    let left = Left::transposed(grad, width);
+                    let zeros = finish.makes_zeros();
+                    let left = Left::transposed(grad, width).with_zeros(zeros);
                     if joins {
                         join([&sums[within.clone()], x.dense(rows.clone(), depth, scratch)], depth, both);
                         multiply(level, [width, 2 * depth, m], (left, Right::rows(both, 2 * depth)), weights, add);
@@ -193,7 +194,7 @@ impl Layer {
                             summed.then(|| (right(packed[0]), &mut sums[within.clone()], false)),
                             own.then(|| (right(packed[1]), &mut grad_own[within.clone()], false)),
                         ];
-                        multiply_all(level, [m, depth, width], Left::rows(grad, width), times);
+                        multiply_all(level, [m, depth, width], Left::rows(grad, width).with_zeros(zeros), times);
                     }
                 }
             });

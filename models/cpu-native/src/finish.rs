@@ -17,6 +17,13 @@ pub(crate) struct Finish {
     pub(crate) dropout: Option<Dropout>,
 }
 
+impl Finish {
+    /// Whether the output and its gradient may have many zeros.
+    pub(crate) fn makes_zeros(&self) -> bool {
+        self.activation == Some(Activation::Relu) || self.dropout.is_some()
+    }
+}
+
 /// The rows of a task: their width, and the number of the first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {

@@ -266,7 +266,7 @@ impl Layer {
                 }
                 if let Some(own) = own {
                     let packed = own.read(packed_len(level, depth, width));
-                    times(level, (x, own_rows), sizes, packed, out, lists.is_some());
+                    times(level, (x, own_rows), sizes, packed, out, (lists.is_some(), self.index > 0));
                 }
             }
             finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
@@ -286,7 +286,7 @@ impl Layer {
             let rows = task * ROWS..(task * ROWS + ROWS).min(num_src);
             let sizes = [rows.len(), width, depth];
             let x = if keep { x.copied(rows, depth, copied) } else { (x, rows) };
-            times(level, x, sizes, packed, out, false);
+            times(level, x, sizes, packed, out, (false, self.index > 0));
         });
     }
 
@@ -304,7 +304,7 @@ impl Layer {
             let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
             sum_rows(level, &lists, rows.clone(), products, width, out);
             if let Some(own) = own {
-                times(level, (x, rows.clone()), [rows.len(), width, depth], own, out, true);
+                times(level, (x, rows.clone()), [rows.len(), width, depth], own, out, (true, self.index > 0));
             }
             finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
         });
@@ -379,11 +379,12 @@ fn times(
     sizes: [usize; 3],
     packed: &[f32],
     out: &mut [f32],
-    add: bool,
+    (add, zeros): (bool, bool),
 ) {
     let depth = sizes[2];
     with_scratch([x.scratch(ROWS * depth), 0, 0], |[scratch, _, _]| {
         let x = x.dense(rows, depth, scratch);
-        multiply(level, sizes, (Left::rows(x, depth), Right::packed(level, packed, depth)), out, add);
+        let left = Left::rows(x, depth).with_zeros(zeros);
+        multiply(level, sizes, (left, Right::packed(level, packed, depth)), out, add);
     });
 }

@@ -38,7 +38,7 @@ pub fn peak_flops() -> Peaks {
     const COLUMNS: usize = 64;
     let (level, rows, data) = (Level::best(), 6, [0.5f32; COLUMNS]);
     // Strides of 0: every step of the depth reads the same numbers.
-    let left = Left { values: &data, by_row: 1, by_depth: 0 };
+    let left = Left { values: &data, by_row: 1, by_depth: 0, zeros: false };
     let right = Right { values: &data, by_depth: 0, by_panel: 0, packed: false };
     let mut out = vec![0.0f32; TASKS * rows * COLUMNS];
     let seconds = best(9, || {
@@ -115,4 +115,27 @@ pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> 
         });
     });
     [forward, weight]
+}
+
+/// Seconds of a product whose left factor has this share of nonzeros, and of the same with every zero multiplied: a weight's
+/// gradient of `rows` x `columns` by blocks of rows, in the calling thread. Not on tiles.
+pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> [f64; 2] {
+    let level = Level::best().without_tiles();
+    let mut state = 1u64;
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if (state >> 33) as f64 / (1u64 << 31) as f64 <= share { 0.5 } else { 0.0 }
+    };
+    let grad: Vec<f32> = (0..rows * columns).map(|_| number()).collect();
+    let x = vec![0.25; rows * depth];
+    let mut sums = vec![0.0; columns * depth];
+    [true, false].map(|zeros| {
+        best(7, || {
+            for (grad, x) in grad.chunks(ROWS * columns).zip(x.chunks(ROWS * depth)) {
+                let left = Left::transposed(grad, columns).with_zeros(zeros);
+                let sizes = [columns, depth, x.len() / depth];
+                multiply(level, sizes, (left, Right::rows(x, depth)), &mut sums, true);
+            }
+        })
+    })
 }

@@ -8,6 +8,7 @@ mod amx;
 #[cfg(test)]
 mod exact;
 mod kernel;
+mod sparse;
 #[cfg(target_arch = "x86_64")]
 mod split;
 #[cfg(target_arch = "x86_64")]
@@ -27,6 +28,8 @@ pub(crate) struct Left<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) by_row: usize,
     pub(crate) by_depth: usize,
+    /// Whether it may have many zeros: see [`Left::with_zeros`].
+    pub(crate) zeros: bool,
 }
 
 /// The right factor, in rows or packed by [`pack`]: column `c` begins at [`Right::column`], a depth stands `by_depth` behind
@@ -43,12 +46,17 @@ pub(crate) struct Right<'a> {
 impl<'a> Left<'a> {
     /// Rows of `depth` elements.
     pub(crate) fn rows(values: &'a [f32], depth: usize) -> Self {
-        Self { values, by_row: depth, by_depth: 1 }
+        Self { values, by_row: depth, by_depth: 1, zeros: false }
     }
 
     /// The transposed matrix of rows of `width` elements.
     pub(crate) fn transposed(values: &'a [f32], width: usize) -> Self {
-        Self { values, by_row: 1, by_depth: width }
+        Self { values, by_row: 1, by_depth: width, zeros: false }
+    }
+
+    /// The same factor; if `zeros`, its zeros are counted, and passed over where they are many.
+    pub(crate) fn with_zeros(self, zeros: bool) -> Self {
+        Self { zeros, ..self }
     }
 }
 
@@ -130,10 +138,15 @@ pub(crate) fn multiply_all(
             return tiled::multiply_all(level, [rows, columns, depth], left, times);
         }
     }
-    for (right, out, add) in times.into_iter().flatten() {
+    for (right, _, _) in times.iter().flatten() {
         let columns_there = if right.packed { columns.next_multiple_of(right.by_depth) } else { columns };
         let last = right.column(columns_there - 1) + (depth - 1) * right.by_depth;
         assert!(last < right.values.len(), "{depth} x {columns} elements of the right factor");
+    }
+    if left.zeros && sparse::multiply_all(level, [rows, columns, depth], left, &mut times) {
+        return;
+    }
+    for (right, out, add) in times.into_iter().flatten() {
         kernel::run(level, [rows, columns, depth], (left, right), out, add);
     }
 }

@@ -58,6 +58,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn sum(v: Self::V) -> f32;
     /// 2^n where `v` is 1.5·2^23 + n, -126 <= n <= 127.
     unsafe fn power(v: Self::V) -> Self::V;
+    /// A bit for every element that is not 0.
+    unsafe fn nonzeros(v: Self::V) -> u32;
     /// `v`, and 0 where x < least.
     unsafe fn zero_below(v: Self::V, x: Self::V, least: Self::V) -> Self::V;
     unsafe fn load_f16(at: *const f16) -> Self::V;
@@ -167,6 +169,10 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn nonzeros(v: __m512) -> u32 {
+        u32::from(unsafe { _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(v, _mm512_setzero_ps()) })
+    }
+    #[inline(always)]
     unsafe fn zero_below(v: __m512, x: __m512, least: __m512) -> __m512 {
         unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, least), v) }
     }
@@ -258,6 +264,10 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn nonzeros(v: __m256) -> u32 {
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NEQ_UQ>(v, _mm256_setzero_ps())) as u32 }
+    }
+    #[inline(always)]
     unsafe fn zero_below(v: __m256, x: __m256, least: __m256) -> __m256 {
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, least), v) }
     }
@@ -344,6 +354,10 @@ impl Simd for Portable {
     unsafe fn power(v: f32x4) -> f32x4 {
         let bits: u32x4 = bytemuck::cast(v);
         bytemuck::cast((bits << 23) + u32x4::splat(0x3f80_0000))
+    }
+    #[inline(always)]
+    unsafe fn nonzeros(v: f32x4) -> u32 {
+        v.simd_ne(f32x4::ZERO).to_bitmask()
     }
     #[inline(always)]
     unsafe fn zero_below(v: f32x4, x: f32x4, least: f32x4) -> f32x4 {
