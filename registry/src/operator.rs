@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use morphgl_graph_store::Dataset;
 use serde::{Deserialize, Serialize};
@@ -195,7 +196,24 @@ pub trait Training: fmt::Debug + Send {
     /// # Errors
     ///
     /// Nothing was accumulated, or a parameter is no longer a number.
+    ///
+    /// It may be called before the handle of a mini-batch was waited for; one that fails later has no part in the step.
     fn step(&mut self) -> Result<Handle<()>>;
+
+    /// Trains on one mini-batch: accumulates and steps. Both are given before either is waited for, so that an accelerator does
+    /// not stand idle between them. Returns the score, and the time that both took on the operator's resource.
+    ///
+    /// # Errors
+    ///
+    /// As [`Training::accumulate`] and [`Training::step`]; of two the first.
+    fn train(&mut self, batch: &MiniBatch) -> Result<(Score, Duration)> {
+        let accumulating = self.accumulate(batch)?;
+        // The step comes last, so this is the one wait.
+        let stepped = self.step().and_then(Handle::wait);
+        let (score, accumulated) = accumulating.wait()?;
+        let ((), stepped) = stepped?;
+        Ok((score, accumulated + stepped))
+    }
 
     /// Copies out the parameters, in the order of `morphgl-model-spec`.
     fn parameters(&self) -> Result<Vec<NamedTensor>>;

@@ -9,10 +9,8 @@ mod rows;
 
 use rows::Stores;
 
-/// Bytes of output from which on rows of [`STREAM_ROW_BYTES`] are stored past the caches, which so many would overrun.
+/// Bytes of output from which on rows are stored past the caches, which so many would overrun, where they are long enough.
 const STREAM_BYTES: usize = 32 << 20;
-/// Bytes of a row from which on that is faster: shorter ones keep too few whole lines to themselves.
-const STREAM_ROW_BYTES: usize = 512;
 /// Bytes a task of the parallel gather copies, about.
 const TASK_BYTES: usize = 512 << 10;
 
@@ -65,7 +63,7 @@ impl FeatureMatrix {
 impl Stores {
     /// How an output of `bytes` in rows of `row_bytes` is stored.
     fn of(bytes: usize, row_bytes: usize) -> Self {
-        if bytes < STREAM_BYTES || row_bytes < STREAM_ROW_BYTES { Self::Cached } else { Self::Streaming }
+        if bytes < STREAM_BYTES || row_bytes < rows::streams_from() { Self::Cached } else { Self::Streaming }
     }
 }
 
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn outputs_that_are_streamed_agree_with_indexing() {
-        // More than `STREAM_BYTES` in rows of more than `STREAM_ROW_BYTES`, none of which starts where a line does.
+        // More than `STREAM_BYTES` in rows that are long enough, none of which starts where a line does.
         let dim = 333;
         let data: Vec<f16> = (0..3000 * dim).map(|i| f16::from_bits((i % 30_000) as u16)).collect();
         let matrix = FeatureMatrix::F16 { data: data.into(), dim };

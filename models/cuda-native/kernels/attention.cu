@@ -77,37 +77,58 @@ __device__ __forceinline__ float coefficient_factor(const DropoutMask& mask, uin
     return dropout_factor(mask, dropout_words(mask, element / 8), (uint32_t)(element % 8));
 }
 
-// The softmax of a row's scores, a thread a row and head: coefficients, and messages, which are coefficients after
-// dropout (the same memory where there is none).
+// A warp has a row. Where it has several heads, they are taken `together` at a time, a power of two that divides their
+// number: a row's scores stand head by head within edge by edge, so that lanes beside each other read numbers beside each
+// other. A lane has one head, and every (32 / together)-th edge; the row's own edge is the last.
+struct RowOfWarp {
+    uint32_t begin, end, edges, row, heads, head, first, step;
+
+    __device__ __forceinline__ RowOfWarp(const uint32_t* indptr, uint32_t row_, uint32_t edges_, uint32_t heads_,
+                                         uint32_t together, uint32_t first_head)
+        : begin(indptr[row_]), end(indptr[row_ + 1]), edges(edges_), row(row_), heads(heads_),
+          head(first_head + threadIdx.x % WARP % together), first(begin + threadIdx.x % WARP / together),
+          step(WARP / together) {}
+
+    // Where edge `e`, `begin <= e <= end`, has its score.
+    __device__ __forceinline__ uint64_t at(uint32_t e) const {
+        return (e < end ? (uint64_t)e : (uint64_t)edges + row) * heads + head;
+    }
+};
+
+// The sum and the largest of the lanes that have the same head.
+__device__ __forceinline__ float head_sum(float value, uint32_t together) {
+    for (uint32_t by = WARP / 2; by >= together; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, (int)by);
+    return value;
+}
+__device__ __forceinline__ float head_most(float value, uint32_t together) {
+    for (uint32_t by = WARP / 2; by >= together; by /= 2) value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, (int)by));
+    return value;
+}
+
+// The softmax of a row's scores, a warp a row: coefficients, and messages, which are coefficients after dropout (the same
+// memory where there is none).
 extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
                                          float* coefficients, float* messages, uint32_t edges, uint32_t rows,
-                                         uint32_t heads, uint64_t key, uint32_t site, uint32_t batch, uint32_t epoch,
-                                         uint32_t threshold, float scale) {
-    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (uint64_t)rows * heads) return;
-    const uint32_t row = (uint32_t)(i / heads), head = (uint32_t)(i % heads);
-    const uint32_t begin = indptr[row], end = indptr[row + 1];
-    const uint64_t own = ((uint64_t)edges + row) * heads + head;
-    float most = scores[own];
-    for (uint32_t e = begin; e < end; e++) most = fmaxf(most, scores[(uint64_t)e * heads + head]);
-    float sum = 0.0f;
-    for (uint32_t e = begin; e < end; e++) {
-        const uint64_t at = (uint64_t)e * heads + head;
-        const float power = expf(scores[at] - most);
-        coefficients[at] = power;
-        sum += power;
-    }
-    const float own_power = expf(scores[own] - most);
-    sum += own_power;
+                                         uint32_t heads, uint32_t together, uint64_t key, uint32_t site, uint32_t batch,
+                                         uint32_t epoch, uint32_t threshold, float scale) {
+    const uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (row >= rows) return;
     const DropoutMask mask{key, site, batch, epoch, threshold, scale};
-    for (uint32_t e = begin; e < end; e++) {
-        const uint64_t at = (uint64_t)e * heads + head;
-        const float coefficient = coefficients[at] / sum;
-        coefficients[at] = coefficient;
-        if (threshold > 0) messages[at] = coefficient * coefficient_factor(mask, at);
+    for (uint32_t first_head = 0; first_head < heads; first_head += together) {
+        const RowOfWarp of(indptr, row, edges, heads, together, first_head);
+        float most = minus_infinity();
+        for (uint32_t e = of.first; e <= of.end; e += of.step) most = fmaxf(most, scores[of.at(e)]);
+        most = head_most(most, together);
+        float sum = 0.0f;
+        for (uint32_t e = of.first; e <= of.end; e += of.step) sum += expf(scores[of.at(e)] - most);
+        sum = head_sum(sum, together);
+        for (uint32_t e = of.first; e <= of.end; e += of.step) {
+            const uint64_t at = of.at(e);
+            const float coefficient = expf(scores[at] - most) / sum;
+            coefficients[at] = coefficient;
+            if (threshold > 0) messages[at] = coefficient * coefficient_factor(mask, at);
+        }
     }
-    coefficients[own] = own_power / sum;
-    if (threshold > 0) messages[own] = own_power / sum * coefficient_factor(mask, own);
 }
 MORPHGL_KERNEL(train_softmax)
 
@@ -135,32 +156,30 @@ extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, 
 }
 MORPHGL_KERNEL(train_coefficients_backward)
 
-// The softmax backward, a thread a row and head, in place: gradients of coefficients become those of the sums under the
-// leaky relu (of the scores, with a slope of 1), whose sum over the row is that of the row's half.
+// The softmax backward, a warp a row, in place: gradients of coefficients become those of the sums under the leaky relu (of
+// the scores, with a slope of 1), whose sum over the row is that of the row's half.
 extern "C" __global__ void train_softmax_backward(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
                                                   const float* __restrict__ coefficients, float* gradients,
                                                   float* of_rows, uint32_t edges, uint32_t rows, uint32_t heads,
-                                                  float slope) {
-    const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (uint64_t)rows * heads) return;
-    const uint32_t row = (uint32_t)(i / heads), head = (uint32_t)(i % heads);
-    const uint32_t begin = indptr[row], end = indptr[row + 1];
-    const uint64_t own = ((uint64_t)edges + row) * heads + head;
-    float mean = 0.0f;
-    for (uint32_t e = begin; e < end; e++) {
-        const uint64_t at = (uint64_t)e * heads + head;
-        mean += coefficients[at] * gradients[at];
+                                                  uint32_t together, float slope) {
+    const uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (row >= rows) return;
+    for (uint32_t first_head = 0; first_head < heads; first_head += together) {
+        const RowOfWarp of(indptr, row, edges, heads, together, first_head);
+        float mean = 0.0f;
+        for (uint32_t e = of.first; e <= of.end; e += of.step) mean += coefficients[of.at(e)] * gradients[of.at(e)];
+        mean = head_sum(mean, together);
+        float sum = 0.0f;
+        for (uint32_t e = of.first; e <= of.end; e += of.step) {
+            const uint64_t at = of.at(e);
+            const float side = scores[at] > 0.0f ? 1.0f : slope;
+            const float score = side * (coefficients[at] * (gradients[at] - mean));
+            gradients[at] = score;
+            sum += score;
+        }
+        sum = head_sum(sum, together);
+        if (of.first == of.begin) of_rows[(uint64_t)row * heads + of.head] = sum;
     }
-    mean += coefficients[own] * gradients[own];
-    float sum = 0.0f;
-    for (uint32_t e = begin; e <= end; e++) {
-        const uint64_t at = e < end ? (uint64_t)e * heads + head : own;
-        const float side = scores[at] > 0.0f ? 1.0f : slope;
-        const float score = side * (coefficients[at] * (gradients[at] - mean));
-        gradients[at] = score;
-        sum += score;
-    }
-    of_rows[i] = sum;
 }
 MORPHGL_KERNEL(train_softmax_backward)
 

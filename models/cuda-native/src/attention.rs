@@ -11,6 +11,8 @@ use crate::transpose::Transposed;
 
 /// Slope of the leaky relu for negative sums.
 const SLOPE: f32 = 0.2;
+/// Threads of a warp, which has a row in a softmax.
+const WARP: usize = 32;
 
 /// Heads side by side, and the dropout of their coefficients.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +21,11 @@ pub(crate) struct Heads {
     /// Width of one.
     pub(crate) width: usize,
     pub(crate) mask: Mask,
+}
+
+/// Lanes of a warp that have heads beside each other, in a softmax over a row: a power of two that divides their number.
+fn together(heads: usize) -> u32 {
+    1 << heads.trailing_zeros().min(5)
 }
 
 /// What scores are made of, which is also what has gradients.
@@ -132,6 +139,7 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
         num_edges,
         num_dst,
         num_heads,
+        together(heads).into(),
         key,
         site,
         batch,
@@ -139,7 +147,7 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
         threshold,
         scale,
     ];
-    run(gpu, &gpu.kernels.train_softmax, each(block.num_dst * heads), arguments)?;
+    run(gpu, &gpu.kernels.train_softmax, each(block.num_dst * WARP), arguments)?;
     let [num_edges, num_dst, num_heads] = sizes();
     let arguments = &mut [
         gpu.at(block.indptr),
@@ -222,9 +230,10 @@ impl Attended {
             num_edges,
             num_dst,
             num_heads,
+            together(heads).into(),
             slope.into(),
         ];
-        run(gpu, &gpu.kernels.train_softmax_backward, each(of_rows.len()), arguments)?;
+        run(gpu, &gpu.kernels.train_softmax_backward, each(block.num_dst * WARP), arguments)?;
         match scorer {
             Scorer::First { values, att } => {
                 self.first(gpu, (edges, transposed), (values, att), gradient, (scores, of_rows), found)

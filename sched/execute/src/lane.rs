@@ -63,9 +63,8 @@ impl Operator {
             }
             Operator::Training(operator) => {
                 let batch = given(batch);
-                let (score, accumulating) = operator.accumulate(&batch)?.wait()?;
-                let ((), stepping) = operator.step()?.wait()?;
-                Ok(Work { batch, score, busy: accumulating + stepping })
+                let (score, busy) = operator.train(&batch)?;
+                Ok(Work { batch, score, busy })
             }
         }
     }

@@ -78,10 +78,7 @@ pub(crate) fn measure_beside(
 
 fn step(training: &mut dyn Training, key: &Key, batch: &MiniBatch) -> Result<(f64, Instant)> {
     let start = Instant::now();
-    Error::catch(key, || {
-        training.accumulate(batch)?.wait()?;
-        training.step()?.wait()
-    })?;
+    Error::catch(key, || training.train(batch))?;
     let end = Instant::now();
     Ok(((end - start).as_secs_f64(), end))
 }

@@ -1,6 +1,10 @@
 //! GB/s of the gather out of the host's and out of the device's memory, beside block copies, in turns; and where there
 //! are more devices that it reaches, out of the memory of all of them.
 //!
+//! Three counts of the same gather: the rows' own bytes; those of the 32-byte sectors that the rows touch, the least that
+//! memory and bus move; and those of the 128-byte lines. A row that does not begin with a line touches one more than its
+//! length fills: one of 200 bytes 2.5 on average. The share is that of the lines in the block copy's bandwidth.
+//!
 //! `cargo bench -p morphgl-transferring-cuda-zero-copy --bench gather [-- --json]`. Needs a CUDA device.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -8,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_cuda::{Buffer, CudaBatch, Device, Pinned, Stream, accelerators, probe};
-use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Pages, Splits, Topology};
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, TransferringContext};
 use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
 use serde_json::json;
@@ -18,6 +22,8 @@ const TABLE: usize = 4 << 30;
 /// Bytes that one gather moves.
 const BATCH: usize = 256 << 20;
 const ROUNDS: usize = 9;
+const SECTOR: usize = 32;
+const LINE: usize = 128;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -32,7 +38,9 @@ fn main() -> Result<(), Failure> {
     let stream = Stream::new(&device, false)?;
     let peers = reached(&device)?;
     if !json {
-        println!("{device:?}, reaches {peers:?}\nrow bytes  from      GB/s (least-most)     block copy        share");
+        println!(
+            "{device:?}, reaches {peers:?}\nrow bytes  from      GB/s (least-most)      sectors   lines   block copy   share"
+        );
     }
     for row_bytes in [200, 400, 512, 1024, 1044] {
         let num_nodes = TABLE / row_bytes;
@@ -64,14 +72,16 @@ fn main() -> Result<(), Failure> {
                 }
             }
             let ([least, gather, most], [_, copy, _]) = (spread(&mut gathers), spread(&mut copies));
+            // Rows that are held lie one after another as those of the host do, so both touch about as many.
+            let [sectors, lines] = [SECTOR, LINE].map(|unit| gather * touched(&nodes, row_bytes, unit));
             if json {
                 let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "peers": peers,
-                    "median": gather, "all": gathers, "block_copy": copies, "device": format!("{device:?}")});
+                    "median": gather, "all": gathers, "sectors": sectors, "lines": lines, "block_copy": copies, "device": format!("{device:?}")});
                 println!("{line}");
             } else {
                 println!(
-                    "{row_bytes:<10} {name:<9} {gather:6.1} ({least:.1}-{most:.1})   {copy:10.1}   {:8.2}",
-                    gather / copy
+                    "{row_bytes:<10} {name:<9} {gather:6.1} ({least:.1}-{most:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
+                    lines / copy
                 );
             }
         }
@@ -101,14 +111,25 @@ fn reached(device: &Device) -> Result<Vec<String>, Failure> {
     Ok(reached)
 }
 
-/// A graph without edges, with features.
+/// Bytes of the units that the rows of `nodes` touch, to one of their own; the table begins with a unit.
+fn touched(nodes: &[u32], row_bytes: usize, unit: usize) -> f64 {
+    let units = |&node: &u32| {
+        let first = node as usize * row_bytes;
+        (first + row_bytes).div_ceil(unit) - first / unit
+    };
+    (nodes.iter().map(units).sum::<usize>() * unit) as f64 / (nodes.len() * row_bytes) as f64
+}
+
+/// A graph without edges, with features in huge pages, as a dataset that was opened has them.
 fn table(num_nodes: usize, row_bytes: usize) -> Result<Dataset, Failure> {
     let none = || Vec::new().into();
+    let mut pages = Pages::zeroed(num_nodes * row_bytes)?;
+    pages.fill(1);
     Ok(Dataset {
         path: Default::default(),
         name: "table".into(),
         topology: Topology::new(vec![0; num_nodes + 1], vec![], None)?,
-        features: Some(FeatureMatrix::U8 { data: vec![1; num_nodes * row_bytes].into(), dim: row_bytes }),
+        features: Some(FeatureMatrix::U8 { data: Array::from_pages(pages).expect("bytes are whole"), dim: row_bytes }),
         labels: None,
         num_classes: 0,
         splits: Splits { train: none(), valid: none(), test: none() },

@@ -1,7 +1,7 @@
 // Rows of features, out of the memory of this device or of one that it reaches where they are cached, else over the bus.
 #include "morphgl.cuh"
 
-// Rows that a warp has on their way at a time.
+// Rows that each group of lanes has on their way at a time.
 #define ROWS 4
 // The bus and the device's memory move whole lines.
 #define LINE 128ull
@@ -10,78 +10,95 @@ struct alignas(16) Unit16 {
     uint32_t part[4];
 };
 
-// A warp copies four rows at a time. Its lanes read whole lines from the line that a row begins in, so that no line is
-// asked for twice: lanes before the row's first byte, and after its last, are idle. `Unit` is what one lane moves, and
-// divides the address and the length of every row.
+// The dataset's rows on the host, and those that devices hold.
 //
-// Which rows are cached says a bitmap that counts: bit `node % 64` of `held[node / 64]`, after `before[node / 64]` others.
+// Which rows are held says a bitmap that counts: bit `node % 64` of `held[node / 64]`, after `before[node / 64]` others.
 // They lie in one part in the order of their nodes; or in as many parts in turns: that of rank r as number r / num_parts
 // of part r % num_parts.
-template <typename Unit>
+struct Table {
+    const uint8_t* host;
+    const uint64_t* held;
+    const uint32_t* before;
+    const uint32_t* ranks;
+    const uint8_t* const* parts;
+    uint32_t num_parts, row_bytes;
+
+    // Where a node's row begins.
+    __device__ __forceinline__ const uint8_t* row(uint32_t node) const {
+        const uint64_t word = held == nullptr ? 0 : held[node / 64], bit = 1ull << node % 64;
+        if ((word & bit) == 0) return host + node * (uint64_t)row_bytes;
+        uint64_t place = before[node / 64] + __popcll(word & (bit - 1));
+        uint32_t part = 0;
+        if (num_parts > 1) {
+            const uint32_t rank = ranks[place];
+            part = rank % num_parts;
+            place = rank / num_parts;
+        }
+        return parts[part] + place * row_bytes;
+    }
+};
+
+// A warp takes 32 rows: each lane finds one of them, so that the look-ups, which depend on one another, wait for memory
+// together. Then groups of `Lanes` lanes copy four rows each at a time. A group reads whole lines from the line that a row
+// begins in, so that no line is asked for twice: lanes before the row's first byte, and after its last, are idle. `Unit` is
+// what one lane moves, and divides the address and the length of every row.
+template <typename Unit, uint32_t Lanes>
 __device__ __forceinline__ void gather(
-    const uint32_t* __restrict__ nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* __restrict__ table,
-    const uint64_t* __restrict__ held, const uint32_t* __restrict__ before, const uint32_t* __restrict__ ranks,
-    const uint8_t* const* __restrict__ parts, uint32_t num_parts, uint8_t* __restrict__ out
+    const uint32_t* __restrict__ nodes, uint32_t num_rows, const Table table, uint8_t* __restrict__ out
 ) {
-    const uint8_t* const only = num_parts == 1 ? parts[0] : nullptr;
-    const uint32_t lane = threadIdx.x % WARP;
+    const uint32_t groups = WARP / Lanes, row_bytes = table.row_bytes;
+    const uint32_t lane = threadIdx.x % WARP, group = lane / Lanes, offset = lane % Lanes * (uint32_t)sizeof(Unit);
     const uint64_t warp = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / WARP;
     const uint64_t warps = gridDim.x * (uint64_t)blockDim.x / WARP;
-    for (uint64_t first = warp * ROWS; first < num_rows; first += warps * ROWS) {
-        const uint8_t* from[ROWS];
-        uint32_t skip[ROWS], most = 0;
-        for (int r = 0; r < ROWS; r++) {
-            if (first + r < num_rows) {
-                const uint32_t node = nodes[first + r];
-                const uint64_t word = held == nullptr ? 0 : held[node / 64], bit = 1ull << node % 64;
-                const uint8_t* part = table;
-                uint64_t place = node;
-                if (word & bit) {
-                    part = only;
-                    place = before[node / 64] + __popcll(word & (bit - 1));
-                    if (num_parts > 1) {
-                        const uint32_t rank = ranks[place];
-                        part = parts[rank % num_parts];
-                        place = rank / num_parts;
-                    }
-                }
-                from[r] = part + place * row_bytes;
-                skip[r] = (uint32_t)((uint64_t)from[r] % LINE);
+    for (uint64_t first = warp * WARP; first < num_rows; first += warps * WARP) {
+        const uint32_t count = (uint32_t)min(num_rows - first, (uint64_t)WARP);
+        const uint64_t found = lane < count ? (uint64_t)table.row(nodes[first + lane]) : 0;
+        for (uint32_t start = 0; start < count; start += ROWS * groups) {
+            const uint8_t* from[ROWS];
+            uint32_t skip[ROWS], most = 0;
+            for (int r = 0; r < ROWS; r++) {
+                // Every lane takes part in the exchange; a row that is not there begins at 0 and has no bytes.
+                const uint64_t address = __shfl_sync(ALL_LANES, found, start + r * groups + group);
+                from[r] = reinterpret_cast<const uint8_t*>(address);
+                skip[r] = (uint32_t)(address % LINE);
                 most = max(most, skip[r]);
             }
-        }
-        for (uint32_t step = 0; step < row_bytes + most; step += WARP * sizeof(Unit)) {
-            Unit moved[ROWS];
-            for (int r = 0; r < ROWS; r++) {
-                const uint32_t at = step + lane * (uint32_t)sizeof(Unit);
-                if (first + r < num_rows && at >= skip[r] && at - skip[r] < row_bytes) {
-                    moved[r] = *reinterpret_cast<const Unit*>(from[r] + (at - skip[r]));
+            for (uint32_t step = 0; step < row_bytes + most; step += Lanes * (uint32_t)sizeof(Unit)) {
+                Unit moved[ROWS];
+                const uint32_t at = step + offset;
+                for (int r = 0; r < ROWS; r++) {
+                    if (from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes) {
+                        moved[r] = *reinterpret_cast<const Unit*>(from[r] + (at - skip[r]));
+                    }
                 }
-            }
-            for (int r = 0; r < ROWS; r++) {
-                const uint32_t at = step + lane * (uint32_t)sizeof(Unit);
-                if (first + r < num_rows && at >= skip[r] && at - skip[r] < row_bytes) {
-                    *reinterpret_cast<Unit*>(out + (first + r) * row_bytes + (at - skip[r])) = moved[r];
+                for (int r = 0; r < ROWS; r++) {
+                    if (from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes) {
+                        const uint64_t row = first + start + r * groups + group;
+                        *reinterpret_cast<Unit*>(out + row * row_bytes + (at - skip[r])) = moved[r];
+                    }
                 }
             }
         }
     }
 }
 
-#define GATHER(name, Unit)                                                                                            \
+#define GATHER(name, Unit, Lanes)                                                                                     \
     extern "C" __global__ void name(                                                                                  \
-        const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* table, const uint64_t* held,     \
+        const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, const uint64_t* held,      \
         const uint32_t* before, const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out  \
     ) {                                                                                                               \
-        gather<Unit>(nodes, num_rows, row_bytes, table, held, before, ranks, parts, num_parts, out);                  \
+        gather<Unit, Lanes>(nodes, num_rows, Table{host, held, before, ranks, parts, num_parts, row_bytes}, out);     \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
 
-GATHER(gather_rows_1, uint8_t)
-GATHER(gather_rows_2, uint16_t)
-GATHER(gather_rows_4, uint32_t)
-GATHER(gather_rows_8, uint64_t)
-GATHER(gather_rows_16, Unit16)
+GATHER(gather_rows_1, uint8_t, 32)
+GATHER(gather_rows_2, uint16_t, 32)
+GATHER(gather_rows_4, uint32_t, 32)
+GATHER(gather_rows_8, uint64_t, 32)
+GATHER(gather_rows_16, Unit16, 32)
+// Of rows of at most 256 bytes a warp copies twice as many.
+GATHER(gather_short_rows_8, uint64_t, 16)
+GATHER(gather_short_rows_16, Unit16, 16)
 
 // Counts the accesses of each node.
 extern "C" __global__ void gather_count(const uint32_t* nodes, uint32_t num_nodes, uint32_t* accesses) {

@@ -26,12 +26,24 @@ pub(crate) struct Cache {
     /// `r % devices`.
     pub(crate) rows: Spread<u8>,
     len: usize,
+    host_share: f64,
 }
 
 impl Cache {
     /// Rows held.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The share of accesses that are expected to be of rows that are not held, by the hotness they were chosen by.
+    pub(crate) fn host_share(&self) -> f64 {
+        self.host_share
+    }
+
+    /// Whether all rows fit the bytes that each stream's device may spend, as [`Cache::fill`] counts them.
+    pub(crate) fn holds_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> bool {
+        let num_nodes = matrix.num_rows();
+        most_rows(devices, num_nodes, matrix.row_bytes() as u64).is_some_and(|most| most >= num_nodes as u64)
     }
 
     /// Rows held by each device.
@@ -52,6 +64,10 @@ impl Cache {
             return Ok(None);
         }
         let mut nodes: Vec<u32> = map.nodes().collect();
+        let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
+        let held_of_all: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
+        // Rounding is not to make a share of less than none.
+        let host_share = (1.0 - held_of_all / all).max(0.0);
         let own = devices[0].0;
         let ranks = (devices.len() > 1).then(|| send(own, &rank(&mut nodes, hotness))).transpose()?;
         let (held, before): (Vec<u64>, Vec<u32>) = map.words().unzip();
@@ -61,7 +77,7 @@ impl Cache {
             let of_part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
             parts.push(send_rows(stream, matrix, &of_part).map_err(|e| on(stream.device(), e))?);
         }
-        Ok(Some(Self { held, before, ranks, rows: Spread::new(own, parts)?, len: map.len() }))
+        Ok(Some(Self { held, before, ranks, rows: Spread::new(own, parts)?, len: map.len(), host_share }))
     }
 }
 

@@ -29,6 +29,7 @@ morphgl_registry::submit! { DESCRIPTION }
 morphgl_cuda::module! {
     /// Gathers rows, and counts accesses.
     static KERNELS = "kernels/gather.cu" {
-        gather_rows_1, gather_rows_2, gather_rows_4, gather_rows_8, gather_rows_16, gather_count
+        gather_rows_1, gather_rows_2, gather_rows_4, gather_rows_8, gather_rows_16,
+        gather_short_rows_8, gather_short_rows_16, gather_count
     }
 }

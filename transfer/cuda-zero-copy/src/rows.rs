@@ -9,8 +9,10 @@ use morphgl_registry::Result;
 use crate::KERNELS;
 use crate::hot::Cache;
 
-/// Threads of a block.
+/// Threads of a block; each finds a row.
 const THREADS: u32 = 512;
+/// Bytes of a row up to which half a warp copies it: two lines, and a third where the row does not begin with one.
+const SHORT: usize = 256;
 
 /// The dataset's rows, as the device reads them.
 #[derive(Debug)]
@@ -18,8 +20,25 @@ pub(crate) struct Rows {
     dataset: Arc<Dataset>,
     table: Mapped<u8>,
     kernel: Kernel,
-    /// Blocks that fill the multiprocessors that rows of the host are gathered by, and all of them.
-    blocks: [usize; 2],
+    blocks: Blocks,
+}
+
+/// How many blocks gather.
+#[derive(Debug, Clone, Copy)]
+struct Blocks {
+    /// Those that keep the bus busy where all rows come over it.
+    sharing: usize,
+    /// Those that fill the device.
+    all: usize,
+}
+
+impl Blocks {
+    /// Blocks for a mini-batch of whose rows `host_share` are expected to come over the bus: those on their way over it are as
+    /// many as if all were, and where none is the whole device gathers.
+    fn of(self, host_share: f64) -> usize {
+        // A division by 0 is infinity, which is cut as well.
+        ((self.sharing as f64 / host_share) as usize).clamp(self.sharing, self.all)
+    }
 }
 
 impl Rows {
@@ -32,9 +51,10 @@ impl Rows {
         // The most that a lane can move at a time: rows in the cache begin at multiples of their length, too.
         let aligned =
             |unit: usize| (bytes.as_ptr() as usize).is_multiple_of(unit) && matrix.row_bytes().is_multiple_of(unit);
+        let short = matrix.row_bytes() <= SHORT;
         let (_, name) = [
-            (16, "gather_rows_16"),
-            (8, "gather_rows_8"),
+            (16, if short { "gather_short_rows_16" } else { "gather_rows_16" }),
+            (8, if short { "gather_short_rows_8" } else { "gather_rows_8" }),
             (4, "gather_rows_4"),
             (2, "gather_rows_2"),
             (1, "gather_rows_1"),
@@ -46,7 +66,8 @@ impl Rows {
         let multiprocessors = device.properties()?.multiprocessors as usize;
         let each = kernel.occupancy(THREADS, 0)?.max(1) as usize;
         let sharing = ((multiprocessors as f64 * share) as usize).max(1);
-        Ok(Self { dataset: Arc::clone(dataset), table, kernel, blocks: [sharing * each, multiprocessors * each] })
+        let blocks = Blocks { sharing: sharing * each, all: multiprocessors * each };
+        Ok(Self { dataset: Arc::clone(dataset), table, kernel, blocks })
     }
 
     pub(crate) fn matrix(&self) -> &FeatureMatrix {
@@ -66,10 +87,7 @@ impl Rows {
         if num_rows * row_bytes == 0 {
             return Ok(());
         }
-        // Rows that are all in the memory of devices need no restraint.
-        let whole = cache.is_some_and(|c| c.len() == self.matrix().num_rows());
-        // A warp of 32 threads has 4 rows on their way.
-        let blocks = self.blocks[usize::from(whole)].min(num_rows.div_ceil(THREADS as usize / 32 * 4));
+        let blocks = self.blocks.of(cache.map_or(1.0, Cache::host_share)).min(num_rows.div_ceil(THREADS as usize));
         let arguments = &mut [
             nodes.into(),
             (num_rows as u32).into(),
@@ -84,5 +102,20 @@ impl Rows {
         ];
         // SAFETY: the arguments are the kernel's; nodes are those of the dataset, and rows of `out` are as many.
         unsafe { stream.launch(&self.kernel, Shape::linear(blocks, THREADS), arguments) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blocks;
+
+    #[test]
+    fn rows_over_the_bus_are_as_many_whatever_is_cached() {
+        let blocks = Blocks { sharing: 104, all: 528 };
+        for (host_share, expected) in [(1.0, 104), (0.5, 208), (0.25, 416), (0.19, 528), (1e-9, 528), (0.0, 528)] {
+            assert_eq!(blocks.of(host_share), expected, "{host_share} of the rows come over the bus");
+        }
+        // One cold row of a million does not keep the gather on a fifth of the device.
+        assert_eq!(blocks.of(1e-6), blocks.all);
     }
 }

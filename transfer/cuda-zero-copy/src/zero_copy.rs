@@ -34,7 +34,8 @@ enum Hot {
 impl ZeroCopy {
     /// Builds the operator. Options, all with defaults:
     /// `cache_bytes`, memory of each device for hot rows, on the device that gathers also for the tables by which they are
-    /// found (three quarters of what nobody has taken when it is filled);
+    /// found (three quarters of what nobody has taken when it is filled); where all rows fit it (without it, half of what
+    /// nobody has taken), they are sent now;
     /// `peers`, other devices whose memory holds hot rows too: `"none"`, `"all"` of the machine's, or a list of places
     /// such as `["cuda:1"]` (none);
     /// `presample`, the mini-batches whose accesses are counted before (64; 0 for no cache);
@@ -62,7 +63,41 @@ impl ZeroCopy {
             }
             _ => Hot::Nothing,
         };
-        Ok(Self { device, stream, peers, rows, hot, options })
+        let mut operator = Self { device, stream, peers, rows, hot, options };
+        operator.hold_all()?;
+        Ok(operator)
+    }
+
+    /// Holds all rows where they fit, so that nothing has to be counted.
+    fn hold_all(&mut self) -> Result<()> {
+        let (Some(rows), Hot::Counting(_)) = (&self.rows, &self.hot) else { return Ok(()) };
+        // Mini-batches are still to take their memory.
+        let budgets = self.budgets([1, 2])?;
+        let streams = self.peer_streams()?;
+        let num_rows = rows.matrix().num_rows();
+        if Cache::holds_all(&self.with_budgets(&streams, &budgets), rows.matrix()) {
+            self.fill(&vec![1.0; num_rows], &budgets)?;
+        }
+        Ok(())
+    }
+
+    /// What each device may spend: what the options say, or so much of what nobody has taken. What lies idle belongs to
+    /// mini-batches that come and go.
+    fn budgets(&self, [part, of]: [u64; 2]) -> Result<Vec<u64>> {
+        let budget = |device: &Device| match self.options.cache_bytes {
+            Some(bytes) => Ok(bytes),
+            None => Ok(device.untaken_bytes()? / of * part),
+        };
+        std::iter::once(&self.device).chain(&self.peers).map(budget).collect()
+    }
+
+    fn peer_streams(&self) -> Result<Vec<Stream>> {
+        self.peers.iter().map(|peer| Stream::new(peer, false)).collect()
+    }
+
+    /// The streams of all devices that hold rows, each with its budget.
+    fn with_budgets<'a>(&'a self, peers: &'a [Stream], budgets: &[u64]) -> Vec<(&'a Stream, u64)> {
+        std::iter::once(&self.stream).chain(peers).zip(budgets.iter().copied()).collect()
     }
 
     /// Holds the hottest rows from now on: `hotness` is the accesses of each node, `budget` the bytes that rows may take on
@@ -90,9 +125,8 @@ impl ZeroCopy {
         self.hot = Hot::Nothing;
         let Some(rows) = &self.rows else { return Ok(0) };
         assert_eq!(hotness.len(), rows.matrix().num_rows(), "a hotness a node");
-        let streams: Vec<Stream> = self.peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
-        let devices: Vec<_> = std::iter::once(&self.stream).chain(&streams).zip(budgets.iter().copied()).collect();
-        if let Some(cache) = Cache::fill(&devices, rows.matrix(), hotness)? {
+        let streams = self.peer_streams()?;
+        if let Some(cache) = Cache::fill(&self.with_budgets(&streams, budgets), rows.matrix(), hotness)? {
             self.hot = Hot::Cached(Box::new(cache));
         }
         Ok(self.held())
@@ -119,13 +153,7 @@ impl ZeroCopy {
         let Hot::Counting(counts) = &mut self.hot else { return Ok(()) };
         if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
             let hotness = counts.hotness(&self.device, &self.stream)?;
-            let budget = |device: &Device| match self.options.cache_bytes {
-                Some(bytes) => Ok(bytes),
-                // What lies idle now belongs to mini-batches that come and go.
-                None => Ok(device.untaken_bytes()? / 4 * 3),
-            };
-            let budgets: Vec<u64> =
-                std::iter::once(&self.device).chain(&self.peers).map(budget).collect::<Result<_>>()?;
+            let budgets = self.budgets([3, 4])?;
             self.fill(&hotness, &budgets)?;
         }
         Ok(())

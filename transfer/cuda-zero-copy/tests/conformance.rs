@@ -60,6 +60,28 @@ fn the_cache_is_filled_with_what_was_accessed_most() {
 }
 
 #[test]
+fn rows_that_all_fit_are_sent_at_construction() {
+    if !available(&DESCRIPTION) {
+        return;
+    }
+    let case = Case::new(with_rows(120, 36));
+    let stream = stream();
+    // Two words of the map, and an address.
+    let all = 2 * 16 + 8 + 120 * 36;
+    for (options, held) in [
+        (json!(null), 120),
+        (json!({"cache_bytes": all}), 120),
+        (json!({"cache_bytes": all - 1}), 0),
+        (json!({"cache_bytes": 0}), 0),
+        (json!({"presample": 0}), 0),
+    ] {
+        let mut operator = operator(&case, options.clone()).expect("it is emulated");
+        assert_eq!(operator.held(), held, "{options}");
+        check(&mut operator, &stream, &case, 0);
+    }
+}
+
+#[test]
 fn refuses_what_it_cannot_do() {
     if !available(&DESCRIPTION) {
         return;

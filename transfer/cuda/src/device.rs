@@ -1,7 +1,7 @@
 //! Devices.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use morphgl_registry::{Error, Key, Place, Result};
@@ -20,6 +20,8 @@ pub(crate) struct Inner {
     place: Place,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) pools: Pools,
+    /// See [`Statistics::waits`].
+    pub(crate) waits: AtomicU64,
 }
 
 /// What a device is.
@@ -38,11 +40,14 @@ pub struct Properties {
 pub struct Statistics {
     /// Times that memory was asked of the driver, device and pinned memory together: a steady state adds none.
     pub allocations: u64,
+    /// Times that a host thread waited for work that was still to be done, by an event or by a stream.
+    pub waits: u64,
 }
 
 /// What a device was asked for so far.
 pub fn statistics(device: &Device) -> Statistics {
-    Statistics { allocations: device.allocations() }
+    let inner = device.inner();
+    Statistics { allocations: device.allocations(), waits: inner.waits.load(Ordering::Relaxed) }
 }
 
 impl Device {
@@ -68,7 +73,12 @@ impl Device {
             None => {
                 let limit = crate::pool::limit().map_err(|what| Error::setting(operator, what))?;
                 let driver = crate::probe::open(index).map_err(|e| Error::failed(operator, e.to_string()))?;
-                let inner = Arc::new(Inner { place: place.clone(), driver, pools: Pools::within(limit) });
+                let inner = Arc::new(Inner {
+                    place: place.clone(),
+                    driver,
+                    pools: Pools::within(limit),
+                    waits: AtomicU64::new(0),
+                });
                 devices.push(Arc::downgrade(&inner));
                 inner
             }
@@ -81,7 +91,7 @@ impl Device {
     pub(crate) fn over(driver: impl Driver + 'static, limit: Option<u64>, operator: &Key) -> Self {
         let index = driver.peer().device as u32;
         let place = Place::Device { backend: crate::BACKEND.into(), index };
-        let inner = Inner { place, driver: Box::new(driver), pools: Pools::within(limit) };
+        let inner = Inner { place, driver: Box::new(driver), pools: Pools::within(limit), waits: AtomicU64::new(0) };
         Self { inner: Arc::new(inner), operator: operator.clone() }
     }
 

@@ -1,6 +1,7 @@
 //! Events in streams, which order them and time them.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use morphgl_registry::{Handle, Result, Wait};
@@ -26,6 +27,9 @@ impl Event {
     ///
     /// Work before it failed.
     pub fn synchronize(&self) -> Result<()> {
+        if !self.is_done() {
+            self.device.inner().waits.fetch_add(1, Ordering::Relaxed);
+        }
         self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
     }
 

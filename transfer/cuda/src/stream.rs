@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use morphgl_registry::Result;
@@ -272,6 +273,7 @@ impl Stream {
     ///
     /// Work failed.
     pub fn synchronize(&self) -> Result<()> {
+        self.device.inner().waits.fetch_add(1, Ordering::Relaxed);
         self.check(self.device.driver().synchronize(self.id))
     }
 }
