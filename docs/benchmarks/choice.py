@@ -83,16 +83,22 @@ def dataset(name, directory, data, morphgl):
 
 def compare(args, raw, morphgl, key, path):
     """The median ratio of `auto` to the faster operator, and the cells of a row."""
-    contestants, epochs, chosen = ["auto", *OPERATORS], 0, []
-    seconds = {c: [] for c in contestants}
+    operators, epochs, chosen = list(OPERATORS), 0, []
+    seconds = {c: [] for c in ["auto", *operators]}
     for number in range(args.rounds):
+        contestants = ["auto", *operators]
         for contestant in contestants[::-1] if number % 2 else contestants:
             words = ["train", *path, "--model", key[2], "--evaluation", "none"]
             words += [] if contestant == "auto" else ["--training", contestant]
             if not epochs:
                 first = morphgl(*words, "--epochs", "2")["measured_epoch_seconds"]
                 epochs = min(200, max(2, round(args.seconds / first)))
-            record = morphgl(*words, "--epochs", str(epochs))
+            try:
+                record = morphgl(*words, "--epochs", str(epochs))
+            except subprocess.CalledProcessError:
+                # It refuses the graph, and has said why; the other one has to be able.
+                operators.remove(contestant)
+                continue
             raw.write(json.dumps({"level": key[0], "graph": key[1], "model": key[2], "round": number, "contestant": contestant,
                                   "epoch_seconds": [e["seconds"] for e in record["epochs"]],
                                   "selections": record["profile"]["selections"]}) + "\n")
@@ -100,16 +106,16 @@ def compare(args, raw, morphgl, key, path):
             seconds[contestant].append(record["measured_epoch_seconds"])
             if contestant == "auto":
                 chosen.append(record["profile"]["selections"][0]["chosen"])
-        last = {c: seconds[c][-1] for c in contestants}
-        faster = min(OPERATORS, key=last.get)
-        far = max(last[o] for o in OPERATORS) > (1 + args.near) * last[faster]
+        last = {c: seconds[c][-1] for c in ["auto", *operators]}
+        faster = min(operators, key=last.get)
+        far = max(last[o] for o in operators) > (1 + args.near) * last[faster]
         if far and chosen[-1] == faster and last["auto"] < 1.03 * last[faster]:
             break
-    faster = min(OPERATORS, key=lambda o: statistics.median(seconds[o]))
+    faster = min(operators, key=lambda o: statistics.median(seconds[o]))
     ratios = [auto / best for auto, best in zip(seconds["auto"], seconds[faster])]
 
     def spread(values):
-        return f"{statistics.median(values):.3g} ({min(values):.3g}–{max(values):.3g})"
+        return f"{statistics.median(values):.3g} ({min(values):.3g}–{max(values):.3g})" if values else "refused"
 
     counts = ", ".join(f"{c.split('_')[-1]} {chosen.count(c)}" for c in dict.fromkeys(chosen))
     ratio = statistics.median(ratios)

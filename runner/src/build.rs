@@ -127,7 +127,7 @@ pub fn build_training(
         seed: config.seed,
         threads: config.threads.unwrap_or(registry.machine().cores).max(1),
         place: route.trained_at.clone(),
-        options: Value::Null,
+        options: config.options_of(&route.training, Value::Null),
     };
     Ok(registry.training(&route.training, &context)?)
 }
@@ -164,6 +164,7 @@ pub fn brings_features(config: &JobConfig, registry: &Registry, route: &Route) -
 /// The operator's own.
 pub fn build_transferring(
     dataset: &Arc<Dataset>,
+    config: &JobConfig,
     registry: &Registry,
     route: &Route,
     gather: bool,
@@ -173,7 +174,7 @@ pub fn build_transferring(
         from: route.batched_at.clone(),
         to: route.trained_at.clone(),
         gather,
-        options: Value::Null,
+        options: config.options_of(&route.transferring, Value::Null),
     };
     Ok(registry.transferring(&route.transferring, &context)?)
 }

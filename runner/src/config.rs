@@ -1,10 +1,12 @@
 //! What is to be trained, and how.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{Fanout, Fanouts, Key, SamplerSettings};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// All that a training run depends on besides the dataset: what Listing 1 of morphgl calls `input_dict`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,9 @@ pub struct JobConfig {
     /// Operators asked for by key.
     #[serde(default)]
     pub operators: Operators,
+    /// Options of operators, by key and name; what operators they are for, their documentation says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<Key, Map<String, Value>>,
     /// Where the dataset is left on disk, the bytes that whoever reads it from there may hold of it; `None` where it is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
@@ -41,6 +46,17 @@ pub struct Operators {
 }
 
 impl JobConfig {
+    /// The options of an operator: those that were asked for, and `own` for what was not.
+    pub(crate) fn options_of(&self, key: &Key, own: Value) -> Value {
+        let Some(asked) = self.options.get(key) else { return own };
+        let mut all = match own {
+            Value::Object(own) => own,
+            _ => Map::new(),
+        };
+        all.extend(asked.clone());
+        Value::Object(all)
+    }
+
     /// A job with the defaults: three-layer fanouts 15,10,5 cut to the model's layers, batch size 1024, seed 0.
     pub fn new(spec: TrainingSpec) -> Self {
         let fanouts = default_fanouts(&spec.model);
@@ -50,6 +66,7 @@ impl JobConfig {
             seed: 0,
             threads: None,
             operators: Operators::default(),
+            options: BTreeMap::new(),
             disk_bytes: None,
         }
     }

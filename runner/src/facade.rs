@@ -258,9 +258,12 @@ impl Executor {
             dataset: &self.dataset,
             settings: &self.config.sampler,
             gather: crate::brings_features(&self.config, &self.registry, operators.route),
-            options: crate::build::evaluation_options(
-                operators.route,
-                self.config.disk_bytes.map(|bytes| bytes / crate::build::EVALUATION),
+            options: self.config.options_of(
+                &operators.route.batching,
+                crate::build::evaluation_options(
+                    operators.route,
+                    self.config.disk_bytes.map(|bytes| bytes / crate::build::EVALUATION),
+                ),
             ),
             workers,
             threads,

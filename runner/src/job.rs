@@ -80,15 +80,31 @@ impl Job {
             }
             let brings = several || brings_features(&job.config, &job.registry, &route);
             if let Err(e) = job.add(&route, brings, &mut built) {
+                // Whoever sets an operator's options asks for it: nobody takes its place.
+                if job.sets_options_of(&route) {
+                    return Err(e);
+                }
                 job.leave_out(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
                 first = first.or(Some(e));
             }
+        }
+        let of_a_route = |key: &&Key| {
+            let keys = |r: &RouteOperators| [&r.route.batching, &r.route.transferring, &r.route.training].contains(key);
+            job.routes.iter().any(keys)
+        };
+        if let Some(key) = job.config.options.keys().find(|key| !of_a_route(key)) {
+            bail!("{key}: no plan here uses it, so its options would not be read; leave them out");
         }
         match first {
             Some(e) if job.routes.is_empty() => Err(e),
             None if job.routes.is_empty() => bail!("{}; allow more memory, or name no other", job.unbuilt.join("; ")),
             _ => Ok(job),
         }
+    }
+
+    fn sets_options_of(&self, route: &Route) -> bool {
+        let keys = [&route.batching, &route.transferring, &route.training];
+        keys.into_iter().any(|key| self.config.options.contains_key(key))
     }
 
     fn leave_out(&mut self, why: String) {
@@ -143,7 +159,7 @@ impl Job {
                 operator
             }
         };
-        let transferring = build_transferring(&self.dataset, &self.registry, route, brings_features)?;
+        let transferring = build_transferring(&self.dataset, &self.config, &self.registry, route, brings_features)?;
         self.routes.push(RouteOperators { route: route.clone(), batching: Box::new(batching), transferring });
         Ok(())
     }
@@ -156,7 +172,7 @@ impl Job {
             settings: self.config.sampler.clone(),
             gather,
             place: route.batched_at.clone(),
-            options: training_options(route, self.config.disk_bytes),
+            options: self.config.options_of(&route.batching, training_options(route, self.config.disk_bytes)),
         };
         Ok(self.registry.batching(&route.batching, &context)?)
     }

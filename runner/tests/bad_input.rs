@@ -73,6 +73,8 @@ fn what_needs_no_dataset_is_refused_before_it_is_read() {
     misused(&["--plan", "pipelin"], &["--plan pipelin", "pipeline", "auto"]);
     misused(&["--patience", "3", "--evaluation", "none"], &["--patience", "nothing is validated"]);
     misused(&["--training", "Training_None_Such"], &["--training", "Training_None_Such", "Training_CPU_Burn"]);
+    misused(&["--set", "Training_None_Such.x=1"], &["--set", "Training_None_Such", "Training_CPU_Burn"]);
+    misused(&["--set", "Training_CPU_Burn"], &["--set", "KEY.NAME=VALUE"]);
     for command in [&["evaluate", "m.safetensors", "nowhere"][..], &["bench", "step", "nowhere"], &["plan", "nowhere"]]
     {
         bench.misused(&[command, &["--threads", "0"]].concat(), &["--threads", "give 1 to 512"]);

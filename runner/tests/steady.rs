@@ -179,7 +179,7 @@ fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch
     };
     let batching = registry.batching(&route.batching, &context).expect("a sampler");
     let transfers = matches!(gather, Gather::Transferring);
-    let transferring = build_transferring(dataset, &registry, &route, transfers).expect("a transfer");
+    let transferring = build_transferring(dataset, &config, &registry, &route, transfers).expect("a transfer");
     let training = build_training(dataset, &config, &registry, &route).expect("a trainer");
     let key = route.training.clone();
     let routes = vec![RouteOperators { route, batching, transferring }];

@@ -15,18 +15,18 @@ pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -
     if context.place != Place::Host {
         return Err(Error::setting(key, format!("it trains at host, not at {}", context.place)));
     }
-    check_model(key, context, spec)
-}
-
-/// Checks the context of an operator that has no options, wherever it trains.
-///
-/// # Errors
-///
-/// An option, or a model that does not fit the dataset.
-pub fn check_model(key: Key, context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     if context.options.as_object().map_or(!context.options.is_null(), |o| !o.is_empty()) {
         return Err(Error::setting(key, format!("it has no options; leave {} out", context.options)));
     }
+    check_model(context, spec)
+}
+
+/// Checks that a model fits the dataset, wherever it is trained.
+///
+/// # Errors
+///
+/// It does not.
+pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     let (dim, classes) = (context.dataset.feature_dim(), context.dataset.num_classes);
     if dim != spec.model.in_dim {
         let what = format!("it is {}, the dataset's features have {dim} columns; give {dim}", spec.model.in_dim);

@@ -60,7 +60,8 @@ MORPHGL_KERNEL(train_sort_scan)
 //
 // A warp has runs of 32 edges, one after the other. In a run the first lane with a digit counts all that have it, so a
 // lane's rank is what its warp counted of the digit before plus the lanes before.
-extern "C" __global__ void __launch_bounds__(SORT)
+// Bounds of 3 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+extern "C" __global__ void __launch_bounds__(SORT, 3)
 train_sort_move(const uint32_t* __restrict__ keys, const uint32_t* __restrict__ in, const uint32_t* __restrict__ counts,
                 const uint32_t* __restrict__ totals, uint32_t* __restrict__ keys_out, uint32_t* __restrict__ out,
                 const uint32_t* __restrict__ row_of, uint32_t* __restrict__ rows_out, uint32_t edges, uint32_t share,

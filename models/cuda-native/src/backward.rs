@@ -8,7 +8,7 @@ use crate::arena::Part;
 use crate::attention::{Found, Scorer, mean_heads_backward};
 use crate::edges::{Edges, zero};
 use crate::finish::{Factors, add, column_sums, finish_backward, total};
-use crate::forward::{Convolved, Layer, Pass, bias_name, parameter};
+use crate::forward::{Convolved, Input, Layer, Pass, bias_name, parameter};
 use crate::gpu::{Mask, Words};
 
 impl<'a> Pass<'_, 'a> {
@@ -84,37 +84,25 @@ impl<'a> Pass<'_, 'a> {
         let rows = layer.output.rows();
         let sizes = [rows, out_dim, in_dim];
         let Some(edges) = &mut layer.edges else {
-            let x = layer.input.dense(self.gpu, rows)?;
-            self.gpu.linear_weight(sizes, gradient, x, self.gradient(index, "weight"))?;
+            layer.input.linear_weight(self.gpu, sizes, gradient, self.gradient(index, "weight"))?;
             return match found {
                 Some(found) => self.gpu.linear_input(sizes, gradient, self.parameter(index, "weight"), found, false),
                 None => Ok(()),
             };
         };
         match layer.convolved {
-            Convolved::Gcn { aggregated } => {
-                let x = match aggregated {
-                    Some(sums) => Words::Part(sums),
-                    None => layer.input.dense(self.gpu, edges.block.num_src)?,
-                };
-                self.sum_linear_backward(
-                    (index, "lin.weight"),
-                    edges,
-                    sizes,
-                    gradient,
-                    (aggregated.is_some(), x),
-                    found,
-                )
-            }
+            Convolved::Gcn { aggregated } => self.sum_linear_backward(
+                (index, "lin.weight"),
+                edges,
+                sizes,
+                gradient,
+                (aggregated, &layer.input),
+                found,
+            ),
             Convolved::Sage { aggregated } => {
-                let x = match aggregated {
-                    Some(sums) => Words::Part(sums),
-                    None => layer.input.dense(self.gpu, edges.block.num_src)?,
-                };
                 let of = (index, "lin_l.weight");
-                self.sum_linear_backward(of, edges, sizes, gradient, (aggregated.is_some(), x), found)?;
-                let own = layer.input.dense(self.gpu, rows)?;
-                self.gpu.linear_weight(sizes, gradient, own, self.gradient(index, "lin_r.weight"))?;
+                self.sum_linear_backward(of, edges, sizes, gradient, (aggregated, &layer.input), found)?;
+                layer.input.linear_weight(self.gpu, sizes, gradient, self.gradient(index, "lin_r.weight"))?;
                 match found {
                     Some(found) => {
                         self.gpu.linear_input(sizes, gradient, self.parameter(index, "lin_r.weight"), found, true)
@@ -128,19 +116,19 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Backward of a sum and a linear layer; `x` is what the linear layer read, which are the sums if those came first.
+    /// Backward of a sum and a linear layer, which read the sums if those came first, and else the layer's input.
     fn sum_linear_backward(
         &mut self,
         (index, name): (usize, &str),
         edges: &mut Edges<'a>,
         [rows, out_dim, in_dim]: [usize; 3],
         gradient: Part,
-        (summed, x): (bool, Words<'_>),
+        (sums, input): (Option<Part>, &Input<'a>),
         found: Option<Part>,
     ) -> Result<()> {
         let (weight, of_weight) = (self.parameter(index, name), self.gradient(index, name));
-        if summed {
-            self.gpu.linear_weight([rows, out_dim, in_dim], gradient, x, of_weight)?;
+        if let Some(sums) = sums {
+            self.gpu.linear_weight([rows, out_dim, in_dim], gradient, sums, of_weight, false)?;
             let Some(found) = found else { return Ok(()) };
             let of_sums = self.gpu.take(rows * in_dim)?;
             self.gpu.linear_input([rows, out_dim, in_dim], gradient, weight, of_sums, false)?;
@@ -149,7 +137,7 @@ impl<'a> Pass<'_, 'a> {
         let sizes = [edges.block.num_src, out_dim, in_dim];
         let of_products = self.gpu.take(edges.block.num_src * out_dim)?;
         edges.sum_backward(self.gpu, gradient, of_products, out_dim, None)?;
-        self.gpu.linear_weight(sizes, of_products, x, of_weight)?;
+        input.linear_weight(self.gpu, sizes, of_products, of_weight)?;
         match found {
             Some(found) => self.gpu.linear_input(sizes, of_products, weight, found, false),
             None => Ok(()),
@@ -163,7 +151,7 @@ impl<'a> Pass<'_, 'a> {
         let (rows, num_src) = (edges.block.num_dst, edges.block.num_src);
         let eps = Some(Words::Floats(self.parameter(index, "eps")));
         let second = [rows, out_dim, out_dim];
-        self.gpu.linear_weight(second, gradient, hidden, self.gradient(index, "nn.lins.1.weight"))?;
+        self.gpu.linear_weight(second, gradient, hidden, self.gradient(index, "nn.lins.1.weight"), false)?;
         let of_hidden = self.gpu.take(rows * out_dim)?;
         self.gpu.linear_input(second, gradient, self.parameter(index, "nn.lins.1.weight"), of_hidden, false)?;
         let bias = Some(self.gradient(index, "nn.lins.0.bias"));
@@ -172,7 +160,7 @@ impl<'a> Pass<'_, 'a> {
         let (weight, of_weight) = (self.parameter(index, "nn.lins.0.weight"), self.gradient(index, "nn.lins.0.weight"));
         match (aggregated, multiplied) {
             (Some(sums), _) => {
-                self.gpu.linear_weight([rows, out_dim, in_dim], of_hidden, sums, of_weight)?;
+                self.gpu.linear_weight([rows, out_dim, in_dim], of_hidden, sums, of_weight, false)?;
                 let of_sums = self.gpu.take(rows * in_dim)?;
                 self.gpu.linear_input([rows, out_dim, in_dim], of_hidden, weight, of_sums, false)?;
                 let own = layer.input.dense(self.gpu, rows)?;
@@ -187,8 +175,7 @@ impl<'a> Pass<'_, 'a> {
                 let sizes = [num_src, out_dim, in_dim];
                 let of_products = self.gpu.take(num_src * out_dim)?;
                 edges.sum_backward(self.gpu, of_hidden, of_products, out_dim, eps)?;
-                let x = layer.input.dense(self.gpu, num_src)?;
-                self.gpu.linear_weight(sizes, of_products, x, of_weight)?;
+                layer.input.linear_weight(self.gpu, sizes, of_products, of_weight)?;
                 match found {
                     Some(found) => self.gpu.linear_input(sizes, of_products, weight, found, false),
                     None => Ok(()),
@@ -229,11 +216,10 @@ impl<'a> Pass<'_, 'a> {
         };
         let wanted = Found { values: of_values, right: of_right, att };
         attended.backward(self.gpu, edges, scorer, gradient, &wanted)?;
-        let x = layer.input.dense(self.gpu, num_src)?;
         for (name, rows, of_side) in sides {
             let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
             let sizes = [rows, columns, in_dim];
-            self.gpu.linear_weight(sizes, of_side, x, self.gradient(index, &weight))?;
+            layer.input.linear_weight(self.gpu, sizes, of_side, self.gradient(index, &weight))?;
             if self.model.spec.kind == ModelKind::Gat && name != "lin" {
                 column_sums(self.gpu, of_side, columns, Factors::default(), self.gradient(index, &bias))?;
             }

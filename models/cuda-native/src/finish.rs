@@ -203,7 +203,8 @@ mod tests {
     use crate::KEY;
 
     fn gpu() -> Gpu {
-        Gpu::new(&Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated")).expect("a stream")
+        Gpu::new(&Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated"), Default::default())
+            .expect("a stream")
     }
 
     fn download(gpu: &mut Gpu, part: Part) -> Vec<f32> {

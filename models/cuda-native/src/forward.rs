@@ -1,5 +1,7 @@
 //! A layer forward, and what backward needs of it.
 
+use std::ops::Range;
+
 use morphgl_cuda::Floats;
 use morphgl_graph_store::Dtype;
 use morphgl_model_spec::{Attention, Dropout, DropoutSite, LayerShape, ModelKind, Normalization};
@@ -34,27 +36,77 @@ impl Mode {
 pub(crate) struct Input<'a> {
     pub(crate) rows: Rows<'a>,
     columns: usize,
-    /// Rows that products read, where the others are not f32.
-    wide: Option<Part>,
 }
+
+/// Bytes of features that are made f32 at a time for a product: they are still in the device's second-level cache (40 MiB or
+/// more from the A100 on) when the product reads them. Few on the emulated device, so that its tests have several.
+const CHUNK: usize = if cfg!(feature = "emulate") { 1 << 10 } else { 32 << 20 };
 
 impl<'a> Input<'a> {
     /// The output of a layer.
     pub(crate) fn of(matrix: Matrix) -> Self {
         let rows = Rows { words: matrix.part.into(), dtype: Dtype::F32 };
-        Self { rows, columns: matrix.columns, wide: None }
+        Self { rows, columns: matrix.columns }
     }
 
     /// The first rows as f32.
-    pub(crate) fn dense(&mut self, gpu: &mut Gpu, rows: usize) -> Result<Words<'a>> {
-        let len = rows * self.columns;
-        if self.rows.dtype == Dtype::F32 {
-            return Ok(self.rows.words);
+    pub(crate) fn dense(&self, gpu: &mut Gpu, rows: usize) -> Result<Words<'a>> {
+        match self.rows.dtype {
+            Dtype::F32 => Ok(self.rows.words),
+            _ => Ok(Words::Part(widen(gpu, self.rows, rows * self.columns, Mask::NONE)?)),
         }
-        if self.wide.is_none_or(|wide| wide.len() < len) {
-            self.wide = Some(widen(gpu, self.rows, len, Mask::NONE)?);
+    }
+
+    /// Calls `each` with the first rows as f32, in chunks that are not kept: all at once where they are stored so.
+    fn in_chunks(
+        &self,
+        gpu: &mut Gpu,
+        rows: usize,
+        mut each: impl FnMut(&mut Gpu, Range<usize>, Words<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Rows { words, dtype } = self.rows;
+        if dtype == Dtype::F32 {
+            return each(gpu, 0..rows, words);
         }
-        Ok(Words::Part(self.wide.expect("it was just made")))
+        // A multiple of eight rows, so that every chunk begins with a whole word, and with a whole group of elements.
+        let step = (CHUNK / (size_of::<f32>() * self.columns).max(1)).max(1).next_multiple_of(8);
+        for start in (0..rows).step_by(step) {
+            let (mark, end) = (gpu.mark(), (start + step).min(rows));
+            let words = words.after(start * self.columns * dtype.size() / size_of::<f32>());
+            let x = widen(gpu, Rows { words, dtype }, (end - start) * self.columns, Mask::NONE)?;
+            each(gpu, start..end, x.into())?;
+            gpu.release(mark);
+        }
+        Ok(())
+    }
+
+    /// The first rows times a weight: as [`Gpu::linear`].
+    pub(crate) fn linear(
+        &self,
+        gpu: &mut Gpu,
+        [rows, width, depth]: [usize; 3],
+        weight: Floats<'_>,
+        out: Part,
+        add: bool,
+    ) -> Result<()> {
+        self.in_chunks(gpu, rows, |gpu, rows, x| {
+            let (start, rows) = (rows.start, rows.len());
+            gpu.linear([rows, width, depth], x, weight, out.from(start * width, rows * width), add)
+        })
+    }
+
+    /// The gradient of that weight: as [`Gpu::linear_weight`].
+    pub(crate) fn linear_weight(
+        &self,
+        gpu: &mut Gpu,
+        [rows, width, depth]: [usize; 3],
+        gradient: Part,
+        out: Floats<'_>,
+    ) -> Result<()> {
+        self.in_chunks(gpu, rows, |gpu, rows, x| {
+            let gradient = gradient.from(rows.start * width, rows.len() * width);
+            gpu.linear_weight([rows.len(), width, depth], gradient, x, out, rows.start > 0)
+        })
     }
 }
 
@@ -107,7 +159,7 @@ impl<'a> Pass<'_, 'a> {
 
     /// Rows as they are stored.
     pub(crate) fn stored(&self, words: Words<'a>, dtype: Dtype, columns: usize) -> Input<'a> {
-        Input { rows: Rows { words, dtype }, columns, wide: None }
+        Input { rows: Rows { words, dtype }, columns }
     }
 
     pub(crate) fn parameter(&self, layer: usize, name: &str) -> Floats<'a> {
@@ -131,12 +183,12 @@ impl<'a> Pass<'_, 'a> {
     pub(crate) fn layer(
         &mut self,
         layer: usize,
-        mut input: Input<'a>,
+        input: Input<'a>,
         mut edges: Option<Edges<'a>>,
         rows: usize,
     ) -> Result<Layer<'a>> {
         let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
-        let (convolved, part) = self.convolve(layer, &mut input, &mut edges, rows)?;
+        let (convolved, part) = self.convolve(layer, &input, &mut edges, rows)?;
         let mut at = Matrix { part, columns: shape.out_dim };
         let mut bias = Some(self.parameter(layer, bias_name(spec.kind)));
         let mask = match shape.last {
@@ -193,15 +245,14 @@ impl<'a> Pass<'_, 'a> {
     fn convolve(
         &mut self,
         layer: usize,
-        input: &mut Input<'a>,
+        input: &Input<'a>,
         edges: &mut Option<Edges<'a>>,
         rows: usize,
     ) -> Result<(Convolved<'a>, Part)> {
         let (spec, LayerShape { in_dim, out_dim, .. }) = (self.model.spec, self.model.spec.layer(layer));
         let Some(edges) = edges else {
-            let (x, out) = (input.dense(self.gpu, rows)?, self.gpu.take(rows * out_dim)?);
-            let weight = self.parameter(layer, "weight");
-            self.gpu.linear([rows, out_dim, in_dim], x, weight, out, false)?;
+            let (weight, out) = (self.parameter(layer, "weight"), self.gpu.take(rows * out_dim)?);
+            input.linear(self.gpu, [rows, out_dim, in_dim], weight, out, false)?;
             return Ok((Convolved::Linear, out));
         };
         let first = multiplies_first(edges, [in_dim, out_dim], layer > 0);
@@ -214,8 +265,8 @@ impl<'a> Pass<'_, 'a> {
             ModelKind::Sage => {
                 let weight = self.parameter(layer, "lin_l.weight");
                 let (aggregated, out) = self.aggregate_linear(input, edges, weight, [in_dim, out_dim], first)?;
-                let (own, x) = (self.parameter(layer, "lin_r.weight"), input.dense(self.gpu, rows)?);
-                self.gpu.linear([rows, out_dim, in_dim], x, own, out, true)?;
+                let own = self.parameter(layer, "lin_r.weight");
+                input.linear(self.gpu, [rows, out_dim, in_dim], own, out, true)?;
                 Ok((Convolved::Sage { aggregated }, out))
             }
             ModelKind::Gin => self.gin(layer, input, edges, first),
@@ -227,7 +278,7 @@ impl<'a> Pass<'_, 'a> {
     /// The sum of the rows times the weight, in the cheaper order; both are linear.
     fn aggregate_linear(
         &mut self,
-        input: &mut Input<'a>,
+        input: &Input<'a>,
         edges: &Edges<'a>,
         weight: Floats<'_>,
         [in_dim, out_dim]: [usize; 2],
@@ -235,8 +286,8 @@ impl<'a> Pass<'_, 'a> {
     ) -> Result<(Option<Part>, Part)> {
         let (num_src, num_dst) = (edges.block.num_src, edges.block.num_dst);
         if first {
-            let (x, products) = (input.dense(self.gpu, num_src)?, self.gpu.take(num_src * out_dim)?);
-            self.gpu.linear([num_src, out_dim, in_dim], x, weight, products, false)?;
+            let products = self.gpu.take(num_src * out_dim)?;
+            input.linear(self.gpu, [num_src, out_dim, in_dim], weight, products, false)?;
             let products = Rows { words: products.into(), dtype: Dtype::F32 };
             return Ok((None, edges.sum(self.gpu, products, out_dim, None)?));
         }
@@ -249,7 +300,7 @@ impl<'a> Pass<'_, 'a> {
     fn gin(
         &mut self,
         layer: usize,
-        input: &mut Input<'a>,
+        input: &Input<'a>,
         edges: &Edges<'a>,
         first: bool,
     ) -> Result<(Convolved<'a>, Part)> {
@@ -258,8 +309,8 @@ impl<'a> Pass<'_, 'a> {
         let eps = Some(Words::Floats(self.parameter(layer, "eps")));
         let weight = self.parameter(layer, "nn.lins.0.weight");
         let (aggregated, multiplied, hidden) = if first {
-            let (x, products) = (input.dense(self.gpu, num_src)?, self.gpu.take(num_src * out_dim)?);
-            self.gpu.linear([num_src, out_dim, in_dim], x, weight, products, false)?;
+            let products = self.gpu.take(num_src * out_dim)?;
+            input.linear(self.gpu, [num_src, out_dim, in_dim], weight, products, false)?;
             let rows = Rows { words: products.into(), dtype: Dtype::F32 };
             (None, Some(products), edges.sum(self.gpu, rows, out_dim, eps)?)
         } else {
@@ -277,14 +328,13 @@ impl<'a> Pass<'_, 'a> {
         Ok((Convolved::Gin { aggregated, multiplied, hidden }, out))
     }
 
-    fn gat(&mut self, layer: usize, input: &mut Input<'a>, edges: &mut Edges<'a>) -> Result<(Convolved<'a>, Part)> {
+    fn gat(&mut self, layer: usize, input: &Input<'a>, edges: &mut Edges<'a>) -> Result<(Convolved<'a>, Part)> {
         let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
         let (num_src, num_dst, columns) = (edges.block.num_src, edges.block.num_dst, shape.heads * shape.head_dim);
-        let x = input.dense(self.gpu, num_src)?;
         let mut product = |rows: usize, name: &str| -> Result<Part> {
             let out = self.gpu.take(rows * columns)?;
             let weight = self.model.get(&parameter(spec.kind, layer, &format!("{name}.weight")));
-            self.gpu.linear([rows, columns, shape.in_dim], x, weight, out, false)?;
+            input.linear(self.gpu, [rows, columns, shape.in_dim], weight, out, false)?;
             if name != "lin" {
                 let bias = self.model.get(&parameter(spec.kind, layer, &format!("{name}.bias")));
                 finish(self.gpu, out, columns, Some(bias), None, Mask::NONE)?;

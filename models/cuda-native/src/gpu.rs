@@ -1,6 +1,6 @@
 //! The device as the passes see it: a stream, its kernels, an arena, products.
 
-use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Shape, Stream, Transpose};
+use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Precision, Shape, Stream, Transpose};
 use morphgl_model_spec::Dropout;
 use morphgl_registry::Result;
 
@@ -20,7 +20,18 @@ pub(crate) enum Words<'a> {
     Bytes(&'a Buffer<u8>),
 }
 
-impl Words<'_> {
+impl<'a> Words<'a> {
+    /// The words behind the first `start`; of bytes, those that are whole words.
+    pub(crate) fn after(self, start: usize) -> Self {
+        let floats = |floats: Floats<'a>| Words::Floats(floats.part(start..floats.len()));
+        match self {
+            Words::Part(part) => Words::Part(part.from(start, part.len() - start)),
+            Words::Floats(of) => floats(of),
+            Words::Bytes(buffer) => floats(Floats::of_bytes(buffer)),
+            Words::Indices(_) | Words::Labels(_) => unreachable!("features are floats or bytes"),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Words::Part(part) => part.len(),
@@ -83,10 +94,10 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    pub(crate) fn new(device: &Device) -> Result<Self> {
+    pub(crate) fn new(device: &Device, precision: Precision) -> Result<Self> {
         let stream = Stream::new(device, false)?;
         // Loads cuBLAS now: where it is missing, building the operator fails, and the job falls back to another one.
-        stream.prepare_products()?;
+        stream.prepare_products(precision)?;
         Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, stream })
     }
 
@@ -191,16 +202,18 @@ impl Gpu {
         self.stream.multiply_parts([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
     }
 
-    /// A linear layer's gradient by its weight: `out = gradientᵀ · x`.
+    /// A linear layer's gradient by its weight: `out = gradientᵀ · x` (plus `out` if `add`).
     pub(crate) fn linear_weight<'a>(
         &self,
         [rows, width, depth]: [usize; 3],
         gradient: Part,
         x: impl Into<Words<'a>>,
         out: Floats<'_>,
+        add: bool,
     ) -> Result<()> {
         let factors = ((self.arena.floats(gradient), Transpose::Yes), (self.floats(x.into()), Transpose::No));
-        self.stream.multiply_parts([width, depth, rows], factors.0, factors.1, out, (1.0, 0.0))
+        let beta = if add { 1.0 } else { 0.0 };
+        self.stream.multiply_parts([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
     }
 }
 

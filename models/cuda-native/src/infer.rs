@@ -199,7 +199,7 @@ mod tests {
         let dataset = tiny();
         let all: Vec<u32> = (0..12).rev().collect();
         let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
-        let mut gpu = Gpu::new(&device).expect("a stream");
+        let mut gpu = Gpu::new(&device, Default::default()).expect("a stream");
         for kind in ModelKind::ALL {
             let spec = ModelSpec { hidden: 8, heads: 2, ..ModelSpec::new(kind, dataset.feature_dim(), 2) };
             let layout = Layout::new(&spec);

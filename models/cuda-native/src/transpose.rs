@@ -102,7 +102,7 @@ mod tests {
 
     fn transposed_by(blocks: usize, num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
         let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
-        let mut gpu = Gpu::new(&device).expect("a stream");
+        let mut gpu = Gpu::new(&device, Default::default()).expect("a stream");
         let mut indptr = vec![0u32];
         rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
         let indices = rows.concat();

@@ -61,14 +61,14 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
         _ => {
             let gather = crate::brings_features(&config, &registry, &route);
-            let mut transferring = crate::build_transferring(&dataset, &registry, &route, gather)?;
+            let mut transferring = crate::build_transferring(&dataset, &config, &registry, &route, gather)?;
             let mut sampled = Sampled {
                 registry: &registry,
                 route: &route,
                 dataset: &dataset,
                 settings: &config.sampler,
                 gather,
-                options: crate::build::evaluation_options(&route, disk_bytes),
+                options: config.options_of(&route.batching, crate::build::evaluation_options(&route, disk_bytes)),
                 workers: 0,
                 threads: config.threads.unwrap_or(registry.machine().cores),
                 // Mapped files count as held, and are not.

@@ -1,5 +1,6 @@
 //! The options that every command with a model shares, and what they make.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +14,7 @@ use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
 use morphgl_model_spec::ModelSpec;
 use morphgl_plan::Time;
 use morphgl_registry::{Expansion, Fanouts, Key, Machine, Pick, SamplerSettings};
+use serde_json::{Map, Value};
 
 use super::model::ModelArgs;
 use super::show::{self, Show};
@@ -129,6 +131,10 @@ pub(crate) struct BatchArgs {
     /// fastest]
     #[arg(long, value_name = "KEY")]
     training: Option<Key>,
+    /// An option of an operator, such as Training_CUDA_Native.tf32=true; the operator's documentation lists them. Several times
+    /// for several
+    #[arg(long, value_name = "KEY.NAME=VALUE", value_parser = values::setting)]
+    set: Vec<(Key, String, Value)>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -155,6 +161,15 @@ impl BatchArgs {
         Operators { batching, transferring, training }
     }
 
+    /// The options of operators; the last of a name counts.
+    fn options(&self) -> BTreeMap<Key, Map<String, Value>> {
+        let mut all = BTreeMap::<Key, Map<String, Value>>::new();
+        for (key, name, value) in &self.set {
+            all.entry(key.clone()).or_default().insert(name.clone(), value.clone());
+        }
+        all
+    }
+
     /// Refuses operators that no route has, before a dataset is read; and keeps what runs outside of plans (opening,
     /// checking, gathering) to the threads asked for, too.
     pub(crate) fn limit_threads(&self) -> anyhow::Result<()> {
@@ -163,6 +178,10 @@ impl BatchArgs {
         let named: Vec<&str> = named.iter().filter(|(_, key)| key.is_some()).map(|(option, _)| *option).collect();
         if !named.is_empty() {
             routes(&registry()?, &self.operators()).or_usage(named.join(", "))?;
+        }
+        if !self.set.is_empty() {
+            let registry = registry()?;
+            self.set.iter().try_for_each(|(key, ..)| registry.get(key).map(|_| ()).or_usage("--set"))?;
         }
         if let Some(threads) = self.threads {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
@@ -272,6 +291,7 @@ pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result
         seed: batch.seed,
         threads: batch.threads,
         operators: batch.operators(),
+        options: batch.options(),
         disk_bytes: None,
     })
 }

@@ -48,7 +48,7 @@ pub(crate) struct Args {
 }
 
 /// The options of what is measured: nothing is, where a profile or durations are given.
-const MEASURED: [&str; 28] = [
+const MEASURED: [&str; 29] = [
     "dataset",
     "mmap",
     "no_verify",
@@ -73,6 +73,7 @@ const MEASURED: [&str; 28] = [
     "expansion",
     "weighted",
     "seed",
+    "set",
     "batching",
     "transferring",
     "training",

@@ -4,6 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use morphgl_graph_store::Dtype;
+use morphgl_registry::Key;
+use serde_json::Value;
 
 /// More threads than any plan has use for: planning looks at every split of them.
 const MOST_THREADS: usize = 512;
@@ -40,6 +42,16 @@ pub(crate) fn fractions(text: &str) -> Result<[f64; 3], String> {
     shares.filter(possible).ok_or_else(|| "not three shares that sum to at most 1; give for example 0.6,0.2,0.2".into())
 }
 
+/// Reads an operator's option: its key, its name, and its value, which is JSON, or else text.
+pub(crate) fn setting(text: &str) -> Result<(Key, String, Value), String> {
+    let parts = text.split_once('=').and_then(|(name, value)| Some((name.rsplit_once('.')?, value)));
+    let Some(((key, name), value)) = parts.filter(|((_, name), _)| !name.is_empty()) else {
+        return Err("expected KEY.NAME=VALUE, such as Training_CUDA_Native.tf32=true".to_string());
+    };
+    let key = key.parse().map_err(|e: morphgl_registry::Error| e.to_string())?;
+    Ok((key, name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
 /// Reads a type that features are stored in.
 pub(crate) fn feature_dtype(text: &str) -> Result<Dtype, String> {
     let dtype = text.parse().ok().filter(|d| matches!(d, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U8));
@@ -48,7 +60,9 @@ pub(crate) fn feature_dtype(text: &str) -> Result<Dtype, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{at_least_one, feature_dtype, finite, fractions, seconds, threads};
+    use serde_json::json;
+
+    use super::{at_least_one, feature_dtype, finite, fractions, seconds, setting, threads};
 
     #[test]
     fn what_is_read_and_what_is_not() {
@@ -61,6 +75,16 @@ mod tests {
         assert_eq!(fractions("0.6, 0.2,0.2"), Ok([0.6, 0.2, 0.2]));
         for wrong in ["", "0.5,0.5", "0.5,0.5,0.5", "-0.1,0.5,0.5", "nan,0,0", "a,b,c"] {
             assert!(fractions(wrong).is_err(), "{wrong}");
+        }
+        let key = "Transferring_CUDA+PCIe_ZeroCopy";
+        for (text, value) in
+            [("0.5", json!(0.5)), ("true", json!(true)), ("all", json!("all")), ("[\"cuda:1\"]", json!(["cuda:1"]))]
+        {
+            let read = setting(&format!("{key}.peers={text}")).expect("an option");
+            assert_eq!((read.0.to_string().as_str(), read.1.as_str(), read.2), (key, "peers", value));
+        }
+        for wrong in ["", "x", "peers=1", "Training_CPU_Native=1", "Training_CPU_Native.=1", "Nobody.x=1"] {
+            assert!(setting(wrong).is_err(), "{wrong}");
         }
         assert!(feature_dtype("bf16").is_ok() && feature_dtype("i64").is_err());
     }

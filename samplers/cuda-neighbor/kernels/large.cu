@@ -26,7 +26,8 @@ __device__ void sort_keys(uint64_t* keys, uint32_t n) {
 //
 // Draw i gives way to `first + i` where an earlier pick took it: an earlier draw of the same number, or, as only
 // draw m gives way to first + m, that of draw m = number - first, if it gave way itself. So draws need no order.
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// Bounds of 8 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+extern "C" __global__ void __launch_bounds__(BLOCK, 8)
 sample_pick_large(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                   const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
                   uint32_t epoch, uint64_t seed, uint64_t* scratch, uint64_t* picked) {

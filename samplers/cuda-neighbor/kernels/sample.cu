@@ -248,7 +248,8 @@ MORPHGL_KERNEL(sample_pick)
 
 // All edges of all rows: a warp takes 256 of them in eight runs, and finds their rows. Each 32nd edge begins a run; in a
 // long row the last edge up to it that lies at the begin of a line: so long rows are read line by line, each line once.
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// Bounds of 10 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+extern "C" __global__ void __launch_bounds__(BLOCK, 10)
 sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_t* counts, uint32_t rows,
                 uint32_t num_edges, const uint32_t* indices, const uint32_t* cached, const float* weights,
                 const float* cached_weights, uint32_t* nodes, uint32_t* slots, float* out_weights, uint64_t* entries,

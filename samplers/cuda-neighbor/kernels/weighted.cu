@@ -72,7 +72,8 @@ sample_count_positive(const float* weights, const float* cached, const uint64_t*
 MORPHGL_KERNEL(sample_count_positive)
 
 // The edges that are picked of each row that a warp is enough for.
-extern "C" __global__ void __launch_bounds__(BLOCK)
+// Bounds of 6 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+extern "C" __global__ void __launch_bounds__(BLOCK, 6)
 sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                      const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
                      uint32_t epoch, uint64_t seed, const float* weights, const float* cached, const uint32_t* positive,

@@ -68,6 +68,17 @@ pub(crate) struct Product {
     pub(crate) beta: f32,
 }
 
+/// What matrix products compute with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// f32 throughout, as on the CPU.
+    #[default]
+    F32,
+    /// TF32 on tensor cores: factors are rounded to ten bits behind the point, sums are f32. From the A100 on, several times as
+    /// fast; earlier devices compute in f32.
+    Tf32,
+}
+
 /// A device of a driver. Every function but those that say so returns before the work is done.
 ///
 /// Sizes are positive. Memory, streams and events belong to the device.
@@ -141,7 +152,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// Arguments are those of the kernel, in number and type, and what they point at is valid until it is done.
     unsafe fn launch(&self, stream: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()>;
     /// Makes the stream ready for products: in a capture it cannot become so.
-    fn prepare_products(&self, stream: Id) -> Outcome<()>;
+    fn prepare_products(&self, stream: Id, precision: Precision) -> Outcome<()>;
     /// # Safety
     ///
     /// The matrices are valid until it is done.

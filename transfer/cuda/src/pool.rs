@@ -154,7 +154,9 @@ impl Pools {
             return Err(Failure { call: "cuMemAlloc_v2", what, memory: false });
         }
         let bytes = class(bytes);
-        if let Some(idle) = self.device.take(|idle| idle.bytes == bytes) {
+        // One that nobody uses any more, so that the stream need not wait for others' work; else the one that came back last.
+        let done = |idle: &Idle| idle.bytes == bytes && idle.is_done(driver);
+        if let Some(idle) = self.device.take(done).or_else(|| self.device.take(|idle| idle.bytes == bytes)) {
             // The events can be recorded anew right away: a wait is for what an event meant when it was asked for.
             if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream.id(), event)) {
                 lock(&self.device.idle).push(idle);
@@ -173,8 +175,7 @@ impl Pools {
     /// A block of pinned memory that no device uses any more.
     pub(crate) fn take_pinned(&self, driver: &dyn Driver, bytes: usize) -> Outcome<(Address, usize)> {
         let bytes = class(bytes);
-        let done = |idle: &Idle| idle.bytes == bytes && idle.fence.iter().all(|&e| driver.is_done(e).unwrap_or(false));
-        if let Some(idle) = self.pinned.take(done) {
+        if let Some(idle) = self.pinned.take(|idle| idle.bytes == bytes && idle.is_done(driver)) {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
@@ -258,6 +259,13 @@ struct Idle {
     bytes: usize,
     /// What has to happen before it is used again.
     fence: Vec<Id>,
+}
+
+impl Idle {
+    /// Whether nobody uses it any more; not where the driver does not say.
+    fn is_done(&self, driver: &dyn Driver) -> bool {
+        self.fence.iter().all(|&event| driver.is_done(event).unwrap_or(false))
+    }
 }
 
 impl Pool {

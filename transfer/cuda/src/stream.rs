@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
-use crate::driver::{Address, Id, Outcome, Product};
+use crate::driver::{Address, Id, Outcome, Precision, Product};
 use crate::memory::Users;
 use crate::{Argument, Buffer, Device, Kernel, Mapped, Pinned, Shape};
 
@@ -218,16 +218,17 @@ impl Stream {
         self.check(unsafe { self.device.driver().fill(self.id, buffer.address(), byte, buffer.len() * size_of::<T>()) })
     }
 
-    /// Makes the stream ready for products, which its first one does else: needed before a product is captured.
+    /// Makes the stream ready for products of this precision, which its first one does else, in f32: needed before a product is
+    /// captured.
     ///
     /// # Errors
     ///
     /// cuBLAS cannot be loaded (the error says how to get it), or memory is full.
-    pub fn prepare_products(&self) -> Result<()> {
-        self.check(self.device.driver().prepare_products(self.id))
+    pub fn prepare_products(&self, precision: Precision) -> Result<()> {
+        self.check(self.device.driver().prepare_products(self.id, precision))
     }
 
-    /// `out = alpha · op(a) · op(b) + beta · out`, row-major in f32 (no TF32): `op(a)` is `m` x `k`, `op(b)` is `k` x `n`.
+    /// `out = alpha · op(a) · op(b) + beta · out`, row-major, in f32 unless [`Stream::prepare_products`] said TF32: `op(a)` is `m` x `k`, `op(b)` is `k` x `n`.
     /// Rows are packed: as they are stored, `a` has rows of `k` elements (of `m` if transposed), `b` of `n` (of `k`).
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::emulated::{Emulated, Settings};
 use crate::registration::Lease;
-use crate::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Stream, emulation};
+use crate::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Stream, emulation};
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 const PAGE: usize = 4096;
@@ -202,6 +202,20 @@ fn memory_that_comes_back_during_a_capture_waits_for_its_end() {
 }
 
 #[test]
+fn memory_that_nobody_uses_is_taken_first() {
+    let device = late();
+    let [busy, other] = [(); 2].map(|()| Stream::new(&device, false).expect("a stream"));
+    let [unused, mut used] = [(); 2].map(|()| Buffer::<u8>::new(&busy, 1000).expect("memory"));
+    let [first, second] = [unused.address(), used.address()];
+    busy.fill(&mut used, 1).expect("given");
+    drop(unused);
+    // It comes back last, and its stream still has work on it.
+    drop(used);
+    let taken = [(); 2].map(|()| Buffer::<u8>::new(&other, 1000).expect("memory"));
+    assert_eq!(taken.each_ref().map(Buffer::address), [first, second]);
+}
+
+#[test]
 fn a_panic_ends_a_capture() {
     let device = late();
     let stream = Stream::new(&device, false).expect("a stream");
@@ -225,7 +239,7 @@ fn a_captured_product_needs_a_stream_that_is_ready() {
     let mut product = || stream.capture(|| stream.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
     let error = product().expect_err("it is not ready").to_string();
     assert!(error.contains("prepare_products"), "{error}");
-    stream.prepare_products().expect("cuBLAS is there");
+    stream.prepare_products(Precision::F32).expect("cuBLAS is there");
     let graph = product().expect("it is ready");
     // SAFETY: both buffers are still there.
     unsafe { stream.replay(&graph) }.expect("given");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Shape, Spread, Stream, Transpose};
+use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Shape, Spread, Stream, Transpose};
 use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 
 morphgl_cuda::module! {
@@ -94,7 +94,7 @@ fn report() {
 
 fn products() -> Result<()> {
     let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY)?;
-    Stream::new(&device, false)?.prepare_products()
+    Stream::new(&device, false)?.prepare_products(Precision::F32)
 }
 
 /// Memory of two devices for work of the first, which is done twice: what was asked for before is no failure. Whether the
@@ -132,7 +132,7 @@ fn all() -> Result<()> {
     // [0 1 2; 3 4 5] times its own transpose, and its transpose times it.
     let mut back = Pinned::<f32>::new(&device, 9)?;
     assert_eq!(back[..], [0.0; 9], "pinned memory is cleared");
-    stream.prepare_products()?;
+    stream.prepare_products(Precision::F32)?;
     let mut out = Buffer::<f32>::new(&stream, 9)?;
     let (no, yes) = (Transpose::No, Transpose::Yes);
     stream.multiply([2, 2, 3], (&a, no), (&a, yes), &mut out, (1.0, 0.0))?;
@@ -143,6 +143,17 @@ fn all() -> Result<()> {
     stream.copy(&out, 0..9, &mut back, 0)?;
     stream.synchronize()?;
     assert_eq!(back[..], [18.0, 24.0, 30.0, 24.0, 34.0, 44.0, 30.0, 44.0, 58.0]);
+    // A factor of more than ten bits behind the point: rounded in TF32, and after that exact again.
+    let long = 1.0 + 1.0 / 4096.0;
+    stream.copy(&Pinned::of(&device, &[long])?, 0..1, &mut a, 0)?;
+    for (precision, expected) in [(Precision::F32, long * long), (Precision::Tf32, 1.0), (Precision::F32, long * long)]
+    {
+        stream.prepare_products(precision)?;
+        stream.multiply([1, 1, 1], (&a, no), (&a, no), &mut out, (1.0, 0.0))?;
+        stream.copy(&out, 0..1, &mut back, 0)?;
+        stream.synchronize()?;
+        assert_eq!(back[0], expected, "{precision:?}");
+    }
 
     let kernel = TESTS.kernel(&device, "test_half")?;
     assert_eq!(kernel.occupancy(256, 0)?, 8);

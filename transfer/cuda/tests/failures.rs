@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{
-    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Shape, Spread, Stream, Transpose, emulation, pending,
+    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Precision, Shape, Spread, Stream, Transpose,
+    emulation, pending,
 };
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{BatchId, Block, DeviceBatch, Error, Hardware, HostBatch, Key, Phase, Result};
@@ -66,7 +67,7 @@ fn kernels(device: &Device) -> Result<u64> {
 
 fn products(device: &Device) -> Result<u64> {
     let stream = Stream::new(device, false)?;
-    stream.prepare_products()?;
+    stream.prepare_products(Precision::F32)?;
     let mut a = Buffer::<f32>::new(&stream, 4)?;
     stream.fill(&mut a, 0)?;
     let mut out = Buffer::<f32>::new(&stream, 4)?;

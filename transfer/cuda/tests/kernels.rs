@@ -158,6 +158,18 @@ fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
         for &architecture in &architectures {
             let cubin = compile(Target::Cubin(architecture));
             assert_eq!(&cubin[..4], b"\x7fELF", "{}: sm_{architecture}", path.display());
+            // A kernel that leaves its registers waits for memory in its innermost loops; those of tests may.
+            let found =
+                nvrtc.resources(&name, &source, architecture).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            assert!(!found.is_empty(), "{}: the assembler says nothing", path.display());
+            for r in found {
+                let (registers, shared, spills, stack) = (r.registers, r.shared, r.spills, r.stack);
+                eprintln!(
+                    "{name:16} {:32} sm_{architecture:<4} {registers:4} registers {shared:6} B shared {spills:4} B spilled {stack:4} B stack",
+                    r.kernel
+                );
+                assert_eq!(spills, 0, "{}: {} spills on sm_{architecture}", path.display(), r.kernel);
+            }
         }
         let made = ptx(&path);
         for kernel in given(&code(&source)) {

@@ -6,7 +6,7 @@ mod nvrtc;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-pub use nvrtc::{Nvrtc, Target};
+pub use nvrtc::{Nvrtc, Resources, Target};
 
 use crate::Module;
 

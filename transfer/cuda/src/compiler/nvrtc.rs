@@ -6,9 +6,14 @@ use std::fmt;
 use cudarc::nvrtc::sys;
 use libloading::Library;
 
+use crate::library;
+
 /// The header that kernels include.
 pub(super) const HEADER: &str = include_str!("../../include/morphgl.cuh");
 const HEADER_NAME: &CStr = c"morphgl.cuh";
+/// Names of the library, the latest first.
+const NAMES: [&str; 2] =
+    if cfg!(windows) { ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"] } else { ["libnvrtc.so.13", "libnvrtc.so.12"] };
 
 /// What to compile for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,14 +110,13 @@ impl Nvrtc {
             return Self::open(&path);
         }
         // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(
-                "NVRTC was not found (libnvrtc.so.12; pip install nvidia-cuda-nvrtc-cu12, or MORPHGL_NVRTC names it)"
-                    .to_string(),
-            );
-        }
-        // SAFETY: as above; it is present, without which this panics.
-        Self::of(unsafe { sys::culib() })
+        let Some(library) = NAMES.iter().find_map(|name| unsafe { Library::new(*name) }.ok()) else {
+            let names = NAMES.join(" or ");
+            return Err(format!(
+                "NVRTC was not found ({names}; pip install nvidia-cuda-nvrtc, or MORPHGL_NVRTC names it)"
+            ));
+        };
+        Self::of(Box::leak(Box::new(library)))
     }
 
     /// The library at `path`.
@@ -122,7 +126,7 @@ impl Nvrtc {
     /// It cannot be loaded, or is too old.
     pub fn open(path: &OsStr) -> Result<Self, String> {
         // SAFETY: whoever names a library here asks for it to be run.
-        let library = unsafe { Library::new(path) };
+        let library = unsafe { library::load(path, "libnvrtc-builtins.so") };
         let library = library.map_err(|e| format!("{}: cannot be loaded as NVRTC: {e}", path.display()))?;
         Self::of(Box::leak(Box::new(library)))
     }
@@ -158,10 +162,27 @@ impl Nvrtc {
     ///
     /// The compiler refuses them: its log, in one line.
     pub fn compile(&self, name: &str, source: &str, target: Target) -> Result<Vec<u8>, String> {
+        self.build(name, source, target, &target.options()).map(|(bytes, _)| bytes)
+    }
+
+    /// What each kernel takes of a multiprocessor of an architecture.
+    ///
+    /// # Errors
+    ///
+    /// As [`Nvrtc::compile`].
+    pub fn resources(&self, name: &str, source: &str, architecture: u32) -> Result<Vec<Resources>, String> {
+        let target = Target::Cubin(architecture);
+        let options = [&target.options()[..], &["--ptxas-options=-v".to_string()]].concat();
+        self.build(name, source, target, &options).map(|(_, log)| resources(&log))
+    }
+
+    /// The result and the compiler's log.
+    fn build(&self, name: &str, source: &str, target: Target, options: &[String]) -> Result<(Vec<u8>, String), String> {
         let text = |text: &str| CString::new(text).map_err(|_| format!("{name}: there is a zero in the source"));
         let (source, title, header) = (text(source)?, text(name)?, text(HEADER)?);
-        let options = target.options().map(|o| CString::new(o).expect("options have no zero"));
-        let options = options.each_ref().map(|o| o.as_ptr());
+        let options: Vec<CString> =
+            options.iter().map(|o| CString::new(o.as_str()).expect("options have no zero")).collect();
+        let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
         let (headers, names) = ([header.as_ptr()], [HEADER_NAME.as_ptr()]);
         let f = &self.functions;
         let mut program = std::ptr::null_mut();
@@ -174,24 +195,64 @@ impl Nvrtc {
         }
         // SAFETY: as above.
         let compiled = unsafe { call!(f, nvrtcCompileProgram(program, options.len() as c_int, options.as_ptr())) };
+        let log = read(program, f.nvrtcGetProgramLogSize, f.nvrtcGetProgramLog).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_string();
         let result = compiled
             .and_then(|()| match target {
                 Target::Ptx(_) => read(program, f.nvrtcGetPTXSize, f.nvrtcGetPTX),
                 Target::Cubin(_) => read(program, f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN),
             })
-            .map_err(|why| {
-                let log = read(program, f.nvrtcGetProgramLogSize, f.nvrtcGetProgramLog).unwrap_or_default();
-                let log = String::from_utf8_lossy(&log);
-                format!("{name}: {why}: {}", log.trim_end_matches('\0').trim().replace('\n', " | "))
-            });
+            .map_err(|why| format!("{name}: {why}: {}", log.replace('\n', " | ")));
         // SAFETY: it was made above, and nobody has it any more.
         unsafe { call!(f, nvrtcDestroyProgram(&mut program)) }?;
         let mut bytes = result?;
         if matches!(target, Target::Ptx(_)) {
             bytes.truncate(bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len()));
         }
-        Ok(bytes)
+        Ok((bytes, log))
     }
+}
+
+/// What a kernel takes of a multiprocessor, as the assembler says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// Its name.
+    pub kernel: String,
+    /// Registers a thread.
+    pub registers: u32,
+    /// Bytes of shared memory a block, but for what is given at the launch.
+    pub shared: u32,
+    /// Bytes of registers that a thread keeps in memory, stores and loads in its code.
+    pub spills: u32,
+    /// Bytes of a thread's stack.
+    pub stack: u32,
+}
+
+/// Reads the assembler's log: a kernel is named, then its stack and spills, then its registers and shared memory.
+fn resources(log: &str) -> Vec<Resources> {
+    /// The number before each of the words, 0 where it is not there.
+    fn before<const N: usize>(line: &str, words: [&str; N]) -> [u32; N] {
+        words.map(|word| {
+            let text = line.split_once(word).map_or("", |(before, _)| before.trim_end());
+            text.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().unwrap_or(0)
+        })
+    }
+    let mut all: Vec<Resources> = Vec::new();
+    for line in log.lines() {
+        if let Some((_, name)) = line.split_once("Compiling entry function '") {
+            let kernel = name.split('\'').next().unwrap_or_default().to_string();
+            all.push(Resources { kernel, ..Resources::default() });
+        }
+        let Some(last) = all.last_mut() else { continue };
+        if line.contains("bytes stack frame") {
+            let [stack, stores, loads] =
+                before(line, [" bytes stack frame", " bytes spill stores", " bytes spill loads"]);
+            (last.stack, last.spills) = (stack, stores + loads);
+        } else if line.contains("Used ") {
+            [last.registers, last.shared] = before(line, [" registers", " bytes smem"]);
+        }
+    }
+    all
 }
 
 type Size = unsafe extern "C" fn(sys::nvrtcProgram, *mut usize) -> u32;
@@ -213,5 +274,28 @@ fn read(program: sys::nvrtcProgram, size: Size, read: Read) -> Result<Vec<u8>, S
 impl fmt::Debug for Nvrtc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Nvrtc({}.{})", self.version.0, self.version.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Resources, resources};
+
+    #[test]
+    fn the_assembler_s_log_is_read() {
+        let log = "ptxas info    : 304 bytes gmem\n\
+                   ptxas info    : Compiling entry function 'a' for 'sm_90'\n\
+                   ptxas info    : Function properties for a\n\
+                   ptxas         .     8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads\n\
+                   ptxas info    : Used 53 registers, used 1 barriers, 8 bytes cumulative stack size, 2048 bytes smem\n\
+                   ptxas info    : Compiling entry function 'b' for 'sm_90'\n\
+                   ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+                   ptxas info    : Used 14 registers, 372 bytes cmem[0]\n";
+        let kernel = |kernel: &str| kernel.to_string();
+        let expected = [
+            Resources { kernel: kernel("a"), registers: 53, shared: 2048, spills: 40, stack: 8 },
+            Resources { kernel: kernel("b"), registers: 14, ..Resources::default() },
+        ];
+        assert_eq!(resources(log), expected);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use self::settings::Settings;
 use self::work::Work;
 use crate::Module;
 use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Product, UNPREPARED};
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, UNPREPARED};
 use crate::module::Emulated as Kernel;
 
 const PAGE: usize = 4096;
@@ -325,7 +325,7 @@ impl Driver for Emulated {
         unsafe { self.submit(stream, Work::Launch { name, kernel, shape, arguments }) }
     }
 
-    fn prepare_products(&self, stream: Id) -> Outcome<()> {
+    fn prepare_products(&self, stream: Id, _precision: Precision) -> Outcome<()> {
         self.enter("cublasCreate_v2")?;
         self.state().prepared.insert(stream);
         Ok(())

@@ -7,10 +7,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
 use cudarc::driver::sys::CUdeviceptr;
-use libloading::Library;
 
 use super::api::{self, Cublas, Cuda, call};
-use crate::driver::{Failure, Id, Outcome, Product};
+use crate::driver::{Failure, Id, Outcome, Precision, Product};
+use crate::library;
 
 /// Bytes of device memory a handle works in; its own, so that a captured product takes none. So many are what NVIDIA
 /// recommends for Hopper: with less, products of few rows and columns and a long depth are not split along the depth.
@@ -27,7 +27,7 @@ fn library() -> Outcome<&'static Cublas> {
         let asked = std::env::var_os("MORPHGL_CUBLAS");
         let names = asked.clone().map_or(NAMES.map(OsString::from).to_vec(), |path| vec![path]);
         // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
-        let Some(library) = names.iter().find_map(|name| unsafe { Library::new(name) }.ok()) else {
+        let Some(library) = names.iter().find_map(|name| unsafe { library::load(name, "libcublasLt.so") }.ok()) else {
             return Err(match asked {
                 Some(path) => format!("MORPHGL_CUBLAS names {}, which the loader does not load", path.display()),
                 None => format!(
@@ -64,13 +64,19 @@ impl std::fmt::Debug for Blas {
 }
 
 impl Blas {
-    /// Makes the stream's handle, if there is none.
-    pub(super) fn prepare(&self, cuda: &Cuda, stream: Id) -> Outcome<()> {
+    /// Makes the stream's handle, if there is none, and sets its precision.
+    pub(super) fn prepare(&self, cuda: &Cuda, stream: Id, precision: Precision) -> Outcome<()> {
         let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Vacant(vacant) = handles.entry(stream) {
-            vacant.insert(make(cuda, stream)?);
-        }
-        Ok(())
+        let handle = match handles.entry(stream) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(make(cuda, stream)?),
+        };
+        let mode = match precision {
+            Precision::F32 => cublasMath_t::CUBLAS_DEFAULT_MATH,
+            Precision::Tf32 => cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
+        };
+        // SAFETY: the handle was made above or before, and is used under the lock alone.
+        unsafe { call!(library()?, cublasSetMathMode(handle.handle, mode)) }
     }
 
     /// Whether the stream has a handle.
@@ -133,10 +139,9 @@ fn make(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
     // SAFETY: it writes a handle.
     unsafe { call!(blas, cublasCreate_v2(&mut made.handle)) }?;
     // SAFETY: the stream is one of this context; the workspace stays until the handle goes. Setting a stream takes a
-    // workspace away, so it comes first. The default is f32 without TF32: results are to equal those of the CPU.
+    // workspace away, so it comes first.
     let set = unsafe {
         call!(blas, cublasSetStream_v2(made.handle, stream as usize as sys::cudaStream_t))
-            .and_then(|()| call!(blas, cublasSetMathMode(made.handle, cublasMath_t::CUBLAS_DEFAULT_MATH)))
             .and_then(|()| call!(cuda, cuMemAlloc_v2(&mut made.workspace, WORKSPACE)))
             .and_then(|()| {
                 call!(blas, cublasSetWorkspace_v2(made.handle, made.workspace as usize as *mut _, WORKSPACE))

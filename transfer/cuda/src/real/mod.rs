@@ -14,7 +14,7 @@ use self::api::{Cuda, call};
 use self::probe::Found;
 use crate::Module;
 use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Product};
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product};
 
 /// A device by its primary context, which everybody in this process shares.
 #[derive(Debug)]
@@ -333,9 +333,9 @@ impl Driver for Real {
         launched.map_err(|failure| failure.of(format!("{shape:?}")))
     }
 
-    fn prepare_products(&self, on: Id) -> Outcome<()> {
+    fn prepare_products(&self, on: Id, precision: Precision) -> Outcome<()> {
         self.enter()?;
-        self.blas.prepare(self.cuda, on)
+        self.blas.prepare(self.cuda, on, precision)
     }
 
     unsafe fn multiply(&self, on: Id, product: &Product) -> Outcome<()> {
@@ -344,7 +344,7 @@ impl Driver for Real {
             if self.is_capturing(on)? {
                 return Err(failure("cublasCreate_v2", crate::driver::UNPREPARED));
             }
-            self.blas.prepare(self.cuda, on)?;
+            self.blas.prepare(self.cuda, on, Precision::F32)?;
         }
         // SAFETY: the caller's.
         unsafe { self.blas.multiply(on, product) }

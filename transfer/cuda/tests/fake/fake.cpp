@@ -85,6 +85,19 @@ void fake_print_calls() {
 
 #ifdef FAKE_CUBLAS
 
+const int DEFAULT_MATH = 0, TF32_MATH = 3;
+std::map<void*, int> modes;
+
+// A factor as the handle's mode has it: of TF32 the first ten bits behind the point, here without rounding.
+float factor(void* handle, float x) {
+    if (modes[handle] != TF32_MATH) return x;
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= ~0x1fffu;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
 Status cublasCreate_v2(void** out) {
     BEGIN(false);
     *out = make('b');
@@ -98,9 +111,11 @@ Status cublasSetStream_v2(void*, void*) {
     BEGIN(false);
     return OK;
 }
-Status cublasSetMathMode(void*, int mode) {
+Status cublasSetMathMode(void* handle, int mode) {
     BEGIN(false);
-    return mode == 0 ? OK : 7;  // CUBLAS_DEFAULT_MATH
+    if (!is(handle, 'b') || (mode != DEFAULT_MATH && mode != TF32_MATH)) return 7;
+    modes[handle] = mode;
+    return OK;
 }
 Status cublasSetWorkspace_v2(void*, void* at, size_t bytes) {
     BEGIN(false);
@@ -114,7 +129,9 @@ Status cublasSgemm_v2(void* handle, int ta, int tb, int m, int n, int k, const f
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
             float sum = 0;
-            for (int l = 0; l < k; l++) sum += (ta ? a[l + i * lda] : a[i + l * lda]) * (tb ? b[j + l * ldb] : b[l + j * ldb]);
+            for (int l = 0; l < k; l++) {
+                sum += factor(handle, ta ? a[l + i * lda] : a[i + l * lda]) * factor(handle, tb ? b[j + l * ldb] : b[l + j * ldb]);
+            }
             c[i + j * ldc] = *alpha * sum + (*beta == 0 ? 0 : *beta * c[i + j * ldc]);
         }
     }
