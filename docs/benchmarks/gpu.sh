@@ -34,7 +34,8 @@ pack() {
   local archive=$1 here dir crate bench size
   here=$(cd "$(dirname "$0")" && pwd)
   dir=$(mktemp -d)
-  trap 'rm -rf "$dir"' EXIT
+  # shellcheck disable=SC2064  # the folder of now: the variable is gone at the end
+  trap "rm -rf '$dir'" EXIT
   mkdir "$dir/tests" "$dir/benches"
   cargo build --release -p morphgl --features cuda --message-format json-render-diagnostics | programs "$dir" '' morphgl
   for crate in "${CRATES[@]}"; do
