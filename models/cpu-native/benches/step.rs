@@ -4,8 +4,8 @@
 //! The graph is made in memory: 169,000 nodes, 2.3 million directed edges with a power law, 128 features, 40 classes;
 //! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns, and so do those of
 //! `direct`, the step without features in the mini-batch, of the gather that it spares, and, where products are on AMX
-//! tiles, of the same operator without them. Operations are counted as if no zero were skipped: a step can pass the peak. The peak of FLOP/s is that of the instructions that the model's widest
-//! products are on.
+//! tiles, of the same operator without them. The peak of FLOP/s is that of the instructions that the model's widest
+//! products are on; operations are counted as if no zero were skipped, so that a step can pass it.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::sync::Arc;

@@ -65,7 +65,7 @@ impl fmt::Debug for CudaNative {
 
 impl CudaNative {
     /// Builds the operator with initial parameters. Option `tf32` (false): matrix products round their factors to TF32, and run on
-    /// tensor cores; losses agree with the CPU's to three digits then, not to five.
+    /// tensor cores; losses are no longer the CPU's to 1e-5 then.
     ///
     /// # Errors
     ///

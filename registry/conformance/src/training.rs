@@ -56,6 +56,7 @@ pub fn check(subject: &Subject<'_>) {
     state::the_first_step_is_adams(&run);
     state::no_gradient_no_step(&run);
     state::a_copy_goes_on_alike(&run);
+    state::training_is_accumulating_and_stepping(&run);
     state::threads_change_little(&run);
     state::failures_are_named(&run);
 }

@@ -205,12 +205,14 @@ fn memory_that_comes_back_during_a_capture_waits_for_its_end() {
 fn memory_that_nobody_uses_is_taken_first() {
     let device = late();
     let [busy, other] = [(); 2].map(|()| Stream::new(&device, false).expect("a stream"));
-    let [unused, mut used] = [(); 2].map(|()| Buffer::<u8>::new(&busy, 1000).expect("memory"));
+    let mut used = Buffer::<u8>::new(&busy, 1000).expect("memory");
+    let unused = Buffer::<u8>::new(&other, 1000).expect("memory");
     let [first, second] = [unused.address(), used.address()];
     busy.fill(&mut used, 1).expect("given");
     drop(unused);
     // It comes back last, and its stream still has work on it.
     drop(used);
+    other.synchronize().expect("done");
     let taken = [(); 2].map(|()| Buffer::<u8>::new(&other, 1000).expect("memory"));
     assert_eq!(taken.each_ref().map(Buffer::address), [first, second]);
 }

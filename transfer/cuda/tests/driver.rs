@@ -143,7 +143,7 @@ fn all() -> Result<()> {
     stream.copy(&out, 0..9, &mut back, 0)?;
     stream.synchronize()?;
     assert_eq!(back[..], [18.0, 24.0, 30.0, 24.0, 34.0, 44.0, 30.0, 44.0, 58.0]);
-    // A factor of more than ten bits behind the point: rounded in TF32, and after that exact again.
+    // A factor of more than ten mantissa bits: cut in TF32, and after that exact again.
     let long = 1.0 + 1.0 / 4096.0;
     stream.copy(&Pinned::of(&device, &[long])?, 0..1, &mut a, 0)?;
     for (precision, expected) in [(Precision::F32, long * long), (Precision::Tf32, 1.0), (Precision::F32, long * long)]

@@ -101,6 +101,32 @@ pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
     }
 }
 
+/// Both at once are what they are one after the other; of a mini-batch that fails nothing is learned.
+pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
+    for (what, model) in models() {
+        let [mut apart, mut whole] = [(); 2].map(|()| run.build(&model));
+        for epoch in 0..2 {
+            let batch = run.batch(&model, &[0, 5, 7], epoch);
+            let expected = accumulate(&mut apart, &batch);
+            step(&mut apart);
+            let (score, _) = whole.train(&batch).expect("a mini-batch is trained on");
+            assert_eq!((score.correct, score.count), (expected.correct, expected.count), "{what}: its score");
+            alike(run, &format!("{what}, both at once"), &parameters(&whole), &parameters(&apart));
+        }
+        let mut broken = parameters(&whole);
+        broken[0].values[0] = f32::NAN;
+        whole.set_parameters(&broken).expect("parameters of the right shape");
+        let before = whole.optimizer_state().expect("a state");
+        let error = whole.train(&run.batch(&model, &[0, 5], 2)).expect_err("a loss of NaN").to_string();
+        assert!(error.contains("learning rate"), "{what}: {error}");
+        assert_eq!(
+            whole.optimizer_state().expect("a state"),
+            before,
+            "{what}: a mini-batch that failed was learned from"
+        );
+    }
+}
+
 #[track_caller]
 fn alike(run: &Run<'_>, what: &str, actual: &[NamedTensor], expected: &[NamedTensor]) {
     close(what, actual, expected, if run.subject.deterministic { 0.0 } else { 1e-4 });

@@ -165,15 +165,15 @@ impl Nvrtc {
         self.build(name, source, target, &target.options()).map(|(bytes, _)| bytes)
     }
 
-    /// What each kernel takes of a multiprocessor of an architecture.
+    /// Machine code for an architecture, and what each of its kernels takes of a multiprocessor.
     ///
     /// # Errors
     ///
     /// As [`Nvrtc::compile`].
-    pub fn resources(&self, name: &str, source: &str, architecture: u32) -> Result<Vec<Resources>, String> {
+    pub fn assemble(&self, name: &str, source: &str, architecture: u32) -> Result<(Vec<u8>, Vec<Resources>), String> {
         let target = Target::Cubin(architecture);
         let options = [&target.options()[..], &["--ptxas-options=-v".to_string()]].concat();
-        self.build(name, source, target, &options).map(|(_, log)| resources(&log))
+        self.build(name, source, target, &options).map(|(cubin, log)| (cubin, resources(&log)))
     }
 
     /// The result and the compiler's log.

@@ -88,7 +88,7 @@ void fake_print_calls() {
 const int DEFAULT_MATH = 0, TF32_MATH = 3;
 std::map<void*, int> modes;
 
-// A factor as the handle's mode has it: of TF32 the first ten bits behind the point, here without rounding.
+// A factor as the handle's mode has it: in TF32 with ten mantissa bits, here cut instead of rounded.
 float factor(void* handle, float x) {
     if (modes[handle] != TF32_MATH) return x;
     unsigned bits;
