@@ -63,7 +63,11 @@ impl FeatureMatrix {
 impl Stores {
     /// How an output of `bytes` in rows of `row_bytes` is stored.
     fn of(bytes: usize, row_bytes: usize) -> Self {
-        if bytes < STREAM_BYTES || row_bytes < rows::streams_from() { Self::Cached } else { Self::Streaming }
+        if bytes < STREAM_BYTES || row_bytes < rows::streams_from(SimdLevel::current()) {
+            Self::Cached
+        } else {
+            Self::Streaming
+        }
     }
 }
 

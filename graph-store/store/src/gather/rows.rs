@@ -18,28 +18,36 @@ const LINE: usize = 64;
 struct Asking {
     /// Rows between the one asked for and the one copied.
     ahead: usize,
-    /// The same where stores are streamed: they take up buffers that the misses of the first cache need, so that rows are
-    /// asked for into the second one, and earlier.
+    /// The same where stores are streamed.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
     ahead_streaming: usize,
+    /// Whether rows are then asked for into the second cache alone.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
+    second_streaming: bool,
     /// Bytes of a row, from its first on.
     head_bytes: usize,
-    /// Bytes of a row from which on streaming is faster: shorter ones keep too few whole lines to themselves.
-    streams_from: usize,
+    /// Bytes of a row from which on streaming is faster, at AVX2 and at AVX-512: shorter ones keep too few whole lines to
+    /// themselves.
+    streams_from: [usize; 2],
 }
 
 /// What of the row follows its head an Intel processor fetches by itself, having seen it begin, and with more lines under way
 /// than it grants to those who ask: streamed rows of 1204 bytes come at 8.2 GB/s in place of 5.6, of 3072 bytes at 10.1 in
-/// place of 7.5 (`benches/gather.rs`; one thread of a Sapphire Rapids server).
-const INTEL: Asking = Asking { ahead: 8, ahead_streaming: 16, head_bytes: 384, streams_from: 512 };
-/// Rows of 400 to 1,024 bytes come at 1.04 of the fastest plain loop's speed, in place of 0.86 with Intel's distances
-/// (geometric means of twelve cases, the same bench; one and two threads of a Zen 5 server at AVX2). Streamed, rows of 400
-/// bytes come at 1.12 to 1.21 and 0.89 to 1.08 of it, in place of 1.01 and 0.82 to 0.86 (one thread and two, three runs).
-const OTHERS: Asking = Asking { ahead: 16, ahead_streaming: 24, head_bytes: 1024, streams_from: 384 };
+/// place of 7.5 (`benches/gather.rs`; one thread of a Sapphire Rapids server). Streaming stores take up buffers that the misses
+/// of the first cache need, so that rows are asked for into the second one, and earlier.
+const INTEL: Asking =
+    Asking { ahead: 8, ahead_streaming: 16, second_streaming: true, head_bytes: 384, streams_from: [512, 512] };
+/// Rows of 200 to 1,024 bytes come at 0.9 to 1.5 times the fastest plain loop's speed (the same bench; one and two threads of a
+/// Zen 5 server at AVX2, three runs). Asked for into the second cache, streamed rows of 512 bytes come at half of it in about
+/// half of the runs; not streamed, rows of 400 bytes at 0.82 to 0.86 on two threads. At AVX-512, where lines that a row shares are put together
+/// in a slower way, they are at 0.82 to 1.03, and streamed at 0.80 to 0.88.
+const OTHERS: Asking =
+    Asking { ahead: 16, ahead_streaming: 24, second_streaming: false, head_bytes: 1024, streams_from: [192, 512] };
 
-/// Bytes of a row from which on a large output is streamed on this processor.
-pub(super) fn streams_from() -> usize {
-    Asking::here().streams_from
+/// Bytes of a row from which on a large output is streamed at this level on this processor.
+pub(super) fn streams_from(level: SimdLevel) -> usize {
+    let [avx2, others] = Asking::here().streams_from;
+    if level < SimdLevel::Avx512 { avx2 } else { others }
 }
 
 impl Asking {
@@ -208,7 +216,12 @@ mod x86 {
         let mut at = to.wrapping_sub(full);
         let mut line = R::Line::default();
         for (i, &node) in nodes.iter().enumerate() {
-            ask::<_MM_HINT_T1>(from, row, nodes.get(i + asking.ahead_streaming), asking.head_bytes);
+            let later = nodes.get(i + asking.ahead_streaming);
+            if asking.second_streaming {
+                ask::<_MM_HINT_T1>(from, row, later, asking.head_bytes);
+            } else {
+                ask::<_MM_HINT_T0>(from, row, later, asking.head_bytes);
+            }
             // SAFETY: the caller's promises. What is put aside ends with the line, all else lies within row and output,
             // and streamed lines are aligned and whole.
             unsafe {
