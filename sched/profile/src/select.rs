@@ -11,7 +11,7 @@ use crate::selection::{CandidateProfile, Outcome, Selection};
 use crate::training::Snapshot;
 use crate::{Error, ErrorKind, Progress, Result, Settings, Statistics, Watch, pool};
 
-/// Share of the time for all of profiling that the choice may take, beside the first mini-batch of each operator.
+/// Share of the time for all of profiling that the choice may take, beside the first two mini-batches of each operator.
 const SHARE: f64 = 0.6;
 /// The first step of an operator is taken to need no more memory than this many times the most that one of another needed;
 /// up to 5 was measured.
@@ -37,8 +37,8 @@ pub struct Candidate<'a> {
 /// turns; one that cannot win any more is given up, a hopeless one after its first step. That first step, in which an operator
 /// allocates its memory, counts for nothing else.
 ///
-/// Beside the first mini-batch of each, it takes no more than 0.6 of the time for all of profiling; nor than the budget, beside
-/// the second.
+/// The first mini-batch of each is timed whatever it takes, the second if it fits in the time for all of profiling, more in no
+/// more than 0.6 of that, nor than the budget.
 /// One that fails, or does not fit in `watch.memory`, is left out and says why.
 ///
 /// # Errors
@@ -70,9 +70,9 @@ pub fn select(
     let times = compare::compare(
         number,
         |round, fastest| {
-            let share = settings.in_all(fastest * num_batches as f64).mul_f64(SHARE);
-            // First steps are a poor guide: one more of each is worth a larger part of a long epoch.
-            if round == 1 { share } else { share.min(settings.budget) }.as_secs_f64()
+            let in_all = settings.in_all(fastest * num_batches as f64);
+            // First steps are a poor guide: one more of each is worth all of the time.
+            if round == 1 { in_all } else { in_all.mul_f64(SHARE).min(settings.budget) }.as_secs_f64()
         },
         |i, round| {
             if (watch.stop)() {
