@@ -23,7 +23,7 @@ pub struct JobConfig {
     /// Operators asked for by key.
     #[serde(default)]
     pub operators: Operators,
-    /// Options of operators, by key and name; what operators they are for, their documentation says.
+    /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
     /// Where the dataset is left on disk, the bytes that whoever reads it from there may hold of it; `None` where it is in memory.

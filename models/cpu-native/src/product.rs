@@ -28,7 +28,7 @@ pub(crate) struct Left<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) by_row: usize,
     pub(crate) by_depth: usize,
-    /// Whether it may have many zeros: see [`Left::with_zeros`].
+    /// Whether to count its zeros and skip them if there are many: see [`Left::with_zeros`].
     pub(crate) zeros: bool,
 }
 

@@ -131,8 +131,7 @@ pub(crate) struct BatchArgs {
     /// fastest]
     #[arg(long, value_name = "KEY")]
     training: Option<Key>,
-    /// An option of an operator, such as Training_CUDA_Native.tf32=true; the operator's documentation lists them. Several times
-    /// for several
+    /// Set an operator's option, such as Training_CUDA_Native.tf32=true; may be repeated. Each operator's README lists its options
     #[arg(long, value_name = "KEY.NAME=VALUE", value_parser = values::setting)]
     set: Vec<(Key, String, Value)>,
 }

@@ -37,8 +37,8 @@ pub struct Candidate<'a> {
 /// turns; one that cannot win any more is given up, a hopeless one after its first step. That first step, in which an operator
 /// allocates its memory, counts for nothing else.
 ///
-/// The first mini-batch of each is timed whatever it takes, the second if it fits in the time for all of profiling, more in no
-/// more than 0.6 of that, nor than the budget.
+/// The first mini-batch of each is timed whatever it takes, the second if it fits in the time for all of profiling,
+/// further ones while they fit in 0.6 of that time and in the budget.
 /// One that fails, or does not fit in `watch.memory`, is left out and says why.
 ///
 /// # Errors

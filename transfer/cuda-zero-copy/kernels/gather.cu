@@ -1,7 +1,7 @@
 // Rows of features, out of the memory of this device or of one that it reaches where they are cached, else over the bus.
 #include "morphgl.cuh"
 
-// Rows that each group of lanes has on their way at a time.
+// Rows whose loads each group of lanes has in flight at a time.
 #define ROWS 4
 // The bus and the device's memory move whole lines.
 #define LINE 128ull

@@ -26,15 +26,15 @@ pub(crate) struct Rows {
 /// How many blocks gather.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
-    /// Those that keep the bus busy where all rows come over it.
+    /// Blocks that keep the bus busy when every row is read from host memory.
     sharing: usize,
-    /// Those that fill the device.
+    /// Blocks that fill every multiprocessor.
     all: usize,
 }
 
 impl Blocks {
-    /// Blocks for a mini-batch of whose rows `host_share` are expected to come over the bus: those on their way over it are as
-    /// many as if all were, and where none is the whole device gathers.
+    /// Blocks for a mini-batch of whose rows a share of `host_share` is expected to be read from host memory. They grow as that
+    /// share falls, so that as many host reads are in flight as when every row is one; with none, the whole device gathers.
     fn of(self, host_share: f64) -> usize {
         // A division by 0 is infinity, which is cut as well.
         ((self.sharing as f64 / host_share) as usize).clamp(self.sharing, self.all)
@@ -115,7 +115,7 @@ mod tests {
         for (host_share, expected) in [(1.0, 104), (0.5, 208), (0.25, 416), (0.19, 528), (1e-9, 528), (0.0, 528)] {
             assert_eq!(blocks.of(host_share), expected, "{host_share} of the rows come over the bus");
         }
-        // One cold row of a million does not keep the gather on a fifth of the device.
+        // A single cache miss in a million rows does not limit the gather to a fifth of the multiprocessors.
         assert_eq!(blocks.of(1e-6), blocks.all);
     }
 }

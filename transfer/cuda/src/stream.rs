@@ -218,8 +218,8 @@ impl Stream {
         self.check(unsafe { self.device.driver().fill(self.id, buffer.address(), byte, buffer.len() * size_of::<T>()) })
     }
 
-    /// Makes the stream ready for products of this precision, which its first one does else, in f32: needed before a product is
-    /// captured.
+    /// Creates the stream's cuBLAS handle, if there is none, and sets the precision of its products. Without this call the
+    /// first product creates it, in f32; a product that is captured needs it beforehand.
     ///
     /// # Errors
     ///

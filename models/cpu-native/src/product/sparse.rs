@@ -1,4 +1,4 @@
-//! Products whose left factor has many zeros, as activations and gradients have behind ReLU and dropout: zeros are skipped.
+//! Matrix products that skip the zeros of their left factor, for activations and gradients after ReLU and dropout.
 //!
 //! A row of the result is held in registers while it takes the left row's nonzeros one after the other, each times a row of
 //! the right factor. The order of the depth is that of `super::kernel`, and so are the bits of a product that is not added
@@ -64,7 +64,8 @@ pub(super) fn multiply_all(
 }
 
 versions! {
-    /// Sets a bit for every nonzero of the left factor: 64 depths of all rows, then the next 64.
+    /// Writes bit masks of the left factor's nonzeros: one word a row for the first 64 elements of the inner dimension, then
+    /// one a row for the next 64, and so on.
     find, find_of,
     sizes: [usize; 2], left: Left<'_>, masks: &mut [u64]
 }

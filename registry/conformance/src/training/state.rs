@@ -101,7 +101,7 @@ pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
     }
 }
 
-/// Both at once are what they are one after the other; of a mini-batch that fails nothing is learned.
+/// `train` gives the score and parameters of `accumulate` followed by `step`; a mini-batch that fails changes no state.
 pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
     for (what, model) in models() {
         let [mut apart, mut whole] = [(); 2].map(|()| run.build(&model));

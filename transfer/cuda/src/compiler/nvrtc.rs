@@ -11,7 +11,7 @@ use crate::library;
 /// The header that kernels include.
 pub(super) const HEADER: &str = include_str!("../../include/morphgl.cuh");
 const HEADER_NAME: &CStr = c"morphgl.cuh";
-/// Names of the library, the latest first.
+/// File names of NVRTC, the latest version first.
 const NAMES: [&str; 2] =
     if cfg!(windows) { ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"] } else { ["libnvrtc.so.13", "libnvrtc.so.12"] };
 

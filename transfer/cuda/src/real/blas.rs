@@ -16,7 +16,7 @@ use crate::library;
 /// recommends for Hopper: with less, products of few rows and columns and a long depth are not split along the depth.
 const WORKSPACE: usize = 32 << 20;
 
-/// Names of the library, the latest first: its functions that are called here are the same in both.
+/// File names of cuBLAS, the latest version first: its functions that are called here are the same in both.
 const NAMES: [&str; 2] =
     if cfg!(windows) { ["cublas64_13.dll", "cublas64_12.dll"] } else { ["libcublas.so.13", "libcublas.so.12"] };
 
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Blas {
 }
 
 impl Blas {
-    /// Makes the stream's handle, if there is none, and sets its precision.
+    /// Creates the stream's cuBLAS handle, if there is none, and sets its math mode.
     pub(super) fn prepare(&self, cuda: &Cuda, stream: Id, precision: Precision) -> Outcome<()> {
         let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = match handles.entry(stream) {
