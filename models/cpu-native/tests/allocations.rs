@@ -39,6 +39,9 @@ static ALLOCATOR: Counting = Counting;
 /// Calls into the pool between two allocations of its queue: a block of crossbeam's injector has 63 places.
 const CALLS_A_BLOCK: usize = 63;
 
+/// Windows of rounds, of which one must do without allocations.
+const WINDOWS: usize = 8;
+
 #[test]
 fn a_steady_state_allocates_nothing() {
     let kinds = [("sage", 1, 32), ("sage", 4, 32), ("sage", 4, 130), ("gcn", 4, 32), ("gat", 4, 32), ("mlp", 4, 130)];
@@ -53,16 +56,20 @@ fn a_steady_state_allocates_nothing() {
                 trainer.step().expect("a step");
             }
         };
-        // Every thread grows its scratch when it first works: on a busy machine that takes a few rounds.
         (0..60).for_each(|_| round());
-        let before = COUNT.load(Ordering::Relaxed);
+        // A thread grows its scratch when it first works, which on a busy machine may be late. So one window of rounds
+        // without an allocation is asked for: of a trainer that allocates at every step, no window is free of them.
         let rounds = 100usize;
-        (0..rounds).for_each(|_| round());
-        let found = COUNT.load(Ordering::Relaxed) - before;
         let allowed = (4 * rounds).div_ceil(CALLS_A_BLOCK);
+        let mut found = vec![];
+        while found.len() < WINDOWS && found.last().is_none_or(|&last| last > allowed) {
+            let before = COUNT.load(Ordering::Relaxed);
+            (0..rounds).for_each(|_| round());
+            found.push(COUNT.load(Ordering::Relaxed) - before);
+        }
         assert!(
-            found <= allowed,
-            "{kind}-{hidden}, {threads} threads: {found} allocations in {rounds} rounds, {allowed} are rayon's"
+            found.last().is_some_and(|&last| last <= allowed),
+            "{kind}-{hidden}, {threads} threads: {found:?} allocations, each in {rounds} rounds; {allowed} are rayon's"
         );
     }
 }
