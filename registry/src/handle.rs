@@ -47,6 +47,37 @@ impl<T> Handle<T> {
             State::Pending(work) => work.wait(),
         }
     }
+
+    /// This work and `next`, which the same resource was given after it: the result is this one's, the time that of both, and
+    /// of two errors the first one's. Waits for the later work first, so that the host sleeps once.
+    pub fn then(self, next: Result<Handle<()>>) -> Handle<T>
+    where
+        T: Send + 'static,
+    {
+        match (self.0, next) {
+            (State::Ready(value, took), Ok(Handle(State::Ready((), then)))) => Handle::ready(value, took + then),
+            (first, next) => Handle::pending(InOrder { first: Handle(first), next }),
+        }
+    }
+}
+
+/// Two works that were given one after the other.
+struct InOrder<T> {
+    first: Handle<T>,
+    next: Result<Handle<()>>,
+}
+
+impl<T: Send> Wait<T> for InOrder<T> {
+    fn is_ready(&self) -> bool {
+        self.first.is_ready() && self.next.as_ref().map_or(true, Handle::is_ready)
+    }
+
+    fn wait(self: Box<Self>) -> Result<(T, Duration)> {
+        let next = self.next.and_then(Handle::wait);
+        let (value, took) = self.first.wait()?;
+        let ((), then) = next?;
+        Ok((value, took + then))
+    }
 }
 
 impl<T> fmt::Debug for Handle<T> {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use morphgl_graph_store::Dataset;
 use serde::{Deserialize, Serialize};
@@ -200,19 +199,25 @@ pub trait Training: fmt::Debug + Send {
     /// It may be called before the handle of a mini-batch was waited for; one that fails later has no part in the step.
     fn step(&mut self) -> Result<Handle<()>>;
 
-    /// Trains on one mini-batch: accumulates and steps. Both are given before either is waited for, so that an accelerator does
-    /// not stand idle between them. Returns the score, and the time that both took on the operator's resource.
+    /// Trains on one mini-batch: accumulates and steps. Both are given to the device before either is waited for, so that it
+    /// does not stand idle between them. The handle gives the score, and the time that both took on the operator's resource.
+    ///
+    /// The mini-batch is kept until the handle was waited for. So many as [`Training::queue_depth`] says may be given before
+    /// the first is waited for; they are trained on in the order in which they were given.
     ///
     /// # Errors
     ///
     /// As [`Training::accumulate`] and [`Training::step`]; of two the first.
-    fn train(&mut self, batch: &MiniBatch) -> Result<(Score, Duration)> {
+    fn train(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let accumulating = self.accumulate(batch)?;
-        // The step comes last, so this is the one wait.
-        let stepped = self.step().and_then(Handle::wait);
-        let (score, accumulated) = accumulating.wait()?;
-        let ((), stepped) = stepped?;
-        Ok((score, accumulated + stepped))
+        let stepping = self.step();
+        Ok(accumulating.then(stepping))
+    }
+
+    /// Mini-batches that [`Training::train`] takes before the first of them is waited for. With two, a device finds the next
+    /// step's work in its stream when it ends one; with one, which is right where the host computes, it waits to be given it.
+    fn queue_depth(&self) -> usize {
+        1
     }
 
     /// Copies out the parameters, in the order of `morphgl-model-spec`.

@@ -118,7 +118,7 @@ fn main() -> Result<()> {
             })?;
             let mut times = Vec::new();
             for _ in 0..=ROUNDS {
-                times.push(trainer.train(&batch)?.1.as_secs_f64() * 1e3);
+                times.push(trainer.train(&batch)?.wait()?.1.as_secs_f64() * 1e3);
             }
             times.remove(0);
             times.sort_by(f64::total_cmp);

@@ -95,7 +95,7 @@ fn gather(dataset: &Dataset, batch: &HostBatch, pool: &rayon::ThreadPool, featur
 
 /// Milliseconds of a step.
 fn step(trainer: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
-    Ok(trainer.train(batch)?.1.as_secs_f64() * 1e3)
+    Ok(trainer.train(batch)?.wait()?.1.as_secs_f64() * 1e3)
 }
 
 /// The SIMD level in force.

@@ -2,18 +2,20 @@
 //!
 //! Run: `cargo bench -p morphgl-training-cuda-native --bench step -- [--json] [--rounds 15] [--memory 3350e9] [--flops 67e12]`.
 //! Blocks of 137k, 66k, 11k and 1,024 nodes with 330k, 101k and 11k edges, 128 features in f16, 40 classes: as large as
-//! those of fanouts 15,10,5. The limits are the device's data sheet (an H100's, unless given); shares are of the least
+//! those of fanouts 15,10,5. Then products as deep as a block has rows. The limits are the device's data sheet (an H100's, unless given); shares are of the least
 //! work: products of all layers, and every matrix read or written once by each pass that needs it.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_cuda::{CudaBatch, Device, Stream};
+use morphgl_cuda::{Buffer, CudaBatch, Device, Precision, Stream, Transpose, statistics};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
 use morphgl_registry::{
-    BatchFeatures, BatchId, Block, HostBatch, Machine, MiniBatch, Place, Result, Training, TrainingContext,
+    BatchFeatures, BatchId, Block, Handle, HostBatch, Machine, MiniBatch, Place, Result, Score, Training,
+    TrainingContext,
 };
 use morphgl_training_cuda_native::{CudaNative, KEY};
 use serde_json::{Value, json};
@@ -122,14 +124,17 @@ fn main() -> Result<()> {
                 queued.push(given);
             }
         }
-        // Without waiting between steps: the host's part hides behind the device's.
-        let start = Instant::now();
-        let mut handles = Vec::new();
+        // As many queued as the operator takes: the host's part hides behind the device's.
+        let (start, before) = (Instant::now(), statistics(&device).launches);
+        let mut given = VecDeque::new();
         for round in 0..rounds {
-            handles.push(trainer.accumulate(&batches[round % batches.len()])?);
-            trainer.step()?;
+            if given.len() == trainer.queue_depth() {
+                given.pop_front().map_or(Ok(()), |step: Handle<Score>| step.wait().map(|_| ()))?;
+            }
+            given.push_back(trainer.train(&batches[round % batches.len()])?);
         }
-        handles.into_iter().try_for_each(|h| h.wait().map(|_| ()))?;
+        given.into_iter().try_for_each(|step| step.wait().map(|_| ()))?;
+        let launches = (statistics(&device).launches - before) / rounds as u64;
         let throughput = start.elapsed().as_secs_f64() * 1e3 / rounds as f64;
         times.sort_by(f64::total_cmp);
         queued.sort_by(f64::total_cmp);
@@ -138,13 +143,15 @@ fn main() -> Result<()> {
         if json {
             let line = json!({"what": "step", "operator": "Training_CUDA_Native", "model": kind, "hidden": hidden,
                 "unit": "ms", "min": min, "median": median, "max": max, "all": times, "queued": throughput,
-                "host": queued[queued.len() / 2], "share_of_flops": flops / peak, "share_of_bandwidth": bytes / bandwidth,
+                "host": queued[queued.len() / 2], "launches": launches,
+                "share_of_flops": flops / peak, "share_of_bandwidth": bytes / bandwidth,
                 "workspace_bytes": trainer.workspace_bytes()});
             println!("{line}");
             continue;
         }
         println!(
-            "{kind}-{hidden}: {min:.2} / {median:.2} / {max:.2} ms, {throughput:.2} ms queued, host {:.2} ms; \
+            "{kind}-{hidden}: {min:.2} / {median:.2} / {max:.2} ms, {throughput:.2} ms queued, host {:.2} ms for {launches} \
+             launches; \
              {:.1} TFLOP/s ({:.0} %), {:.0} GB/s ({:.0} %); workspace {} MiB",
             queued[queued.len() / 2],
             flops / 1e12,
@@ -153,6 +160,45 @@ fn main() -> Result<()> {
             100.0 * bytes / bandwidth,
             trainer.workspace_bytes() >> 20
         );
+    }
+    deep_products(&stream, rounds, json, peak)
+}
+
+/// Products whose result is small and whose depth is the rows of a block, as a weight's gradient is: with one thread block a
+/// tile of the result, most multiprocessors would have nothing to do, so that cuBLAS has to divide the depth.
+fn deep_products(stream: &Stream, rounds: usize, json: bool, peak: f64) -> Result<()> {
+    stream.prepare_products(Precision::F32)?;
+    for [m, n, k] in [[256, 100, 165_000], [256, 128, 66_000], [256, 256, 11_000]] {
+        let zeros = |len: usize| -> Result<Buffer<f32>> {
+            let mut buffer = Buffer::new(stream, len)?;
+            stream.fill(&mut buffer, 0)?;
+            Ok(buffer)
+        };
+        let (a, b, mut out) = (zeros(m * k)?, zeros(k * n)?, zeros(m * n)?);
+        let mut times = Vec::new();
+        for round in 0..3 + rounds {
+            let start = stream.record(true)?;
+            stream.multiply([m, n, k], (&a, Transpose::Yes), (&b, Transpose::No), &mut out, (1.0, 0.0))?;
+            let end = stream.record(true)?;
+            end.synchronize()?;
+            if round >= 3 {
+                times.push(end.elapsed(&start)?.as_secs_f64() * 1e3);
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        let (min, median) = (times[0], times[times.len() / 2]);
+        let flops = 2.0 * (m * n * k) as f64 / median * 1e3;
+        if json {
+            let line = json!({"what": "product", "m": m, "n": n, "k": k, "unit": "ms", "min": min, "median": median,
+                "share_of_flops": flops / peak});
+            println!("{line}");
+        } else {
+            let share = 100.0 * flops / peak;
+            println!(
+                "product {m} x {n} of depth {k}: {min:.3} / {median:.3} ms, {:.1} TFLOP/s ({share:.0} %)",
+                flops / 1e12
+            );
+        }
     }
     Ok(())
 }

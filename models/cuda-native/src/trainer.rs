@@ -99,8 +99,16 @@ impl CudaNative {
 
     /// Forward, and in training backward: all of it is given to the stream, and nothing waited for.
     fn run(&mut self, batch: &MiniBatch, mode: Mode) -> Result<Handle<Score>> {
+        let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
+        let handle = self.pass(batch, mode)?;
+        let end = self.gpu.stream.record(false)?;
+        // SAFETY: the stream has waited for what made the mini-batch, and has read it before this event.
+        unsafe { batch.done_after(end) };
+        Ok(handle)
+    }
+
+    fn pass(&mut self, batch: &CudaBatch, mode: Mode) -> Result<Handle<Score>> {
         let Self { spec, layout, state, gpu, .. } = self;
-        let batch = CudaBatch::on(gpu.stream.device(), batch)?;
         let model = &spec.model;
         let (words, dtype, rows) = check(spec, batch)?;
         gpu.begin()?;
@@ -236,6 +244,11 @@ impl Training for CudaNative {
         let handle = self.run(batch, Mode::Training { seed: self.seed, id })?;
         (self.last, self.given) = (Some(id), true);
         Ok(handle)
+    }
+
+    /// The stream keeps the order, and every result has a place of its own in the host's memory.
+    fn queue_depth(&self) -> usize {
+        2
     }
 
     fn gradients(&mut self) -> Result<Gradients> {

@@ -7,9 +7,9 @@ mod common;
 use std::process::Command;
 
 use common::{batch, context, dataset, model, place, transfer};
-use morphgl_cuda::{Device, statistics};
+use morphgl_cuda::{Buffer, Device, Stream, statistics};
 use morphgl_graph_store::Dtype;
-use morphgl_registry::{MiniBatch, Training};
+use morphgl_registry::{Handle, MiniBatch, Training};
 use morphgl_training_cuda_native::{CudaNative, KEY};
 use serde_json::json;
 
@@ -17,11 +17,21 @@ const CHILD: &str = "MORPHGL_TEST_WAITS";
 
 #[test]
 fn a_step_waits_once() {
+    late("a_step_waits_once", steps);
+}
+
+#[test]
+fn a_trained_mini_batchs_memory_waits_for_no_later_training() {
+    late("a_trained_mini_batchs_memory_waits_for_no_later_training", memory);
+}
+
+/// Does `check` in a program of its own, whose streams are late.
+fn late(test: &str, check: fn()) {
     if std::env::var(CHILD).is_ok() {
-        return steps();
+        return check();
     }
     let mut command = Command::new(std::env::current_exe().expect("it has a path"));
-    command.args(["--exact", "a_step_waits_once", "--nocapture"]);
+    command.args(["--exact", test, "--nocapture"]);
     let output = command.env(CHILD, "1").env("MORPHGL_EMULATION", "late").output().expect("it starts");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -30,16 +40,47 @@ fn a_step_waits_once() {
 fn steps() {
     let (dim, classes) = (12, 4);
     let device = Device::open(&place(), &KEY).expect("it is emulated");
-    for kind in ["sage", "gcn", "gat", "gin", "mlp"] {
+    for (kind, launches) in [("sage", 25), ("gcn", 21), ("gat", 53), ("gin", 34), ("mlp", 13)] {
         let model = model(kind, dim, classes, json!({"hidden": 16, "layers": 2, "heads": 2, "dropout": 0.5}));
         let mut trainer =
             CudaNative::new(&context(&model, place(), dataset(0, 0, dim, classes, false))).expect("built");
         let given = |seed| transfer(batch(&[90, 40, 17], (dim, classes), Dtype::F16, false, seed));
         let batches: Vec<MiniBatch> = (0..4).map(given).collect();
         for batch in &batches {
-            let before = statistics(&device).waits;
-            trainer.train(batch).expect("a step");
-            assert_eq!(statistics(&device).waits - before, 1, "{kind}, {:?}", batch.id());
+            let before = statistics(&device);
+            trainer.train(batch).and_then(Handle::wait).expect("a step");
+            let after = statistics(&device);
+            assert_eq!(after.waits - before.waits, 1, "{kind}, {:?}", batch.id());
+            let given = after.launches - before.launches;
+            assert!(given <= launches, "{kind}: {given} launches a step");
         }
     }
+}
+
+fn memory() {
+    let (dim, classes) = (12, 4);
+    let device = Device::open(&place(), &KEY).expect("it is emulated");
+    let model = model("sage", dim, classes, json!({"hidden": 16, "layers": 2, "dropout": 0.0}));
+    let mut trainer = CudaNative::new(&context(&model, place(), dataset(0, 0, dim, classes, false))).expect("built");
+    let given = |seed| transfer(batch(&[900, 40, 17], (dim, classes), Dtype::F32, false, seed));
+    let [first, second, third] = [0, 1, 2].map(given);
+    let trained = trainer.train(&first).expect("given");
+    trained.wait().expect("a step");
+    // The trainer's stream has more work when the first mini-batch's memory comes back.
+    let later = trainer.train(&second).expect("given");
+    drop(first);
+    let (other, before) = (Stream::new(&device, true).expect("a stream"), statistics(&device).allocations);
+    let mut again = Buffer::<f32>::new(&other, 900 * dim).expect("memory");
+    other.fill(&mut again, 0).expect("given");
+    other.synchronize().expect("done");
+    assert_eq!(statistics(&device).allocations, before, "it is memory that came back");
+    assert!(!later.is_ready(), "the next step was waited for");
+    later.wait().expect("a step");
+    // Memory of a mini-batch that is dropped before its step was waited for waits for it.
+    let last = trainer.train(&third).expect("given");
+    drop(third);
+    let [mut one, mut two] = [(); 2].map(|()| Buffer::<f32>::new(&other, 900 * dim).expect("memory"));
+    [&mut one, &mut two].into_iter().for_each(|b| other.fill(b, 0).expect("given"));
+    other.synchronize().expect("done");
+    assert!(last.is_ready(), "its memory was written to while it was read");
 }

@@ -88,6 +88,11 @@ impl Training for SimLedger {
         Ok(self.stream.submit(batch.id(), batch, move |state, batch| accumulate(state, batch, features)))
     }
 
+    /// The simulated stream keeps the order.
+    fn queue_depth(&self) -> usize {
+        2
+    }
+
     /// No tensor, and the labelled seeds since the last step.
     fn gradients(&mut self) -> Result<Gradients> {
         let count = self.stream.after(|state| Ok(state.count)).wait()?.0;

@@ -57,6 +57,7 @@ pub fn check(subject: &Subject<'_>) {
     state::no_gradient_no_step(&run);
     state::a_copy_goes_on_alike(&run);
     state::training_is_accumulating_and_stepping(&run);
+    state::what_is_queued_is_trained_in_order(&run);
     state::threads_change_little(&run);
     state::failures_are_named(&run);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, Pinned, Stream, pending};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, Pinned, Stream, Used, pending};
 use morphgl_registry::{BatchId, BatchingWorker, Error, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
 
 use crate::bounds::{Hop, MOST};
@@ -175,6 +175,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
             blocks: blocks.into_iter().enumerate().rev().map(|(hop, made)| made.block(hop, &counts)).collect(),
             features: None,
             labels,
+            used: Used::default(),
         };
         Ok(batch.into_batch())
     }))

@@ -1,6 +1,6 @@
 //! The coordinator: tells lanes what to do as the schedule's order allows, and hears what they have done.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
@@ -69,6 +69,9 @@ pub(crate) struct Engine<'a> {
     /// By position.
     held: HashMap<u32, Held>,
     under_way: Vec<UnderWay>,
+    /// Positions of the mini-batches that training's lane was told of before their training begins: its operator queues them
+    /// behind the one it is at.
+    ahead: VecDeque<u32>,
     /// By position.
     trained: Vec<bool>,
     stopped: bool,
@@ -100,6 +103,7 @@ impl<'a> Engine<'a> {
             // All memory is taken before the first mini-batch; a table half full is never made anew.
             held: HashMap::with_capacity(2 * buffers.places().min(job.batches.len())),
             under_way: Vec::with_capacity(lanes.count()),
+            ahead: VecDeque::with_capacity(lanes.ahead(TRAINING)),
             trained: vec![false; job.batches.len()],
             job,
             lanes,
@@ -119,6 +123,9 @@ impl<'a> Engine<'a> {
                 while let Some(begun) = self.replay.begin() {
                     self.begin(begun);
                 }
+                self.tell_ahead();
+            } else {
+                self.begin_told();
             }
             if self.under_way.is_empty() {
                 return;
@@ -130,7 +137,11 @@ impl<'a> Engine<'a> {
     /// Waits for what is under way, after [`Engine::run`] panicked because the observer did.
     pub(crate) fn drain(&mut self) {
         self.stopped = true;
-        while !self.under_way.is_empty() {
+        loop {
+            self.begin_told();
+            if self.under_way.is_empty() {
+                return;
+            }
             self.wait(&mut |_| Control::Continue);
         }
     }
@@ -170,11 +181,35 @@ impl<'a> Engine<'a> {
                 (self.workers[share][worker], worker, spare)
             }
             Phase::Transferring => (self.transferring[share].expect("a share with mini-batches has a lane"), 0, take()),
-            Phase::Training => (TRAINING, 0, take()),
+            Phase::Training => {
+                let told = self.ahead.pop_front();
+                assert!(told.is_none_or(|told| told == position), "training's lane was told of another mini-batch");
+                (TRAINING, 0, if told.is_some() { None } else { take() })
+            }
         };
         let ready = self.replay.ready();
         self.under_way.push(UnderWay { begun, id, lane, worker, since: Instant::now(), ready });
-        self.lanes.lane(lane).tell(id, batch);
+        if phase == Phase::Batching || batch.is_some() {
+            self.lanes.lane(lane).tell(id, batch);
+        }
+    }
+
+    /// Tells training's lane of the mini-batches that it trains on next and that are ready, as far as its operator takes them.
+    fn tell_ahead(&mut self) {
+        while self.ahead.len() < self.lanes.ahead(TRAINING) {
+            let Some(position) = self.replay.next_training(self.ahead.len()) else { return };
+            let id = BatchId { epoch: self.job.epoch, index: self.job.batches[position as usize] };
+            let batch = self.held.get_mut(&position).and_then(|held| held.batch.take());
+            self.lanes.lane(TRAINING).tell(id, Some(batch.expect("what is ready is held")));
+            self.ahead.push_back(position);
+        }
+    }
+
+    /// Begins training that its lane was told of, which cannot be taken back.
+    fn begin_told(&mut self) {
+        if !self.ahead.is_empty() {
+            self.replay.begin_training().into_iter().for_each(|begun| self.begin(begun));
+        }
     }
 
     /// Sleeps until a lane reports, or one has taken too long.
@@ -199,6 +234,7 @@ impl<'a> Engine<'a> {
             std::mem::take(&mut self.under_way).into_iter().partition(|u| u.since.elapsed() >= limit);
         self.under_way = rest;
         for UnderWay { lane, id, .. } in late {
+            self.forget_told(lane);
             let operator = Some(Box::new(self.lanes.give_up(lane)));
             self.failure.get_or_insert(Error { operator, batch: Some(id), kind: ErrorKind::Hangs(limit) });
         }
@@ -212,8 +248,24 @@ impl<'a> Engine<'a> {
         let under_way = self.under_way.swap_remove(at);
         match outcome {
             Ok(work) => self.ended(under_way, work, span, observe),
-            // Of several failures, the first is told.
-            Err(error) => drop(self.failure.get_or_insert(error)),
+            Err(error) => {
+                if let ErrorKind::Panicked(_) = error.kind {
+                    self.forget_told(lane);
+                }
+                if !self.ahead.is_empty() && lane == TRAINING {
+                    // What its operator has queued behind the mini-batch that failed is trained all the same, and told of.
+                    self.replay.end(under_way.begun);
+                }
+                // Of several failures, the first is told.
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Expects nothing more of a lane that has ended, or was given up.
+    fn forget_told(&mut self, lane: usize) {
+        if lane == TRAINING {
+            self.ahead.clear();
         }
     }
 

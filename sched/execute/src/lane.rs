@@ -1,11 +1,12 @@
 //! A thread that owns an operator and does one mini-batch after the other, as it is told.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
-use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch, Score, Training, Transferring};
+use morphgl_registry::{BatchId, BatchingWorker, Handle, Key, MiniBatch, Score, Training, Transferring};
 
 use crate::error::{delivered, guarded};
 use crate::{Error, ErrorKind, Result, Span};
@@ -26,6 +27,13 @@ pub(crate) struct Work {
     busy: Duration,
 }
 
+/// What an operator was given and has not been waited for.
+enum Given {
+    Moved(Handle<MiniBatch>),
+    /// Training reads the mini-batch until its handle was waited for.
+    Trained(MiniBatch, Handle<Score>),
+}
+
 /// What a lane has to say about the mini-batch it was given.
 pub(crate) struct Done {
     pub(crate) lane: usize,
@@ -39,6 +47,7 @@ type Command = (BatchId, Option<MiniBatch>);
 /// A lane as the coordinator sees it. Dropping it tells the thread to end, and leaves it to itself.
 pub(crate) struct Lane {
     commands: Sender<Command>,
+    ahead: usize,
     thread: JoinHandle<Option<Operator>>,
 }
 
@@ -50,22 +59,33 @@ pub(crate) struct Reports {
 }
 
 impl Operator {
-    fn run(&mut self, id: BatchId, batch: Option<MiniBatch>) -> morphgl_registry::Result<Work> {
-        let given = |batch: Option<MiniBatch>| batch.expect("transferring and training are given a mini-batch");
+    /// Mini-batches that it may be given before the first is waited for.
+    pub(crate) fn depth(&self) -> usize {
         match self {
-            Operator::Batching(worker) => {
-                let (batch, busy) = worker.prepare(id, batch)?.wait()?;
-                Ok(Work { batch, score: Score::default(), busy })
-            }
-            Operator::Transferring(operator) => {
-                let (batch, busy) = operator.transfer(given(batch))?.wait()?;
-                Ok(Work { batch, score: Score::default(), busy })
-            }
+            Operator::Training(operator) => operator.queue_depth().max(1),
+            Operator::Batching(_) | Operator::Transferring(_) => 1,
+        }
+    }
+
+    fn give(&mut self, id: BatchId, batch: Option<MiniBatch>) -> morphgl_registry::Result<Given> {
+        let given = |batch: Option<MiniBatch>| batch.expect("transferring and training are given a mini-batch");
+        Ok(match self {
+            Operator::Batching(worker) => Given::Moved(worker.prepare(id, batch)?),
+            Operator::Transferring(operator) => Given::Moved(operator.transfer(given(batch))?),
             Operator::Training(operator) => {
                 let batch = given(batch);
-                let (score, busy) = operator.train(&batch)?;
-                Ok(Work { batch, score, busy })
+                let handle = operator.train(&batch)?;
+                Given::Trained(batch, handle)
             }
+        })
+    }
+}
+
+impl Given {
+    fn wait(self) -> morphgl_registry::Result<Work> {
+        match self {
+            Given::Moved(handle) => handle.wait().map(|(batch, busy)| Work { batch, score: Score::default(), busy }),
+            Given::Trained(batch, handle) => handle.wait().map(|(score, busy)| Work { batch, score, busy }),
         }
     }
 }
@@ -77,12 +97,13 @@ impl Lane {
     ///
     /// The thread cannot be started; the operator is lost.
     pub(crate) fn start(number: usize, name: String, key: &Key, operator: Operator, reports: Reports) -> Result<Self> {
-        // It is told of the next mini-batch once it has answered. A channel with an end takes all of its memory now.
-        let (commands, received) = bounded(1);
+        // It is told of a mini-batch beyond its operator's depth at most. A channel with an end takes all of its memory now.
+        let ahead = ahead(&operator);
+        let (commands, received) = bounded(ahead + 1);
         let own = key.clone();
         let thread = thread::Builder::new().name(name).spawn(move || run(number, &own, operator, &received, &reports));
         match thread {
-            Ok(thread) => Ok(Self { commands, thread }),
+            Ok(thread) => Ok(Self { commands, ahead, thread }),
             Err(e) => {
                 let kind = ErrorKind::Thread(format!("cannot start its thread: {e}; use fewer workers"));
                 Err(Error { operator: Some(Box::new(key.clone())), batch: None, kind })
@@ -90,16 +111,30 @@ impl Lane {
         }
     }
 
-    /// Gives it a mini-batch. It answers once, by a [`Done`].
+    /// Gives it a mini-batch. It answers once, by a [`Done`]: in the order in which it is told.
     pub(crate) fn tell(&self, id: BatchId, batch: Option<MiniBatch>) {
-        let told = self.commands.send((id, batch));
-        told.expect("a lane listens until it is ended, or has failed, after which nobody tells it anything");
+        // A lane that has ended meanwhile has panicked, and its report of that is on its way.
+        drop(self.commands.send((id, batch)));
+    }
+
+    /// Mini-batches that it may be told of beside the one that its operator is at.
+    pub(crate) fn ahead(&self) -> usize {
+        self.ahead
     }
 
     /// Ends it after what it is doing, waits for that, and takes its operator back, which is lost after a panic.
     pub(crate) fn end(self) -> Option<Operator> {
         drop(self.commands);
         self.thread.join().expect("a lane catches its operator's panics")
+    }
+}
+
+/// Mini-batches that a lane may be told of beside the one that its operator is at: those that the operator takes, and where it
+/// takes any, one that waits here, so that it is there when a place falls free.
+pub(crate) fn ahead(operator: &Operator) -> usize {
+    match operator.depth() {
+        1 => 0,
+        depth => depth,
     }
 }
 
@@ -111,17 +146,30 @@ fn run(
     commands: &Receiver<Command>,
     Reports { done, start }: &Reports,
 ) -> Option<Operator> {
-    for (id, batch) in commands {
-        let begun = start.elapsed().as_secs_f64();
-        let outcome = guarded(Some(key), Some(id), || operator.run(id, batch));
-        let seconds = start.elapsed().as_secs_f64() - begun;
+    let now = || start.elapsed().as_secs_f64();
+    let depth = operator.depth();
+    let mut given: VecDeque<(BatchId, f64, Result<Given>)> = VecDeque::with_capacity(depth);
+    let mut ended = 0.0;
+    loop {
+        // The operator has its next mini-batch before the one it is at is waited for; none behind one that it refused.
+        while given.len() < depth && given.back().is_none_or(|(_, _, outcome)| outcome.is_ok()) {
+            let command = if given.is_empty() { commands.recv().ok() } else { commands.try_recv().ok() };
+            let Some((id, batch)) = command else { break };
+            let begun = now();
+            given.push_back((id, begun, guarded(Some(key), Some(id), || operator.give(id, batch))));
+        }
+        let Some((id, begun, outcome)) = given.pop_front() else { return Some(operator) };
+        let outcome = outcome.and_then(|given| guarded(Some(key), Some(id), || given.wait()));
+        // What was given behind another one begins when that one ends.
+        let (begun, end) = (f64::max(begun, ended), now());
+        ended = end;
         let outcome = outcome.and_then(|work| Ok(Work { batch: delivered(key, id, work.batch)?, ..work }));
         let busy = outcome.as_ref().map_or(0.0, |work| work.busy.as_secs_f64());
         let panicked = matches!(&outcome, Err(Error { kind: ErrorKind::Panicked(_), .. }));
-        let report = Done { lane, outcome, span: Span { start: begun, seconds, busy } };
+        let report = Done { lane, outcome, span: Span { start: begun, seconds: end - begun, busy } };
         if panicked {
             // What a panic left behind may panic again when it is dropped.
-            drop(catch_unwind(AssertUnwindSafe(move || drop(operator))));
+            drop(catch_unwind(AssertUnwindSafe(move || drop((given, operator)))));
             // Nobody listens any more to a lane that was given up.
             drop(done.send(report));
             return None;
@@ -130,5 +178,4 @@ fn run(
             return None;
         }
     }
-    Some(operator)
 }

@@ -6,7 +6,7 @@ use crossbeam::channel::{Receiver, bounded};
 use morphgl_registry::Key;
 
 use crate::Result;
-use crate::lane::{Done, Lane, Operator, Reports};
+use crate::lane::{Done, Lane, Operator, Reports, ahead};
 
 /// Who works in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,10 @@ impl Lanes {
     ///
     /// A thread cannot be started: its operator is lost, the others are there.
     pub(crate) fn start(start: Instant, operators: Vec<(Role, Key, Operator)>) -> (Self, Result<()>) {
-        // A lane answers once for each mini-batch, and gets another one when its answer was heard: nobody waits to report.
-        let (report, done) = bounded(operators.len().max(1));
+        // A lane answers once for each mini-batch that it was told of, and there is room for all these answers: nobody waits to
+        // report.
+        let answers: usize = operators.iter().map(|(_, _, operator)| 1 + ahead(operator)).sum();
+        let (report, done) = bounded(answers.max(1));
         let mut lanes = Self { places: Vec::with_capacity(operators.len()), done };
         let mut outcome = Ok(());
         for (role, key, operator) in operators {
@@ -79,6 +81,11 @@ impl Lanes {
 
     pub(crate) fn lane(&self, number: usize) -> &Lane {
         self.places[number].lane.as_ref().expect("a lane that was given up is a failure, after which nothing begins")
+    }
+
+    /// Mini-batches that a lane may be told of beside the one that its operator is at.
+    pub(crate) fn ahead(&self, number: usize) -> usize {
+        self.places[number].lane.as_ref().map_or(0, Lane::ahead)
     }
 
     /// Leaves a lane to itself; its operator's key.

@@ -50,11 +50,18 @@ fn run(executor: &mut Executor, epoch: u32, batches: &[u32]) -> (EpochReport, Ve
     (report.expect("nothing fails"), events)
 }
 
-/// Trains two epochs, and looks at everything; returns the order of training.
+/// Trains two epochs, by an operator that computes when it is called and by ones that queue, and looks at everything; returns
+/// the order of training.
 #[track_caller]
 fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
+    [2, 3].into_iter().for_each(|depth| drop(check_queue(delays.clone(), schedule, depth)));
+    check_queue(delays, schedule, 1)
+}
+
+#[track_caller]
+fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<u32> {
     let n = schedule.num_batches();
-    let world = Arc::new(World { delays, ..World::new(n) });
+    let world = Arc::new(World { delays, depth, ..World::new(n) });
     let mut executor = executor(&world, schedule, RECORD);
     assert_eq!(executor.num_batches() as usize, n);
     let all: Vec<u32> = (0..n as u32).collect();
@@ -114,6 +121,7 @@ fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
             (0..2).flat_map(|epoch| all.iter().map(move |&index| BatchId { epoch, index })).collect();
         assert_eq!(prepared, both, "each is prepared once");
         assert!(seen.live.is_empty());
+        assert!(seen.queued == 0 && seen.peak_queued <= depth, "{} queued", seen.peak_queued);
         // A mini-batch that is moved is in both buffers' memory.
         assert!(seen.peak_batched <= schedule.batched + 1, "{} batched", seen.peak_batched);
         assert!(seen.peak_ready <= schedule.ready + 1, "{} ready, one of them in training", seen.peak_ready);
@@ -227,6 +235,21 @@ fn a_pipeline_batches_transfers_and_trains_at_once() {
         };
         let all: Vec<u32> = (0..6).collect();
         executor.train(0, &all, &Stop::new(), &mut observe).expect("nothing fails");
+    });
+}
+
+#[test]
+fn the_next_mini_batch_is_queued_before_the_one_in_training_is_waited_for() {
+    ends(|| {
+        for (depth, expected) in [(1, 0), (2, 2), (3, 3)] {
+            let delays = (0..24).map(|index| [0, 0, if index == 0 { 50_000 } else { 2_000 }]).collect();
+            let world = Arc::new(World { depth, delays, ..World::new(24) });
+            let schedule = schedule(Policy::Pipeline, &[(0, 24, 2, [1.0, 1.0, 4.0])], [4, 4]);
+            let mut executor = executor(&world, &schedule, Settings::default());
+            let all: Vec<u32> = (0..24).collect();
+            executor.train(0, &all, &Stop::new(), &mut |_| Control::Continue).expect("nothing fails");
+            assert_eq!(world.seen().peak_queued, expected, "at depth {depth}");
+        }
     });
 }
 

@@ -64,6 +64,27 @@ impl Seen {
     }
 }
 
+/// The mini-batches that whoever trains may be given now, in their order.
+fn promised(replay: &Replay) -> Vec<u32> {
+    (0..).map_while(|ahead| replay.next_training(ahead)).collect()
+}
+
+/// They are what is trained next, one after the other, if nothing else happens.
+fn check_promised(promised: &[u32], mut replay: Replay, under_way: &[Begun]) {
+    let mut training = under_way.iter().copied().find(|b| b.step.phase == Phase::Training);
+    for &batch in promised {
+        replay.end(training.expect("something is in training, behind which the others wait"));
+        training = replay.begin_training();
+        assert_eq!(training.map(|b| b.batch), Some(batch));
+    }
+}
+
+/// Whatever happens, what was promised is.
+fn check_kept(before: &[u32], replay: &Replay) {
+    let after = promised(replay);
+    assert!(after.starts_with(before), "promised {before:?}, then {after:?}");
+}
+
 struct Model<'a> {
     schedule: &'a Schedule,
     /// Share and number by position.
@@ -149,6 +170,8 @@ impl<'a> Model<'a> {
         let mut known = HashSet::from([start.clone()]);
         let mut open = VecDeque::from([(start, Replay::new(self.schedule, &order), Vec::<Begun>::new())]);
         while let Some((seen, replay, under_way)) = open.pop_back() {
+            let promised = promised(&replay);
+            check_promised(&promised, replay.clone(), &under_way);
             let mut reach = |seen: Seen, replay: Replay, under_way: Vec<Begun>| {
                 self.check_capacities(&seen);
                 if known.insert(seen.clone()) {
@@ -160,6 +183,9 @@ impl<'a> Model<'a> {
             match next.begin() {
                 Some(begun) => {
                     self.check_begun(&seen, begun);
+                    if begun.step.phase != Phase::Training {
+                        check_kept(&promised, &next);
+                    }
                     let mut then = seen.clone();
                     then.begun[begun.step.share][begun.step.phase as usize] += 1;
                     then.under_way.push((begun.step.share, begun.step.phase as usize, begun.number));
@@ -176,6 +202,9 @@ impl<'a> Model<'a> {
             for (i, &ended) in under_way.iter().enumerate() {
                 let (mut next, mut rest, mut then) = (replay.clone(), under_way.clone(), seen.clone());
                 next.end(ended);
+                if ended.step.phase != Phase::Training {
+                    check_kept(&promised, &next);
+                }
                 rest.swap_remove(i);
                 then.under_way.retain(|&u| u != (ended.step.share, ended.step.phase as usize, ended.number));
                 reach(then, next, rest);
@@ -184,11 +213,28 @@ impl<'a> Model<'a> {
             if !seen.cut {
                 let mut next = replay.clone();
                 next.cut();
+                check_kept(&promised, &next);
                 reach(Seen { cut: true, ..seen.clone() }, next, under_way.clone());
             }
         }
         (known.len(), ends)
     }
+}
+
+#[test]
+fn whoever_trains_is_given_what_is_ready() {
+    let schedule = schedule(Policy::Pipeline, vec![share(0, 4, 1, [1.0; 3])], [1, 2]);
+    let mut replay = Replay::new(&schedule, &simulate(&schedule).order);
+    let mut training = None;
+    // All phases take no time but training, which does not end.
+    while let Some(begun) = replay.begin() {
+        match begun.step.phase {
+            Phase::Training => training = Some(begun),
+            _ => replay.end(begun),
+        }
+    }
+    assert_eq!(training.map(|b| b.batch), Some(0));
+    assert_eq!(promised(&replay), [1, 2], "two are ready, the last one is batched");
 }
 
 /// Explores each schedule; there are at least `states` states in all, and more than one way to end each of them.

@@ -164,7 +164,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let batch = Error::catch(&route.batching, || worker.prepare(id, recycled)?.wait())?.0;
         let batch = Error::catch(&route.transferring, || transferring.transfer(batch)?.wait())?.0;
         let ready = Instant::now();
-        let trained = Error::catch(key, || training.train(&batch));
+        let trained = Error::catch(key, || training.train(&batch)?.wait());
         let end = Instant::now();
         if let Err(e) = trained {
             return Ok(self.fails(e));

@@ -1,8 +1,9 @@
 //! Training: seconds a mini-batch, alone or beside a pool that batches, without changing the model.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use morphgl_registry::{Batching, Gradients, Key, MiniBatch, NamedTensor, Training};
+use morphgl_registry::{Batching, Gradients, Handle, Key, MiniBatch, NamedTensor, Score, Training};
 
 use crate::course::Sampling;
 use crate::pool;
@@ -22,9 +23,10 @@ pub(crate) fn measure(
     unchanged(trainer.operator, key, |training| {
         Error::catch(key, || training.set_threads(threads))?;
         let mut samples = Vec::new();
-        for (i, batch) in batches.iter().cycle().enumerate() {
+        let mut steps = Steps::new(training, key, batches);
+        for i in 0.. {
             sampling.go_on()?;
-            let (seconds, end) = step(training, key, batch)?;
+            let (seconds, end) = steps.next()?;
             if i >= sampling.warm_up {
                 samples.push(seconds);
                 if samples.len() >= sampling.batches || end >= sampling.deadline {
@@ -50,13 +52,14 @@ pub(crate) fn measure_beside(
         Error::catch(trained_by, || training.set_threads(training_threads))?;
         let (pooled, trained) = pool::measure_beside(batching, key, (workers, threads), sampling, |pool| {
             let mut samples = Vec::new();
-            for (i, batch) in batches.iter().cycle().enumerate() {
+            let mut steps = Steps::new(training, trained_by, batches);
+            for i in 0.. {
                 sampling.go_on()?;
                 let counts = i >= sampling.warm_up && pool.is_warm();
                 if counts {
                     pool.open();
                 }
-                let (seconds, end) = step(training, trained_by, batch)?;
+                let (seconds, end) = steps.next()?;
                 if pool.is_done() {
                     break;
                 }
@@ -76,11 +79,35 @@ pub(crate) fn measure_beside(
     })
 }
 
-fn step(training: &mut dyn Training, key: &Key, batch: &MiniBatch) -> Result<(f64, Instant)> {
-    let start = Instant::now();
-    Error::catch(key, || training.train(batch))?;
-    let end = Instant::now();
-    Ok(((end - start).as_secs_f64(), end))
+/// Steps one after the other, of as many mini-batches at once as the operator takes: as an executor has it.
+struct Steps<'a> {
+    training: &'a mut dyn Training,
+    key: &'a Key,
+    batches: std::iter::Cycle<std::slice::Iter<'a, MiniBatch>>,
+    given: VecDeque<Handle<Score>>,
+    /// When the last step ended.
+    ended: Instant,
+}
+
+impl<'a> Steps<'a> {
+    fn new(training: &'a mut dyn Training, key: &'a Key, batches: &'a [MiniBatch]) -> Self {
+        Self { training, key, batches: batches.iter().cycle(), given: VecDeque::new(), ended: Instant::now() }
+    }
+
+    /// Seconds from the end of the last step to that of the next one, and when that was.
+    fn next(&mut self) -> Result<(f64, Instant)> {
+        let Self { training, key, batches, given, .. } = self;
+        Error::catch(key, || {
+            while given.len() < training.queue_depth().max(1) {
+                let batch = batches.next().expect("there is a mini-batch to measure");
+                given.push_back(training.train(batch)?);
+            }
+            given.pop_front().expect("one was given").wait()
+        })?;
+        let end = Instant::now();
+        let began = std::mem::replace(&mut self.ended, end);
+        Ok(((end - began).as_secs_f64(), end))
+    }
 }
 
 /// Does `work`, and puts parameters and optimizer state back to what they were, whether it failed or not.

@@ -1,6 +1,7 @@
 //! Mini-batches in device memory, as all CUDA operators hand them to one another.
 
 use std::any::Any;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytemuck::Pod;
 use morphgl_graph_store::Dtype;
@@ -59,7 +60,13 @@ pub struct CudaBatch {
     pub features: Option<CudaFeatures>,
     /// Class of each seed; empty where the graph has no labels.
     pub labels: Buffer<i32>,
+    /// After the work that it was given last: see [`CudaBatch::done_after`].
+    pub used: Used,
 }
+
+/// An event after all work that a mini-batch was given, if whoever gave it the last has said so.
+#[derive(Debug, Default)]
+pub struct Used(Mutex<Option<Event>>);
 
 impl CudaBatch {
     /// A mini-batch as one on `device`.
@@ -83,7 +90,25 @@ impl CudaBatch {
     pub fn into_on(device: &Device, batch: MiniBatch) -> Result<Box<Self>> {
         Self::on(device, &batch)?;
         let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
-        Ok(batch.into_any().downcast().expect("it is one of ours"))
+        let batch: Box<Self> = batch.into_any().downcast().expect("it is one of ours");
+        // Whoever takes it by value is to give it more work.
+        *batch.used() = None;
+        Ok(batch)
+    }
+
+    /// Says that all work on the mini-batch is done when `event` happens. Where it has happened when the mini-batch is dropped,
+    /// its memory is used again without waiting for its streams, which by then have the next mini-batches' work.
+    ///
+    /// # Safety
+    ///
+    /// All work on its buffers so far comes before `event`. What is given later is waited for, or is followed by another call,
+    /// before the mini-batch is dropped.
+    pub unsafe fn done_after(&self, event: Event) {
+        *self.used() = Some(event);
+    }
+
+    fn used(&self) -> MutexGuard<'_, Option<Event>> {
+        self.used.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Copies a mini-batch of the host, array by array through pinned memory.
@@ -114,6 +139,7 @@ impl CudaBatch {
             features: features.transpose()?,
             labels: up(stream, &batch.labels)?,
             ready: stream.record(false)?,
+            used: Used::default(),
         })
     }
 
@@ -132,6 +158,25 @@ fn up<T: Pod>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
 fn misplaced(device: &Device, batch: &MiniBatch) -> Error {
     let what = format!("expected on the device at {}, lies at {}", device.place(), batch.place());
     Error::new(format!("{}, {}", device.operator(), batch.id()), ErrorKind::Misplaced(what))
+}
+
+impl Drop for CudaBatch {
+    fn drop(&mut self) {
+        if self.used().take().is_some_and(|event| event.has_happened()) {
+            // SAFETY: all work on the buffers came before the event, or was waited for.
+            unsafe {
+                self.input_nodes.settle();
+                self.degrees.settle();
+                self.labels.settle();
+                self.features.iter().for_each(|features| features.bytes.settle());
+                for block in &self.blocks {
+                    block.indptr.settle();
+                    block.indices.settle();
+                    block.weights.iter().for_each(|weights| weights.settle());
+                }
+            }
+        }
+    }
 }
 
 impl DeviceBatch for CudaBatch {

@@ -22,6 +22,8 @@ pub(crate) struct Inner {
     pub(crate) pools: Pools,
     /// See [`Statistics::waits`].
     pub(crate) waits: AtomicU64,
+    /// See [`Statistics::launches`].
+    pub(crate) launches: AtomicU64,
 }
 
 /// What a device is.
@@ -42,12 +44,18 @@ pub struct Statistics {
     pub allocations: u64,
     /// Times that a host thread waited for work that was still to be done, by an event or by a stream.
     pub waits: u64,
+    /// Kernels and matrix products that streams were given by the host; those of a captured graph count once.
+    pub launches: u64,
 }
 
 /// What a device was asked for so far.
 pub fn statistics(device: &Device) -> Statistics {
     let inner = device.inner();
-    Statistics { allocations: device.allocations(), waits: inner.waits.load(Ordering::Relaxed) }
+    Statistics {
+        allocations: device.allocations(),
+        waits: inner.waits.load(Ordering::Relaxed),
+        launches: inner.launches.load(Ordering::Relaxed),
+    }
 }
 
 impl Device {
@@ -78,6 +86,7 @@ impl Device {
                     driver,
                     pools: Pools::within(limit),
                     waits: AtomicU64::new(0),
+                    launches: AtomicU64::new(0),
                 });
                 devices.push(Arc::downgrade(&inner));
                 inner
@@ -91,7 +100,8 @@ impl Device {
     pub(crate) fn over(driver: impl Driver + 'static, limit: Option<u64>, operator: &Key) -> Self {
         let index = driver.peer().device as u32;
         let place = Place::Device { backend: crate::BACKEND.into(), index };
-        let inner = Inner { place, driver: Box::new(driver), pools: Pools::within(limit), waits: AtomicU64::new(0) };
+        let [waits, launches] = [(); 2].map(|()| AtomicU64::new(0));
+        let inner = Inner { place, driver: Box::new(driver), pools: Pools::within(limit), waits, launches };
         Self { inner: Arc::new(inner), operator: operator.clone() }
     }
 

@@ -21,6 +21,11 @@ impl Event {
         self.device.driver().is_done(self.id).unwrap_or(true)
     }
 
+    /// Whether it has happened, as the driver says; no failure counts as that.
+    pub(crate) fn has_happened(&self) -> bool {
+        self.device.driver().is_done(self.id).unwrap_or(false)
+    }
+
     /// Waits for it, asleep.
     ///
     /// # Errors

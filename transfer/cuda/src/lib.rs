@@ -27,7 +27,7 @@ mod stream;
 mod tests;
 
 pub use arguments::{Argument, Shape};
-pub use batch::{CudaBatch, CudaBlock, CudaFeatures};
+pub use batch::{CudaBatch, CudaBlock, CudaFeatures, Used};
 pub use capture::Graph;
 pub use device::{Device, Properties, Statistics, statistics};
 pub use driver::Precision;

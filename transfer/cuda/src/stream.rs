@@ -133,6 +133,7 @@ impl Stream {
             *pointer = argument.value.as_mut_ptr().cast();
         }
         let pointers = &mut pointers[..arguments.len()];
+        self.device.inner().launches.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise; drivers copy arguments before they return.
         let launched = unsafe { self.device.driver().launch(self.id, kernel.function, shape, pointers) };
         launched.map_err(|mut failure| {
@@ -264,6 +265,7 @@ impl Stream {
         let strides = [if transpose[0] { m } else { k }, if transpose[1] { k } else { n }, n];
         let (a, b, out) = (a.address(), b.address(), out.address());
         let product = Product { m, n, k, a, b, out, strides, transpose, alpha, beta };
+        self.device.inner().launches.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the matrices lie in their buffers, which go back to their pool only after the stream's work.
         self.check(unsafe { self.device.driver().multiply(self.id, &product) })
     }

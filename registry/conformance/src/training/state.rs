@@ -1,6 +1,8 @@
 //! Parameters, optimizer, threads and failures.
 
-use morphgl_registry::{Gradients, NamedTensor};
+use std::collections::VecDeque;
+
+use morphgl_registry::{Gradients, Handle, NamedTensor};
 use serde_json::json;
 
 use super::{Run, Trainer, accumulate, close, gradients, models, parameters, step};
@@ -109,7 +111,7 @@ pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
             let batch = run.batch(&model, &[0, 5, 7], epoch);
             let expected = accumulate(&mut apart, &batch);
             step(&mut apart);
-            let (score, _) = whole.train(&batch).expect("a mini-batch is trained on");
+            let (score, _) = whole.train(&batch).and_then(Handle::wait).expect("a mini-batch is trained on");
             assert_eq!((score.correct, score.count), (expected.correct, expected.count), "{what}: its score");
             alike(run, &format!("{what}, both at once"), &parameters(&whole), &parameters(&apart));
         }
@@ -117,13 +119,36 @@ pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
         broken[0].values[0] = f32::NAN;
         whole.set_parameters(&broken).expect("parameters of the right shape");
         let before = whole.optimizer_state().expect("a state");
-        let error = whole.train(&run.batch(&model, &[0, 5], 2)).expect_err("a loss of NaN").to_string();
+        let error =
+            whole.train(&run.batch(&model, &[0, 5], 2)).and_then(Handle::wait).expect_err("a loss of NaN").to_string();
         assert!(error.contains("learning rate"), "{what}: {error}");
         assert_eq!(
             whole.optimizer_state().expect("a state"),
             before,
             "{what}: a mini-batch that failed was learned from"
         );
+    }
+}
+
+/// As many mini-batches as the operator says are given before the first is waited for; they are trained on in their order.
+pub(super) fn what_is_queued_is_trained_in_order(run: &Run<'_>) {
+    for (what, model) in models() {
+        let [mut apart, mut queue] = [(); 2].map(|()| run.build(&model));
+        let batches: Vec<_> = (0..6).map(|epoch| run.batch(&model, &[0, 2 + epoch % 5, 9], epoch)).collect();
+        let mut given = VecDeque::new();
+        for (i, batch) in batches.iter().enumerate() {
+            while given.len() < queue.queue_depth().max(1) && i + given.len() < batches.len() {
+                given.push_back(queue.train(&batches[i + given.len()]).expect("given"));
+            }
+            let (score, _) = given.pop_front().expect("one was given").wait().expect("a mini-batch is trained on");
+            let expected = accumulate(&mut apart, batch);
+            step(&mut apart);
+            assert_eq!((score.correct, score.count), (expected.correct, expected.count), "{what}: score {i}");
+            let off = (score.loss_sum - expected.loss_sum).abs();
+            let allowed = if run.subject.deterministic { 0.0 } else { 1e-4 * expected.loss_sum.abs() };
+            assert!(off <= allowed, "{what}: loss {i} is {}, expected {}", score.loss_sum, expected.loss_sum);
+        }
+        alike(run, &format!("{what}, queued"), &parameters(&queue), &parameters(&apart));
     }
 }
 

@@ -141,6 +141,6 @@ fn batches(job: &mut Job, trainer: (&Key, &Place), count: u32, stop: &Stop) -> R
 /// Seconds of one step, until the parameters are new.
 fn step(training: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
     let start = Instant::now();
-    training.train(batch)?;
+    training.train(batch)?.wait()?;
     Ok(start.elapsed().as_secs_f64())
 }

@@ -37,6 +37,8 @@ pub(crate) struct World {
     /// Microseconds of batching, transferring, training of a mini-batch; 0 beyond the end.
     pub(crate) delays: Vec<[u64; 3]>,
     pub(crate) fault: Option<(Phase, u32, Fault)>,
+    /// Mini-batches that training takes before the first is waited for; of 0 and 1, it computes when it is called.
+    pub(crate) depth: usize,
     pub(crate) seen: Mutex<Seen>,
     /// Device mini-batches alive.
     pub(crate) alive: AtomicUsize,
@@ -51,6 +53,9 @@ pub(crate) struct Seen {
     /// Mini-batches by the order in which they were trained, or a step was made.
     pub(crate) trained: Vec<BatchId>,
     pub(crate) steps: usize,
+    /// Mini-batches that training was given and that were not waited for.
+    pub(crate) queued: usize,
+    pub(crate) peak_queued: usize,
     pub(crate) prepared: Vec<BatchId>,
     /// Buffers that are somewhere between batching and the end of training, or were dropped there.
     pub(crate) live: HashSet<i32>,

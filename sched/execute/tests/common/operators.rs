@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, DeviceBatch, Gradients, Handle, HostBatch, Key, MiniBatch, NamedTensor, Phase,
-    Place, Result, Score, Training, Transferring,
+    Place, Result, Score, Training, Transferring, Wait,
 };
 
 use super::{World, content};
@@ -202,6 +202,28 @@ impl FakeTraining {
     }
 }
 
+/// Training that is done when it is waited for.
+struct Queued {
+    world: Arc<World>,
+    resources: Vec<&'static str>,
+    batch: HostBatch,
+}
+
+impl Wait<Score> for Queued {
+    fn is_ready(&self) -> bool {
+        false
+    }
+
+    fn wait(self: Box<Self>) -> Result<(Score, Duration)> {
+        let Self { world, resources, batch } = *self;
+        let (start, id) = (Instant::now(), batch.id);
+        world.seen().queued -= 1;
+        let _held = world.hold(&resources, id);
+        let score = FakeTraining::look(&world, &MiniBatch::Host(batch))?;
+        world.handle(Phase::Training, id, score, start.elapsed()).wait()
+    }
+}
+
 impl Training for FakeTraining {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
         self.world.seen().training_threads = threads;
@@ -209,10 +231,25 @@ impl Training for FakeTraining {
     }
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
+        if self.world.depth > 1 {
+            let batch = match batch {
+                MiniBatch::Host(batch) => batch.clone(),
+                MiniBatch::Device(batch) => batch.to_host()?,
+            };
+            let mut seen = self.world.seen();
+            seen.queued += 1;
+            seen.peak_queued = seen.peak_queued.max(seen.queued);
+            let (world, resources) = (Arc::clone(&self.world), resources(&self.key));
+            return Ok(Handle::pending(Queued { world, resources, batch }));
+        }
         let start = Instant::now();
         let _held = self.world.hold(&resources(&self.key), batch.id());
         let score = FakeTraining::look(&self.world, batch)?;
         Ok(self.world.handle(Phase::Training, batch.id(), score, start.elapsed()))
+    }
+
+    fn queue_depth(&self) -> usize {
+        self.world.depth.max(1)
     }
 
     fn step(&mut self) -> Result<Handle<()>> {

@@ -49,6 +49,8 @@ pub struct Replay {
     steps: Vec<Step>,
     /// Queues of resources, of the two buffers, and of each share's phases.
     queues: Vec<Queue>,
+    /// The queue of all shares' training.
+    training: usize,
     /// For each share and phase, the queues its steps stand in.
     member: Vec<[Vec<usize>; 3]>,
     /// Position in the epoch of every share's mini-batches: that of their batching in the order, whenever it begins.
@@ -80,6 +82,7 @@ impl Replay {
         let state = State::new(schedule);
         let resources = schedule.resources.len();
         let [batched, ready] = [resources, resources + 1];
+        let training = resources + 2 + Phase::Training as usize;
         let mut queues = vec![Queue::default(); resources + 2 + 3 * state.fixed.len()];
         let member = (0..state.fixed.len()).map(|share| {
             let fixed = &state.fixed[share];
@@ -92,7 +95,7 @@ impl Replay {
                     _ => None,
                 });
                 // All shares are trained one after the other.
-                of.push(resources + 2 + if phase == Phase::Training { 2 } else { 3 * share + phase as usize });
+                of.push(if phase == Phase::Training { training } else { resources + 2 + 3 * share + phase as usize });
                 of
             })
         });
@@ -108,19 +111,61 @@ impl Replay {
         let batching = order.0.iter().filter(|step| step.phase == Phase::Batching);
         batching.enumerate().for_each(|(i, step)| positions[step.share].push(i as u32));
         let sequential = schedule.policy == Policy::Sequential;
-        Self { state, steps: order.0.clone(), queues, member, positions, sequential, cut: false, under_way: 0 }
+        Self {
+            state,
+            steps: order.0.clone(),
+            queues,
+            training,
+            member,
+            positions,
+            sequential,
+            cut: false,
+            under_way: 0,
+        }
     }
 
     /// The next step that may begin now, if any; it has begun then. Ask until there is none.
     pub fn begin(&mut self) -> Option<Begun> {
         let step = self.peek()?;
+        Some(self.take(step))
+    }
+
+    /// Position of the mini-batch that is trained after the one in training and `ahead` others, if whoever trains may be given
+    /// it now: all of them are ready, and their training is what their resources do next. `None` where nothing is in training.
+    pub fn next_training(&self, ahead: usize) -> Option<u32> {
+        let training = |share: usize| self.state.fixed[share].exclusive[Phase::Training as usize];
+        // What is in training holds the resources that the next ones need.
+        let alike = (1..self.state.fixed.len()).all(|share| training(share) == training(0));
+        if self.sequential || !self.state.training || !alike {
+            return None;
+        }
+        let queue = &self.queues[self.training];
+        let coming = queue.steps.get(queue.next..=queue.next + ahead)?;
+        let at = coming[ahead];
+        let share = self.steps[at as usize].share;
+        let in_turn = |q: &usize| self.queues[*q].steps.get(self.queues[*q].next + ahead) == Some(&at);
+        let of_share = coming.iter().filter(|&&i| self.steps[i as usize].share == share).count() as u32;
+        let flow = &self.state.flows[share];
+        let ready = flow.waiting >= of_share && self.member[share][Phase::Training as usize].iter().all(in_turn);
+        let number = flow.begun[Phase::Training as usize] + of_share - 1;
+        ready.then(|| self.positions[share][number as usize])
+    }
+
+    /// Begins the next training, if it may begin, whatever else may.
+    pub fn begin_training(&mut self) -> Option<Begun> {
+        let queue = &self.queues[self.training];
+        let next = *queue.steps.get(queue.next)?;
+        self.may(next).then(|| self.take(self.steps[next as usize]))
+    }
+
+    fn take(&mut self, step: Step) -> Begun {
         let number = self.state.begin(step);
         for &q in &self.member[step.share][step.phase as usize] {
             self.queues[q].next += 1;
         }
         self.under_way += 1;
         let batch = self.positions[step.share][number as usize];
-        Some(Begun { step, number, batch })
+        Begun { step, number, batch }
     }
 
     /// The step that [`Replay::begin`] would begin.
@@ -129,14 +174,16 @@ impl Replay {
             return None;
         }
         let heads = self.queues.iter().filter_map(|q| q.steps.get(q.next).copied());
-        let may = |&i: &u32| {
-            let step = self.steps[i as usize];
-            let first = |q: &usize| self.queues[*q].steps.get(self.queues[*q].next) == Some(&i);
-            (!self.cut || step.phase != Phase::Batching)
-                && self.member[step.share][step.phase as usize].iter().all(first)
-                && self.state.can_begin(step)
-        };
-        heads.filter(may).min().map(|i| self.steps[i as usize])
+        heads.filter(|&i| self.may(i)).min().map(|i| self.steps[i as usize])
+    }
+
+    /// Whether the order's step `i` may begin.
+    fn may(&self, i: u32) -> bool {
+        let step = self.steps[i as usize];
+        let first = |q: &usize| self.queues[*q].steps.get(self.queues[*q].next) == Some(&i);
+        (!self.cut || step.phase != Phase::Batching)
+            && self.member[step.share][step.phase as usize].iter().all(first)
+            && self.state.can_begin(step)
     }
 
     /// Says that a step has ended.
