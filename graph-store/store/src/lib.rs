@@ -17,6 +17,7 @@ mod npy;
 mod npy_writer;
 mod pages;
 mod shared;
+mod sparse;
 mod topology;
 mod write;
 mod writeback;

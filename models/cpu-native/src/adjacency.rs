@@ -108,7 +108,8 @@ impl Adjacency {
             scales.get(row).copied().unwrap_or(1.0) * coefficients.get(edge).copied().unwrap_or(1.0)
         };
         let sorted = Sorted { rows: &mut t.rows, edges: &mut t.edges, coefficients: &mut t.coefficients };
-        sort_by_source(block, &mut t.indptr, &mut t.next, sorted, &coefficient);
+        let edges = (&block.indptr[..=block.num_dst], &block.indices[..], block.num_src);
+        sort_by_source(edges, &mut t.indptr, &mut t.next, sorted, &coefficient);
     }
 }
 

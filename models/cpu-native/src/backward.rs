@@ -16,6 +16,7 @@ use crate::level::Level;
 use crate::parallel::{self, with_scratch};
 use crate::product::{Left, Right, multiply, multiply_all, pack, packed_len};
 use crate::rows::Rows;
+use crate::sparse::{Side, Sparse};
 
 /// Lanes at most: enough to be shared evenly, few enough that adding them up costs little.
 const LANES: usize = 16;
@@ -128,15 +129,40 @@ impl Layer {
         }
         match self.order {
             Order::SumFirst => self.backward_of_sums(context, upstream, gradients),
-            Order::ProductFirst => {
+            Order::ProductFirst | Order::Attend => {
                 self.output_gradient(context, upstream, gradients);
-                self.backward_of_products(context, gradients);
+                if self.order == Order::Attend {
+                    self.backward_of_attention(context, gradients);
+                }
+                match context.nonzeros {
+                    Some(nonzeros) => self.backward_of_nonzeros(context, nonzeros, gradients),
+                    None => self.backward_of_products(context, gradients),
+                }
             }
-            Order::Attend => {
-                self.output_gradient(context, upstream, gradients);
-                self.backward_of_attention(context, gradients);
-                self.backward_of_products(context, gradients);
+        }
+    }
+
+    /// Gradients of the weights that multiply nonzeros, which are the first layer's.
+    fn backward_of_nonzeros(&mut self, context: Context<'_>, nonzeros: &Sparse, gradients: &mut [f32]) {
+        let Context { level, num_dst, .. } = context;
+        let width = self.width;
+        let Memory { output, products, sums, .. } = &mut self.back;
+        if let Some(place) = &self.places.neighbours {
+            let (block, adjacency) = context.graph();
+            let len = block.num_src * width;
+            if self.order != Order::Attend {
+                let (lists, output) = (adjacency.lists_by_source(block), output.read(num_dst * width));
+                parallel::pieces(products.get(len), ROWS * width, &|task, out| {
+                    let rows = task * ROWS..task * ROWS + out.len() / width;
+                    sum_rows(level, &lists, rows, FeatureView::F32(output), width, out);
+                });
             }
+            let grad = (products.read(len), width);
+            nonzeros.gradient(level, Side::All, grad, sums, &mut gradients[place.clone()]);
+        }
+        if let Some(place) = &self.places.own {
+            let grad = (output.read(num_dst * width), width);
+            nonzeros.gradient(level, Side::First, grad, sums, &mut gradients[place.clone()]);
         }
     }
 

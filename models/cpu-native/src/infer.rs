@@ -4,7 +4,7 @@ use morphgl_graph_store::FeatureMatrix;
 use morphgl_model_spec::ModelSpec;
 use morphgl_training_core::{Chunk, Input, Layers};
 
-use crate::network::{Network, part};
+use crate::network::{LayerInput, Network};
 use crate::parallel;
 
 /// Rows a task copies.
@@ -22,23 +22,28 @@ pub(crate) struct Model<'a> {
 impl Layers for Model<'_> {
     fn row_bytes(&self, layer: usize, _features: &FeatureMatrix) -> usize {
         let shape = self.spec.layer(layer);
-        4 * (shape.in_dim + 2 * shape.out_dim.max(shape.heads * shape.head_dim))
+        let input = self.network.nonzeros_bytes().filter(|_| layer == 0).unwrap_or(4 * shape.in_dim);
+        input + 8 * shape.out_dim.max(shape.heads * shape.head_dim)
     }
 
     fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) {
         let (nodes, dim) = (&chunk.nodes, self.spec.layer(layer).in_dim);
-        self.input.resize(nodes.len() * dim, 0.0);
-        parallel::pieces(&mut self.input, ROWS * dim, &|task, rows| {
-            for (row, &v) in rows.chunks_exact_mut(dim).zip(&nodes[ROWS * task..]) {
-                let start = v as usize * dim;
-                match input {
-                    Input::Features(features) => part(features.view(), start, dim).to_f32(row),
-                    Input::Rows(x) => row.copy_from_slice(&x[start..start + dim]),
+        let nonzeros = layer == 0 && self.network.nonzeros_bytes().is_some();
+        if !nonzeros {
+            self.input.resize(nodes.len() * dim, 0.0);
+            parallel::pieces(&mut self.input, ROWS * dim, &|task, rows| {
+                for (row, &v) in rows.chunks_exact_mut(dim).zip(&nodes[ROWS * task..]) {
+                    let start = v as usize * dim;
+                    match input {
+                        Input::Features(features) => features.view().part(start, dim).to_f32(row),
+                        Input::Rows(x) => row.copy_from_slice(&x[start..start + dim]),
+                    }
                 }
-            }
-        });
+            });
+        }
+        let input = if nonzeros { LayerInput::Nonzeros(nodes) } else { LayerInput::Rows(&self.input) };
         let block = self.spec.reads_graph().then_some(&chunk.block);
         let graph = (block, &chunk.degrees[..], chunk.block.num_dst);
-        out.extend_from_slice(self.network.evaluate_layer(layer, self.parameters, graph, &self.input));
+        out.extend_from_slice(self.network.evaluate_layer(layer, self.parameters, graph, input));
     }
 }

@@ -13,8 +13,10 @@ use crate::finish::{self, Finish, Part};
 use crate::gather::sum_rows;
 use crate::level::Level;
 use crate::parallel::{self, with_scratch};
+use crate::places::Places;
 use crate::product::{Left, Right, multiply, pack, packed_len, tiles};
 use crate::rows::Rows;
+use crate::sparse::{Sparse, transpose};
 
 /// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
 pub(crate) const ROWS: usize = 96;
@@ -48,42 +50,6 @@ impl Mode {
             Mode::Evaluation => None,
             Mode::Training { seed, id } => Dropout::new(seed, id.epoch, id.index, layer, site, probability),
         }
-    }
-}
-
-/// Where a layer's parameters stand among all.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Places {
-    /// The weight of the neighbours, `[width, in]`.
-    pub(crate) neighbours: Option<Range<usize>>,
-    /// The weight of the node itself.
-    pub(crate) own: Option<Range<usize>>,
-    pub(crate) bias: Range<usize>,
-    /// The attention vectors of sources and destinations.
-    pub(crate) attention: Option<[Range<usize>; 2]>,
-}
-
-impl Places {
-    fn find(kind: ModelKind, layer: usize, specs: &[ParameterSpec]) -> Self {
-        let mut places = Self::default();
-        let mut start = 0;
-        for p in specs {
-            let range = start..start + p.len();
-            start = range.end;
-            if p.layer != layer {
-                continue;
-            }
-            let name = p.name.splitn(3, '.').nth(2).unwrap_or_default();
-            match (kind, name) {
-                (_, "bias" | "lin_l.bias") => places.bias = range,
-                (ModelKind::Mlp, "weight") | (_, "lin_r.weight") => places.own = Some(range),
-                (_, "lin.weight" | "lin_l.weight") => places.neighbours = Some(range),
-                (_, "att_src") => places.attention.get_or_insert_default()[0] = range,
-                (_, "att_dst") => places.attention.get_or_insert_default()[1] = range,
-                _ => unreachable!("{} is none of a model that is supported", p.name),
-            }
-        }
-        places
     }
 }
 
@@ -125,8 +91,9 @@ pub(crate) struct Context<'a> {
     pub(crate) parameters: &'a [f32],
     /// The block and what was prepared of it; `None` for a model that reads no graph.
     pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
-    /// The input, at least a row a source node.
+    /// The input, at least a row a source node; empty where there are its nonzeros instead.
     pub(crate) x: Rows<'a>,
+    pub(crate) nonzeros: Option<&'a Sparse>,
     /// Rows of the output.
     pub(crate) num_dst: usize,
 }
@@ -168,10 +135,11 @@ impl Layer {
         }
     }
 
-    /// Decides the order for a block.
-    pub(crate) fn decide(&mut self, block: Option<&Block>) {
+    /// Decides the order for a block. Nonzeros are multiplied before anything is summed, which would fill their rows.
+    pub(crate) fn decide(&mut self, block: Option<&Block>, nonzeros: bool) {
         self.order = match (self.kind, block) {
             (ModelKind::Gat, _) => Order::Attend,
+            _ if nonzeros => Order::ProductFirst,
             (_, Some(block)) if transform_first(block, [self.shape.in_dim, self.shape.out_dim], self.index == 0) => {
                 Order::ProductFirst
             }
@@ -194,12 +162,20 @@ impl Layer {
         }
     }
 
-    fn pack(&mut self, Context { level, parameters, .. }: Context<'_>) {
+    fn pack(&mut self, Context { level, parameters, nonzeros, .. }: Context<'_>) {
         let (depth, columns) = (self.shape.in_dim, self.width);
         let weights = [&self.places.neighbours, &self.places.own].map(|place| {
             let place = place.as_ref()?;
             Some(&parameters[place.clone()])
         });
+        if nonzeros.is_some() {
+            for (weight, transposed) in weights.into_iter().zip(&mut self.packed) {
+                if let Some(weight) = weight {
+                    transpose(weight, [columns, depth], transposed.get(depth * columns), false);
+                }
+            }
+            return;
+        }
         if let ([Some(of_sums), Some(of_own)], true) = (weights, self.joins(level)) {
             resize(&mut self.weights, 2 * depth * columns);
             join([of_sums, of_own], depth, &mut self.weights);
@@ -277,6 +253,13 @@ impl Layer {
     fn products(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, .. } = context;
         let (depth, width, num_src) = (self.shape.in_dim, self.width, context.graph().0.num_src);
+        if let Some(nonzeros) = context.nonzeros {
+            let (lists, weight) = (nonzeros.lists(), FeatureView::F32(self.packed[0].read(depth * width)));
+            return parallel::pieces(self.middle.get(num_src * width), ROWS * width, &|task, out| {
+                let rows = task * ROWS..(task * ROWS + ROWS).min(num_src);
+                sum_rows(level, &lists, rows, weight, width, out);
+            });
+        }
         let packed = self.packed[0].read(packed_len(level, depth, width));
         let keep = context.keeps(mode);
         let copied = if keep { depth } else { 0 };
@@ -291,20 +274,36 @@ impl Layer {
     }
 
     fn product_first(&mut self, context: Context<'_>, mode: Mode) {
-        self.products(context, mode);
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
-        let (block, adjacency) = context.graph();
-        let lists = adjacency.lists(block, None);
-        let products = FeatureView::F32(self.middle.read(block.num_src * width));
-        let own = self.places.own.is_some().then(|| self.packed[1].read(packed_len(level, depth, width)));
+        let has_neighbours = self.places.neighbours.is_some();
+        if has_neighbours {
+            self.products(context, mode);
+        }
+        let summed = has_neighbours.then(|| {
+            let (block, adjacency) = context.graph();
+            (adjacency.lists(block, None), FeatureView::F32(self.middle.read(block.num_src * width)))
+        });
+        let own = self.places.own.is_some().then_some(&self.packed[1]);
+        let of_nonzeros = context.nonzeros.map(Sparse::lists);
         let bias = &context.parameters[self.places.bias.clone()];
         let outputs = [(self.out.get(num_dst * width), ROWS * width)];
         parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
             let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
-            sum_rows(level, &lists, rows.clone(), products, width, out);
-            if let Some(own) = own {
-                times(level, (x, rows.clone()), [rows.len(), width, depth], own, out, (true, self.index > 0));
+            match &summed {
+                Some((lists, products)) => sum_rows(level, lists, rows.clone(), *products, width, out),
+                None => out.fill(0.0),
+            }
+            match (own, &of_nonzeros) {
+                (Some(own), Some(lists)) => with_scratch([out.len(), 0, 0], |[product, _, _]| {
+                    sum_rows(level, lists, rows.clone(), FeatureView::F32(own.read(depth * width)), width, product);
+                    out.iter_mut().zip(product).for_each(|(o, p)| *o += *p);
+                }),
+                (Some(own), None) => {
+                    let own = own.read(packed_len(level, depth, width));
+                    times(level, (x, rows.clone()), [rows.len(), width, depth], own, out, (true, self.index > 0));
+                }
+                (None, _) => {}
             }
             finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
         });

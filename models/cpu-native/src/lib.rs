@@ -13,6 +13,7 @@ mod loss;
 mod network;
 mod optimizer;
 mod parallel;
+mod places;
 mod prefetch;
 pub mod probe;
 mod product;

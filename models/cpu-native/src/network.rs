@@ -14,6 +14,7 @@ use crate::level::Level;
 use crate::loss::cross_entropy;
 use crate::parallel;
 use crate::rows::{Nodes, Rows};
+use crate::sparse::{Nonzeros, Side, Sparse};
 
 /// Edges a task looks up.
 const EDGES: usize = 1 << 14;
@@ -25,6 +26,8 @@ pub(crate) struct Network {
     level: Level,
     layers: Vec<Layer>,
     adjacencies: Vec<Adjacency>,
+    /// Where the store's features are nearly all zeros: its nonzeros, and those of a mini-batch.
+    nonzeros: Option<(Nonzeros, Sparse)>,
     /// The node of each edge's source in the first block, where features are read out of the store.
     sources: Vec<u32>,
     /// The input features after dropout.
@@ -83,10 +86,11 @@ impl<'a> Input<'a> {
 }
 
 impl Network {
-    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: Level) -> Self {
+    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: Level, nonzeros: Option<Nonzeros>) -> Self {
         Self {
             spec: spec.clone(),
             level,
+            nonzeros: nonzeros.map(|nonzeros| (nonzeros, Sparse::default())),
             layers: (0..spec.layers).map(|l| Layer::new(spec, l, specs)).collect(),
             adjacencies: (0..spec.layers).map(|_| Adjacency::default()).collect(),
             sources: Vec::new(),
@@ -95,6 +99,11 @@ impl Network {
             scores: Vec::new(),
             times: Times { forward: vec![0.0; spec.layers], backward: vec![0.0; spec.layers], ..Times::default() },
         }
+    }
+
+    /// The same at another level.
+    pub(crate) fn at(self, level: Level) -> Self {
+        Self { level, ..self }
     }
 
     pub(crate) fn times(&self) -> &Times {
@@ -126,20 +135,25 @@ impl Network {
     fn forward(&mut self, parameters: &[f32], input: Input<'_>, mode: Mode) {
         let training = matches!(mode, Mode::Training { .. });
         let start = Instant::now();
-        self.layers.iter_mut().enumerate().for_each(|(l, layer)| layer.decide(input.blocks.get(l)));
+        let sparse = self.nonzeros.is_some();
+        self.layers.iter_mut().enumerate().for_each(|(l, layer)| layer.decide(input.blocks.get(l), sparse && l == 0));
         if !input.blocks.is_empty() {
             let layers = &self.layers;
             let by_source = |l: usize| training && (l > 0 || layers[l].order != Order::SumFirst);
             adjacency::prepare(&mut self.adjacencies, self.spec.kind, input.blocks, input.degrees, &by_source);
         }
-        self.find_sources(input, mode);
-        self.drop_input(input, mode);
+        if sparse {
+            self.read_nonzeros(input, mode);
+        } else {
+            self.find_sources(input, mode);
+            self.drop_input(input, mode);
+        }
         self.times.prepare = start.elapsed().as_secs_f64();
         for l in 0..self.layers.len() {
             let start = Instant::now();
             let (before, rest) = self.layers.split_at_mut(l);
-            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, l);
-            rest[0].forward(context(self.level, &self.adjacencies, parameters, input, x, l), mode);
+            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, (l, sparse));
+            rest[0].forward(context(self.level, (&self.adjacencies, &self.nonzeros), parameters, input, x, l), mode);
             self.times.forward[l] = start.elapsed().as_secs_f64();
         }
     }
@@ -156,6 +170,29 @@ impl Network {
             let locals = &block.indices[task * EDGES..];
             sources.iter_mut().zip(locals).for_each(|(source, &local)| *source = nodes[local as usize]);
         });
+    }
+
+    /// Reads the nonzeros of the input, dropped, and in training sorts them by column.
+    fn read_nonzeros(&mut self, input: Input<'_>, mode: Mode) {
+        let Some((store, sparse)) = &mut self.nonzeros else { return };
+        let dropout = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout);
+        let rows = input.rows;
+        match input.nodes {
+            Some((_, nodes)) => sparse.read(store, Some(nodes), rows, dropout.as_ref()),
+            None => {
+                let dim = self.spec.in_dim;
+                sparse.read(&Nonzeros::of(input.features.part(0, rows * dim), dim), None, rows, dropout.as_ref());
+            }
+        }
+        if let Mode::Training { .. } = mode {
+            let places = &self.layers[0].places;
+            if places.neighbours.is_some() {
+                sparse.sort(Side::All, rows);
+            }
+            if places.own.is_some() {
+                sparse.sort(Side::First, input.num_dst(0));
+            }
+        }
     }
 
     fn drop_input(&mut self, input: Input<'_>, mode: Mode) {
@@ -203,8 +240,9 @@ impl Network {
             let start = Instant::now();
             let (before, rest) = self.layers.split_at_mut(l);
             let (layer, after) = rest.split_first_mut().expect("a layer is there");
-            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, l);
-            let of = |x, l| context(self.level, &self.adjacencies, parameters, input, x, l);
+            let sparse = self.nonzeros.is_some();
+            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, (l, sparse));
+            let of = |x, l| context(self.level, (&self.adjacencies, &self.nonzeros), parameters, input, x, l);
             let upstream = match after.first() {
                 None => Upstream::Rows(loss_gradient),
                 Some(next) => next.upstream(of(Rows::local(FeatureView::F32(&[])), l + 1)),
@@ -215,26 +253,50 @@ impl Network {
         score
     }
 
+    /// Bytes that the nonzeros of a row of the store take, where they are read instead of it.
+    pub(crate) fn nonzeros_bytes(&self) -> Option<usize> {
+        self.nonzeros.as_ref().map(|(store, _)| store.row_bytes())
+    }
+
     /// Computes one layer over one block in evaluation mode, or over `num_dst` rows without a block; returns the output.
     pub(crate) fn evaluate_layer(
         &mut self,
         layer: usize,
         parameters: &[f32],
         (block, degrees, num_dst): (Option<&Block>, &[f32], usize),
-        x: &[f32],
+        input: LayerInput<'_>,
     ) -> &[f32] {
+        let mut nonzeros = None;
+        let x = match (input, &mut self.nonzeros) {
+            (LayerInput::Nonzeros(nodes), Some((store, sparse))) => {
+                sparse.read(store, Some(nodes), nodes.len(), None);
+                nonzeros = Some(&*sparse);
+                &[]
+            }
+            (LayerInput::Nonzeros(_), None) => unreachable!("nonzeros are asked for where there are any"),
+            (LayerInput::Rows(x), _) => x,
+        };
         let own = &mut self.layers[layer];
-        own.decide(block);
+        own.decide(block, nonzeros.is_some());
         let adjacency = &mut self.adjacencies[layer];
         if let Some(block) = block {
             adjacency.prepare(self.spec.kind, block, degrees);
         }
         let graph = block.map(|b| (b, &*adjacency));
         let x = Rows::local(FeatureView::F32(x));
-        let context = Context { level: self.level, parameters, graph, x, num_dst };
+        let context = Context { level: self.level, parameters, graph, x, nonzeros, num_dst };
         own.forward(context, Mode::Evaluation);
         own.out.read(num_dst * own.shape.out_dim)
     }
+}
+
+/// What a layer that is evaluated by itself reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum LayerInput<'a> {
+    /// A row a source node.
+    Rows(&'a [f32]),
+    /// The store's nonzeros of these nodes.
+    Nonzeros(&'a [u32]),
 }
 
 /// The input of layer `l`: the features, dropped or as they are, or the output of the layer before.
@@ -242,9 +304,10 @@ fn input_of<'a>(
     before: Option<&'a Layer>,
     (dropped, sources, spec, mode): (&'a Buffer, &'a [u32], &ModelSpec, Mode),
     input: Input<'a>,
-    l: usize,
+    (l, sparse): (usize, bool),
 ) -> Rows<'a> {
     match before {
+        None if sparse => Rows::local(FeatureView::F32(&[])),
         Some(before) => Rows::local(FeatureView::F32(before.out.read(input.num_dst(l - 1) * before.shape.out_dim))),
         None if mode.dropout(0, DropoutSite::Input, spec.input_dropout).is_some() => {
             Rows::local(FeatureView::F32(dropped.read(input.rows * spec.in_dim)))
@@ -255,22 +318,13 @@ fn input_of<'a>(
 
 fn context<'a>(
     level: Level,
-    adjacencies: &'a [Adjacency],
+    (adjacencies, nonzeros): (&'a [Adjacency], &'a Option<(Nonzeros, Sparse)>),
     parameters: &'a [f32],
     input: Input<'a>,
     x: Rows<'a>,
     layer: usize,
 ) -> Context<'a> {
     let graph = input.blocks.get(layer).map(|block| (block, &adjacencies[layer]));
-    Context { level, parameters, graph, x, num_dst: input.num_dst(layer) }
-}
-
-/// `len` elements from element `start` on.
-pub(crate) fn part(view: FeatureView<'_>, start: usize, len: usize) -> FeatureView<'_> {
-    match view {
-        FeatureView::F32(d) => FeatureView::F32(&d[start..start + len]),
-        FeatureView::F16(d) => FeatureView::F16(&d[start..start + len]),
-        FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
-        FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
-    }
+    let nonzeros = nonzeros.as_ref().filter(|_| layer == 0).map(|(_, sparse)| sparse);
+    Context { level, parameters, graph, x, nonzeros, num_dst: input.num_dst(layer) }
 }

@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use morphgl_registry::Block;
-
 use crate::buffer::resize;
 use crate::parallel;
 
@@ -44,31 +42,30 @@ impl<T> Slots<T> {
     }
 }
 
-/// Sorts the edges of `block`: `indptr` gets the offsets of the sources, `counts` is scratch.
+/// Sorts the edges of rows (offsets, sources, number of sources): `indptr` gets the offsets of the sources, `counts` is scratch.
 pub(crate) fn sort_by_source(
-    block: &Block,
+    (offsets, sources, num_src): (&[u32], &[u32], usize),
     indptr: &mut Vec<u32>,
     counts: &mut Vec<u32>,
     sorted: Sorted<'_>,
     coefficient: &(impl Fn(usize, usize) -> f32 + Sync),
 ) {
-    let (num_src, num_edges) = (block.num_src, block.num_edges());
-    let ends = (block.indptr.len(), block.indptr.first(), block.indptr.last().map(|&p| p as usize));
-    assert_eq!(ends, (block.num_dst + 1, Some(&0), Some(num_edges)), "offsets of all edges");
-    assert!(block.indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
+    let (num_dst, num_edges) = (offsets.len() - 1, sources.len());
+    let ends = (offsets[0], offsets[num_dst] as usize);
+    assert_eq!(ends, (0, num_edges), "offsets of all edges");
+    assert!(offsets.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
     let runs = if num_edges < ALONE { 1 } else { rayon::current_num_threads() };
     resize(indptr, num_src + 1);
     resize(counts, runs * num_src);
     // The rows of a run: about as many edges in each.
     let rows = |run: usize| -> Range<usize> {
-        let row =
-            |run: usize| block.indptr.partition_point(|&p| (p as usize) < num_edges * run / runs).min(block.num_dst);
-        (if run == 0 { 0 } else { row(run) })..(if run + 1 == runs { block.num_dst } else { row(run + 1) })
+        let row = |run: usize| offsets.partition_point(|&p| (p as usize) < num_edges * run / runs).min(num_dst);
+        (if run == 0 { 0 } else { row(run) })..(if run + 1 == runs { num_dst } else { row(run + 1) })
     };
-    let edges = |run: usize| block.indptr[rows(run).start] as usize..block.indptr[rows(run).end] as usize;
+    let edges = |run: usize| offsets[rows(run).start] as usize..offsets[rows(run).end] as usize;
     parallel::pieces(counts, num_src.max(1), &|run, counts| {
         counts.fill(0);
-        block.indices[edges(run)].iter().for_each(|&src| counts[src as usize] += 1);
+        sources[edges(run)].iter().for_each(|&src| counts[src as usize] += 1);
     });
     let mut sum = 0;
     for (v, first) in indptr[..num_src].iter_mut().enumerate() {
@@ -83,8 +80,8 @@ pub(crate) fn sort_by_source(
     assert_eq!(slots.1, num_edges, "room for every edge");
     parallel::pieces(counts, num_src.max(1), &|run, next| {
         for row in rows(run) {
-            for edge in block.indptr[row] as usize..block.indptr[row + 1] as usize {
-                let next = &mut next[block.indices[edge] as usize];
+            for edge in offsets[row] as usize..offsets[row + 1] as usize {
+                let next = &mut next[sources[edge] as usize];
                 let place = *next as usize;
                 *next += 1;
                 // SAFETY: a run counts up from its own first place of a source, once for each of its edges of the
@@ -105,6 +102,8 @@ pub(crate) fn sort_by_source(
 
 #[cfg(test)]
 mod tests {
+    use morphgl_registry::Block;
+
     use super::*;
 
     #[test]
@@ -123,7 +122,13 @@ mod tests {
             let (mut rows, mut edges, mut values) = (vec![0; num_edges], vec![0; num_edges], vec![0.0; num_edges]);
             pool.install(|| {
                 let sorted = Sorted { rows: &mut rows, edges: &mut edges, coefficients: &mut values };
-                sort_by_source(&block, &mut indptr, &mut counts, sorted, &|row, edge| (row + edge) as f32);
+                sort_by_source(
+                    (&block.indptr, &block.indices, num_src),
+                    &mut indptr,
+                    &mut counts,
+                    sorted,
+                    &|row, edge| (row + edge) as f32,
+                );
             });
             (indptr, rows, edges, values)
         };

@@ -20,7 +20,7 @@ use crate::layer::Mode;
 use crate::level::Level;
 use crate::network::{Input, Network, Times, Work};
 use crate::optimizer::Optimizer;
-use crate::sparse::sparsity;
+use crate::sparse::Nonzeros;
 use crate::{KEY, supports};
 
 /// Trains on CPU threads.
@@ -56,33 +56,30 @@ impl CpuNative {
     /// # Errors
     ///
     /// A spec that cannot work, that does not fit the dataset or that [`supports`] refuses; another place than the
-    /// host, an option, or features that are nearly all zeros.
+    /// host, or an option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         supports(&spec).map_err(|what| Error::setting("model", what))?;
         check_context(KEY, context, &spec)?;
-        if let Some(share) = context.dataset.features.as_ref().and_then(sparsity) {
-            let what = format!(
-                "{:.1}% of the features are not zero, and it multiplies all of them; use Training_CPU_Burn",
-                100.0 * share
-            );
-            return Err(Error::setting(KEY, what));
-        }
         let specs = spec.model.parameters();
         let parameters: Vec<f32> =
             initial_parameters(&spec.model, context.seed).into_iter().flat_map(|t| t.values).collect();
         let level = Level::best();
+        let pool = start_threads(KEY, context.threads)?;
+        let features = context.dataset.features.as_ref().map(|f| (f.view(), f.dim()));
+        let sparse = features.filter(|(view, dim)| view.is_sparse(*dim));
+        let nonzeros = sparse.map(|(view, dim)| pool.install(|| Nonzeros::of(view, dim)));
         Ok(Self {
             dataset: Arc::clone(&context.dataset),
             seed: context.seed,
-            pool: start_threads(KEY, context.threads)?,
+            pool,
             level,
             gradients: vec![0.0; parameters.len()],
             first_layer: specs.iter().filter(|p| p.layer == 0).map(ParameterSpec::len).sum(),
             count: 0,
             last: None,
             optimizer: Optimizer::new(spec.optimizer, parameters.len()),
-            network: Network::new(&spec.model, &specs, level),
+            network: Network::new(&spec.model, &specs, level, nonzeros),
             parameters,
             specs,
             spec,
@@ -92,7 +89,7 @@ impl CpuNative {
     /// The same on a processor without AMX: for comparison.
     pub fn without_tiles(mut self) -> Self {
         self.level = self.level.without_tiles();
-        self.network = Network::new(&self.spec.model, &self.specs, self.level);
+        self.network = self.network.at(self.level);
         self
     }
 

@@ -6,7 +6,6 @@
 use std::sync::{Arc, OnceLock};
 
 use burn_tensor::{Device, Tensor, TensorData};
-use half::{bf16, f16};
 use morphgl_graph_store::FeatureView;
 use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
@@ -23,16 +22,6 @@ pub enum Features {
     /// The nonzeros.
     Sparse(Arc<SparseRows>),
 }
-
-/// Share of nonzeros below which features are taken as sparse: a nonzero costs about as much as eight elements of a
-/// dense product, and the scan saves the widening.
-pub const SPARSE_BELOW: f64 = 0.12;
-
-/// Rows narrower than this are dense whatever they hold.
-const SPARSE_FROM_DIM: usize = 64;
-
-/// Rows looked at to measure the density, spread over all of them.
-const PROBED_ROWS: usize = 128;
 
 /// Rows as lists of (column, value).
 #[derive(Debug)]
@@ -65,14 +54,14 @@ impl Features {
     pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>, device: &Device) -> Self {
         let num_rows = view.len() / dim.max(1);
         assert_eq!(view.len(), num_rows * dim, "elements in rows of {dim}");
-        if is_sparse(view, dim) {
+        if view.is_sparse(dim) {
             return Features::Sparse(Arc::new(SparseRows::read(view, dim, num_rows, |row| row, dropout)));
         }
         let mut values = vec![0.0; view.len()];
         if dim > 0 {
             values.par_chunks_mut(TASK_ROWS * dim).enumerate().for_each(|(task, out)| {
                 let start = task * TASK_ROWS * dim;
-                part(view, start, out.len()).to_f32(out);
+                view.part(start, out.len()).to_f32(out);
                 if let Some(dropout) = &dropout {
                     dropout.apply(start as u64, out);
                 }
@@ -87,18 +76,18 @@ impl Features {
     ///
     /// O(nodes · dim).
     pub fn gather(view: FeatureView<'_>, dim: usize, nodes: &[u32], device: &Device) -> Self {
-        if is_sparse(view, dim) {
+        if view.is_sparse(dim) {
             let rows = SparseRows::read(view, dim, nodes.len(), |row| nodes[row] as usize, None);
             return Features::Sparse(Arc::new(rows));
         }
         let mut out = Matrix::zeros(nodes.len(), dim);
-        for_rows(&mut out, |row, out| part(view, nodes[row] as usize * dim, dim).to_f32(out));
+        for_rows(&mut out, |row, out| view.part(nodes[row] as usize * dim, dim).to_f32(out));
         Features::Dense(Tensor::from_data(TensorData::new(out.values, [nodes.len(), dim]), device))
     }
 
     /// Bytes a row takes that [`Features::gather`] reads, about.
     pub fn gathered_row_bytes(view: FeatureView<'_>, dim: usize) -> usize {
-        if is_sparse(view, dim) { 16 + (8.0 * density(view, dim) * dim as f64) as usize } else { 4 * dim }
+        if view.is_sparse(dim) { 16 + (8.0 * view.density(dim) * dim as f64) as usize } else { 4 * dim }
     }
 
     /// Number of rows.
@@ -131,76 +120,6 @@ pub(crate) fn prefix(x: Tensor<2>, rows: usize) -> Tensor<2> {
     if x.dims()[0] == rows { x } else { x.narrow(0, 0, rows) }
 }
 
-/// `len` elements from element `start` on.
-pub(crate) fn part<'a>(view: FeatureView<'a>, start: usize, len: usize) -> FeatureView<'a> {
-    match view {
-        FeatureView::F32(d) => FeatureView::F32(&d[start..start + len]),
-        FeatureView::F16(d) => FeatureView::F16(&d[start..start + len]),
-        FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
-        FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
-    }
-}
-
-fn is_sparse(view: FeatureView<'_>, dim: usize) -> bool {
-    dim >= SPARSE_FROM_DIM && density(view, dim) < SPARSE_BELOW
-}
-
-/// Share of nonzeros in rows spread over the matrix.
-fn density(view: FeatureView<'_>, dim: usize) -> f64 {
-    let num_rows = view.len() / dim;
-    let probed = num_rows.min(PROBED_ROWS);
-    let mut nonzeros = 0usize;
-    for i in 0..probed {
-        let row = i * num_rows / probed;
-        scan(part(view, row * dim, dim), |_, _| nonzeros += 1);
-    }
-    nonzeros as f64 / (probed * dim).max(1) as f64
-}
-
-/// A stored element whose bits tell whether it is zero.
-trait Stored: Copy {
-    fn bits(self) -> u32;
-    fn widen(self) -> f32;
-}
-
-macro_rules! stored {
-    ($($t:ty, |$x:ident| $bits:expr, $widen:expr;)*) => { $(impl Stored for $t {
-        #[inline(always)]
-        fn bits(self) -> u32 { let $x = self; $bits }
-        #[inline(always)]
-        fn widen(self) -> f32 { let $x = self; $widen }
-    })* };
-}
-stored! {
-    f32, |x| x.to_bits() << 1, x;
-    f16, |x| u32::from(x.to_bits() << 1), x.to_f32();
-    bf16, |x| u32::from(x.to_bits() << 1), x.to_f32();
-    u8, |x| u32::from(x), f32::from(x);
-}
-
-/// Calls `each(column, value)` for every nonzero of a row, skipping sixteen zeros at a time.
-fn scan(row: FeatureView<'_>, each: impl FnMut(usize, f32)) {
-    fn go<T: Stored>(row: &[T], mut each: impl FnMut(usize, f32)) {
-        let (chunks, rest) = row.as_chunks::<16>();
-        for (c, chunk) in chunks.iter().enumerate() {
-            if chunk.iter().fold(0, |any, x| any | x.bits()) != 0 {
-                for (i, &x) in chunk.iter().enumerate().filter(|(_, x)| x.bits() != 0) {
-                    each(16 * c + i, x.widen());
-                }
-            }
-        }
-        for (i, &x) in rest.iter().enumerate().filter(|(_, x)| x.bits() != 0) {
-            each(16 * chunks.len() + i, x.widen());
-        }
-    }
-    match row {
-        FeatureView::F32(d) => go(d, each),
-        FeatureView::F16(d) => go(d, each),
-        FeatureView::Bf16(d) => go(d, each),
-        FeatureView::U8(d) => go(d, each),
-    }
-}
-
 impl SparseRows {
     /// Scans `num_rows` rows of `view`, each the one that `source` says; dropout decides the nonzeros alone.
     fn read(
@@ -214,7 +133,7 @@ impl SparseRows {
             let (mut lengths, mut columns, mut values) = (Vec::with_capacity(TASK_ROWS), Vec::new(), Vec::new());
             for row in task * TASK_ROWS..((task + 1) * TASK_ROWS).min(num_rows) {
                 let before = columns.len();
-                scan(part(view, source(row) * dim, dim), |column, value| {
+                view.part(source(row) * dim, dim).for_nonzeros(|column, value| {
                     let element = row as u64 * dim as u64 + column as u64;
                     match &dropout {
                         Some(dropout) if !dropout.keeps(element) => {}

@@ -16,7 +16,7 @@ pub use aggregate::{aggregate, aggregate_beside_self, aggregate_with_self};
 pub use attention::{AttentionOptions, gat_attention, gatv2_attention};
 pub use bridge::{HostOp, HostOps, HostTensors, InPlace, Keeps, Kept, apply1, apply2, apply3};
 pub use convolution::{gat, gatv2, gcn, gin, l2_normalize, mean_heads, sage};
-pub use features::{Features, SPARSE_BELOW, SparseRows};
+pub use features::{Features, SparseRows};
 pub use finish::finish;
 pub use matrix::{Matrix, MatrixRef};
 pub use model::{Mode, Parameters, Pass, adjacency};

@@ -11,7 +11,7 @@ use morphgl_registry::{BatchId, Block, NamedTensor};
 use crate::adjacency::{Adjacency, Degrees, GcnNorm};
 use crate::attention::AttentionOptions;
 use crate::convolution;
-use crate::features::{Features, part, prefix};
+use crate::features::{Features, prefix};
 use crate::finish::finish;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
 
@@ -102,7 +102,7 @@ impl Pass<'_> {
     /// Reads the first `rows` rows of the input features, with their dropout.
     pub fn read_features(&self, view: FeatureView<'_>, rows: usize, device: &Device) -> Features {
         let dropout = self.mode.dropout(0, DropoutSite::Input, self.spec.input_dropout);
-        Features::read(part(view, 0, rows * self.spec.in_dim), self.spec.in_dim, dropout, device)
+        Features::read(view.part(0, rows * self.spec.in_dim), self.spec.in_dim, dropout, device)
     }
 
     /// All layers over a mini-batch's blocks; returns the logits of its first `num_seeds` nodes.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use morphgl_registry::{BatchId, Batching, BatchingWorker, MiniBatch, Place, Route, Training, Transferring};
 
-use crate::compare::{self, ROUNDS, State, Times};
+use crate::compare::{self, Ahead, ROUNDS, State, Times};
 use crate::memory::Seen;
 use crate::profile::on_host;
 use crate::selection::{CandidateProfile, Outcome, Selection};
@@ -38,7 +38,8 @@ pub struct Candidate<'a> {
 /// allocates its memory, counts for nothing else.
 ///
 /// The first mini-batch of each is timed whatever it takes, the second if it fits in the time for all of profiling,
-/// further ones while they fit in 0.6 of that time and in the budget.
+/// the third and fourth too where two operators are within 1.3 of each other; further ones while they fit in 0.6 of that time
+/// and in the budget.
 /// One that fails, or does not fit in `watch.memory`, is left out and says why.
 ///
 /// # Errors
@@ -69,10 +70,12 @@ pub fn select(
     let mut most = 0;
     let times = compare::compare(
         number,
-        |round, fastest| {
+        |Ahead { round, fastest, close }| {
             let in_all = settings.in_all(fastest * num_batches as f64);
-            // First steps are a poor guide: one more of each is worth all of the time.
-            if round == 1 { in_all } else { in_all.mul_f64(SHARE).min(settings.budget) }.as_secs_f64()
+            // First steps are a poor guide: one more of each is worth all of the time. So are two beyond it where operators are
+            // close, for the wrong one would be slower in every epoch.
+            let all = round == 1 || close && round <= 3;
+            if all { in_all } else { in_all.mul_f64(SHARE).min(settings.budget) }.as_secs_f64()
         },
         |i, round| {
             if (watch.stop)() {

@@ -102,10 +102,11 @@ fn the_time_for_profiling_holds_with_two_trainers() {
     });
     // No time: one step of each.
     let none = Settings { budget: Duration::ZERO, epochs: None, ..Settings::new(1) };
-    // No more than an epoch of 20 s allows: each is timed once, since first steps are a poor guide.
+    // No more than an epoch of 20 s allows: each is timed once, since first steps are a poor guide, and where they are close
+    // three times.
     let long = Settings { epochs: Some(0.8), ..none.clone() };
-    for (settings, steps) in [(none, 1), (long, 2)] {
-        let mut fakes = two(20, 22);
+    for (settings, other, steps) in [(none, 22, 1), (long.clone(), 40, 2), (long, 22, 4)] {
+        let mut fakes = two(20, other);
         fakes.select(&settings, &Watch::NONE).expect("nothing fails");
         assert_eq!([0, 1].map(|i| fakes.trainers[i].1.ever), [steps; 2]);
     }

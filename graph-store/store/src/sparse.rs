@@ -1,0 +1,131 @@
+//! Features that are nearly all zeros, as bags of words are: their density, and their nonzeros.
+
+use half::{bf16, f16};
+
+use crate::FeatureView;
+
+/// Share of nonzeros below which rows are sparse: a nonzero costs a list about as much as eight elements cost a dense
+/// product.
+const SPARSE_BELOW: f64 = 0.12;
+
+/// Rows narrower than this are dense whatever they hold.
+const SPARSE_FROM_DIM: usize = 64;
+
+/// Rows looked at to measure the density, spread over all of them.
+const PROBED_ROWS: usize = 128;
+
+impl<'a> FeatureView<'a> {
+    /// `len` elements from element `start` on.
+    ///
+    /// # Panics
+    ///
+    /// When there are not as many.
+    pub fn part(self, start: usize, len: usize) -> FeatureView<'a> {
+        match self {
+            FeatureView::F32(d) => FeatureView::F32(&d[start..start + len]),
+            FeatureView::F16(d) => FeatureView::F16(&d[start..start + len]),
+            FeatureView::Bf16(d) => FeatureView::Bf16(&d[start..start + len]),
+            FeatureView::U8(d) => FeatureView::U8(&d[start..start + len]),
+        }
+    }
+
+    /// Whether rows of `dim` elements are worth being multiplied by their nonzeros alone: at least 64 elements, of which less
+    /// than 12% are not zero. Depends on the elements alone.
+    pub fn is_sparse(self, dim: usize) -> bool {
+        dim >= SPARSE_FROM_DIM && !self.is_empty() && self.density(dim) < SPARSE_BELOW
+    }
+
+    /// Share of nonzeros in rows of `dim` elements; of 128 rows spread over all of them.
+    pub fn density(self, dim: usize) -> f64 {
+        let num_rows = self.len().checked_div(dim).unwrap_or(0);
+        let probed = num_rows.min(PROBED_ROWS);
+        let mut nonzeros = 0usize;
+        for i in 0..probed {
+            self.part(i * num_rows / probed * dim, dim).for_nonzeros(|_, _| nonzeros += 1);
+        }
+        nonzeros as f64 / (probed * dim).max(1) as f64
+    }
+
+    /// Calls `each(position, value)` for every element that is not zero, in order.
+    pub fn for_nonzeros(self, each: impl FnMut(usize, f32)) {
+        match self {
+            FeatureView::F32(d) => scan(d, each),
+            FeatureView::F16(d) => scan(d, each),
+            FeatureView::Bf16(d) => scan(d, each),
+            FeatureView::U8(d) => scan(d, each),
+        }
+    }
+}
+
+/// A stored element whose bits tell whether it is zero.
+trait Stored: Copy {
+    fn bits(self) -> u32;
+    fn widen(self) -> f32;
+}
+
+macro_rules! stored {
+    ($($t:ty, |$x:ident| $bits:expr, $widen:expr;)*) => { $(impl Stored for $t {
+        #[inline(always)]
+        fn bits(self) -> u32 { let $x = self; $bits }
+        #[inline(always)]
+        fn widen(self) -> f32 { let $x = self; $widen }
+    })* };
+}
+stored! {
+    f32, |x| x.to_bits() << 1, x;
+    f16, |x| u32::from(x.to_bits() << 1), x.to_f32();
+    bf16, |x| u32::from(x.to_bits() << 1), x.to_f32();
+    u8, |x| u32::from(x), f32::from(x);
+}
+
+/// Sixteen zeros at a time are passed over.
+fn scan<T: Stored>(elements: &[T], mut each: impl FnMut(usize, f32)) {
+    let (chunks, rest) = elements.as_chunks::<16>();
+    for (c, chunk) in chunks.iter().enumerate() {
+        if chunk.iter().fold(0, |any, x| any | x.bits()) != 0 {
+            for (i, &x) in chunk.iter().enumerate().filter(|(_, x)| x.bits() != 0) {
+                each(16 * c + i, x.widen());
+            }
+        }
+    }
+    for (i, &x) in rest.iter().enumerate().filter(|(_, x)| x.bits() != 0) {
+        each(16 * chunks.len() + i, x.widen());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bags_of_words_are_sparse_and_embeddings_are_not() {
+        let of = |dim: usize, nonzeros: usize| -> Vec<f32> {
+            (0..300 * dim).map(|i| f32::from(i % dim < nonzeros)).collect()
+        };
+        let rows = of(100, 5);
+        assert_eq!((FeatureView::F32(&rows).density(100), FeatureView::F32(&rows).is_sparse(100)), (0.05, true));
+        assert!(!FeatureView::F32(&of(100, 50)).is_sparse(100));
+        assert!(!FeatureView::F32(&of(16, 0)).is_sparse(16), "narrow rows");
+        assert!(FeatureView::F32(&[]).density(0) == 0.0 && !FeatureView::F32(&[]).is_sparse(64), "no rows at all");
+    }
+
+    #[test]
+    fn every_type_says_its_nonzeros() {
+        let mut bytes = vec![0u8; 100];
+        [0, 15, 16, 50, 96, 99].into_iter().for_each(|i| bytes[i] = 3 + i as u8);
+        let floats: Vec<f32> = bytes.iter().map(|&b| if b == 0 { -0.0 } else { f32::from(b) }).collect();
+        let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
+        let brains: Vec<bf16> = floats.iter().map(|&x| bf16::from_f32(x)).collect();
+        let expected = [(0, 3.0), (15, 18.0), (16, 19.0), (50, 53.0), (96, 99.0), (99, 102.0)];
+        for view in
+            [FeatureView::F32(&floats), FeatureView::F16(&halves), FeatureView::Bf16(&brains), FeatureView::U8(&bytes)]
+        {
+            let mut found = Vec::new();
+            view.for_nonzeros(|position, value| found.push((position, value)));
+            assert_eq!(found, expected);
+            let mut found = Vec::new();
+            view.part(50, 47).for_nonzeros(|position, value| found.push((position, value)));
+            assert_eq!(found, [(0, 53.0), (46, 99.0)]);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Features that are nearly all zeros: the numbers of Training_CPU_Burn, and the same bits wherever the rows are read.
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use common::{Random, batch, context, host, model};
+use half::f16;
+use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_registry::{BatchFeatures, Gradients, Handle, HostBatch, NamedTensor, Score, Training, TrainingContext};
+use morphgl_training_cpu_burn::CpuBurn;
+use morphgl_training_cpu_native::CpuNative;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const NODES: usize = 900;
+const CLASSES: usize = 5;
+
+/// Three of a hundred elements are not zero; some rows and columns have none.
+fn matrix(dim: usize, dtype: Dtype) -> FeatureMatrix {
+    let mut random = Random(5);
+    let empty = |i: usize| (i / dim).is_multiple_of(50) || (i % dim).is_multiple_of(17);
+    let value = |i: usize, x: usize| if x < 30 && !empty(i) { 0.25 * (1 + x % 7) as f32 } else { 0.0 };
+    let values: Vec<f32> = (0..NODES * dim).map(|i| value(i, random.below(1000))).collect();
+    match dtype {
+        Dtype::F16 => {
+            let data: Vec<f16> = values.into_iter().map(f16::from_f32).collect();
+            FeatureMatrix::F16 { data: data.into(), dim }
+        }
+        Dtype::U8 => {
+            let data: Vec<u8> = values.into_iter().map(|x| (4.0 * x) as u8).collect();
+            FeatureMatrix::U8 { data: data.into(), dim }
+        }
+        _ => FeatureMatrix::F32 { data: values.into(), dim },
+    }
+}
+
+fn dataset(features: FeatureMatrix) -> Dataset {
+    let mut random = Random(8);
+    let mut indptr = vec![0u64];
+    let mut indices = Vec::new();
+    for _ in 0..NODES {
+        indices.extend((0..random.below(7)).map(|_| random.below(NODES) as u32));
+        indptr.push(indices.len() as u64);
+    }
+    Dataset {
+        path: PathBuf::new(),
+        name: "sparse".to_string(),
+        topology: Topology::new(indptr, indices, None).expect("a graph"),
+        features: Some(features),
+        labels: None,
+        num_classes: CLASSES,
+        splits: Splits { train: Vec::new().into(), valid: Vec::new().into(), test: Vec::new().into() },
+        node_ids: None,
+    }
+}
+
+fn over(dataset: &Arc<Dataset>, model: &Value, threads: usize) -> TrainingContext {
+    TrainingContext { dataset: Arc::clone(dataset), ..context(model, threads) }
+}
+
+/// The mini-batch over nodes of the dataset, each once: gathered, and without features.
+fn both(mut batch: HostBatch, features: &FeatureMatrix) -> [HostBatch; 2] {
+    let count = batch.input_nodes.len();
+    batch.input_nodes = (0..count).map(|i| (NODES - 1 - i * (NODES / count)) as u32).collect();
+    let mut gathered = BatchFeatures::like(features);
+    features.gather_rows(&batch.input_nodes, gathered.resize(count, features.dim(), features.dtype()));
+    [HostBatch { features: Some(gathered), ..batch.clone() }, HostBatch { features: None, ..batch }]
+}
+
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    scores: [Score; 2],
+    gradients: Gradients,
+    parameters: Vec<NamedTensor>,
+    logits: Vec<f32>,
+}
+
+fn run(trainer: &mut dyn Training, batch: HostBatch) -> Outcome {
+    let batch = host(batch);
+    let evaluated = trainer.score(&batch).and_then(Handle::wait).expect("a score").0;
+    let trained = trainer.accumulate(&batch).and_then(Handle::wait).expect("a score").0;
+    let gradients = trainer.gradients().expect("gradients");
+    let logits = trainer.infer(&[3, 700, 0, 50, 899]).expect("logits");
+    if gradients.count > 0 {
+        trainer.step().expect("a step");
+    }
+    Outcome { scores: [evaluated, trained], gradients, parameters: trainer.parameters().expect("parameters"), logits }
+}
+
+fn close(what: &str, actual: &[f32], expected: &[f32], tolerance: f32) {
+    let largest = expected.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+        assert!((a - e).abs() <= tolerance * largest, "{what}: element {i} is {a}, burn's {e}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn the_numbers_are_burns_and_the_same_bits_wherever_rows_are_read(
+        kind in prop::sample::select(vec!["sage", "gcn", "gat", "mlp"]),
+        dtype in prop::sample::select(vec![Dtype::F32, Dtype::F16, Dtype::U8]),
+        nodes in prop::sample::select(vec![[700usize, 410, 130], [300, 290, 280], [5, 3, 1]]),
+        (dim, hidden) in prop::sample::select(vec![(64usize, 8usize), (300, 32), (500, 72)]),
+        layers in 1usize..3,
+        input_dropout in prop::sample::select(vec![0.0f64, 0.4]),
+        seed in 0u64..100,
+    ) {
+        // Without kinks, as for dense features.
+        let more = json!({"layers": layers, "hidden": hidden, "input_dropout": input_dropout, "activation": "elu", "heads": 2});
+        let model = model(kind, dim, CLASSES, more);
+        let dataset = Arc::new(dataset(matrix(dim, dtype)));
+        let features = dataset.features.as_ref().expect("features");
+        prop_assert!(features.view().is_sparse(dim));
+        let nodes = if kind == "mlp" { &nodes[2..] } else { &nodes[2 - layers..] };
+        let [gathered, direct] = both(batch(nodes, (dim, CLASSES), dtype, false, seed), features);
+        let mut burn = CpuBurn::new(&over(&dataset, &model, 2)).expect("built");
+        let expected = run(&mut burn, gathered.clone());
+        let mut natives = [(gathered, 3), (direct.clone(), 3), (direct, 1)].map(|(batch, threads)| {
+            run(&mut CpuNative::new(&over(&dataset, &model, threads)).expect("built"), batch)
+        });
+        prop_assert_eq!(&natives[1], &natives[0]);
+        prop_assert_eq!(&natives[2], &natives[0]);
+        let [native, ..] = &mut natives;
+        for (a, e) in native.scores.iter().zip(&expected.scores) {
+            prop_assert_eq!(a.count, e.count);
+            prop_assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "loss {a:?}, burn's {e:?}");
+        }
+        for (a, e) in native.gradients.tensors.iter().zip(&expected.gradients.tensors) {
+            close(&format!("{model}, gradient of {}", e.name), &a.values, &e.values, 1e-4);
+        }
+        close(&format!("{model}, logits"), &native.logits, &expected.logits, 1e-4);
+    }
+}
