@@ -92,7 +92,7 @@ def compare(args, raw, morphgl, key, path):
             words += [] if contestant == "auto" else ["--training", contestant]
             if not epochs:
                 first = morphgl(*words, "--epochs", "2")["measured_epoch_seconds"]
-                epochs = min(200, max(2, round(args.seconds / first)))
+                epochs = min(200, max(5, round(args.seconds / first)))
             try:
                 record = morphgl(*words, "--epochs", str(epochs))
             except subprocess.CalledProcessError:

@@ -19,7 +19,7 @@ pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
 pub use job::{Job, TrainingOperator};
-pub use memory::{give_back_by, peak_rss_bytes};
+pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
 pub use recorder::{Recorder, predicted_timeline};
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 

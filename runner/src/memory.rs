@@ -9,6 +9,29 @@ static BEFORE: AtomicU64 = AtomicU64::new(0);
 /// What gives freed memory back.
 static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
 
+/// What keeps freed memory.
+static KEEP_FREED: OnceLock<fn(bool)> = OnceLock::new();
+
+/// Says how this process's allocator is told to keep what is freed, and to stop doing so. While training operators are timed
+/// by turns it keeps it: one that makes its tensors anew at each step would else find its memory gone after another's turn, as
+/// it never does where it trains alone. The first call counts.
+pub fn keep_freed_by(keep: fn(bool)) {
+    KEEP_FREED.get_or_init(|| keep);
+}
+
+/// Does `work` while freed memory is kept, where it is known how.
+pub(crate) fn keeping_freed<T>(work: impl FnOnce() -> T) -> T {
+    struct Stop;
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            KEEP_FREED.get().into_iter().for_each(|keep| keep(false));
+        }
+    }
+    KEEP_FREED.get().into_iter().for_each(|keep| keep(true));
+    let _stop = Stop;
+    work()
+}
+
 /// Says how this process's allocator gives the system what was freed and is kept for later. Profiling and evaluation
 /// then leave nothing behind that training does not need; without it, that depends on the allocator. The first call counts.
 pub fn give_back_by(give_back: fn()) {

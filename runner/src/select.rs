@@ -37,7 +37,8 @@ impl Job {
             if candidates.len() + unable.len() < 2 {
                 continue;
             }
-            let mut selection: Selection = morphgl_profile::select(&mut candidates, settings, watch, progress)?;
+            let select = || morphgl_profile::select(&mut candidates, settings, watch, progress);
+            let mut selection: Selection = memory::keeping_freed(select)?;
             drop(candidates);
             selection.candidates.extend(unable);
             self.routes.retain(|r| r.route.trained_at != place || r.route.training == selection.chosen);

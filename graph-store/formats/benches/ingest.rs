@@ -92,9 +92,9 @@ fn import(format: &str, source: &Path, target: &Path, options: &Options, progres
         "metis" => metis::import(source, target, options, progress),
         "csv compact" => {
             let format = EdgeListOptions { ids: Ids::Compact, ..EdgeListOptions::default() };
-            edge_list::import(source, target, format, options, progress)
+            edge_list::import(source, target, &format, options, progress)
         }
         name if name.starts_with("np") => numpy::import(source, target, NumpyOptions::default(), options, progress),
-        _ => edge_list::import(source, target, EdgeListOptions::default(), options, progress),
+        _ => edge_list::import(source, target, &EdgeListOptions::default(), options, progress),
     }
 }

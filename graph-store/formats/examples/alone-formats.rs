@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     let memory = arguments.get(2).and_then(|m| m.parse().ok()).unwrap_or(2048) << 20;
     let options = Options { symmetrise: true, memory, replace: true, ..Options::default() };
     let (stages, start) = (Stages::default(), Instant::now());
-    let path = edge_list::import(&source, &target, EdgeListOptions::default(), &options, &stages)?;
+    let path = edge_list::import(&source, &target, &EdgeListOptions::default(), &options, &stages)?;
     let seconds = start.elapsed().as_secs_f64();
     let dataset = Dataset::open(path, Default::default())?;
     let (nodes, edges) = (dataset.num_nodes(), dataset.topology.num_edges());

@@ -247,6 +247,19 @@ impl<'z> Member<'z> {
         Ok(out)
     }
 
+    /// A short text of one element, such as `csr`.
+    pub(crate) fn text(&mut self) -> Result<String> {
+        if self.ty.kind != Kind::Other || self.left > 64 {
+            return self.fail(self.at, "an array that is no short text");
+        }
+        let mut bytes = vec![0; self.left as usize];
+        self.exact(&mut bytes)?;
+        self.left = 0;
+        // Of a wider character the other bytes are zero.
+        bytes.retain(|&b| b != 0);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// The pickle of an object array, at most `limit` bytes of it.
     pub(crate) fn object_bytes(&mut self, limit: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![];

@@ -13,13 +13,18 @@ use crate::records::Sorted;
 use crate::sort::Sorter;
 use crate::text::{Chunks, Pairs, PairsFormat, parse};
 
-/// Reads all edges, writes `node_ids` and hands on the edges between the new ids.
+/// Reads all edges, writes `node_ids` and hands on the edges between the new ids; returns how many weights were rounded.
 ///
 /// Two passes: the ids go through a sorter that keeps one of each while the edges wait in a file; then each id is
 /// looked up in the sorted ids, which are mapped, so that their size does not count against the budget.
-pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<()> {
+pub(crate) fn edges(
+    ingest: &mut Ingest<'_>,
+    source: &Path,
+    chunks: &mut Chunks<'_>,
+    lines: PairsFormat,
+) -> Result<u64> {
     let raw = Raw { path: ingest.dir().join("edges.raw"), weighted: lines.weighted };
-    let blocks = collect(ingest, source, chunks, lines, &raw)?;
+    let (blocks, rounded) = collect(ingest, source, chunks, lines, &raw)?;
     let (ids, _) = read_npy::<u64>(&ingest.dir().join("node_ids.npy"), Load::Mmap)?;
     let progress = ingest.progress();
     let ranks = Ranks::new(&ids, ingest.options().memory);
@@ -34,7 +39,8 @@ pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<
         progress.advance(len as u64);
     }
     edges.finish()?;
-    fs::remove_file(&raw.path).map_err(|e| Error::io(&raw.path, e))
+    fs::remove_file(&raw.path).map_err(|e| Error::io(&raw.path, e))?;
+    Ok(rounded)
 }
 
 /// Where each id stands among the sorted ids.
@@ -66,18 +72,19 @@ impl<'i> Ranks<'i> {
     }
 }
 
-/// Spills the edges and writes the sorted ids; returns the lengths of the blocks the edges were spilled in.
+/// Spills the edges and writes the sorted ids; returns the lengths of the blocks the edges were spilled in, and how many
+/// weights were rounded.
 fn collect(
     ingest: &mut Ingest<'_>,
     source: &Path,
     chunks: &mut Chunks<'_>,
     lines: PairsFormat,
     raw: &Raw,
-) -> Result<Vec<usize>> {
+) -> Result<(Vec<usize>, u64)> {
     // Nodes are few beside edges: what sorting the ids leaves to the allocator is small then.
     let mut sorter = Sorter::<u64>::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true);
     let mut out = BufWriter::with_capacity(1 << 20, File::create(&raw.path).map_err(|e| Error::io(&raw.path, e))?);
-    let (mut blocks, scratch) = (Vec::new(), Scratch::default());
+    let (mut blocks, mut rounded, scratch) = (Vec::new(), 0, Scratch::default());
     while let Some(chunk) = chunks.next()? {
         let pieces = parse(source, &chunk, |text| {
             let pairs = Pairs::<u64>::parse(text, lines)?;
@@ -93,6 +100,7 @@ fn collect(
             sorter.push(&ids)?;
             scratch.give(ids);
             raw.write(&mut out, &pairs)?;
+            rounded += pairs.rounded;
             blocks.push(pairs.sources.len());
         }
     }
@@ -102,7 +110,7 @@ fn collect(
     let num_nodes = stream.len();
     let meta = stream.finish(None)?;
     ingest.add_node_ids(source, num_nodes, meta);
-    Ok(blocks)
+    Ok((blocks, rounded))
 }
 
 /// Edges in a file, block after block: sources, targets, weights.
@@ -125,7 +133,7 @@ impl Raw {
 
     fn read(&self, reader: &mut impl Read, len: usize) -> Result<Pairs<u64>> {
         let weights = if self.weighted { len } else { 0 };
-        let mut pairs = Pairs { sources: vec![0; len], targets: vec![0; len], weights: vec![0.0; weights] };
+        let mut pairs = Pairs { sources: vec![0; len], targets: vec![0; len], weights: vec![0.0; weights], rounded: 0 };
         reader
             .read_exact(bytemuck::cast_slice_mut(&mut pairs.sources))
             .and_then(|()| reader.read_exact(bytemuck::cast_slice_mut(&mut pairs.targets)))

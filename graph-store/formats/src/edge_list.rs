@@ -1,19 +1,24 @@
 //! Edge lists as text: SNAP, csv, tsv, blanks; plain, gzip or zstd; with or without weights.
 //!
 //! A line is a source id, a target id and perhaps a weight, separated by blanks, tabs, commas or semicolons. Lines
-//! that begin with `#` or `%` are comments; the first other line may name the columns. The first edge decides whether
-//! there are weights.
+//! that begin with `#` or `%` are comments. Where the first other line names the columns, they are read by their names;
+//! else its number of fields decides whether there are weights. [`Columns`] says otherwise.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use crate::text::{Chunks, Pairs, PairsFormat, parse};
+use crate::text::{Chunks, First, Pairs, PairsFormat, first_line, parse};
 use crate::{Ingest, Options, Progress, compact};
 
+pub use crate::text::{Column, Columns};
+
 /// How an edge list is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EdgeListOptions {
+    /// Which columns are read.
+    pub columns: Columns,
     /// What becomes of the node ids. Default: they are kept.
     pub ids: Ids,
     /// The id of the first node, taken off every id that is kept: 1 for lists that count from 1. Default 0.
@@ -49,31 +54,49 @@ const GAPS: u64 = 1 << 20;
 pub fn import(
     source: &Path,
     target: &Path,
-    format: EdgeListOptions,
+    format: &EdgeListOptions,
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
     let mut chunks = Chunks::open(source, options.memory, progress)?;
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "edges");
-    let weighted = weighted(&mut chunks)? && !options.drop_weights;
-    let more_columns = options.drop_weights;
-    let lines = PairsFormat { weighted, more_columns, first_id: format.first_id, num_nodes: format.num_nodes };
-    match format.ids {
+    let First { layout, is_header, left_out } = first(&mut chunks, &format.columns)?;
+    if is_header || format.columns != Columns::default() {
+        let weight = layout.weight.map_or(String::new(), |w| format!(", weight {}", w + 1));
+        let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
+        let (source, target) = (layout.source + 1, layout.target + 1);
+        ingest.note(format!("columns: source {source}, target {target}{weight} of {}{rest}", layout.count));
+    }
+    let weighted = layout.weight.is_some() && !options.drop_weights;
+    let more_columns = options.drop_weights && layout.is_plain();
+    let lines = PairsFormat { layout, weighted, more_columns, first_id: format.first_id, num_nodes: format.num_nodes };
+    let rounded = match format.ids {
         Ids::Compact => {
             let lines = PairsFormat { first_id: 0, num_nodes: None, ..lines };
-            compact::edges(&mut ingest, source, &mut chunks, lines)?;
+            compact::edges(&mut ingest, source, &mut chunks, lines)?
         }
         Ids::Keep => keep(&mut ingest, source, &mut chunks, lines)?,
+    };
+    if rounded > 0 {
+        let what = "weights are whole numbers that f32 does not hold, and were rounded";
+        ingest.note(format!("{rounded} {what}; if they are times, import with --drop-weights"));
     }
     ingest.finish()
 }
 
-fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<()> {
+fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<u64> {
     let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
     let blocks = edges.blocks();
+    let (rounded, lowest) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
     while let Some(chunk) = chunks.next()? {
-        let block = |text: &[u8]| Ok(blocks.block(Pairs::<u32>::parse(text, lines)?.edges(lines.weighted), false));
+        let block = |text: &[u8]| {
+            let pairs = Pairs::<u32>::parse(text, lines)?;
+            rounded.fetch_add(pairs.rounded, Ordering::Relaxed);
+            let least = pairs.sources.iter().chain(&pairs.targets).fold(u32::MAX, |least, &id| least.min(id));
+            lowest.fetch_min(least, Ordering::Relaxed);
+            Ok(blocks.block(pairs.edges(lines.weighted), false))
+        };
         let parsed = parse(source, &chunk, block)?;
         edges.push_blocks(parsed)?;
     }
@@ -88,26 +111,30 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
         ));
     }
     edges.finish()?;
-    Ok(())
+    let lowest = lowest.into_inner();
+    if lines.first_id == 0 && lowest > 0 {
+        let what = format!("the lowest node id is {lowest}: nodes below it have no edges");
+        ingest.note(format!("{what}; for ids that count from 1 import with --first-id 1"));
+    }
+    Ok(rounded.into_inner())
 }
 
-/// Passes over the comments and the names of the columns, and tells whether the first edge has a weight.
-fn weighted(chunks: &mut Chunks<'_>) -> Result<bool> {
-    let mut header_seen = false;
+/// Passes over the comments and a header, and says what the columns are.
+fn first(chunks: &mut Chunks<'_>, columns: &Columns) -> Result<First> {
     let path = chunks.path().to_path_buf();
-    while let Some((line, _)) = chunks.peek_line()? {
-        let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"%") {
+    chunks.skip_byte_order_mark()?;
+    while let Some((line, number)) = chunks.peek_line()? {
+        let begins = line.trim_ascii_start();
+        if begins.is_empty() || begins.starts_with(b"#") || begins.starts_with(b"%") {
             chunks.skip_line();
             continue;
         }
-        if !header_seen && (line[0].is_ascii_alphabetic() || matches!(line[0], b'"' | b'_')) {
-            header_seen = true;
+        let found = first_line(line, columns);
+        let first = found.map_err(|(what, cure)| Error::invalid(&path, Position::Line(number), what, cure))?;
+        if first.is_header {
             chunks.skip_line();
-            continue;
         }
-        let fields = line.split(|b| matches!(b, b' ' | b'\t' | b',' | b';')).filter(|f| !f.is_empty()).count();
-        return Ok(fields >= 3);
+        return Ok(first);
     }
     Err(Error::invalid(path, Position::File, "there is no edge", "check that this is the right file and format"))
 }

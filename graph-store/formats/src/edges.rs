@@ -7,9 +7,9 @@ use rayon::prelude::*;
 
 use crate::Ingest;
 use crate::csc::{CscWriter, Part};
-use crate::ranges::Block;
-use crate::records::{Record, Records, Sorted, Weighted};
-use crate::sort::{BlockMaker, Sorter};
+use crate::edge_blocks::{AnyBlock, AnyMaker, Blocks, EdgeBlock, Edges, Fault};
+use crate::records::{Sorted, Weighted};
+use crate::sort::Sorter;
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
 ///
@@ -24,6 +24,8 @@ pub struct EdgeSink<'s, 'a> {
     sorter: AnySorter,
     pushed: u64,
     sorted: u64,
+    /// Self-loops that were dropped.
+    loops: u64,
     /// Highest id so far.
     pub(crate) highest: Option<u32>,
     /// The number of nodes, where targets come in order and rows are written as soon as they are whole: by `csc`,
@@ -38,21 +40,6 @@ pub struct EdgeSink<'s, 'a> {
 enum AnySorter {
     Plain(Sorter<u64>),
     Weighted(Sorter<Weighted>),
-}
-
-/// Makes blocks for one sink, on any thread and whatever happens to the sink meanwhile.
-#[derive(Debug, Clone)]
-pub(crate) struct Blocks {
-    num_nodes: Option<u64>,
-    symmetrise: bool,
-    drop_self_loops: bool,
-    maker: AnyMaker,
-}
-
-#[derive(Debug, Clone)]
-enum AnyMaker {
-    Plain(BlockMaker<u64>),
-    Weighted(BlockMaker<Weighted>),
 }
 
 impl AnySorter {
@@ -83,9 +70,21 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         } else {
             AnySorter::Plain(Sorter::new(spill, memory, unique))
         };
-        let (source, pushed, sorted, highest, pool) = (source.to_path_buf(), 0, 0, None, PagePool::new());
-        let (in_order, csc, written) = (None, None, 0);
-        Ok(Self { ingest, source, num_nodes, weighted, sorter, pushed, sorted, highest, in_order, csc, written, pool })
+        Ok(Self {
+            ingest,
+            source: source.to_path_buf(),
+            num_nodes,
+            weighted,
+            sorter,
+            pushed: 0,
+            sorted: 0,
+            loops: 0,
+            highest: None,
+            in_order: None,
+            csc: None,
+            written: 0,
+            pool: PagePool::new(),
+        })
     }
 
     /// Appends edges `sources[i]` → `targets[i]`, in slices as large as is convenient: large ones are taken by all
@@ -132,7 +131,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         let blocks = self.blocks();
         let highest = blocks.checked(&edges).map_err(|fault| self.error(fault))?;
         self.highest = self.highest.max(highest);
-        let changes = blocks.changes(false);
+        let (changes, edges) = (blocks.changes(false), blocks.turned(edges));
         match &mut self.sorter {
             AnySorter::Plain(sorter) => {
                 let records = edges.collect(changes, sorter.maker().buffer());
@@ -148,6 +147,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             }
         }
         self.pushed += edges.sources.len() as u64;
+        self.loops += blocks.loops(&edges);
         Ok(())
     }
 
@@ -161,6 +161,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         Blocks {
             num_nodes: self.num_nodes,
             symmetrise: options.symmetrise,
+            reverse: options.reverse,
             drop_self_loops: options.drop_self_loops,
             maker,
         }
@@ -183,6 +184,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             let records = block.records.map_err(|fault| self.error(fault))?;
             self.highest = self.highest.max(block.highest);
             self.pushed += block.pushed;
+            self.loops += block.loops;
             match (&mut self.sorter, records) {
                 (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => {
                     self.sorted += block.records.len() as u64;
@@ -225,11 +227,12 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             return Err(Error::invalid(&self.source, Position::File, "there is no edge", cure));
         };
         let mut csc = self.writer(num_nodes)?;
-        let Self { ingest, sorter, pool, sorted, written, .. } = self;
+        let Self { ingest, sorter, pool, sorted, mut written, loops, .. } = self;
         let progress = ingest.progress();
         progress.stage("sort", Some(sorted - written));
         let mut emit = |part: Part| {
             progress.advance(part.len());
+            written += part.len();
             csc.write(&part)
         };
         match sorter {
@@ -239,6 +242,13 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             }
         }
         csc.finish(&mut ingest.writer)?;
+        if loops > 0 {
+            ingest.note(format!("{loops} self-loops were dropped"));
+        }
+        if sorted > written {
+            let reverse = if ingest.options().symmetrise { ", both directions counted" } else { "" };
+            ingest.note(format!("{} duplicate edges were dropped{reverse}", sorted - written));
+        }
         ingest.num_nodes = Some(num_nodes);
         Ok(num_nodes)
     }
@@ -251,9 +261,10 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     }
 
     /// Promises that no edge from now on has a target below those of the edges before, which lets rows be written
-    /// meanwhile. Holds where the number of nodes is known and no edge is reversed.
+    /// meanwhile. Holds where the number of nodes is known and no edge is turned round.
     pub(crate) fn targets_in_order(&mut self) {
-        self.in_order = self.num_nodes.filter(|_| !self.ingest.options().symmetrise);
+        let options = self.ingest.options();
+        self.in_order = self.num_nodes.filter(|_| !options.symmetrise && !options.reverse);
     }
 
     /// Writes the rows to which nothing can come any more.
@@ -275,123 +286,5 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
         }
         self.csc = Some(csc);
         Ok(())
-    }
-}
-
-impl Blocks {
-    /// Checks and sorts edges, which several threads may do at once; [`EdgeSink::push_blocks`] takes them in order.
-    /// With `mirror`, the reverse of each edge that is no loop follows it.
-    pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
-        let highest = match self.checked(&edges) {
-            Ok(highest) => highest,
-            Err(fault) => return EdgeBlock { pushed: 0, highest: None, records: Err(fault) },
-        };
-        let changes = self.changes(mirror);
-        let records = match &self.maker {
-            AnyMaker::Plain(maker) if !changes.mirror && !changes.drop_self_loops => {
-                let placed = maker.placed(edges.sources, edges.targets, maker.buffer());
-                AnyBlock::Plain(placed.unwrap_or_else(|buffer| maker.sorted(edges.collect(changes, buffer))))
-            }
-            AnyMaker::Plain(maker) => AnyBlock::Plain(maker.sorted(edges.collect(changes, maker.buffer()))),
-            AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(changes, maker.buffer()))),
-        };
-        EdgeBlock { pushed: edges.sources.len() as u64, highest, records: Ok(records) }
-    }
-
-    fn changes(&self, mirror: bool) -> Changes {
-        Changes { mirror: mirror || self.symmetrise, drop_self_loops: self.drop_self_loops }
-    }
-
-    /// Highest id of the edges.
-    fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
-        let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
-        let limit = self.num_nodes.unwrap_or(MAX_NODES);
-        if highest.is_some_and(|h| u64::from(h) >= limit) {
-            let pairs = edges.sources.iter().zip(edges.targets);
-            let mut pairs = pairs.enumerate().filter(|&(_, (u, v))| u64::from(*u.max(v)) >= limit);
-            let (i, (u, v)) = pairs.next().expect("an id is too high");
-            let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
-            return Err(Fault { at: i as u64, what, cure: "correct the edge or the number of nodes" });
-        }
-        if let AnyMaker::Weighted(_) = self.maker {
-            let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
-            if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-                let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
-                return Err(Fault { at: i as u64, what, cure: "correct it or import without weights" });
-            }
-        }
-        Ok(highest)
-    }
-}
-
-/// Edges as they come.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Edges<'e> {
-    pub(crate) sources: &'e [u32],
-    pub(crate) targets: &'e [u32],
-    pub(crate) weights: Option<&'e [f32]>,
-}
-
-/// Edges that are checked and sorted, or what is wrong with them.
-#[derive(Debug)]
-pub(crate) struct EdgeBlock {
-    pushed: u64,
-    highest: Option<u32>,
-    records: std::result::Result<AnyBlock, Fault>,
-}
-
-impl EdgeBlock {
-    /// Edges that were given for the block.
-    pub(crate) fn len(&self) -> u64 {
-        self.pushed
-    }
-}
-
-#[derive(Debug)]
-enum AnyBlock {
-    Plain(Block<u64>),
-    Weighted(Block<Weighted>),
-}
-
-/// What is wrong with the edge `at`, counted from the first of its slice.
-#[derive(Debug)]
-struct Fault {
-    at: u64,
-    what: String,
-    cure: &'static str,
-}
-
-/// What is done to edges on their way.
-#[derive(Debug, Clone, Copy)]
-struct Changes {
-    mirror: bool,
-    drop_self_loops: bool,
-}
-
-impl Edges<'_> {
-    /// The records of the edges, in `records`.
-    fn collect<R: Record>(&self, changes: Changes, mut records: Records<R>) -> Records<R> {
-        records.append(self.sources.len() << u32::from(changes.mirror), |out| {
-            if !changes.mirror && !changes.drop_self_loops && self.weights.is_none() {
-                let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
-                out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
-                return out.len();
-            }
-            let mut len = 0;
-            for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
-                if u == v && changes.drop_self_loops {
-                    continue;
-                }
-                let weight = self.weights.map_or(1.0, |w| w[i]);
-                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
-                len += 1;
-                if changes.mirror && u != v {
-                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
-                    len += 1;
-                }
-            }
-            len
-        });
-        records
     }
 }

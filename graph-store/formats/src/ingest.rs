@@ -23,6 +23,7 @@ pub struct Ingest<'a> {
     /// Highest node of a split, by the file it came from.
     splits: Option<(PathBuf, Option<u32>)>,
     num_classes: Option<usize>,
+    notes: Vec<String>,
 }
 
 impl<'a> Ingest<'a> {
@@ -43,6 +44,7 @@ impl<'a> Ingest<'a> {
             rows: Vec::new(),
             splits: None,
             num_classes: None,
+            notes: Vec::new(),
         };
         ingest.provenance("source", source.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()));
         for (name, set) in options.changes() {
@@ -105,6 +107,16 @@ impl<'a> Ingest<'a> {
             let what = format!("the label of node {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
             return Err(Error::invalid(source, Position::Element(i as u64), what, "correct the labels"));
         }
+        let mut known = vec![false; num_classes];
+        labels.iter().filter(|l| **l >= 0).for_each(|&l| known[l as usize] = true);
+        let without: Vec<String> = (0..num_classes).filter(|&c| !known[c]).map(|c| c.to_string()).collect();
+        if known.first() == Some(&false) && without.len() < num_classes {
+            self.note("no node is of class 0; if labels count from 1, take 1 off them");
+        } else if !without.is_empty() && without.len() < num_classes {
+            let some = without.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+            let more = if without.len() > 5 { ", …" } else { "" };
+            self.note(format!("{} of {num_classes} classes have no node: {some}{more}", without.len()));
+        }
         self.writer.array("labels", labels, None)?;
         self.rows.push(("labels", source.to_path_buf(), labels.len() as u64));
         self.num_classes = Some(num_classes);
@@ -118,6 +130,7 @@ impl<'a> Ingest<'a> {
     /// A disk that refuses; nodes that do not exist are found by [`Ingest::finish`].
     pub fn splits(&mut self, source: &Path, train: &[u32], valid: &[u32], test: &[u32]) -> Result<()> {
         if self.options.split.is_some() {
+            self.note("the source's own split was left out for a random one (--split)");
             return Ok(());
         }
         for (name, nodes) in [("train", train), ("valid", valid), ("test", test)] {
@@ -149,6 +162,11 @@ impl<'a> Ingest<'a> {
         self.provenance.insert(key.into(), value.into());
     }
 
+    /// Says in a line what was read otherwise than it stands there, what was changed, or what was left out.
+    pub fn note(&mut self, what: impl Into<String>) {
+        self.notes.push(what.into());
+    }
+
     /// Checks that everything fits together, adds what the options ask for and puts the dataset in its place.
     ///
     /// # Errors
@@ -172,6 +190,9 @@ impl<'a> Ingest<'a> {
             let what = format!("the split has node {highest}, but there are {num_nodes} nodes");
             return Err(Error::invalid(path, Position::File, what, "correct the split or pass a random one"));
         }
+        if self.splits.is_some() {
+            self.look_at_splits(num_nodes)?;
+        }
         if let Some(shares) = self.options.split {
             let nodes = self.labelled(num_nodes)?;
             for (name, nodes) in ["train", "valid", "test"].into_iter().zip(random::split(nodes, &shares)) {
@@ -184,9 +205,35 @@ impl<'a> Ingest<'a> {
             self.writer.add("features", meta);
             self.provenance("random_features_seed", wanted.seed);
         }
+        if !self.notes.is_empty() {
+            let notes = std::mem::take(&mut self.notes);
+            self.provenance("notes", notes);
+        }
         let stem = self.source.file_stem().map(|n| n.to_string_lossy().into_owned());
         let name = self.options.name.clone().or(stem).unwrap_or_else(|| "graph".into());
         self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
+    }
+
+    /// Notes what is odd about the source's splits: nodes in several of them, training nodes without a label.
+    fn look_at_splits(&mut self, num_nodes: u64) -> Result<()> {
+        let mut seen = vec![false; num_nodes as usize];
+        let mut twice = 0;
+        for name in ["train", "valid", "test"] {
+            let (nodes, _) = read_npy::<u32>(&self.dir().join(format!("{name}.npy")), Load::Mmap)?;
+            twice += nodes.iter().filter(|&&v| std::mem::replace(&mut seen[v as usize], true)).count();
+        }
+        if twice > 0 {
+            self.note(format!("{twice} nodes are in more than one split: their accuracy says nothing of unseen nodes"));
+        }
+        if self.has("labels") {
+            let (labels, _) = read_npy::<i32>(&self.dir().join("labels.npy"), Load::Mmap)?;
+            let (train, _) = read_npy::<u32>(&self.dir().join("train.npy"), Load::Mmap)?;
+            let without = train.iter().filter(|&&v| labels[v as usize] < 0).count();
+            if without > 0 {
+                self.note(format!("{without} of {} training nodes have no label, and teach nothing", train.len()));
+            }
+        }
+        Ok(())
     }
 
     fn has(&self, array: &str) -> bool {

@@ -5,6 +5,7 @@ mod compact;
 mod csc;
 mod csv_gz;
 mod dense;
+mod edge_blocks;
 mod edges;
 mod elements;
 mod encode;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
-use crate::text::{Chunks, LineError, Scan, excerpt, parse};
+use crate::text::{Chunks, LineError, Scan, excerpt, parse, real};
 use crate::{Ingest, Options, Progress, random};
 
 /// What the first line says.
@@ -163,7 +163,7 @@ fn line(scan: &mut Scan<'_>, header: Header, lines: &mut Lines) -> std::result::
         }
         scan.blanks();
         if header.weighted {
-            let Some(weight) = scan.real().filter(|w| w.is_finite() && *w >= 0.0) else {
+            let Some(weight) = real(scan.field()).filter(|w| w.is_finite() && *w >= 0.0) else {
                 let what = |line: &str| format!("expected a weight of at least 0 after every id, found \"{line}\"");
                 return Err(scan.error(what, CURE));
             };

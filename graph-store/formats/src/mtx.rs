@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use crate::text::{Chunks, Pairs, PairsFormat, excerpt, parse};
+use crate::text::{Chunks, Layout, Pairs, PairsFormat, excerpt, parse};
 use crate::{Ingest, Options, Progress};
 
 /// What the first lines of the file say.
@@ -35,7 +35,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     ingest.provenance("format", "mtx");
     let weighted = header.weighted && !options.drop_weights;
     let num_nodes = Some(header.num_nodes);
-    let lines = PairsFormat { weighted, more_columns: header.weighted && !weighted, first_id: 1, num_nodes };
+    let (layout, more_columns) = (Layout::plain(weighted), header.weighted && !weighted);
+    let lines = PairsFormat { layout, weighted, more_columns, first_id: 1, num_nodes };
     let mut edges = ingest.edges(source, num_nodes, weighted)?;
     let blocks = edges.blocks();
     while let Some(chunk) = chunks.next()? {

@@ -11,6 +11,9 @@
 //! | `train`, `valid`, `test` | node ids, or bool masks; also as `train_idx`, `train_mask`, `val`, `val_mask`, … |
 //! | `node_ids` | ids the nodes have elsewhere |
 //!
+//! A matrix that `scipy.sparse.save_npz` wrote is a graph, too: entry (i, j) is an edge from i to j with its value as weight,
+//! whatever the `format` (csr, csc, coo).
+//!
 //! Ids may be of any integer type. All but the edges is optional.
 
 use std::path::{Path, PathBuf};
@@ -19,27 +22,39 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 
 use crate::elements::Kind;
 use crate::table::{Table, Tables};
-use crate::{Ingest, Options, Progress, Rows, table_edges};
+use crate::table_edges::{self, Entries, Scipy};
+use crate::{Ingest, Options, Progress, Rows};
 
 /// How plain arrays are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NumpyOptions {
-    /// What the rows of `indptr` and `indices` list. Default: the sources of a node's edges, as a dataset stores them.
-    pub rows: Rows,
+    /// What the rows of `indptr` and `indices` list; a scipy matrix says so itself. Default: the sources of a node's edges, as
+    /// a dataset stores them.
+    pub rows: Option<Rows>,
     /// Number of nodes. Default: the rows of `indptr`, of the features or of the labels; else the highest id plus one.
     pub num_nodes: Option<u64>,
-}
-
-impl Default for NumpyOptions {
-    fn default() -> Self {
-        Self { rows: Rows::Sources, num_nodes: None }
-    }
 }
 
 const SPLITS: [&[&str]; 3] = [
     &["train", "train_idx", "train_mask"],
     &["valid", "valid_idx", "valid_mask", "val", "val_idx", "val_mask"],
     &["test", "test_idx", "test_mask"],
+];
+/// Arrays of the graph itself, those of scipy's `save_npz` included.
+const EDGES: [&str; 13] = [
+    "indptr",
+    "indices",
+    "edge_index",
+    "src",
+    "dst",
+    "weights",
+    "edge_weight",
+    "node_ids",
+    "format",
+    "shape",
+    "data",
+    "row",
+    "col",
 ];
 const FEATURES: [&str; 3] = ["features", "x", "feat"];
 const LABELS: [&str; 3] = ["labels", "label", "y"];
@@ -62,13 +77,15 @@ pub fn import(
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
     let mut tables = Tables::open(source)?;
-    let num_nodes = match format.num_nodes {
-        Some(n) => Some(n),
-        None => rows_of_others(&mut tables)?,
+    let scipy = scipy(&mut tables)?;
+    let num_nodes = match (format.num_nodes, &scipy) {
+        (Some(n), _) => Some(n),
+        (None, Some(matrix)) => Some(matrix.num_nodes),
+        (None, None) => rows_of_others(&mut tables)?,
     };
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "numpy");
-    let num_nodes = table_edges::push(&mut ingest, source, num_nodes, format.rows)?;
+    let num_nodes = table_edges::push(&mut ingest, source, num_nodes, format.rows, scipy)?;
     if let Some(name) = tables.one_of(&FEATURES)? {
         features(&mut ingest, tables.array(name)?)?;
     }
@@ -89,7 +106,44 @@ pub fn import(
         });
         ingest.node_ids(&path, &ids.collect::<Result<Vec<u64>>>()?)?;
     }
+    let known = |name: &String| {
+        let names = [&EDGES[..], &FEATURES, &LABELS].into_iter().chain(SPLITS);
+        names.flatten().any(|known| known == name)
+    };
+    let unread: Vec<String> = tables.names()?.into_iter().filter(|name| !known(name)).collect();
+    if !unread.is_empty() {
+        ingest.note(format!("arrays of unknown names were left out: {}", unread.join(", ")));
+    }
     ingest.finish()
+}
+
+/// What the archive says of itself where `scipy.sparse.save_npz` wrote it.
+fn scipy(tables: &mut Tables) -> Result<Option<Scipy>> {
+    if tables.one_of(&["format"])?.is_none() {
+        return Ok(None);
+    }
+    let (path, text) = {
+        let mut member = tables.array("format")?;
+        (member.path.clone(), member.text()?)
+    };
+    let entries = match text.as_str() {
+        "csr" => Entries::Rows(Rows::Targets),
+        "csc" => Entries::Rows(Rows::Sources),
+        "coo" => Entries::Pairs,
+        other => {
+            let what = format!("a scipy matrix of format {other:?}");
+            return Err(Error::invalid(path, Position::File, what, "save it with .tocsr(), .tocsc() or .tocoo()"));
+        }
+    };
+    let mut shape = tables.array("shape")?;
+    let (path, sizes) = (shape.path.clone(), shape.all_ints()?);
+    match sizes[..] {
+        [rows, columns] if rows == columns && rows >= 0 => Ok(Some(Scipy { entries, num_nodes: rows as u64 })),
+        _ => {
+            let what = format!("a matrix of shape {sizes:?}, which is no graph's");
+            Err(Error::invalid(path, Position::File, what, "save a square matrix; nodes are its rows and its columns"))
+        }
+    }
 }
 
 /// Number of rows of the features or labels.

@@ -9,6 +9,8 @@ pub struct Options {
     pub name: Option<String>,
     /// Adds the reverse of every edge; duplicates are dropped then. Default false.
     pub symmetrise: bool,
+    /// Turns every edge round: source and target change places. Default false.
+    pub reverse: bool,
     /// Drops edges from a node to itself. Default false.
     pub drop_self_loops: bool,
     /// Keeps the first of several edges between the same nodes, with its weight. Default false.
@@ -38,6 +40,7 @@ impl Default for Options {
         Self {
             name: None,
             symmetrise: false,
+            reverse: false,
             drop_self_loops: false,
             drop_duplicates: false,
             add_self_loops: false,
@@ -92,9 +95,10 @@ impl Options {
     }
 
     /// The switches that change the graph or its features, as `graph.json` records them.
-    pub(crate) fn changes(&self) -> [(&'static str, bool); 6] {
+    pub(crate) fn changes(&self) -> [(&'static str, bool); 7] {
         [
             ("symmetrised", self.symmetrise),
+            ("reversed", self.reverse),
             ("self_loops_dropped", self.drop_self_loops),
             ("duplicates_dropped", self.drop_duplicates || self.symmetrise),
             ("self_loops_added", self.add_self_loops),

@@ -32,6 +32,23 @@ impl Tables {
         }
     }
 
+    /// Names of all arrays, in order.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        let mut names = match self {
+            Self::Directory(path) => {
+                let mut names = Vec::new();
+                for entry in fs::read_dir(path).map_err(|e| Error::io(path, e))? {
+                    let name = entry.map_err(|e| Error::io(path, e))?.file_name();
+                    names.extend(name.to_string_lossy().strip_suffix(".npy").map(str::to_string));
+                }
+                names
+            }
+            Self::Archive(archive) => archive.names(),
+        };
+        names.sort_unstable();
+        Ok(names)
+    }
+
     /// The one of `names` that exists.
     pub(crate) fn one_of<'n>(&self, names: &[&'n str]) -> Result<Option<&'n str>> {
         let mut found = names.iter().filter(|name| self.has(name));

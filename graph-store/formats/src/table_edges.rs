@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use morphgl_graph_store::{Error, PagePool, Position, Result};
 
-use crate::edges::Edges;
+use crate::edge_blocks::Edges;
 use crate::pipeline;
 use crate::raw::Raw;
 use crate::table::{Table, Tables};
@@ -16,11 +16,42 @@ const EDGE_BYTES: u64 = 8 + 8;
 /// Offsets read at a time.
 const OFFSETS: u64 = 1 << 16;
 
+/// A matrix that `scipy.sparse.save_npz` wrote: entry (i, j) is an edge from i to j.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scipy {
+    pub(crate) entries: Entries,
+    pub(crate) num_nodes: u64,
+}
+
+/// How its entries are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entries {
+    /// By row, or by column.
+    Rows(Rows),
+    /// In any order, by `row` and `col`.
+    Pairs,
+}
+
 /// Streams the edges; returns the number of nodes.
-pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64>, rows: Rows) -> Result<u64> {
+pub(crate) fn push(
+    ingest: &mut Ingest<'_>,
+    source: &Path,
+    num_nodes: Option<u64>,
+    rows: Option<Rows>,
+    scipy: Option<Scipy>,
+) -> Result<u64> {
     // Two arrays are read side by side, and the weights with them: each from its own handle.
     let (mut one, mut two, mut three) = (Tables::open(source)?, Tables::open(source)?, Tables::open(source)?);
-    let forms = [one.one_of(&["indptr"])?, one.one_of(&["edge_index"])?, one.one_of(&["src"])?];
+    let (src, dst) = match scipy {
+        Some(Scipy { entries: Entries::Pairs, .. }) => ("row", "col"),
+        _ => ("src", "dst"),
+    };
+    let own = match scipy {
+        Some(Scipy { entries: Entries::Rows(rows), .. }) => rows,
+        _ => Rows::Sources,
+    };
+    let rows = rows.unwrap_or(own);
+    let forms = [one.one_of(&["indptr"])?, one.one_of(&["edge_index"])?, one.one_of(&[src])?];
     if forms.iter().flatten().count() > 1 {
         let what = format!(
             "the edges are given more than once, by {}",
@@ -28,10 +59,14 @@ pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64
         );
         return Err(Error::invalid(source, Position::File, what, "keep one of indptr, edge_index and src"));
     }
-    let weights = match three.one_of(&["weights", "edge_weight"])?.filter(|_| !ingest.options().drop_weights) {
-        Some(name) => Some(three.array(name)?),
-        None => None,
+    let names = if scipy.is_some() { &["data"][..] } else { &["weights", "edge_weight"] };
+    let name = three.one_of(names)?.filter(|_| !ingest.options().drop_weights);
+    // The entries of most matrices are 1, and say nothing.
+    let name = match name.filter(|_| scipy.is_some()) {
+        Some(name) if all_ones(three.array(name)?)? => None,
+        _ => name,
     };
+    let weights = name.map(|name| three.array(name)).transpose()?;
     match forms {
         [Some(_), ..] => {
             let (indptr, indices) = (one.array("indptr")?, two.array("indices")?);
@@ -58,7 +93,7 @@ pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64
             drive(ingest, num_nodes, edge_index, weights, Form::Planar { targets, num_edges })
         }
         [_, _, Some(_)] => {
-            let (sources, targets) = (one.array("src")?, two.array("dst")?);
+            let (sources, targets) = (one.array(src)?, two.array(dst)?);
             sources.expect_vector()?;
             targets.expect_vector()?;
             let num_edges = sources.shape[0];
@@ -72,6 +107,18 @@ pub(crate) fn push(ingest: &mut Ingest<'_>, source: &Path, num_nodes: Option<u64
             Err(Error::invalid(source, Position::File, what, "save the edges under one of these names"))
         }
     }
+}
+
+fn all_ones(mut table: Table<'_>) -> Result<bool> {
+    let mut values = Vec::new();
+    while table.remaining() > 0 {
+        values.clear();
+        table.floats(OFFSETS, &mut values)?;
+        if values.iter().any(|&v| v != 1.0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn shape<T>(table: &Table<'_>, expected: &str) -> Result<T> {

@@ -26,9 +26,9 @@ fn check(content: &[u8], import: impl FnOnce(&Path, &Path) -> Result<PathBuf>) {
 fn check_all(content: &[u8]) {
     // Few nodes, so that a header that promises billions does not fill the disk.
     let options = Options { memory: 1 << 16, ..Options::default() };
-    check(content, |s, t| edge_list::import(s, t, EdgeListOptions::default(), &options, &Silent));
+    check(content, |s, t| edge_list::import(s, t, &EdgeListOptions::default(), &options, &Silent));
     let compact = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
-    check(content, |s, t| edge_list::import(s, t, compact, &options, &Silent));
+    check(content, |s, t| edge_list::import(s, t, &compact, &options, &Silent));
     check(content, |s, t| mtx::import(s, t, &options, &Silent));
     check(content, |s, t| metis::import(s, t, &options, &Silent));
 }

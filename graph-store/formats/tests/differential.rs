@@ -150,7 +150,7 @@ impl Case {
         match self.way {
             Way::Text => {
                 let format = EdgeListOptions { num_nodes, ..EdgeListOptions::default() };
-                edge_list::import(&source.join("edges"), target, format, options, &Silent)
+                edge_list::import(&source.join("edges"), target, &format, options, &Silent)
             }
             Way::Pushed => {
                 let mut ingest = Ingest::new(source, target, options, &Silent)?;
@@ -170,7 +170,7 @@ impl Case {
             }
             way => {
                 let rows = if way == Way::BySource { Rows::Targets } else { Rows::Sources };
-                numpy::import(source, target, NumpyOptions { rows, num_nodes }, options, &Silent)
+                numpy::import(source, target, NumpyOptions { rows: Some(rows), num_nodes }, options, &Silent)
             }
         }
     }

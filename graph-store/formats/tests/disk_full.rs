@@ -58,7 +58,7 @@ fn import(dir: &Path) {
     let memory = std::env::var("MORPHGL_TEST_MEMORY").unwrap().parse().unwrap();
     let options = Options { memory, ..Options::default() };
     let (source, target) = (dir.join("edges.txt"), dir.join("dataset"));
-    if let Err(e) = edge_list::import(&source, &target, EdgeListOptions::default(), &options, &Silent) {
+    if let Err(e) = edge_list::import(&source, &target, &EdgeListOptions::default(), &options, &Silent) {
         std::fs::write(dir.join("message"), e.to_string()).unwrap();
     }
 }

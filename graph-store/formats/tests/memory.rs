@@ -103,10 +103,10 @@ fn import(dir: &Path) {
     let target = dir.join("dataset");
     let text = |ids| {
         let format = EdgeListOptions { ids, ..EdgeListOptions::default() };
-        edge_list::import(&dir.join("edges.txt"), &target, format, &options, &Silent)
+        edge_list::import(&dir.join("edges.txt"), &target, &format, &options, &Silent)
     };
     let arrays = |source: &str, rows| {
-        let format = NumpyOptions { rows, ..NumpyOptions::default() };
+        let format = NumpyOptions { rows: Some(rows), ..NumpyOptions::default() };
         numpy::import(&dir.join(source), &target, format, &options, &Silent)
     };
     let before = peak();

@@ -105,7 +105,7 @@ fn every_form_of_edges_reads_alike() {
         assert_eq!((dataset.num_nodes(), edges(&dataset)), (3, EDGES.to_vec()), "form {i}");
     }
     let rows = Arrays::new().put("indptr", &[0i64, 1, 2, 3], None).put("indices", &[1u32, 0, 0], None);
-    let dataset = rows.open(NumpyOptions { rows: Rows::Targets, num_nodes: None });
+    let dataset = rows.open(NumpyOptions { rows: Some(Rows::Targets), num_nodes: None });
     assert_eq!(edges(&dataset), EDGES);
 }
 
@@ -238,7 +238,7 @@ fn arrays_that_do_not_fit_are_refused() {
 fn a_real_graph_survives_export_and_import() {
     let Some(source) = data("edge-lists/wiki-Vote.txt") else { return };
     let format = edge_list::EdgeListOptions { ids: edge_list::Ids::Compact, ..Default::default() };
-    let dataset = open(|target| edge_list::import(&source, target, format, &Options::default(), &Silent));
+    let dataset = open(|target| edge_list::import(&source, target, &format, &Options::default(), &Silent));
     let dir = tempfile::tempdir().unwrap();
     let arrays = export_numpy(&dataset, &dir.path().join("arrays")).unwrap();
     let back = open(|target| numpy::import(&arrays, target, NumpyOptions::default(), &Options::default(), &Silent));

@@ -12,7 +12,7 @@ use support::{data, edges, open, refusal, write};
 
 #[track_caller]
 fn edge_list(source: &Path, format: EdgeListOptions, options: &Options) -> Dataset {
-    open(|target| edge_list::import(source, target, format, options, &Silent))
+    open(|target| edge_list::import(source, target, &format, options, &Silent))
 }
 
 #[track_caller]
@@ -34,7 +34,7 @@ fn wiki_vote_has_the_nodes_and_edges_its_header_says() {
     check_counts(&kept, 8298, 103_689);
     assert_eq!(kept.name, "wiki-Vote");
     let format = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
-    let compact = edge_list(&source, format, &Options::default());
+    let compact = edge_list(&source, format.clone(), &Options::default());
     check_counts(&compact, 7115, 103_689);
     let ids = compact.node_ids.as_ref().unwrap();
     assert!(ids.is_sorted_by(|a, b| a < b));
@@ -56,7 +56,7 @@ fn the_highest_ids_of_64_bits_are_renumbered() {
     let source = support::write(&dir, "edges", text.as_bytes());
     for memory in [0, 1 << 30] {
         let options = Options { memory, drop_duplicates: true, ..Options::default() };
-        let dataset = open(|target| edge_list::import(&source, target, format, &options, &Silent));
+        let dataset = open(|target| edge_list::import(&source, target, &format, &options, &Silent));
         assert_eq!(dataset.node_ids.as_ref().expect("ids are kept")[..], [u64::MAX - 1, u64::MAX]);
         assert_eq!(edges(&dataset), [(0, 1, 1.0)]);
     }
@@ -113,7 +113,7 @@ fn large_ids_are_renumbered_in_their_order() {
 
 #[track_caller]
 fn check_edge_list(content: &str, expected: &str) {
-    let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &Options::default(), &Silent);
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, &Default::default(), &Options::default(), &Silent);
     assert_eq!(refusal("e.txt", content.as_bytes(), import), expected);
 }
 
@@ -161,7 +161,7 @@ fn lines_are_counted_over_chunks_and_pieces() {
     text.push_str(&"0 1\n".repeat(1000));
     for memory in [1 << 10, 2 << 30] {
         let options = Options { memory, ..Options::default() };
-        let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &options, &Silent);
+        let import = |s: &Path, t: &Path| edge_list::import(s, t, &Default::default(), &options, &Silent);
         let message = refusal("e.txt", text.as_bytes(), import);
         assert_eq!(message, "e.txt, line 400001: expected two node ids, found \"0 q\"; correct or remove the line");
     }
@@ -180,7 +180,7 @@ fn of_many_bad_lines_the_first_is_named() {
     let expected = "line 123456: expected two node ids, found \"12345,6789x\"; correct or remove the line";
     for ids in [Ids::Keep, Ids::Compact] {
         let format = EdgeListOptions { ids, ..Default::default() };
-        let import = |s: &Path, t: &Path| edge_list::import(s, t, format, &Options::default(), &Silent);
+        let import = |s: &Path, t: &Path| edge_list::import(s, t, &format, &Options::default(), &Silent);
         assert_eq!(refusal("e.csv", text.as_bytes(), import), format!("e.csv, {expected}"));
         assert_eq!(refusal("e.csv.gz", &zipped, import), format!("e.csv.gz, {expected}"));
     }
@@ -188,7 +188,7 @@ fn of_many_bad_lines_the_first_is_named() {
 
 #[test]
 fn damaged_compression_and_other_limits_are_refused() {
-    let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &Options::default(), &Silent);
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, &Default::default(), &Options::default(), &Silent);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all("0 1\n2 3\n".repeat(9000).as_bytes()).unwrap();
     let mut bytes = gzip.finish().unwrap();
@@ -197,7 +197,7 @@ fn damaged_compression_and_other_limits_are_refused() {
     assert!(message.starts_with("e.gz, line "), "{message}");
     assert!(message.ends_with("; copy or download the file again"), "{message}");
     let format = EdgeListOptions { num_nodes: Some(4), first_id: 1, ..Default::default() };
-    let import = |s: &Path, t: &Path| edge_list::import(s, t, format, &Options::default(), &Silent);
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, &format, &Options::default(), &Silent);
     let message = refusal("e.txt", b"1 4\n1 5\n", import);
     assert_eq!(
         message,
@@ -206,13 +206,13 @@ fn damaged_compression_and_other_limits_are_refused() {
     let message = refusal("e.txt", b"1 4\n0 1\n", import);
     assert_eq!(message, "e.txt, line 2: the node id 0 is below the first id 1; correct the line or count ids from 0");
     let small = Options { memory: 1, ..Options::default() };
-    let import = |s: &Path, t: &Path| edge_list::import(s, t, Default::default(), &small, &Silent);
+    let import = |s: &Path, t: &Path| edge_list::import(s, t, &Default::default(), &small, &Silent);
     let message = refusal("e.bin", &[b'7'; 100_000], import);
     let cure = "check that this is a text file, or raise the memory limit";
     assert_eq!(message, format!("e.bin, line 1: a line of more than 65536 bytes; {cure}"));
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing.txt");
-    let error = edge_list::import(&missing, &dir.path().join("d"), Default::default(), &small, &Silent).unwrap_err();
+    let error = edge_list::import(&missing, &dir.path().join("d"), &Default::default(), &small, &Silent).unwrap_err();
     assert_eq!(error.to_string(), format!("{}: no such file or directory; check the path", missing.display()));
 }
 

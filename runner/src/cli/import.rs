@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
-use morphgl_formats::edge_list::{EdgeListOptions, Ids};
+use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
 use morphgl_formats::{Options, RandomFeatures, RandomSplit, Rows};
 use morphgl_graph_store::{DatasetWriter, Dtype};
@@ -38,6 +38,7 @@ enum Format {
   morphgl import npz coauthor_cs.npz -o cs --split 0.6,0.2,0.2
   morphgl import ogb ogbn_products -o products --symmetrise --dtype f16
   morphgl import edges soc-LiveJournal1.txt.gz -o lj --ids compact --random-features 128 --dtype f16 --split 0.01,0.01,0.01
+  morphgl import edges trips.csv -o trips --src from_stop --dst to_stop --weight minutes
   morphgl import numpy my-arrays/ -o mine
 
 `docs/datasets.md` says what each format holds and how its data sets are brought in.")]
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// Add the reverse of every edge, and drop duplicates (planetoid and npz always do)
     #[arg(long)]
     symmetrise: bool,
+    /// Turn every edge round
+    #[arg(long)]
+    reverse: bool,
     /// Drop edges from a node to itself
     #[arg(long)]
     drop_self_loops: bool,
@@ -82,6 +86,18 @@ pub(crate) struct Args {
     /// Divide each feature row by its sum
     #[arg(long)]
     normalize_features: bool,
+    /// edges: the column of the source's id, by its name in the first line or its number from 1 [default: by known names]
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    src: Option<Column>,
+    /// edges: the column of the target's id
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    dst: Option<Column>,
+    /// edges: the column of the weight
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    weight: Option<Column>,
+    /// edges: names of all columns, for a file whose first line has none
+    #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
     /// edges: what becomes of node ids: kept, or numbered anew without gaps
     #[arg(long, value_enum, default_value = "keep")]
     ids: IdChoice,
@@ -116,12 +132,25 @@ enum RowChoice {
     Targets,
 }
 
+fn column(text: &str) -> Result<Column, std::convert::Infallible> {
+    Ok(text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number))
+}
+
 impl Args {
+    fn columns(&self) -> Columns {
+        let Self { src, dst, weight, columns, .. } = self;
+        Columns { src: src.clone(), dst: dst.clone(), weight: weight.clone(), names: columns.clone() }
+    }
+
     /// Refuses what the format would not read: it would be left out without a word.
     fn refuse_unread(&self) -> anyhow::Result<()> {
         let compact = matches!(self.ids, IdChoice::Compact);
         let given = [
             ("--ids", compact, &[Format::Edges][..]),
+            ("--src", self.src.is_some(), &[Format::Edges]),
+            ("--dst", self.dst.is_some(), &[Format::Edges]),
+            ("--weight", self.weight.is_some(), &[Format::Edges]),
+            ("--columns", self.columns.is_some(), &[Format::Edges]),
             ("--first-id", self.first_id != 0, &[Format::Edges]),
             ("--num-nodes", self.num_nodes.is_some(), &[Format::Edges, Format::Numpy]),
             ("--rows", self.rows.is_some(), &[Format::Numpy, Format::Bv]),
@@ -168,6 +197,7 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
     let options = Options {
         name: args.name.clone(),
         symmetrise: args.symmetrise,
+        reverse: args.reverse,
         drop_self_loops: args.drop_self_loops,
         drop_duplicates: args.drop_duplicates,
         add_self_loops: args.add_self_loops,
@@ -198,13 +228,14 @@ fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathB
                 IdChoice::Keep => Ids::Keep,
                 IdChoice::Compact => Ids::Compact,
             };
-            let format = EdgeListOptions { ids, first_id: args.first_id, num_nodes: args.num_nodes };
-            morphgl_formats::edge_list::import(source, target, format, options, stages)?
+            let columns = args.columns();
+            let format = EdgeListOptions { columns, ids, first_id: args.first_id, num_nodes: args.num_nodes };
+            morphgl_formats::edge_list::import(source, target, &format, options, stages)?
         }
         Format::Mtx => morphgl_formats::mtx::import(source, target, options, stages)?,
         Format::Metis => morphgl_formats::metis::import(source, target, options, stages)?,
         Format::Numpy => {
-            let format = NumpyOptions { rows: rows(args.rows).unwrap_or(Rows::Sources), num_nodes: args.num_nodes };
+            let format = NumpyOptions { rows: rows(args.rows), num_nodes: args.num_nodes };
             morphgl_formats::numpy::import(source, target, format, options, stages)?
         }
         Format::Bv => import_bv(source, target, rows(args.rows), options, stages)?,

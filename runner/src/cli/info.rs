@@ -35,19 +35,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Describes the dataset at `path`, which is sound: what is looked at is read through a buffer, in little memory.
+/// Describes the dataset at `path`, which is sound: what is looked at is read through a buffer, in a bit a node beside it.
 pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let meta = Meta::read(path)?;
     let (n, num_edges) = (meta.num_nodes, meta.num_edges);
     let mut degrees = Degrees::default();
     let mut before = None;
+    // One bit a node: whether it has an edge.
+    let mut joined = vec![0u64; n.div_ceil(64) as usize];
+    let mut node = 0;
     for_each(path, &meta.arrays["indptr"], |offset| {
         let offset = u64::from_le_bytes(offset);
         if let Some(before) = before.replace(offset) {
-            degrees.add(offset.saturating_sub(before));
+            let degree = offset.saturating_sub(before);
+            degrees.add(degree);
+            joined[node / 64] |= u64::from(degree > 0) << (node % 64);
+            node += 1;
         }
     })?;
-    let (quantile, isolated) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.few[0]);
+    let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.few[0]);
+    if no_in_edges > 0 {
+        for_each(path, &meta.arrays["indices"], |source| {
+            let source = u32::from_le_bytes(source) as usize;
+            joined[source / 64] |= 1 << (source % 64);
+        })?;
+    }
+    let isolated = n - joined.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
     if let Some(labels) = meta.arrays.get("labels") {
@@ -65,11 +78,12 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let mut text = format!("{} at {}\n", meta.name, path.display());
     text += &format!("nodes     {}\n", show::number(n));
     text += &format!(
-        "edges     {} directed; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without\n",
+        "edges     {} directed; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without, {} of them isolated\n",
         show::number(num_edges),
         quantile(0.5),
         quantile(0.99),
         show::number(quantile(1.0)),
+        show::number(no_in_edges),
         show::number(isolated)
     );
     text += &match features {
@@ -91,6 +105,10 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     );
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
+    let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
+    for note in notes.into_iter().flatten().filter_map(|note| note.as_str()) {
+        text += &format!("note      {note}\n");
+    }
     text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), sizes.len());
 
     let json = json!({
@@ -100,7 +118,8 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         "feature_dtype": features.map(|(_, dtype)| dtype),
         "weighted": weighted,
         "labelled": labelled,
-        "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0), "isolated": isolated },
+        "degree": { "mean": mean, "median": quantile(0.5), "p99": quantile(0.99), "max": quantile(1.0),
+            "no_in_edges": no_in_edges, "isolated": isolated },
         "splits": { "train": splits[0], "valid": splits[1], "test": splits[2] },
         "bytes": total,
         "arrays": meta.arrays, "provenance": meta.provenance,

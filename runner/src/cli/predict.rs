@@ -1,5 +1,6 @@
 //! `morphgl predict`: classes of nodes, by a trained model.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     batch: BatchArgs,
     #[command(flatten)]
     memory: MemoryArgs,
-    /// Nodes to predict: all, train, valid, test, or a file with one id a line
+    /// Nodes to predict: all, train, valid, test, or a file with one id a line, as the graph's source has them
     #[arg(long, default_value = "all")]
     nodes: String,
     /// File to write: .csv (node,class,probability) or .npy (classes as i32, in the nodes' order)
@@ -48,6 +49,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
     let nodes = nodes(&args.nodes, &dataset)?;
+    // What the nodes are called where the graph came from: those of `--ids compact` were numbered anew.
+    let ids: Vec<u64> = match &dataset.node_ids {
+        Some(ids) => nodes.iter().map(|&v| ids[v as usize]).collect(),
+        None => nodes.iter().map(|&v| u64::from(v)).collect(),
+    };
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let config = JobConfig { disk_bytes, ..config };
     let registry = crate::registry()?;
@@ -61,9 +67,9 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
     let Some(path) = &args.output else {
         let probabilities: Vec<f64> = predictions.iter().map(|p| p.1).collect();
-        let json = json!({ "nodes": nodes, "classes": classes, "probabilities": probabilities });
+        let json = json!({ "nodes": ids, "classes": classes, "probabilities": probabilities });
         let mut csv = Vec::new();
-        write_csv(&mut csv, &nodes, &predictions)?;
+        write_csv(&mut csv, &ids, &predictions)?;
         return Ok(Outcome::new(String::from_utf8(csv)?, json));
     };
     let written = || format!("{}: cannot be written; check directory and disk space", path.display());
@@ -73,7 +79,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         writer.finish(None)?;
     } else {
         let mut out = BufWriter::new(File::create(path).with_context(written)?);
-        write_csv(&mut out, &nodes, &predictions).and_then(|()| out.flush()).with_context(written)?;
+        write_csv(&mut out, &ids, &predictions).and_then(|()| out.flush()).with_context(written)?;
     }
     let text = format!("{} nodes predicted, written to {}\n", show::number(nodes.len() as u64), path.display());
     Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))
@@ -85,18 +91,30 @@ fn nodes(wanted: &str, dataset: &Dataset) -> anyhow::Result<Vec<u32>> {
         "train" => dataset.splits.train.to_vec(),
         "valid" => dataset.splits.valid.to_vec(),
         "test" => dataset.splits.test.to_vec(),
-        file => read_nodes(Path::new(file), dataset.num_nodes())?,
+        file => read_nodes(Path::new(file), dataset)?,
     })
 }
 
-fn read_nodes(path: &Path, num_nodes: usize) -> anyhow::Result<Vec<u32>> {
+/// The nodes of a file of ids, as the graph's source has them.
+fn read_nodes(path: &Path, dataset: &Dataset) -> anyhow::Result<Vec<u32>> {
     let text = fs::read_to_string(path).with_context(|| {
         format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display())
     })?;
+    let num_nodes = dataset.num_nodes();
+    let renamed: Option<HashMap<u64, u32>> =
+        dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
     let id = |(line, text): (usize, &str)| {
-        let id = text.trim().parse::<u32>().ok().filter(|&v| (v as usize) < num_nodes);
-        id.with_context(|| {
-            format!("{}, line {}: {text:?} is no node; give ids from 0 to below {num_nodes}", path.display(), line + 1)
+        let id = text.trim().parse::<u64>().ok();
+        let node = id.and_then(|id| match &renamed {
+            Some(renamed) => renamed.get(&id).copied(),
+            None => u32::try_from(id).ok().filter(|&v| (v as usize) < num_nodes),
+        });
+        node.with_context(|| {
+            let cure = match &renamed {
+                Some(_) => "give ids as the graph's source has them".to_string(),
+                None => format!("give ids from 0 to below {num_nodes}"),
+            };
+            format!("{}, line {}: {text:?} is no node; {cure}", path.display(), line + 1)
         })
     };
     text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()).map(id).collect()
@@ -114,7 +132,7 @@ fn best(logits: &[f32]) -> (i32, f64) {
     (class as i32, 1.0 / sum)
 }
 
-fn write_csv(out: &mut impl Write, nodes: &[u32], predictions: &[(i32, f64)]) -> std::io::Result<()> {
+fn write_csv(out: &mut impl Write, nodes: &[u64], predictions: &[(i32, f64)]) -> std::io::Result<()> {
     writeln!(out, "node,class,probability")?;
     nodes.iter().zip(predictions).try_for_each(|(v, (class, p))| writeln!(out, "{v},{class},{p:.6}"))
 }

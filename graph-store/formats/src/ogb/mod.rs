@@ -10,7 +10,7 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 use crate::archive::Archive;
 use crate::csv_gz::{self, Table};
 use crate::dense::{self, Choice};
-use crate::edges::{Blocks, EdgeBlock};
+use crate::edge_blocks::{Blocks, EdgeBlock};
 use crate::elements::Said;
 use crate::text::{Pairs, Scan};
 use crate::{Ingest, Options, Progress};
@@ -119,7 +119,7 @@ enum Piece {
 
 fn edges_of(text: &[u8], counts: &Counts, blocks: &Blocks) -> std::result::Result<Piece, (u64, String)> {
     let mut scan = Scan::new(text);
-    let mut raw = Pairs { sources: vec![], targets: vec![], weights: vec![] };
+    let mut raw = Pairs::<u64>::with_capacity(0);
     // A line has nine bytes or more in any file where this matters.
     let mut pairs = Pairs::<u32>::with_capacity(text.len() / 9);
     let nodes = if counts.graphs.len() == 1 { counts.num_nodes } else { 0 };

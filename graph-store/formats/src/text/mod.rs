@@ -1,10 +1,13 @@
 //! Reading big text files: decompressed and cut into whole lines on one thread, parsed on all.
 
 mod chunks;
+mod columns;
 mod pairs;
 mod scan;
 
 pub(crate) use chunks::{Chunk, Chunks, Counted};
+pub use columns::{Column, Columns};
+pub(crate) use columns::{First, Layout, fields, first_line};
 pub(crate) use pairs::{Pairs, PairsFormat};
 pub(crate) use scan::{Scan, excerpt, real};
 

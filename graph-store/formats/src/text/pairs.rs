@@ -2,13 +2,15 @@
 
 use morphgl_graph_store::MAX_NODES;
 
-use super::{LineError, Scan};
-use crate::edges::Edges;
+use super::{Layout, LineError, Scan, fields, real};
+use crate::edge_blocks::Edges;
 
 /// How the lines are to be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PairsFormat {
-    /// Whether a third column is a weight.
+    /// Which columns there are.
+    pub(crate) layout: Layout,
+    /// Whether the weight's column is read.
     pub(crate) weighted: bool,
     /// Whether further columns are passed over; refused otherwise.
     pub(crate) more_columns: bool,
@@ -24,6 +26,8 @@ pub(crate) struct Pairs<I> {
     pub(crate) sources: Vec<I>,
     pub(crate) targets: Vec<I>,
     pub(crate) weights: Vec<f32>,
+    /// Weights that are whole numbers which f32 does not hold: they are rounded.
+    pub(crate) rounded: u64,
 }
 
 /// A node id of some width.
@@ -46,7 +50,7 @@ impl Id for u64 {
 impl<I: Id> Pairs<I> {
     /// No edges yet, and room for `edges` without weights.
     pub(crate) fn with_capacity(edges: usize) -> Self {
-        Self { sources: Vec::with_capacity(edges), targets: Vec::with_capacity(edges), weights: Vec::new() }
+        Self { sources: Vec::with_capacity(edges), targets: Vec::with_capacity(edges), weights: Vec::new(), rounded: 0 }
     }
 
     /// Parses whole lines; empty ones and those that begin with `#` or `%` are passed over.
@@ -55,10 +59,14 @@ impl<I: Id> Pairs<I> {
         // A line has nine bytes or more in any file where this matters.
         let mut pairs = Self::with_capacity(text.len() / 9);
         let limit = format.num_nodes.unwrap_or(u64::MAX);
+        let plain_layout = format.layout.is_plain();
         while !scan.is_at_end() {
             // Nearly every line of nearly every file has the plain form; what else there may be is the loop's rest.
-            let plain =
-                if format.weighted { None } else { scan.plain_pair(|b| matches!(b, b',' | b' ' | b'\t' | b';')) };
+            let plain = if format.weighted || !plain_layout {
+                None
+            } else {
+                scan.plain_pair(|b| matches!(b, b',' | b' ' | b'\t' | b';'))
+            };
             if let Some((source, target)) = plain {
                 let id = |read: u64| read.checked_sub(format.first_id).filter(|&id| id < limit).and_then(I::from_u64);
                 if let (Some(source), Some(target)) = (id(source), id(target)) {
@@ -69,21 +77,18 @@ impl<I: Id> Pairs<I> {
                 scan.line_before();
             }
             scan.blanks();
-            if !matches!(scan.peek(), None | Some(b'#' | b'%' | b'\n')) {
+            if matches!(scan.peek(), None | Some(b'#' | b'%' | b'\n')) {
+                // A comment, or nothing.
+            } else if !plain_layout || scan.peek() == Some(b'"') {
+                pairs.push_fields(&scan, format)?;
+            } else {
                 let source = id(&mut scan, format)?;
                 scan.separator();
                 let target = id(&mut scan, format)?;
                 if format.weighted {
                     scan.separator();
-                    let Some(weight) = scan.real() else {
-                        let what = |line: &str| format!("expected two node ids and a weight, found \"{line}\"");
-                        return Err(scan.error(what, "correct or remove the line"));
-                    };
-                    if !(weight.is_finite() && weight >= 0.0) {
-                        let what = |_: &str| format!("the weight {weight} is not a finite number of at least 0");
-                        return Err(scan.error(what, "correct it or import without weights"));
-                    }
-                    pairs.weights.push(weight);
+                    let field = scan.field();
+                    pairs.push_weight(&scan, field)?;
                 }
                 scan.blanks();
                 if !scan.at_line_end() && !format.more_columns {
@@ -101,8 +106,58 @@ impl<I: Id> Pairs<I> {
     }
 }
 
+impl<I: Id> Pairs<I> {
+    /// Reads the fields of the current line, which may be quoted, empty or in any order.
+    fn push_fields(&mut self, scan: &Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
+        let Layout { separator, source, target, weight, count } = format.layout;
+        let (mut found, mut number) = ([&[][..]; 3], 0);
+        for field in fields(scan.line(), separator) {
+            for (place, found) in [Some(source), Some(target), weight].into_iter().zip(&mut found) {
+                if place == Some(number) {
+                    *found = field;
+                }
+            }
+            number += 1;
+        }
+        if number != count && !format.more_columns {
+            let what = |line: &str| format!("expected {count} columns as on the first line, found \"{line}\"");
+            return Err(scan.error(what, "correct the line, or say which columns are read by --src and --dst"));
+        }
+        let ids = [found[0], found[1]].map(|field| checked_id(scan, Scan::whole_of(field), format));
+        if format.weighted {
+            self.push_weight(scan, found[2])?;
+        }
+        let [source, target] = ids;
+        self.sources.push(source?);
+        self.targets.push(target?);
+        Ok(())
+    }
+
+    fn push_weight(&mut self, scan: &Scan<'_>, field: &[u8]) -> Result<(), LineError> {
+        let Some(weight) = real(field) else {
+            let what = |line: &str| format!("expected two node ids and a weight, found \"{line}\"");
+            return Err(scan.error(what, "correct or remove the line"));
+        };
+        if !(weight.is_finite() && weight >= 0.0) {
+            let what = |_: &str| format!("the weight {weight} is not a finite number of at least 0");
+            return Err(scan.error(what, "correct it or import without weights"));
+        }
+        // From 2^24 on f32 does not hold every whole number.
+        if weight >= 16_777_216.0 && Scan::whole_of(field).is_some_and(|exact| weight as u64 != exact) {
+            self.rounded += 1;
+        }
+        self.weights.push(weight);
+        Ok(())
+    }
+}
+
 fn id<I: Id>(scan: &mut Scan<'_>, format: PairsFormat) -> Result<I, LineError> {
-    let Some(read) = scan.whole() else {
+    let read = scan.whole();
+    checked_id(scan, read, format)
+}
+
+fn checked_id<I: Id>(scan: &Scan<'_>, read: Option<u64>, format: PairsFormat) -> Result<I, LineError> {
+    let Some(read) = read else {
         let what = |line: &str| format!("expected two node ids, found \"{line}\"");
         return Err(scan.error(what, "correct or remove the line"));
     };

@@ -24,7 +24,7 @@ impl<'t> Scan<'t> {
         self.line
     }
 
-    /// The current line without its newline; it stays to be read.
+    /// What is left of the current line, without its newline; it stays to be read.
     pub(crate) fn line(&self) -> &'t [u8] {
         self.text[self.at..].split(|&b| b == b'\n').next().unwrap_or_default()
     }
@@ -136,13 +136,20 @@ impl<'t> Scan<'t> {
         ends(end).then_some(value)
     }
 
-    /// Reads a real number.
-    pub(crate) fn real(&mut self) -> Option<f32> {
+    /// Reads a field up to its separator.
+    pub(crate) fn field(&mut self) -> &'t [u8] {
         let start = self.at;
         while !self.at_field_end() {
             self.at += 1;
         }
-        real(&self.text[start..self.at])
+        &self.text[start..self.at]
+    }
+
+    /// A field that is a whole number.
+    pub(crate) fn whole_of(field: &[u8]) -> Option<u64> {
+        let mut scan = Scan::new(field);
+        let value = scan.whole()?;
+        scan.is_at_end().then_some(value)
     }
 
     fn at_field_end(&self) -> bool {

@@ -1,0 +1,156 @@
+//! Edges on their way into a dataset: checked, changed as the options say, and sorted, a block at a time.
+
+use morphgl_graph_store::MAX_NODES;
+
+use crate::ranges::Block;
+use crate::records::{Record, Records, Weighted};
+use crate::sort::BlockMaker;
+
+/// Makes blocks for one sink, on any thread and whatever happens to the sink meanwhile.
+#[derive(Debug, Clone)]
+pub(crate) struct Blocks {
+    pub(crate) num_nodes: Option<u64>,
+    pub(crate) symmetrise: bool,
+    pub(crate) reverse: bool,
+    pub(crate) drop_self_loops: bool,
+    pub(crate) maker: AnyMaker,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum AnyMaker {
+    Plain(BlockMaker<u64>),
+    Weighted(BlockMaker<Weighted>),
+}
+
+impl Blocks {
+    /// Checks and sorts edges, which several threads may do at once; [`EdgeSink::push_blocks`] takes them in order.
+    /// With `mirror`, the reverse of each edge that is no loop follows it.
+    pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
+        let highest = match self.checked(&edges) {
+            Ok(highest) => highest,
+            Err(fault) => return EdgeBlock { pushed: 0, loops: 0, highest: None, records: Err(fault) },
+        };
+        let (changes, edges) = (self.changes(mirror), self.turned(edges));
+        let records = match &self.maker {
+            AnyMaker::Plain(maker) if !changes.mirror && !changes.drop_self_loops => {
+                let placed = maker.placed(edges.sources, edges.targets, maker.buffer());
+                AnyBlock::Plain(placed.unwrap_or_else(|buffer| maker.sorted(edges.collect(changes, buffer))))
+            }
+            AnyMaker::Plain(maker) => AnyBlock::Plain(maker.sorted(edges.collect(changes, maker.buffer()))),
+            AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(changes, maker.buffer()))),
+        };
+        EdgeBlock { pushed: edges.sources.len() as u64, loops: self.loops(&edges), highest, records: Ok(records) }
+    }
+
+    /// The edges, turned round where they are to be.
+    pub(crate) fn turned<'e>(&self, edges: Edges<'e>) -> Edges<'e> {
+        match self.reverse {
+            true => Edges { sources: edges.targets, targets: edges.sources, ..edges },
+            false => edges,
+        }
+    }
+
+    /// Self-loops that are dropped.
+    pub(crate) fn loops(&self, edges: &Edges<'_>) -> u64 {
+        let loops = edges.sources.iter().zip(edges.targets).filter(|(u, v)| u == v);
+        if self.drop_self_loops { loops.count() as u64 } else { 0 }
+    }
+
+    pub(crate) fn changes(&self, mirror: bool) -> Changes {
+        Changes { mirror: mirror || self.symmetrise, drop_self_loops: self.drop_self_loops }
+    }
+
+    /// Highest id of the edges.
+    pub(crate) fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
+        let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
+        let limit = self.num_nodes.unwrap_or(MAX_NODES);
+        if highest.is_some_and(|h| u64::from(h) >= limit) {
+            let pairs = edges.sources.iter().zip(edges.targets);
+            let mut pairs = pairs.enumerate().filter(|&(_, (u, v))| u64::from(*u.max(v)) >= limit);
+            let (i, (u, v)) = pairs.next().expect("an id is too high");
+            let what = format!("the edge {u} -> {v} names a node that does not exist, there are {limit} nodes");
+            return Err(Fault { at: i as u64, what, cure: "correct the edge or the number of nodes" });
+        }
+        if let AnyMaker::Weighted(_) = self.maker {
+            let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
+            if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+                let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
+                return Err(Fault { at: i as u64, what, cure: "correct it or import without weights" });
+            }
+        }
+        Ok(highest)
+    }
+}
+
+/// Edges as they come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Edges<'e> {
+    pub(crate) sources: &'e [u32],
+    pub(crate) targets: &'e [u32],
+    pub(crate) weights: Option<&'e [f32]>,
+}
+
+/// Edges that are checked and sorted, or what is wrong with them.
+#[derive(Debug)]
+pub(crate) struct EdgeBlock {
+    pub(crate) pushed: u64,
+    pub(crate) loops: u64,
+    pub(crate) highest: Option<u32>,
+    pub(crate) records: std::result::Result<AnyBlock, Fault>,
+}
+
+impl EdgeBlock {
+    /// Edges that were given for the block.
+    pub(crate) fn len(&self) -> u64 {
+        self.pushed
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum AnyBlock {
+    Plain(Block<u64>),
+    Weighted(Block<Weighted>),
+}
+
+/// What is wrong with the edge `at`, counted from the first of its slice.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) at: u64,
+    pub(crate) what: String,
+    pub(crate) cure: &'static str,
+}
+
+/// What is done to edges on their way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Changes {
+    mirror: bool,
+    drop_self_loops: bool,
+}
+
+impl Edges<'_> {
+    /// The records of the edges, in `records`.
+    pub(crate) fn collect<R: Record>(&self, changes: Changes, mut records: Records<R>) -> Records<R> {
+        records.append(self.sources.len() << u32::from(changes.mirror), |out| {
+            if !changes.mirror && !changes.drop_self_loops && self.weights.is_none() {
+                let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
+                out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
+                return out.len();
+            }
+            let mut len = 0;
+            for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
+                if u == v && changes.drop_self_loops {
+                    continue;
+                }
+                let weight = self.weights.map_or(1.0, |w| w[i]);
+                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
+                len += 1;
+                if changes.mirror && u != v {
+                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
+                    len += 1;
+                }
+            }
+            len
+        });
+        records
+    }
+}

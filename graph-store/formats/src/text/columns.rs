@@ -1,0 +1,273 @@
+//! Which column of a list of edges holds what: by the names in its first line, or as the caller says.
+
+use std::fmt;
+
+use super::excerpt;
+
+/// A column, by its name in the header or by its number, counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Column {
+    /// By name; upper and lower case are the same.
+    Name(String),
+    /// By number.
+    Number(usize),
+}
+
+/// The columns of an edge list, as far as the caller names them. Default: by the names in the file's first line, or source,
+/// target and perhaps a weight, in this order, where it has none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Columns {
+    /// The source's id.
+    pub src: Option<Column>,
+    /// The target's id.
+    pub dst: Option<Column>,
+    /// The weight.
+    pub weight: Option<Column>,
+    /// Names of all columns, for a file whose first line has none.
+    pub names: Option<Vec<String>>,
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Column::Name(name) => write!(f, "{name:?}"),
+            Column::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// What separates the fields of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Separator {
+    /// One byte; fields may be empty, or in quotes.
+    Byte(u8),
+    /// Any number of blanks and tabs.
+    Blanks,
+}
+
+/// Which fields of a line are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) separator: Separator,
+    pub(crate) source: usize,
+    pub(crate) target: usize,
+    pub(crate) weight: Option<usize>,
+    /// Fields of a line.
+    pub(crate) count: usize,
+}
+
+impl Layout {
+    /// Source, target and, if `weighted`, a weight: the form that is read fastest.
+    pub(crate) fn plain(weighted: bool) -> Self {
+        let (weight, count) = if weighted { (Some(2), 3) } else { (None, 2) };
+        Self { separator: Separator::Blanks, source: 0, target: 1, weight, count }
+    }
+
+    /// Whether lines are of that form, up to what separates their fields.
+    pub(crate) fn is_plain(&self) -> bool {
+        let rest = (self.weight, self.count);
+        (self.source, self.target) == (0, 1) && matches!(rest, (None, 2) | (Some(2), 3))
+    }
+}
+
+/// What the first line of a file says.
+#[derive(Debug, PartialEq)]
+pub(crate) struct First {
+    pub(crate) layout: Layout,
+    /// Whether it names the columns, and is no edge.
+    pub(crate) is_header: bool,
+    /// Names of columns that are not read.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Names of the source's column, the target's, the weight's, and of those that are left out without being asked.
+const SRC: &[&str] =
+    &["src", "source", "from", "u", "row", "source_id", "from_id", "fromnodeid", "id_1", "node_1", "id1"];
+const DST: &[&str] =
+    &["dst", "target", "to", "v", "col", "destination", "target_id", "to_id", "tonodeid", "id_2", "node_2", "id2"];
+const WEIGHT: &[&str] = &["weight", "w", "weights", "edge_weight"];
+const INDEX: &[&str] = &["", "id", "index", "unnamed: 0", "edge_id"];
+
+/// Reads the first line of a file that is no comment; `Err` is what is wrong and the cure.
+pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (String, &'static str)> {
+    let separator = [b',', b';', b'\t'].into_iter().find(|b| line.contains(b));
+    let separator = separator.map_or(Separator::Blanks, Separator::Byte);
+    let found: Vec<&[u8]> = fields(line, separator).collect();
+    let numbers = found.iter().filter(|f| is_number(f)).count();
+    let names: Vec<String> = found.iter().map(|f| String::from_utf8_lossy(f).trim().to_lowercase()).collect();
+    if found.len() < 2 {
+        let what = format!("expected two node ids or the names of two columns, found \"{}\"", excerpt(line));
+        return Err((what, "check that this is a list of edges, one a line"));
+    }
+    let is_header = numbers == 0;
+    if !is_header && numbers < found.len() && columns == &Columns::default() {
+        let what = format!("the first line is neither numbers nor names of columns: \"{}\"", excerpt(line));
+        return Err((what, "correct it, or say which columns are ids by --src and --dst"));
+    }
+    let (names, named) = match (&columns.names, is_header) {
+        (Some(names), false) if names.len() != found.len() => {
+            let what = format!("--columns has {} names, the first line {} fields", names.len(), found.len());
+            return Err((what, "name every column, those that are not read too"));
+        }
+        (Some(names), _) => (names.iter().map(|n| n.trim().to_lowercase()).collect(), true),
+        (None, true) => (names, true),
+        (None, false) => (Vec::new(), false),
+    };
+    let count = found.len();
+    let at = |column: &Column| match column {
+        Column::Number(n) if (1..=count).contains(n) => Ok(n - 1),
+        Column::Name(name) if names.contains(&name.trim().to_lowercase()) => {
+            Ok(names.iter().position(|n| *n == name.trim().to_lowercase()).expect("it is among them"))
+        }
+        _ => {
+            let there = if named { format!("named {}", list(&names)) } else { "without names".to_string() };
+            Err((
+                format!("there is no column {column}: there are {count}, {there}"),
+                "give its name or its number from 1",
+            ))
+        }
+    };
+    let known = |of: &[&str]| names.iter().position(|n| of.contains(&n.as_str()));
+    let given = |column: &Option<Column>, of: &[&str], place: usize| match column {
+        Some(column) => at(column).map(Some),
+        None if named => Ok(known(of)),
+        None => Ok(Some(place).filter(|&place| place < count)),
+    };
+    let unknown = || {
+        let what = format!("the columns are named {}, of which not all are known", list(&names));
+        (what, "say by --src, --dst and --weight which ones are read, or name all of them by --columns")
+    };
+    let (Some(source), Some(target)) = (given(&columns.src, SRC, 0)?, given(&columns.dst, DST, 1)?) else {
+        return Err(unknown());
+    };
+    let weight = match &columns.weight {
+        None if !named && count > 3 && columns.src.is_none() && columns.dst.is_none() => {
+            let what = format!("the first line has {count} columns: \"{}\"", excerpt(line));
+            return Err((
+                what,
+                "say by --src, --dst and --weight which ones are read, or name all of them by --columns",
+            ));
+        }
+        None if !named && (columns.src.is_some() || columns.dst.is_some()) => None,
+        column => given(column, WEIGHT, 2)?,
+    };
+    if source == target || weight.is_some_and(|w| w == source || w == target) {
+        return Err(("one column is to be read twice".to_string(), "name different columns"));
+    }
+    let read = [Some(source), Some(target), weight];
+    let left_out: Vec<usize> = (0..count).filter(|&i| !read.contains(&Some(i))).collect();
+    // Whoever says which columns are read has left out the others.
+    let chosen = columns.src.is_some() && columns.dst.is_some();
+    if named && !chosen && left_out.iter().any(|&i| !INDEX.contains(&names[i].as_str())) {
+        return Err(unknown());
+    }
+    let left_out = left_out.into_iter().filter_map(|i| names.get(i).cloned()).collect();
+    Ok(First { layout: Layout { separator, source, target, weight, count }, is_header, left_out })
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a field is a number.
+fn is_number(field: &[u8]) -> bool {
+    super::real(field).is_some() && field.iter().any(u8::is_ascii_digit)
+}
+
+/// The fields of a line, without blanks around them and without their quotes.
+pub(crate) fn fields(line: &[u8], separator: Separator) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(line.trim_ascii_end());
+    std::iter::from_fn(move || {
+        let text = match separator {
+            Separator::Byte(_) => rest?,
+            Separator::Blanks => rest.map(<[u8]>::trim_ascii_start).filter(|text| !text.is_empty())?,
+        };
+        let ends = |b: u8| match separator {
+            Separator::Byte(byte) => b == byte,
+            Separator::Blanks => matches!(b, b' ' | b'\t'),
+        };
+        // A quoted field ends at its quote, whatever separators are in it.
+        let start = text.len() - text.trim_ascii_start().len();
+        let quoted = text.get(start).filter(|b| matches!(b, b'"' | b'\''));
+        let skipped = quoted.and_then(|quote| Some(start + 2 + text[start + 1..].iter().position(|b| b == quote)?));
+        let skipped = skipped.unwrap_or(0);
+        let end = text[skipped..].iter().position(|&b| ends(b)).map(|i| skipped + i);
+        let field = text[..end.unwrap_or(text.len())].trim_ascii();
+        rest = end.map(|end| &text[end + 1..]);
+        let unquoted = |quote: u8| field.strip_prefix(&[quote][..]).and_then(|f| f.strip_suffix(&[quote][..]));
+        Some(unquoted(b'"').or_else(|| unquoted(b'\'')).unwrap_or(field))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(line: &str, columns: &Columns) -> (Layout, bool) {
+        let first = first_line(line.as_bytes(), columns).unwrap_or_else(|(what, _)| panic!("{line}: {what}"));
+        (first.layout, first.is_header)
+    }
+
+    fn places(line: &str, columns: &Columns) -> (usize, usize, Option<usize>) {
+        let (layout, _) = layout(line, columns);
+        (layout.source, layout.target, layout.weight)
+    }
+
+    #[test]
+    fn names_say_which_column_is_which() {
+        let none = Columns::default();
+        for (line, expected) in [
+            ("src,dst", (0, 1, None)),
+            ("target,source", (1, 0, None)),
+            ("\"Source\";\"Target\";\"Weight\"", (0, 1, Some(2))),
+            ("src,weight,dst", (0, 2, Some(1))),
+            (",src,dst", (1, 2, None)),
+            ("id,u,v,w", (1, 2, Some(3))),
+            ("from\tto", (0, 1, None)),
+            ("row col", (0, 1, None)),
+            ("id_1,id_2", (0, 1, None)),
+        ] {
+            assert_eq!((places(line, &none), layout(line, &none).1), (expected, true), "{line}");
+        }
+        for (line, expected) in [("1,2", (0, 1, None)), ("1 2 0.5", (0, 1, Some(2))), ("0\t7", (0, 1, None))] {
+            assert_eq!((places(line, &none), layout(line, &none).1), (expected, false), "{line}");
+        }
+    }
+
+    #[test]
+    fn columns_can_be_named() {
+        let named = |src: Column, dst: Column| Columns { src: Some(src), dst: Some(dst), ..Columns::default() };
+        let by_name = named(Column::Name("B".into()), Column::Name("a".into()));
+        assert_eq!(places("a,b,time", &by_name), (1, 0, None));
+        assert_eq!(places("9 1 2 77", &named(Column::Number(2), Column::Number(3))), (1, 2, None));
+        let all = Columns { names: Some(["when", "dst", "src"].map(String::from).into()), ..Columns::default() };
+        let all = Columns { src: Some(Column::Name("src".into())), dst: Some(Column::Name("dst".into())), ..all };
+        assert_eq!(places("9 1 2", &all), (2, 1, None));
+        let error = first_line(b"a,b", &named(Column::Name("c".into()), Column::Number(1))).unwrap_err().0;
+        assert!(error.contains("no column \"c\": there are 2, named \"a\", \"b\""), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_clear_is_asked_for() {
+        for (line, what) in [
+            ("O 1", "neither numbers nor names"),
+            ("alice,bob", "named \"alice\", \"bob\""),
+            ("src,dst,time", "not all are known"),
+            ("1 2 3 4", "4 columns"),
+            ("lonely", "found \"lonely\""),
+        ] {
+            let (found, cure) = first_line(line.as_bytes(), &Columns::default()).unwrap_err();
+            assert!(found.contains(what), "{line}: {found}; {cure}");
+        }
+    }
+
+    #[test]
+    fn fields_may_be_empty_or_quoted() {
+        let of = |line: &str, separator| -> Vec<String> {
+            fields(line.as_bytes(), separator).map(|f| String::from_utf8_lossy(f).into_owned()).collect()
+        };
+        assert_eq!(of(",1, 2 ,\"a,b\",", Separator::Byte(b',')), ["", "1", "2", "a,b", ""]);
+        assert_eq!(of("  1 \t 2\r", Separator::Blanks), ["1", "2"]);
+        assert_eq!(of("'x y';\"\"", Separator::Byte(b';')), ["x y", ""]);
+    }
+}
