@@ -60,6 +60,33 @@ fn import_describes_what_it_made() {
     let json = bench.json(&args);
     assert_eq!((&json["num_nodes"], &json["num_edges"], &json["weighted"]), (&3.into(), &4.into(), &true.into()));
     assert_eq!((&json["feature_dim"], &json["feature_dtype"]), (&4.into(), &"f16".into()));
+
+    // Columns by name, nodes without any edge, and a line for what was left out.
+    fs::write(bench.path().join("t.csv"), "id,to,from,minutes\n0,1,0,7\n1,1,1,9\n").expect("room");
+    let args = [
+        "import",
+        "edges",
+        "t.csv",
+        "-o",
+        "t",
+        "--src",
+        "from",
+        "--dst",
+        "to",
+        "--num-nodes",
+        "4",
+        "--drop-self-loops",
+    ];
+    let json = bench.json(&args);
+    assert_eq!((&json["num_nodes"], &json["num_edges"], &json["weighted"]), (&4.into(), &1.into(), &false.into()));
+    assert_eq!((&json["degree"]["no_in_edges"], &json["degree"]["isolated"]), (&3.into(), &2.into()));
+    let notes = ["columns: source 3, target 2 of 4; left out: id, minutes", "1 self-loops were dropped"];
+    assert_eq!(json["provenance"]["notes"], serde_json::json!(notes));
+    let text = bench.text(&["info", "t"]);
+    assert!(notes.iter().all(|note| text.contains(&format!("note      {note}\n"))), "{text}");
+    assert!(text.contains("3 nodes without, 2 of them isolated"), "{text}");
+    assert!(text.lines().count() <= 10, "{text}");
+    bench.refused(&["import", "edges", "t.csv", "-o", "u"], &["t.csv, line 1", "\"minutes\"", "--src", "--columns"]);
 }
 
 #[test]
@@ -124,7 +151,7 @@ fn train_evaluate_predict() {
 
     // A graph without labels or splits is predicted on; one with a test split alone is evaluated.
     let small = morphgl_graph_store::Dataset::open(bench.path().join("small"), Default::default()).expect("sound");
-    for (name, test) in [("bare", false), ("tested", true)] {
+    for (name, test, renamed) in [("bare", false, false), ("tested", true, false), ("renamed", false, true)] {
         let mut writer =
             morphgl_graph_store::DatasetWriter::create(bench.path().join(name), false).expect("a fresh path");
         writer.array("indptr", small.topology.indptr(), None).expect("room");
@@ -137,10 +164,22 @@ fn train_evaluate_predict() {
             writer.array("labels", small.labels.as_ref().expect("labels"), None).expect("room");
             writer.array("test", &small.splits.test, None).expect("room");
         }
+        if renamed {
+            let ids: Vec<u64> = (0..300).map(|v| 1_000_000_000_000 + 7 * v).collect();
+            writer.array("node_ids", &ids, None).expect("room");
+        }
         writer.finish(name, if test { 3 } else { 0 }, Default::default()).expect("arrays that fit");
     }
     let all = bench.json(&["predict", "model.safetensors", "small"]);
     assert_eq!(bench.json(&["predict", "model.safetensors", "bare"]), all);
+    // Nodes are called what they are called in the graph's source.
+    fs::write(bench.path().join("ids.txt"), "1000000000014\n1000000000000\n").expect("room");
+    let two = bench.json(&["predict", "model.safetensors", "renamed", "--nodes", "ids.txt"]);
+    assert_eq!(two["nodes"], serde_json::json!([1_000_000_000_014u64, 1_000_000_000_000u64]));
+    assert_eq!((&two["classes"][0], &two["classes"][1]), (&all["classes"][2], &all["classes"][0]));
+    fs::write(bench.path().join("ids.txt"), "2\n").expect("room");
+    let words = ["ids.txt, line 1", "give ids as the graph's source has them"];
+    bench.refused(&["predict", "model.safetensors", "renamed", "--nodes", "ids.txt"], &words);
     for how in ["full", "sampled"] {
         let scores = bench.json(&["evaluate", "model.safetensors", "tested", "--evaluation", how]);
         assert_eq!((scores.get("valid"), &scores["test"]["nodes"]), (None, &60.into()));

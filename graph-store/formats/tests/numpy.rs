@@ -234,6 +234,73 @@ fn arrays_that_do_not_fit_are_refused() {
         .check_refused(&format!("indptr.npy: an array of shape [3], expected [4] for 3 nodes; {together}"));
 }
 
+/// Entry (i, j) is an edge i → j whatever the matrix is stored as: 0 → 1, 0 → 2, 2 → 0.
+#[test]
+fn scipys_matrices_point_one_way() {
+    let text = |format: &str| ("format", "|S3", format.as_bytes().to_vec());
+    let matrix = |format: &str| {
+        let (name, descr, bytes) = text(format);
+        Arrays::new().raw(name, descr, false, "()", &bytes).put("shape", &[3i64, 3], None)
+    };
+    let values = |arrays: Arrays, data: &[f64]| {
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        arrays.raw("data", "<f8", false, "(3,)", &bytes)
+    };
+    let csr = || matrix("csr").put("indptr", &[0i32, 2, 2, 3], None).put("indices", &[1i32, 2, 0], None);
+    let csc = || matrix("csc").put("indptr", &[0i32, 1, 2, 3], None).put("indices", &[2i32, 0, 0], None);
+    let coo = || matrix("coo").put("row", &[0i32, 2, 0], None).put("col", &[1i32, 0, 2], None);
+    for (arrays, data) in [(csr(), [5.0, 6.0, 7.0]), (csc(), [7.0, 5.0, 6.0]), (coo(), [5.0, 7.0, 6.0])] {
+        let dataset = values(arrays, &data).open(NumpyOptions::default());
+        assert_eq!(edges(&dataset), [(2, 0, 7.0), (0, 1, 5.0), (0, 2, 6.0)]);
+        assert!(dataset.topology.weights().is_some());
+    }
+    let ones = values(csr(), &[1.0; 3]).open(NumpyOptions::default());
+    assert!(ones.topology.weights().is_none(), "weights of 1 say nothing");
+    let turned = values(csr(), &[1.0; 3]);
+    let options = Options { reverse: true, ..Options::default() };
+    let turned = open(|target| numpy::import(turned.0.path(), target, NumpyOptions::default(), &options, &Silent));
+    assert_eq!(edges(&turned), [(1, 0, 1.0), (2, 0, 1.0), (0, 2, 1.0)]);
+    values(matrix("bsr"), &[1.0; 3])
+        .check_refused("format.npy: a scipy matrix of format \"bsr\"; save it with .tocsr(), .tocsc() or .tocoo()");
+}
+
+/// What is left out, or odd about the nodes' data, is said in the dataset's notes.
+#[test]
+fn notes_say_what_is_odd() {
+    let notes = |arrays: Arrays, options: &Options| -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("dataset");
+        numpy::import(arrays.0.path(), &target, NumpyOptions::default(), options, &Silent).unwrap();
+        let meta = morphgl_graph_store::Meta::read(&target).unwrap();
+        let notes = meta.provenance.get("notes").and_then(|n| n.as_array()).cloned().unwrap_or_default();
+        notes.iter().map(|note| note.as_str().unwrap().to_string()).collect()
+    };
+    let edges = || Arrays::new().put("src", &[0i64, 1, 2], None).put("dst", &[1i64, 2, 3], None);
+    let plain = Options::default();
+    assert!(notes(edges(), &plain).is_empty());
+    assert_eq!(
+        notes(edges().put("edge_attr", &[1.0f32; 3], None).put("time", &[1i64; 3], None), &plain),
+        ["arrays of unknown names were left out: edge_attr, time"]
+    );
+    assert_eq!(
+        notes(edges().put("y", &[1i64, 2, 1, 2], None), &plain),
+        ["no node is of class 0; if labels count from 1, take 1 off them"]
+    );
+    assert_eq!(notes(edges().put("y", &[0i64, 3, 0, 3], None), &plain), ["2 of 4 classes have no node: 1, 2"]);
+    let split =
+        || edges().put("y", &[0i64, -1, 1, 0], None).put("train", &[0i64, 1], None).put("test", &[1i64, 3], None);
+    assert_eq!(
+        notes(split(), &plain),
+        [
+            "1 nodes are in more than one split: their accuracy says nothing of unseen nodes",
+            "1 of 2 training nodes have no label, and teach nothing",
+        ]
+    );
+    let shares = morphgl_formats::RandomSplit { train: 0.5, valid: 0.0, test: 0.5, seed: 0 };
+    let drawn = Options { split: Some(shares), ..Options::default() };
+    assert_eq!(notes(split(), &drawn), ["the source's own split was left out for a random one (--split)"]);
+}
+
 #[test]
 fn a_real_graph_survives_export_and_import() {
     let Some(source) = data("edge-lists/wiki-Vote.txt") else { return };

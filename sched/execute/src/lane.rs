@@ -129,8 +129,8 @@ impl Lane {
     }
 }
 
-/// Mini-batches that a lane may be told of beside the one that its operator is at: those that the operator takes, and where it
-/// takes any, one that waits here, so that it is there when a place falls free.
+/// Mini-batches that a lane may have besides the one that its operator works on. An operator that queues has `depth` in all; one
+/// more waits in the channel, so that it is at hand when the operator has room.
 pub(crate) fn ahead(operator: &Operator) -> usize {
     match operator.depth() {
         1 => 0,
