@@ -160,13 +160,14 @@ fn run(
         }
         let Some((id, begun, outcome)) = given.pop_front() else { return Some(operator) };
         let outcome = outcome.and_then(|given| guarded(Some(key), Some(id), || given.wait()));
-        // What was given behind another one begins when that one ends.
-        let (begun, end) = (f64::max(begun, ended), now());
-        ended = end;
+        // What was given behind another one begins when that one ends, and at no rounding before: at its start plus its seconds.
+        let from = f64::max(begun, ended);
+        let seconds = f64::max(now() - from, 0.0);
+        ended = from + seconds;
         let outcome = outcome.and_then(|work| Ok(Work { batch: delivered(key, id, work.batch)?, ..work }));
         let busy = outcome.as_ref().map_or(0.0, |work| work.busy.as_secs_f64());
         let panicked = matches!(&outcome, Err(Error { kind: ErrorKind::Panicked(_), .. }));
-        let report = Done { lane, outcome, span: Span { start: begun, seconds: end - begun, busy } };
+        let report = Done { lane, outcome, span: Span { start: from, seconds, busy } };
         if panicked {
             // What a panic left behind may panic again when it is dropped.
             drop(catch_unwind(AssertUnwindSafe(move || drop((given, operator)))));
