@@ -215,7 +215,8 @@ pub trait Training: fmt::Debug + Send {
     }
 
     /// Mini-batches that [`Training::train`] takes before the first of them is waited for. With two, a device finds the next
-    /// step's work in its stream when it ends one; with one, which is right where the host computes, it waits to be given it.
+    /// step's work in its stream when it ends a step; with one it idles until the host gives it the next. One is right where
+    /// the host itself computes.
     fn queue_depth(&self) -> usize {
         1
     }

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::FeatureView;
 
-/// Share of nonzeros below which rows are sparse: a nonzero costs a list about as much as eight elements cost a dense
+/// Share of nonzeros below which rows are sparse: a nonzero in a list costs about as much as eight elements of a dense
 /// product.
 const SPARSE_BELOW: f64 = 0.12;
 

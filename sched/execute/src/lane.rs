@@ -97,7 +97,7 @@ impl Lane {
     ///
     /// The thread cannot be started; the operator is lost.
     pub(crate) fn start(number: usize, name: String, key: &Key, operator: Operator, reports: Reports) -> Result<Self> {
-        // It is told of a mini-batch beyond its operator's depth at most. A channel with an end takes all of its memory now.
+        // The operator holds `depth` mini-batches, the channel at most one more. A bounded channel takes all of its memory now.
         let ahead = ahead(&operator);
         let (commands, received) = bounded(ahead + 1);
         let own = key.clone();
@@ -160,7 +160,8 @@ fn run(
         }
         let Some((id, begun, outcome)) = given.pop_front() else { return Some(operator) };
         let outcome = outcome.and_then(|given| guarded(Some(key), Some(id), || given.wait()));
-        // What was given behind another one begins when that one ends, and at no rounding before: at its start plus its seconds.
+        // What is queued behind another mini-batch begins when that one ends: at its start plus its seconds, so that spans do
+        // not overlap by a rounding.
         let from = f64::max(begun, ended);
         let seconds = f64::max(now() - from, 0.0);
         ended = from + seconds;

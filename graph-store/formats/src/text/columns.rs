@@ -80,7 +80,7 @@ pub(crate) struct First {
     pub(crate) left_out: Vec<String>,
 }
 
-/// Names of the source's column, the target's, the weight's, and of those that are left out without being asked.
+/// Known names, in lower case: of the source's column, the target's, the weight's, and of columns that are never read.
 const SRC: &[&str] =
     &["src", "source", "from", "u", "row", "source_id", "from_id", "fromnodeid", "id_1", "node_1", "id1"];
 const DST: &[&str] =

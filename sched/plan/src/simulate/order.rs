@@ -151,7 +151,7 @@ impl Replay {
         ready.then(|| self.positions[share][number as usize])
     }
 
-    /// Begins the next training, if it may begin, whatever else may.
+    /// Begins the next step of training if it may begin, even where a step before it in the order may begin too.
     pub fn begin_training(&mut self) -> Option<Begun> {
         let queue = &self.queues[self.training];
         let next = *queue.steps.get(queue.next)?;
