@@ -23,7 +23,7 @@ pub(crate) enum AnyMaker {
 }
 
 impl Blocks {
-    /// Checks and sorts edges, which several threads may do at once; [`EdgeSink::push_blocks`] takes them in order.
+    /// Checks and sorts edges, which several threads may do at once; [`crate::EdgeSink::push_blocks`] takes them in order.
     /// With `mirror`, the reverse of each edge that is no loop follows it.
     pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
         let highest = match self.checked(&edges) {

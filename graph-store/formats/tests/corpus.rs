@@ -77,6 +77,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("9 0 1\n8 1 0\n", "columns=when+u+v src=u dst=v", "0>1 1>0 | columns: source 2, target 3 of 3; left out: when"),
     ("9 0 1\n8 1 0\n", "columns=w+v+u", "0>1:8 1>0:9 | columns: source 3, target 2, weight 1 of 3"),
     ("0 1\n", "columns=u+v+w", "!e.csv, line 1: --columns has 3 names, the first line 2 fields"),
+    ("a,b,c\n0,1,2\n", "columns=u+v", "!e.csv, line 1: --columns has 2 names, the first line 3 fields"),
     ("0 1\n", "src=3", "!e.csv, line 1: there is no column 3"),
     ("0 1\n", "src=1 dst=1", "!e.csv, line 1: one column is to be read twice"),
     ("0 a\n", "", "!e.csv, line 1: the first line is neither numbers nor names"),

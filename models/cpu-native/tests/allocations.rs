@@ -39,7 +39,7 @@ static ALLOCATOR: Counting = Counting;
 /// Calls into the pool between two allocations of its queue: a block of crossbeam's injector has 63 places.
 const CALLS_A_BLOCK: usize = 63;
 
-/// Windows of rounds, of which one must do without allocations.
+/// Windows of rounds that are measured at most; one of them has to be free of allocations.
 const WINDOWS: usize = 8;
 
 #[test]

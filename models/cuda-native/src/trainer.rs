@@ -246,7 +246,7 @@ impl Training for CudaNative {
         Ok(handle)
     }
 
-    /// The stream keeps the order, and every result has a place of its own in the host's memory.
+    /// Steps run in the order of the stream, and each result is copied to a pinned buffer of its own.
     fn queue_depth(&self) -> usize {
         2
     }

@@ -101,7 +101,7 @@ impl<'p> Chunks<'p> {
         Ok(Some((line.strip_suffix(b"\r").unwrap_or(line), self.current.line)))
     }
 
-    /// Passes over the mark of UTF-8 that some programs begin a file with.
+    /// Skips the UTF-8 byte order mark that some programs begin a file with.
     pub(crate) fn skip_byte_order_mark(&mut self) -> Result<()> {
         if self.fill()? && self.current.line == 1 && self.current.bytes().starts_with(b"\xef\xbb\xbf") {
             self.current.start += 3;

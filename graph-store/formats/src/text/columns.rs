@@ -41,7 +41,7 @@ impl fmt::Display for Column {
 pub(crate) enum Separator {
     /// One byte; fields may be empty, or in quotes.
     Byte(u8),
-    /// Any number of blanks and tabs.
+    /// One or more blanks or tabs.
     Blanks,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (Strin
         return Err((what, "correct it, or say which columns are ids by --src and --dst"));
     }
     let (names, named) = match (&columns.names, is_header) {
-        (Some(names), false) if names.len() != found.len() => {
+        (Some(names), _) if names.len() != found.len() => {
             let what = format!("--columns has {} names, the first line {} fields", names.len(), found.len());
             return Err((what, "name every column, those that are not read too"));
         }
@@ -114,18 +114,16 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (Strin
         (None, false) => (Vec::new(), false),
     };
     let count = found.len();
-    let at = |column: &Column| match column {
-        Column::Number(n) if (1..=count).contains(n) => Ok(n - 1),
-        Column::Name(name) if names.contains(&name.trim().to_lowercase()) => {
-            Ok(names.iter().position(|n| *n == name.trim().to_lowercase()).expect("it is among them"))
-        }
-        _ => {
+    let at = |column: &Column| {
+        let place = match column {
+            Column::Number(n) => n.checked_sub(1).filter(|&place| place < count),
+            Column::Name(name) => names.iter().position(|n| *n == name.trim().to_lowercase()),
+        };
+        place.ok_or_else(|| {
             let there = if named { format!("named {}", list(&names)) } else { "without names".to_string() };
-            Err((
-                format!("there is no column {column}: there are {count}, {there}"),
-                "give its name or its number from 1",
-            ))
-        }
+            let what = format!("there is no column {column}: there are {count}, {there}");
+            (what, "give its name or its number from 1")
+        })
     };
     let known = |of: &[&str]| names.iter().position(|n| of.contains(&n.as_str()));
     let given = |column: &Option<Column>, of: &[&str], place: usize| match column {
