@@ -11,13 +11,6 @@ __device__ __forceinline__ float rescale(uint32_t begin, uint32_t end, const flo
     return sampled > 0.0f && fabsf(degree - sampled) > 1e-5f * degree ? degree / sampled : 1.0f;
 }
 
-// A mean's rows: one through the number of neighbours.
-extern "C" __global__ void train_mean(const uint32_t* indptr, float* of_rows, uint32_t rows) {
-    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row < rows) of_rows[row] = 1.0f / (float)max(indptr[row + 1] - indptr[row], 1u);
-}
-MORPHGL_KERNEL(train_mean)
-
 // A sum's rows: sampled rows are scaled up to the node's degree.
 extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* weights, const float* degrees,
                                          float* of_rows, uint32_t rows) {

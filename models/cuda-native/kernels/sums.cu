@@ -138,12 +138,13 @@ __device__ __forceinline__ void add_rows(const uint8_t* __restrict__ x, uint32_t
 }
 
 // out[row] = rows[row] * sum of edges[e] * x[indices[e]] + (loops[row] + 1 + eps) * x[row]; what is null is left out.
+// For a mean, `of_rows` is written and not read: one through the row's number of edges.
 template <typename S, int V>
 __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
-                                         const float* __restrict__ of_edges, const float* __restrict__ of_rows,
+                                         const float* __restrict__ of_edges, float* __restrict__ of_rows,
                                          const float* __restrict__ loops, const float* __restrict__ eps,
                                          const uint8_t* __restrict__ x, float* __restrict__ out, uint32_t rows,
-                                         uint32_t width) {
+                                         uint32_t width, uint32_t mean) {
     const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t row = blockIdx.x * blockDim.y + threadIdx.y;
     float sum[V] = {}, value[V];
@@ -153,7 +154,8 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
     });
     if (row >= rows || column >= width) return;
     if (of_rows) {
-        const float by = of_rows[row];
+        const float by = mean ? 1.0f / (float)max(indptr[row + 1] - indptr[row], 1u) : of_rows[row];
+        if (mean && column == 0) of_rows[row] = by;
         for (int i = 0; i < V; i++) sum[i] *= by;
     }
     if (loops || eps) {
@@ -164,11 +166,11 @@ __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, co
     store<V>(out + (uint64_t)row * width + column, sum);
 }
 
-#define SUM_ROWS(name, S, V)                                                                                        \
+#define SUM_ROWS(name, S, V)                                                                                         \
     extern "C" __global__ void name(const uint32_t* indptr, const uint32_t* indices, const float* of_edges,        \
-                                    const float* of_rows, const float* loops, const float* eps, const uint8_t* x,   \
-                                    float* out, uint32_t rows, uint32_t width) {                                    \
-        sum_rows<S, V>(indptr, indices, of_edges, of_rows, loops, eps, x, out, rows, width);                        \
+                                    float* of_rows, const float* loops, const float* eps, const uint8_t* x,         \
+                                    float* out, uint32_t rows, uint32_t width, uint32_t mean) {                     \
+        sum_rows<S, V>(indptr, indices, of_edges, of_rows, loops, eps, x, out, rows, width, mean);                  \
     }                                                                                                               \
     MORPHGL_KERNEL(name)
 SUM_ROWS(train_sum_f32, F32, 4)

@@ -22,16 +22,40 @@ __device__ __forceinline__ Share share_of(uint32_t edges, uint32_t share) {
     return Share{begin, min(begin + share, (uint64_t)edges)};
 }
 
-// How often each value of the digit stands in each block's share: `counts[digit * blocks + block]`.
+// The row that an edge ends in: the last one that begins at or before it.
+__device__ __forceinline__ uint32_t row_of_edge(const uint32_t* __restrict__ indptr, uint32_t rows, uint32_t edge) {
+    uint32_t low = 0, high = rows;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (indptr[middle] <= edge) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+// The row of each edge.
+extern "C" __global__ void train_rows_of_edges(const uint32_t* indptr, uint32_t* row_of, uint32_t rows, uint32_t edges) {
+    const uint32_t e = blockIdx.x * blockDim.x + threadIdx.x;
+    if (e < edges) row_of[e] = row_of_edge(indptr, rows, e);
+}
+MORPHGL_KERNEL(train_rows_of_edges)
+
+// How often each value of the digit stands in each block's share: `counts[digit * blocks + block]`. Where `row_of` is not
+// null, it gets the row that each edge ends in.
 extern "C" __global__ void __launch_bounds__(SORT)
-train_sort_count(const uint32_t* __restrict__ keys, uint32_t* __restrict__ counts, uint32_t edges, uint32_t share,
-                 uint32_t shift, uint32_t bits) {
+train_sort_count(const uint32_t* __restrict__ keys, uint32_t* __restrict__ counts, const uint32_t* __restrict__ indptr,
+                 uint32_t* __restrict__ row_of, uint32_t rows, uint32_t edges, uint32_t share, uint32_t shift,
+                 uint32_t bits) {
     __shared__ uint32_t found[SORT];
     const Share own = share_of(edges, share);
     found[threadIdx.x] = 0;
     __syncthreads();
     for (uint64_t e = own.begin + threadIdx.x; e < own.end; e += SORT) {
         atomicAdd(&found[keys[e] >> shift & ((1u << bits) - 1)], 1u);
+        if (row_of) row_of[e] = row_of_edge(indptr, rows, (uint32_t)e);
     }
     __syncthreads();
     if (threadIdx.x < 1u << bits) counts[threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
@@ -143,21 +167,3 @@ extern "C" __global__ void train_sort_starts(const uint32_t* __restrict__ keys, 
     indptr[src] = low;
 }
 MORPHGL_KERNEL(train_sort_starts)
-
-// The row that each edge ends in.
-extern "C" __global__ void train_rows_of_edges(const uint32_t* indptr, uint32_t* row_of, uint32_t rows, uint32_t edges) {
-    const uint32_t e = blockIdx.x * blockDim.x + threadIdx.x;
-    if (e >= edges) return;
-    // The last row that begins at or before the edge.
-    uint32_t low = 0, high = rows;
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (indptr[middle] <= e) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    row_of[e] = low;
-}
-MORPHGL_KERNEL(train_rows_of_edges)

@@ -26,7 +26,9 @@ pub(crate) struct Block<'a> {
 pub(crate) struct Edges<'a> {
     pub(crate) block: Block<'a>,
     of_edges: Option<Part>,
+    /// What each row's sum is multiplied by; a mean's are written by the sum forward, for the sum backward.
     of_rows: Option<Part>,
+    mean: bool,
     loops: Option<Part>,
     row_of: Option<Part>,
     transposed: Option<Transposed>,
@@ -40,7 +42,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Edges<'a> {
-    /// Computes the coefficients of a model's kind; `degrees` are those of the source nodes in the whole graph.
+    /// Computes the coefficients of a model's kind, but for a mean's; `degrees` are those of the source nodes in the whole graph.
     pub(crate) fn new(gpu: &mut Gpu, kind: ModelKind, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
         let Block { num_dst, num_src, num_edges, indptr, indices, weights } = block;
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
@@ -48,21 +50,23 @@ impl<'a> Edges<'a> {
         assert!(weights.is_none_or(|w| w.len() >= num_edges), "a weight an edge");
         let reads_degrees = matches!(kind, ModelKind::Gcn | ModelKind::Gin);
         assert!(!reads_degrees || degrees.len() >= num_src, "a degree a source node");
-        let mut edges = Self { block, of_edges: None, of_rows: None, loops: None, row_of: None, transposed: None };
+        let mut edges = Self {
+            block,
+            of_edges: None,
+            of_rows: None,
+            mean: kind == ModelKind::Sage,
+            loops: None,
+            row_of: None,
+            transposed: None,
+        };
         let (rows, shape) = (number(num_dst), each(num_dst));
         match kind {
-            ModelKind::Sage => {
-                let out = gpu.take(num_dst)?;
-                edges.of_rows = Some(out);
-                let arguments = &mut [gpu.at(indptr), gpu.at(out), rows.into()];
-                // SAFETY: the kernel's arguments; a row has an offset and an output.
-                unsafe { gpu.launch(&gpu.kernels.train_mean, shape, arguments) }?;
-            }
+            ModelKind::Sage => edges.of_rows = Some(gpu.take(num_dst)?),
             ModelKind::Gin => {
                 let out = gpu.take(num_dst)?;
                 edges.of_rows = Some(out);
                 let arguments = &mut [gpu.at(indptr), gpu.at_some(weights), gpu.at(degrees), gpu.at(out), rows.into()];
-                // SAFETY: as above; an edge has a weight, a row a degree.
+                // SAFETY: the kernel's arguments; a row has an offset, a degree and an output, an edge a weight.
                 unsafe { gpu.launch(&gpu.kernels.train_rescale, shape, arguments) }?;
             }
             ModelKind::Gcn => {
@@ -104,6 +108,7 @@ impl<'a> Edges<'a> {
             gpu.at(out),
             number(num_dst).into(),
             number(width).into(),
+            u32::from(self.mean).into(),
         ];
         // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each; four elements lie
         // at a multiple of their length, for so do rows.
@@ -111,7 +116,7 @@ impl<'a> Edges<'a> {
         Ok(out)
     }
 
-    /// The sum backward: the gradient of the rows summed, in the first rows of `out`.
+    /// The sum backward, after the sum: the gradient of the rows summed, in the first rows of `out`.
     pub(crate) fn sum_backward(
         &mut self,
         gpu: &mut Gpu,
@@ -163,9 +168,7 @@ impl<'a> Edges<'a> {
         if let Some(known) = self.transposed {
             return Ok(known);
         }
-        let row_of = self.row_of(gpu)?;
-        let Block { num_src, num_edges, indices, .. } = self.block;
-        let found = transpose(gpu, [num_src, num_edges], (indices, row_of), BLOCKS)?;
+        let found = transpose(gpu, self.block, self.row_of, BLOCKS)?;
         self.transposed = Some(found);
         Ok(found)
     }

@@ -4,7 +4,8 @@ use morphgl_cuda::{Argument, Kernel, Shape};
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::gpu::{Gpu, Words, each, number};
+use crate::edges::Block;
+use crate::gpu::{Gpu, each, number};
 
 /// The edges by source, in edge order within a source: where each source's begin, the row that each ends in, its number.
 #[derive(Debug, Clone, Copy)]
@@ -22,20 +23,17 @@ const DIGIT: usize = SORT.trailing_zeros() as usize;
 /// Blocks that share the edges at most.
 pub(crate) const BLOCKS: usize = 1024;
 
-/// Sorts the edges by source, by at most `blocks` blocks; `row_of` is the row that each edge ends in.
+/// Sorts the edges by source, by at most `blocks` thread blocks; `row_of` is the row that each edge ends in, where it is known.
 ///
 /// # Complexity
 ///
 /// O(edges) for each eight bits of the number of sources, however the edges fall on them.
-pub(crate) fn transpose(
-    gpu: &mut Gpu,
-    [num_src, num_edges]: [usize; 2],
-    (indices, row_of): (Words<'_>, Part),
-    blocks: usize,
-) -> Result<Transposed> {
+pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, blocks: usize) -> Result<Transposed> {
+    let Block { num_dst, num_src, num_edges, .. } = block;
     let (indptr, rows, edges) = (gpu.take(num_src + 1)?, gpu.take(num_edges)?, gpu.take(num_edges)?);
     let mark = gpu.mark();
     let (keys, other) = ([gpu.take(num_edges)?, gpu.take(num_edges)?], gpu.take(num_edges)?);
+    let row_of_edges = row_of.map_or_else(|| gpu.take(num_edges), Ok)?;
     // Digits of about the same number of bits.
     let bits = (usize::BITS - num_src.saturating_sub(1).leading_zeros()).max(1) as usize;
     let passes = bits.div_ceil(DIGIT);
@@ -50,12 +48,23 @@ pub(crate) fn transpose(
     };
     let (kernels, all) = (&gpu.kernels, number(num_edges));
     let (shares, values) = (Shape::linear(blocks, SORT as u32), Shape::linear(1 << digit, SORT as u32));
-    let (mut from, mut numbers) = (indices, None);
+    let (mut from, mut numbers) = (block.indices, None);
     for pass in 0..passes {
         let last = pass + 1 == passes;
         let sizes = || [all, number(share), number(pass * digit), number(digit)].map(Argument::from);
         let [edges_in_all, each_share, shift, bits] = sizes();
-        let arguments = &mut [gpu.at(from), gpu.at(counts), edges_in_all, each_share, shift, bits];
+        let unknown = (pass == 0 && row_of.is_none()).then_some(row_of_edges);
+        let arguments = &mut [
+            gpu.at(from),
+            gpu.at(counts),
+            gpu.at(block.indptr),
+            gpu.at_some(unknown),
+            number(num_dst).into(),
+            edges_in_all,
+            each_share,
+            shift,
+            bits,
+        ];
         run(&kernels.train_sort_count, shares, arguments)?;
         let arguments = &mut [gpu.at(counts), gpu.at(totals), number(blocks).into()];
         run(&kernels.train_sort_scan, values, arguments)?;
@@ -69,7 +78,7 @@ pub(crate) fn transpose(
             gpu.at(totals),
             gpu.at(to),
             gpu.at(out),
-            gpu.at(row_of),
+            gpu.at(row_of_edges),
             gpu.at_some(last.then_some(rows)),
             edges_in_all,
             each_share,
@@ -94,13 +103,15 @@ mod tests {
 
     use super::*;
     use crate::KEY;
-    use crate::edges::{Block, Edges};
+    use crate::edges::Edges;
 
     fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
-        transposed_by(BLOCKS, num_src, rows)
+        let found = [false, true].map(|known| transposed_by(BLOCKS, known, num_src, rows));
+        assert!(found[0] == found[1], "rows of edges found by the sort");
+        found[0].clone()
     }
 
-    fn transposed_by(blocks: usize, num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
+    fn transposed_by(blocks: usize, known: bool, num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
         let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
         let mut gpu = Gpu::new(&device, Default::default()).expect("a stream");
         let mut indptr = vec![0u32];
@@ -120,9 +131,8 @@ mod tests {
         };
         let none = block.indptr;
         let mut edges = Edges::new(&mut gpu, ModelKind::Sage, block, none).expect("a launch");
-        let row_of = edges.row_of(&mut gpu).expect("a launch");
-        let sizes = [num_src, block.num_edges];
-        let found = transpose(&mut gpu, sizes, (block.indices, row_of), blocks).expect("launches");
+        let row_of = known.then(|| edges.row_of(&mut gpu).expect("a launch"));
+        let found = transpose(&mut gpu, block, row_of, blocks).expect("launches");
         [found.indptr, found.rows, found.edges].map(|part| {
             let mut host = Pinned::new(&device, part.len()).expect("memory");
             gpu.download(part, &mut host).expect("a copy");
@@ -149,7 +159,7 @@ mod tests {
             assert_eq!(transposed(num_src as usize, &rows), expected(num_src as usize, &rows), "{num_src} sources");
         }
         let rows: Vec<Vec<u32>> = (0..40u32).map(|r| (0..2500).map(|i| (r * 7919 + i * 31) % 600).collect()).collect();
-        assert!(transposed_by(4, 600, &rows) == expected(600, &rows), "100,000 edges in four shares");
+        assert!(transposed_by(4, false, 600, &rows) == expected(600, &rows), "100,000 edges in four shares");
     }
 
     /// A star: its hub is the source of an edge of every row. A list that took its length's square in steps would take
