@@ -8,6 +8,7 @@ use morphgl_graph_store::{Error, Load, Result, read_npy};
 use rayon::prelude::*;
 
 use crate::Ingest;
+use crate::nodes::Keys;
 use crate::radix::Scratch;
 use crate::records::Sorted;
 use crate::sort::Sorter;
@@ -23,28 +24,38 @@ pub(crate) fn edges(
     chunks: &mut Chunks<'_>,
     lines: PairsFormat,
 ) -> Result<u64> {
-    let raw = Raw { path: ingest.dir().join("edges.raw"), weighted: lines.weighted };
-    let (blocks, rounded) = collect(ingest, source, chunks, lines, &raw)?;
-    let (ids, _) = read_npy::<u64>(&ingest.dir().join("node_ids.npy"), Load::Mmap)?;
-    let progress = ingest.progress();
-    let ranks = Ranks::new(&ids, ingest.options().memory);
-    let mut edges = ingest.edges(source, Some(ids.len() as u64), lines.weighted)?;
-    progress.stage("renumber", Some(blocks.iter().sum::<usize>() as u64));
-    let mut reader = raw.open()?;
-    for len in blocks {
-        let pairs = raw.read(&mut reader, len)?;
-        let renumber = |old: &[u64]| -> Vec<u32> { old.par_iter().map(|&id| ranks.of(id)).collect() };
-        let (sources, targets) = (renumber(&pairs.sources), renumber(&pairs.targets));
-        edges.push(&sources, &targets, lines.weighted.then_some(&pairs.weights))?;
-        progress.advance(len as u64);
-    }
-    edges.finish()?;
-    fs::remove_file(&raw.path).map_err(|e| Error::io(&raw.path, e))?;
+    let (edges, ids, rounded) = collect(ingest, source, chunks, lines)?;
+    finish(ingest, source, edges, ids)?;
     Ok(rounded)
 }
 
+/// Sorts the ids that were met, and hands on the edges between the nodes that they become.
+pub(crate) fn finish(ingest: &mut Ingest<'_>, source: &Path, edges: Unnumbered, mut ids: Sorter<u64>) -> Result<()> {
+    // Nodes may have rows in files of their own, and no edge.
+    for keys in ingest.node_keys() {
+        let Keys::Numbers(numbers) = keys else { continue };
+        let mut numbers = numbers.clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        ids.push(&numbers)?;
+    }
+    let mut stream = ingest.writer.stream::<u64>("node_ids")?;
+    ids.merge(&|ids: Sorted<'_, u64>| ids.to_vec(), &mut |ids: Vec<u64>| stream.write(&ids))?;
+    let num_nodes = stream.len();
+    let meta = stream.finish(None)?;
+    ingest.add_node_ids(source, num_nodes, meta);
+    let (ids, _) = read_npy::<u64>(&ingest.dir().join("node_ids.npy"), Load::Mmap)?;
+    let ranks = Ranks::new(&ids, ingest.options().memory);
+    edges.number(ingest, source, num_nodes, |id| ranks.of(id))
+}
+
+/// What sorts the ids that are met. Nodes are few beside edges: what sorting them leaves to the allocator is small then.
+pub(crate) fn id_sorter(ingest: &Ingest<'_>) -> Sorter<u64> {
+    Sorter::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true)
+}
+
 /// Where each id stands among the sorted ids.
-struct Ranks<'i> {
+pub(crate) struct Ranks<'i> {
     ids: &'i [u64],
     /// Bits of an id that do not tell its bucket.
     shift: u32,
@@ -72,19 +83,15 @@ impl<'i> Ranks<'i> {
     }
 }
 
-/// Spills the edges and writes the sorted ids; returns the lengths of the blocks the edges were spilled in, and how many
-/// weights were rounded.
+/// Reads the edges, the ids that they join, and how many weights were rounded.
 fn collect(
-    ingest: &mut Ingest<'_>,
+    ingest: &Ingest<'_>,
     source: &Path,
     chunks: &mut Chunks<'_>,
     lines: PairsFormat,
-    raw: &Raw,
-) -> Result<(Vec<usize>, u64)> {
-    // Nodes are few beside edges: what sorting the ids leaves to the allocator is small then.
-    let mut sorter = Sorter::<u64>::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true);
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(&raw.path).map_err(|e| Error::io(&raw.path, e))?);
-    let (mut blocks, mut rounded, scratch) = (Vec::new(), 0, Scratch::default());
+) -> Result<(Unnumbered, Sorter<u64>, u64)> {
+    let (mut edges, mut sorter) = (Unnumbered::create(ingest, lines.weighted)?, id_sorter(ingest));
+    let (mut rounded, scratch) = (0, Scratch::default());
     while let Some(chunk) = chunks.next()? {
         let pieces = parse(source, &chunk, |text| {
             let pairs = Pairs::<u64>::parse(text, lines)?;
@@ -99,46 +106,66 @@ fn collect(
         for (pairs, ids) in pieces {
             sorter.push(&ids)?;
             scratch.give(ids);
-            raw.write(&mut out, &pairs)?;
+            edges.write([&pairs.sources, &pairs.targets], &pairs.weights)?;
             rounded += pairs.rounded;
-            blocks.push(pairs.sources.len());
         }
     }
-    out.flush().map_err(|e| Error::io(&raw.path, e))?;
-    let mut stream = ingest.writer.stream::<u64>("node_ids")?;
-    sorter.merge(&|ids: Sorted<'_, u64>| ids.to_vec(), &mut |ids: Vec<u64>| stream.write(&ids))?;
-    let num_nodes = stream.len();
-    let meta = stream.finish(None)?;
-    ingest.add_node_ids(source, num_nodes, meta);
-    Ok((blocks, rounded))
+    Ok((edges, sorter, rounded))
 }
 
-/// Edges in a file, block after block: sources, targets, weights.
-struct Raw {
+/// Edges between ids that have no nodes yet, in a file of the unfinished dataset, block after block: sources, targets,
+/// weights.
+pub(crate) struct Unnumbered {
     path: PathBuf,
+    out: BufWriter<File>,
     weighted: bool,
+    /// Edges of each block.
+    blocks: Vec<usize>,
 }
 
-impl Raw {
-    fn write(&self, out: &mut impl Write, pairs: &Pairs<u64>) -> Result<()> {
-        out.write_all(bytemuck::cast_slice(&pairs.sources))
-            .and_then(|()| out.write_all(bytemuck::cast_slice(&pairs.targets)))
-            .and_then(|()| out.write_all(bytemuck::cast_slice(&pairs.weights)))
-            .map_err(|e| Error::io(&self.path, e))
+impl Unnumbered {
+    pub(crate) fn create(ingest: &Ingest<'_>, weighted: bool) -> Result<Self> {
+        let path = ingest.dir().join("edges.raw");
+        let file = File::create(&path).map_err(|e| Error::io(&path, e))?;
+        Ok(Self { path, out: BufWriter::with_capacity(1 << 20, file), weighted, blocks: Vec::new() })
     }
 
-    fn open(&self) -> Result<BufReader<File>> {
-        Ok(BufReader::with_capacity(1 << 20, File::open(&self.path).map_err(|e| Error::io(&self.path, e))?))
+    /// Appends a block.
+    pub(crate) fn write(&mut self, ids: [&[u64]; 2], weights: &[f32]) -> Result<()> {
+        self.blocks.push(ids[0].len());
+        for bytes in [bytemuck::cast_slice(ids[0]), bytemuck::cast_slice(ids[1]), bytemuck::cast_slice(weights)] {
+            self.out.write_all(bytes).map_err(|e| Error::io(&self.path, e))?;
+        }
+        Ok(())
     }
 
-    fn read(&self, reader: &mut impl Read, len: usize) -> Result<Pairs<u64>> {
-        let weights = if self.weighted { len } else { 0 };
-        let mut pairs = Pairs { sources: vec![0; len], targets: vec![0; len], weights: vec![0.0; weights], rounded: 0 };
-        reader
-            .read_exact(bytemuck::cast_slice_mut(&mut pairs.sources))
-            .and_then(|()| reader.read_exact(bytemuck::cast_slice_mut(&mut pairs.targets)))
-            .and_then(|()| reader.read_exact(bytemuck::cast_slice_mut(&mut pairs.weights)))
-            .map_err(|e| Error::io(&self.path, e))?;
-        Ok(pairs)
+    /// Hands the edges on between the nodes of their ids.
+    pub(crate) fn number(
+        mut self,
+        ingest: &mut Ingest<'_>,
+        source: &Path,
+        num_nodes: u64,
+        node: impl Fn(u64) -> u32 + Sync,
+    ) -> Result<()> {
+        let io = |e| Error::io(&self.path, e);
+        self.out.flush().map_err(io)?;
+        let progress = ingest.progress();
+        progress.stage("renumber", Some(self.blocks.iter().sum::<usize>() as u64));
+        let mut edges = ingest.edges(source, Some(num_nodes), self.weighted)?;
+        let mut reader = BufReader::with_capacity(1 << 20, File::open(&self.path).map_err(io)?);
+        for len in self.blocks {
+            let mut weights = vec![0f32; if self.weighted { len } else { 0 }];
+            let mut nodes = || -> Result<Vec<u32>> {
+                let mut ids = vec![0u64; len];
+                reader.read_exact(bytemuck::cast_slice_mut(&mut ids)).map_err(io)?;
+                Ok(ids.par_iter().map(|&id| node(id)).collect())
+            };
+            let (sources, targets) = (nodes()?, nodes()?);
+            reader.read_exact(bytemuck::cast_slice_mut(&mut weights)).map_err(io)?;
+            edges.push(&sources, &targets, self.weighted.then_some(&weights))?;
+            progress.advance(len as u64);
+        }
+        edges.finish()?;
+        fs::remove_file(&self.path).map_err(io)
     }
 }

@@ -75,7 +75,7 @@ impl Blocks {
             let weights = edges.weights.expect("a weighted sorter is made for weighted edges only");
             if let Some(i) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
                 let what = format!("the weight {} is not a finite number of at least 0", weights[i]);
-                return Err(Fault { at: i as u64, what, cure: "correct it or import without weights" });
+                return Err(Fault { at: i as u64, what, cure: "correct it, or import with --drop-weights" });
             }
         }
         Ok(highest)

@@ -4,13 +4,16 @@
 //! that begin with `#` or `%` are comments. Where the first other line names the columns, they are read by their names;
 //! else its number of fields decides whether there are weights. [`Columns`] says otherwise.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use morphgl_graph_store::{Error, Position, Result};
 
+use crate::tabular::columnar;
 use crate::text::{Chunks, First, Pairs, PairsFormat, first_line, parse};
-use crate::{Ingest, Options, Progress, compact};
+use crate::{EdgeSink, Ingest, Options, Progress, compact, edge_table};
 
 pub use crate::text::{Column, Columns};
 
@@ -36,6 +39,8 @@ pub enum Ids {
     Keep,
     /// Nodes are numbered anew without gaps, in ascending order of their ids, which are stored as `node_ids`.
     Compact,
+    /// Ids are text. Nodes are numbered in ascending order of their names, which are stored as `node_names`.
+    Strings,
 }
 
 /// Nodes without edges that kept ids may leave: so many for every edge, and so many in any case.
@@ -58,11 +63,27 @@ pub fn import(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<PathBuf> {
-    let mut chunks = Chunks::open(source, options.memory, progress)?;
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "edges");
+    ingest.read_nodes(format.ids == Ids::Strings)?;
+    if format.ids == Ids::Strings || is_columnar(source)? {
+        edge_table::edges(&mut ingest, source, format)?;
+    } else {
+        text(&mut ingest, source, format)?;
+    }
+    if format.ids == Ids::Keep && format.first_id > 0 {
+        let ids: Vec<u64> = (format.first_id..).take(ingest.num_nodes.unwrap_or(0) as usize).collect();
+        ingest.node_ids(source, &ids)?;
+    }
+    ingest.finish()
+}
+
+/// Reads lines of numbers.
+fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
+    let options = ingest.options();
+    let mut chunks = Chunks::open(source, options.memory, ingest.progress())?;
     let First { layout, is_header, left_out } = first(&mut chunks, &format.columns)?;
-    if is_header || format.columns != Columns::default() {
+    if is_header || format.columns != Columns::default() || !left_out.is_empty() {
         let weight = layout.weight.map_or(String::new(), |w| format!(", weight {}", w + 1));
         let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
         let (source, target) = (layout.source + 1, layout.target + 1);
@@ -74,18 +95,23 @@ pub fn import(
     let rounded = match format.ids {
         Ids::Compact => {
             let lines = PairsFormat { first_id: 0, num_nodes: None, ..lines };
-            compact::edges(&mut ingest, source, &mut chunks, lines)?
+            compact::edges(ingest, source, &mut chunks, lines)?
         }
-        Ids::Keep => keep(&mut ingest, source, &mut chunks, lines)?,
+        _ => keep(ingest, source, &mut chunks, lines)?,
     };
     if rounded > 0 {
-        let what = "weights are whole numbers that f32 does not hold, and were rounded";
-        ingest.note(format!("{rounded} {what}; if they are times, import with --drop-weights"));
+        note_rounded(ingest, rounded);
     }
-    ingest.finish()
+    Ok(())
+}
+
+pub(crate) fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
+    let what = "weights are whole numbers that f32 does not hold, and were rounded";
+    ingest.note(format!("{rounded} {what}; if they are times, import with --drop-weights"));
 }
 
 fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<u64> {
+    ingest.least_nodes = ingest.kept_nodes(lines.first_id);
     let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
     let blocks = edges.blocks();
     let (rounded, lowest) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
@@ -100,23 +126,31 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
         let parsed = parse(source, &chunk, block)?;
         edges.push_blocks(parsed)?;
     }
-    let highest = edges.highest.map_or(0, u64::from);
-    if lines.num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
-        let what = format!("the ids reach {highest} with only {} edges", edges.len());
-        return Err(Error::invalid(
-            source,
-            Position::File,
-            what,
-            "import with compact ids or give the number of nodes",
-        ));
-    }
-    edges.finish()?;
-    let lowest = lowest.into_inner();
-    if lines.first_id == 0 && lowest > 0 {
-        let what = format!("the lowest node id is {lowest}: nodes below it have no edges");
-        ingest.note(format!("{what}; for ids that count from 1 import with --first-id 1"));
-    }
+    finish_kept(edges, lines.num_nodes, (lines.first_id, lowest.into_inner()))?;
     Ok(rounded.into_inner())
+}
+
+/// Finishes edges between ids that are kept; `first` was taken off them, and `lowest` is the lowest one then.
+pub(crate) fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
+    let highest = edges.highest.map_or(0, u64::from).max(edges.ingest.least_nodes.saturating_sub(1));
+    if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
+        let what = format!("the ids reach {highest} with only {} edges", edges.len());
+        let cure = "import with compact ids or give the number of nodes";
+        return Err(Error::invalid(&edges.source, Position::File, what, cure));
+    }
+    if first == 0 && lowest > 0 {
+        let what = format!("the lowest node id is {lowest}: nodes below it have no edges");
+        edges.ingest.note(format!("{what}; for ids that count from 1 import with --first-id 1"));
+    }
+    edges.finish().map(|_| ())
+}
+
+/// Whether the file is a table of typed columns.
+fn is_columnar(source: &Path) -> Result<bool> {
+    let mut head = Vec::new();
+    let read = File::open(source).and_then(|file| file.take(8).read_to_end(&mut head));
+    // A directory is refused by who reads it.
+    Ok(read.is_ok() && columnar(&head).is_some())
 }
 
 /// Passes over the comments and a header, and says what the columns are.

@@ -17,8 +17,8 @@ use crate::sort::Sorter;
 /// stay in the order they were pushed in, the reverse of an edge right after it.
 #[derive(Debug)]
 pub struct EdgeSink<'s, 'a> {
-    ingest: &'s mut Ingest<'a>,
-    source: PathBuf,
+    pub(crate) ingest: &'s mut Ingest<'a>,
+    pub(crate) source: PathBuf,
     num_nodes: Option<u64>,
     weighted: bool,
     sorter: AnySorter,
@@ -222,7 +222,9 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     ///
     /// No edge and no number of nodes; a disk that refuses.
     pub fn finish(mut self) -> Result<u64> {
-        let Some(num_nodes) = self.num_nodes.or(self.highest.map(|h| u64::from(h) + 1)) else {
+        let least = self.ingest.least_nodes;
+        let highest = self.highest.map(|h| u64::from(h) + 1).or((least > 0).then_some(least));
+        let Some(num_nodes) = self.num_nodes.or(highest.map(|n| n.max(least))) else {
             let cure = "check that this is the right file and format";
             return Err(Error::invalid(&self.source, Position::File, "there is no edge", cure));
         };

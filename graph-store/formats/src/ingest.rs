@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{ArrayMeta, DatasetWriter, Dtype, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
+use crate::nodes::NodeTable;
 use crate::{EdgeSink, FeatureSink, Options, Progress, features, random};
 
 /// A dataset on its way from a source to a target. Dropping it unfinished leaves nothing behind.
@@ -18,6 +19,10 @@ pub struct Ingest<'a> {
     provenance: BTreeMap<String, Value>,
     /// Known when the edges are finished.
     pub(crate) num_nodes: Option<u64>,
+    /// Nodes that there are at least, whatever the edges say.
+    pub(crate) least_nodes: u64,
+    /// The files of nodes, once they are read.
+    pub(crate) nodes: Option<Vec<NodeTable>>,
     /// Arrays with one row a node, and how many rows they have: compared with the number of nodes at the end.
     rows: Vec<(&'static str, PathBuf, u64)>,
     /// Highest node of a split, by the file it came from.
@@ -41,6 +46,8 @@ impl<'a> Ingest<'a> {
             progress,
             provenance: BTreeMap::new(),
             num_nodes: None,
+            least_nodes: 0,
+            nodes: None,
             rows: Vec::new(),
             splits: None,
             num_classes: None,
@@ -87,6 +94,7 @@ impl<'a> Ingest<'a> {
     ///
     /// No columns; a disk that refuses.
     pub fn features<'s>(&'s mut self, source: &Path, dim: usize, stored: Dtype) -> Result<FeatureSink<'s, 'a>> {
+        self.refuse_second("features", source)?;
         FeatureSink::new(source, self, dim, stored)
     }
 
@@ -95,12 +103,20 @@ impl<'a> Ingest<'a> {
         self.rows.push(("features", source.to_path_buf(), num_rows));
     }
 
+    /// Refuses an array that was given before by another file.
+    fn refuse_second(&self, array: &str, source: &Path) -> Result<()> {
+        let Some((_, first, _)) = self.rows.iter().find(|(name, ..)| *name == array) else { return Ok(()) };
+        let what = format!("{array} are given by {} already", first.display());
+        Err(Error::invalid(source, Position::File, what, "leave out one of the two"))
+    }
+
     /// Takes the class of each node, -1 for none; the number of classes is the highest plus one when `None`.
     ///
     /// # Errors
     ///
     /// A label outside -1 and the classes; a disk that refuses.
     pub fn labels(&mut self, source: &Path, labels: &[i32], num_classes: Option<usize>) -> Result<()> {
+        self.refuse_second("labels", source)?;
         let highest = labels.iter().max().map_or(0, |&l| i64::from(l) + 1) as usize;
         let num_classes = num_classes.unwrap_or(highest);
         if let Some(i) = labels.iter().position(|&l| l < -1 || i64::from(l) >= num_classes as i64) {
@@ -132,6 +148,10 @@ impl<'a> Ingest<'a> {
         if self.options.split.is_some() {
             self.note("the source's own split was left out for a random one (--split)");
             return Ok(());
+        }
+        if let Some((first, _)) = &self.splits {
+            let what = format!("splits are given by {} already", first.display());
+            return Err(Error::invalid(source, Position::File, what, "leave out one of the two"));
         }
         for (name, nodes) in [("train", train), ("valid", valid), ("test", test)] {
             self.writer.array(name, nodes, None)?;
@@ -178,6 +198,7 @@ impl<'a> Ingest<'a> {
     /// When the edges were not given.
     pub fn finish(mut self) -> Result<PathBuf> {
         let num_nodes = self.num_nodes.expect("an importer gives the edges before it finishes");
+        self.attach_nodes(num_nodes)?;
         for (name, path, rows) in &self.rows {
             if *rows != num_nodes {
                 let what = format!("{name} for {rows} nodes, but the graph has {num_nodes}");
@@ -192,6 +213,12 @@ impl<'a> Ingest<'a> {
         }
         if self.splits.is_some() {
             self.look_at_splits(num_nodes)?;
+        }
+        if let (Some(wanted), false) = (&self.options.random_labels, self.has("labels")) {
+            let labels: Vec<i32> = (0..num_nodes).map(|v| random::class(wanted, v)).collect();
+            let source = self.source.clone();
+            self.labels(&source, &labels, Some(wanted.num_classes))?;
+            self.provenance("random_labels_seed", wanted.seed);
         }
         if let Some(shares) = self.options.split {
             let nodes = self.labelled(num_nodes)?;

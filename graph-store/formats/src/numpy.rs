@@ -85,14 +85,16 @@ pub fn import(
     };
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "numpy");
+    ingest.read_nodes(false)?;
+    ingest.least_nodes = ingest.kept_nodes(0);
     let num_nodes = table_edges::push(&mut ingest, source, num_nodes, format.rows, scipy)?;
     if let Some(name) = tables.one_of(&FEATURES)? {
         features(&mut ingest, tables.array(name)?)?;
     }
     if let Some(name) = tables.one_of(&LABELS)? {
         let mut table = tables.array(name)?;
-        table.expect_vector()?;
-        ingest.labels(&table.path.clone(), &table.labels()?, None)?;
+        let column = table.expect_column(&options.nodes.columns.label, "--label-column")?;
+        ingest.labels(&table.path.clone(), &table.labels_of(column)?, None)?;
     }
     splits(&mut ingest, &mut tables, num_nodes)?;
     if let Some(name) = tables.one_of(&["node_ids"])? {
@@ -156,17 +158,30 @@ fn rows_of_others(tables: &mut Tables) -> Result<Option<u64>> {
     Ok(None)
 }
 
-fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
-    let path = table.path.clone();
+/// Number of values a row of a feature matrix has.
+pub(crate) fn feature_dim(table: &Table<'_>) -> Result<usize> {
     if matches!(table.ty.kind, Kind::Object | Kind::Other) {
         let cure = "save them as numbers, with astype('float32')";
-        return Err(Error::invalid(&path, Position::File, "its elements are not numbers but objects or text", cure));
+        return Err(Error::invalid(
+            &table.path,
+            Position::File,
+            "its elements are not numbers but objects or text",
+            cure,
+        ));
     }
-    let (&[rows, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
+    let (&[_, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
         let order = if table.fortran { " in Fortran order" } else { "" };
         let what = format!("features of shape {:?}{order}, expected [nodes, values] in C order", table.shape);
-        return Err(Error::invalid(&path, Position::File, what, "save them with numpy.ascontiguousarray and reshape"));
+        let cure = "save them with numpy.ascontiguousarray and reshape";
+        return Err(Error::invalid(&table.path, Position::File, what, cure));
     };
+    Ok(usize::try_from(dim).unwrap_or(usize::MAX))
+}
+
+/// Streams a feature matrix.
+pub(crate) fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
+    let path = table.path.clone();
+    let (dim, rows) = (feature_dim(&table)?, table.shape[0]);
     let stored = match (table.ty.kind, table.ty.size) {
         (Kind::Bool, _) | (Kind::Uint, 1) => Dtype::U8,
         (Kind::Float, 2) => Dtype::F16,
@@ -174,7 +189,7 @@ fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
     };
     ingest.progress().stage("features", Some(rows));
     let (progress, memory) = (ingest.progress(), ingest.options().memory);
-    let mut sink = ingest.features(&path, usize::try_from(dim).unwrap_or(usize::MAX), stored)?;
+    let mut sink = ingest.features(&path, dim, stored)?;
     sink.push_table(&mut table, memory, progress)?;
     sink.finish()
 }
@@ -185,14 +200,17 @@ fn splits(ingest: &mut Ingest<'_>, tables: &mut Tables, num_nodes: u64) -> Resul
     for (part, names) in parts.iter_mut().zip(SPLITS) {
         let Some(name) = tables.one_of(names)? else { continue };
         let mut table = tables.array(name)?;
-        table.expect_vector()?;
         let file = table.path.clone();
         let is_mask = table.ty.kind == Kind::Bool || name.ends_with("_mask");
+        let column = match is_mask {
+            true => table.expect_column(&ingest.options().nodes.columns.split, "--split-column")?,
+            false => table.expect_vector().map(|()| None)?,
+        };
         if is_mask && table.shape[0] != num_nodes {
             let what = format!("a mask of {} nodes, but the graph has {num_nodes}", table.shape[0]);
             return Err(Error::invalid(file, Position::File, what, "give every node its element"));
         }
-        let values = table.all_ints()?;
+        let values = table.ints_of(column)?;
         let mut seen = vec![false; if is_mask { 0 } else { num_nodes as usize }];
         *part = if is_mask {
             (0..).zip(values).filter(|&(_, v)| v != 0).map(|(node, _)| node).collect()

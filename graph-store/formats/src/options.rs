@@ -2,6 +2,8 @@
 
 use morphgl_graph_store::{Dtype, Error, Position, Result};
 
+use crate::NodeFiles;
+
 /// Options of every import, whatever the format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -23,6 +25,10 @@ pub struct Options {
     pub split: Option<RandomSplit>,
     /// Features for a graph that has none. Default: it stays without.
     pub random_features: Option<RandomFeatures>,
+    /// Labels for a graph that has none. Default: it stays without.
+    pub random_labels: Option<RandomLabels>,
+    /// Features, labels, splits and ids in files of their own. Default: none.
+    pub nodes: NodeFiles,
     /// Element type of the stored features: f32, f16, bf16, or u8 where that is exact. Default: the source's.
     pub feature_dtype: Option<Dtype>,
     /// Divides each feature row by the sum of its absolute values, as PyG's `NormalizeFeatures` does for rows that
@@ -47,6 +53,8 @@ impl Default for Options {
             drop_weights: false,
             split: None,
             random_features: None,
+            random_labels: None,
+            nodes: NodeFiles::default(),
             feature_dtype: None,
             normalize_features: false,
             memory: 2 << 30,
@@ -83,6 +91,9 @@ impl Options {
         }
         if self.random_features.is_some_and(|r| r.dim == 0) {
             return wrong("--random-features", "the features have no columns".into(), "give a dimension of at least 1");
+        }
+        if self.random_labels.is_some_and(|r| i32::try_from(r.num_classes).is_ok_and(|classes| classes < 1)) {
+            return wrong("--random-labels", "there are no classes".into(), "give a number of at least 1");
         }
         if let Some(RandomSplit { train, valid, test, .. }) = self.split {
             let shares = [train, valid, test];
@@ -129,6 +140,15 @@ pub struct RandomFeatures {
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
     /// Seed of the values.
+    pub seed: u64,
+}
+
+/// Random labels, uniform over the classes: a function of seed and node alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RandomLabels {
+    /// Number of classes.
+    pub num_classes: usize,
+    /// Seed of the labels.
     pub seed: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Seeded numbers that are a function of their place, the same on every machine.
 
-use crate::RandomSplit;
+use crate::{RandomLabels, RandomSplit};
 
 /// The `index`-th number of the sequence `seed` (the mixing function of SplitMix64, Steele et al., OOPSLA'14).
 pub(crate) fn hash(seed: u64, index: u64) -> u64 {
@@ -26,6 +26,12 @@ pub(crate) fn normal(seed: u64, index: u64) -> f32 {
 /// A whole number below `bound`, uniform to within 2^-64 of the bound.
 fn below(seed: u64, index: u64, bound: u64) -> u64 {
     ((u128::from(hash(seed, index)) * u128::from(bound)) >> 64) as u64
+}
+
+/// A node's class, uniform over all classes.
+pub(crate) fn class(wanted: &RandomLabels, node: u64) -> i32 {
+    // Another sequence than that of features and splits.
+    below(wanted.seed ^ 0x6c61_6265_6c73, node, wanted.num_classes as u64) as i32
 }
 
 /// Shuffles `nodes` and cuts them into train, valid and test, each in ascending order.
@@ -56,6 +62,15 @@ mod tests {
         let variance = values.iter().map(|v| v * v).sum::<f64>() / n as f64 - mean * mean;
         assert!(mean.abs() < 0.01, "mean {mean}");
         assert!((variance - 1.0).abs() < 0.01, "variance {variance}");
+    }
+
+    #[test]
+    fn random_classes_are_uniform() {
+        let wanted = RandomLabels { num_classes: 7, seed: 3 };
+        let mut times = [0u32; 7];
+        (0..70_000).for_each(|node| times[class(&wanted, node) as usize] += 1);
+        // 10,000 expected each, standard deviation 93.
+        assert!(times.iter().all(|&t| (9_600..10_400).contains(&t)), "{times:?}");
     }
 
     #[test]

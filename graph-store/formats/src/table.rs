@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{Error, Position, Result};
 
+use crate::Column;
 use crate::archive::{Archive, Member, Source};
 use crate::plain::PlainFile;
 
@@ -63,17 +64,7 @@ impl Tables {
     /// Opens the array `name`.
     pub(crate) fn array(&mut self, name: &str) -> Result<Table<'_>> {
         match self {
-            Self::Directory(path) => {
-                let path = path.join(format!("{name}.npy"));
-                let io = |e| Error::io(&path, e);
-                let source = if cfg!(unix) {
-                    Source::File(Arc::new(PlainFile::open(&path).map_err(io)?))
-                } else {
-                    let file = File::open(&path).map_err(io)?;
-                    Source::Stream(Box::new(BufReader::with_capacity(1 << 18, file)))
-                };
-                Table::new(path, source)
-            }
+            Self::Directory(path) => open_array(&path.join(format!("{name}.npy"))),
             Self::Archive(archive) => archive.member(name),
         }
     }
@@ -86,7 +77,56 @@ impl Tables {
     }
 }
 
+/// Opens a `.npy` file.
+pub(crate) fn open_array<'t>(path: &Path) -> Result<Table<'t>> {
+    let io = |e| Error::io(path, e);
+    let source = if cfg!(unix) {
+        Source::File(Arc::new(PlainFile::open(path).map_err(io)?))
+    } else {
+        let file = File::open(path).map_err(io)?;
+        Source::Stream(Box::new(BufReader::with_capacity(1 << 18, file)))
+    };
+    Table::new(path.into(), source)
+}
+
 impl Table<'_> {
+    /// The column to read of an array with an element a node, `None` for its only one; `option` names another.
+    pub(crate) fn expect_column(&self, column: &Option<Column>, option: &str) -> Result<Option<usize>> {
+        let wrong = |what: String, cure: String| Err(Error::invalid(&self.path, Position::File, what, cure));
+        match (self.shape.as_slice(), column) {
+            ([_] | [_, 1], _) => Ok(None),
+            (&[_, columns], Some(Column::Number(n))) if *n >= 1 && *n as u64 <= columns => Ok(Some(n - 1)),
+            (&[_, columns], Some(column)) => wrong(
+                format!("there is no column {column}: there are {columns}"),
+                format!("give {option} a number from 1"),
+            ),
+            (&[_, columns], None) => wrong(
+                format!("an array of shape {:?}, where one value a node is expected", self.shape),
+                format!("read one of its columns by {option} 1 to {columns}; of one-hot labels save y.argmax(1)"),
+            ),
+            _ => wrong(format!("an array of shape {:?}, expected one dimension", self.shape), "reshape it".into()),
+        }
+    }
+
+    /// All whole numbers of the array, or of one of its columns.
+    pub(crate) fn ints_of(&mut self, column: Option<usize>) -> Result<Vec<i64>> {
+        let values = self.all_ints()?;
+        Ok(self.column(values, column))
+    }
+
+    /// All class numbers of the array, or of one of its columns.
+    pub(crate) fn labels_of(&mut self, column: Option<usize>) -> Result<Vec<i32>> {
+        let labels = self.labels()?;
+        Ok(self.column(labels, column))
+    }
+
+    fn column<T: Copy>(&self, values: Vec<T>, column: Option<usize>) -> Vec<T> {
+        let Some(column) = column else { return values };
+        let [rows, columns] = [self.shape[0] as usize, self.shape[1] as usize];
+        let at = |row| if self.fortran { column * rows + row } else { row * columns + column };
+        (0..rows).map(|row| values[at(row)]).collect()
+    }
+
     /// Refuses anything but one dimension (or a second one of length 1).
     pub(crate) fn expect_vector(&self) -> Result<()> {
         if matches!(self.shape.as_slice(), [_] | [_, 1]) {

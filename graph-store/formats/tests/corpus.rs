@@ -8,7 +8,7 @@ use morphgl_graph_store::Meta;
 use support::write;
 
 /// Imports `text`, read as the words of `how` say (`src=COLUMN`, `dst=`, `weight=`, `columns=A+B+C`, `first=N`, `compact`,
-/// `symmetrise`, `loops` and `duplicates`, which drops them, `bare`, which drops weights).
+/// `strings`, `symmetrise`, `loops` and `duplicates`, which drops them, `bare`, which drops weights).
 /// What comes out: the edges `source>target` or `source>target:weight`, and behind `|` each note; or `!` and the message.
 fn read(text: &str, how: &str) -> String {
     let column = |text: &str| text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number);
@@ -21,6 +21,7 @@ fn read(text: &str, how: &str) -> String {
             ("columns", names) => format.columns.names = Some(names.split('+').map(String::from).collect()),
             ("first", id) => format.first_id = id.parse().expect("a number"),
             ("compact", _) => format.ids = Ids::Compact,
+            ("strings", _) => format.ids = Ids::Strings,
             ("symmetrise", _) => options.symmetrise = true,
             ("loops", _) => options.drop_self_loops = true,
             ("duplicates", _) => options.drop_duplicates = true,
@@ -36,7 +37,12 @@ fn read(text: &str, how: &str) -> String {
     }
     let dataset = morphgl_graph_store::Dataset::open(&target, Default::default()).expect("a dataset");
     let weighted = dataset.topology.weights().is_some();
-    let name = |v: u32| dataset.node_ids.as_ref().map_or(u64::from(v), |ids| ids[v as usize]);
+    let names = morphgl_graph_store::NodeNames::read(&target).expect("a dataset");
+    let name = |v: u32| match (&names, &dataset.node_ids) {
+        (Some(names), _) => String::from_utf8_lossy(names.get(v)).into_owned(),
+        (None, Some(ids)) => ids[v as usize].to_string(),
+        (None, None) => v.to_string(),
+    };
     let mut found: Vec<String> = support::edges(&dataset)
         .into_iter()
         .map(|(u, v, w)| {
@@ -120,13 +126,46 @@ const CASES: &[(&str, &str, &str)] = &[
     ("src,dst\n0,1\n1\n", "", "!e.csv, line 3: expected two node ids"),
     ("dst,src\n0,1\n1\n", "", "!e.csv, line 3: expected 2 columns"),
     ("dst,src\n0,\n", "", "!e.csv, line 2: expected two node ids"),
+    // Attributes, as networkx writes them.
+    ("0 1 {}\n1 2 {}\n", "", "0>1 1>2"),
+    ("0 1 {'weight': 3.0}\n1 2 {'weight': 0.5, 'kind': 'a b'}\n", "", "0>1:3 1>2:0.5"),
+    ("0 1 {'kind': 'a, b', 'weight': 2}\n", "", "0>1:2"),
+    ("0,1,{\"weight\": 2}\n", "", "0>1:2"),
+    ("0 1 {'weight': 3.0}\n1 2 {'kind': 4}\n", "", "!e.csv, line 2: expected two node ids and a weight"),
+    ("0 1 {'weight': 3.0}\n1 2 {'kind': 4}\n", "bare", "0>1 1>2"),
+    ("0 1 {'kind': 3.0}\n", "", "0>1 | columns: source 1, target 2 of 2; left out: attributes"),
+    ("0 1 {}\n1 2\n", "", "!e.csv, line 2: expected two node ids and {…}, found \"1 2\""),
+    // Ids that are text.
+    ("alice bob\nbob carol\n", "strings columns=src+dst", "alice>bob bob>carol | columns: source 1, target 2 of 2"),
+    (
+        "alice,bob\n",
+        "strings",
+        "!e.csv: the columns are named \"alice\", \"bob\", of which not all are known; name columns by --src and --dst, or, where the first line is an edge, by --columns src,dst",
+    ),
+    ("src,dst\n\"a, b\",\"say \"\"hi\"\"\"\n", "strings", "a, b>say \"hi\" | columns"),
+    ("src,dst\n007,7\n", "strings", "007>7 | columns"),
+    ("from;to;w\nx;y;2\ny;;1\n", "strings", "!e.csv, line 3: a node id is missing"),
+    (
+        "from,to,w\nx,y,-1\n",
+        "strings",
+        "!e.csv, line 2: the weight -1 is not a finite number of at least 0; correct it, or import with --drop-weights",
+    ),
+    ("src,dst\nx,y,z\n", "strings", "!e.csv, line 2: 3 fields, the first row has 2"),
+    // Other files.
+    (
+        "<?xml version=\"1.0\"?>\n<graphml>",
+        "",
+        "!e.csv: this is GraphML, which is not read; write its edges: networkx.write_edgelist",
+    ),
+    ("graph [\n  node [\n    id 0\n", "", "!e.csv: this is GML, which is not read"),
+    ("\u{1}\u{0}\u{0}", "", "!e.csv: this is no text"),
     // Ids, times, loops, duplicates.
     (
         "1 2\n2 3\n",
         "",
         "1>2 2>3 | the lowest node id is 1: nodes below it have no edges; for ids that count from 1 import with --first-id 1",
     ),
-    ("1 2\n2 3\n", "first=1", "0>1 1>2"),
+    ("1 2\n2 3\n", "first=1", "1>2 2>3"),
     ("0 1\n", "first=1", "!e.csv, line 1: the node id 0 is below the first id 1"),
     ("5 9\n9 70\n", "compact", "5>9 9>70"),
     (

@@ -155,7 +155,7 @@ fn bad_values_are_named() {
         |i| i.edges(Path::new("e.txt"), Some(4), false)?.push(&[0, 1], &[1, 9], None),
     );
     check_refused(
-        "e.txt, element 1: the weight -1 is not a finite number of at least 0; correct it or import without weights",
+        "e.txt, element 1: the weight -1 is not a finite number of at least 0; correct it, or import with --drop-weights",
         none,
         |i| i.edges(Path::new("e.txt"), Some(4), true)?.push(&[0, 1], &[1, 2], Some(&[1.0, -1.0])),
     );

@@ -132,11 +132,11 @@ fn malformed_edge_lists_are_refused_with_their_line() {
     check_edge_list(
         "0 1\n1 2 3\n",
         "e.txt, line 2: expected 2 columns as on the first line, found \"1 2 3\"; \
-         correct the line or import without weights",
+         correct the line, or import with --drop-weights",
     );
     check_edge_list(
         "0 1 1\n1 2 -3\n",
-        "e.txt, line 2: the weight -3 is not a finite number of at least 0; correct it or import without weights",
+        "e.txt, line 2: the weight -3 is not a finite number of at least 0; correct it, or import with --drop-weights",
     );
     check_edge_list(
         "0 4294967295\n",

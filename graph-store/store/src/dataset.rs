@@ -110,6 +110,11 @@ impl Dataset {
             check::split(name, &nodes, num_nodes).map_err(fault)?;
             Ok(nodes)
         };
+        if options.verify {
+            // Names are read by who needs them.
+            reader.optional("node_names", |m| reader.typed::<u8>("node_names", m))?;
+            reader.optional("node_name_ends", |m| reader.typed::<u64>("node_name_ends", m))?;
+        }
         // What was checked from end to end is from now on read here and there: rows of neighbours and of features.
         topology.advise(Access::Random);
         if let Some(features) = &features {
@@ -187,6 +192,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("features", 2, Some(meta.num_nodes)),
         ("labels", 1, Some(meta.num_nodes)),
         ("node_ids", 1, Some(meta.num_nodes)),
+        ("node_name_ends", 1, Some(meta.num_nodes)),
         ("train", 1, None),
         ("valid", 1, None),
         ("test", 1, None),

@@ -13,6 +13,7 @@ mod features;
 mod gather;
 mod locate;
 mod meta;
+mod names;
 mod npy;
 mod npy_writer;
 mod pages;
@@ -27,9 +28,9 @@ pub use dataset::{Dataset, Load, OpenOptions, Splits};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use features::{FeatureMatrix, FeatureView};
 pub use gather::{prefetch, prefetch_early};
-
 pub use locate::ArrayFile;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
+pub use names::NodeNames;
 pub use npy::read_npy;
 pub use npy_writer::NpyWriter;
 pub use pages::{PagePool, Pages};

@@ -27,7 +27,8 @@ pub struct Meta {
     pub num_edges: u64,
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
-    /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `train`, `valid`, `test`, `node_ids`.
+    /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `train`, `valid`, `test`, `node_ids`,
+    /// `node_names`, `node_name_ends`.
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Where the data came from and what was done to it, in the words of the program that wrote it.
     #[serde(default)]

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 use morphgl_formats::edge_list::{Column, Columns, EdgeListOptions, Ids};
 use morphgl_formats::numpy::NumpyOptions;
-use morphgl_formats::{Options, RandomFeatures, RandomSplit, Rows};
+use morphgl_formats::{Options, RandomFeatures, RandomLabels, RandomSplit, Rows};
 use morphgl_graph_store::{DatasetWriter, Dtype};
 
+use super::node_files::NodeArgs;
 use super::show::{Show, Stages};
 use super::usage::Usage;
 use super::{Outcome, budget, info, interrupt, values};
@@ -20,7 +21,7 @@ enum Format {
     Npz,
     /// An OGB node-property directory, with its raw/ and split/
     Ogb,
-    /// An edge list: SNAP text, csv or tsv, plain, .gz or .zst, with or without weights
+    /// An edge list: SNAP text, csv or tsv, plain, .gz, .bz2, .xz or .zst, Parquet or Feather, with or without weights
     Edges,
     /// MatrixMarket coordinate file
     Mtx,
@@ -39,6 +40,8 @@ enum Format {
   morphgl import ogb ogbn_products -o products --symmetrise --dtype f16
   morphgl import edges soc-LiveJournal1.txt.gz -o lj --ids compact --random-features 128 --dtype f16 --split 0.01,0.01,0.01
   morphgl import edges trips.csv -o trips --src from_stop --dst to_stop --weight minutes
+  morphgl import edges follows.parquet -o people --ids strings --nodes people.csv --split 0.6,0.2,0.2
+  morphgl import mtx graph.mtx -o graph --features x.npy --labels y.npy --train train.txt --valid valid.txt --test test.txt
   morphgl import numpy my-arrays/ -o mine
 
 `docs/datasets.md` says what each format holds and how its data sets are brought in.")]
@@ -77,7 +80,10 @@ pub(crate) struct Args {
     /// Give a graph without features random ones of this dimension
     #[arg(long, value_name = "DIM", value_parser = values::at_least_one)]
     random_features: Option<usize>,
-    /// Seed of splits and random features
+    /// Give a graph without labels random ones of this many classes
+    #[arg(long, value_name = "K", value_parser = values::at_least_one)]
+    random_labels: Option<usize>,
+    /// Seed of splits, random features and random labels
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Stored type of the features: f32, f16, bf16 or u8 [default: the source's]
@@ -98,7 +104,7 @@ pub(crate) struct Args {
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// edges: what becomes of node ids: kept, or numbered anew without gaps
+    /// edges: what node ids are and become: numbers that are kept, numbers without gaps anew, or text
     #[arg(long, value_enum, default_value = "keep")]
     ids: IdChoice,
     /// edges: the id of the first node, for lists that count from 1
@@ -110,6 +116,8 @@ pub(crate) struct Args {
     /// numpy, bv: what row v of the source lists
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
+    #[command(flatten)]
+    node_files: NodeArgs,
     /// Memory to stay within, beside a few bytes a node, for example 512MiB; too little is refused
     #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
@@ -120,8 +128,12 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum IdChoice {
+    /// Numbers, kept
     Keep,
+    /// Numbers, which may have gaps: nodes are numbered anew in their order
     Compact,
+    /// Text: nodes are numbered in the order of their names
+    Strings,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -132,7 +144,7 @@ enum RowChoice {
     Targets,
 }
 
-fn column(text: &str) -> Result<Column, std::convert::Infallible> {
+pub(super) fn column(text: &str) -> Result<Column, std::convert::Infallible> {
     Ok(text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number))
 }
 
@@ -144,7 +156,7 @@ impl Args {
 
     /// Refuses what the format would not read: it would be left out without a word.
     fn refuse_unread(&self) -> anyhow::Result<()> {
-        let compact = matches!(self.ids, IdChoice::Compact);
+        let compact = !matches!(self.ids, IdChoice::Keep);
         let given = [
             ("--ids", compact, &[Format::Edges][..]),
             ("--src", self.src.is_some(), &[Format::Edges]),
@@ -163,16 +175,25 @@ impl Args {
             }
         }
         if compact && self.num_nodes.is_some() {
-            let text = "--num-nodes: --ids compact leaves no node without an edge; give one of the two";
+            let text =
+                "--num-nodes: nodes that are numbered anew are those with an edge or a row; leave it or --ids out";
             return Err(Usage::error(text));
+        }
+        if compact && self.first_id != 0 {
+            return Err(Usage::error("--first-id: nodes are numbered anew, from 0; leave it or --ids out"));
         }
         // Of these formats no file has features.
         let bare = matches!(self.format, Format::Edges | Format::Mtx | Format::Metis | Format::Bv);
+        let bare = bare && !self.node_files.may_have_features();
+        self.node_files.refuse_unread(matches!(self.format, Format::Numpy))?;
         if bare && self.normalize_features {
-            return Err(Usage::error("--normalize-features: this format has no features; leave it out"));
+            return Err(Usage::error(
+                "--normalize-features: this format has no features; leave it out, or add --features FILE",
+            ));
         }
         if bare && self.dtype.is_some() && self.random_features.is_none() {
-            let text = "--dtype: this format has no features; leave it out, or add --random-features DIM";
+            let text =
+                "--dtype: this format has no features; leave it out, or add --random-features DIM or --features FILE";
             return Err(Usage::error(text));
         }
         if self.normalize_features && self.dtype == Some(Dtype::U8) {
@@ -208,6 +229,8 @@ pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
             dtype: args.dtype.unwrap_or(Dtype::F32),
             seed: args.seed,
         }),
+        random_labels: args.random_labels.map(|num_classes| RandomLabels { num_classes, seed: args.seed }),
+        nodes: args.node_files.files(),
         feature_dtype: args.dtype,
         normalize_features: args.normalize_features,
         memory,
@@ -227,6 +250,7 @@ fn read(args: &Args, options: &Options, stages: &Stages) -> anyhow::Result<PathB
             let ids = match args.ids {
                 IdChoice::Keep => Ids::Keep,
                 IdChoice::Compact => Ids::Compact,
+                IdChoice::Strings => Ids::Strings,
             };
             let columns = args.columns();
             let format = EdgeListOptions { columns, ids, first_id: args.first_id, num_nodes: args.num_nodes };

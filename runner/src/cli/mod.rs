@@ -11,6 +11,7 @@ mod info;
 mod interrupt;
 mod job;
 mod model;
+mod node_files;
 mod ops;
 mod plan;
 mod plan_arg;

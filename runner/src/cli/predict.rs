@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
-use morphgl_graph_store::{Dataset, NpyWriter};
+use morphgl_graph_store::{Dataset, NodeNames, NpyWriter};
 use morphgl_model_spec::load_model;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Outcome;
 use super::inference::MemoryArgs;
@@ -48,12 +48,15 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display());
     }
     let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
-    let nodes = nodes(&args.nodes, &dataset)?;
-    // What the nodes are called where the graph came from: those of `--ids compact` were numbered anew.
-    let ids: Vec<u64> = match &dataset.node_ids {
-        Some(ids) => nodes.iter().map(|&v| ids[v as usize]).collect(),
-        None => nodes.iter().map(|&v| u64::from(v)).collect(),
+    let names = args.data.dataset.as_deref().map(NodeNames::read).transpose()?.flatten();
+    let nodes = nodes(&args.nodes, &dataset, names.as_ref())?;
+    // What the nodes are called where the graph came from: they may have been numbered anew.
+    let id = |&v: &u32| match (&names, &dataset.node_ids) {
+        (Some(names), _) => Value::from(String::from_utf8_lossy(names.get(v))),
+        (None, Some(ids)) => ids[v as usize].into(),
+        (None, None) => v.into(),
     };
+    let ids: Vec<Value> = nodes.iter().map(id).collect();
     let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let config = JobConfig { disk_bytes, ..config };
     let registry = crate::registry()?;
@@ -85,18 +88,18 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))
 }
 
-fn nodes(wanted: &str, dataset: &Dataset) -> anyhow::Result<Vec<u32>> {
+fn nodes(wanted: &str, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
     Ok(match wanted {
         "all" => (0..dataset.num_nodes() as u32).collect(),
         "train" => dataset.splits.train.to_vec(),
         "valid" => dataset.splits.valid.to_vec(),
         "test" => dataset.splits.test.to_vec(),
-        file => read_nodes(Path::new(file), dataset)?,
+        file => read_nodes(Path::new(file), dataset, names)?,
     })
 }
 
 /// The nodes of a file of ids, as the graph's source has them.
-fn read_nodes(path: &Path, dataset: &Dataset) -> anyhow::Result<Vec<u32>> {
+fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
     let text = fs::read_to_string(path).with_context(|| {
         format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display())
     })?;
@@ -105,12 +108,14 @@ fn read_nodes(path: &Path, dataset: &Dataset) -> anyhow::Result<Vec<u32>> {
         dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
     let id = |(line, text): (usize, &str)| {
         let id = text.trim().parse::<u64>().ok();
-        let node = id.and_then(|id| match &renamed {
-            Some(renamed) => renamed.get(&id).copied(),
-            None => u32::try_from(id).ok().filter(|&v| (v as usize) < num_nodes),
-        });
+        let node = match (names, &renamed) {
+            (Some(names), _) => names.find(text.trim().as_bytes()),
+            (None, Some(renamed)) => id.and_then(|id| renamed.get(&id).copied()),
+            (None, None) => id.and_then(|id| u32::try_from(id).ok()).filter(|&v| (v as usize) < num_nodes),
+        };
         node.with_context(|| {
             let cure = match &renamed {
+                _ if names.is_some() => "give names as the graph's source has them".to_string(),
                 Some(_) => "give ids as the graph's source has them".to_string(),
                 None => format!("give ids from 0 to below {num_nodes}"),
             };
@@ -132,7 +137,14 @@ fn best(logits: &[f32]) -> (i32, f64) {
     (class as i32, 1.0 / sum)
 }
 
-fn write_csv(out: &mut impl Write, nodes: &[u64], predictions: &[(i32, f64)]) -> std::io::Result<()> {
+fn write_csv(out: &mut impl Write, nodes: &[Value], predictions: &[(i32, f64)]) -> std::io::Result<()> {
     writeln!(out, "node,class,probability")?;
-    nodes.iter().zip(predictions).try_for_each(|(v, (class, p))| writeln!(out, "{v},{class},{p:.6}"))
+    nodes.iter().zip(predictions).try_for_each(|(id, (class, p))| match id.as_str() {
+        // A field in quotes has its own quotes twice.
+        Some(name) if name.contains([',', '"', '\n', '\r']) => {
+            writeln!(out, "\"{}\",{class},{p:.6}", name.replace('"', "\"\""))
+        }
+        Some(name) => writeln!(out, "{name},{class},{p:.6}"),
+        None => writeln!(out, "{id},{class},{p:.6}"),
+    })
 }

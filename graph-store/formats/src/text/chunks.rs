@@ -1,16 +1,19 @@
-//! A text file as a sequence of chunks of whole lines, read ahead by a thread; gzip and zstd are seen by their magic.
+//! A text file as a sequence of chunks of whole lines, read ahead by a thread; its compression is
+//! seen by its magic.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
 use morphgl_graph_store::{Error, Position, Result};
 
-use super::newlines;
+use super::{foreign, newlines};
 use crate::Progress;
 
 /// Whole lines of a file; only the last line of the file may lack its newline.
@@ -45,16 +48,7 @@ pub(crate) struct Chunks<'p> {
 impl<'p> Chunks<'p> {
     /// Opens `path`; three chunks and the parsed form of one, with scratch, stay within about a quarter of `memory`.
     pub(crate) fn open(path: &Path, memory: u64, progress: &'p dyn Progress) -> Result<Self> {
-        let io = |e| Error::io(path, e);
-        let file = File::open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
-        if metadata.is_dir() {
-            return Err(Error::invalid(path, Position::File, "this is a directory", "name the file itself"));
-        }
-        progress.stage("read", Some(metadata.len()));
-        let read = Arc::new(AtomicU64::new(0));
-        let counted = BufReader::with_capacity(1 << 20, Counted { file, read: Arc::clone(&read) });
-        let reader = decompress(counted).map_err(io)?;
+        let (reader, read) = open(path, progress)?;
         let room = (memory / 64).clamp(4 << 10, 16 << 20) as usize;
         let longest = (memory / 4).max(64 << 10) as usize;
         let mut splitter =
@@ -141,15 +135,71 @@ impl Read for Counted {
     }
 }
 
+/// Opens a file of text, and what counts the bytes that were read of it.
+fn open(path: &Path, progress: &dyn Progress) -> Result<(Box<dyn Read + Send>, Arc<AtomicU64>)> {
+    let io = |e| Error::io(path, e);
+    let file = File::open(path).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    if metadata.is_dir() {
+        return Err(Error::invalid(path, Position::File, "this is a directory", "name the file itself"));
+    }
+    progress.stage("read", Some(metadata.len()));
+    let read = Arc::new(AtomicU64::new(0));
+    let mut counted = BufReader::with_capacity(1 << 20, Counted { file, read: Arc::clone(&read) });
+    let head = counted.fill_buf().map_err(io)?;
+    if compression(head).is_none() {
+        foreign::refuse(path, head)?;
+        return Ok((Box::new(counted), read));
+    }
+    let decoder = decompress(counted).map_err(|e| unreadable(path, 1, e))?;
+    // Archives are known by what is compressed.
+    let mut decoder = BufReader::with_capacity(64 << 10, decoder);
+    foreign::refuse(path, decoder.fill_buf().map_err(|e| unreadable(path, 1, e))?)?;
+    Ok((Box::new(decoder), read))
+}
+
+/// Opens a file of text, decompressed.
+pub(crate) fn decompress_file(path: &Path, progress: &dyn Progress) -> Result<Box<dyn Read + Send>> {
+    open(path, progress).map(|(reader, _)| reader)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Compression {
+    Gzip,
+    Zstd,
+    Bzip2,
+    Xz,
+}
+
+/// How a file that begins with `head` is compressed.
+fn compression(head: &[u8]) -> Option<Compression> {
+    match head {
+        [0x1f, 0x8b, ..] => Some(Compression::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Compression::Zstd),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Compression::Bzip2),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Compression::Xz),
+        _ => None,
+    }
+}
+
 fn decompress(mut reader: BufReader<Counted>) -> std::io::Result<Box<dyn Read + Send>> {
-    let magic = std::io::BufRead::fill_buf(&mut reader)?;
-    Ok(if magic.starts_with(&[0x1f, 0x8b]) {
-        Box::new(MultiGzDecoder::new(reader))
-    } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        Box::new(zstd::Decoder::with_buffer(reader)?)
-    } else {
-        Box::new(reader)
+    Ok(match compression(reader.fill_buf()?) {
+        Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(reader)),
+        Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(reader)?),
+        Some(Compression::Bzip2) => Box::new(MultiBzDecoder::new(reader)),
+        Some(Compression::Xz) => Box::new(XzReader::new(reader, true)),
+        None => Box::new(reader),
     })
+}
+
+/// What went wrong while text was read or decompressed.
+fn unreadable(path: &Path, line: u64, error: std::io::Error) -> Error {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    if !matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof) {
+        return Error::io(path, error);
+    }
+    let what = format!("the compressed data is damaged ({error})");
+    Error::invalid(path, Position::Line(line), what, "copy or download the file again")
 }
 
 struct Splitter {
@@ -169,7 +219,7 @@ impl Splitter {
             let old = chunk.len();
             chunk.reserve_exact(self.room);
             let read = (&mut self.reader).take(self.room as u64).read_to_end(&mut chunk);
-            let read = read.map_err(|e| self.unreadable(e))?;
+            let read = read.map_err(|e| unreadable(&self.path, self.line, e))?;
             self.done = read < self.room;
             if self.done {
                 break;
@@ -186,14 +236,5 @@ impl Splitter {
             }
         }
         Ok(Some(chunk).filter(|c| !c.is_empty()))
-    }
-
-    fn unreadable(&self, error: std::io::Error) -> Error {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
-        if !matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof) {
-            return Error::io(&self.path, error);
-        }
-        let what = format!("the compressed data is damaged ({error})");
-        Error::invalid(&self.path, Position::Line(self.line), what, "copy or download the file again")
     }
 }

@@ -54,19 +54,21 @@ pub(crate) struct Layout {
     pub(crate) weight: Option<usize>,
     /// Fields of a line.
     pub(crate) count: usize,
+    /// Whether a line ends in a dictionary of attributes, as networkx writes it; the weight is in there.
+    pub(crate) attributes: bool,
 }
 
 impl Layout {
     /// Source, target and, if `weighted`, a weight: the form that is read fastest.
     pub(crate) fn plain(weighted: bool) -> Self {
         let (weight, count) = if weighted { (Some(2), 3) } else { (None, 2) };
-        Self { separator: Separator::Blanks, source: 0, target: 1, weight, count }
+        Self { separator: Separator::Blanks, source: 0, target: 1, weight, count, attributes: false }
     }
 
     /// Whether lines are of that form, up to what separates their fields.
     pub(crate) fn is_plain(&self) -> bool {
         let rest = (self.weight, self.count);
-        (self.source, self.target) == (0, 1) && matches!(rest, (None, 2) | (Some(2), 3))
+        !self.attributes && (self.source, self.target) == (0, 1) && matches!(rest, (None, 2) | (Some(2), 3))
     }
 }
 
@@ -88,10 +90,52 @@ const DST: &[&str] =
 const WEIGHT: &[&str] = &["weight", "w", "weights", "edge_weight"];
 const INDEX: &[&str] = &["", "id", "index", "unnamed: 0", "edge_id"];
 
-/// Reads the first line of a file that is no comment; `Err` is what is wrong and the cure.
-pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (String, &'static str)> {
-    let separator = [b',', b';', b'\t'].into_iter().find(|b| line.contains(b));
-    let separator = separator.map_or(Separator::Blanks, Separator::Byte);
+/// What is wrong, and the cure.
+pub(crate) type Wrong = (String, &'static str);
+
+/// Which columns are read, by their places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) source: usize,
+    pub(crate) target: usize,
+    pub(crate) weight: Option<usize>,
+    /// Names of columns that are not read.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// What separates the fields of lines like this one.
+pub(crate) fn separator_of(line: &[u8]) -> Separator {
+    let byte = [b',', b';', b'\t'].into_iter().find(|b| line.contains(b));
+    byte.map_or(Separator::Blanks, Separator::Byte)
+}
+
+/// A line's ids and the dictionary behind them, if there is one.
+pub(crate) fn with_attributes(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (ids, attributes) = line.split_at(line.iter().position(|&b| b == b'{')?);
+    let ids = ids.trim_ascii();
+    let ids = ids.strip_suffix(b",").or_else(|| ids.strip_suffix(b";")).unwrap_or(ids);
+    Some((ids, attributes.trim_ascii()))
+}
+
+/// The value of a number in a dictionary such as `{'weight': 3.0, 'kind': 'x'}`.
+pub(crate) fn attribute<'t>(attributes: &'t [u8], name: &str) -> Option<&'t [u8]> {
+    let text = std::str::from_utf8(attributes).ok()?;
+    let rest = ["'", "\""].into_iter().find_map(|q| text.split_once(&format!("{q}{name}{q}:")))?.1;
+    Some(rest.split([',', '}']).next().unwrap_or_default().trim().as_bytes())
+}
+
+/// Reads the first line of a file that is no comment.
+pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, Wrong> {
+    if let (Some((ids, attributes)), true) = (with_attributes(line), columns == &Columns::default()) {
+        let separator = separator_of(ids);
+        if fields(ids, separator).filter(|f| is_number(f)).count() == 2 {
+            let weight = attribute(attributes, "weight").map(|_| 2);
+            let layout = Layout { separator, source: 0, target: 1, weight, count: 2, attributes: true };
+            let left_out = if weight.is_none() && attributes != b"{}" { vec!["attributes".into()] } else { vec![] };
+            return Ok(First { layout, is_header: false, left_out });
+        }
+    }
+    let separator = separator_of(line);
     let found: Vec<&[u8]> = fields(line, separator).collect();
     let numbers = found.iter().filter(|f| is_number(f)).count();
     let names: Vec<String> = found.iter().map(|f| String::from_utf8_lossy(f).trim().to_lowercase()).collect();
@@ -102,18 +146,28 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (Strin
     let is_header = numbers == 0;
     if !is_header && numbers < found.len() && columns == &Columns::default() {
         let what = format!("the first line is neither numbers nor names of columns: \"{}\"", excerpt(line));
-        return Err((what, "correct it, or say which columns are ids by --src and --dst"));
+        let cure =
+            "correct it, say which columns are ids by --src and --dst, or read ids that are names with --ids strings";
+        return Err((what, cure));
     }
-    let (names, named) = match (&columns.names, is_header) {
-        (Some(names), _) if names.len() != found.len() => {
-            let what = format!("--columns has {} names, the first line {} fields", names.len(), found.len());
+    let chosen = choose(&names, is_header, columns)?;
+    let Chosen { source, target, weight, left_out } = chosen;
+    let layout = Layout { separator, source, target, weight, count: found.len(), attributes: false };
+    Ok(First { layout, is_header, left_out })
+}
+
+/// Chooses the columns of a table whose first row is `first`, and has the names of the columns or not.
+pub(crate) fn choose(first: &[String], named: bool, columns: &Columns) -> Result<Chosen, Wrong> {
+    let count = first.len();
+    let (names, named) = match (&columns.names, named) {
+        (Some(names), _) if names.len() != count => {
+            let what = format!("--columns has {} names, the first line {count} fields", names.len());
             return Err((what, "name every column, those that are not read too"));
         }
         (Some(names), _) => (names.iter().map(|n| n.trim().to_lowercase()).collect(), true),
-        (None, true) => (names, true),
+        (None, true) => (first.to_vec(), true),
         (None, false) => (Vec::new(), false),
     };
-    let count = found.len();
     let at = |column: &Column| {
         let place = match column {
             Column::Number(n) => n.checked_sub(1).filter(|&place| place < count),
@@ -133,18 +187,14 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (Strin
     };
     let unknown = || {
         let what = format!("the columns are named {}, of which not all are known", list(&names));
-        (what, "say by --src, --dst and --weight which ones are read, or name all of them by --columns")
+        (what, NAME_THEM)
     };
     let (Some(source), Some(target)) = (given(&columns.src, SRC, 0)?, given(&columns.dst, DST, 1)?) else {
         return Err(unknown());
     };
     let weight = match &columns.weight {
         None if !named && count > 3 && columns.src.is_none() && columns.dst.is_none() => {
-            let what = format!("the first line has {count} columns: \"{}\"", excerpt(line));
-            return Err((
-                what,
-                "say by --src, --dst and --weight which ones are read, or name all of them by --columns",
-            ));
+            return Err((format!("the first line has {count} columns: \"{}\"", first.join(" ")), NAME_THEM));
         }
         None if !named && (columns.src.is_some() || columns.dst.is_some()) => None,
         column => given(column, WEIGHT, 2)?,
@@ -160,8 +210,10 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, (Strin
         return Err(unknown());
     }
     let left_out = left_out.into_iter().filter_map(|i| names.get(i).cloned()).collect();
-    Ok(First { layout: Layout { separator, source, target, weight, count }, is_header, left_out })
+    Ok(Chosen { source, target, weight, left_out })
 }
+
+const NAME_THEM: &str = "say by --src, --dst and --weight which ones are read, or name all of them by --columns";
 
 fn list(names: &[String]) -> String {
     names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")

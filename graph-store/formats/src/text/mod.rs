@@ -2,12 +2,14 @@
 
 mod chunks;
 mod columns;
+mod foreign;
 mod pairs;
 mod scan;
 
-pub(crate) use chunks::{Chunk, Chunks, Counted};
+pub(crate) use chunks::{Chunk, Chunks, Counted, decompress_file};
+pub(crate) use columns::{Chosen, First, Layout, Separator, choose, fields, first_line, separator_of};
 pub use columns::{Column, Columns};
-pub(crate) use columns::{First, Layout, fields, first_line};
+pub(crate) use columns::{attribute, with_attributes};
 pub(crate) use pairs::{Pairs, PairsFormat};
 pub(crate) use scan::{Scan, excerpt, real};
 

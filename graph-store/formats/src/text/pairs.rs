@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::MAX_NODES;
 
-use super::{Layout, LineError, Scan, fields, real};
+use super::{Layout, LineError, Scan, attribute, fields, real, with_attributes};
 use crate::edge_blocks::Edges;
 
 /// How the lines are to be read.
@@ -95,7 +95,7 @@ impl<I: Id> Pairs<I> {
                     let columns = if format.weighted { 3 } else { 2 };
                     let what =
                         |line: &str| format!("expected {columns} columns as on the first line, found \"{line}\"");
-                    return Err(scan.error(what, "correct the line or import without weights"));
+                    return Err(scan.error(what, "correct the line, or import with --drop-weights"));
                 }
                 pairs.sources.push(source);
                 pairs.targets.push(target);
@@ -109,9 +109,18 @@ impl<I: Id> Pairs<I> {
 impl<I: Id> Pairs<I> {
     /// Reads the fields of the current line, which may be quoted, empty or in any order.
     fn push_fields(&mut self, scan: &Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
-        let Layout { separator, source, target, weight, count } = format.layout;
+        let Layout { separator, source, target, weight, count, attributes } = format.layout;
         let (mut found, mut number) = ([&[][..]; 3], 0);
-        for field in fields(scan.line(), separator) {
+        let mut line = scan.line();
+        if attributes {
+            let Some((ids, values)) = with_attributes(line) else {
+                let what = |line: &str| format!("expected two node ids and {{…}}, found \"{line}\"");
+                return Err(scan.error(what, "correct the line"));
+            };
+            line = ids;
+            found[2] = attribute(values, "weight").unwrap_or_default();
+        }
+        for field in fields(line, separator) {
             for (place, found) in [Some(source), Some(target), weight].into_iter().zip(&mut found) {
                 if place == Some(number) {
                     *found = field;
@@ -140,7 +149,7 @@ impl<I: Id> Pairs<I> {
         };
         if !(weight.is_finite() && weight >= 0.0) {
             let what = |_: &str| format!("the weight {weight} is not a finite number of at least 0");
-            return Err(scan.error(what, "correct it or import without weights"));
+            return Err(scan.error(what, "correct it, or import with --drop-weights"));
         }
         // From 2^24 on f32 does not hold every whole number.
         if weight >= 16_777_216.0 && Scan::whole_of(field).is_some_and(|exact| weight as u64 != exact) {

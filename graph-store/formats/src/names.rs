@@ -1,0 +1,91 @@
+//! Node ids that are text: numbered while edges are read, and anew in the order of the names when all are known.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use morphgl_graph_store::{MAX_NODES, Result};
+use rayon::prelude::*;
+
+use crate::Ingest;
+
+/// Names that were met, each with a number in the order of first appearance.
+///
+/// They are held whole: the bytes of each name, and some 30 bytes beside.
+#[derive(Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Numbers by the hash of their name; the few names of one hash stand one behind the other.
+    numbers: HashMap<u64, Numbers>,
+    hasher: RandomState,
+}
+
+enum Numbers {
+    One(u32),
+    More(Vec<u32>),
+}
+
+impl Names {
+    fn name(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        &self.bytes[number.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[number]]
+    }
+
+    /// The number of a name; `None` where there are more names than nodes can have.
+    pub(crate) fn number(&mut self, name: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(name);
+        let known = match self.numbers.get(&hash) {
+            Some(Numbers::One(number)) => Some(*number).filter(|&number| self.name(number) == name),
+            Some(Numbers::More(numbers)) => numbers.iter().copied().find(|&number| self.name(number) == name),
+            None => None,
+        };
+        if known.is_some() {
+            return known;
+        }
+        let number = u32::try_from(self.ends.len()).ok().filter(|&n| u64::from(n) < MAX_NODES)?;
+        self.bytes.extend_from_slice(name);
+        self.ends.push(self.bytes.len());
+        match self.numbers.entry(hash).or_insert(Numbers::One(number)) {
+            Numbers::One(first) if *first == number => {}
+            Numbers::One(first) => {
+                let first = *first;
+                self.numbers.insert(hash, Numbers::More(vec![first, number]));
+            }
+            Numbers::More(numbers) => numbers.push(number),
+        }
+        Some(number)
+    }
+
+    /// Writes the names in their order, as `node_names` and `node_name_ends`; the node of each number.
+    pub(crate) fn finish(mut self, ingest: &mut Ingest<'_>) -> Result<Vec<u32>> {
+        self.numbers = HashMap::new();
+        let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
+        order.par_sort_unstable_by(|&a, &b| self.name(a).cmp(self.name(b)));
+        let (mut names, mut ends) =
+            (ingest.writer.stream::<u8>("node_names")?, ingest.writer.stream::<u64>("node_name_ends")?);
+        let mut node_of = vec![0; order.len()];
+        for (node, &number) in order.iter().enumerate() {
+            names.write(self.name(number))?;
+            ends.write(&[names.len()])?;
+            node_of[number as usize] = node as u32;
+        }
+        let (names, ends) = (names.finish(None)?, ends.finish(None)?);
+        ingest.writer.add("node_names", names);
+        ingest.writer.add("node_name_ends", ends);
+        Ok(node_of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_number() {
+        let mut names = Names::default();
+        let numbers: Vec<_> =
+            ["b", "a", "", "b", "ab", "a", ""].map(|name| names.number(name.as_bytes()).unwrap()).into();
+        assert_eq!(numbers, [0, 1, 2, 0, 3, 1, 2]);
+        assert_eq!((names.name(3), names.name(2)), (&b"ab"[..], &b""[..]));
+    }
+}

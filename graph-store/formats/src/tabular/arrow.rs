@@ -1,0 +1,182 @@
+//! Parquet and Arrow IPC files, by the `parquet` and `arrow-ipc` crates.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
+use arrow_ipc::reader::FileReader;
+use arrow_schema::{ArrowError, DataType};
+use morphgl_graph_store::{Error, Position, Result};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+
+use super::{Batch, Columnar, ROWS, Source, Texts, Values};
+
+/// Opens the file; its columns are read from the first call of `next` on.
+pub(super) fn open(path: &Path, kind: Columnar) -> Result<Box<dyn Source>> {
+    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let (schema, file) = match kind {
+        Columnar::Parquet => {
+            let metadata = ArrowReaderMetadata::load(&file, Default::default()).map_err(|e| wrong(path, &e))?;
+            (Arc::clone(metadata.schema()), Unread::Parquet(file, metadata))
+        }
+        Columnar::Feather => {
+            let reader = FileReader::try_new_buffered(file, None).map_err(|e| wrong(path, &e))?;
+            (reader.schema(), Unread::Feather(path.into()))
+        }
+    };
+    let names = schema.fields().iter().map(|field| field.name().clone()).collect();
+    Ok(Box::new(Columns { path: path.into(), names, unread: Some(file), reader: None, done: 0 }))
+}
+
+enum Unread {
+    Parquet(File, ArrowReaderMetadata),
+    Feather(PathBuf),
+}
+
+struct Columns {
+    path: PathBuf,
+    names: Vec<String>,
+    unread: Option<Unread>,
+    /// The reader, and where it has the columns that were asked for.
+    reader: Option<(Box<dyn RecordBatchReader>, Vec<usize>)>,
+    done: u64,
+}
+
+fn wrong(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    let what = format!("the table cannot be read ({error})");
+    let cure = "if the file is whole, write it again without that, or as csv";
+    Error::invalid(path, Position::File, what, cure)
+}
+
+impl Columns {
+    /// Begins to read `columns`, each once and in the file's order.
+    fn begin(&self, unread: Unread, columns: &[usize]) -> Result<(Box<dyn RecordBatchReader>, Vec<usize>)> {
+        let mut roots = columns.to_vec();
+        roots.sort_unstable();
+        roots.dedup();
+        let places = columns.iter().map(|c| roots.binary_search(c).expect("it is one of them")).collect();
+        let reader: Box<dyn RecordBatchReader> = match unread {
+            Unread::Parquet(file, metadata) => {
+                let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
+                let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+                let reader = builder.with_projection(mask).with_batch_size(ROWS).build();
+                Box::new(reader.map_err(|e| wrong(&self.path, &e))?)
+            }
+            Unread::Feather(path) => {
+                let file = File::open(&path).map_err(|e| Error::io(&path, e))?;
+                Box::new(FileReader::try_new_buffered(file, Some(roots)).map_err(|e| wrong(&path, &e))?)
+            }
+        };
+        Ok((reader, places))
+    }
+}
+
+impl Source for Columns {
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn set_header(&mut self, _: bool) {}
+
+    fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>> {
+        if let Some(unread) = self.unread.take() {
+            self.reader = Some(self.begin(unread, columns)?);
+        }
+        let Some((reader, places)) = &mut self.reader else { return Ok(None) };
+        let batch: Option<std::result::Result<RecordBatch, ArrowError>> = reader.next();
+        let Some(batch) = batch.transpose().map_err(|e| wrong(&self.path, &e))? else { return Ok(None) };
+        let values = places.iter().zip(columns).map(|(&place, &column)| {
+            values(batch.column(place)).map_err(|what| {
+                let what = format!("the column {:?} {what}", self.names[column]);
+                Error::invalid(&self.path, Position::File, what, "write it as whole numbers, numbers or text")
+            })
+        });
+        let (rows, first) = (batch.num_rows(), self.done);
+        let batch = Batch { columns: values.collect::<Result<_>>()?, rows, first, lines: Vec::new() };
+        self.done += rows as u64;
+        Ok(Some(batch))
+    }
+}
+
+fn ints<T: ArrowPrimitiveType>(array: &ArrayRef, as_int: impl Fn(T::Native) -> i64) -> Values {
+    let array = array.as_primitive::<T>();
+    let missing = (array.null_count() > 0).then(|| (0..array.len()).map(|i| array.is_null(i)).collect());
+    Values::Ints(array.values().iter().map(|&v| as_int(v)).collect(), missing)
+}
+
+fn reals<T: ArrowPrimitiveType>(array: &ArrayRef, as_real: impl Fn(T::Native) -> f64) -> Values {
+    let array = array.as_primitive::<T>();
+    let at = |i: usize| if array.is_null(i) { f64::NAN } else { as_real(array.value(i)) };
+    Values::Reals((0..array.len()).map(at).collect())
+}
+
+fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Values {
+    let mut texts = Texts::default();
+    values.for_each(|value| texts.push(value.unwrap_or_default().as_bytes()));
+    Values::Texts(texts)
+}
+
+/// The values of an array; `Err` says what it is where it is none of ours.
+fn values(array: &ArrayRef) -> std::result::Result<Values, String> {
+    Ok(match array.data_type() {
+        DataType::Int8 => ints::<Int8Type>(array, i64::from),
+        DataType::Int16 => ints::<Int16Type>(array, i64::from),
+        DataType::Int32 => ints::<Int32Type>(array, i64::from),
+        DataType::Int64 => ints::<Int64Type>(array, |v| v),
+        DataType::UInt8 => ints::<UInt8Type>(array, i64::from),
+        DataType::UInt16 => ints::<UInt16Type>(array, i64::from),
+        DataType::UInt32 => ints::<UInt32Type>(array, i64::from),
+        DataType::UInt64 => match array.as_primitive::<UInt64Type>().values().iter().find(|&&v| v > i64::MAX as u64) {
+            Some(large) => return Err(format!("has the value {large}, which does not fit 63 bits")),
+            None => ints::<UInt64Type>(array, |v| v as i64),
+        },
+        DataType::Boolean => {
+            let array = array.as_boolean();
+            let missing = (array.null_count() > 0).then(|| (0..array.len()).map(|i| array.is_null(i)).collect());
+            Values::Ints((0..array.len()).map(|i| i64::from(array.value(i))).collect(), missing)
+        }
+        DataType::Float16 => reals::<Float16Type>(array, f64::from),
+        DataType::Float32 => reals::<Float32Type>(array, f64::from),
+        DataType::Float64 => reals::<Float64Type>(array, |v| v),
+        DataType::Utf8 => texts(array.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => texts(array.as_string::<i64>().iter()),
+        DataType::Utf8View => texts(array.as_string_view().iter()),
+        DataType::Dictionary(..) => {
+            // Categories: each value is that of its key.
+            let of = array.as_any_dictionary();
+            let (keys, known) = (of.normalized_keys(), values(of.values())?);
+            let mut texts = Texts::default();
+            for (i, key) in keys.into_iter().enumerate() {
+                texts.push(if array.is_null(i) { b"".as_slice().into() } else { known.text(key) }.as_ref());
+            }
+            Values::Texts(texts)
+        }
+        DataType::List(_) => vectors(array.as_list::<i32>().iter())?,
+        DataType::LargeList(_) => vectors(array.as_list::<i64>().iter())?,
+        DataType::FixedSizeList(..) => vectors(array.as_fixed_size_list().iter())?,
+        other => return Err(format!("is of type {other}")),
+    })
+}
+
+/// The rows of a column of lists, which must be of one length.
+fn vectors(lists: impl Iterator<Item = Option<ArrayRef>>) -> std::result::Result<Values, String> {
+    let (mut dim, mut out) = (None, Vec::new());
+    for list in lists {
+        let list = list.ok_or("has a list that is missing")?;
+        if *dim.get_or_insert(list.len()) != list.len() {
+            return Err(format!("has lists of {} and of {} values", dim.unwrap_or(0), list.len()));
+        }
+        let values = values(&list)?;
+        for i in 0..list.len() {
+            out.push(values.real(i).map_err(|text| format!("has a list with {text:?} in it"))?);
+        }
+    }
+    Ok(Values::Vectors(dim.unwrap_or(0), out))
+}

@@ -1,0 +1,143 @@
+//! Tables as text: csv with its quotes, by the `csv` crate, or fields with any number of blanks between them.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use csv::ByteRecord;
+use morphgl_graph_store::{Error, Position, Result};
+
+use super::{Batch, ROWS, Source, Texts, Values};
+use crate::text::{Separator, fields, separator_of};
+
+type Input = BufReader<Box<dyn Read + Send>>;
+
+/// A table as text.
+pub(super) struct Delimited {
+    path: PathBuf,
+    rows: Rows,
+    names: Vec<String>,
+    /// The first row and its line, where it is yet to be read.
+    first: Option<(ByteRecord, u64)>,
+    header: bool,
+    done: u64,
+}
+
+enum Rows {
+    Csv(Box<csv::Reader<Input>>, u64),
+    Blanks(Input, u64),
+}
+
+impl Delimited {
+    /// Passes over a byte order mark, comments and empty lines, and reads the first row.
+    pub(super) fn new(path: &Path, reader: Box<dyn Read + Send>) -> Result<Self> {
+        let io = |e| Error::io(path, e);
+        let mut input = BufReader::with_capacity(1 << 18, reader);
+        let mut lines = 0;
+        if input.fill_buf().map_err(io)?.starts_with(b"\xef\xbb\xbf") {
+            input.consume(3);
+        }
+        while matches!(input.fill_buf().map_err(io)?.first(), Some(b'#' | b'%' | b'\n' | b'\r')) {
+            input.read_until(b'\n', &mut Vec::new()).map_err(io)?;
+            lines += 1;
+        }
+        let ahead = input.fill_buf().map_err(io)?;
+        let line = ahead.split(|&b| b == b'\n').next().unwrap_or_default();
+        let rows = match separator_of(line) {
+            Separator::Byte(byte) => {
+                let mut csv = csv::ReaderBuilder::new();
+                csv.has_headers(false).delimiter(byte).comment(Some(b'#')).trim(csv::Trim::All);
+                Rows::Csv(Box::new(csv.from_reader(input)), lines)
+            }
+            Separator::Blanks => Rows::Blanks(input, lines),
+        };
+        let mut table = Self { path: path.into(), rows, names: Vec::new(), first: None, header: false, done: 0 };
+        let mut record = ByteRecord::new();
+        let Some(line) = table.record(&mut record)? else {
+            let cure = "check that this is the right file";
+            return Err(Error::invalid(path, Position::File, "the table is empty", cure));
+        };
+        table.names = record.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+        table.first = Some((record, line));
+        Ok(table)
+    }
+
+    /// Reads the next row; its line, `None` at the end.
+    fn record(&mut self, record: &mut ByteRecord) -> Result<Option<u64>> {
+        match &mut self.rows {
+            Rows::Csv(csv, before) => {
+                let more = csv.read_byte_record(record).map_err(|e| wrong(&self.path, *before, &e))?;
+                let line = record.position().map_or(0, csv::Position::line);
+                Ok(more.then_some(*before + line))
+            }
+            Rows::Blanks(input, lines) => {
+                let mut text = Vec::new();
+                loop {
+                    text.clear();
+                    *lines += 1;
+                    if input.read_until(b'\n', &mut text).map_err(|e| Error::io(&self.path, e))? == 0 {
+                        return Ok(None);
+                    }
+                    let line = text.trim_ascii();
+                    if !line.is_empty() && !matches!(line[0], b'#' | b'%') {
+                        record.clear();
+                        fields(line, Separator::Blanks).for_each(|field| record.push_field(field));
+                        break;
+                    }
+                }
+                let (found, expected) = (record.len(), self.names.len());
+                if expected > 0 && found != expected {
+                    let what = format!("{found} fields, the first row has {expected}");
+                    return Err(Error::invalid(&self.path, Position::Line(*lines), what, "correct the line"));
+                }
+                Ok(Some(*lines))
+            }
+        }
+    }
+}
+
+/// What the csv reader says, at the line of the file.
+fn wrong(path: &Path, before: u64, error: &csv::Error) -> Error {
+    let at = error.position().map_or(Position::File, |p| Position::Line(before + p.line()));
+    let what = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} fields, the first row has {expected_len}")
+        }
+        other => format!("a row that cannot be read ({other:?})"),
+    };
+    Error::invalid(path, at, what, "correct the line; a field with a separator in it stands in quotes")
+}
+
+impl Source for Delimited {
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn set_header(&mut self, header: bool) {
+        self.header = header;
+    }
+
+    fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>> {
+        let mut texts = vec![Texts::default(); columns.len()];
+        let (mut lines, mut record, first) = (Vec::new(), ByteRecord::new(), self.done);
+        if self.header {
+            self.first = None;
+        }
+        while lines.len() < ROWS {
+            let line = match self.first.take() {
+                Some((row, line)) => {
+                    record = row;
+                    line
+                }
+                None => match self.record(&mut record)? {
+                    Some(line) => line,
+                    None => break,
+                },
+            };
+            columns.iter().zip(&mut texts).for_each(|(&column, texts)| texts.push(&record[column]));
+            lines.push(line);
+        }
+        self.done += lines.len() as u64;
+        let (rows, columns) = (lines.len(), texts.into_iter().map(Values::Texts).collect());
+        Ok((rows > 0).then_some(Batch { columns, rows, first, lines }))
+    }
+}

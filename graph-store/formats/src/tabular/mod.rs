@@ -1,0 +1,247 @@
+//! Tables of columns, read in batches: delimited text, Parquet and Arrow IPC (Feather).
+//!
+//! For node tables and for edges that the fast reader of `text` does not read. A batch holds the chosen columns of some
+//! rows; a column of text is turned into numbers by whoever knows what it means.
+
+#[cfg(feature = "arrow")]
+mod arrow;
+mod delimited;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{Error, Position, Result};
+
+use crate::text::{decompress_file, real};
+use crate::{Column, Progress};
+
+/// Rows of a batch at most.
+const ROWS: usize = 1 << 16;
+
+/// Some rows of the chosen columns.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) columns: Vec<Values>,
+    pub(crate) rows: usize,
+    /// Number of the first row, from 0.
+    pub(crate) first: u64,
+    /// Line of each row, where the table is text.
+    lines: Vec<u64>,
+}
+
+/// Values of a column.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// Whole numbers; `None` in place of all flags where none is missing.
+    Ints(Vec<i64>, Option<Vec<bool>>),
+    /// Numbers; missing ones are NaN.
+    Reals(Vec<f64>),
+    /// Text; missing ones are empty.
+    Texts(Texts),
+    /// Vectors of one length, as features lie in a column of lists.
+    Vectors(usize, Vec<f32>),
+}
+
+/// Texts, one behind the other.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Texts {
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Texts {
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn get(&self, i: usize) -> &[u8] {
+        &self.bytes[i.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[i]]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|i| self.get(i))
+    }
+}
+
+impl Batch {
+    /// Where row `i` stands.
+    pub(crate) fn position(&self, i: usize) -> Position {
+        self.lines.get(i).map_or(Position::Element(self.first + i as u64), |&line| Position::Line(line))
+    }
+}
+
+impl Values {
+    /// Element `i` as a whole number: `Ok(None)` where it is missing, `Err` with its text where it is no such number.
+    pub(crate) fn int(&self, i: usize) -> std::result::Result<Option<i64>, String> {
+        match self {
+            Self::Ints(values, None) => Ok(Some(values[i])),
+            Self::Ints(values, Some(missing)) => Ok((!missing[i]).then_some(values[i])),
+            Self::Reals(values) => whole(values[i]),
+            Self::Texts(texts) => {
+                let text = texts.get(i).trim_ascii();
+                let known = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                match (known, real(text)) {
+                    (Some(int), _) => Ok(Some(int)),
+                    (None, _) if is_missing(text) => Ok(None),
+                    // pandas writes 3.0 where a column has missing values.
+                    (None, Some(real)) => whole(f64::from(real)),
+                    (None, None) => Err(String::from_utf8_lossy(text).into_owned()),
+                }
+            }
+            Self::Vectors(..) => Err("a list".into()),
+        }
+    }
+
+    /// Element `i` as a number, NaN where it is missing.
+    pub(crate) fn real(&self, i: usize) -> std::result::Result<f32, String> {
+        match self {
+            Self::Ints(values, missing) => {
+                Ok(if missing.as_ref().is_some_and(|m| m[i]) { f32::NAN } else { values[i] as f32 })
+            }
+            Self::Reals(values) => Ok(values[i] as f32),
+            Self::Texts(texts) => match texts.get(i).trim_ascii() {
+                text if is_missing(text) => Ok(f32::NAN),
+                text => real(text).ok_or_else(|| String::from_utf8_lossy(text).into_owned()),
+            },
+            Self::Vectors(..) => Err("a list".into()),
+        }
+    }
+
+    /// Element `i` as text, empty where it is missing.
+    pub(crate) fn text(&self, i: usize) -> std::borrow::Cow<'_, [u8]> {
+        match self {
+            Self::Ints(..) => {
+                self.int(i).ok().flatten().map_or_else(String::new, |v| v.to_string()).into_bytes().into()
+            }
+            Self::Reals(values) if values[i].is_nan() => Vec::new().into(),
+            Self::Reals(values) => values[i].to_string().into_bytes().into(),
+            Self::Texts(texts) => texts.get(i).into(),
+            Self::Vectors(..) => b"a list"[..].into(),
+        }
+    }
+}
+
+fn whole(value: f64) -> std::result::Result<Option<i64>, String> {
+    match value {
+        v if v.is_nan() => Ok(None),
+        v if v.fract() == 0.0 && v.abs() < 9.0e15 => Ok(Some(v as i64)),
+        v => Err(v.to_string()),
+    }
+}
+
+/// Whether a field says that its value is missing, as pandas reads it.
+pub(crate) fn is_missing(text: &[u8]) -> bool {
+    matches!(text, b"" | b"NA" | b"N/A" | b"NaN" | b"nan" | b"null" | b"NULL" | b"None" | b"<NA>")
+}
+
+/// What a table is read from.
+trait Source {
+    /// Names of the columns; of text, the fields of its first row.
+    fn names(&self) -> &[String];
+
+    /// Whether the first row of text has the names; a table of another kind has its names apart.
+    fn set_header(&mut self, header: bool);
+
+    /// The next rows of `columns`; `None` at the end.
+    fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>>;
+}
+
+/// A table, opened.
+pub(crate) struct TableFile {
+    pub(crate) path: PathBuf,
+    /// Names of the columns, in lower case; of text without a header they are its first fields.
+    pub(crate) names: Vec<String>,
+    /// Whether its columns are named.
+    pub(crate) named: bool,
+    is_text: bool,
+    source: Box<dyn Source>,
+}
+
+impl TableFile {
+    /// Opens `path` and looks at its beginning. The first row of text names the columns where none of its fields is a number.
+    pub(crate) fn open(path: &Path, progress: &dyn Progress) -> Result<Self> {
+        let mut head = [0; 8];
+        let mut file = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
+        if file.metadata().map_err(|e| Error::io(path, e))?.is_dir() {
+            return Err(Error::invalid(path, Position::File, "this is a directory", "name the file itself"));
+        }
+        let read = file.read(&mut head).map_err(|e| Error::io(path, e))?;
+        let source: Box<dyn Source> = match columnar(&head[..read]) {
+            #[cfg(feature = "arrow")]
+            Some(kind) => arrow::open(path, kind)?,
+            #[cfg(not(feature = "arrow"))]
+            Some(kind) => {
+                let what = format!("a {kind:?} file, which this build does not read");
+                let cure = "build with the feature `arrow`, or write the table as csv";
+                return Err(Error::invalid(path, Position::File, what, cure));
+            }
+            None => Box::new(delimited::Delimited::new(path, decompress_file(path, progress)?)?),
+        };
+        let names: Vec<String> = source.names().iter().map(|name| name.trim().to_lowercase()).collect();
+        let is_text = columnar(&head[..read]).is_none();
+        let named = !is_text || names.iter().all(|name| real(name.as_bytes()).is_none());
+        let mut table = Self { path: path.into(), names, named, is_text, source };
+        table.set_header(named);
+        Ok(table)
+    }
+
+    /// Whether it is text, whose first row may be one of values.
+    pub(crate) fn is_text(&self) -> bool {
+        self.is_text
+    }
+
+    /// Says whether the first row of text names the columns.
+    pub(crate) fn set_header(&mut self, header: bool) {
+        self.named = header;
+        self.source.set_header(header);
+    }
+
+    /// The place of a column.
+    pub(crate) fn place(&self, column: &Column) -> Result<usize> {
+        let place = match column {
+            Column::Number(n) => n.checked_sub(1).filter(|&place| place < self.names.len()),
+            Column::Name(name) => self.names.iter().position(|n| self.named && *n == name.trim().to_lowercase()),
+        };
+        place.ok_or_else(|| {
+            let there = if self.named { format!("named {}", self.list()) } else { "without names".into() };
+            let what = format!("there is no column {column}: there are {}, {there}", self.names.len());
+            Error::invalid(&self.path, Position::File, what, "give its name or its number from 1")
+        })
+    }
+
+    /// The first column that has one of `names`.
+    pub(crate) fn known(&self, names: &[&str]) -> Option<usize> {
+        self.names.iter().position(|name| self.named && names.contains(&name.as_str()))
+    }
+
+    /// The names, to be told.
+    pub(crate) fn list(&self) -> String {
+        self.names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The next rows of the columns at `places`; `None` at the end.
+    pub(crate) fn next(&mut self, places: &[usize]) -> Result<Option<Batch>> {
+        self.source.next(places)
+    }
+}
+
+/// Files of typed columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columnar {
+    Parquet,
+    Feather,
+}
+
+/// What kind of columnar file begins with `head`, if any.
+pub(crate) fn columnar(head: &[u8]) -> Option<Columnar> {
+    match head {
+        [b'P', b'A', b'R', b'1', ..] => Some(Columnar::Parquet),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Some(Columnar::Feather),
+        _ => None,
+    }
+}

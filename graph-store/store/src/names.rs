@@ -1,0 +1,116 @@
+//! Names of nodes, where the graph's source knows them by text.
+
+use std::path::Path;
+
+use crate::{Array, Error, Load, Meta, Position, Result, read_npy};
+
+/// The names of a dataset's nodes, in ascending order of their bytes: node `v` has the `v`-th name.
+///
+/// In a dataset they are two arrays: `node_names`, the bytes of all names one behind the other, and `node_name_ends`,
+/// where each one ends.
+#[derive(Debug)]
+pub struct NodeNames {
+    // Invariant: ascending, the last one is the length of `bytes`, and so are the names themselves.
+    ends: Array<u64>,
+    bytes: Array<u8>,
+}
+
+impl NodeNames {
+    /// The names that `bytes` has up to each of `ends`.
+    ///
+    /// # Errors
+    ///
+    /// The first node whose name does not end where a name can, or does not come behind the name before.
+    ///
+    /// # Complexity
+    ///
+    /// O(bytes).
+    pub fn new(ends: Array<u64>, bytes: Array<u8>) -> std::result::Result<Self, u64> {
+        let mut before: (usize, Option<&[u8]>) = (0, None);
+        for (node, &end) in (0u64..).zip(ends.iter()) {
+            let name = usize::try_from(end).ok().and_then(|end| bytes.get(before.0..end)).ok_or(node)?;
+            if before.1.is_some_and(|before| before >= name) {
+                return Err(node);
+            }
+            before = (end as usize, Some(name));
+        }
+        if before.0 != bytes.len() { Err(ends.len() as u64) } else { Ok(Self { ends, bytes }) }
+    }
+
+    /// Reads those of the dataset at `path`; `None` where its nodes have numbers alone.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the arrays or with the dataset's description.
+    pub fn read(path: impl AsRef<Path>) -> Result<Option<Self>> {
+        let path = path.as_ref();
+        let meta = Meta::read(path)?;
+        let (Some(ends), Some(bytes)) = (meta.arrays.get("node_name_ends"), meta.arrays.get("node_names")) else {
+            return Ok(None);
+        };
+        let file = path.join(&ends.file);
+        let (ends, _) = read_npy(&file, Load::Mmap)?;
+        let (bytes, _) = read_npy(&path.join(&bytes.file), Load::Mmap)?;
+        Self::new(ends, bytes).map(Some).map_err(|node| {
+            let what = format!("the name of node {node} is not where it should be");
+            Error::invalid(file, Position::Element(node), what, "the dataset is damaged: import it again")
+        })
+    }
+
+    /// The name of a node.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such node.
+    pub fn get(&self, node: u32) -> &[u8] {
+        let node = node as usize;
+        let start = node.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start as usize..self.ends[node] as usize]
+    }
+
+    /// The node with this name. O(log nodes).
+    pub fn find(&self, name: &[u8]) -> Option<u32> {
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.get(middle as u32).cmp(name) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Some(middle as u32),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(ends: &[u64], bytes: &[u8]) -> std::result::Result<NodeNames, u64> {
+        NodeNames::new(ends.to_vec().into(), bytes.to_vec().into())
+    }
+
+    #[test]
+    fn names_are_found_by_node_and_nodes_by_name() {
+        let names = names(&[0, 5, 8, 13], b"alicebobcarol").unwrap();
+        for (node, name) in [(0, ""), (1, "alice"), (2, "bob"), (3, "carol")] {
+            assert_eq!((names.get(node), names.find(name.as_bytes())), (name.as_bytes(), Some(node)));
+        }
+        assert_eq!(names.find(b"bo"), None);
+    }
+
+    #[test]
+    fn impossible_names_are_refused() {
+        for (ends, bytes, node) in [
+            (&[3, 2][..], &b"abc"[..], 1),
+            (&[4], b"abc", 0),
+            (&[1, 2], b"ba", 1),
+            (&[1, 2], b"aa", 1),
+            (&[1], b"ab", 1),
+            (&[u64::MAX], b"ab", 0),
+        ] {
+            assert_eq!(names(ends, bytes).unwrap_err(), node, "{ends:?}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The options of `morphgl import` that name files of nodes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use morphgl_formats::{Column, NodeColumns, NodeFiles};
+
+use super::import::column;
+use super::usage::Usage;
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Nodes, in files of their own: .npy, csv or tsv (plain or compressed), Parquet, Feather")]
+pub(crate) struct NodeArgs {
+    /// A table with named columns: ids, labels, splits, features
+    #[arg(long, value_name = "FILE")]
+    nodes: Option<PathBuf>,
+    /// Features: [nodes, values], or a table whose columns are all features but for that of ids
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
+    /// Labels: class numbers or names of classes
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Training nodes: ids, or a mask of all nodes
+    #[arg(long, value_name = "FILE")]
+    train: Option<PathBuf>,
+    /// Validation nodes
+    #[arg(long, value_name = "FILE")]
+    valid: Option<PathBuf>,
+    /// Test nodes
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// The tables' column of ids, by name or number from 1 [default: id, node, node_id or name]
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    id_column: Option<Column>,
+    /// The column of labels [default: label, class, y, target or category]; of an array [nodes, K] its number
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    label_column: Option<Column>,
+    /// The column of splits: train, valid or test [default: split, fold or set, or three masks]; of masks [nodes, K] its
+    /// number
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    split_column: Option<Column>,
+    /// The columns of features [default of --nodes: f0, f1, …, or another word with numbers]
+    #[arg(long, value_name = "COLUMN,COLUMN,…", value_parser = column, value_delimiter = ',')]
+    feature_columns: Option<Vec<Column>>,
+}
+
+impl NodeArgs {
+    pub(crate) fn files(&self) -> NodeFiles {
+        let Self { nodes, features, labels, train, valid, test, .. } = self.clone();
+        let columns = NodeColumns {
+            id: self.id_column.clone(),
+            label: self.label_column.clone(),
+            split: self.split_column.clone(),
+            features: self.feature_columns.clone(),
+        };
+        NodeFiles { table: nodes, features, labels, splits: [train, valid, test], columns }
+    }
+
+    /// Whether any of the files has features.
+    pub(crate) fn may_have_features(&self) -> bool {
+        self.features.is_some() || self.nodes.is_some()
+    }
+
+    /// Refuses columns of files that are not named; `arrays` says that the graph's own arrays have columns of labels and
+    /// splits.
+    pub(crate) fn refuse_unread(&self, arrays: bool) -> anyhow::Result<()> {
+        let table = self.nodes.is_some();
+        let splits = self.train.is_some() || self.valid.is_some() || self.test.is_some();
+        let tables = "--nodes, --features, --labels, --train, --valid or --test";
+        for (option, given, read, by) in [
+            (
+                "--id-column",
+                self.id_column.is_some(),
+                table || splits || self.features.is_some() || self.labels.is_some(),
+                tables,
+            ),
+            (
+                "--label-column",
+                self.label_column.is_some(),
+                table || arrays || self.labels.is_some(),
+                "--nodes or --labels",
+            ),
+            (
+                "--split-column",
+                self.split_column.is_some(),
+                table || arrays || splits,
+                "--nodes, --train, --valid or --test",
+            ),
+            (
+                "--feature-columns",
+                self.feature_columns.is_some(),
+                table || self.features.is_some(),
+                "--nodes or --features",
+            ),
+        ] {
+            if given && !read {
+                return Err(Usage::error(format!("{option}: it is a column of {by}; name a file by one of them")));
+            }
+        }
+        Ok(())
+    }
+}
