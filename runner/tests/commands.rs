@@ -89,6 +89,50 @@ fn import_describes_what_it_made() {
     bench.refused(&["import", "edges", "t.csv", "-o", "u"], &["t.csv, line 1", "\"minutes\"", "--src", "--columns"]);
 }
 
+/// Nodes known by names, with their data in a table; the summary stays within ten lines, and predictions have the names.
+#[test]
+fn nodes_have_files_and_names() {
+    let bench = Bench::new();
+    let name = |i: usize| format!("user {i:02}");
+    let (mut edges, mut nodes) = ("follower,followed\n".to_string(), "name,kind,split,f0,f1,age\n".to_string());
+    for i in 0..40 {
+        edges += &format!("{},{}\n{},{}\n", name(i), name(i * 7 % 40), name(i), name(i));
+        let split = ["train", "valid", "test", ""][i % 4];
+        nodes += &format!("{},{},{split},{}.5,{},9\n", name(i), ["cat", "dog"][i % 2], i % 2, i % 5);
+    }
+    fs::write(bench.path().join("e.csv"), edges).expect("room");
+    fs::write(bench.path().join("n.csv"), nodes).expect("room");
+    let import = ["import", "edges", "e.csv", "-o", "d", "--force"];
+    let columns =
+        ["--src", "follower", "--dst", "followed", "--label-column", "kind", "--drop-self-loops", "--symmetrise"];
+    let args = [&import[..], &["--ids", "strings", "--nodes", "n.csv"], &columns].concat();
+    let json = bench.json(&args);
+    assert_eq!((&json["num_nodes"], &json["num_classes"], &json["feature_dim"]), (&40.into(), &2.into(), &2.into()));
+    assert_eq!(json["splits"], serde_json::json!({ "train": 10, "valid": 10, "test": 10 }));
+    assert_eq!(json["provenance"]["class_names"], serde_json::json!(["cat", "dog"]));
+    let notes = json["provenance"]["notes"].as_array().expect("a list").clone();
+    assert!(notes.len() > 3, "{notes:?}");
+    let text = bench.text(&args);
+    assert!(text.lines().count() <= 10, "{text}");
+    assert!(notes.iter().all(|note| text.contains(note.as_str().expect("text"))), "{text}");
+
+    bench.json(&quick(&["train", "d", "--epochs", "2", "--save", "m.safetensors"]));
+    let predicted = bench.text(&["predict", "m.safetensors", "d"]);
+    assert!(predicted.starts_with("node,class,probability\nuser 00,"), "{predicted}");
+    fs::write(bench.path().join("some.txt"), "user 07\nuser 03\n").expect("room");
+    let some = bench.json(&["predict", "m.safetensors", "d", "--nodes", "some.txt"]);
+    assert_eq!(some["nodes"], serde_json::json!(["user 07", "user 03"]));
+    fs::write(bench.path().join("some.txt"), "nobody\n").expect("room");
+    bench.refused(
+        &["predict", "m.safetensors", "d", "--nodes", "some.txt"],
+        &["some.txt, line 1", "\"nobody\"", "names"],
+    );
+
+    bench.misused(&[&import[..], &["--id-column", "1"]].concat(), &["--id-column", "--nodes"]);
+    bench.misused(&[&import[..], &["--ids", "strings", "--first-id", "1"]].concat(), &["--first-id", "--ids"]);
+    bench.refused(&[&import[..], &["--ids", "strings"]].concat(), &["\"follower\"", "--src", "--columns src,dst"]);
+}
+
 #[test]
 fn profile_and_plan() {
     let bench = Bench::new();

@@ -126,6 +126,13 @@ const CASES: &[(&str, &str, &str)] = &[
     ("src,dst\n0,1\n1\n", "", "!e.csv, line 3: expected two node ids"),
     ("dst,src\n0,1\n1\n", "", "!e.csv, line 3: expected 2 columns"),
     ("dst,src\n0,\n", "", "!e.csv, line 2: expected two node ids"),
+    // Blanks and tabs in one line, as KONECT has them.
+    (
+        "% sym weighted\n1 2\t1 1082040961\n2 3\t1 1082040961\n",
+        "src=1 dst=2 first=1",
+        "1>2 2>3 | columns: source 1, target 2 of 4",
+    ),
+    ("1\t2\t\n", "src=1 dst=2 first=1", "1>2 | columns: source 1, target 2 of 3"),
     // Attributes, as networkx writes them.
     ("0 1 {}\n1 2 {}\n", "", "0>1 1>2"),
     ("0 1 {'weight': 3.0}\n1 2 {'weight': 0.5, 'kind': 'a b'}\n", "", "0>1:3 1>2:0.5"),

@@ -175,12 +175,11 @@ impl Args {
             }
         }
         if compact && self.num_nodes.is_some() {
-            let text =
-                "--num-nodes: nodes that are numbered anew are those with an edge or a row; leave it or --ids out";
+            let text = "--num-nodes: --ids compact and strings number the nodes that have an edge or a row; give one of the two";
             return Err(Usage::error(text));
         }
-        if compact && self.first_id != 0 {
-            return Err(Usage::error("--first-id: nodes are numbered anew, from 0; leave it or --ids out"));
+        if matches!(self.ids, IdChoice::Strings) && self.first_id != 0 {
+            return Err(Usage::error("--first-id: --ids strings have no first one; give one of the two"));
         }
         // Of these formats no file has features.
         let bare = matches!(self.format, Format::Edges | Format::Mtx | Format::Metis | Format::Bv);

@@ -25,6 +25,9 @@ pub(crate) struct Args {
     check: bool,
 }
 
+/// Lines for notes: with the seven others, a summary has ten.
+const NOTE_LINES: usize = 3;
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
     let mut outcome = describe(&args.dataset)?;
@@ -106,8 +109,9 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
-    for note in notes.into_iter().flatten().filter_map(|note| note.as_str()) {
-        text += &format!("note      {note}\n");
+    let notes: Vec<&str> = notes.into_iter().flatten().filter_map(|note| note.as_str()).collect();
+    for some in notes.chunks(notes.len().div_ceil(NOTE_LINES).max(1)) {
+        text += &format!("note      {}\n", some.join("; "));
     }
     text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), sizes.len());
 

@@ -106,7 +106,12 @@ pub(crate) struct Chosen {
 /// What separates the fields of lines like this one.
 pub(crate) fn separator_of(line: &[u8]) -> Separator {
     let byte = [b',', b';', b'\t'].into_iter().find(|b| line.contains(b));
-    byte.map_or(Separator::Blanks, Separator::Byte)
+    let separator = byte.map_or(Separator::Blanks, Separator::Byte);
+    // KONECT has blanks between some numbers of a line and tabs between others.
+    let mixed = byte == Some(b'\t')
+        && fields(line, Separator::Blanks).all(is_number)
+        && fields(line, Separator::Blanks).count() > fields(line, separator).count();
+    if mixed { Separator::Blanks } else { separator }
 }
 
 /// A line's ids and the dictionary behind them, if there is one.

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""Runs the recipes of docs/datasets.md ("From other tools") and compares each dataset with the graph that it was made of:
+edges in their direction, weights, features, labels, splits and ids.
+
+    python3 docs/recipes.py --binary target/release/morphgl [--need numpy,scipy,pandas,networkx]
+
+A recipe whose packages are missing is left out and named; those of --need must be there. Files that a recipe downloads are
+written here in their layout.
+"""
+import argparse, gzip, importlib.util, io, json, os, pathlib, re, subprocess, sys, tarfile, tempfile
+
+import numpy as np
+
+EDGES = [(0, 1, 2.0), (1, 2, 0.5), (2, 0, 1.0), (3, 1, 4.0), (0, 3, 1.5), (4, 0, 3.0), (2, 5, 1.0)]
+N = 6
+X = np.arange(12, dtype=np.float32).reshape(6, 2) / 2
+Y = np.array([0, 1, 1, 0, 2, 2])
+SPLIT = ["train", "train", "valid", "test", "test", "train"]
+NAMES = ["eve", "bob", "dan", "ann", "fay", "cid"]
+
+
+def masks(of=np.array):
+    return {f"{name}_mask": of([part == name or part == "valid" and name == "val" for part in SPLIT]) for name in ("train", "val", "test")}
+
+
+class Expected:
+    """A graph: edges, and what else the dataset must have."""
+
+    def __init__(self, weighted=True, both=False, x=None, y=None, split=None, ids=None, edges=EDGES, n=N):
+        w = (lambda w: w) if weighted else (lambda w: None)
+        self.edges = sorted({(u, v, w(e)) for u, v, e in edges} | {(v, u, w(e)) for u, v, e in edges if both}, key=str)
+        self.x, self.y, self.split, self.ids, self.n = x, y, split, ids, n
+
+
+ALL = dict(x=X, y=Y, split=SPLIT)
+
+
+def tables(ids):
+    import pandas as pd
+
+    edges = pd.DataFrame([(ids[u], ids[v], w) for u, v, w in EDGES], columns=["source", "target", "weight"])
+    rows = [(ids[v], int(Y[v]), SPLIT[v], *X[v]) for v in reversed(range(N))]
+    return {"edges": edges, "nodes": pd.DataFrame(rows, columns=["id", "label", "split", "f0", "f1"])}
+
+
+def recipe_numpy():
+    part = lambda name: np.array([v for v in range(N) if SPLIT[v] == name])
+    scope = dict(edge_index=np.array([e[:2] for e in EDGES]).T, x=X, y=Y, train=part("train"), valid=part("valid"), test=part("test"))
+    return scope, Expected(weighted=False, **ALL)
+
+
+def recipe_scipy():
+    import scipy.sparse as sp
+
+    u, v, w = map(np.array, zip(*EDGES))
+    return dict(adjacency=sp.csr_matrix((w, (u, v)), shape=(N, N)), x=X, y=Y), Expected(x=X, y=Y)
+
+
+def recipe_pandas():
+    return tables(range(N)), Expected(**ALL)
+
+
+def recipe_pandas_parquet_ids_that_are_text():
+    return tables(NAMES), Expected(ids=NAMES, **ALL)
+
+
+def networkx_graph(ids, **options):
+    import networkx as nx
+
+    graph = nx.Graph(**options)
+    graph.add_weighted_edges_from((ids[u], ids[v], w) for u, v, w in EDGES)
+    return graph
+
+
+def recipe_networkx():
+    return dict(G=networkx_graph(range(N))), Expected(both=True)
+
+
+def recipe_networkx_nodes_that_are_no_numbers():
+    graph = networkx_graph(NAMES)
+    kinds = {name: "abc"[label] for name, label in zip(NAMES, Y)}
+    for name in NAMES:
+        graph.nodes[name]["kind"] = kinds[name]
+    return dict(G=graph), Expected(both=True, ids=NAMES, y=Y)
+
+
+def recipe_pyg():
+    import torch
+    from torch_geometric.data import Data
+
+    data = Data(x=torch.tensor(X), y=torch.tensor(Y), edge_index=torch.tensor([e[:2] for e in EDGES]).T.contiguous(), **masks(torch.tensor))
+    return dict(data=data), Expected(weighted=False, **ALL)
+
+
+def recipe_dgl():
+    import dgl
+    import torch
+
+    graph = dgl.graph(([e[0] for e in EDGES], [e[1] for e in EDGES]), num_nodes=N)
+    graph.ndata.update(feat=torch.tensor(X), label=torch.tensor(Y), **masks(torch.tensor))
+    return dict(g=graph), Expected(weighted=False, **ALL)
+
+
+def recipe_snap():
+    lines = ["# Directed graph: snap.txt", "# FromNodeId\tToNodeId"] + [f"{10 * u + 3}\t{10 * v + 3}" for u, v, _ in EDGES]
+    pathlib.Path("snap.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode() + b"\n"))
+    return {}, Expected(weighted=False, ids=[str(10 * v + 3) for v in range(N)])
+
+
+def archive(name, mode, text):
+    with tarfile.open(name, mode) as tar:
+        member = tarfile.TarInfo(text[0])
+        member.size = len(text[1])
+        tar.addfile(member, io.BytesIO(text[1].encode()))
+
+
+def recipe_konect():
+    lines = ["% sym weighted", f"% {len(EDGES)} {N} {N}"] + [f"{u + 1} {v + 1}\t{int(2 * w)} 1082040961" for u, v, w in EDGES]
+    archive("konect.tar.bz2", "w:bz2", ("konect/out.konect", "\n".join(lines) + "\n"))
+    return {}, Expected(weighted=False, both=True, ids=[str(v + 1) for v in range(N)])
+
+
+def recipe_suitesparse():
+    lines = ["%%MatrixMarket matrix coordinate real general", f"{N} {N} {len(EDGES)}"] + [f"{u + 1} {v + 1} {w}" for u, v, w in EDGES]
+    archive("suitesparse.tar.gz", "w:gz", ("suitesparse/suitesparse.mtx", "\n".join(lines) + "\n"))
+    return {}, Expected()
+
+
+def recipe_ogb():
+    root = pathlib.Path("ogbn_arxiv")
+    ids = lambda part: "".join(f"{v}\n" for v in range(N) if SPLIT[v] == part)
+    files = {
+        "raw/edge": "".join(f"{u},{v}\n" for u, v, _ in EDGES),
+        "raw/node-feat": "".join(f"{a},{b}\n" for a, b in X),
+        "raw/node-label": "".join(f"{y}\n" for y in Y),
+        "raw/num-node-list": f"{N}\n",
+        "raw/num-edge-list": f"{len(EDGES)}\n",
+        **{f"split/time/{part}": ids(part) for part in ("train", "valid", "test")},
+    }
+    for name, text in files.items():
+        path = root / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    return {}, Expected(weighted=False, both=True, **ALL)
+
+
+# Packages of each recipe, beside numpy.
+PACKAGES = {
+    "scipy": ["scipy"],
+    "pandas": ["pandas"],
+    "pandas, Parquet, ids that are text": ["pandas", "pyarrow"],
+    "networkx": ["networkx"],
+    "networkx, nodes that are no numbers": ["networkx", "pandas"],
+    "PyG": ["torch_geometric"],
+    "DGL": ["dgl"],
+}
+
+
+def recipes(text):
+    """The recipes: heading, python code, commands."""
+    chapter = text.split("## From other tools")[1].split("\n## ")[0]
+    for part in chapter.split("\n### ")[1:]:
+        blocks = lambda kind: re.findall(rf"```{kind}\n(.*?)```", part, re.S)
+        yield part.split("\n")[0], "".join(blocks("python")), [l[2:] for b in blocks("console") for l in b.splitlines() if l.startswith("$ ")]
+
+
+def array(path, name):
+    file = path / f"{name}.npy"
+    return np.load(file) if file.exists() else None
+
+
+def read(path):
+    """What a dataset holds, by the ids of its source."""
+    meta = json.loads((path / "graph.json").read_text())
+    n = meta["num_nodes"]
+    indptr, indices, weights = (array(path, name) for name in ("indptr", "indices", "weights"))
+    ids, ends = array(path, "node_ids"), array(path, "node_name_ends")
+    if ends is not None:
+        names, starts = array(path, "node_names").tobytes(), [0, *ends[:-1]]
+        ids = [names[a:b].decode() for a, b in zip(starts, ends)]
+    ids = [str(i) for i in (range(n) if ids is None else ids)]
+    rows = np.repeat(np.arange(n), np.diff(indptr.astype(np.int64)))
+    values = [None] * len(rows) if weights is None else [float(w) for w in weights]
+    edges = sorted(((ids[u], ids[v], w) for u, v, w in zip(indices, rows, values)), key=str)
+    split = [None] * n
+    for part in ("train", "valid", "test"):
+        for v in array(path, part) if array(path, part) is not None else []:
+            split[v] = part
+    return ids, edges, array(path, "features"), array(path, "labels"), split
+
+
+def check(path, expected):
+    ids, edges, x, y, split = read(path)
+    name = expected.ids or [str(v) for v in range(expected.n)]
+    assert sorted(ids) == sorted(name), f"nodes {ids}, expected {name}"
+    wanted = sorted(((name[u], name[v], w) for u, v, w in expected.edges), key=str)
+    assert edges == wanted, f"edges {edges[:9]}, expected {wanted[:9]}"
+    place = [ids.index(i) for i in name] if expected.ids else range(expected.n)
+    for what, found, of in (("features", x, expected.x), ("labels", y, expected.y), ("split", split, expected.split)):
+        if of is not None:
+            found = [found[v] for v in place]
+            assert np.array_equal(np.array(found), np.array(of)), f"{what} {found}, expected {of}"
+
+
+def run(heading, code, commands):
+    # The graph is made where the recipe runs.
+    function = globals()["recipe_" + re.sub(r"\W+", "_", heading.lower())]
+    scope, expected = function()
+    exec("import numpy as np\n" + "".join(f"import {p}\n" for p in re.findall(r"\b(scipy\.sparse|networkx|pandas)\b", code)) + code, scope)
+    for command in commands:
+        words = command.split()
+        words = [str(ARGS.binary), *words[1:]] if words[0] == "morphgl" else words
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stderr.strip()}"
+        if words[0] == str(ARGS.binary):
+            lines = [line for line in done.stdout.splitlines() if line]
+            assert len(lines) <= 10, f"{command}: a summary of {len(lines)} lines"
+            check(pathlib.Path(words[words.index("-o") + 1]), expected)
+
+
+def main():
+    ran, left = [], []
+    for heading, code, commands in recipes((pathlib.Path(__file__).parent / "datasets.md").read_text()):
+        missing = [p for p in PACKAGES.get(heading, []) if importlib.util.find_spec(p) is None]
+        if missing:
+            left.append(f"{heading} ({', '.join(missing)} missing)")
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            here = os.getcwd()
+            os.chdir(directory)
+            try:
+                run(heading, code, commands)
+            except Exception as error:
+                sys.exit(f"recipe {heading!r}: {type(error).__name__}: {error}")
+            finally:
+                os.chdir(here)
+        ran.append(heading)
+    print(f"{len(ran)} recipes give their graph: {'; '.join(ran)}")
+    if left:
+        print(f"left out: {'; '.join(left)}")
+    if lost := [name for name in filter(None, ARGS.need.split(",")) if name not in ran]:
+        sys.exit(f"--need: {', '.join(lost)}: not run")
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--binary", type=lambda p: pathlib.Path(p).resolve(), required=True)
+parser.add_argument("--need", default="", help="recipes that must run, by their headings")
+ARGS = parser.parse_args()
+if __name__ == "__main__":
+    main()
