@@ -1,7 +1,7 @@
 //! Members of an `.npz` archive as streams: the header first, then as many elements as the caller has room for.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use zip::result::ZipError;
 use crate::elements::{ElementType, Kind, OTHER_ELEMENTS, Said};
 use crate::plain::PlainFile;
 use crate::raw::{Bytes, Raw};
+use crate::text::no_archive;
 
 /// Longest npy header read: numpy's own stay below a kilobyte for anything but structured types.
 const MAX_HEADER: usize = 1 << 16;
@@ -30,7 +31,11 @@ impl Archive {
         if file.metadata().map_err(|e| Error::io(path, e))?.is_dir() {
             return Err(Error::invalid(path, Position::File, "this is a directory", "name the .npz file"));
         }
-        let zip = ZipArchive::new(BufReader::new(file)).map_err(|e| zip_error(path, e))?;
+        let mut file = BufReader::with_capacity(64 << 10, file);
+        if let Some((what, cure)) = no_archive(file.fill_buf().map_err(|e| Error::io(path, e))?) {
+            return Err(Error::invalid(path, Position::File, what, cure));
+        }
+        let zip = ZipArchive::new(file).map_err(|e| zip_error(path, e))?;
         Ok(Self { path: path.to_path_buf(), zip })
     }
 
@@ -233,6 +238,15 @@ impl<'z> Member<'z> {
 
     /// All elements as class numbers.
     pub(crate) fn labels(&mut self) -> Result<Vec<i32>> {
+        if matches!(self.ty.kind, Kind::Object | Kind::Other) {
+            let cure = "number them: numpy.unique(y, return_inverse=True)[1]; or write a table of ids and labels, for --labels";
+            return Err(Error::invalid(
+                &self.path,
+                Position::File,
+                "labels that are no numbers but objects or text",
+                cure,
+            ));
+        }
         let mut labels = vec![];
         self.chunks(u64::MAX, |ty, b| {
             ty.labels(b, &mut labels).map_err(|what| format!("{what} (element {})", labels.len()))
@@ -242,6 +256,10 @@ impl<'z> Member<'z> {
 
     /// All whole numbers of a vector.
     pub(crate) fn all_ints(&mut self) -> Result<Vec<i64>> {
+        if self.ty.kind == Kind::Object {
+            let cure = "save them as numbers, with astype('int64')";
+            return Err(Error::invalid(&self.path, Position::File, "its elements are Python objects", cure));
+        }
         let mut out = vec![];
         self.ints(u64::MAX, &mut out)?;
         Ok(out)

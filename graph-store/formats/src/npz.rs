@@ -34,7 +34,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     progress.stage("read graph", None);
     let Some(adjacency) = sparse(&mut archive, "adj", "adj_matrix", options.memory)? else {
         let what = format!("no adj_matrix and no adj_data among the arrays {:?}", archive.names());
-        return Err(Error::invalid(source, Position::File, what, "check that this is a gnn-benchmark file"));
+        let cure = "this is no gnn-benchmark file; arrays of your own are read by `morphgl import numpy`";
+        return Err(Error::invalid(source, Position::File, what, cure));
     };
     let num_nodes = adjacency.num_rows;
     if adjacency.num_cols != num_nodes {

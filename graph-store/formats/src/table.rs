@@ -100,10 +100,11 @@ impl Table<'_> {
                 format!("there is no column {column}: there are {columns}"),
                 format!("give {option} a number from 1"),
             ),
-            (&[_, columns], None) => wrong(
-                format!("an array of shape {:?}, where one value a node is expected", self.shape),
-                format!("read one of its columns by {option} 1 to {columns}; of one-hot labels save y.argmax(1)"),
-            ),
+            (&[_, columns], None) => {
+                let one_hot = if option == "--label-column" { "; of one-hot labels save y.argmax(1)" } else { "" };
+                let what = format!("an array of shape {:?}, where one value a node is expected", self.shape);
+                wrong(what, format!("read one of its columns by {option} 1 to {columns}{one_hot}"))
+            }
             _ => wrong(format!("an array of shape {:?}, expected one dimension", self.shape), "reshape it".into()),
         }
     }

@@ -132,7 +132,7 @@ const CASES: &[(&str, &str, &str)] = &[
         "src=1 dst=2 first=1",
         "1>2 2>3 | columns: source 1, target 2 of 4",
     ),
-    ("1\t2\t\n", "src=1 dst=2 first=1", "1>2 | columns: source 1, target 2 of 3"),
+    ("1\t2\t\t7\n2\t3\t\t8\n", "src=1 dst=2 weight=4", "1>2:7 2>3:8 | columns: source 1, target 2, weight 4 of 4"),
     // Attributes, as networkx writes them.
     ("0 1 {}\n1 2 {}\n", "", "0>1 1>2"),
     ("0 1 {'weight': 3.0}\n1 2 {'weight': 0.5, 'kind': 'a b'}\n", "", "0>1:3 1>2:0.5"),

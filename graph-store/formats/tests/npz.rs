@@ -167,7 +167,10 @@ fn impossible_arrays_are_named_with_a_cure() {
     check(with("adj_data", npy("<U1", "(4,)", &[0; 16])), "elements of type text or bytes, expected numbers");
     check(with("adj_shape", npy("<i8", "(99999999999999, 99999999999)", &[])), "impossibly large");
     check(with("adj_shape", npy("<i8", "(99999,)", &[0; 80])), "the array ends early");
-    check(vec![("something", npy("<i8", "(1,)", &[0; 8]))], "among the arrays [\"something\"]; check that this");
+    check(
+        vec![("something", npy("<i8", "(1,)", &[0; 8]))],
+        "among the arrays [\"something\"]; this is no gnn-benchmark file; arrays of your own are read",
+    );
 }
 
 #[test]
@@ -181,7 +184,11 @@ fn files_that_are_no_archive_and_missing_ones_are_named() {
     run(tmp.path(), "this is a directory; name the .npz file");
     let source = tmp.path().join("text.npz");
     write(&source, b"this is no archive");
-    run(&source, "text.npz: not a readable npz archive");
+    run(&source, "text.npz: this is no .npz archive; read a list of edges with `morphgl import edges`");
+    write(&source, &npy("<i8", "(1,)", &[0; 8]));
+    run(&source, "text.npz: this is one array alone; put it into a directory");
+    write(&source, b"\x80\x04\x95\x07");
+    run(&source, "text.npz: this is a pickle");
     write_npz(&source, true, &plain());
     let bytes = fs::read(&source).unwrap();
     write(&source, &bytes[..bytes.len() - 30]);

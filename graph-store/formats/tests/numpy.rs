@@ -212,6 +212,18 @@ fn arrays_that_do_not_fit_are_refused() {
     pair().raw("x", "|O", false, "(3, 2)", &[0x80, 4, b'.']).check_refused(
         "x.npy: its elements are not numbers but objects or text; save them as numbers, with astype('float32')",
     );
+    pair().raw("y", "|O", false, "(3,)", &[0x80, 4, b'.']).check_refused(
+        "y.npy: labels that are no numbers but objects or text; number them: numpy.unique(y, return_inverse=True)[1]; or write a table of ids and labels, for --labels",
+    );
+    pair().raw("y", "<U1", false, "(3,)", &[0; 12]).check_refused(
+        "y.npy: labels that are no numbers but objects or text; number them: numpy.unique(y, return_inverse=True)[1]; or write a table of ids and labels, for --labels",
+    );
+    pair().put("y", &[0i64; 30], Some(10)).check_refused(
+        "y.npy: an array of shape [3, 10], where one value a node is expected; read one of its columns by --label-column 1 to 10; of one-hot labels save y.argmax(1)",
+    );
+    pair().raw("train_mask", "|b1", false, "(3, 2)", &[1; 6]).check_refused(
+        "train_mask.npy: an array of shape [3, 2], where one value a node is expected; read one of its columns by --split-column 1 to 2",
+    );
     pair()
         .raw("train_mask", "|b1", false, "(2,)", &[1, 0])
         .check_refused("train_mask.npy: a mask of 2 nodes, but the graph has 3; give every node its element");

@@ -217,7 +217,9 @@ fn missing_cut_and_damaged_files_are_named() {
     let tmp = tempfile::tempdir().unwrap();
     let target = tmp.path().join("out");
     let check = |what: &str| failure(ogb::import(tmp.path(), &target, &Options::default(), &Silent), &target, what);
-    check("raw: there is no such directory; name the directory that holds OGB's raw/ and split/");
+    check(
+        "raw: there is no such directory; name the directory that holds OGB's raw/ and split/; of the package ogb, NodePropPredDataset(\"ogbn-arxiv\", root=\".\") downloads it as ogbn_arxiv",
+    );
     for name in ["raw/edge", "raw/num-node-list", "raw/num-edge-list", "split/time/valid"] {
         small(tmp.path());
         fs::remove_file(tmp.path().join(format!("{name}.csv.gz"))).unwrap();

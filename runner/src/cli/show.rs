@@ -77,7 +77,9 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string().replace('\n', " ");
-        if !text.contains(&cause) {
+        // An error of ours says in its own words what the system's says.
+        let said = cause.split(" (os error").next().unwrap_or_default().to_lowercase();
+        if !text.to_lowercase().contains(&said) {
             text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
         }
     }

@@ -37,7 +37,8 @@ use counts::{Counts, Renumber};
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
     let raw = source.join("raw");
     if !raw.is_dir() {
-        let cure = "name the directory that holds OGB's raw/ and split/";
+        let cure = "name the directory that holds OGB's raw/ and split/; of the package ogb, \
+            NodePropPredDataset(\"ogbn-arxiv\", root=\".\") downloads it as ogbn_arxiv";
         return Err(Error::invalid(&raw, Position::File, "there is no such directory", cure));
     }
     let mut ingest = Ingest::new(source, target, options, progress)?;

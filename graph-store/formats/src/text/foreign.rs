@@ -1,4 +1,4 @@
-//! Files that are no lists, matrices or tables of text: what they are, and how their graph is brought in.
+//! Files that are not what they were named as: what they are, and how their graph is brought in.
 
 use std::path::Path;
 
@@ -8,6 +8,17 @@ use morphgl_graph_store::{Error, Position, Result};
 pub(super) fn refuse(path: &Path, head: &[u8]) -> Result<()> {
     let Some((what, cure)) = kind(head) else { return Ok(()) };
     Err(Error::invalid(path, Position::File, what, cure))
+}
+
+/// What is wrong with a file that should be an archive of arrays and is none; `None` where it may be a damaged one.
+pub(crate) fn no_archive(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    match head {
+        [b'P', b'K', 3, 4, ..] => kind(head).filter(|(what, _)| what.contains("PyTorch")),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
+            Some(("this is one array alone", "put it into a directory, under its name, with the arrays of the edges"))
+        }
+        _ => kind(head).or(Some(("this is no .npz archive", "read a list of edges with `morphgl import edges`"))),
+    }
 }
 
 const SAVE_ARRAYS: &str = "save its arrays with numpy.savez and read them with `morphgl import numpy`";
@@ -53,6 +64,12 @@ fn kind(head: &[u8]) -> Option<(&'static str, &'static str)> {
             "this is GML, which is not read",
             "write its edges: networkx.write_edgelist(networkx.read_gml(FILE), \"edges.txt\")",
         ),
+        () if text.starts_with(b"{") || text.starts_with(b"[") => {
+            ("this looks like JSON, which is not read", "write its edges as csv")
+        }
+        () if text.starts_with(b"digraph ") || text.starts_with(b"strict ") => {
+            ("this looks like Graphviz's DOT, which is not read", "write its edges as csv")
+        }
         () if head[..head.len().min(512)].contains(&0) => (
             "this is no text",
             "read are edges as text or Parquet, numpy arrays, MatrixMarket, METIS, OGB, Planetoid and WebGraph",
@@ -76,6 +93,8 @@ mod tests {
             (b"<?xml version='1.0'?>\n<graphml xmlns='http'>", "GraphML"),
             (b"graph [\n  directed 1\n  node [", "GML"),
             (b"Creator \"igraph\"\nVersion 1\ngraph\n[\n", "GML"),
+            (b"{\"edges\": [[0, 1]]}", "JSON"),
+            (b"digraph { a -> b }", "DOT"),
             (b"\x01\x00\x00\x00\x02", "no text"),
         ] {
             assert!(kind(head).is_some_and(|(found, _)| found.contains(what)), "{what}: {:?}", kind(head));

@@ -10,6 +10,7 @@ pub(crate) use chunks::{Chunk, Chunks, Counted, decompress_file};
 pub(crate) use columns::{Chosen, First, Layout, Separator, choose, fields, first_line, separator_of};
 pub use columns::{Column, Columns};
 pub(crate) use columns::{attribute, with_attributes};
+pub(crate) use foreign::no_archive;
 pub(crate) use pairs::{Pairs, PairsFormat};
 pub(crate) use scan::{Scan, excerpt, real};
 
