@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use morphgl_formats::edge_list::{self, EdgeListOptions, Ids};
-use morphgl_formats::{Options, Silent, metis, mtx};
+use morphgl_formats::{NodeFiles, Options, Silent, metis, mtx};
 use morphgl_graph_store::{Dataset, Result};
 use proptest::prelude::*;
 
@@ -29,8 +29,42 @@ fn check_all(content: &[u8]) {
     check(content, |s, t| edge_list::import(s, t, &EdgeListOptions::default(), &options, &Silent));
     let compact = EdgeListOptions { ids: Ids::Compact, ..Default::default() };
     check(content, |s, t| edge_list::import(s, t, &compact, &options, &Silent));
+    let strings = EdgeListOptions { ids: Ids::Strings, ..Default::default() };
+    check(content, |s, t| edge_list::import(s, t, &strings, &options, &Silent));
     check(content, |s, t| mtx::import(s, t, &options, &Silent));
     check(content, |s, t| metis::import(s, t, &options, &Silent));
+}
+
+/// The text of [`TEXT`], compressed by Python's `lzma`: the decoder here comes without an encoder.
+const XZ: &[u8] = &[
+    0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x01, 0x69, 0x22, 0xde, 0x36, 0x02, 0x00, 0x21, 0x01, 0x16, 0x00, 0x00,
+    0x00, 0x74, 0x2f, 0xe5, 0xa3, 0xe0, 0x00, 0xef, 0x00, 0x13, 0x5d, 0x00, 0x18, 0x08, 0x02, 0x84, 0xbc, 0xba, 0xc4,
+    0x34, 0xb7, 0x02, 0xcd, 0xb6, 0x18, 0x0a, 0x03, 0xc1, 0xa0, 0x00, 0x00, 0x00, 0x00, 0xf8, 0x67, 0x11, 0x8b, 0x00,
+    0x01, 0x2b, 0xf0, 0x01, 0x00, 0x00, 0x00, 0x10, 0x16, 0xb6, 0x5e, 0x3e, 0x30, 0x0d, 0x8b, 0x02, 0x00, 0x00, 0x00,
+    0x00, 0x01, 0x59, 0x5a,
+];
+
+const TEXT: &str = "0 1\n1 2\n2 0\n";
+
+/// The text twenty times, compressed in each way that is read.
+fn compressed() -> [Vec<u8>; 4] {
+    let text = TEXT.repeat(20);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut gzip, text.as_bytes()).unwrap();
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+    std::io::Write::write_all(&mut bzip2, text.as_bytes()).unwrap();
+    [gzip.finish().unwrap(), bzip2.finish().unwrap(), zstd::encode_all(text.as_bytes(), 3).unwrap(), XZ.to_vec()]
+}
+
+#[test]
+fn every_compression_is_read() {
+    for content in compressed() {
+        check(&content, |source, target| {
+            let done = edge_list::import(source, target, &EdgeListOptions::default(), &Options::default(), &Silent);
+            assert_eq!(Dataset::open(target, Default::default()).unwrap().topology.num_edges(), 60);
+            done
+        });
+    }
 }
 
 proptest! {
@@ -51,17 +85,30 @@ proptest! {
     }
 
     #[test]
-    fn compressed_streams_that_are_damaged(at in 0usize..1000, bit in 0u8..8, zstd: bool) {
-        let text = "0 1\n1 2\n2 0\n".repeat(20);
-        let mut content = if zstd {
-            zstd::encode_all(text.as_bytes(), 3).unwrap()
-        } else {
-            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-            std::io::Write::write_all(&mut gzip, text.as_bytes()).unwrap();
-            gzip.finish().unwrap()
-        };
+    fn compressed_streams_that_are_damaged(at in 0usize..1000, bit in 0u8..8, which in 0usize..4) {
+        let mut content = compressed()[which].clone();
         let at = at % content.len();
         content[at] ^= 1 << bit;
         check_all(&content);
+    }
+
+    #[test]
+    fn tables_that_are_nearly_right(
+        header in prop::sample::select(vec!["", "id,label,f0\n", "id\tsplit\n", "label\n", "src,dst\n"]),
+        body in "([0-4a,;\t\r\n\"#.-]|train|\n){0,40}",
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let table = Some(support::write(&dir, "nodes", format!("{header}{body}").as_bytes()));
+        let given = [
+            NodeFiles { table: table.clone(), ..Default::default() },
+            NodeFiles { features: table.clone(), ..Default::default() },
+            NodeFiles { labels: table.clone(), ..Default::default() },
+            NodeFiles { splits: [table, None, None], ..Default::default() },
+        ];
+        for (nodes, ids) in given.into_iter().flat_map(|n| [Ids::Keep, Ids::Compact, Ids::Strings].map(|ids| (n.clone(), ids))) {
+            let options = Options { nodes, memory: 1 << 16, ..Options::default() };
+            let format = EdgeListOptions { ids, ..Default::default() };
+            check(b"src,dst\n0,1\n1,2\n2,0\n", |s, t| edge_list::import(s, t, &format, &options, &Silent));
+        }
     }
 }

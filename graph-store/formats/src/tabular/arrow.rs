@@ -1,6 +1,7 @@
 //! Parquet and Arrow IPC files, by the `parquet` and `arrow-ipc` crates.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,8 +19,19 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader
 
 use super::{Batch, Columnar, ROWS, Source, Texts, Values};
 
+/// Does what reads a file by other crates, which panic on some that are damaged.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        Err(Error::invalid(path, Position::File, "the table is damaged", "copy or write the file again"))
+    })
+}
+
 /// Opens the file; its columns are read from the first call of `next` on.
 pub(super) fn open(path: &Path, kind: Columnar) -> Result<Box<dyn Source>> {
+    guarded(path, || opened(path, kind))
+}
+
+fn opened(path: &Path, kind: Columnar) -> Result<Box<dyn Source>> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     let (schema, file) = match kind {
         Columnar::Parquet => {
@@ -86,6 +98,13 @@ impl Source for Columns {
     fn set_header(&mut self, _: bool) {}
 
     fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>> {
+        let path = self.path.clone();
+        guarded(&path, || self.batch(columns))
+    }
+}
+
+impl Columns {
+    fn batch(&mut self, columns: &[usize]) -> Result<Option<Batch>> {
         if let Some(unread) = self.unread.take() {
             self.reader = Some(self.begin(unread, columns)?);
         }

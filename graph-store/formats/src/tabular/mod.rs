@@ -84,14 +84,12 @@ impl Values {
             Self::Reals(values) => whole(values[i]),
             Self::Texts(texts) => {
                 let text = texts.get(i).trim_ascii();
-                let known = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-                match (known, real(text)) {
-                    (Some(int), _) => Ok(Some(int)),
-                    (None, _) if is_missing(text) => Ok(None),
-                    // pandas writes 3.0 where a column has missing values.
-                    (None, Some(real)) => whole(f64::from(real)),
-                    (None, None) => Err(String::from_utf8_lossy(text).into_owned()),
+                if is_missing(text) {
+                    return Ok(None);
                 }
+                let text = String::from_utf8_lossy(text);
+                // pandas writes 3.0 where a column has missing values.
+                text.parse().map(Some).or_else(|_| text.parse().map_or(Err(text.into_owned()), whole))
             }
             Self::Vectors(..) => Err("a list".into()),
         }
@@ -129,7 +127,8 @@ impl Values {
 fn whole(value: f64) -> std::result::Result<Option<i64>, String> {
     match value {
         v if v.is_nan() => Ok(None),
-        v if v.fract() == 0.0 && v.abs() < 9.0e15 => Ok(Some(v as i64)),
+        // Up to 2^53 a double holds every whole number.
+        v if v.fract() == 0.0 && v.abs() <= 9_007_199_254_740_992.0 => Ok(Some(v as i64)),
         v => Err(v.to_string()),
     }
 }
@@ -243,5 +242,32 @@ pub(crate) fn columnar(head: &[u8]) -> Option<Columnar> {
         [b'P', b'A', b'R', b'1', ..] => Some(Columnar::Parquet),
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Some(Columnar::Feather),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_exact_or_refused() {
+        let mut texts = Texts::default();
+        let fields = ["7", " -3 ", "123456789.0", "9007199254740993", "", "NaN", "2.5", "x", "1e400"];
+        fields.iter().for_each(|field| texts.push(field.as_bytes()));
+        let values = Values::Texts(texts);
+        let found: Vec<_> = (0..fields.len()).map(|i| values.int(i).map_err(|_| ())).collect();
+        let whole = |v| Ok(Some(v));
+        let expected = [
+            whole(7),
+            whole(-3),
+            whole(123_456_789),
+            whole(9_007_199_254_740_993),
+            Ok(None),
+            Ok(None),
+            Err(()),
+            Err(()),
+            Err(()),
+        ];
+        assert_eq!(found, expected);
     }
 }
