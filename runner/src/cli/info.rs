@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -57,13 +57,17 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         }
     })?;
     let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.few[0]);
-    if no_in_edges > 0 {
-        for_each(path, &meta.arrays["indices"], |source| {
-            let source = u32::from_le_bytes(source) as usize;
-            joined[source / 64] |= 1 << (source % 64);
-        })?;
-    }
-    let isolated = n - joined.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+    // Of the nodes that no edge ends in, those that none begins at either.
+    let mut isolated = no_in_edges;
+    for_each_some(path, &meta.arrays["indices"], |sources| {
+        for source in sources.chunks_exact(4) {
+            let source = u32::from_le_bytes(source.try_into().expect("four bytes")) as usize;
+            let (word, bit) = (&mut joined[source / 64], 1 << (source % 64));
+            isolated -= u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+        isolated > 0
+    })?;
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
     if let Some(labels) = meta.arrays.get("labels") {
@@ -133,17 +137,28 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
 
 /// Calls `f` with the bytes of each element of an array.
 fn for_each<const N: usize>(path: &Path, array: &ArrayMeta, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
+    for_each_some(path, array, |bytes| {
+        bytes.chunks_exact(N).for_each(|element| f(element.try_into().expect("as many bytes")));
+        true
+    })
+}
+
+/// Calls `f` with the bytes of some elements of an array, until all were seen or it says false.
+fn for_each_some(path: &Path, array: &ArrayMeta, mut f: impl FnMut(&[u8]) -> bool) -> anyhow::Result<()> {
     let path = path.join(&array.file);
-    let len = array.shape.iter().product::<u64>();
+    let mut left = array.shape.iter().product::<u64>() * array.dtype.size() as u64;
     let mut read = || -> std::io::Result<()> {
         let mut file = File::open(&path)?;
         // The elements end with the file.
-        file.seek(SeekFrom::End(-((len * N as u64) as i64)))?;
-        let mut file = BufReader::with_capacity(256 << 10, file);
-        let mut element = [0; N];
-        for _ in 0..len {
-            file.read_exact(&mut element)?;
-            f(element);
+        file.seek(SeekFrom::End(-(left as i64)))?;
+        let mut buffer = vec![0; 256 << 10];
+        while left > 0 {
+            let some = &mut buffer[..left.min(256 << 10) as usize];
+            file.read_exact(some)?;
+            left -= some.len() as u64;
+            if !f(some) {
+                break;
+            }
         }
         Ok(())
     };
