@@ -48,7 +48,7 @@ pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOpt
 
 struct EdgeTable<'p> {
     source: &'p Path,
-    file: TableFile,
+    file: TableFile<'p>,
     places: Vec<usize>,
     first_id: u64,
     /// Weights that f32 does not hold.

@@ -44,7 +44,7 @@ impl Chosen {
     }
 }
 
-pub(super) fn choose(file: &TableFile, given: Given, ingest: &Ingest<'_>) -> Result<Chosen> {
+pub(super) fn choose(file: &TableFile<'_>, given: Given, ingest: &Ingest<'_>) -> Result<Chosen> {
     let columns = &ingest.options().nodes.columns;
     let place = |column: &Option<Column>, known: &[&str]| match column {
         Some(column) => file.place(column).map(Some),
@@ -116,7 +116,7 @@ fn is_feature(name: &str) -> bool {
 }
 
 /// Says which columns were read.
-pub(super) fn said(ingest: &mut Ingest<'_>, file: &TableFile, chosen: &Chosen) {
+pub(super) fn said(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chosen) {
     let mut parts = Vec::new();
     let name = |i: usize| if file.named { format!("{:?}", file.names[i]) } else { (i + 1).to_string() };
     for (what, place) in [("ids", chosen.id), ("labels", chosen.label), ("splits", chosen.split)] {

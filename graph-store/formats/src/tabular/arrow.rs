@@ -26,25 +26,29 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
+/// A table, and its number of rows where that is known.
+type Opened = (Box<dyn Source>, Option<u64>);
+
 /// Opens the file; its columns are read from the first call of `next` on.
-pub(super) fn open(path: &Path, kind: Columnar) -> Result<Box<dyn Source>> {
+pub(super) fn open(path: &Path, kind: Columnar) -> Result<Opened> {
     guarded(path, || opened(path, kind))
 }
 
-fn opened(path: &Path, kind: Columnar) -> Result<Box<dyn Source>> {
+fn opened(path: &Path, kind: Columnar) -> Result<Opened> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
-    let (schema, file) = match kind {
+    let (schema, file, rows) = match kind {
         Columnar::Parquet => {
             let metadata = ArrowReaderMetadata::load(&file, Default::default()).map_err(|e| wrong(path, &e))?;
-            (Arc::clone(metadata.schema()), Unread::Parquet(file, metadata))
+            let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).ok();
+            (Arc::clone(metadata.schema()), Unread::Parquet(file, metadata), rows)
         }
         Columnar::Feather => {
             let reader = FileReader::try_new_buffered(file, None).map_err(|e| wrong(path, &e))?;
-            (reader.schema(), Unread::Feather(path.into()))
+            (reader.schema(), Unread::Feather(path.into()), None)
         }
     };
     let names = schema.fields().iter().map(|field| field.name().clone()).collect();
-    Ok(Box::new(Columns { path: path.into(), names, unread: Some(file), reader: None, done: 0 }))
+    Ok((Box::new(Columns { path: path.into(), names, unread: Some(file), reader: None, done: 0 }), rows))
 }
 
 enum Unread {

@@ -9,10 +9,12 @@ mod delimited;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use crate::text::{decompress_file, real};
+use crate::text::{open_text, real};
 use crate::{Column, Progress};
 
 /// Rows of a batch at most.
@@ -31,6 +33,7 @@ pub(crate) struct Batch {
 
 /// Values of a column.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code, reason = "text has no other columns than of text"))]
 pub(crate) enum Values {
     /// Whole numbers; `None` in place of all flags where none is missing.
     Ints(Vec<i64>, Option<Vec<bool>>),
@@ -151,47 +154,56 @@ trait Source {
 }
 
 /// A table, opened.
-pub(crate) struct TableFile {
+pub(crate) struct TableFile<'p> {
     pub(crate) path: PathBuf,
     /// Names of the columns, in lower case; of text without a header they are its first fields.
     pub(crate) names: Vec<String>,
     /// Whether its columns are named.
     pub(crate) named: bool,
-    is_text: bool,
     source: Box<dyn Source>,
+    progress: &'p dyn Progress,
+    /// Counts the bytes that were read of text; of other tables, rows are told.
+    bytes: Option<Arc<AtomicU64>>,
+    told: u64,
 }
 
-impl TableFile {
+impl<'p> TableFile<'p> {
     /// Opens `path` and looks at its beginning. The first row of text names the columns where none of its fields is a number.
-    pub(crate) fn open(path: &Path, progress: &dyn Progress) -> Result<Self> {
+    pub(crate) fn open(path: &Path, progress: &'p dyn Progress) -> Result<Self> {
         let mut head = [0; 8];
         let mut file = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
         if file.metadata().map_err(|e| Error::io(path, e))?.is_dir() {
             return Err(Error::invalid(path, Position::File, "this is a directory", "name the file itself"));
         }
         let read = file.read(&mut head).map_err(|e| Error::io(path, e))?;
-        let source: Box<dyn Source> = match columnar(&head[..read]) {
+        let (source, bytes): (Box<dyn Source>, _) = match columnar(&head[..read]) {
             #[cfg(feature = "arrow")]
-            Some(kind) => arrow::open(path, kind)?,
+            Some(kind) => {
+                let (source, rows) = arrow::open(path, kind)?;
+                progress.stage("read", rows);
+                (source, None)
+            }
             #[cfg(not(feature = "arrow"))]
             Some(kind) => {
                 let what = format!("a {kind:?} file, which this build does not read");
                 let cure = "build with the feature `arrow`, or write the table as csv";
                 return Err(Error::invalid(path, Position::File, what, cure));
             }
-            None => Box::new(delimited::Delimited::new(path, decompress_file(path, progress)?)?),
+            None => {
+                let (reader, bytes) = open_text(path, progress)?;
+                (Box::new(delimited::Delimited::new(path, reader)?), Some(bytes))
+            }
         };
         let names: Vec<String> = source.names().iter().map(|name| name.trim().to_lowercase()).collect();
-        let is_text = columnar(&head[..read]).is_none();
-        let named = !is_text || names.iter().all(|name| real(name.as_bytes()).is_none());
-        let mut table = Self { path: path.into(), names, named, is_text, source };
+        let named = bytes.is_none() || names.iter().all(|name| real(name.as_bytes()).is_none());
+        let mut table = Self { path: path.into(), names, named, source, progress, bytes, told: 0 };
         table.set_header(named);
         Ok(table)
     }
 
     /// Whether it is text, whose first row may be one of values.
     pub(crate) fn is_text(&self) -> bool {
-        self.is_text
+        self.bytes.is_some()
     }
 
     /// Says whether the first row of text names the columns.
@@ -225,7 +237,11 @@ impl TableFile {
 
     /// The next rows of the columns at `places`; `None` at the end.
     pub(crate) fn next(&mut self, places: &[usize]) -> Result<Option<Batch>> {
-        self.source.next(places)
+        let batch = self.source.next(places)?;
+        let rows = batch.as_ref().map_or(0, |batch| batch.rows as u64);
+        let done = self.bytes.as_ref().map_or(self.told + rows, |bytes| bytes.load(Ordering::Relaxed));
+        self.progress.advance(done - std::mem::replace(&mut self.told, done));
+        Ok(batch)
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Chunks<'p> {
 impl<'p> Chunks<'p> {
     /// Opens `path`; three chunks and the parsed form of one, with scratch, stay within about a quarter of `memory`.
     pub(crate) fn open(path: &Path, memory: u64, progress: &'p dyn Progress) -> Result<Self> {
-        let (reader, read) = open(path, progress)?;
+        let (reader, read) = open_text(path, progress)?;
         let room = (memory / 64).clamp(4 << 10, 16 << 20) as usize;
         let longest = (memory / 4).max(64 << 10) as usize;
         let mut splitter =
@@ -135,8 +135,11 @@ impl Read for Counted {
     }
 }
 
-/// Opens a file of text, and what counts the bytes that were read of it.
-fn open(path: &Path, progress: &dyn Progress) -> Result<(Box<dyn Read + Send>, Arc<AtomicU64>)> {
+/// Text, decompressed, and the number of bytes that were read of its file.
+type Text = (Box<dyn Read + Send>, Arc<AtomicU64>);
+
+/// Opens a file of text, decompressed, and what counts the bytes that are read of it.
+pub(crate) fn open_text(path: &Path, progress: &dyn Progress) -> Result<Text> {
     let io = |e| Error::io(path, e);
     let file = File::open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
@@ -156,11 +159,6 @@ fn open(path: &Path, progress: &dyn Progress) -> Result<(Box<dyn Read + Send>, A
     let mut decoder = BufReader::with_capacity(64 << 10, decoder);
     foreign::refuse(path, decoder.fill_buf().map_err(|e| unreadable(path, 1, e))?)?;
     Ok((Box::new(decoder), read))
-}
-
-/// Opens a file of text, decompressed.
-pub(crate) fn decompress_file(path: &Path, progress: &dyn Progress) -> Result<Box<dyn Read + Send>> {
-    open(path, progress).map(|(reader, _)| reader)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ mod foreign;
 mod pairs;
 mod scan;
 
-pub(crate) use chunks::{Chunk, Chunks, Counted, decompress_file};
+pub(crate) use chunks::{Chunk, Chunks, Counted, open_text};
 pub(crate) use columns::{Chosen, First, Layout, Separator, choose, fields, first_line, separator_of};
 pub use columns::{Column, Columns};
 pub(crate) use columns::{attribute, with_attributes};
