@@ -214,6 +214,14 @@ impl<'a> Ingest<'a> {
         if self.splits.is_some() {
             self.look_at_splits(num_nodes)?;
         }
+        for (option, array, given) in [
+            ("--random-labels", "labels", self.options.random_labels.is_some()),
+            ("--random-features", "features", self.options.random_features.is_some()),
+        ] {
+            if given && self.has(array) {
+                self.note(format!("the graph has {array} of its own: {option} was left out"));
+            }
+        }
         if let (Some(wanted), false) = (&self.options.random_labels, self.has("labels")) {
             let labels: Vec<i32> = (0..num_nodes).map(|v| random::class(wanted, v)).collect();
             let source = self.source.clone();

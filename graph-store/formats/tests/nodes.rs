@@ -237,6 +237,10 @@ fn random_labels_and_splits_over_labelled_nodes() {
     let of = |rows: &[String], part: &str| rows.iter().filter(|row| row.ends_with(part)).count();
     assert_eq!([of(&split, "train"), of(&split, "valid"), of(&split, "test")], [2, 1, 1]);
     assert!(split.iter().all(|row| row.contains("/ -1 /") == row.ends_with("/ -")), "{split:?}");
+    case.options.random_labels = Some(RandomLabels { num_classes: 3, seed: 5 });
+    let kept = case.import("0 1\n7 2\n").unwrap();
+    assert_eq!(nodes(&kept), split);
+    assert!(notes(&kept).contains("the graph has labels of its own: --random-labels was left out"));
     case.options.nodes = NodeFiles::default();
     case.options.random_labels = Some(RandomLabels { num_classes: 3, seed: 5 });
     let path = case.import("0 1\n7 2\n").unwrap();
