@@ -104,7 +104,7 @@ pub(crate) struct Args {
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// edges: what node ids are and become: numbers that are kept, numbers without gaps anew, or text
+    /// edges: what node ids are, and what becomes of them
     #[arg(long, value_enum, default_value = "keep")]
     ids: IdChoice,
     /// edges: the id of the first node, for lists that count from 1
@@ -116,14 +116,14 @@ pub(crate) struct Args {
     /// numpy, bv: what row v of the source lists
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
-    #[command(flatten)]
-    node_files: NodeArgs,
     /// Memory to stay within, beside a few bytes a node, for example 512MiB; too little is refused
     #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    node_files: NodeArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
