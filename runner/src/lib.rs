@@ -10,6 +10,7 @@ mod memory;
 mod operators;
 mod recorder;
 mod select;
+mod stopping;
 mod train;
 
 pub use build::{
@@ -21,6 +22,7 @@ pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
 pub use job::{Job, TrainingOperator};
 pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
 pub use recorder::{Recorder, predicted_timeline};
+pub use stopping::Bound;
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, Settings as ExecutorSettings, Stop};

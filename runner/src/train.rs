@@ -8,29 +8,31 @@ use morphgl_plan::{Plan, Replanned};
 use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
+use crate::stopping::EarlyStopping;
 use crate::{Evaluation, Executor, Scores, Told, evaluate};
 
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
-    /// Epochs at most. Default 5.
+    /// Epochs at most.
     pub epochs: u32,
-    /// Epochs without a better validation accuracy after which training stops; `None` never stops early. Default none.
+    /// Epochs without a better validation accuracy after which training stops, checked at evaluations;
+    /// `None` never stops early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
-    /// How to evaluate. Default with all neighbours.
+    /// How to evaluate.
     pub evaluation: Evaluation,
-    /// Epochs between evaluations. Default 1.
+    /// Epochs between evaluations.
     pub evaluate_every: u32,
     /// Workers that batch for sampled evaluation at most; with 0 whoever scores does it. `None` is as many as the plan has.
-    /// Default `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation_workers: Option<usize>,
 }
 
-impl Default for TrainOptions {
-    fn default() -> Self {
-        Self { epochs: 5, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
+impl TrainOptions {
+    /// A fixed number of epochs, each evaluated with all neighbours.
+    pub fn epochs(epochs: u32) -> Self {
+        Self { epochs, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
     }
 }
 
@@ -141,6 +143,7 @@ impl Trainer {
     /// A failing operator, with its key and mini-batch.
     pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
         let mut report = TrainReport { epochs: Vec::new(), best: None, test: None, why: Why::Epochs };
+        let mut stopping = EarlyStopping::new(self.options.patience);
         for epoch in 0..self.options.epochs {
             let mut replanned = 0;
             let plan = self.executor.plan_epoch()?;
@@ -184,7 +187,7 @@ impl Trainer {
                 report: done,
             };
             if let Some((valid, test)) = scores
-                && report.best.as_ref().is_none_or(|b| better(&valid, &b.valid))
+                && stopping.is_best(epoch, &valid)
             {
                 let parameters = self.executor.training_mut()?.parameters()?;
                 report.best = Some(Best { epoch, valid, test, parameters });
@@ -196,8 +199,7 @@ impl Trainer {
                 report.why = Why::Interrupted;
                 break;
             }
-            let waited = report.best.as_ref().map_or(0, |b| epoch - b.epoch);
-            if self.options.patience.is_some_and(|p| waited >= p.max(1)) {
+            if scores.is_some() && stopping.is_due(epoch) {
                 report.why = Why::Patience;
                 break;
             }
@@ -226,9 +228,4 @@ impl Trainer {
         };
         Ok((scores[0], (!sets[1].is_empty()).then_some(scores[1])))
     }
-}
-
-fn better(a: &Score, b: &Score) -> bool {
-    let key = |s: &Score| (s.accuracy(), -s.loss());
-    key(a) > key(b)
 }

@@ -284,6 +284,26 @@ fn training_is_repeatable_whatever_the_threads_and_the_loading() {
     }
 }
 
+/// The same run writes the same bytes, on any number of threads.
+#[test]
+fn a_repeated_run_writes_the_same_model_file() {
+    let bench = Bench::new();
+    let args = ["generate", "sbm", "-o", "graph", "--nodes", "3000", "--classes", "5", "--dim", "40", "--degree", "8"];
+    bench.text(&args);
+    for training in ["Training_CPU_Native", "Training_CPU_Burn"] {
+        let model = |extra: &[&'static str]| {
+            let args = ["train", "graph", "--epochs", "3", "--batch-size", "256", "--training", training];
+            bench.text(&[&args[..], &QUICK, &["--save", "model.safetensors"], extra].concat());
+            fs::read(bench.path().join("model.safetensors")).expect("there")
+        };
+        let first = model(&[]);
+        for extra in [&[][..], &["--plan", "sequential"], &["--threads", "1"], &["--seed", "1"]] {
+            let again = model(extra);
+            assert_eq!(first == again, extra != ["--seed", "1"], "{training} {extra:?}");
+        }
+    }
+}
+
 #[test]
 fn early_stopping_and_sampled_evaluation() {
     let bench = Bench::new();

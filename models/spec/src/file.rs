@@ -1,7 +1,7 @@
 //! Models as safetensors files, with PyG's parameter names and the spec in the metadata.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use morphgl_registry::{Error, NamedTensor, Result};
 use safetensors::tensor::{Metadata, TensorView};
-use safetensors::{Dtype, SafeTensors, View};
+use safetensors::{Dtype, SafeTensorError, SafeTensors, View};
+use serde::Serialize;
 
 use crate::{ModelSpec, check_tensors};
 
@@ -41,9 +42,8 @@ impl View for Stored<'_> {
 pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> Result<()> {
     let parameters = check_tensors(&path.display().to_string(), &spec.parameters(), parameters)?;
     let json = serde_json::to_string(spec).expect("a spec of numbers and words is JSON");
-    let metadata = HashMap::from([(SPEC.to_string(), json), ("format".to_string(), "pt".to_string())]);
-    let tensors = parameters.iter().map(|&t| (t.name.as_str(), Stored(t)));
-    let bytes = safetensors::serialize(tensors, Some(metadata)).map_err(|e| Error::failed(path.display(), e))?;
+    let metadata = BTreeMap::from([(SPEC, json.as_str()), ("format", "pt")]);
+    let bytes = serialize(&parameters, metadata).map_err(|e| Error::failed(path.display(), e))?;
     let partial = partial_path(path);
     let written = File::create(&partial)
         .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
@@ -53,6 +53,30 @@ pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> 
         let _ = fs::remove_file(&partial);
         Error::failed(path.display(), format!("{e}; check that the directory exists and has room"))
     })
+}
+
+/// The header of a safetensors file. `safetensors` writes its metadata from a `HashMap`, in another order each time.
+#[derive(Serialize)]
+struct Header<'a> {
+    #[serde(rename = "__metadata__")]
+    metadata: BTreeMap<&'a str, &'a str>,
+    #[serde(flatten)]
+    tensors: &'a Metadata,
+}
+
+/// A safetensors file of `parameters` under `metadata`: the same bytes for the same values.
+fn serialize(
+    parameters: &[&NamedTensor],
+    metadata: BTreeMap<&str, &str>,
+) -> std::result::Result<Vec<u8>, SafeTensorError> {
+    let mut bytes = safetensors::serialize(parameters.iter().map(|&t| (t.name.as_str(), Stored(t))), None)?;
+    let (length, tensors) = SafeTensors::read_metadata(&bytes)?;
+    let mut header = serde_json::to_vec(&Header { metadata, tensors: &tensors })?;
+    // Tensors begin at a multiple of 8 bytes, as the format has it.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let prefix = (header.len() as u64).to_le_bytes();
+    bytes.splice(..prefix.len() + length, prefix.into_iter().chain(header));
+    Ok(bytes)
 }
 
 /// The file beside `path` that [`save_model`] writes first, in this process.

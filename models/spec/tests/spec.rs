@@ -160,6 +160,10 @@ fn a_model_survives_its_file() {
     assert_eq!(names, ["model.safetensors"], "nothing is left beside the file");
 
     let whole = std::fs::read(&path).expect("the file");
+    for _ in 0..8 {
+        save_model(&path, &spec, &parameters).expect("a file");
+        assert_eq!(std::fs::read(&path).expect("the file"), whole, "the same model, the same bytes");
+    }
     for len in [0, 4, 20, whole.len() - 1] {
         std::fs::write(&path, &whole[..len]).expect("a cut file");
         let error = load_model(&path).expect_err("a cut file").to_string();

@@ -19,6 +19,7 @@ mod predict;
 mod profile;
 mod report;
 mod run_dir;
+mod screen;
 mod show;
 mod train;
 mod usage;

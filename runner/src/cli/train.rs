@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use indicatif::ProgressBar;
-use morphgl_plan::{Replanned, Time};
+use morphgl_plan::Time;
 use serde_json::json;
 
 use super::Outcome;
@@ -15,18 +14,19 @@ use super::inference::{self, Inference};
 use super::plan_arg::{PlanArg, name_training};
 use super::profile::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
+use super::screen::Screen;
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{interrupt, report, values};
 use crate::recorder::is_simulated;
 use crate::{
-    BatchDone, EpochRow, Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, TrainOptions,
-    TrainReport, Trainer, Why,
+    Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, TrainOptions, TrainReport, Trainer, Why,
 };
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl train                                             a generated graph, three-layer GraphSAGE
+  morphgl train cora                                        until validation stops improving
   morphgl train --model mlp                                 the features alone, to compare with
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
@@ -34,17 +34,18 @@ use crate::{
 pub(crate) struct Args {
     #[command(flatten)]
     planned: PlannedArgs,
-    /// Epochs at most
-    #[arg(help_heading = "Training", long, default_value_t = 5)]
-    epochs: u32,
-    /// Stop after so many epochs without a better validation accuracy
+    /// Number of epochs [default: until validation has not improved for 100 steps (at least 4 epochs), at most 2000 steps
+    /// (at least 10 epochs); without validation 300 steps (at least 5 epochs)]
+    #[arg(help_heading = "Training", long)]
+    epochs: Option<u32>,
+    /// Stops after so many epochs without a better validation accuracy
     #[arg(help_heading = "Training", long)]
     patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
     /// [default: full; sampled where that does not fit in memory]
     #[arg(help_heading = "Training", long, value_enum)]
     evaluation: Option<EvaluationArg>,
-    /// Epochs between evaluations [default: 1]
+    /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
     #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: Option<u32>,
     /// The plan: auto takes the least predicted epoch time and plans again when durations change;
@@ -82,13 +83,69 @@ impl From<EvaluationArg> for Evaluation {
     }
 }
 
+impl Args {
+    /// How long to train on epochs of so many steps, and when to evaluate.
+    fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
+        let mut options = match self.epochs {
+            Some(epochs) => TrainOptions { evaluation, ..TrainOptions::epochs(epochs) },
+            None => TrainOptions::until_best(steps_per_epoch, evaluation, validated),
+        };
+        if let Some(patience) = self.patience {
+            options.evaluate_every = options.evaluate_every.min(patience.max(1));
+            options.patience = Some(patience);
+        }
+        options.evaluate_every = self.evaluate_every.unwrap_or(options.evaluate_every);
+        options
+    }
+}
+
+/// Epochs, and the optimizer steps in them.
+fn epochs_and_steps(epochs: u32, steps_per_epoch: usize) -> String {
+    let steps = u64::from(epochs) * steps_per_epoch as u64;
+    let counted = |n: u64, what: &str| format!("{} {what}{}", show::number(n), if n == 1 { "" } else { "s" });
+    format!("{} ({})", counted(u64::from(epochs), "epoch"), counted(steps, "step"))
+}
+
+/// The length of a run without `--epochs`, in words.
+fn length(options: &TrainOptions, steps_per_epoch: usize) -> String {
+    let most = epochs_and_steps(options.epochs, steps_per_epoch);
+    let Some(patience) = options.patience else {
+        return format!("trains {most}, as nothing is validated; set --epochs for another number");
+    };
+    let patience = epochs_and_steps(patience, steps_per_epoch);
+    let every = match options.evaluate_every {
+        1 => "epoch".to_string(),
+        every => format!("{every} epochs"),
+    };
+    format!("trains until validation has not improved for {patience}, at most {most}; evaluates every {every}")
+}
+
+/// The stop reason, in words.
+fn stop_reason(args: &Args, report: &TrainReport, options: &TrainOptions, steps_per_epoch: usize) -> String {
+    match report.why {
+        Why::Interrupted => "interrupted".to_string(),
+        Why::Patience => {
+            let best = report.best.as_ref().map_or(0, |best| best.epoch);
+            let since = report.epochs.last().map_or(0, |last| last.epoch - best);
+            format!("stopped early: validation has not improved for {}", epochs_and_steps(since, steps_per_epoch))
+        }
+        Why::Epochs if args.epochs.is_none() && options.patience.is_some() => {
+            let most = epochs_and_steps(options.epochs, steps_per_epoch);
+            format!("stopped at the bound of {most}; --epochs trains longer")
+        }
+        Why::Epochs => "all epochs done".to_string(),
+    }
+}
+
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
-    let nothing_validated =
-        || Usage::error("--patience: nothing is validated; use a dataset with validation nodes and --evaluation full");
+    let nothing_validated = |option: &str| {
+        let cure = "use a dataset with validation nodes and --evaluation full";
+        Usage::error(format!("{option}: nothing is validated; {cure}"))
+    };
     if matches!(args.evaluation, Some(EvaluationArg::None)) {
         if args.patience.is_some() {
-            return Err(nothing_validated());
+            return Err(nothing_validated("--patience"));
         }
         if args.evaluate_every.is_some() {
             return Err(Usage::error("--evaluate-every: --evaluation none evaluates never; leave one of the two out"));
@@ -108,21 +165,16 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         name_training(plan, &mut config)?;
     }
     let asked = args.evaluation.map(Evaluation::from);
-    let evaluation = match config.disk_bytes {
+    let mut evaluation = match config.disk_bytes {
         Some(_) => Inference::OnDisk.choose(asked, show)?,
         None => asked.unwrap_or_default(),
     };
-    let mut options = TrainOptions {
-        epochs: args.epochs,
-        patience: args.patience,
-        evaluation,
-        evaluate_every: args.evaluate_every.unwrap_or(1),
-        evaluation_workers: None,
-    };
-    if options.patience.is_some() && dataset.splits.valid.is_empty() {
-        return Err(nothing_validated());
+    let validated = !dataset.splits.valid.is_empty();
+    let unread = args.patience.map(|_| "--patience").or(args.evaluate_every.map(|_| "--evaluate-every"));
+    if let Some(option) = unread.filter(|_| !validated) {
+        return Err(nothing_validated(option));
     }
-    let measured = args.planned.measure(&dataset, config.clone(), options.evaluation != Evaluation::None, show)?;
+    let measured = args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let (Some(path), Some(parameters)) = (&args.init, init) {
         let set = job.set_parameters(&parameters);
@@ -130,10 +182,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     let plan = args.plan.choose(given, &plans)?;
     let room = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
-    if options.evaluation == Evaluation::Full {
+    if evaluation == Evaluation::Full {
         let need = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
-        options.evaluation = Inference::InMemory { need, room }.choose(asked, show)?;
+        evaluation = Inference::InMemory { need, room }.choose(asked, show)?;
     }
+    let mut options = args.options(plan.num_batches(), evaluation, validated);
     options.evaluation_workers = inference::fewer_workers(&problem, &plan, room);
     // Made only now: a command that fails before has not used the directory up.
     let mut run_dir = match &args.run {
@@ -153,15 +206,20 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");
     }
     let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
-    show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}\n"));
+    show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}"));
+    show.line(match args.epochs {
+        Some(_) => String::new(),
+        None => format!("{}\n", length(&options, plan.num_batches())),
+    });
 
     let stop = interrupt::stop()?;
     let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
     // A plan that was asked for is kept.
     let again = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan));
+    let open = args.epochs.is_none() && options.patience.is_some();
+    let mut screen = Screen::new(show, plan.num_batches(), options.epochs, open);
     let mut trainer = Trainer { executor: Executor::new(job, &plan, again, settings)?, options };
-    let mut screen = Screen::new(show, plan.num_batches(), args.epochs);
     let mut told = false;
     let report = trainer.train(&stop, &mut |event| {
         screen.see(event);
@@ -202,7 +260,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         };
         note(dir.write_report(&report::of_run(run, recorder)));
     }
-    let mut outcome = summary(&report, &plan);
+    let mut outcome = summary(&report, &plan, &stop_reason(args, &report, &trainer.options, plan.num_batches()));
+    outcome.json["training"] = serde_json::to_value(&trainer.options)?;
     outcome.json["dataset"] = json!({
         "name": dataset.name, "path": args.planned.data.dataset,
         "num_nodes": dataset.num_nodes(), "num_edges": dataset.topology.num_edges(),
@@ -247,7 +306,7 @@ fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(String, Str
     rows
 }
 
-fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
+fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
     let percent = |x: f64| format!("{:.2}%", 100.0 * x);
     let mut text = String::new();
     let say = |text: &mut String, line: String| writeln!(text, "{line}").expect("a string takes every line");
@@ -267,12 +326,7 @@ fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
         say(&mut text, format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)"));
     }
     let peak = crate::peak_rss_bytes();
-    let why = match report.why {
-        Why::Epochs => "all epochs done",
-        Why::Patience => "stopped early: validation did not get better",
-        Why::Interrupted => "interrupted",
-    };
-    say(&mut text, format!("{why}; peak memory {}", show::bytes(peak)));
+    say(&mut text, format!("{stop_reason}; peak memory {}", show::bytes(peak)));
     let epochs: Vec<_> =
         report.epochs.iter().map(|e| serde_json::to_value(e).expect("a row of numbers is JSON")).collect();
     let json = json!({
@@ -288,63 +342,4 @@ fn summary(report: &TrainReport, plan: &Plan) -> Outcome {
         "peak_rss_bytes": peak,
     });
     Outcome { failed: report.why == Why::Interrupted, ..Outcome::new(text, json) }
-}
-
-/// The progress bar and the table of epochs.
-struct Screen {
-    show: Show,
-    bar: ProgressBar,
-    epochs: u32,
-    loss: f64,
-}
-
-const BAR: &str = "{msg:24} {bar:30} {pos}/{len} batches  {per_sec}  ETA {eta}";
-
-impl Screen {
-    fn new(show: Show, num_batches: usize, epochs: u32) -> Self {
-        show.line("epoch     loss  train     valid     seconds  batches/s   M edges/s  waiting");
-        let bar = show.bar(BAR, num_batches as u64 * u64::from(epochs));
-        Self { show, bar, epochs, loss: f64::NAN }
-    }
-
-    fn see(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Begins(_) | Event::Activity(_) => {}
-            Event::Batch(batch) => self.batch(batch),
-            Event::Replanned(new) => self.replanned(new),
-            Event::Evaluating => self.bar.set_message("evaluating"),
-            Event::Epoch(row) => self.epoch(row),
-        }
-    }
-
-    fn batch(&mut self, batch: &BatchDone) {
-        let loss = batch.score.loss();
-        // A moving average: single mini-batches jump too much to be read.
-        self.loss = if self.loss.is_nan() { loss } else { 0.9 * self.loss + 0.1 * loss };
-        if self.bar.is_hidden() {
-            return;
-        }
-        self.bar.set_message(format!("epoch {}/{} loss {:.4}", batch.id.epoch + 1, self.epochs, self.loss));
-        self.bar.inc(1);
-    }
-
-    fn replanned(&mut self, new: &Replanned) {
-        self.bar.suspend(|| self.show.say(crate::recorder::in_words(new)));
-    }
-
-    fn epoch(&mut self, row: &EpochRow) {
-        let report = &row.report;
-        let line = format!(
-            "{:>5}  {:>7.4}  {:>6.2}%  {:>8}  {:>7.2}  {:>9.2}  {:>10.2}  {:>6.0}%",
-            row.epoch,
-            row.loss,
-            100.0 * row.train_accuracy,
-            row.valid_accuracy.map_or("–".into(), |a| format!("{:.2}%", 100.0 * a)),
-            row.seconds,
-            report.batches as f64 / row.seconds,
-            report.edges as f64 / row.seconds / 1e6,
-            100.0 * report.trainer_waited / row.seconds,
-        );
-        self.bar.suspend(|| self.show.line(line));
-    }
 }

@@ -1,0 +1,116 @@
+//! `morphgl train` without `--epochs`: how long it trains, and what it says about that.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::Bench;
+
+const QUICK: [&str; 8] = ["--layers", "2", "--hidden", "16", "--fanouts", "5,5", "--profile-seconds", "0.1"];
+
+fn quick(args: &[&'static str]) -> Vec<&'static str> {
+    [args, &QUICK].concat()
+}
+
+fn epochs(json: &Value) -> &Vec<Value> {
+    json["epochs"].as_array().expect("a list")
+}
+
+fn number(json: &Value) -> u64 {
+    json.as_u64().unwrap_or_else(|| panic!("no number: {json}"))
+}
+
+/// One step an epoch: 100 steps are 100 epochs, and every fifth epoch is evaluated.
+#[test]
+fn training_goes_on_until_validation_gets_no_better() {
+    let bench = Bench::new();
+    bench.small();
+    let json = bench.json(&quick(&["train", "small", "--lr", "0.05", "--run", "run"]));
+    assert_eq!(json["ended"], "patience", "{json:#}");
+    let training = &json["training"];
+    assert_eq!((number(&training["epochs"]), number(&training["patience"])), (2000, 100));
+    assert_eq!(number(&training["evaluate_every"]), 5);
+    let best = number(&json["best_epoch"]);
+    assert_eq!((best % 5, epochs(&json).len() as u64), (4, best + 101), "100 epochs after the best one");
+    for row in epochs(&json) {
+        assert_eq!(row["valid_accuracy"].is_f64(), number(&row["epoch"]) % 5 == 4, "{row}");
+    }
+    // What was done can be asked for by numbers.
+    let config = fs::read_to_string(bench.path().join("run/config.toml")).expect("there");
+    assert!(["epochs = 2000", "patience = 100", "evaluate_every = 5"].iter().all(|w| config.contains(w)), "{config}");
+    let metrics = fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there");
+    assert_eq!(metrics.lines().count(), epochs(&json).len());
+
+    let text = bench.text(&quick(&["train", "small", "--lr", "0.05"]));
+    let opening = "trains until validation has not improved for 100 epochs (100 steps), at most 2,000 epochs (2,000 steps); \
+                   evaluates every 5 epochs\n";
+    assert!(text.contains(opening), "{text}");
+    assert!(text.contains("stopped early: validation has not improved for 100 epochs (100 steps); "), "{text}");
+    let rows = text.lines().filter(|l| l.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
+    assert_eq!(rows, epochs(&json).len() / 5, "a row for each evaluation: {text}");
+}
+
+/// Ninety steps an epoch: the epochs are at least so many.
+#[test]
+fn a_graph_of_many_steps_is_trained_for_some_epochs() {
+    let bench = Bench::new();
+    bench.small();
+    let json = bench.json(&quick(&["train", "small", "--batch-size", "2", "--evaluation", "none"]));
+    assert_eq!((epochs(&json).len(), &json["ended"]), (5, &"epochs".into()), "{json:#}");
+    let text = bench.text(&quick(&["train", "small", "--batch-size", "2"]));
+    let opening = "trains until validation has not improved for 4 epochs (360 steps), at most 23 epochs (2,070 steps); \
+                   evaluates every epoch\n";
+    assert!(text.contains(opening), "{text}");
+    assert!(
+        text.contains("stopped early: ") || text.contains("stopped at the bound of 23 epochs (2,070 steps); --epochs"),
+        "{text}"
+    );
+}
+
+#[test]
+fn options_take_the_place_of_the_defaults() {
+    let bench = Bench::new();
+    bench.small();
+    let last = |json: &Value| epochs(json).len() as u64 - 1;
+    // Patience alone.
+    let json = bench.json(&quick(&["train", "small", "--lr", "0.05", "--patience", "3"]));
+    assert_eq!((&json["ended"], number(&json["training"]["evaluate_every"])), (&"patience".into(), 3));
+    assert_eq!(last(&json), number(&json["best_epoch"]) + 3);
+    // Evaluations further apart than the patience: none ends training but one that was made.
+    let args = ["train", "small", "--lr", "0.05", "--patience", "3", "--evaluate-every", "4"];
+    let json = bench.json(&quick(&args));
+    assert_eq!((&json["ended"], last(&json)), (&"patience".into(), number(&json["best_epoch"]) + 4));
+    // Epochs alone: so many, each evaluated.
+    let json = bench.json(&quick(&["train", "small", "--epochs", "7"]));
+    assert_eq!((&json["ended"], epochs(&json).len()), (&"epochs".into(), 7));
+    assert!(epochs(&json).iter().all(|row| row["valid_accuracy"].is_f64()) && json["training"]["patience"].is_null());
+    assert!(bench.text(&quick(&["train", "small", "--epochs", "1"])).contains("all epochs done"));
+}
+
+#[test]
+fn without_validation_nodes_the_steps_are_fixed() {
+    let bench = Bench::new();
+    let args = ["generate", "sbm", "-o", "two", "--nodes", "300", "--classes", "3", "--degree", "6"];
+    bench.text(&[&args[..], &["--split", "0.8,0,0.2"]].concat());
+    let text = bench.text(&quick(&["train", "two", "--batch-size", "24"]));
+    assert!(
+        text.contains("trains 30 epochs (300 steps), as nothing is validated; set --epochs for another number\n"),
+        "{text}"
+    );
+    assert!(text.contains("test accuracy") && text.contains("all epochs done"), "{text}");
+    let args = ["train", "two", "--evaluate-every", "2"];
+    bench.misused(&args, &["--evaluate-every", "nothing is validated"]);
+}
+
+#[test]
+fn help_names_the_bounds() {
+    use morphgl::Bound;
+    let text = Bench::new().text(&["train", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = |bound: Bound| format!("{} steps (at least {} epochs)", bound.steps, bound.epochs);
+    for bound in [Bound::PATIENCE, Bound::MOST, Bound::UNVALIDATED] {
+        assert!(text.contains(&said(bound)), "{:?} in {text}", said(bound));
+    }
+    let spacing = format!("without --epochs, as many as make {} steps", Bound::EVALUATION.steps);
+    assert!(text.contains(&spacing), "{spacing:?} in {text}");
+}
