@@ -29,9 +29,9 @@ pub(crate) fn edges(
     Ok(rounded)
 }
 
-/// Sorts the ids that were met, and hands on the edges between the nodes that they become.
+/// Sorts the ids, writes them as `node_ids` and passes on the edges with each id replaced by its rank.
 pub(crate) fn finish(ingest: &mut Ingest<'_>, source: &Path, edges: Unnumbered, mut ids: Sorter<u64>) -> Result<()> {
-    // Nodes may have rows in files of their own, and no edge.
+    // Node files may list nodes without an edge.
     for keys in ingest.node_keys() {
         let Keys::Numbers(numbers) = keys else { continue };
         let mut numbers = numbers.clone();
@@ -49,7 +49,7 @@ pub(crate) fn finish(ingest: &mut Ingest<'_>, source: &Path, edges: Unnumbered, 
     edges.number(ingest, source, num_nodes, |id| ranks.of(id))
 }
 
-/// What sorts the ids that are met. Nodes are few beside edges: what sorting them leaves to the allocator is small then.
+/// An external sorter for node ids, within a quarter of the memory budget: there are far fewer nodes than edges.
 pub(crate) fn id_sorter(ingest: &Ingest<'_>) -> Sorter<u64> {
     Sorter::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true)
 }
@@ -113,8 +113,8 @@ fn collect(
     Ok((edges, sorter, rounded))
 }
 
-/// Edges between ids that have no nodes yet, in a file of the unfinished dataset, block after block: sources, targets,
-/// weights.
+/// Edges whose ids have no node numbers yet, spilled block by block to a temporary file inside the unfinished dataset:
+/// sources, targets, weights.
 pub(crate) struct Unnumbered {
     path: PathBuf,
     out: BufWriter<File>,
@@ -139,7 +139,7 @@ impl Unnumbered {
         Ok(())
     }
 
-    /// Hands the edges on between the nodes of their ids.
+    /// Passes on the edges with each id replaced by `node(id)`.
     pub(crate) fn number(
         mut self,
         ingest: &mut Ingest<'_>,

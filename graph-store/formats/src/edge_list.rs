@@ -130,7 +130,7 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
     Ok(rounded.into_inner())
 }
 
-/// Finishes edges between ids that are kept; `first` was taken off them, and `lowest` is the lowest one then.
+/// Finishes edges whose ids are kept. `first` was subtracted from every id, and `lowest` is the lowest result.
 pub(crate) fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
     let highest = edges.highest.map_or(0, u64::from).max(edges.ingest.least_nodes.saturating_sub(1));
     if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
@@ -145,11 +145,11 @@ pub(crate) fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (firs
     edges.finish().map(|_| ())
 }
 
-/// Whether the file is a table of typed columns.
+/// Whether the file is Parquet or Arrow IPC.
 fn is_columnar(source: &Path) -> Result<bool> {
     let mut head = Vec::new();
     let read = File::open(source).and_then(|file| file.take(8).read_to_end(&mut head));
-    // A directory is refused by who reads it.
+    // A missing file or a directory gets its error message from the text reader.
     Ok(read.is_ok() && columnar(&head).is_some())
 }
 

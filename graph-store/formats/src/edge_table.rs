@@ -17,7 +17,7 @@ pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOpt
     let mut file = TableFile::open(source, ingest.progress())?;
     let mut named = file.named;
     if format.columns.names.is_some() && file.is_text() {
-        // Then the first row is an edge.
+        // `--columns` is for files without a header: the first row is an edge.
         named = false;
         file.set_header(false);
     }
@@ -51,7 +51,7 @@ struct EdgeTable<'p> {
     file: TableFile<'p>,
     places: Vec<usize>,
     first_id: u64,
-    /// Weights that f32 does not hold.
+    /// Number of integer weights that f32 does not represent exactly.
     rounded: u64,
 }
 
@@ -74,7 +74,7 @@ impl EdgeTable<'_> {
         Error::invalid(self.source, batch.position(row), what, cure)
     }
 
-    /// Ids of at most `most` of a column, `first` taken off.
+    /// The ids of a column minus `first`; an error for ids below `first` or with more than `most` left.
     fn ids(&self, batch: &Batch, column: usize, (first, most): (u64, u64)) -> Result<Vec<u64>> {
         let values = &batch.columns[column];
         if let Values::Ints(ids, None) = values

@@ -19,9 +19,9 @@ pub struct Ingest<'a> {
     provenance: BTreeMap<String, Value>,
     /// Known when the edges are finished.
     pub(crate) num_nodes: Option<u64>,
-    /// Nodes that there are at least, whatever the edges say.
+    /// Lower bound of the number of nodes, from the node files.
     pub(crate) least_nodes: u64,
-    /// The files of nodes, once they are read.
+    /// The node files' content, once they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
     /// Arrays with one row a node, and how many rows they have: compared with the number of nodes at the end.
     rows: Vec<(&'static str, PathBuf, u64)>,
@@ -103,7 +103,7 @@ impl<'a> Ingest<'a> {
         self.rows.push(("features", source.to_path_buf(), num_rows));
     }
 
-    /// Refuses an array that was given before by another file.
+    /// Refuses an array that another file has given already.
     fn refuse_second(&self, array: &str, source: &Path) -> Result<()> {
         let Some((_, first, _)) = self.rows.iter().find(|(name, ..)| *name == array) else { return Ok(()) };
         let what = format!("{array} are given by {} already", first.display());

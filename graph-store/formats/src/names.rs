@@ -8,14 +8,14 @@ use rayon::prelude::*;
 
 use crate::Ingest;
 
-/// Names that were met, each with a number in the order of first appearance.
+/// Distinct names, numbered in the order of first appearance.
 ///
-/// They are held whole: the bytes of each name, and some 30 bytes beside.
+/// All names are held in memory: their bytes, and about 30 bytes of index each.
 #[derive(Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// Numbers by the hash of their name; the few names of one hash stand one behind the other.
+    /// Numbers by the hash of their name, with a list where several names have the same hash.
     numbers: HashMap<u64, Numbers>,
     hasher: RandomState,
 }
@@ -56,7 +56,7 @@ impl Names {
         Some(number)
     }
 
-    /// Writes the names in their order, as `node_names` and `node_name_ends`; the node of each number.
+    /// Writes the names sorted, as `node_names` and `node_name_ends`; returns the node of each number.
     pub(crate) fn finish(mut self, ingest: &mut Ingest<'_>) -> Result<Vec<u32>> {
         self.numbers = HashMap::new();
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();

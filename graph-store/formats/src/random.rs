@@ -30,7 +30,7 @@ fn below(seed: u64, index: u64, bound: u64) -> u64 {
 
 /// A node's class, uniform over all classes.
 pub(crate) fn class(wanted: &RandomLabels, node: u64) -> i32 {
-    // Another sequence than that of features and splits.
+    // Makes labels independent of features and splits of the same seed.
     below(wanted.seed ^ 0x6c61_6265_6c73, node, wanted.num_classes as u64) as i32
 }
 

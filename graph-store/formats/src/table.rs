@@ -90,7 +90,8 @@ pub(crate) fn open_array<'t>(path: &Path) -> Result<Table<'t>> {
 }
 
 impl Table<'_> {
-    /// The column to read of an array with an element a node, `None` for its only one; `option` names another.
+    /// The column to read of an array `[nodes, K]`, `None` for an array `[nodes]`; `option` is the command's option that
+    /// `column` comes from.
     pub(crate) fn expect_column(&self, column: &Option<Column>, option: &str) -> Result<Option<usize>> {
         let wrong = |what: String, cure: String| Err(Error::invalid(&self.path, Position::File, what, cure));
         match (self.shape.as_slice(), column) {

@@ -1,4 +1,4 @@
-//! The rows of node files take their places.
+//! Assigns the rows of node files to nodes, and writes features, labels and splits.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::{Features, NO_SPLIT, NodeTable, Places};
 use crate::table::open_array;
 use crate::{Ingest, dense, numpy};
 
-/// Where the rows of a file belong.
+/// Which node each row of a file belongs to.
 enum Rows {
-    /// Row `i` to node `i`.
+    /// Row `i` belongs to node `i`.
     InOrder,
-    /// Row `i` to this node.
+    /// Row `i` belongs to the `i`-th of these nodes; `u32::MAX` for none.
     Nodes(Vec<u32>),
 }
 
 impl Ingest<'_> {
-    /// Adds what the files of nodes say to the graph, whose edges are finished.
+    /// Adds the content of the node files to the graph, whose edges are written.
     pub(crate) fn attach_nodes(&mut self, num_nodes: u64) -> Result<()> {
         self.read_nodes(false)?;
         let tables = self.nodes.take().unwrap_or_default();
@@ -53,7 +53,8 @@ impl Ingest<'_> {
         Ok(())
     }
 
-    /// Rows without ids: of all nodes in the order of their ids, or of the ids from 0 on.
+    /// Matches rows without ids to nodes: in the order of the nodes' ids where there are as many rows as nodes, else row `i`
+    /// to the node with id `i`.
     fn rows_in_order(&mut self, path: &Path, rows: usize, places: &Places, num_nodes: u64) -> Result<Rows> {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if rows as u64 == num_nodes {
@@ -123,7 +124,7 @@ impl Ingest<'_> {
         std::fs::remove_file(&rows).map_err(|e| Error::io(&rows, e))
     }
 
-    /// Writes an array's rows as f32 to a file of the unfinished dataset: its rows are read in another order.
+    /// Copies an array as f32 into a temporary file inside the unfinished dataset, to read its rows in any order.
     fn spool(&self, path: &Path) -> Result<(std::path::PathBuf, usize)> {
         let mut array = open_array(path)?;
         let dim = numpy::feature_dim(&array)?;

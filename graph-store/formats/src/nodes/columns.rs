@@ -37,7 +37,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Their places, in the order in which batches have them.
+    /// Their places in the table, in the order in which batches have them.
     pub(super) fn all(&self) -> Vec<usize> {
         let one = [self.id, self.label, self.split].into_iter().chain(self.masks).flatten();
         one.chain(self.features.iter().copied()).collect()

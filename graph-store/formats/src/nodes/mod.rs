@@ -49,14 +49,14 @@ pub struct NodeColumns {
     pub features: Option<Vec<Column>>,
 }
 
-/// What a file says of nodes, row by row.
+/// The content of a node file, row by row.
 #[derive(Debug)]
 pub(crate) struct NodeTable {
     path: PathBuf,
     rows: usize,
     keys: Option<Keys>,
     labels: Option<Vec<i32>>,
-    /// Of each row the number of its split, `NO_SPLIT` for none.
+    /// Split of each row: 0 train, 1 valid, 2 test, or `NO_SPLIT`.
     splits: Option<Vec<u8>>,
     features: Option<Features>,
 }
@@ -74,14 +74,14 @@ pub(crate) enum Keys {
 /// Feature rows of a file.
 #[derive(Debug)]
 enum Features {
-    /// An array that is read when its place is known.
+    /// A `.npy` file, read once the order of its rows is known.
     Array(PathBuf),
-    /// Rows of so many f32, waiting in a file of the unfinished dataset.
+    /// f32 rows of this length, in a temporary `.npy` file inside the unfinished dataset.
     Rows(PathBuf, usize),
 }
 
 impl Ingest<'_> {
-    /// Reads the files of nodes, whose ids are names where `named`.
+    /// Reads the node files; their ids are text if `named`.
     pub(crate) fn read_nodes(&mut self, named: bool) -> Result<()> {
         if self.nodes.is_none() {
             self.nodes = Some(read::all(self, named)?);
@@ -99,11 +99,11 @@ impl Ingest<'_> {
         self.node_tables().iter().filter_map(|table| table.keys.as_ref())
     }
 
-    /// How many nodes there are at least where ids are kept and begin at `first`: those that the tables name.
+    /// Lower bound of the number of nodes, from the node files, for ids that are kept and begin at `first`.
     pub(crate) fn kept_nodes(&self, first: u64) -> u64 {
         let of = |table: &NodeTable| match &table.keys {
             Some(Keys::Numbers(ids)) => ids.iter().max().map_or(0, |id| (id + 1).saturating_sub(first)),
-            // Lists of nodes are no rows of all.
+            // A list of the nodes of a split does not have a row for each node.
             _ if table.features.is_none() && table.labels.is_none() => 0,
             _ => table.rows as u64,
         };

@@ -1,4 +1,4 @@
-//! Which node an id of the source is.
+//! From the ids of the source to nodes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::Ingest;
 
 /// Finds nodes by the ids that the source has.
 pub(crate) enum Places {
-    /// Ids are nodes.
+    /// Ids are node numbers, below this number of nodes.
     Same(u64),
     /// Ascending ids.
     Sorted(Array<u64>),
@@ -20,7 +20,7 @@ pub(crate) enum Places {
 }
 
 impl Places {
-    /// Those of a graph whose edges are finished.
+    /// The ids of a graph whose edges are written.
     pub(crate) fn of(ingest: &Ingest<'_>, num_nodes: u64) -> Result<Self> {
         let file = |name: &str| ingest.dir().join(format!("{name}.npy"));
         if file("node_name_ends").exists() {
@@ -58,7 +58,7 @@ impl Places {
         }
     }
 
-    /// The node of each id, no node twice.
+    /// The node of each id; an error for an id that is unknown or listed twice.
     pub(super) fn nodes(&self, path: &Path, keys: &Keys, num_nodes: u64) -> Result<Vec<u32>> {
         let mut seen = vec![false; num_nodes as usize];
         let mut place = |row: usize, node: Option<u32>, id: &dyn Fn() -> String| {

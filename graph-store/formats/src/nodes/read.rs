@@ -82,7 +82,7 @@ fn ids_of(array: &mut Table<'_>) -> Result<Vec<u64>> {
 
 fn text(ingest: &mut Ingest<'_>, path: &Path, given: Given, named: bool) -> Result<NodeTable> {
     let mut file = TableFile::open(path, ingest.progress())?;
-    // Names of nodes, one a line, are no header.
+    // A list of names, one a line, has no header.
     if named && given != Given::Table && file.named && file.known(ID).is_none() && file.names.len() == 1 {
         file.set_header(matches!(given, Given::Labels));
     }
@@ -96,14 +96,14 @@ fn text(ingest: &mut Ingest<'_>, path: &Path, given: Given, named: bool) -> Resu
     reader.finish(ingest, &chosen)
 }
 
-/// Takes batches of a table.
+/// Collects ids, labels, splits and features from the batches of a table.
 struct Reader<'p> {
     path: &'p Path,
     given: Given,
     rows: usize,
     keys: Option<Keys>,
     labels: Vec<i32>,
-    /// Labels that are no numbers, with those before them.
+    /// All labels as text, from the first one on that is not a number.
     classes: Option<Texts>,
     splits: Vec<u8>,
     spool: Option<std::path::PathBuf>,
@@ -179,7 +179,7 @@ impl<'p> Reader<'p> {
                     };
                     self.labels.push(label);
                 }
-                // A name: those before it were names as well, which looked like numbers.
+                // The first label that is not a number: all labels are class names, those before it too.
                 Err(name) => {
                     let mut classes = Texts::default();
                     for label in self.labels.drain(..) {
@@ -278,7 +278,7 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// Class numbers of named classes, in the order of their names, which the provenance keeps.
+/// Numbers named classes in the order of their names, and writes the names to the provenance.
 fn numbered(ingest: &mut Ingest<'_>, classes: &Texts) -> Vec<i32> {
     let mut names: Vec<&[u8]> = classes.iter().filter(|name| !is_missing(name)).collect();
     names.sort_unstable();

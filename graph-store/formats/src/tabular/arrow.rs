@@ -19,7 +19,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader
 
 use super::{Batch, Columnar, ROWS, Source, Texts, Values};
 
-/// Does what reads a file by other crates, which panic on some that are damaged.
+/// Runs code of the crates arrow and parquet, which panic on some damaged files, and makes an error of a panic.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
         Err(Error::invalid(path, Position::File, "the table is damaged", "copy or write the file again"))
@@ -60,7 +60,7 @@ struct Columns {
     path: PathBuf,
     names: Vec<String>,
     unread: Option<Unread>,
-    /// The reader, and where it has the columns that were asked for.
+    /// The reader, and the place of each requested column in its batches.
     reader: Option<(Box<dyn RecordBatchReader>, Vec<usize>)>,
     done: u64,
 }
@@ -146,7 +146,7 @@ fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Values {
     Values::Texts(texts)
 }
 
-/// The values of an array; `Err` says what it is where it is none of ours.
+/// The values of an array; `Err` describes what is not supported.
 fn values(array: &ArrayRef) -> std::result::Result<Values, String> {
     Ok(match array.data_type() {
         DataType::Int8 => ints::<Int8Type>(array, i64::from),
@@ -172,7 +172,7 @@ fn values(array: &ArrayRef) -> std::result::Result<Values, String> {
         DataType::LargeUtf8 => texts(array.as_string::<i64>().iter()),
         DataType::Utf8View => texts(array.as_string_view().iter()),
         DataType::Dictionary(..) => {
-            // Categories: each value is that of its key.
+            // A dictionary-encoded column: pandas' categories.
             let of = array.as_any_dictionary();
             let (keys, known) = (of.normalized_keys(), values(of.values())?);
             let mut texts = Texts::default();

@@ -16,7 +16,7 @@ pub(super) struct Delimited {
     path: PathBuf,
     rows: Rows,
     names: Vec<String>,
-    /// The first row and its line, where it is yet to be read.
+    /// The first row and its line, until it is read as data or skipped as the header.
     first: Option<(ByteRecord, u64)>,
     header: bool,
     done: u64,
@@ -95,7 +95,7 @@ impl Delimited {
     }
 }
 
-/// What the csv reader says, at the line of the file.
+/// Converts an error of the csv crate, which began to read behind `before` lines.
 fn wrong(path: &Path, before: u64, error: &csv::Error) -> Error {
     let at = error.position().map_or(Position::File, |p| Position::Line(before + p.line()));
     let what = match error.kind() {

@@ -1,7 +1,7 @@
 //! Tables of columns, read in batches: delimited text, Parquet and Arrow IPC (Feather).
 //!
 //! For node tables and for edges that the fast reader of `text` does not read. A batch holds the chosen columns of some
-//! rows; a column of text is turned into numbers by whoever knows what it means.
+//! rows; text becomes numbers only where the column's meaning asks for numbers.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -35,7 +35,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 #[cfg_attr(not(feature = "arrow"), allow(dead_code, reason = "text has no other columns than of text"))]
 pub(crate) enum Values {
-    /// Whole numbers; `None` in place of all flags where none is missing.
+    /// Whole numbers, and which of them are missing; `None` if none is.
     Ints(Vec<i64>, Option<Vec<bool>>),
     /// Numbers; missing ones are NaN.
     Reals(Vec<f64>),
@@ -45,7 +45,7 @@ pub(crate) enum Values {
     Vectors(usize, Vec<f32>),
 }
 
-/// Texts, one behind the other.
+/// Strings, concatenated.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Texts {
     ends: Vec<usize>,
@@ -141,19 +141,19 @@ pub(crate) fn is_missing(text: &[u8]) -> bool {
     matches!(text, b"" | b"NA" | b"N/A" | b"NaN" | b"nan" | b"null" | b"NULL" | b"None" | b"<NA>")
 }
 
-/// What a table is read from.
+/// A format of tables.
 trait Source {
     /// Names of the columns; of text, the fields of its first row.
     fn names(&self) -> &[String];
 
-    /// Whether the first row of text has the names; a table of another kind has its names apart.
+    /// Whether the first row is a header; for text alone, other formats store the names apart.
     fn set_header(&mut self, header: bool);
 
     /// The next rows of `columns`; `None` at the end.
     fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>>;
 }
 
-/// A table, opened.
+/// An open table.
 pub(crate) struct TableFile<'p> {
     pub(crate) path: PathBuf,
     /// Names of the columns, in lower case; of text without a header they are its first fields.
@@ -162,13 +162,13 @@ pub(crate) struct TableFile<'p> {
     pub(crate) named: bool,
     source: Box<dyn Source>,
     progress: &'p dyn Progress,
-    /// Counts the bytes that were read of text; of other tables, rows are told.
+    /// Bytes read so far of a text file; `None` for other formats, whose progress is counted in rows.
     bytes: Option<Arc<AtomicU64>>,
     told: u64,
 }
 
 impl<'p> TableFile<'p> {
-    /// Opens `path` and looks at its beginning. The first row of text names the columns where none of its fields is a number.
+    /// Opens `path` and reads its beginning. The first row of text is a header where none of its fields is a number.
     pub(crate) fn open(path: &Path, progress: &'p dyn Progress) -> Result<Self> {
         let mut head = [0; 8];
         let mut file = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
@@ -201,7 +201,7 @@ impl<'p> TableFile<'p> {
         Ok(table)
     }
 
-    /// Whether it is text, whose first row may be one of values.
+    /// Whether it is text, where only the caller can tell a header from a first row of data.
     pub(crate) fn is_text(&self) -> bool {
         self.bytes.is_some()
     }
@@ -230,7 +230,7 @@ impl<'p> TableFile<'p> {
         self.names.iter().position(|name| self.named && names.contains(&name.as_str()))
     }
 
-    /// The names, to be told.
+    /// The names, for messages.
     pub(crate) fn list(&self) -> String {
         self.names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
     }

@@ -1,5 +1,4 @@
-//! A text file as a sequence of chunks of whole lines, read ahead by a thread; its compression is
-//! seen by its magic.
+//! A text file as a sequence of chunks of whole lines, read ahead by a thread; compression is recognised by its magic.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -155,7 +154,7 @@ pub(crate) fn open_text(path: &Path, progress: &dyn Progress) -> Result<Text> {
         return Ok((Box::new(counted), read));
     }
     let decoder = decompress(counted).map_err(|e| unreadable(path, 1, e))?;
-    // Archives are known by what is compressed.
+    // A tar archive is recognised after decompression.
     let mut decoder = BufReader::with_capacity(64 << 10, decoder);
     foreign::refuse(path, decoder.fill_buf().map_err(|e| unreadable(path, 1, e))?)?;
     Ok((Box::new(decoder), read))
