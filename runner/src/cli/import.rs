@@ -21,7 +21,8 @@ enum Format {
     Npz,
     /// An OGB node-property directory, with its raw/ and split/
     Ogb,
-    /// An edge list: SNAP text, csv or tsv, plain, .gz, .bz2, .xz or .zst, Parquet or Feather, with or without weights
+    /// An edge list: SNAP text, csv or tsv, plain, .gz, .bz2, .xz or .zst, with or without weights; Parquet or Feather in
+    /// a build with --features arrow
     Edges,
     /// MatrixMarket coordinate file
     Mtx,
@@ -40,7 +41,7 @@ enum Format {
   morphgl import ogb ogbn_products -o products --symmetrise --dtype f16
   morphgl import edges soc-LiveJournal1.txt.gz -o lj --ids compact --random-features 128 --dtype f16 --split 0.01,0.01,0.01
   morphgl import edges trips.csv -o trips --src from_stop --dst to_stop --weight minutes
-  morphgl import edges follows.parquet -o people --ids strings --nodes people.csv --split 0.6,0.2,0.2
+  morphgl import edges follows.csv.gz -o people --ids strings --nodes people.csv --split 0.6,0.2,0.2
   morphgl import mtx graph.mtx -o graph --features x.npy --labels y.npy --train train.txt --valid valid.txt --test test.txt
   morphgl import numpy my-arrays/ -o mine
 

@@ -9,7 +9,7 @@ use super::import::column;
 use super::usage::Usage;
 
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Nodes, in files of their own (.npy, csv, tsv, Parquet, Feather)")]
+#[command(next_help_heading = "Nodes, in files of their own (.npy, csv, tsv; Parquet, Feather with --features arrow)")]
 pub(crate) struct NodeArgs {
     /// A table with named columns: ids, labels, splits, features
     #[arg(long, value_name = "FILE")]

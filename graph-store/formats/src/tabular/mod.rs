@@ -186,7 +186,7 @@ impl<'p> TableFile<'p> {
             #[cfg(not(feature = "arrow"))]
             Some(kind) => {
                 let what = format!("a {kind:?} file, which this build does not read");
-                let cure = "build with the feature `arrow`, or write the table as csv";
+                let cure = "build again with `cargo build --release --features arrow`, or write the table as csv";
                 return Err(Error::invalid(path, Position::File, what, cure));
             }
             None => {
