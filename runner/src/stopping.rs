@@ -4,7 +4,7 @@ use morphgl_registry::Score;
 
 use crate::{Evaluation, TrainOptions};
 
-/// A number of optimizer steps, rounded up to whole epochs, with a least number of epochs.
+/// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.
 ///
 /// Steps are counted, because an epoch of a small graph is few of them: five epochs of two mini-batches are ten steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

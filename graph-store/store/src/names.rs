@@ -20,7 +20,7 @@ impl NodeNames {
     ///
     /// # Errors
     ///
-    /// The first node whose name does not end where a name can, or does not come behind the name before.
+    /// The first node whose name ends out of bounds, or does not sort after the name before it.
     ///
     /// # Complexity
     ///

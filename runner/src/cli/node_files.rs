@@ -1,4 +1,4 @@
-//! The options of `morphgl import` that name files of nodes.
+//! The options of `morphgl import` for node data in files of their own.
 
 use std::path::PathBuf;
 

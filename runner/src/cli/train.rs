@@ -99,7 +99,7 @@ impl Args {
     }
 }
 
-/// Epochs, and the optimizer steps in them.
+/// A number of epochs in words, with the optimizer steps that they take: `3 epochs (30 steps)`.
 fn epochs_and_steps(epochs: u32, steps_per_epoch: usize) -> String {
     let steps = u64::from(epochs) * steps_per_epoch as u64;
     let counted = |n: u64, what: &str| format!("{} {what}{}", show::number(n), if n == 1 { "" } else { "s" });

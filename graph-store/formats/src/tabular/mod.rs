@@ -17,7 +17,7 @@ use morphgl_graph_store::{Error, Position, Result};
 use crate::text::{open_text, real};
 use crate::{Column, Progress};
 
-/// Rows of a batch at most.
+/// Maximum number of rows in a batch.
 const ROWS: usize = 1 << 16;
 
 /// Some rows of the chosen columns.

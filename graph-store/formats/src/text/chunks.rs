@@ -134,10 +134,10 @@ impl Read for Counted {
     }
 }
 
-/// Text, decompressed, and the number of bytes that were read of its file.
+/// Decompressed text, and the number of bytes read from its file so far.
 type Text = (Box<dyn Read + Send>, Arc<AtomicU64>);
 
-/// Opens a file of text, decompressed, and what counts the bytes that are read of it.
+/// Opens a text file, plain or compressed, and returns a counter of the bytes read from the file with it.
 pub(crate) fn open_text(path: &Path, progress: &dyn Progress) -> Result<Text> {
     let io = |e| Error::io(path, e);
     let file = File::open(path).map_err(io)?;

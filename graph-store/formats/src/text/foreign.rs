@@ -1,4 +1,4 @@
-//! Files that are not what they were named as: what they are, and how their graph is brought in.
+//! Recognises files in formats that a reader does not take, by their first bytes, and says how to convert them.
 
 use std::path::Path;
 
