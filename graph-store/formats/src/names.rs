@@ -7,14 +7,14 @@ use morphgl_graph_store::{MAX_NODES, Result};
 use rayon::prelude::*;
 
 use crate::Ingest;
+use crate::tabular::Texts;
 
 /// Distinct names, numbered in the order of first appearance.
 ///
 /// All names are held in memory: their bytes, and about 30 bytes of index each.
 #[derive(Default)]
 pub(crate) struct Names {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    texts: Texts,
     /// Numbers by the hash of their name, with a list where several names have the same hash.
     numbers: HashMap<u64, Numbers>,
     hasher: RandomState,
@@ -27,8 +27,7 @@ enum Numbers {
 
 impl Names {
     fn name(&self, number: u32) -> &[u8] {
-        let number = number as usize;
-        &self.bytes[number.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[number]]
+        self.texts.get(number as usize)
     }
 
     /// The number of a name; `None` where there are more names than nodes can have.
@@ -42,9 +41,8 @@ impl Names {
         if known.is_some() {
             return known;
         }
-        let number = u32::try_from(self.ends.len()).ok().filter(|&n| u64::from(n) < MAX_NODES)?;
-        self.bytes.extend_from_slice(name);
-        self.ends.push(self.bytes.len());
+        let number = u32::try_from(self.texts.len()).ok().filter(|&n| u64::from(n) < MAX_NODES)?;
+        self.texts.push(name);
         match self.numbers.entry(hash).or_insert(Numbers::One(number)) {
             Numbers::One(first) if *first == number => {}
             Numbers::One(first) => {
@@ -59,7 +57,7 @@ impl Names {
     /// Writes the names sorted, as `node_names` and `node_name_ends`; returns the node of each number.
     pub(crate) fn finish(mut self, ingest: &mut Ingest<'_>) -> Result<Vec<u32>> {
         self.numbers = HashMap::new();
-        let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
+        let mut order: Vec<u32> = (0..self.texts.len() as u32).collect();
         order.par_sort_unstable_by(|&a, &b| self.name(a).cmp(self.name(b)));
         let (mut names, mut ends) =
             (ingest.writer.stream::<u8>("node_names")?, ingest.writer.stream::<u64>("node_name_ends")?);

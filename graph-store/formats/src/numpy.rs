@@ -101,12 +101,7 @@ pub fn import(
         let mut table = tables.array(name)?;
         table.expect_vector()?;
         let path = table.path.clone();
-        let ids = table.all_ints()?.into_iter().enumerate().map(|(i, id)| {
-            u64::try_from(id).map_err(|_| {
-                Error::invalid(&path, Position::Element(i as u64), format!("the node id is {id}"), "correct the ids")
-            })
-        });
-        ingest.node_ids(&path, &ids.collect::<Result<Vec<u64>>>()?)?;
+        ingest.node_ids(&path, &table.all_ids()?)?;
     }
     let known = |name: &String| {
         let names = [&EDGES[..], &FEATURES, &LABELS].into_iter().chain(SPLITS);

@@ -110,6 +110,16 @@ impl Table<'_> {
         }
     }
 
+    /// All elements of a vector of node ids.
+    pub(crate) fn all_ids(&mut self) -> Result<Vec<u64>> {
+        let path = self.path.clone();
+        let id = |(i, id): (usize, i64)| {
+            let what = || format!("the node id is {id}");
+            u64::try_from(id).map_err(|_| Error::invalid(&path, Position::Element(i as u64), what(), "correct the ids"))
+        };
+        self.all_ints()?.into_iter().enumerate().map(id).collect()
+    }
+
     /// All whole numbers of the array, or of one of its columns.
     pub(crate) fn ints_of(&mut self, column: Option<usize>) -> Result<Vec<i64>> {
         let values = self.all_ints()?;

@@ -10,7 +10,7 @@ use super::columns::{Chosen, Given, ID, choose, said};
 use super::{Features, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
 use crate::elements::Kind;
-use crate::table::{Table, open_array};
+use crate::table::open_array;
 use crate::tabular::{Batch, TableFile, Texts, Values, is_missing};
 
 /// Reads all files that the options name.
@@ -64,20 +64,11 @@ fn array(ingest: &Ingest<'_>, path: &Path, given: Given, named: bool) -> Result<
                 return Err(Error::invalid(path, Position::File, "numbers, where nodes are known by names", cure));
             }
             array.expect_vector()?;
-            table.keys = Some(Keys::Numbers(ids_of(&mut array)?));
+            table.keys = Some(Keys::Numbers(array.all_ids()?));
             table.splits = Some(vec![part; rows]);
         }
     }
     Ok(table)
-}
-
-fn ids_of(array: &mut Table<'_>) -> Result<Vec<u64>> {
-    let path = array.path.clone();
-    let id = |(i, id): (usize, i64)| {
-        let wrong = || Error::invalid(&path, Position::Element(i as u64), format!("the node id is {id}"), "correct it");
-        u64::try_from(id).map_err(|_| wrong())
-    };
-    array.all_ints()?.into_iter().enumerate().map(id).collect()
 }
 
 fn text(ingest: &mut Ingest<'_>, path: &Path, given: Given, named: bool) -> Result<NodeTable> {
