@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
-    Accelerator, At, Batching, BatchingContext, Key, Machine, Phase, Result, Training, TrainingContext, Transferring,
-    TransferringContext,
+    Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, Training,
+    TrainingContext, Transferring, TransferringContext,
 };
 
 /// Why an operator cannot run on this machine. Not an error: a machine without the hardware is a good machine.
@@ -45,6 +47,28 @@ impl fmt::Debug for Build {
     }
 }
 
+/// When a batching or transferring operator fills in the features of mini-batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeatureFill {
+    /// Always: `gather` makes no difference.
+    Always,
+    /// Where `gather` of its context is set.
+    #[default]
+    OnRequest,
+    /// Never: another operator of the route does.
+    Never,
+}
+
+/// A kind of sampling, with settings of its own in [`crate::SamplerSettings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SamplerKind {
+    /// Neighbour sampling by fanouts (GraphSAGE; Hamilton et al., NeurIPS 2017).
+    Neighbor,
+}
+
 /// The description of an operator, submitted as a constant by [`crate::submit!`].
 #[derive(Debug, Clone)]
 pub struct Description {
@@ -52,7 +76,8 @@ pub struct Description {
     pub key: Key,
     /// What it does, in one line without a full stop.
     pub summary: &'static str,
-    /// Where what it reads lies. Batching reads the dataset, transferring and training read mini-batches.
+    /// Where what it reads lies. Batching reads the dataset, in host memory or on disk; transferring and training read
+    /// mini-batches.
     pub reads: At,
     /// Where what it makes lies.
     pub writes: At,
@@ -65,9 +90,19 @@ pub struct Description {
     /// Whether it is a reference: correct before fast, what others of its phase are tested against. It is listed last and,
     /// where nothing is measured, used last; training is measured like any other.
     pub reference: bool,
+    /// Whether it runs on a simulated device: reports call its figures simulated, and nothing is learned by training on it.
+    pub simulated: bool,
     /// Whether it is a training operator that reads features of the dataset in host memory itself: mini-batches need
     /// bring none.
     pub reads_store: bool,
+    /// When it fills in features; of batching and transferring.
+    pub features: FeatureFill,
+    /// The kinds of sampling it understands; of batching.
+    pub samplers: &'static [SamplerKind],
+    /// The options it has beside those of its phase.
+    pub options: &'static [OptionSpec],
+    /// What it counts.
+    pub counters: &'static [CounterSpec],
 }
 
 /// A probe for operators that run anywhere.
@@ -88,8 +123,52 @@ impl Description {
     /// When the key names another phase than `build` builds; in a constant, at compile time.
     pub const fn new(key: Key, summary: &'static str, reads: At, writes: At, build: Build) -> Self {
         assert!(key.phase as u8 == build.phase() as u8, "the key's phase is the phase of what is built");
-        let (probe, accelerators) = (always as Probe, no_accelerators as Accelerators);
-        Self { key, summary, reads, writes, probe, accelerators, build, reference: false, reads_store: false }
+        Self {
+            key,
+            summary,
+            reads,
+            writes,
+            probe: always,
+            accelerators: no_accelerators,
+            build,
+            reference: false,
+            simulated: false,
+            reads_store: false,
+            features: FeatureFill::OnRequest,
+            samplers: &[SamplerKind::Neighbor],
+            options: &[],
+            counters: &[],
+        }
+    }
+
+    /// The same operator with these options.
+    pub const fn with_options(mut self, options: &'static [OptionSpec]) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The same operator with these counters.
+    pub const fn with_counters(mut self, counters: &'static [CounterSpec]) -> Self {
+        self.counters = counters;
+        self
+    }
+
+    /// The same operator, which fills in features at other times than on request.
+    pub const fn filling(mut self, features: FeatureFill) -> Self {
+        self.features = features;
+        self
+    }
+
+    /// The same batching operator for these kinds of sampling.
+    pub const fn sampling(mut self, samplers: &'static [SamplerKind]) -> Self {
+        self.samplers = samplers;
+        self
+    }
+
+    /// The same operator, on a simulated device.
+    pub const fn as_simulated(mut self) -> Self {
+        self.simulated = true;
+        self
     }
 
     /// The same operator as a reference for others of its phase.

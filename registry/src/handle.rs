@@ -1,9 +1,18 @@
-//! Work that may still be under way.
+//! Work that may still be under way, and what it was measured to take.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::Result;
+use crate::{Counters, Result};
+
+/// What an operator measured of one call: the only measurement of it that profile, plan and report read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Measured {
+    /// Time that the work kept its resource busy.
+    pub busy: Duration,
+    /// What it counted.
+    pub counters: Counters,
+}
 
 /// Asynchronous work of a device, to be waited on once.
 pub trait Wait<T>: Send {
@@ -13,8 +22,11 @@ pub trait Wait<T>: Send {
     fn wait(self: Box<Self>) -> Result<(T, Duration)>;
 }
 
-/// The outcome of an operator's call, ready or under way, with the duration measured on its resource.
-pub struct Handle<T>(State<T>);
+/// The outcome of an operator's call, ready or under way, with the duration measured on its resource and its counters.
+pub struct Handle<T> {
+    state: State<T>,
+    counters: Counters,
+}
 
 enum State<T> {
     Ready(T, Duration),
@@ -24,17 +36,24 @@ enum State<T> {
 impl<T> Handle<T> {
     /// Work that is done.
     pub fn ready(value: T, took: Duration) -> Self {
-        Self(State::Ready(value, took))
+        Self { state: State::Ready(value, took), counters: Counters::NONE }
     }
 
     /// Work that is under way.
     pub fn pending(work: impl Wait<T> + 'static) -> Self {
-        Self(State::Pending(Box::new(work)))
+        Self { state: State::Pending(Box::new(work)), counters: Counters::NONE }
+    }
+
+    /// The same work with what it counts, beside what it counted before.
+    #[must_use]
+    pub fn counting(mut self, counters: Counters) -> Self {
+        self.counters += counters;
+        self
     }
 
     /// Whether [`Handle::wait`] would return at once.
     pub fn is_ready(&self) -> bool {
-        match &self.0 {
+        match &self.state {
             State::Ready(..) => true,
             State::Pending(work) => work.is_ready(),
         }
@@ -42,26 +61,39 @@ impl<T> Handle<T> {
 
     /// Waits for the work; returns its result and the time it took on its resource.
     pub fn wait(self) -> Result<(T, Duration)> {
-        match self.0 {
+        match self.state {
             State::Ready(value, took) => Ok((value, took)),
             State::Pending(work) => work.wait(),
         }
     }
 
-    /// This work and `next`, which the same resource was given after it: the result is this one's, the time that of both, and
-    /// of two errors the first one's. Waits for the later work first, so that the host sleeps once.
+    /// Waits for the work; returns its result and all that was measured of it.
+    pub fn measured(self) -> Result<(T, Measured)> {
+        let counters = self.counters;
+        self.wait().map(|(value, busy)| (value, Measured { busy, counters }))
+    }
+
+    /// This work and `next`, which the same resource was given after it: the result is this one's, time and counters are those
+    /// of both, and of two errors the first one's is returned. Waits for the later work first, so that the host sleeps once.
     pub fn then(self, next: Result<Handle<()>>) -> Handle<T>
     where
         T: Send + 'static,
     {
-        match (self.0, next) {
-            (State::Ready(value, took), Ok(Handle(State::Ready((), then)))) => Handle::ready(value, took + then),
-            (first, next) => Handle::pending(InOrder { first: Handle(first), next }),
-        }
+        let mut counters = self.counters;
+        counters += next.as_ref().map_or(Counters::NONE, |next| next.counters);
+        let state = match (self.state, next) {
+            (State::Ready(value, took), Ok(Handle { state: State::Ready((), then), .. })) => {
+                State::Ready(value, took + then)
+            }
+            (state, next) => {
+                State::Pending(Box::new(InOrder { first: Handle { state, counters: Counters::NONE }, next }))
+            }
+        };
+        Handle { state, counters }
     }
 }
 
-/// Two works that were given one after the other.
+/// Two pieces of work submitted one after the other.
 struct InOrder<T> {
     first: Handle<T>,
     next: Result<Handle<()>>,
@@ -82,7 +114,7 @@ impl<T: Send> Wait<T> for InOrder<T> {
 
 impl<T> fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.state {
             State::Ready(_, took) => write!(f, "Handle(ready, {took:?})"),
             State::Pending(_) => write!(f, "Handle(under way)"),
         }

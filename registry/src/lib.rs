@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod counter;
 mod description;
 mod error;
 mod handle;
@@ -8,14 +9,18 @@ mod key;
 mod lookup;
 mod machine;
 mod operator;
+mod option;
 mod place;
 mod route;
 mod settings;
 
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
-pub use description::{Accelerators, Build, Description, Probe, Unavailable, always, no_accelerators};
+pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
+pub use description::{
+    Accelerators, Build, Description, FeatureFill, Probe, SamplerKind, Unavailable, always, no_accelerators,
+};
 pub use error::{Error, ErrorKind, Result};
-pub use handle::{Handle, Wait};
+pub use handle::{Handle, Measured, Wait};
 pub use key::{Hardware, Key, Phase, Resource};
 pub use lookup::{Registry, Status};
 pub use machine::{Accelerator, Machine};
@@ -23,6 +28,7 @@ pub use operator::{
     Batching, BatchingContext, BatchingWorker, Gradients, NamedTensor, Score, Training, TrainingContext, Transferring,
     TransferringContext,
 };
+pub use option::{OptionRole, OptionSpec, OptionType, nearest};
 pub use place::{At, Place};
 pub use route::Route;
 pub use settings::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};

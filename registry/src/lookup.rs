@@ -1,8 +1,10 @@
 //! The operators this program is linked with, on this machine.
 
+use serde_json::Value;
+
 use crate::{
     Batching, BatchingContext, Build, Description, Error, ErrorKind, Key, Machine, Phase, Place, Result, Route,
-    Training, TrainingContext, Transferring, TransferringContext, Unavailable, route,
+    Training, TrainingContext, Transferring, TransferringContext, Unavailable, option, route,
 };
 
 /// All registered operators, sorted by key, held against one machine.
@@ -86,6 +88,20 @@ impl Registry {
         stay && self.find(&route.training).is_some_and(|d| d.reads_store)
     }
 
+    /// Checks names and types of the options given to an operator, by name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::get`]; an option that the operator does not have, or a value of another type.
+    pub fn check_options(&self, key: &Key, given: &Value) -> Result<()> {
+        option::check(key, self.get(key)?.options, given)
+    }
+
+    /// Whether an operator with this key runs on a simulated device; false where there is none.
+    pub fn is_simulated(&self, key: &Key) -> bool {
+        self.find(key).is_some_and(|d| d.simulated)
+    }
+
     fn find(&self, key: &Key) -> Option<&Description> {
         self.descriptions.binary_search_by(|d| d.key.cmp(key)).ok().map(|i| &self.descriptions[i])
     }
@@ -127,7 +143,10 @@ impl Registry {
     /// As [`Registry::get`], a key of another phase, or the operator's own.
     pub fn batching(&self, key: &Key, context: &BatchingContext) -> Result<Box<dyn Batching>> {
         match self.get(key)?.build {
-            Build::Batching(build) => build(context),
+            Build::Batching(build) => {
+                self.check_options(key, &context.options)?;
+                build(context)
+            }
             _ => Err(wrong_phase(key, Phase::Batching)),
         }
     }
@@ -139,7 +158,10 @@ impl Registry {
     /// As [`Registry::batching`].
     pub fn transferring(&self, key: &Key, context: &TransferringContext) -> Result<Box<dyn Transferring>> {
         match self.get(key)?.build {
-            Build::Transferring(build) => build(context),
+            Build::Transferring(build) => {
+                self.check_options(key, &context.options)?;
+                build(context)
+            }
             _ => Err(wrong_phase(key, Phase::Transferring)),
         }
     }
@@ -151,7 +173,10 @@ impl Registry {
     /// As [`Registry::batching`].
     pub fn training(&self, key: &Key, context: &TrainingContext) -> Result<Box<dyn Training>> {
         match self.get(key)?.build {
-            Build::Training(build) => build(context),
+            Build::Training(build) => {
+                self.check_options(key, &context.options)?;
+                build(context)
+            }
             _ => Err(wrong_phase(key, Phase::Training)),
         }
     }

@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind};
 
-/// A place data can lie in, printed `host` or `backend:index`.
+/// A place data can lie in, printed `host`, `disk` or `backend:index`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Place {
     /// The host's memory.
     Host,
+    /// The dataset's files, where the dataset does not fit in memory. Mini-batches never lie there.
+    Disk,
     /// A device's memory.
     Device {
         /// The backend, for example `cuda`.
@@ -28,6 +30,8 @@ pub enum Place {
 pub enum At {
     /// The host's memory.
     Host,
+    /// The dataset's files.
+    Disk,
     /// A device of this backend.
     Device(&'static str),
 }
@@ -36,7 +40,7 @@ impl At {
     /// Whether `place` is of this kind.
     pub fn matches(self, place: &Place) -> bool {
         match (self, place) {
-            (At::Host, Place::Host) => true,
+            (At::Host, Place::Host) | (At::Disk, Place::Disk) => true,
             (At::Device(a), Place::Device { backend, .. }) => a == backend,
             _ => false,
         }
@@ -47,6 +51,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             At::Host => "host",
+            At::Disk => "disk",
             At::Device(backend) => backend,
         })
     }
@@ -56,6 +61,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Host => f.pad("host"),
+            Place::Disk => f.pad("disk"),
             Place::Device { backend, index } => f.pad(&format!("{backend}:{index}")),
         }
     }
@@ -65,15 +71,17 @@ impl FromStr for Place {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self, Error> {
-        if s == "host" {
-            return Ok(Place::Host);
+        match s {
+            "host" => return Ok(Place::Host),
+            "disk" => return Ok(Place::Disk),
+            _ => {}
         }
         s.split_once(':')
             .filter(|(backend, _)| !backend.is_empty() && backend.bytes().all(|b| b.is_ascii_alphanumeric()))
             .and_then(|(backend, i)| Some((backend, i.parse().ok()?)))
             .map(|(backend, index)| Place::Device { backend: Cow::Owned(backend.to_string()), index })
             .ok_or_else(|| {
-                let what = "not a place; places read host or backend:index, for example cuda:0".to_string();
+                let what = "not a place; places read host, disk or backend:index, for example cuda:0".to_string();
                 Error::new(format!("{s:?}"), ErrorKind::Parse(what))
             })
     }

@@ -13,6 +13,8 @@ pub struct Route {
     pub transferring: Key,
     /// Who trains.
     pub training: Key,
+    /// Where batching reads the dataset: [`Place::Host`] or [`Place::Disk`].
+    pub read_at: Place,
     /// Where mini-batches lie after batching.
     pub batched_at: Place,
     /// Where they lie after transferring, and are trained.
@@ -23,17 +25,18 @@ fn same_backend(a: &Place, b: &Place) -> bool {
     matches!((a, b), (Place::Device { backend: a, .. }, Place::Device { backend: b, .. }) if a == b)
 }
 
-/// Every chain of `operators` whose places match on `machine`, sorted. The dataset lies in host memory.
+/// Every chain of `operators` whose places match on `machine`, sorted. The dataset lies in host memory or on disk.
 ///
 /// A device is one place: a chain never changes from one device of a backend to another.
 pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> {
     let of = |phase| operators.iter().filter(move |d| d.key.phase == phase);
     let places = |at: At| -> Vec<Place> {
         let devices = machine.accelerators.iter().map(|a| a.place.clone());
-        std::iter::once(Place::Host).chain(devices).filter(|p| at.matches(p)).collect()
+        [Place::Host, Place::Disk].into_iter().chain(devices).filter(|p| at.matches(p)).collect()
     };
     let mut routes = Vec::new();
-    for batching in of(Phase::Batching).filter(|d| d.reads == At::Host) {
+    for batching in of(Phase::Batching).filter(|d| matches!(d.reads, At::Host | At::Disk)) {
+        let read_at = if batching.reads == At::Disk { Place::Disk } else { Place::Host };
         for batched_at in places(batching.writes) {
             for transferring in of(Phase::Transferring).filter(|d| d.reads.matches(&batched_at)) {
                 for trained_at in places(transferring.writes) {
@@ -45,6 +48,7 @@ pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> 
                             batching: batching.key.clone(),
                             transferring: transferring.key.clone(),
                             training: training.key.clone(),
+                            read_at: read_at.clone(),
                             batched_at: batched_at.clone(),
                             trained_at: trained_at.clone(),
                         });

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Registry, Resource, Route, Training, TrainingContext, Transferring, TransferringContext};
-use serde_json::{Value, json};
+use morphgl_registry::{Place, Registry, Route, Training, TrainingContext, Transferring, TransferringContext};
 
+use crate::budget::{self, Use};
 use crate::{JobConfig, Operators};
 
 /// The operators this program is linked with, on this machine.
@@ -49,37 +49,9 @@ pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
     Ok(routes)
 }
 
-/// Sampled evaluation while training gets one of so many parts of the bytes that may be held of a dataset on disk: its nodes
-/// are few.
-pub(crate) const EVALUATION: u64 = 8;
-
-/// What an operator holds that reads the dataset from where it is stored.
-pub(crate) const DISK: Resource = Resource::new("Disk");
-
-/// Why an operator is left out that looks for the dataset in memory.
+/// Why a route is left out whose sampler reads the dataset in memory.
 pub(crate) const LEFT_ON_DISK: &str =
     "the dataset does not fit in memory and is left on disk, where this operator does not read";
-
-/// Whether a route's mini-batches are read from disk.
-pub(crate) fn reads_disk(route: &Route) -> bool {
-    route.batching.hardware.resources().contains(&DISK)
-}
-
-/// The options of the operator that batches for training, where so many bytes of a dataset on disk may be held.
-pub(crate) fn training_options(route: &Route, bytes: Option<u64>) -> Value {
-    match bytes.filter(|_| reads_disk(route)) {
-        Some(bytes) => json!({ "memory_bytes": bytes - bytes / EVALUATION }),
-        None => Value::Null,
-    }
-}
-
-/// The same, of the operators that batch for sampled evaluation: their few mini-batches are not worth a pass over the graph.
-pub(crate) fn evaluation_options(route: &Route, bytes: Option<u64>) -> Value {
-    match bytes.filter(|_| reads_disk(route)) {
-        Some(bytes) => json!({ "memory_bytes": bytes, "hotness": "none" }),
-        None => Value::Null,
-    }
-}
 
 /// What a dataset is called in errors: its directory, where it has one.
 pub(crate) fn name(dataset: &Dataset) -> String {
@@ -99,7 +71,7 @@ pub fn trained_route(
     registry: &Registry,
 ) -> Result<(Route, Box<dyn Training>)> {
     let mut first = None;
-    let fits = |r: &Route| config.disk_bytes.is_none() || reads_disk(r);
+    let fits = |r: &Route| config.disk_bytes.is_none() || r.read_at == Place::Disk;
     for route in routes(registry, &config.operators)?.into_iter().filter(fits) {
         match build_training(dataset, config, registry, &route) {
             Ok(training) => return Ok((route, training)),
@@ -127,7 +99,7 @@ pub fn build_training(
         seed: config.seed,
         threads: config.threads.unwrap_or(registry.machine().cores).max(1),
         place: route.trained_at.clone(),
-        options: config.options_of(&route.training, Value::Null),
+        options: budget::options(config, registry, &route.training, Use::Training)?,
     };
     Ok(registry.training(&route.training, &context)?)
 }
@@ -174,7 +146,7 @@ pub fn build_transferring(
         from: route.batched_at.clone(),
         to: route.trained_at.clone(),
         gather,
-        options: config.options_of(&route.transferring, Value::Null),
+        options: budget::options(config, registry, &route.transferring, Use::Training)?,
     };
     Ok(registry.transferring(&route.transferring, &context)?)
 }

@@ -26,7 +26,7 @@ pub struct JobConfig {
     /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
-    /// Where the dataset is left on disk, the bytes that whoever reads it from there may hold of it; `None` where it is in memory.
+    /// Where the dataset is left on disk, the host memory that operators may hold of it, in bytes; `None` where it is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
@@ -46,17 +46,6 @@ pub struct Operators {
 }
 
 impl JobConfig {
-    /// The options of an operator: those that were asked for, and `own` for what was not.
-    pub(crate) fn options_of(&self, key: &Key, own: Value) -> Value {
-        let Some(asked) = self.options.get(key) else { return own };
-        let mut all = match own {
-            Value::Object(own) => own,
-            _ => Map::new(),
-        };
-        all.extend(asked.clone());
-        Value::Object(all)
-    }
-
     /// A job with the defaults: three-layer fanouts 15,10,5 cut to the model's layers, batch size 1024, seed 0.
     pub fn new(spec: TrainingSpec) -> Self {
         let fanouts = default_fanouts(&spec.model);

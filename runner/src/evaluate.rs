@@ -6,7 +6,7 @@ use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, Transfer, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchingContext, Error, Place, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
+    BatchingContext, Error, FeatureFill, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,7 +99,7 @@ impl Sampled<'_> {
             dataset: Arc::clone(self.dataset),
             seeds: SeedSet::new("nodes to evaluate", set, self.dataset.num_nodes())?,
             settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
-            gather: self.gather && self.route.batched_at == Place::Host,
+            gather: self.gather && self.registry.get(&self.route.batching)?.features != FeatureFill::Never,
             place: self.route.batched_at.clone(),
             options: self.options.clone(),
         };

@@ -4,12 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use morphgl_execute::{Activity, BatchDone, Control, EpochReport, Event, Settings as ExecutorSettings, Stop};
+use morphgl_execute::{
+    Activity, BatchDone, Control, EpochReport, Event, Settings as ExecutorSettings, Stop, add_counters,
+};
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
 use morphgl_profile::{Memory, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Registry, Route, Training};
 
+use crate::budget::{self, Use};
 use crate::{Job, JobConfig, Scores};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
@@ -258,13 +261,12 @@ impl Executor {
             dataset: &self.dataset,
             settings: &self.config.sampler,
             gather: crate::brings_features(&self.config, &self.registry, operators.route),
-            options: self.config.options_of(
+            options: budget::options(
+                &self.config,
+                &self.registry,
                 &operators.route.batching,
-                crate::build::evaluation_options(
-                    operators.route,
-                    self.config.disk_bytes.map(|bytes| bytes / crate::build::EVALUATION),
-                ),
-            ),
+                Use::EvaluationBesideTraining,
+            )?,
             workers,
             threads,
             memory: None,
@@ -285,6 +287,7 @@ fn append(whole: &mut EpochReport, part: EpochReport) {
     whole.score += part.score;
     whole.busy += part.busy;
     whole.trainer_waited += part.trainer_waited;
+    add_counters(&mut whole.counters, part.counters);
     whole.remaining = part.remaining;
     whole.peak_batched = whole.peak_batched.max(part.peak_batched);
     whole.peak_ready = whole.peak_ready.max(part.peak_ready);

@@ -6,12 +6,14 @@ use anyhow::{Context, Result, bail};
 use morphgl_execute::RouteOperators;
 use morphgl_graph_store::Dataset;
 use morphgl_profile::Selection;
-use morphgl_registry::{Batching, BatchingContext, Key, NamedTensor, Place, Registry, Route, SeedSet, Training};
+use morphgl_registry::{
+    Batching, BatchingContext, FeatureFill, Key, NamedTensor, Place, Registry, Route, SeedSet, Training,
+};
 
 use crate::JobConfig;
+use crate::budget::{self, Use};
 use crate::build::{
-    LEFT_ON_DISK, brings_features, build_training, build_transferring, check_model, name, reads_disk, registry, routes,
-    training_options,
+    LEFT_ON_DISK, brings_features, build_training, build_transferring, check_model, name, registry, routes,
 };
 
 /// A training operator, its key and its place.
@@ -67,14 +69,14 @@ impl Job {
         job.check()?;
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
-        // Who samples a dataset that lies in memory from disk only loses time: that is done where it is asked for, and not tried.
-        routes.retain(|r| on_disk || !reads_disk(r) || wanted.is_some());
+        // Sampling from disk is slower where the dataset is in memory: only on request.
+        routes.retain(|r| on_disk || r.read_at != Place::Disk || wanted.is_some());
         // Routes to several places share mini-batches and what was measured of them: all bring features. At one place a single
         // training operator remains, and mini-batches are made for that.
         let several = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
         let mut built = Vec::new();
         for route in routes {
-            if on_disk && !reads_disk(&route) {
+            if on_disk && route.read_at != Place::Disk {
                 job.leave_out(format!("{}: {LEFT_ON_DISK}", route.batching));
                 continue;
             }
@@ -147,8 +149,8 @@ impl Job {
                 }
             }
         }
-        // What a device batches has its features gathered by the transfer that follows.
-        let gather = brings_features && route.batched_at == Place::Host;
+        // A sampler that never fills in features leaves them to the transfer that follows.
+        let gather = brings_features && self.registry.get(&route.batching)?.features != FeatureFill::Never;
         let same = |b: &&Built| (&b.key, &b.place, b.gather) == (&route.batching, &route.batched_at, gather);
         let batching = match built.iter().find(same) {
             Some(built) => Arc::clone(&built.operator),
@@ -172,7 +174,7 @@ impl Job {
             settings: self.config.sampler.clone(),
             gather,
             place: route.batched_at.clone(),
-            options: self.config.options_of(&route.batching, training_options(route, self.config.disk_bytes)),
+            options: budget::options(&self.config, &self.registry, &route.batching, Use::Training)?,
         };
         Ok(self.registry.batching(&route.batching, &context)?)
     }
@@ -213,7 +215,7 @@ impl Job {
 
     /// How the dataset is read, where it is left on disk: one line an operator.
     pub fn on_disk(&self) -> Vec<String> {
-        let routes = self.routes.iter().filter(|r| reads_disk(&r.route));
+        let routes = self.routes.iter().filter(|r| r.route.read_at == Place::Disk);
         let mut lines: Vec<String> = routes.map(|r| format!("{}: {:?}", r.route.batching, r.batching)).collect();
         // Routes to several training operators share who batches.
         lines.dedup();

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod budget;
 mod build;
 pub mod cli;
 mod config;
@@ -21,7 +22,7 @@ pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
 pub use job::{Job, TrainingOperator};
 pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
-pub use recorder::{Recorder, predicted_timeline};
+pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::Bound;
 pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
 

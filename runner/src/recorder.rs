@@ -1,26 +1,42 @@
 //! Timelines of plans and of runs, for traces and reports.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use morphgl_execute::Activity;
 use morphgl_plan::{Phase, Plan, Replanned, Schedule, timeline};
+use morphgl_registry::Registry;
 use morphgl_report::{Lane, Mark, Phase as Shown, Timeline};
 
-/// Whether an operator is one of the simulated accelerator's.
-pub(crate) fn is_simulated(key: &str) -> bool {
-    let mut parts = key.split('_').skip(1);
-    let hardware = parts.next().unwrap_or_default();
-    hardware.split('+').any(|h| h == "SIM") || parts.next().is_some_and(|operator| operator.starts_with("Sim"))
-}
+/// The operators that run on a simulated device: what they took is called simulated wherever it is shown.
+#[derive(Debug, Clone, Default)]
+pub struct Simulated(HashSet<String>);
 
-/// Whether only simulated operators of the schedule hold the resource.
-pub(crate) fn is_simulated_resource(schedule: &Schedule, resource: &str) -> bool {
-    let mut held = schedule.shares.iter().flat_map(|s| {
-        let (k, h) = (&s.keys, &s.hardware);
-        [(&k.batching, &h.batching), (&k.transferring, &h.transferring), (&k.training, &h.training)]
-    });
-    held.clone().any(|(_, names)| names.iter().any(|n| n == resource))
-        && held.all(|(key, names)| names.iter().all(|n| n != resource) || is_simulated(key))
+impl Simulated {
+    /// Those of the operators that are registered.
+    pub fn of(registry: &Registry) -> Self {
+        let simulated = registry.status().into_iter().filter(|s| s.description.simulated);
+        Self(simulated.map(|s| s.description.key.to_string()).collect())
+    }
+
+    /// Whether the operator with this key is simulated.
+    pub fn operator(&self, key: &str) -> bool {
+        self.0.contains(key)
+    }
+
+    /// Whether a schedule trains on a simulated device: then nothing is learned.
+    pub fn trains(&self, schedule: &Schedule) -> bool {
+        schedule.shares.iter().any(|s| self.operator(&s.keys.training))
+    }
+
+    /// Whether only simulated operators of the schedule hold the resource.
+    pub fn resource(&self, schedule: &Schedule, resource: &str) -> bool {
+        let mut held = schedule.shares.iter().flat_map(|s| {
+            let (k, h) = (&s.keys, &s.hardware);
+            [(&k.batching, &h.batching), (&k.transferring, &h.transferring), (&k.training, &h.training)]
+        });
+        held.clone().any(|(_, names)| names.iter().any(|n| n == resource))
+            && held.all(|(key, names)| names.iter().all(|n| n != resource) || self.operator(key))
+    }
 }
 
 pub(crate) fn shown(phase: Phase) -> Shown {
@@ -36,6 +52,7 @@ pub(crate) fn shown(phase: Phase) -> Shown {
 struct Lanes {
     lanes: Vec<Lane>,
     named: HashMap<String, usize>,
+    simulated: Simulated,
 }
 
 impl Lanes {
@@ -49,9 +66,9 @@ impl Lanes {
         let lane = |name: &String| {
             let shared = schedule.resources.iter().any(|r| r.name == *name && r.cores.is_some());
             let label = if shared { format!("{name} {what}") } else { name.clone() };
-            let (lanes, next) = (&mut self.lanes, self.named.len());
+            let (lanes, next, simulated) = (&mut self.lanes, self.named.len(), &self.simulated);
             *self.named.entry(label.clone()).or_insert_with(|| {
-                let simulated = is_simulated_resource(schedule, name);
+                let simulated = simulated.resource(schedule, name);
                 lanes.push(Lane { name: label, resource: name.clone(), simulated });
                 next
             })
@@ -81,10 +98,10 @@ fn routes(schedule: &Schedule) -> Vec<String> {
 }
 
 /// The timeline of one epoch as the plan predicts it.
-pub fn predicted_timeline(plan: &Plan) -> Timeline {
+pub fn predicted_timeline(plan: &Plan, simulated: &Simulated) -> Timeline {
     let schedule = &plan.schedule;
     let simulation = timeline(schedule);
-    let mut lanes = Lanes::default();
+    let mut lanes = Lanes { simulated: simulated.clone(), ..Lanes::default() };
     lanes.all(schedule);
     let activities = simulation.activities.iter().map(|a| morphgl_report::Activity {
         phase: shown(a.phase),
@@ -133,8 +150,8 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder of a run that begins with `plan`.
-    pub fn new(plan: &Plan) -> Self {
-        let mut lanes = Lanes::default();
+    pub fn new(plan: &Plan, simulated: &Simulated) -> Self {
+        let mut lanes = Lanes { simulated: simulated.clone(), ..Lanes::default() };
         lanes.all(&plan.schedule);
         Self {
             schedule: plan.schedule.clone(),

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use morphgl_execute::{Activity, BatchDone, EpochReport, Stop};
+use morphgl_execute::{Activity, BatchDone, CountersByOperator, EpochReport, Stop, add_counters};
 use morphgl_plan::{Plan, Replanned};
 use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,13 @@ pub struct TrainReport {
 }
 
 impl TrainReport {
+    /// What operators counted over all epochs.
+    pub fn counters(&self) -> CountersByOperator {
+        let mut sums = CountersByOperator::new();
+        self.epochs.iter().for_each(|e| add_counters(&mut sums, e.report.counters.clone()));
+        sums
+    }
+
     /// Median of the whole epochs' training seconds, `None` without one.
     pub fn median_epoch_seconds(&self) -> Option<f64> {
         let mut seconds: Vec<f64> = self.epochs.iter().filter(|e| !e.report.stopped).map(|e| e.seconds).collect();

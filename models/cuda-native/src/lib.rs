@@ -17,7 +17,7 @@ mod trainer;
 mod transpose;
 
 use morphgl_cuda::{CUDA, accelerators, probe};
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
+use morphgl_registry::{At, Build, Description, Hardware, Key, OptionSpec, OptionType, Phase, Training, submit};
 
 pub use trainer::CudaNative;
 
@@ -33,6 +33,12 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Training(|context| Ok(Box::new(CudaNative::new(context)?) as Box<dyn Training>)),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&[OptionSpec::new(
+    "tf32",
+    OptionType::Bool,
+    "false",
+    "round the factors of GEMMs to TF32, for tensor cores",
+)]);
 
 submit! { DESCRIPTION }

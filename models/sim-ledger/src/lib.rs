@@ -7,7 +7,7 @@ pub use ledger::{Entry, Ledger};
 pub use trainer::SimLedger;
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase};
-use morphgl_sim::{SIM, accelerators, device, probe};
+use morphgl_sim::{OPTIONS, SIM, accelerators, device, probe};
 
 /// The operator's name, `Training_SIM_Ledger`.
 pub const KEY: Key = Key::new(Phase::Training, Hardware::new(&[SIM]), "Ledger");
@@ -21,6 +21,8 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Training(|c| Ok(Box::new(SimLedger::new(c, &device(&KEY, &c.place, &c.options)?)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&OPTIONS)
+.as_simulated();
 
 morphgl_registry::submit! { DESCRIPTION }

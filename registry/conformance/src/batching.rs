@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Build, Description, Expansion, HostBatch, Machine, MiniBatch, Pick, Place,
-    Result, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, Build, Description, Expansion, FeatureFill, HostBatch, Machine, MiniBatch,
+    Pick, Place, Result, SamplerSettings, SeedSet,
 };
 
 /// One set of inputs an operator is held to.
@@ -100,9 +100,9 @@ impl Subject<'_> {
         self.batches(case, 1, &ids(case, epoch), true)
     }
 
-    /// Whether its mini-batches hold features when asked to gather: on a device they may be left to transferring.
+    /// Whether its mini-batches hold features when asked to gather.
     pub(crate) fn gathers(&self) -> bool {
-        self.place == Place::Host
+        self.description.features != FeatureFill::Never
     }
 }
 
@@ -181,6 +181,7 @@ fn cases() -> Vec<Case> {
 fn subject(description: &Description) -> Option<Subject<'_>> {
     let machine = Machine::probe();
     let places = match description.writes {
+        morphgl_registry::At::Disk => panic!("{}: mini-batches never lie on disk", description.key),
         morphgl_registry::At::Host => vec![Place::Host],
         morphgl_registry::At::Device(_) => {
             (description.accelerators)(&machine).into_iter().map(|found| found.place).collect()

@@ -10,6 +10,7 @@ use super::Outcome;
 use super::inference::MemoryArgs;
 use super::job::{self, BatchArgs, DataArgs};
 use super::show::{self, Show};
+use crate::budget::{self, Use};
 use crate::{Evaluation, JobConfig, Sampled, Scores, TrainingSpec, evaluate};
 
 #[derive(Debug, Parser)]
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 dataset: &dataset,
                 settings: &config.sampler,
                 gather,
-                options: config.options_of(&route.batching, crate::build::evaluation_options(&route, disk_bytes)),
+                options: budget::options(&config, &registry, &route.batching, Use::Evaluation)?,
                 workers: 0,
                 threads: config.threads.unwrap_or(registry.machine().cores),
                 // Mapped files count as held, and are not.

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
 use morphgl_model_spec::ModelSpec;
 use morphgl_plan::Time;
-use morphgl_registry::{Expansion, Fanouts, Key, Machine, Pick, SamplerSettings};
+use morphgl_registry::{At, Expansion, Fanouts, Key, Machine, Pick, SamplerSettings};
 use serde_json::{Map, Value};
 
 use super::model::ModelArgs;
@@ -47,7 +47,10 @@ impl DataArgs {
         let meta = Meta::read(path)?;
         let bytes: u64 = meta.arrays.values().map(|a| a.shape.iter().product::<u64>() * a.dtype.size() as u64).sum();
         let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
-        let asked = batch.batching.as_ref().is_some_and(|key| key.hardware.resources().contains(&crate::build::DISK));
+        let asked = match &batch.batching {
+            Some(key) => registry()?.get(key)?.reads == At::Disk,
+            None => false,
+        };
         if !asked && fits(bytes, memory) {
             return Ok((self.open(show)?, None));
         }
@@ -131,7 +134,7 @@ pub(crate) struct BatchArgs {
     /// fastest]
     #[arg(long, value_name = "KEY")]
     training: Option<Key>,
-    /// Set an operator's option, such as Training_CUDA_Native.tf32=true; may be repeated. Each operator's README lists its options
+    /// Set an operator's option, such as Training_CUDA_Native.tf32=true; may be repeated. `morphgl ops --options` lists them
     #[arg(long, value_name = "KEY.NAME=VALUE", value_parser = values::setting)]
     set: Vec<(Key, String, Value)>,
 }
@@ -160,13 +163,23 @@ impl BatchArgs {
         Operators { batching, transferring, training }
     }
 
-    /// The options of operators; the last of a name counts.
-    fn options(&self) -> BTreeMap<Key, Map<String, Value>> {
+    /// The options of operators, checked; the last of a name counts. Sizes may be text such as `2GiB`.
+    fn options(&self) -> anyhow::Result<BTreeMap<Key, Map<String, Value>>> {
         let mut all = BTreeMap::<Key, Map<String, Value>>::new();
-        for (key, name, value) in &self.set {
-            all.entry(key.clone()).or_default().insert(name.clone(), value.clone());
+        if self.set.is_empty() {
+            return Ok(all);
         }
-        all
+        let registry = registry()?;
+        for (key, name, value) in &self.set {
+            let options = registry.get(key).or_usage("--set")?.options;
+            let in_bytes = options.iter().any(|o| o.name == name && o.unit == "bytes");
+            let size = value.as_str().filter(|_| in_bytes).and_then(|text| super::durations::bytes(text).ok());
+            all.entry(key.clone()).or_default().insert(name.clone(), size.map_or(value.clone(), Value::from));
+        }
+        for (key, options) in &all {
+            registry.check_options(key, &Value::Object(options.clone())).or_usage("--set")?;
+        }
+        Ok(all)
     }
 
     /// Refuses operators that no route has, before a dataset is read; and keeps what runs outside of plans (opening,
@@ -178,10 +191,7 @@ impl BatchArgs {
         if !named.is_empty() {
             routes(&registry()?, &self.operators()).or_usage(named.join(", "))?;
         }
-        if !self.set.is_empty() {
-            let registry = registry()?;
-            self.set.iter().try_for_each(|(key, ..)| registry.get(key).map(|_| ()).or_usage("--set"))?;
-        }
+        self.options()?;
         if let Some(threads) = self.threads {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
         }
@@ -290,7 +300,7 @@ pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result
         seed: batch.seed,
         threads: batch.threads,
         operators: batch.operators(),
-        options: batch.options(),
+        options: batch.options()?,
         disk_bytes: None,
     })
 }

@@ -60,8 +60,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Lists the operators, whether they can run here, and the routes they form
-    #[command(after_help = ops::EXAMPLES)]
-    Ops,
+    Ops(ops::Args),
     /// Generates a graph
     Generate(generate::Args),
     /// Imports a graph from another format
@@ -126,7 +125,7 @@ fn simd_level() -> anyhow::Result<()> {
 
 fn run(command: &Command, show: show::Show) -> anyhow::Result<Outcome> {
     match command {
-        Command::Ops => ops::run(),
+        Command::Ops(args) => ops::run(args),
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
         Command::Info(args) => info::run(args),

@@ -1,15 +1,51 @@
 //! `morphgl ops`: the operators, and the routes they form here.
 
+use clap::Parser;
 use morphgl_platform::SimdLevel;
+use morphgl_registry::{OptionSpec, Status};
 use serde_json::json;
 
 use super::{Outcome, show};
 
-pub(crate) const EXAMPLES: &str = "Examples:
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
   morphgl ops
-  morphgl ops --json | jq '.operators[] | select(.available).key'";
+  morphgl ops --options                                        what --set can set, and what is counted
+  morphgl train --set Batching_CPU+Disk_Neighbor.depth=64
+  morphgl ops --json | jq '.operators[] | select(.available).key'")]
+pub(crate) struct Args {
+    /// Lists the options of every operator, which --set sets, and its counters
+    #[arg(long)]
+    options: bool,
+}
 
-pub(crate) fn run() -> anyhow::Result<Outcome> {
+/// The options and counters of every operator that has any.
+fn options(status: &[Status<'_>]) -> String {
+    let mut text = String::new();
+    for d in status.iter().map(|s| s.description).filter(|d| !(d.options.is_empty() && d.counters.is_empty())) {
+        text += &format!("{}\n", d.key);
+        for o in d.options {
+            let unit = if o.unit.is_empty() { String::new() } else { format!(" ({})", o.unit) };
+            text += &format!("  {} = {}{unit}, default {}\n      {}\n", o.name, o.kind, o.default, o.help);
+        }
+        let counters: Vec<&str> = d.counters.iter().map(|c| c.name).collect();
+        if !counters.is_empty() {
+            text += &format!("  counts {}\n", counters.join(", "));
+        }
+        text.push('\n');
+    }
+    text += "set one with --set KEY.NAME=VALUE\n";
+    text
+}
+
+fn option(o: &OptionSpec) -> serde_json::Value {
+    json!({
+        "name": o.name, "type": o.kind.to_string(), "unit": o.unit, "default": o.default, "help": o.help,
+        "set_by": o.role, "single_pass": o.single_pass,
+    })
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let registry = crate::registry()?;
     let machine = registry.machine();
     let status = registry.status();
@@ -40,6 +76,9 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
     for (i, r) in routes.iter().enumerate() {
         text += &format!("{i}: {} → {} → {} (trained at {})\n", r.batching, r.transferring, r.training, r.trained_at);
     }
+    if args.options {
+        text = options(&status);
+    }
     let operators: Vec<_> = status
         .iter()
         .map(|s| {
@@ -49,6 +88,9 @@ pub(crate) fn run() -> anyhow::Result<Outcome> {
                 "summary": d.summary, "reads": d.reads.to_string(), "writes": d.writes.to_string(),
                 "available": s.availability.is_ok(), "reference": d.reference,
                 "reason": s.availability.as_ref().err().map(|u| &u.reason),
+                "simulated": d.simulated, "features": d.features, "samplers": d.samplers,
+                "options": d.options.iter().map(option).collect::<Vec<_>>(),
+                "counters": d.counters.iter().map(|c| json!({ "name": c.name, "help": c.help })).collect::<Vec<_>>(),
             })
         })
         .collect();

@@ -14,7 +14,7 @@ use super::profile::{Measured, PlannedArgs};
 use super::report;
 use super::show::{self, Show};
 use super::usage::OrUsage;
-use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, predicted_timeline};
+use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, Simulated, predicted_timeline};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -146,10 +146,11 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     if !rows.is_empty() {
         text += &format!("\n{}", what_if_table(&rows));
     }
+    let simulated = Simulated::of(&crate::registry()?);
     if let Some(path) = &args.timeline {
         let title =
             format!("{} mini-batches, {}, as predicted", show::number(best.num_batches() as u64), best.strategy);
-        write(path, &svg(&predicted_timeline(best), &SvgOptions { title, ..SvgOptions::default() }))?;
+        write(path, &svg(&predicted_timeline(best, &simulated), &SvgOptions { title, ..SvgOptions::default() }))?;
         text += &format!("timeline: {}\n", path.display());
     }
     if let Some(path) = &args.output {
@@ -158,7 +159,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     }
     if let Some(path) = &args.report {
         let asked = if rows.is_empty() { changed(&problem, best, &each_twice(&problem))? } else { Vec::new() };
-        let page = report::of_plan(profile.as_ref(), &plans, if rows.is_empty() { &asked } else { &rows });
+        let page = report::of_plan(profile.as_ref(), &plans, if rows.is_empty() { &asked } else { &rows }, &simulated);
         write(path, &morphgl_report::html(&page))?;
         text += &format!("report: {}\n", path.display());
     }

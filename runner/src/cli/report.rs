@@ -8,8 +8,8 @@ use morphgl_report::{
 
 use super::plan::Changed;
 use super::show;
-use crate::recorder::{is_simulated, is_simulated_resource, shown};
-use crate::{EpochRow, Profile, Recorder, Selection, TrainReport, predicted_timeline};
+use crate::recorder::shown;
+use crate::{EpochRow, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline};
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
     let of = |plan: &Plan| {
@@ -64,7 +64,7 @@ fn candidates(profile: &Profile) -> Vec<TrainingCandidate> {
 }
 
 /// The seconds each operator of the plan was planned with, and what it took where it ran.
-fn operators(plan: &Plan, recorder: Option<&Recorder>) -> Vec<OperatorSeconds> {
+fn operators(plan: &Plan, recorder: Option<&Recorder>, simulated: &Simulated) -> Vec<OperatorSeconds> {
     let mut rows: Vec<OperatorSeconds> = Vec::new();
     for share in &plan.schedule.shares {
         let of = [
@@ -77,7 +77,7 @@ fn operators(plan: &Plan, recorder: Option<&Recorder>) -> Vec<OperatorSeconds> {
                 rows.push(OperatorSeconds {
                     phase: shown(phase),
                     operator: operator.clone(),
-                    simulated: is_simulated(operator),
+                    simulated: simulated.operator(operator),
                     profiled: Some(seconds.mean),
                     deviation: Some(seconds.std),
                     measured: recorder.and_then(|r| r.mean(operator)),
@@ -88,11 +88,11 @@ fn operators(plan: &Plan, recorder: Option<&Recorder>) -> Vec<OperatorSeconds> {
     rows
 }
 
-fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed]) -> Report {
+fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed], simulated: &Simulated) -> Report {
     let p = &plan.prediction;
     let utilisation = p.utilisation.iter().map(|u| Utilisation {
         resource: u.resource.clone(),
-        simulated: is_simulated_resource(&plan.schedule, &u.resource),
+        simulated: simulated.resource(&plan.schedule, &u.resource),
         predicted: Some(u.share),
         measured: None,
     });
@@ -104,18 +104,18 @@ fn common(profile: Option<&Profile>, plans: &Plans, plan: &Plan, rows: &[Changed
         bound_seconds: Some(p.bound_seconds),
         bottleneck: Some(p.bottleneck.resource.clone()),
         utilisation: utilisation.collect(),
-        operators: operators(plan, None),
+        operators: operators(plan, None, simulated),
         candidates: profile.map(candidates).unwrap_or_default(),
         baselines: baselines(plans, plan),
         what_if: what_if(rows),
         machine: profile.map(machine).unwrap_or_default(),
-        predicted: Some(predicted_timeline(plan)),
+        predicted: Some(predicted_timeline(plan, simulated)),
         ..Report::default()
     }
 }
 
 /// The report of a plan alone.
-pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed]) -> Report {
+pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed], simulated: &Simulated) -> Report {
     let best = plans.best();
     Report {
         title: format!("Plan of {} mini-batches", best.num_batches()),
@@ -123,7 +123,7 @@ pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed]
             Some(_) => "Predicted from durations measured on this machine; nothing was trained.".to_string(),
             None => "Predicted from durations given by hand; nothing was measured or trained.".to_string(),
         },
-        ..common(profile, plans, best, rows)
+        ..common(profile, plans, best, rows, simulated)
     }
 }
 
@@ -138,14 +138,15 @@ pub(crate) struct Run<'a> {
     pub(crate) configuration: Vec<(String, String)>,
     /// What the program held before it trained.
     pub(crate) held_bytes: u64,
+    pub(crate) simulated: &'a Simulated,
 }
 
 /// The report of a run.
 pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     let rows = super::plan::changed(run.problem, run.plan, &super::plan::each_twice(run.problem)).unwrap_or_default();
-    let mut page = common(Some(run.profile), run.plans, run.plan, &rows);
+    let mut page = common(Some(run.profile), run.plans, run.plan, &rows, run.simulated);
     page.title = run.title;
-    page.operators = operators(run.plan, Some(&recorder));
+    page.operators = operators(run.plan, Some(&recorder), run.simulated);
     page.configuration = run.configuration;
     page.notes = recorder.notes().to_vec();
     if recorder.left_out() > 0 {
@@ -155,7 +156,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
         ));
     }
     // What learns nothing has neither.
-    let learned = !run.plan.schedule.shares.iter().any(|s| is_simulated(&s.keys.training));
+    let learned = !run.simulated.trains(&run.plan.schedule);
     let epoch = |e: &EpochRow| Epoch {
         epoch: e.epoch,
         seconds: Some(e.seconds),

@@ -1,12 +1,15 @@
 //! `morphgl train`: plan, train, evaluate.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
+use morphgl_execute::CountersByOperator;
 use morphgl_plan::Time;
+use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
 use serde_json::json;
 
 use super::Outcome;
@@ -18,9 +21,9 @@ use super::screen::Screen;
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{interrupt, report, values};
-use crate::recorder::is_simulated;
 use crate::{
-    Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, TrainOptions, TrainReport, Trainer, Why,
+    Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, Simulated, TrainOptions, TrainReport,
+    Trainer, Why,
 };
 
 #[derive(Debug, Parser)]
@@ -201,8 +204,9 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     }
     profile.selections.iter().for_each(|selection| show.line(format_args!("{selection}")));
     show.line(format_args!("plan: {plan}"));
-    let simulated = plan.schedule.shares.iter().any(|s| is_simulated(&s.keys.training));
-    if simulated {
+    let simulated = Simulated::of(job.registry());
+    let learns = !simulated.trains(&plan.schedule);
+    if !learns {
         show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");
     }
     let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
@@ -216,7 +220,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
     // A plan that was asked for is kept.
     let again = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
-    let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan));
+    let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan, &simulated));
     let open = args.epochs.is_none() && options.patience.is_some();
     let mut screen = Screen::new(show, plan.num_batches(), options.epochs, open);
     let mut trainer = Trainer { executor: Executor::new(job, &plan, again, settings)?, options };
@@ -244,7 +248,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let parameters = trainer.executor.training_mut()?.parameters()?;
     let model = &config.spec.model;
     let trained = report.epochs.iter().any(|e| e.report.batches > 0);
-    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained && !simulated) {
+    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained && learns) {
         note(morphgl_model_spec::save_model(&path, model, &parameters).map_err(Into::into));
     }
     if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
@@ -257,6 +261,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
             report: &report,
             configuration: configuration(&config, &trainer.options),
             held_bytes,
+            simulated: &simulated,
         };
         note(dir.write_report(&report::of_run(run, recorder)));
     }
@@ -306,6 +311,21 @@ fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(String, Str
     rows
 }
 
+/// What operators counted over all epochs, a line each.
+fn counted(counters: &CountersByOperator) -> Vec<String> {
+    let amount = |name: &str, n: u64| if name.ends_with("_bytes") { show::bytes(n) } else { show::number(n) };
+    let line = |(operator, counters): (&String, &BTreeMap<String, u64>)| {
+        let mut all: Vec<String> = counters.iter().map(|(name, &n)| format!("{name} {}", amount(name, n))).collect();
+        if let (Some(&hits), Some(&requests)) = (counters.get(CACHE_HITS.name), counters.get(CACHE_REQUESTS.name))
+            && requests > 0
+        {
+            all.push(format!("cache hit rate {:.1}%", 100.0 * hits as f64 / requests as f64));
+        }
+        format!("{operator}: {}", all.join(", "))
+    };
+    counters.iter().map(line).collect()
+}
+
 fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
     let percent = |x: f64| format!("{:.2}%", 100.0 * x);
     let mut text = String::new();
@@ -325,6 +345,10 @@ fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
         let (predicted, measured) = (Time(predicted), Time(measured));
         say(&mut text, format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)"));
     }
+    let counters = report.counters();
+    for line in counted(&counters) {
+        say(&mut text, line);
+    }
     let peak = crate::peak_rss_bytes();
     say(&mut text, format!("{stop_reason}; peak memory {}", show::bytes(peak)));
     let epochs: Vec<_> =
@@ -337,6 +361,7 @@ fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
         "epochs": epochs,
         "predicted_epoch_seconds": predicted,
         "measured_epoch_seconds": measured,
+        "counters": counters,
         "plan": plan,
         "ended": report.why,
         "peak_rss_bytes": peak,

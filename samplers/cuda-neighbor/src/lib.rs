@@ -19,7 +19,7 @@ pub use options::{Options, Topologies};
 pub use sampler::CudaNeighbor;
 
 use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+use morphgl_registry::{At, Build, Description, FeatureFill, Hardware, Key, Phase, Resource};
 
 /// The operator's name: `Batching_CUDA+PCIe_Neighbor`.
 pub const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA, Resource::PCIE]), "Neighbor");
@@ -33,6 +33,8 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Batching(|context| Ok(Box::new(CudaNeighbor::new(context)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.filling(FeatureFill::Never)
+.with_options(&options::SPECS);
 
 morphgl_registry::submit! { DESCRIPTION }

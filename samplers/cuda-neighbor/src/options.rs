@@ -1,6 +1,6 @@
 //! What this operator alone can be told.
 
-use morphgl_registry::{Error, Result};
+use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::KEY;
@@ -38,6 +38,36 @@ pub struct Options {
     /// the device's memory, and 64 MiB at least.
     pub hop_bytes: Option<u64>,
 }
+
+/// The options as the registry lists them.
+pub(crate) const SPECS: [OptionSpec; 6] = [
+    OptionSpec::new(
+        "topology",
+        OptionType::Choice(&["auto", "device", "cached", "host"]),
+        "auto",
+        "where the topology lies",
+    ),
+    OptionSpec::new(
+        "topology_bytes",
+        OptionType::Count,
+        "half of the free device memory",
+        "device memory of the topology",
+    )
+    .of_budget(OptionRole::DeviceBudget),
+    OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs sampled beforehand to rank CSR rows")
+        .in_unit("epochs"),
+    OptionSpec::new("presample_batches", OptionType::Count, "all", "mini-batches of these epochs sampled at most")
+        .in_unit("mini-batches"),
+    OptionSpec::new("in_flight", OptionType::Count, "2", "mini-batches of a worker on the device at a time, 1 to 16")
+        .in_unit("mini-batches"),
+    OptionSpec::new(
+        "hop_bytes",
+        OptionType::Count,
+        "1/256 of the device memory",
+        "memory a hop may take without asking for its size first",
+    )
+    .in_unit("bytes"),
+];
 
 impl Default for Options {
     fn default() -> Self {

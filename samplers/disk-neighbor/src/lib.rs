@@ -13,7 +13,9 @@ pub use options::{HotnessPolicy, Options};
 pub use sampler::DiskNeighbor;
 pub use stats::Counts;
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+use morphgl_registry::{
+    At, Build, CACHE_HITS, CACHE_REQUESTS, DISK_BYTES, DISK_READS, Description, Hardware, Key, Phase, Resource,
+};
 
 /// The disks that datasets lie on.
 pub const DISK: Resource = Resource::new("Disk");
@@ -22,9 +24,11 @@ pub const DISK: Resource = Resource::new("Disk");
 pub const DESCRIPTION: Description = Description::new(
     Key::new(Phase::Batching, Hardware::new(&[Resource::CPU, DISK]), "Neighbor"),
     "samples k hops of neighbours, and gathers their features, from the dataset's files",
-    At::Host,
+    At::Disk,
     At::Host,
     Build::Batching(|context| Ok(Box::new(DiskNeighbor::new(context)?))),
-);
+)
+.with_options(&options::SPECS)
+.with_counters(&[DISK_READS, DISK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -1,7 +1,7 @@
 //! What this operator alone can be told.
 
 use morphgl_direct_read::Method;
-use morphgl_registry::{Error, Result};
+use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 
 /// How the hot rows are found.
@@ -41,6 +41,25 @@ impl Default for Options {
         Self { memory_bytes: 256 << 20, hotness, depth: 128, block: 512, gap: 4096, threads: false }
     }
 }
+
+/// The options as the registry lists them.
+pub(crate) const SPECS: [OptionSpec; 6] = [
+    OptionSpec::new("memory_bytes", OptionType::Count, "268435456", "memory of offsets, orders and caches together")
+        .of_budget(OptionRole::HostBudget),
+    OptionSpec::new(
+        "hotness",
+        OptionType::Choice(&["inclusion", "degree", "none"]),
+        "inclusion",
+        "how cached rows are ranked",
+    )
+    .for_single_pass("none"),
+    OptionSpec::new("depth", OptionType::Count, "128", "reads in flight of each worker, 1 to 4096").in_unit("reads"),
+    OptionSpec::new("block", OptionType::Count, "512", "alignment of reads, a power of two from 512 to 4096")
+        .in_unit("bytes"),
+    OptionSpec::new("gap", OptionType::Count, "4096", "longest gap that is read to merge two reads, at most 1048576")
+        .in_unit("bytes"),
+    OptionSpec::new("threads", OptionType::Bool, "false", "read by blocking threads where io_uring is available, too"),
+];
 
 impl Options {
     pub(crate) fn parse(options: &serde_json::Value) -> Result<Self> {

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use morphgl_direct_read::{Reader, Want};
 use morphgl_registry::{
-    BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
+    BatchFeatures, BatchId, BatchingWorker, Block, CACHE_HITS, CACHE_REQUESTS, Counters, DISK_BYTES, DISK_READS, Error,
+    Expansion, Handle, HostBatch, MiniBatch, Result,
 };
 use morphgl_sampler_core::{Order, Picks, Relabel, check_threads};
 
@@ -58,10 +59,21 @@ impl BatchingWorker for Worker {
             _ => HostBatch::default(),
         };
         batch.id = id;
+        let before = self.reader.stats();
         let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
         made.map_err(|e| Error { context: id.to_string(), ..e })?;
         self.shared.counters.batch();
-        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
+        let read = self.reader.stats();
+        let [rows, missed] = match &batch.features {
+            Some(_) => [batch.input_nodes.len() as u64, self.buffers.wants.len() as u64],
+            None => [0, 0],
+        };
+        let counted = Counters::NONE
+            .with(&DISK_READS, read.reads - before.reads)
+            .with(&DISK_BYTES, read.bytes - before.bytes)
+            .with(&CACHE_REQUESTS, rows)
+            .with(&CACHE_HITS, rows - missed);
+        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()).counting(counted))
     }
 }
 

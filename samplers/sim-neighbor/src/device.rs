@@ -28,7 +28,9 @@ impl SimNeighbor {
                 format!("it makes mini-batches at {}, not at {}; give that place", device.place(), context.place);
             return Err(Error::setting(DEVICE_KEY, what));
         }
-        Ok(Self { shared: Arc::new(Shared::new(context)?), device: device.clone() })
+        // Features are left to the gather that follows on the device.
+        let context = BatchingContext { gather: false, ..context.clone() };
+        Ok(Self { shared: Arc::new(Shared::new(&context)?), device: device.clone() })
     }
 }
 

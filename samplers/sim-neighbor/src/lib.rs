@@ -7,8 +7,8 @@ mod sampler;
 pub use cpu::CpuSimNeighbor;
 pub use device::SimNeighbor;
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
-use morphgl_sim::{SIM, accelerators, device as simulated, probe};
+use morphgl_registry::{At, Build, Description, FeatureFill, Hardware, Key, Phase, Resource};
+use morphgl_sim::{OPTIONS, SIM, accelerators, device as simulated, probe};
 
 /// Name of the operator on the device: `Batching_PCIe+SIM_Neighbor`.
 pub const DEVICE_KEY: Key = Key::new(Phase::Batching, Hardware::new(&[Resource::PCIE, SIM]), "Neighbor");
@@ -24,7 +24,10 @@ pub const DEVICE: Description = Description::new(
     Build::Batching(|c| Ok(Box::new(SimNeighbor::new(c, &simulated(&DEVICE_KEY, &c.place, &c.options)?)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.filling(FeatureFill::Never)
+.with_options(&OPTIONS)
+.as_simulated();
 
 /// The operator on the host.
 pub const CPU: Description = Description::new(
@@ -35,7 +38,9 @@ pub const CPU: Description = Description::new(
     Build::Batching(|c| Ok(Box::new(CpuSimNeighbor::new(c, &simulated(&CPU_KEY, &c.place, &c.options)?)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&OPTIONS)
+.as_simulated();
 
 morphgl_registry::submit! { DEVICE }
 morphgl_registry::submit! { CPU }

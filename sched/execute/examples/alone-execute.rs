@@ -138,6 +138,7 @@ fn epoch(operator: Sleepy, schedule: &Schedule) -> std::result::Result<f64, Box<
         batching: "Batching_CPU_Sleepy".parse()?,
         transferring: "Transferring_CPU_Sleepy".parse()?,
         training: "Training_CPU_Sleepy".parse()?,
+        read_at: morphgl_registry::Place::Host,
         batched_at: Place::Host,
         trained_at: Place::Host,
     };

@@ -152,14 +152,10 @@ fn transfer(by: Option<&mut Transfer<'_>>, ready: Ready, start: Instant) -> Resu
     let Some(Transfer { key, operator }) = by else { return Ok(Moved { ready, transferring: Span::default() }) };
     let Ready { batch, place, edges, worker, span } = ready;
     let id = batch.id();
-    let begun = start.elapsed().as_secs_f64();
     let (batch, took) = guarded(Some(key), Some(id), || operator.transfer(batch)?.wait())?;
-    let seconds = start.elapsed().as_secs_f64() - begun;
+    let end = start.elapsed().as_secs_f64();
     let batch = delivered(key, id, batch)?;
-    Ok(Moved {
-        ready: Ready { batch, place, edges, worker, span },
-        transferring: Span { start: begun, seconds, busy: took.as_secs_f64() },
-    })
+    Ok(Moved { ready: Ready { batch, place, edges, worker, span }, transferring: Span::ending(end, took, 0.0) })
 }
 
 /// The consumer's loop: ends with the first failure, or after the mini-batch during which a stop was asked for.
@@ -178,7 +174,7 @@ fn run(
         let begun = start.elapsed().as_secs_f64();
         let (id, waiting) = (batch.id(), source.waiting());
         let (score, busy) = guarded(None, Some(id), || consume(&batch))?;
-        let training = Span { start: begun, seconds: start.elapsed().as_secs_f64() - begun, busy: busy.as_secs_f64() };
+        let training = Span::ending(start.elapsed().as_secs_f64(), busy, begun);
         let seeds = batch.num_seeds();
         let waited = begun - asked;
         let done = BatchDone {

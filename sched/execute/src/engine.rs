@@ -272,7 +272,7 @@ impl<'a> Engine<'a> {
     fn ended(&mut self, under_way: UnderWay, work: Work, span: Span, observe: Observe<'_>) {
         let UnderWay { begun, id, worker, ready, .. } = under_way;
         let Begun { step: Step { share, phase }, batch: position, .. } = begun;
-        let Work { batch, score, .. } = work;
+        let Work { batch, score, measured } = work;
         self.replay.end(begun);
         let mut held = match phase {
             Phase::Batching => {
@@ -315,7 +315,7 @@ impl<'a> Engine<'a> {
                 None
             }
         };
-        self.tally.ended(activity);
+        self.tally.ended(activity, measured.counters);
         let mut tell = |event: Event| {
             if observe(&event) == Control::Cut {
                 self.replay.cut();

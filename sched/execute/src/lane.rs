@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
-use morphgl_registry::{BatchId, BatchingWorker, Handle, Key, MiniBatch, Score, Training, Transferring};
+use morphgl_registry::{BatchId, BatchingWorker, Handle, Key, Measured, MiniBatch, Score, Training, Transferring};
 
 use crate::error::{delivered, guarded};
 use crate::{Error, ErrorKind, Result, Span};
@@ -23,8 +23,7 @@ pub(crate) struct Work {
     pub(crate) batch: MiniBatch,
     /// Of training.
     pub(crate) score: Score,
-    /// As the operator measured.
-    busy: Duration,
+    pub(crate) measured: Measured,
 }
 
 /// What an operator was given and has not been waited for.
@@ -84,8 +83,10 @@ impl Operator {
 impl Given {
     fn wait(self) -> morphgl_registry::Result<Work> {
         match self {
-            Given::Moved(handle) => handle.wait().map(|(batch, busy)| Work { batch, score: Score::default(), busy }),
-            Given::Trained(batch, handle) => handle.wait().map(|(score, busy)| Work { batch, score, busy }),
+            Given::Moved(handle) => {
+                handle.measured().map(|(batch, measured)| Work { batch, score: Score::default(), measured })
+            }
+            Given::Trained(batch, handle) => handle.measured().map(|(score, measured)| Work { batch, score, measured }),
         }
     }
 }
@@ -146,29 +147,24 @@ fn run(
     commands: &Receiver<Command>,
     Reports { done, start }: &Reports,
 ) -> Option<Operator> {
-    let now = || start.elapsed().as_secs_f64();
     let depth = operator.depth();
-    let mut given: VecDeque<(BatchId, f64, Result<Given>)> = VecDeque::with_capacity(depth);
+    let mut given: VecDeque<(BatchId, Result<Given>)> = VecDeque::with_capacity(depth);
     let mut ended = 0.0;
     loop {
         // The operator has its next mini-batch before the one it is at is waited for; none behind one that it refused.
-        while given.len() < depth && given.back().is_none_or(|(_, _, outcome)| outcome.is_ok()) {
+        while given.len() < depth && given.back().is_none_or(|(_, outcome)| outcome.is_ok()) {
             let command = if given.is_empty() { commands.recv().ok() } else { commands.try_recv().ok() };
             let Some((id, batch)) = command else { break };
-            let begun = now();
-            given.push_back((id, begun, guarded(Some(key), Some(id), || operator.give(id, batch))));
+            given.push_back((id, guarded(Some(key), Some(id), || operator.give(id, batch))));
         }
-        let Some((id, begun, outcome)) = given.pop_front() else { return Some(operator) };
+        let Some((id, outcome)) = given.pop_front() else { return Some(operator) };
         let outcome = outcome.and_then(|given| guarded(Some(key), Some(id), || given.wait()));
-        // What is queued behind another mini-batch begins when that one ends: at its start plus its seconds, so that spans do
-        // not overlap by a rounding.
-        let from = f64::max(begun, ended);
-        let seconds = f64::max(now() - from, 0.0);
-        ended = from + seconds;
         let outcome = outcome.and_then(|work| Ok(Work { batch: delivered(key, id, work.batch)?, ..work }));
-        let busy = outcome.as_ref().map_or(0.0, |work| work.busy.as_secs_f64());
+        let busy = outcome.as_ref().map_or(Duration::ZERO, |work| work.measured.busy);
+        let span = Span::ending(start.elapsed().as_secs_f64(), busy, ended);
+        ended = span.end();
         let panicked = matches!(&outcome, Err(Error { kind: ErrorKind::Panicked(_), .. }));
-        let report = Done { lane, outcome, span: Span { start: from, seconds, busy } };
+        let report = Done { lane, outcome, span };
         if panicked {
             // What a panic left behind may panic again when it is dropped.
             drop(catch_unwind(AssertUnwindSafe(move || drop((given, operator)))));

@@ -26,7 +26,8 @@ pub use loader::Loader;
 pub use pool::Pool;
 pub use prepare::{Transfer, prepare};
 pub use report::{
-    Activity, BatchDone, Control, EpochReport, Event, PhaseSeconds, Prepared, ResourceSeconds, ShareReport, Span,
+    Activity, BatchDone, Control, CountersByOperator, EpochReport, Event, PhaseSeconds, Prepared, ResourceSeconds,
+    ShareReport, Span, add_counters,
 };
 pub use settings::{PoolSettings, Settings};
 pub use stop::Stop;

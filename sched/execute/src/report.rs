@@ -1,20 +1,45 @@
 //! What a run tells while it runs and when it ends.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
+use std::time::Duration;
 
 use morphgl_plan::{Phase, Seconds};
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
 
-/// One phase of one mini-batch.
+/// When one phase of one mini-batch kept its resource busy.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Span {
-    /// Seconds from the run's start until it began.
+    /// Seconds from the start of the run to that of the phase: its end, less what the operator measured.
     pub start: f64,
-    /// Seconds it took, waiting for the operator's handle included.
+    /// Seconds as the operator's handle measured them.
     pub seconds: f64,
-    /// Seconds it kept its resource busy, as the operator measured.
-    pub busy: f64,
+}
+
+impl Span {
+    /// The span of work that was seen to end at `end`, measured by its operator; it begins at `earliest` at the earliest, so
+    /// that spans of one thread do not overlap by a rounding.
+    pub(crate) fn ending(end: f64, measured: Duration, earliest: f64) -> Self {
+        let seconds = measured.as_secs_f64();
+        Self { start: f64::max(end - seconds, earliest), seconds }
+    }
+
+    /// Seconds from the start of the run to the end of the phase.
+    pub fn end(&self) -> f64 {
+        self.start + self.seconds
+    }
+}
+
+/// What operators counted, by operator and counter.
+pub type CountersByOperator = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// Adds what operators counted to `sums`.
+pub fn add_counters(sums: &mut CountersByOperator, counted: CountersByOperator) {
+    for (operator, counters) in counted {
+        let sums = sums.entry(operator).or_default();
+        counters.into_iter().for_each(|(name, amount)| *sums.entry(name).or_default() += amount);
+    }
 }
 
 /// One phase of one mini-batch, and who did it.
@@ -150,6 +175,9 @@ pub struct EpochReport {
     pub resources: Vec<ResourceSeconds>,
     /// Each share of the schedule.
     pub shares: Vec<ShareReport>,
+    /// What the operators counted, summed over mini-batches.
+    #[serde(default)]
+    pub counters: CountersByOperator,
     /// Seconds training waited for mini-batches: its stalls, the first fill among them.
     pub trainer_waited: f64,
     /// The most mini-batches at once that were batched or being batched, and not yet being transferred.
@@ -214,8 +242,8 @@ impl Prepared {
         self.seeds += done.seeds as u64;
         self.edges += done.edges as u64;
         self.score += done.score;
-        let (batching, transferring) = (done.batching.busy, done.transferring.busy);
-        self.busy += PhaseSeconds { batching, transferring, training: done.training.busy };
+        let (batching, transferring) = (done.batching.seconds, done.transferring.seconds);
+        self.busy += PhaseSeconds { batching, transferring, training: done.training.seconds };
         self.consumer_waited += done.waited;
     }
 }

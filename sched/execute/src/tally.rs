@@ -1,6 +1,7 @@
 //! Adds up what a run comes to.
 
-use morphgl_plan::{Phase, Schedule, Seconds};
+use morphgl_plan::{Phase, Schedule, Seconds, Share};
+use morphgl_registry::Counters;
 
 use crate::{Activity, BatchDone, EpochReport, PhaseSeconds, ResourceSeconds, ShareReport, Span};
 
@@ -33,6 +34,10 @@ impl Mean {
 pub(crate) struct Tally {
     report: EpochReport,
     means: Vec<[Mean; 3]>,
+    /// What each share's operators counted, by phase.
+    counters: Vec<[Counters; 3]>,
+    /// The operators' keys, in the same order.
+    keys: Vec<[String; 3]>,
     /// Of each share's phases, the resources it holds with the cores it uses of each.
     holds: Vec<[Vec<(usize, f64)>; 3]>,
     cores: Vec<f64>,
@@ -51,6 +56,10 @@ impl Tally {
             let h = &s.hardware;
             [of(&h.batching, s.threads_per_worker), of(&h.transferring, 1), of(&h.training, schedule.training_threads)]
         });
+        let keys = schedule
+            .shares
+            .iter()
+            .map(|Share { keys, .. }| [&keys.batching, &keys.transferring, &keys.training].map(ToString::to_string));
         let resource =
             |r: &morphgl_plan::Resource| ResourceSeconds { resource: r.name.clone(), seconds: 0.0, share: 0.0 };
         let report = EpochReport {
@@ -66,6 +75,7 @@ impl Tally {
             busy: PhaseSeconds::default(),
             resources: schedule.resources.iter().map(resource).collect(),
             shares: vec![ShareReport::default(); schedule.shares.len()],
+            counters: Default::default(),
             trainer_waited: 0.0,
             peak_batched: 0,
             peak_ready: 0,
@@ -74,6 +84,8 @@ impl Tally {
         Self {
             report,
             means: vec![[Mean::default(); 3]; schedule.shares.len()],
+            counters: vec![[Counters::NONE; 3]; schedule.shares.len()],
+            keys: keys.collect(),
             holds: holds.collect(),
             cores: schedule.resources.iter().map(|r| r.cores.unwrap_or(1) as f64).collect(),
             trained: 0.0,
@@ -82,18 +94,19 @@ impl Tally {
     }
 
     /// A phase has ended.
-    pub(crate) fn ended(&mut self, activity: Activity) {
+    pub(crate) fn ended(&mut self, activity: Activity, counters: Counters) {
         let Activity { share, phase, span, .. } = activity;
+        self.counters[share][phase as usize] += counters;
         self.means[share][phase as usize].add(span.seconds);
         for &(resource, cores) in &self.holds[share][phase as usize] {
-            self.report.resources[resource].seconds += cores * span.busy;
+            self.report.resources[resource].seconds += cores * span.seconds;
         }
         let busy = &mut self.report.busy;
         *match phase {
             Phase::Batching => &mut busy.batching,
             Phase::Transferring => &mut busy.transferring,
             Phase::Training => &mut busy.training,
-        } += span.busy;
+        } += span.seconds;
         if self.record {
             self.report.activities.push(activity);
         }
@@ -110,7 +123,7 @@ impl Tally {
         if report.batches == 0 {
             report.first_fill_seconds = done.training.start;
         }
-        self.trained = done.training.start + done.training.seconds;
+        self.trained = done.training.end();
         report.batches += 1;
         report.seeds += done.seeds as u64;
         report.edges += done.edges as u64;
@@ -120,10 +133,16 @@ impl Tally {
     }
 
     pub(crate) fn finish(self, seconds: f64, stopped: bool, peak: [usize; 2], remaining: Vec<u32>) -> EpochReport {
-        let Self { mut report, means, cores, .. } = self;
+        let Self { mut report, means, counters, keys, cores, .. } = self;
         for (share, [batching, transferring, training]) in report.shares.iter_mut().zip(means) {
             (share.batching, share.transferring, share.training) =
                 (batching.seconds(), transferring.seconds(), training.seconds());
+        }
+        for (key, counters) in keys.into_iter().flatten().zip(counters.into_iter().flatten()) {
+            if !counters.is_empty() {
+                let sums = report.counters.entry(key).or_default();
+                counters.iter().for_each(|(name, amount)| *sums.entry(name.to_string()).or_default() += amount);
+            }
         }
         for (resource, cores) in report.resources.iter_mut().zip(cores) {
             resource.share = if seconds > 0.0 { (resource.seconds / (cores * seconds)).min(1.0) } else { 0.0 };

@@ -38,14 +38,13 @@ pub(crate) fn prepare(
     start: Instant,
 ) -> std::result::Result<Ready, Failure> {
     let (number, worker) = worker;
-    let begun = start.elapsed().as_secs_f64();
     let outcome = guarded(Some(key), Some(id), || worker.prepare(id, recycled)?.wait());
-    let seconds = start.elapsed().as_secs_f64() - begun;
+    let end = start.elapsed().as_secs_f64();
     let failure = |error: Error| Failure { lost: matches!(error.kind, ErrorKind::Panicked(_)), error };
     let (batch, took) = outcome.map_err(failure)?;
     let batch = delivered(key, id, batch).map_err(failure)?;
     let edges = edges(&batch);
-    let span = Span { start: begun, seconds, busy: took.as_secs_f64() };
+    let span = Span::ending(end, took, 0.0);
     Ok(Ready { place: batch.place(), batch, edges, worker: number, span })
 }
 

@@ -107,7 +107,7 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
                 let h = &schedule.shares[a.share].hardware;
                 [&h.batching, &h.transferring, &h.training][a.phase as usize].contains(&r.resource)
             };
-            let sum: f64 = report.activities.iter().filter(|a| names(a)).map(|a| a.span.busy).sum();
+            let sum: f64 = report.activities.iter().filter(|a| names(a)).map(|a| a.span.seconds).sum();
             assert!((sum - r.seconds).abs() < 1e-9, "{} busy", r.resource);
             assert!((0.0..=1.0).contains(&r.share));
         }

@@ -80,6 +80,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         batching: "Batching_CPU_Asleep".parse()?,
         transferring: "Transferring_CPU_Asleep".parse()?,
         training: "Training_CPU_Asleep".parse()?,
+        read_at: morphgl_registry::Place::Host,
         batched_at: Place::Host,
         trained_at: Place::Host,
     };

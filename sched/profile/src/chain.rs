@@ -58,9 +58,7 @@ pub(crate) fn measure(
     for i in 0.. {
         sampling.go_on()?;
         let id = BatchId { epoch: sampling.epoch, index: (i % usable) as u32 };
-        let start = Instant::now();
-        let prepared = Error::catch(&route.batching, || worker.prepare(id, recycled.take())?.wait())?.0;
-        let prepared_seconds = start.elapsed().as_secs_f64();
+        let (prepared, batching_took) = Error::catch(&route.batching, || worker.prepare(id, recycled.take())?.wait())?;
         chain.largest.batched_bytes = chain.largest.batched_bytes.max(held(&prepared));
         let said = worker.num_bytes();
         chain.largest.worker_bytes = chain.largest.worker_bytes.max(said.unwrap_or(0));
@@ -72,12 +70,11 @@ pub(crate) fn measure(
                 chain.largest.worker_bytes = chain.largest.worker_bytes.max(topology);
             }
         }
-        let start = Instant::now();
-        let moved = Error::catch(&route.transferring, || operators.transferring.transfer(prepared)?.wait())?.0;
-        let end = Instant::now();
+        let (moved, transferring_took) =
+            Error::catch(&route.transferring, || operators.transferring.transfer(prepared)?.wait())?;
         if i >= sampling.warm_up {
-            chain.batching.push(prepared_seconds);
-            chain.transferring.push((end - start).as_secs_f64());
+            chain.batching.push(batching_took.as_secs_f64());
+            chain.transferring.push(transferring_took.as_secs_f64());
         }
         chain.largest.ready_bytes = chain.largest.ready_bytes.max(held(&moved));
         if let Some(((edges, bytes), _)) = size(&moved, &route.transferring, first)? {
@@ -91,7 +88,7 @@ pub(crate) fn measure(
         } else if moved.place() == Place::Host && route.batched_at == Place::Host {
             recycled = Some(moved);
         }
-        let enough = chain.transferring.len() >= sampling.batches || end >= sampling.deadline;
+        let enough = chain.transferring.len() >= sampling.batches || Instant::now() >= sampling.deadline;
         if enough && chain.ready.len() == keep && !chain.transferring.is_empty() {
             break;
         }

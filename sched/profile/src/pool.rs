@@ -136,19 +136,20 @@ impl Pool<'_> {
             let counts = if self.beside { self.open.load(Ordering::SeqCst) } else { self.is_warm() };
             let index = self.next.fetch_add(1, Ordering::Relaxed) % self.usable;
             let id = BatchId { epoch: self.sampling.epoch, index: index as u32 };
-            let start = Instant::now();
             let batch = self.sampling.go_on();
             let batch = batch.and_then(|()| Error::catch(self.key, || worker.prepare(id, recycled.take())?.wait()));
-            let seconds = start.elapsed().as_secs_f64();
-            match batch {
-                Ok((batch, _)) => recycled = Some(batch),
+            let took = match batch {
+                Ok((batch, took)) => {
+                    recycled = Some(batch);
+                    took
+                }
                 Err(e) => {
                     self.done.store(true, Ordering::SeqCst);
                     return Err(e);
                 }
-            }
+            };
             if counts {
-                self.count(number, seconds);
+                self.count(number, took.as_secs_f64());
             }
         }
         Ok(())

@@ -163,18 +163,15 @@ impl<'r, 'a> Run<'r, 'a> {
             }
         };
         let recycled = self.recycled.take();
-        let start = Instant::now();
-        let batch = Error::catch(&route.batching, || worker.prepare(id, recycled)?.wait())?.0;
-        let batch = Error::catch(&route.transferring, || transferring.transfer(batch)?.wait())?.0;
-        let ready = Instant::now();
-        let trained = Error::catch(key, || training.train(&batch)?.wait());
-        let end = Instant::now();
-        if let Err(e) = trained {
-            return Ok(self.fails(e));
-        }
-        self.training.push((end - ready).as_secs_f64());
+        let (batch, batched) = Error::catch(&route.batching, || worker.prepare(id, recycled)?.wait())?;
+        let (batch, transferred) = Error::catch(&route.transferring, || transferring.transfer(batch)?.wait())?;
+        let trained = match Error::catch(key, || training.train(&batch)?.wait()) {
+            Ok((_, took)) => took,
+            Err(e) => return Ok(self.fails(e)),
+        };
+        self.training.push(trained.as_secs_f64());
         self.recycled = Some(batch).filter(|b| b.place() == Place::Host && route.batched_at == Place::Host);
-        Ok(Some((end - start).as_secs_f64()))
+        Ok(Some((batched + transferred + trained).as_secs_f64()))
     }
 
     fn fails(&mut self, e: Error) -> Option<f64> {

@@ -85,28 +85,24 @@ struct Steps<'a> {
     key: &'a Key,
     batches: std::iter::Cycle<std::slice::Iter<'a, MiniBatch>>,
     given: VecDeque<Handle<Score>>,
-    /// When the last step ended.
-    ended: Instant,
 }
 
 impl<'a> Steps<'a> {
     fn new(training: &'a mut dyn Training, key: &'a Key, batches: &'a [MiniBatch]) -> Self {
-        Self { training, key, batches: batches.iter().cycle(), given: VecDeque::new(), ended: Instant::now() }
+        Self { training, key, batches: batches.iter().cycle(), given: VecDeque::new() }
     }
 
-    /// Seconds from the end of the last step to that of the next one, and when that was.
+    /// Seconds of the next step, as its handle measured them, and when it was seen to end.
     fn next(&mut self) -> Result<(f64, Instant)> {
-        let Self { training, key, batches, given, .. } = self;
-        Error::catch(key, || {
+        let Self { training, key, batches, given } = self;
+        let (_, took) = Error::catch(key, || {
             while given.len() < training.queue_depth().max(1) {
                 let batch = batches.next().expect("there is a mini-batch to measure");
                 given.push_back(training.train(batch)?);
             }
             given.pop_front().expect("one was given").wait()
         })?;
-        let end = Instant::now();
-        let began = std::mem::replace(&mut self.ended, end);
-        Ok(((end - began).as_secs_f64(), end))
+        Ok((took.as_secs_f64(), Instant::now()))
     }
 }
 

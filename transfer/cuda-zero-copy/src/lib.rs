@@ -22,7 +22,8 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Transferring(|context| Ok(Box::new(ZeroCopy::new(context)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&options::SPECS);
 
 morphgl_registry::submit! { DESCRIPTION }
 

@@ -1,7 +1,7 @@
 //! Options of the operator.
 
 use morphgl_cuda::{BACKEND, Device, accelerators};
-use morphgl_registry::{Error, Machine, Place, Result};
+use morphgl_registry::{Error, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,6 +21,31 @@ pub(crate) struct Options {
     /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
     peers: Value,
 }
+
+/// The options as the registry lists them.
+pub(crate) const SPECS: [OptionSpec; 4] = [
+    OptionSpec::new(
+        "cache_bytes",
+        OptionType::Count,
+        "3/4 of the free device memory",
+        "device memory of the row cache",
+    )
+    .of_budget(OptionRole::DeviceBudget),
+    OptionSpec::new(
+        "presample",
+        OptionType::Count,
+        "64",
+        "mini-batches whose accesses rank the rows; 0 caches nothing",
+    )
+    .in_unit("mini-batches"),
+    OptionSpec::new(
+        "share",
+        OptionType::Number,
+        "0.2",
+        "share of the multiprocessors that read host memory, above 0, at most 1",
+    ),
+    OptionSpec::new("peers", OptionType::Places, "none", "devices that hold rows, too: none, all, or places"),
+];
 
 impl Default for Options {
     fn default() -> Self {

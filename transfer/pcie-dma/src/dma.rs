@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use morphgl_cuda::{CudaBatch, CudaBlock, CudaFeatures, Device, Event, Stream, Used, pending};
 use morphgl_graph_store::{Dataset, Dtype};
-use morphgl_registry::{Block, Error, Handle, HostBatch, MiniBatch, Place, Result, Transferring, TransferringContext};
+use morphgl_registry::{
+    Block, Counters, Error, Handle, HostBatch, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
+};
 use serde::Deserialize;
 
 use crate::KEY;
@@ -135,8 +137,11 @@ impl Transferring for PcieDma {
             self.under_way.pop_front().expect("there is one").synchronize()?;
         }
         let start = self.stream.record(true)?;
+        let feature_bytes = self.features(&batch).map_or(0, |(rows, dim, dtype)| rows * dim * dtype.size());
+        let bytes = sizes(&batch).sum::<usize>() + feature_bytes;
         let sent = self.send(&batch)?;
         self.under_way.push_back(self.stream.record(false)?);
-        Ok(pending(start, self.stream.record(true)?, move || Ok(sent.into_batch())))
+        let sent = pending(start, self.stream.record(true)?, move || Ok(sent.into_batch()));
+        Ok(sent.counting(Counters::NONE.with(&LINK_BYTES, bytes as u64)))
     }
 }

@@ -6,7 +6,7 @@ mod dma;
 pub use dma::PcieDma;
 
 use morphgl_cuda::{accelerators, probe};
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, OptionSpec, OptionType, Phase, Resource};
 
 /// The operator's name, `Transferring_PCIe_Dma`.
 pub const KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE]), "Dma");
@@ -20,6 +20,14 @@ pub const DESCRIPTION: Description = Description::new(
     Build::Transferring(|context| Ok(Box::new(PcieDma::new(context)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&[OptionSpec::new(
+    "depth",
+    OptionType::Count,
+    "3",
+    "mini-batches in pinned memory at a time, at least 1",
+)
+.in_unit("mini-batches")])
+.with_counters(&[LINK_BYTES]);
 
 morphgl_registry::submit! { DESCRIPTION }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchFeatures, Error, Handle, HostBatch, Key, MiniBatch, Place, Result, Transferring, TransferringContext,
+    BatchFeatures, Counters, Error, Handle, HostBatch, Key, LINK_BYTES, MiniBatch, Place, Result, Transferring,
+    TransferringContext,
 };
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
@@ -46,13 +47,19 @@ impl Transferring for SimDma {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let batch = batch.into_host()?;
         let (device, dataset, gather) = (self.device.clone(), Arc::clone(&self.dataset), self.gather);
+        let missing = match (&batch.features, &dataset.features) {
+            (None, Some(matrix)) if gather => batch.input_nodes.len() * matrix.row_bytes(),
+            _ => 0,
+        };
+        let counted = Counters::NONE.with(&LINK_BYTES, (batch.num_bytes() + missing) as u64);
         // The source lives until the copy is over, as that of a DMA has to.
-        Ok(self.stream.submit(batch.id, batch, move |(), batch| {
+        let copied = self.stream.submit(batch.id, batch, move |(), batch| {
             if gather {
                 fill_in(&dataset, batch);
             }
             Ok(SimBatch::copy(&device, &DMA_KEY, batch)?.into_batch())
-        }))
+        });
+        Ok(copied.counting(counted))
     }
 }
 

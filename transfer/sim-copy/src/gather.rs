@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use morphgl_graph_store::Dataset;
-use morphgl_registry::{DeviceBatch, Handle, MiniBatch, Result, Transferring, TransferringContext};
+use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_registry::{
+    Counters, DeviceBatch, Handle, LINK_BYTES, MiniBatch, Result, Transferring, TransferringContext,
+};
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
 use crate::GATHER_KEY;
@@ -38,12 +40,15 @@ impl Transferring for SimGather {
         // The clone is the same mini-batch: from here on it is the only one.
         drop(batch);
         let (dataset, gather) = (Arc::clone(&self.dataset), self.gather);
-        Ok(self.stream.submit(ours.id(), (), move |(), ()| {
+        let row_bytes = dataset.features.as_ref().filter(|_| gather).map_or(0, FeatureMatrix::row_bytes);
+        let counted = Counters::NONE.with(&LINK_BYTES, (ours.num_missing_rows() * row_bytes) as u64);
+        let gathered = self.stream.submit(ours.id(), (), move |(), ()| {
             match &dataset.features {
                 Some(matrix) if gather => ours.gather(matrix)?,
                 _ => ours.content().map(|_| ())?,
             }
             Ok(ours.into_batch())
-        }))
+        });
+        Ok(gathered.counting(counted))
     }
 }

@@ -6,8 +6,8 @@ mod gather;
 pub use dma::SimDma;
 pub use gather::SimGather;
 
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
-use morphgl_sim::{SIM, accelerators, device, probe};
+use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, Phase, Resource};
+use morphgl_sim::{OPTIONS, SIM, accelerators, device, probe};
 
 /// Name of the copy from the host: `Transferring_PCIe_SimDma`.
 pub const DMA_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resource::PCIE]), "SimDma");
@@ -23,7 +23,10 @@ pub const DMA: Description = Description::new(
     Build::Transferring(|c| Ok(Box::new(SimDma::new(c, &device(&DMA_KEY, &c.to, &c.options)?)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&OPTIONS)
+.with_counters(&[LINK_BYTES])
+.as_simulated();
 
 /// The gather on the device.
 pub const GATHER: Description = Description::new(
@@ -34,7 +37,10 @@ pub const GATHER: Description = Description::new(
     Build::Transferring(|c| Ok(Box::new(SimGather::new(c, &device(&GATHER_KEY, &c.to, &c.options)?)?))),
 )
 .with_probe(probe)
-.with_accelerators(accelerators);
+.with_accelerators(accelerators)
+.with_options(&OPTIONS)
+.with_counters(&[LINK_BYTES])
+.as_simulated();
 
 morphgl_registry::submit! { DMA }
 morphgl_registry::submit! { GATHER }

@@ -108,6 +108,12 @@ impl SimBatch {
         self.expected
     }
 
+    /// Nodes whose features a gather still has to fill in: all input nodes, or none.
+    pub fn num_missing_rows(&self) -> usize {
+        let batch = &self.slot.batch;
+        if batch.features.is_some() { 0 } else { batch.input_nodes.len() }
+    }
+
     /// Fills in the features of the input nodes, where the mini-batch has none.
     ///
     /// # Errors

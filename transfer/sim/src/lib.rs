@@ -15,5 +15,5 @@ pub use config::{Config, Fault, FaultKind, Slow, Work};
 pub use device::{Device, Operation};
 pub use digest::digest;
 pub use resources::{SIM, Statistics, Use};
-pub use source::{VARIABLE, accelerators, available, device, found, probe};
+pub use source::{OPTIONS, VARIABLE, accelerators, available, device, found, probe};
 pub use stream::Stream;

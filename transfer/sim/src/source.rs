@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 
-use morphgl_registry::{Accelerator, Description, Error, ErrorKind, Key, Machine, Place, Result, Unavailable, always};
+use morphgl_registry::{
+    Accelerator, Description, Error, ErrorKind, Key, Machine, OptionSpec, OptionType, Place, Result, Unavailable,
+    always,
+};
 use serde_json::Value;
 
 use crate::{Config, Device};
@@ -61,6 +64,10 @@ fn place() -> Place {
 pub const fn available(description: Description) -> Description {
     description.with_probe(always).with_accelerators(found)
 }
+
+/// The option of every operator of a simulated device.
+pub const OPTIONS: [OptionSpec; 1] =
+    [OptionSpec::new("sim", OptionType::Text, "$MORPHGL_SIM", "durations, memory and faults of the simulated device")];
 
 /// The device an operator is built on: that of `options.sim`, a [`Config`], else that of the environment.
 /// Operators of the same place and configuration share one device; `place` on the host means the first device.

@@ -82,6 +82,7 @@ impl DeviceBatch for OnNpu {
 fn at(place: &Place, batch: HostBatch) -> MiniBatch {
     match place {
         Place::Host => MiniBatch::Host(batch),
+        Place::Disk => panic!("mini-batches never lie on disk"),
         Place::Device { .. } => MiniBatch::Device(Box::new(OnNpu { batch, place: place.clone() })),
     }
 }

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    At, BatchFeatures, Build, Description, Error, Handle, Hardware, Key, MiniBatch, Phase, Result, Transferring,
-    TransferringContext,
+    At, BatchFeatures, Build, CounterSpec, Counters, Description, Error, Handle, Hardware, Key, MiniBatch, OptionSpec,
+    OptionType, Phase, Result, Transferring, TransferringContext,
 };
 
 pub use check::check;
@@ -16,23 +16,36 @@ pub use check::check;
 /// The operator's key.
 pub const KEY: Key = Key::new(Phase::Transferring, Hardware::CPU, "Checked");
 
-/// Moves nothing, fills in features, and checks every mini-batch.
+/// Moves nothing, fills in features, and checks mini-batches.
 #[derive(Debug)]
 pub struct Checked {
     dataset: Arc<Dataset>,
     gather: bool,
+    /// Every so many mini-batches one is checked.
+    every: u32,
 }
+
+/// Option `every`.
+const EVERY: OptionSpec =
+    OptionSpec::new("every", OptionType::Count, "1", "check every so many mini-batches").in_unit("mini-batches");
+
+/// Mini-batches that were checked.
+pub const CHECKED: CounterSpec = CounterSpec::new("checked_batches", "mini-batches that were checked");
 
 impl Transferring for Checked {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let mut batch = batch.into_host()?;
-        check(&batch, self.dataset.num_nodes())
-            .map_err(|fault| Error::failed(KEY, format!("{}: {fault}", batch.id)))?;
+        let due = batch.id.index % self.every == 0;
+        if due {
+            check(&batch, self.dataset.num_nodes())
+                .map_err(|fault| Error::failed(KEY, format!("{}: {fault}", batch.id)))?;
+        }
         if let (true, None, Some(features)) = (self.gather, &batch.features, &self.dataset.features) {
             batch.features = Some(gather(features, &batch.input_nodes));
         }
-        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
+        let counted = Counters::NONE.with(&CHECKED, due.into());
+        Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()).counting(counted))
     }
 }
 
@@ -43,7 +56,11 @@ fn gather(features: &FeatureMatrix, nodes: &[u32]) -> BatchFeatures {
 }
 
 fn build(context: &TransferringContext) -> Result<Box<dyn Transferring>> {
-    Ok(Box::new(Checked { dataset: Arc::clone(&context.dataset), gather: context.gather }))
+    // Names and types were checked by the registry; ranges are the operator's own affair.
+    let every = context.options[EVERY.name].as_u64().unwrap_or(1);
+    let every = u32::try_from(every).ok().filter(|&every| every > 0);
+    let every = every.ok_or_else(|| Error::setting(KEY, "option every is out of range; give 1 or more"))?;
+    Ok(Box::new(Checked { dataset: Arc::clone(&context.dataset), gather: context.gather, every }))
 }
 
 /// What is registered.
@@ -53,6 +70,8 @@ pub const DESCRIPTION: Description = Description::new(
     At::Host,
     At::Host,
     Build::Transferring(build),
-);
+)
+.with_options(&[EVERY])
+.with_counters(&[CHECKED]);
 
 morphgl_registry::submit! { DESCRIPTION }

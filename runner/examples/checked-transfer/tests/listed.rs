@@ -30,3 +30,35 @@ fn it_trains_as_the_host_transfer_does() {
     };
     assert_eq!(train("Transferring_CPU_Checked"), train("Transferring_CPU_Host"));
 }
+
+#[test]
+fn its_option_is_listed_set_and_checked_and_its_counter_is_reported() {
+    let ops = json(&["ops", "--json"]);
+    let row = ops["operators"].as_array().expect("a list").iter().find(|o| o["key"] == "Transferring_CPU_Checked");
+    let row = row.expect("the operator is listed");
+    assert_eq!(row["options"][0]["name"], "every");
+    assert_eq!(row["counters"][0]["name"], "checked_batches");
+
+    let small = ["train", "--json", "--epochs", "2", "--hidden", "8", "--layers", "2", "--fanouts", "3,3"];
+    let quick = ["--evaluation", "none", "--profile-seconds", "0.1", "--transferring", "Transferring_CPU_Checked"];
+    let train = |set: &[&str]| json(&[&small[..], &quick, set].concat());
+    let counted = |report: &serde_json::Value| {
+        report["counters"]["Transferring_CPU_Checked"]["checked_batches"].as_u64().expect("a count")
+    };
+    let all = train(&[]);
+    let batches = all["epochs"][0]["report"]["batches"].as_u64().expect("a count");
+    assert!(batches > 3);
+    assert_eq!(counted(&all), 2 * batches);
+    let third = train(&["--set", "Transferring_CPU_Checked.every=3"]);
+    assert_eq!(counted(&third), 2 * batches.div_ceil(3));
+    assert_eq!(third["config"]["options"]["Transferring_CPU_Checked"]["every"], 3);
+
+    for (set, told) in [("evry=3", "did you mean \"every\""), ("every=often", "give whole number of mini-batches")] {
+        let set = format!("Transferring_CPU_Checked.{set}");
+        let mut wrong = Command::new(env!("CARGO_BIN_EXE_morphgl-checked"));
+        let output = wrong.args(small).args(["--set", &set]).output().expect("the binary starts");
+        assert_eq!(output.status.code(), Some(2));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(told), "{stderr}");
+    }
+}

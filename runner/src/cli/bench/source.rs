@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, HostBatch, MiniBatch, Place, Route, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, Expansion, FeatureFill, HostBatch, MiniBatch, Route, SamplerSettings, SeedSet,
 };
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ impl Source {
             dataset: Arc::clone(dataset),
             seeds,
             settings: config.sampler.clone(),
-            gather: gather && route.batched_at == Place::Host,
+            gather: gather && registry.get(&route.batching)?.features != FeatureFill::Never,
             place: route.batched_at.clone(),
             options: Value::Null,
         };

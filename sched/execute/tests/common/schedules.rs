@@ -95,7 +95,14 @@ pub(crate) fn routes(world: &Arc<World>, schedule: &Schedule) -> (Vec<RouteOpera
             FakeTransferring { key: transferring.clone(), world: world(), in_place: i > 0 },
         );
         RouteOperators {
-            route: Route { batching, transferring, training, batched_at: place(i == 1), trained_at: place(i < 2) },
+            route: Route {
+                batching,
+                transferring,
+                training,
+                read_at: morphgl_registry::Place::Host,
+                batched_at: place(i == 1),
+                trained_at: place(i < 2),
+            },
             batching: Box::new(operators.0),
             transferring: Box::new(operators.1),
         }

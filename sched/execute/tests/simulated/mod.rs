@@ -149,6 +149,7 @@ fn routes() -> [Route; 2] {
         batching: batching.clone(),
         transferring: transferring.clone(),
         training: LEDGER_KEY.clone(),
+        read_at: Place::Host,
         batched_at,
         trained_at: place(),
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::memory::{STEP, WORKER};
 use morphgl_profile::{
@@ -33,10 +33,11 @@ pub(crate) enum Fault {
     Panic,
 }
 
-fn act(millis: f64, fault: Option<Fault>) -> Result<()> {
+fn act(millis: f64, fault: Option<Fault>) -> Result<Duration> {
+    let start = Instant::now();
     thread::sleep(Duration::from_secs_f64(millis / 1e3));
     match fault {
-        None => Ok(()),
+        None => Ok(start.elapsed()),
         Some(Fault::Error) => Err(Error::failed("fake", "out of luck")),
         Some(Fault::Panic) => panic!("lost my head"),
     }
@@ -163,12 +164,12 @@ impl BatchingWorker for Worker {
         let millis = slowed * self.times.batching as f64 / self.threads as f64;
         let outcome = act(millis, self.fault.filter(|f| f.0 == n).map(|f| f.1));
         self.seen.preparing.fetch_sub(1, Ordering::SeqCst);
-        outcome?;
+        let took = outcome?;
         let batch = match self.at {
             Place::Host => MiniBatch::Host(host_batch(id)),
             _ => NpuBatch::make(id, &self.seen),
         };
-        Ok(Handle::ready(batch, Duration::ZERO))
+        Ok(Handle::ready(batch, took))
     }
 
     /// Only on a device.
@@ -188,12 +189,12 @@ pub(crate) struct FakeTransferring {
 impl Transferring for FakeTransferring {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         self.seen.transferred.fetch_add(1, Ordering::SeqCst);
-        act(self.times.transferring as f64, self.fault)?;
+        let took = act(self.times.transferring as f64, self.fault)?;
         let moved = match self.to {
             Place::Device { .. } if batch.place() == Place::Host => NpuBatch::make(batch.id(), &self.seen),
             _ => batch,
         };
-        Ok(Handle::ready(moved, Duration::ZERO))
+        Ok(Handle::ready(moved, took))
     }
 }
 
@@ -237,8 +238,8 @@ impl Training for FakeTraining {
         let outcome = act(millis, self.fault.filter(|f| f.0 == self.ever).map(|f| f.1));
         self.seen.let_go(STEP);
         self.seen.training.store(false, Ordering::SeqCst);
-        outcome?;
-        Ok(Handle::ready(Score::default(), Duration::ZERO))
+        let took = outcome?;
+        Ok(Handle::ready(Score::default(), took))
     }
     fn step(&mut self) -> Result<Handle<()>> {
         self.parameter += 1.0;
@@ -329,6 +330,7 @@ impl Fakes {
             batching: key(before[0]),
             transferring: key(before[1]),
             training: key(training),
+            read_at: morphgl_registry::Place::Host,
             batched_at: place(before[0]),
             trained_at: place(training),
         };

@@ -1,0 +1,178 @@
+//! Options that one operator has beside those of its phase: declared as constants, checked before the operator is built.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Error, Key, Result};
+
+/// Type of an option's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionType {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number from 0.
+    Count,
+    /// A finite number.
+    Number,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A word, or a list of places such as `["cuda:1"]`.
+    Places,
+    /// Any text.
+    Text,
+}
+
+/// What sets an option where the user does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptionRole {
+    /// The operator's default.
+    #[default]
+    Setting,
+    /// The operator's part of the host memory budget, in bytes; its default where there is no budget.
+    HostBudget,
+    /// The operator's part of the device memory budget, in bytes; its default where there is no budget.
+    DeviceBudget,
+}
+
+/// One option of an operator, as `morphgl ops --options` lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionSpec {
+    /// Its name: lower-case ASCII letters, digits and `_`.
+    pub name: &'static str,
+    /// Type of its values.
+    pub kind: OptionType,
+    /// Unit of its values, such as `bytes`; empty without one.
+    pub unit: &'static str,
+    /// What holds where it is not set: a value, or a few words on how the operator finds one.
+    pub default: &'static str,
+    /// One line of help, without a full stop.
+    pub help: &'static str,
+    /// What sets it where the user does not.
+    pub role: OptionRole,
+    /// The value that suits an operator whose mini-batches are made once, as for evaluation: preparation that pays only over
+    /// several epochs is then left out. `None` where it makes no difference.
+    pub single_pass: Option<&'static str>,
+}
+
+impl OptionSpec {
+    /// An option without a unit that only the user sets.
+    pub const fn new(name: &'static str, kind: OptionType, default: &'static str, help: &'static str) -> Self {
+        Self { name, kind, unit: "", default, help, role: OptionRole::Setting, single_pass: None }
+    }
+
+    /// The same option with values of this unit.
+    pub const fn in_unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// The same option, in bytes and set by the memory budget where the user does not set it.
+    pub const fn of_budget(mut self, role: OptionRole) -> Self {
+        self.role = role;
+        self.in_unit("bytes")
+    }
+
+    /// The same option with another default for mini-batches that are made once.
+    pub const fn for_single_pass(mut self, value: &'static str) -> Self {
+        self.single_pass = Some(value);
+        self
+    }
+
+    /// Whether `value` is of the option's type; its range is for the operator to check.
+    pub fn takes(&self, value: &Value) -> bool {
+        match self.kind {
+            OptionType::Bool => value.is_boolean(),
+            OptionType::Count => value.is_u64(),
+            OptionType::Number => value.is_number(),
+            OptionType::Choice(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            OptionType::Places => value.is_string() || value.as_array().is_some_and(|a| a.iter().all(Value::is_string)),
+            OptionType::Text => value.is_string(),
+        }
+    }
+}
+
+impl fmt::Display for OptionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionType::Bool => f.pad("true or false"),
+            OptionType::Count => f.pad("whole number"),
+            OptionType::Number => f.pad("number"),
+            OptionType::Choice(words) => f.pad(&words.join(", ")),
+            OptionType::Places => f.pad("list of places"),
+            OptionType::Text => f.pad("text"),
+        }
+    }
+}
+
+/// The name in `known` that is most like `name`, where one is like it at all.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |k: &str| strsim::jaro_winkler(&name.to_lowercase(), &k.to_lowercase());
+    let scored = known.into_iter().map(|k| (likeness(k), k)).filter(|(score, _)| *score > 0.7);
+    scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
+}
+
+/// Checks names and types of the options given to the operator `key`.
+///
+/// # Errors
+///
+/// A name that is not in `specs`, with the nearest that is; a value of another type.
+pub(crate) fn check(key: &Key, specs: &[OptionSpec], given: &Value) -> Result<()> {
+    let empty = Map::new();
+    let given = match given {
+        Value::Null => &empty,
+        Value::Object(given) => given,
+        other => return Err(Error::setting(key, format!("options are an object by name, not {other}"))),
+    };
+    for (name, value) in given {
+        let Some(spec) = specs.iter().find(|s| s.name == name) else {
+            let names: Vec<&str> = specs.iter().map(|s| s.name).collect();
+            let hint = match (nearest(name, names.iter().copied()), names.is_empty()) {
+                (_, true) => "it has no options; leave it out".to_string(),
+                (Some(near), _) => format!("did you mean {near:?}? There are {}", names.join(", ")),
+                (None, _) => format!("there are {}", names.join(", ")),
+            };
+            return Err(Error::setting(key, format!("{name:?} is none of its options; {hint}")));
+        };
+        if !spec.takes(value) {
+            let unit = if spec.unit.is_empty() { String::new() } else { format!(" of {}", spec.unit) };
+            return Err(Error::setting(key, format!("option {name} is {value}; give {}{unit}", spec.kind)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SPECS: [OptionSpec; 3] = [
+        OptionSpec::new("cache_bytes", OptionType::Count, "1024", "size of the cache")
+            .of_budget(OptionRole::HostBudget),
+        OptionSpec::new("hotness", OptionType::Choice(&["degree", "none"]), "degree", "how rows are ranked"),
+        OptionSpec::new("peers", OptionType::Places, "none", "other devices"),
+    ];
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest_one_and_wrong_types_with_the_right_one() {
+        let key: Key = "Batching_CPU_Fake".parse().expect("a key");
+        let check = |given: Value| check(&key, &SPECS, &given).map_err(|e| e.to_string());
+        assert_eq!(check(Value::Null), Ok(()));
+        assert_eq!(check(json!({"cache_bytes": 7, "hotness": "none", "peers": ["cuda:1"]})), Ok(()));
+        let told = |given: Value, part: &str| {
+            let error = check(given).expect_err("refused");
+            assert!(error.starts_with("Batching_CPU_Fake: ") && error.contains(part), "{error}");
+        };
+        told(json!({"cache_byte": 7}), "did you mean \"cache_bytes\"");
+        told(json!({"zzz": 7}), "there are cache_bytes, hotness, peers");
+        told(json!({"cache_bytes": -1}), "give whole number of bytes");
+        told(json!({"cache_bytes": 1.5}), "whole number");
+        told(json!({"hotness": "pagerank"}), "give degree, none");
+        told(json!([1]), "an object by name");
+        assert_eq!(SPECS[0].unit, "bytes");
+    }
+}
