@@ -20,8 +20,8 @@ pub enum OptionType {
     Choice(&'static [&'static str]),
     /// A word, or a list of places such as `["cuda:1"]`.
     Places,
-    /// Any text.
-    Text,
+    /// Text, or a table of settings by name.
+    Settings,
 }
 
 /// What sets an option where the user does not.
@@ -89,7 +89,7 @@ impl OptionSpec {
             OptionType::Number => value.is_number(),
             OptionType::Choice(words) => value.as_str().is_some_and(|word| words.contains(&word)),
             OptionType::Places => value.is_string() || value.as_array().is_some_and(|a| a.iter().all(Value::is_string)),
-            OptionType::Text => value.is_string(),
+            OptionType::Settings => value.is_string() || value.is_object(),
         }
     }
 }
@@ -102,7 +102,7 @@ impl fmt::Display for OptionType {
             OptionType::Number => f.pad("number"),
             OptionType::Choice(words) => f.pad(&words.join(", ")),
             OptionType::Places => f.pad("list of places"),
-            OptionType::Text => f.pad("text"),
+            OptionType::Settings => f.pad("text or table of settings"),
         }
     }
 }

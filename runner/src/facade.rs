@@ -4,11 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use morphgl_execute::{
-    Activity, BatchDone, Control, EpochReport, Event, Settings as ExecutorSettings, Stop, add_counters,
-};
+use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, add_counters};
 use morphgl_graph_store::Dataset;
-use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanned, Replanner};
+use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
 use morphgl_profile::{Memory, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Registry, Route, Training};
 
@@ -76,17 +74,6 @@ impl Scheduler {
     }
 }
 
-/// What an executor tells while it runs.
-#[derive(Debug)]
-pub enum Told<'a> {
-    /// A phase of a mini-batch ended.
-    Activity(&'a Activity),
-    /// A mini-batch was trained.
-    Batch(&'a BatchDone),
-    /// What is left of the epoch is run by a new plan.
-    Replanned(&'a Replanned),
-}
-
 /// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
 pub struct Executor {
@@ -126,7 +113,7 @@ impl Executor {
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
-    pub fn epoch(&mut self, epoch: u32, stop: &Stop, tell: &mut dyn FnMut(&Told<'_>)) -> Result<EpochReport> {
+    pub fn epoch(&mut self, epoch: u32, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<EpochReport> {
         self.plan_epoch()?;
         let mut left: Vec<u32> = (0..self.inner.num_batches()).collect();
         let mut whole: Option<EpochReport> = None;
@@ -142,14 +129,15 @@ impl Executor {
                             watch.observe(activity.share, activity.phase, activity.span.seconds);
                         }
                         activity.span.start += offset;
-                        tell(&Told::Activity(&activity));
+                        observe(&Event::Ended(activity));
                     }
                     Event::Trained(batch) => {
-                        tell(&Told::Batch(&batch));
+                        observe(event);
                         if let Some(watch) = watch.as_mut().filter(|w| replanned.is_none() && w.is_due()) {
                             replanned = watch.judge(batch.left);
                         }
                     }
+                    _ => observe(event),
                 }
                 if replanned.is_some() { Control::Cut } else { Control::Continue }
             })?;
@@ -169,7 +157,7 @@ impl Executor {
             {
                 self.plan_for(left.len())?;
                 replanned.plan = self.plan.clone();
-                tell(&Told::Replanned(&replanned));
+                observe(&Event::Replanned(&replanned));
                 continue;
             }
             let mut whole = whole.expect("an epoch has a part");

@@ -19,14 +19,14 @@ pub use build::{
 };
 pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
-pub use facade::{Executor, Partitioner, Profiler, Scheduler, Told};
+pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::{Job, TrainingOperator};
 pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::Bound;
-pub use train::{Best, EpochRow, Event, TrainOptions, TrainReport, Trainer, Why};
+pub use train::{Best, TrainOptions, TrainReport, Trainer, Why};
 
-pub use morphgl_execute::{Activity, BatchDone, EpochReport, Settings as ExecutorSettings, Stop};
+pub use morphgl_execute::{Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
 pub use morphgl_profile::{Memory, Profile, Selection};

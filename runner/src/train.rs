@@ -3,13 +3,12 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use morphgl_execute::{Activity, BatchDone, CountersByOperator, EpochReport, Stop, add_counters};
-use morphgl_plan::{Plan, Replanned};
+use morphgl_execute::{CountersByOperator, EpochRow, Event, Stop, add_counters};
 use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
 use crate::stopping::EarlyStopping;
-use crate::{Evaluation, Executor, Scores, Told, evaluate};
+use crate::{Evaluation, Executor, Scores, evaluate};
 
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,31 +33,6 @@ impl TrainOptions {
     pub fn epochs(epochs: u32) -> Self {
         Self { epochs, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
     }
-}
-
-/// One row of the table of epochs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EpochRow {
-    /// Epoch, from 0.
-    pub epoch: u32,
-    /// Seconds of training, evaluation not counted.
-    pub seconds: f64,
-    /// Seconds of evaluation.
-    pub evaluation_seconds: f64,
-    /// Mean training loss a seed.
-    pub loss: f64,
-    /// Accuracy on the training seeds, in training mode.
-    pub train_accuracy: f64,
-    /// Mean validation loss, where it was evaluated.
-    pub valid_loss: Option<f64>,
-    /// Validation accuracy, where it was evaluated.
-    pub valid_accuracy: Option<f64>,
-    /// Seconds predicted by the plan it began with.
-    pub predicted_seconds: f64,
-    /// How often what was left of it was planned again.
-    pub replanned: u32,
-    /// What the executor measured.
-    pub report: EpochReport,
 }
 
 /// The best model so far, by validation accuracy, then validation loss.
@@ -116,23 +90,6 @@ impl TrainReport {
     }
 }
 
-/// What training tells while it runs.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// An epoch begins, by this plan.
-    Begins(&'a Plan),
-    /// A phase of a mini-batch ended; seconds are from the beginning of the epoch.
-    Activity(&'a Activity),
-    /// A mini-batch was trained.
-    Batch(&'a BatchDone),
-    /// What is left of the epoch is run by a new plan.
-    Replanned(&'a Replanned),
-    /// Evaluation begins.
-    Evaluating,
-    /// An epoch is done.
-    Epoch(&'a EpochRow),
-}
-
 /// Runs the training loop on an executor.
 #[derive(Debug)]
 pub struct Trainer {
@@ -156,13 +113,9 @@ impl Trainer {
             let plan = self.executor.plan_epoch()?;
             let predicted = plan.prediction.epoch_seconds;
             observe(&Event::Begins(plan));
-            let done = self.executor.epoch(epoch, stop, &mut |told| match told {
-                Told::Activity(activity) => observe(&Event::Activity(activity)),
-                Told::Batch(batch) => observe(&Event::Batch(batch)),
-                Told::Replanned(new) => {
-                    replanned += 1;
-                    observe(&Event::Replanned(new));
-                }
+            let done = self.executor.epoch(epoch, stop, &mut |event| {
+                replanned += u32::from(matches!(event, Event::Replanned(_)));
+                observe(event);
             })?;
             if done.stopped && done.batches == 0 {
                 report.why = Why::Interrupted;

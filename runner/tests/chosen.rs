@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use morphgl::{Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, TrainingSpec, default_dataset};
 use morphgl_generate::{SbmConfig, sbm};
@@ -38,8 +38,9 @@ impl Training for Asleep {
     }
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         assert!(batch.host()?.features.is_some(), "it reads no store");
+        let start = Instant::now();
         thread::sleep(Duration::from_millis(MILLIS.load(Ordering::SeqCst)));
-        Ok(Handle::ready(Score::default(), Duration::ZERO))
+        Ok(Handle::ready(Score::default(), start.elapsed()))
     }
     fn gradients(&mut self) -> Result<Gradients> {
         Ok(Gradients::default())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl::{
     Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, Plan, Policy, Stop,
-    Strategy, Told, TrainingSpec, build_training, build_transferring, registry, routes,
+    Strategy, TrainingSpec, build_training, build_transferring, registry, routes,
 };
 use morphgl_execute::{Control, Event, RouteOperators};
 use morphgl_generate::SbmConfig;
@@ -156,8 +156,8 @@ fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
     // A new plan would be a new state; so no problem is given to plan with.
     let mut executor = Executor::new(job, &plan, None, ExecutorSettings::default()).expect("the plan's operators");
     Box::new(move |trained| {
-        let tell = &mut |told: &Told<'_>| {
-            if let Told::Batch(_) = told {
+        let tell = &mut |event: &Event<'_>| {
+            if let Event::Trained(_) = event {
                 trained();
             }
         };
@@ -187,7 +187,7 @@ fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch
     let mut executor = executor.expect("the schedule's operators");
     let all: Vec<u32> = (0..BATCHES as u32).collect();
     Box::new(move |trained| {
-        let observe = &mut |event: &Event| {
+        let observe = &mut |event: &Event<'_>| {
             if let Event::Trained(_) = event {
                 trained();
             }

@@ -61,33 +61,6 @@ pub(crate) fn seconds(text: &str) -> Result<f64> {
     }
 }
 
-/// Bytes written with a unit, or without: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.
-pub(crate) fn bytes(text: &str) -> Result<u64> {
-    let units = [
-        ("tib", 1u64 << 40),
-        ("gib", 1 << 30),
-        ("mib", 1 << 20),
-        ("kib", 1 << 10),
-        ("tb", 1_000_000_000_000),
-        ("gb", 1_000_000_000),
-        ("mb", 1_000_000),
-        ("kb", 1_000),
-        ("t", 1 << 40),
-        ("g", 1 << 30),
-        ("m", 1 << 20),
-        ("k", 1 << 10),
-        ("b", 1),
-        ("", 1),
-    ];
-    let lower = text.trim().to_ascii_lowercase();
-    let found = units.iter().find_map(|(unit, scale)| Some((lower.strip_suffix(unit)?.trim(), *scale)));
-    let (number, scale) = found.expect("every text ends with nothing");
-    match number.parse::<f64>() {
-        Ok(x) if x.is_finite() && x > 0.0 => Ok((x * scale as f64) as u64),
-        _ => bail!("{text:?}: not an amount of memory; give for example 8GiB or 500MB"),
-    }
-}
-
 impl ByHand {
     /// The planning problem.
     ///
@@ -145,7 +118,8 @@ impl ByHand {
 mod tests {
     use morphgl_plan::Limits;
 
-    use super::{ByHand, bytes, seconds};
+    use super::{ByHand, seconds};
+    use crate::cli::values::bytes;
 
     #[test]
     fn units() {

@@ -7,8 +7,10 @@ use morphgl_model_spec::load_model;
 use serde_json::json;
 
 use super::Outcome;
+use super::batch::BatchArgs;
+use super::data::DataArgs;
 use super::inference::MemoryArgs;
-use super::job::{self, BatchArgs, DataArgs};
+use super::planned;
 use super::show::{self, Show};
 use crate::budget::{self, Use};
 use crate::{Evaluation, JobConfig, Sampled, Scores, TrainingSpec, evaluate};
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let (model, parameters) = load_model(&args.model)?;
     args.batch.check_layers(model.layers)?;
     let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
-    let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+    let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let config = JobConfig { disk_bytes, ..config };
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;

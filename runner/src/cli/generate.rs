@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Memory to stay within, for example 512MiB; too little is refused
-    #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
+    #[arg(long, value_parser = values::bytes, default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
     #[arg(long)]

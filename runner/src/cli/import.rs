@@ -94,13 +94,13 @@ pub(crate) struct Args {
     #[arg(long)]
     normalize_features: bool,
     /// edges: the column of the source's id, by its name in the first line or its number from 1 [default: by known names]
-    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    #[arg(long, value_name = "COLUMN", value_parser = values::column)]
     src: Option<Column>,
     /// edges: the column of the target's id
-    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    #[arg(long, value_name = "COLUMN", value_parser = values::column)]
     dst: Option<Column>,
     /// edges: the column of the weight
-    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    #[arg(long, value_name = "COLUMN", value_parser = values::column)]
     weight: Option<Column>,
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
@@ -118,7 +118,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     rows: Option<RowChoice>,
     /// Memory to stay within, beside a few bytes a node, for example 512MiB; too little is refused
-    #[arg(long, value_parser = |s: &str| super::durations::bytes(s), default_value = "2GiB")]
+    #[arg(long, value_parser = values::bytes, default_value = "2GiB")]
     memory: u64,
     /// Replace a dataset that exists
     #[arg(long)]
@@ -143,10 +143,6 @@ enum RowChoice {
     Sources,
     /// The targets of the edges out of v (CSR)
     Targets,
-}
-
-pub(super) fn column(text: &str) -> Result<Column, std::convert::Infallible> {
-    Ok(text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number))
 }
 
 impl Args {

@@ -5,6 +5,7 @@ use morphgl_registry::{Machine, Training};
 
 use super::show::{self, Show};
 use super::usage::Usage;
+use super::values;
 use crate::{Evaluation, Plan, Problem, memory};
 
 /// What inference may use.
@@ -13,7 +14,7 @@ use crate::{Evaluation, Plan, Problem, memory};
 pub(crate) struct MemoryArgs {
     /// Memory the whole program may use, for example 8GiB, the files of --mmap not counted [default: nine tenths of what is
     /// free]
-    #[arg(long, value_name = "BYTES", value_parser = |s: &str| super::durations::bytes(s))]
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
 }
 

@@ -1,7 +1,9 @@
 //! Reads the command line, runs one command, prints its outcome.
 
+mod batch;
 mod bench;
 mod budget;
+mod data;
 mod durations;
 mod evaluate;
 mod generate;
@@ -9,12 +11,13 @@ mod import;
 mod inference;
 mod info;
 mod interrupt;
-mod job;
+mod limits;
 mod model;
 mod node_files;
 mod ops;
 mod plan;
 mod plan_arg;
+mod planned;
 mod predict;
 mod profile;
 mod report;
@@ -24,6 +27,7 @@ mod show;
 mod train;
 mod usage;
 mod values;
+mod what_if;
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
 
-use super::job::BatchArgs;
+use super::batch::BatchArgs;
 use super::usage::Usage;
 use super::values;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use morphgl_formats::{Column, NodeColumns, NodeFiles};
 
-use super::import::column;
 use super::usage::Usage;
+use super::values::column;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Nodes, in files of their own (.npy, csv, tsv; Parquet, Feather with --features arrow)")]

@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use morphgl_plan::{Time, WhatIf};
+use morphgl_plan::WhatIf;
 use morphgl_report::{SvgOptions, svg};
 use serde_json::json;
 
 use super::Outcome;
 use super::durations::ByHand;
-use super::profile::{Measured, PlannedArgs};
+use super::planned::{Measured, PlannedArgs};
 use super::report;
 use super::show::{self, Show};
 use super::usage::OrUsage;
-use crate::{Partitioner, Plan, Plans, Problem, Profile, Scheduler, Simulated, predicted_timeline};
+use super::what_if;
+use crate::{Partitioner, Plans, Problem, Profile, Scheduler, Simulated, predicted_timeline};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -80,41 +81,6 @@ const MEASURED: [&str; 29] = [
     "profile_seconds",
 ];
 
-/// What one change would bring.
-pub(crate) struct Changed {
-    pub(crate) change: String,
-    pub(crate) plan: Plan,
-    pub(crate) speed_up: f64,
-}
-
-/// The best plans of the changed machines.
-pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
-    let of = |change: &WhatIf| {
-        let changed = change.apply(problem).or_usage(format_args!("--what-if {change}"))?;
-        let plan = Scheduler::schedule(&changed)?.best().clone();
-        let speed_up = best.prediction.epoch_seconds / plan.prediction.epoch_seconds;
-        Ok(Changed { change: change.to_string(), plan, speed_up })
-    };
-    changes.iter().map(of).collect()
-}
-
-/// Each resource of the problem twice as fast, and all of them: for those who did not ask.
-pub(crate) fn each_twice(problem: &Problem) -> Vec<WhatIf> {
-    let one: Vec<String> = problem.resources().iter().map(|r| format!("{}*2", r.name)).collect();
-    let all = (one.len() > 1).then(|| one.join(","));
-    one.into_iter().chain(all).map(|change| change.parse().expect("a change of ours")).collect()
-}
-
-fn what_if_table(rows: &[Changed]) -> String {
-    let row = |c: &Changed| {
-        let p = &c.plan.prediction;
-        let (epoch, speed_up) = (Time(p.epoch_seconds).to_string(), format!("{:.2}x", c.speed_up));
-        vec![c.change.clone(), epoch, speed_up, p.bottleneck.to_string(), c.plan.schedule.to_string()]
-    };
-    let header = ["what if", "epoch", "speed-up", "bottleneck", "plan"];
-    show::table(&header, &rows.iter().map(row).collect::<Vec<_>>(), &[0, 3, 4])
-}
-
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("{}: cannot be written; choose another file", path.display()))
 }
@@ -136,7 +102,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         (Some(profile), problem, plans)
     };
     let best = plans.best();
-    let rows = changed(&problem, best, &args.what_if)?;
+    let rows = what_if::changed(&problem, best, &args.what_if)?;
     let mut text = format!("{plans}\nplan: {best}\n");
     text += &profile.iter().flat_map(|p| &p.selections).map(|s| format!("{s}\n")).collect::<String>();
     if best.memory.host + best.memory.device > 0 {
@@ -144,7 +110,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text += &format!("buffers and workers take at most {host} on the host, {device} on the device\n");
     }
     if !rows.is_empty() {
-        text += &format!("\n{}", what_if_table(&rows));
+        text += &format!("\n{}", what_if::table(&rows));
     }
     let simulated = Simulated::of(&crate::registry()?);
     if let Some(path) = &args.timeline {
@@ -158,7 +124,11 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text += &format!("plan: {}\n", path.display());
     }
     if let Some(path) = &args.report {
-        let asked = if rows.is_empty() { changed(&problem, best, &each_twice(&problem))? } else { Vec::new() };
+        let asked = if rows.is_empty() {
+            what_if::changed(&problem, best, &what_if::each_twice(&problem))?
+        } else {
+            Vec::new()
+        };
         let page = report::of_plan(profile.as_ref(), &plans, if rows.is_empty() { &asked } else { &rows }, &simulated);
         write(path, &morphgl_report::html(&page))?;
         text += &format!("report: {}\n", path.display());

@@ -12,8 +12,10 @@ use morphgl_model_spec::load_model;
 use serde_json::{Value, json};
 
 use super::Outcome;
+use super::batch::BatchArgs;
+use super::data::DataArgs;
 use super::inference::MemoryArgs;
-use super::job::{self, BatchArgs, DataArgs};
+use super::planned;
 use super::show::{self, Show};
 use crate::{JobConfig, TrainingSpec};
 
@@ -57,7 +59,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         (None, None) => v.into(),
     };
     let ids: Vec<Value> = nodes.iter().map(id).collect();
-    let config = job::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
+    let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
     let config = JobConfig { disk_bytes, ..config };
     let registry = crate::registry()?;
     let (_, mut training) = crate::trained_route(&dataset, &config, &registry)?;

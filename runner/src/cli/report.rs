@@ -6,8 +6,8 @@ use morphgl_report::{
     Baseline, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
 };
 
-use super::plan::Changed;
 use super::show;
+use super::what_if::{self, Changed};
 use crate::recorder::shown;
 use crate::{EpochRow, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline};
 
@@ -143,7 +143,7 @@ pub(crate) struct Run<'a> {
 
 /// The report of a run.
 pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
-    let rows = super::plan::changed(run.problem, run.plan, &super::plan::each_twice(run.problem)).unwrap_or_default();
+    let rows = what_if::changed(run.problem, run.plan, &what_if::each_twice(run.problem)).unwrap_or_default();
     let mut page = common(Some(run.profile), run.plans, run.plan, &rows, run.simulated);
     page.title = run.title;
     page.operators = operators(run.plan, Some(&recorder), run.simulated);

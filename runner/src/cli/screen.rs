@@ -31,8 +31,8 @@ impl Screen {
 
     pub(super) fn see(&mut self, event: &Event<'_>) {
         match event {
-            Event::Begins(_) | Event::Activity(_) => {}
-            Event::Batch(batch) => self.batch(batch),
+            Event::Begins(_) | Event::Ended(_) => {}
+            Event::Trained(batch) => self.batch(batch),
             Event::Replanned(new) => self.replanned(new),
             Event::Evaluating => self.bar.set_message("evaluating"),
             Event::Epoch(row) => self.epoch(row),

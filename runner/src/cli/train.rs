@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use morphgl_execute::CountersByOperator;
+use morphgl_model_spec::ModelSpec;
 use morphgl_plan::Time;
-use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS};
+use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, NamedTensor};
 use serde_json::json;
 
 use super::Outcome;
 use super::inference::{self, Inference};
 use super::plan_arg::{PlanArg, name_training};
-use super::profile::{Measured, PlannedArgs};
+use super::planned::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
 use super::screen::Screen;
 use super::show::{self, Show};
@@ -87,6 +88,21 @@ impl From<EvaluationArg> for Evaluation {
 }
 
 impl Args {
+    /// Refuses what cannot work, as far as that can be told before the dataset is read.
+    fn check(&self) -> anyhow::Result<()> {
+        if matches!(self.evaluation, Some(EvaluationArg::None)) {
+            if self.patience.is_some() {
+                return Err(nothing_validated("--patience"));
+            }
+            if self.evaluate_every.is_some() {
+                let what = "--evaluate-every: --evaluation none evaluates never; leave one of the two out";
+                return Err(Usage::error(what));
+            }
+        }
+        self.run.as_deref().map_or(Ok(()), RunDir::refuse_existing)?;
+        self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
+    }
+
     /// How long to train on epochs of so many steps, and when to evaluate.
     fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
         let mut options = match self.epochs {
@@ -100,6 +116,11 @@ impl Args {
         options.evaluate_every = self.evaluate_every.unwrap_or(options.evaluate_every);
         options
     }
+}
+
+fn nothing_validated(option: &str) -> anyhow::Error {
+    let cure = "use a dataset with validation nodes and --evaluation full";
+    Usage::error(format!("{option}: nothing is validated; {cure}"))
 }
 
 /// A number of epochs in words, with the optimizer steps that they take: `3 epochs (30 steps)`.
@@ -141,26 +162,8 @@ fn stop_reason(args: &Args, report: &TrainReport, options: &TrainOptions, steps_
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    // What can be said without the dataset is said before it is read, and before hours of training are lost for it.
-    let nothing_validated = |option: &str| {
-        let cure = "use a dataset with validation nodes and --evaluation full";
-        Usage::error(format!("{option}: nothing is validated; {cure}"))
-    };
-    if matches!(args.evaluation, Some(EvaluationArg::None)) {
-        if args.patience.is_some() {
-            return Err(nothing_validated("--patience"));
-        }
-        if args.evaluate_every.is_some() {
-            return Err(Usage::error("--evaluate-every: --evaluation none evaluates never; leave one of the two out"));
-        }
-    }
+    args.check()?;
     let given = args.plan.read()?;
-    if let Some(dir) = &args.run {
-        RunDir::refuse_existing(dir)?;
-    }
-    if let Some(path) = &args.save {
-        run_dir::refuse_unwritable(path)?;
-    }
     let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
     let (dataset, mut config) = args.planned.open(show)?;
     if let Some(plan) = &given {
@@ -239,32 +242,20 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         }
     })?;
     screen.bar.finish_and_clear();
-    // Whatever cannot be written, all else is, and what was learned is told.
-    let mut unwritten: Vec<String> = Vec::new();
-    let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
-    if let Some(dir) = &mut run_dir {
-        note(dir.write_metrics());
-    }
     let parameters = trainer.executor.training_mut()?.parameters()?;
-    let model = &config.spec.model;
-    let trained = report.epochs.iter().any(|e| e.report.batches > 0);
-    for path in run_dir.iter().map(|dir| dir.model()).chain(args.save.clone()).filter(|_| trained && learns) {
-        note(morphgl_model_spec::save_model(&path, model, &parameters).map_err(Into::into));
-    }
-    if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
-        let run = report::Run {
-            title: format!("{} on {}", config.spec.model.kind, dataset.name),
-            profile: &profile,
-            problem: &problem,
-            plans: &plans,
-            plan: &plan,
-            report: &report,
-            configuration: configuration(&config, &trainer.options),
-            held_bytes,
-            simulated: &simulated,
-        };
-        note(dir.write_report(&report::of_run(run, recorder)));
-    }
+    let run = report::Run {
+        title: format!("{} on {}", config.spec.model.kind, dataset.name),
+        profile: &profile,
+        problem: &problem,
+        plans: &plans,
+        plan: &plan,
+        report: &report,
+        configuration: configuration(&config, &trainer.options),
+        held_bytes,
+        simulated: &simulated,
+    };
+    let model = learns.then_some((&config.spec.model, &parameters[..]));
+    let unwritten = write(run_dir, args.save.as_deref(), model, run, recorder);
     let mut outcome = summary(&report, &plan, &stop_reason(args, &report, &trainer.options, plan.num_batches()));
     outcome.json["training"] = serde_json::to_value(&trainer.options)?;
     outcome.json["dataset"] = json!({
@@ -280,13 +271,39 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
+/// Writes what the run leaves: metrics, model and report. What cannot be written does not keep the rest from being written; its
+/// errors are returned.
+fn write(
+    mut run_dir: Option<RunDir>,
+    save: Option<&Path>,
+    model: Option<(&ModelSpec, &[NamedTensor])>,
+    run: report::Run<'_>,
+    recorder: Option<Recorder>,
+) -> Vec<String> {
+    let mut unwritten = Vec::new();
+    let mut note = |written: anyhow::Result<()>| unwritten.extend(written.err().map(|e| show::one_line(&e)));
+    if let Some(dir) = &mut run_dir {
+        note(dir.write_metrics());
+    }
+    let trained = run.report.epochs.iter().any(|e| e.report.batches > 0);
+    if let Some((model, parameters)) = model.filter(|_| trained) {
+        for path in run_dir.iter().map(RunDir::model).chain(save.map(Path::to_path_buf)) {
+            note(morphgl_model_spec::save_model(&path, model, parameters).map_err(Into::into));
+        }
+    }
+    if let (Some(dir), Some(recorder)) = (&run_dir, recorder) {
+        note(dir.write_report(&report::of_run(run, recorder)));
+    }
+    unwritten
+}
+
 fn record(recorder: &mut Recorder, event: &Event<'_>) {
     match event {
         Event::Begins(plan) => recorder.planned(plan),
-        Event::Activity(activity) => recorder.activity(activity),
+        Event::Ended(activity) => recorder.activity(activity),
         Event::Replanned(new) => recorder.replanned(new),
         Event::Epoch(row) => recorder.epoch(row.seconds, row.evaluation_seconds),
-        Event::Batch(_) | Event::Evaluating => {}
+        Event::Trained(_) | Event::Evaluating => {}
     }
 }
 

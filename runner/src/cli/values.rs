@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use morphgl_formats::edge_list::Column;
 use morphgl_graph_store::Dtype;
 use morphgl_registry::Key;
 use serde_json::Value;
@@ -50,6 +51,37 @@ pub(crate) fn setting(text: &str) -> Result<(Key, String, Value), String> {
     };
     let key = key.parse().map_err(|e: morphgl_registry::Error| e.to_string())?;
     Ok((key, name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
+/// Bytes written with a unit, or without: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let units = [
+        ("tib", 1u64 << 40),
+        ("gib", 1 << 30),
+        ("mib", 1 << 20),
+        ("kib", 1 << 10),
+        ("tb", 1_000_000_000_000),
+        ("gb", 1_000_000_000),
+        ("mb", 1_000_000),
+        ("kb", 1_000),
+        ("t", 1 << 40),
+        ("g", 1 << 30),
+        ("m", 1 << 20),
+        ("k", 1 << 10),
+        ("b", 1),
+        ("", 1),
+    ];
+    let lower = text.trim().to_ascii_lowercase();
+    let found = units.iter().find_map(|(unit, scale)| Some((lower.strip_suffix(unit)?.trim(), *scale)));
+    let (number, scale) = found.expect("every text ends with nothing");
+    match number.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok((x * scale as f64) as u64),
+        _ => Err(format!("{text:?}: not an amount of memory; give for example 8GiB or 500MB")),
+    }
+}
+
+pub(super) fn column(text: &str) -> Result<Column, std::convert::Infallible> {
+    Ok(text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number))
 }
 
 /// Reads a type that features are stored in.

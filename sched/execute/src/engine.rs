@@ -18,7 +18,7 @@ use crate::{Activity, BatchDone, Control, EpochReport, Error, ErrorKind, Event, 
 const TRAINING: usize = 0;
 
 /// Who hears of everything that has ended.
-pub(crate) type Observe<'a> = &'a mut dyn FnMut(&Event) -> Control;
+pub(crate) type Observe<'a> = &'a mut dyn FnMut(&Event<'_>) -> Control;
 
 /// What it all is about.
 pub(crate) struct Job<'a> {
@@ -316,7 +316,7 @@ impl<'a> Engine<'a> {
             }
         };
         self.tally.ended(activity, measured.counters);
-        let mut tell = |event: Event| {
+        let mut tell = |event: Event<'_>| {
             if observe(&event) == Control::Cut {
                 self.replay.cut();
             }

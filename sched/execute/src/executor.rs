@@ -104,7 +104,7 @@ impl Executor {
         epoch: u32,
         batches: &[u32],
         stop: &Stop,
-        observe: &mut dyn FnMut(&Event) -> Control,
+        observe: &mut dyn FnMut(&Event<'_>) -> Control,
     ) -> Result<EpochReport> {
         self.check(batches)?;
         self.crew.set_training_threads(self.schedule.training_threads.max(1))?;

@@ -26,8 +26,8 @@ pub use loader::Loader;
 pub use pool::Pool;
 pub use prepare::{Transfer, prepare};
 pub use report::{
-    Activity, BatchDone, Control, CountersByOperator, EpochReport, Event, PhaseSeconds, Prepared, ResourceSeconds,
-    ShareReport, Span, add_counters,
+    Activity, BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared,
+    ResourceSeconds, ShareReport, Span, add_counters,
 };
 pub use settings::{PoolSettings, Settings};
 pub use stop::Stop;

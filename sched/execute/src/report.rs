@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use morphgl_plan::{Phase, Seconds};
+use morphgl_plan::{Phase, Plan, Replanned, Seconds};
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
 
@@ -86,14 +86,22 @@ pub struct BatchDone {
     pub left: usize,
 }
 
-/// What an observer of training is told.
+/// An event of training, from a phase of a mini-batch to an epoch: the one stream that progress, recorders and re-planning read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "it is only ever borrowed")]
-pub enum Event {
+pub enum Event<'a> {
+    /// An epoch begins, by this plan.
+    Begins(&'a Plan),
     /// A phase has ended.
     Ended(Activity),
     /// A mini-batch was trained; its [`Event::Ended`] came before.
     Trained(BatchDone),
+    /// The rest of the epoch is run by a new plan.
+    Replanned(&'a Replanned),
+    /// Evaluation begins.
+    Evaluating,
+    /// An epoch is done.
+    Epoch(&'a EpochRow),
 }
 
 /// What an observer of training wants.
@@ -187,6 +195,31 @@ pub struct EpochReport {
     /// Every phase of every mini-batch, by end; empty unless [`Settings::record`](crate::Settings::record) is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activities: Vec<Activity>,
+}
+
+/// One row of the table of epochs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpochRow {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Seconds of training, evaluation not counted.
+    pub seconds: f64,
+    /// Seconds of evaluation.
+    pub evaluation_seconds: f64,
+    /// Mean training loss a seed.
+    pub loss: f64,
+    /// Accuracy on the training seeds, in training mode.
+    pub train_accuracy: f64,
+    /// Mean validation loss, where it was evaluated.
+    pub valid_loss: Option<f64>,
+    /// Validation accuracy, where it was evaluated.
+    pub valid_accuracy: Option<f64>,
+    /// Seconds predicted by the plan it began with.
+    pub predicted_seconds: f64,
+    /// How often what was left of it was planned again.
+    pub replanned: u32,
+    /// What the executor measured.
+    pub report: EpochReport,
 }
 
 /// What [`prepare`](crate::prepare) came to.

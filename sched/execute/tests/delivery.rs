@@ -38,15 +38,19 @@ fn schedules(n: usize) -> Vec<Schedule> {
     schedules
 }
 
-fn trained(events: &[Event]) -> Vec<BatchDone> {
-    let done = |e: &Event| if let Event::Trained(done) = e { Some(*done) } else { None };
+fn trained(events: &[Event<'_>]) -> Vec<BatchDone> {
+    let done = |e: &Event<'_>| if let Event::Trained(done) = e { Some(*done) } else { None };
     events.iter().filter_map(done).collect()
 }
 
-fn run(executor: &mut Executor, epoch: u32, batches: &[u32]) -> (EpochReport, Vec<Event>) {
+fn run(executor: &mut Executor, epoch: u32, batches: &[u32]) -> (EpochReport, Vec<Event<'static>>) {
     let mut events = Vec::new();
     let report = executor.train(epoch, batches, &Stop::new(), &mut |e| {
-        events.push(*e);
+        events.extend(match *e {
+            Event::Ended(activity) => Some(Event::Ended(activity)),
+            Event::Trained(done) => Some(Event::Trained(done)),
+            _ => None,
+        });
         Control::Continue
     });
     (report.expect("nothing fails"), events)
@@ -227,7 +231,7 @@ fn a_pipeline_batches_transfers_and_trains_at_once() {
         let schedule = cpu(Policy::Pipeline, 6, 2, 3);
         let mut executor = executor(&world, &schedule, Settings::default());
         let looker = Arc::clone(&world);
-        let mut observe = |e: &Event| {
+        let mut observe = |e: &Event<'_>| {
             if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 0) {
                 while looker.seen().prepared.len() < 3 {
                     std::thread::yield_now();
@@ -250,7 +254,7 @@ fn the_next_mini_batch_is_queued_before_the_one_in_training_is_waited_for() {
             let schedule = schedule(Policy::Pipeline, &[(0, 24, 2, [1.0, 1.0, 4.0])], [4, 4]);
             let mut executor = executor(&world, &schedule, Settings::default());
             let all: Vec<u32> = (0..24).collect();
-            let mut observe = |e: &Event| {
+            let mut observe = |e: &Event<'_>| {
                 if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 4) {
                     world.let_go();
                 }

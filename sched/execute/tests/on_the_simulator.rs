@@ -97,7 +97,7 @@ fn a_slower_phase_is_planned_with_in_mid_epoch() {
             match event {
                 Event::Ended(a) => watch.observe(a.share, a.phase, a.span.seconds),
                 Event::Trained(done) if new.is_none() && watch.is_due() => new = watch.judge(done.left),
-                Event::Trained(_) => {}
+                _ => {}
             }
             if new.is_some() { Control::Cut } else { Control::Continue }
         });

@@ -66,8 +66,12 @@ pub const fn available(description: Description) -> Description {
 }
 
 /// The option of every operator of a simulated device.
-pub const OPTIONS: [OptionSpec; 1] =
-    [OptionSpec::new("sim", OptionType::Text, "$MORPHGL_SIM", "durations, memory and faults of the simulated device")];
+pub const OPTIONS: [OptionSpec; 1] = [OptionSpec::new(
+    "sim",
+    OptionType::Settings,
+    "$MORPHGL_SIM",
+    "durations, memory and faults of the simulated device",
+)];
 
 /// The device an operator is built on: that of `options.sim`, a [`Config`], else that of the environment.
 /// Operators of the same place and configuration share one device; `place` on the host means the first device.

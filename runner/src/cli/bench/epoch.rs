@@ -10,8 +10,7 @@ use serde_json::json;
 use super::figures::{Report, fields};
 use super::source;
 use super::{Timed, peers_widths, stop, timed};
-use crate::cli::job;
-use crate::cli::profile::{Measured, PlannedArgs};
+use crate::cli::planned::{self, Measured, PlannedArgs};
 use crate::cli::show::Show;
 use crate::{EpochReport, Executor, ExecutorSettings};
 
@@ -40,7 +39,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     model.check(batch)?;
     batch.limit_threads()?;
     let mut dataset = data.open(show)?;
-    let config = job::config(&dataset, &model, batch)?;
+    let config = planned::config(&dataset, &model, batch)?;
     if let Some(batches) = args.batches {
         keep(&mut dataset, u64::from(batches).saturating_mul(config.sampler.batch_size as u64));
     }
@@ -53,7 +52,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let mut replanned = 0;
     let Timed { runs, load } = timed(0..args.repeats, show, &stop, |epoch| {
         let report = executor.epoch(epoch, &stop, &mut |told| {
-            replanned += u32::from(matches!(told, crate::Told::Replanned(_)));
+            replanned += u32::from(matches!(told, crate::Event::Replanned(_)));
         })?;
         if !report.score.loss().is_finite() {
             bail!("epoch {epoch}: the loss is not a number; give a smaller --lr");

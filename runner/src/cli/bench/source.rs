@@ -12,7 +12,9 @@ use morphgl_registry::{
 use serde_json::Value;
 
 use super::Amount;
-use crate::cli::job::{self, BatchArgs, DataArgs};
+use crate::cli::batch::BatchArgs;
+use crate::cli::data::DataArgs;
+use crate::cli::planned;
 use crate::cli::show::Show;
 use crate::{JobConfig, TrainingSpec, registry, routes};
 
@@ -33,7 +35,7 @@ impl MadeArgs {
         self.batch.limit_threads()?;
         let dataset = self.data.open(show)?;
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let config = job::with_spec(TrainingSpec { model, optimizer: OptimizerSpec::default() }, &self.batch)?;
+        let config = planned::with_spec(TrainingSpec { model, optimizer: OptimizerSpec::default() }, &self.batch)?;
         Ok((dataset, config))
     }
 }

@@ -11,8 +11,10 @@ use serde_json::json;
 use super::figures::{Report, fields, median};
 use super::source::{self, Counts, Numbered};
 use super::{Amount, go_on, load::Load, peers_widths, stop};
-use crate::cli::job::{self, BatchArgs, DataArgs};
+use crate::cli::batch::BatchArgs;
+use crate::cli::data::DataArgs;
 use crate::cli::model::ModelArgs;
+use crate::cli::planned;
 use crate::cli::show::Show;
 use crate::{Job, Stop, TrainingOperator};
 
@@ -46,7 +48,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     model.check(&args.batch)?;
     args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
-    let config = job::config(&dataset, &model, &args.batch)?;
+    let config = planned::config(&dataset, &model, &args.batch)?;
     let mut job = Job::new(dataset, config)?;
     job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), stop()?);

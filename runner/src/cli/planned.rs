@@ -1,0 +1,141 @@
+//! From options to a job, its profile and its plans: what `profile`, `plan` and `train` share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use morphgl_graph_store::Dataset;
+use morphgl_model_spec::ModelSpec;
+use morphgl_profile::{Memory, RouteProfile};
+use morphgl_registry::Machine;
+
+use super::batch::BatchArgs;
+use super::data::DataArgs;
+use super::interrupt;
+use super::limits::LimitArgs;
+use super::model::ModelArgs;
+use super::show::{self, Show};
+use super::values;
+use crate::memory;
+use crate::{Job, JobConfig, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec};
+
+/// The options of every command that profiles and plans.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlannedArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) batch: BatchArgs,
+    /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most; where an epoch takes longer than that,
+    /// choosing among training operators comes on top]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    profile_seconds: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// A job, its profile, and its plans.
+pub(crate) struct Measured {
+    pub(crate) job: Job,
+    pub(crate) profile: Profile,
+    pub(crate) problem: Problem,
+    pub(crate) plans: Plans,
+    /// The most that the program held while profiling when no worker batched: dataset (unless it is mapped), model, a step's
+    /// own memory and its mini-batches; and what a worker for evaluation takes.
+    pub(crate) held_bytes: u64,
+}
+
+impl PlannedArgs {
+    /// Opens the dataset, and says which job the options describe on it.
+    pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
+        self.model.check(&self.batch)?;
+        self.batch.limit_threads()?;
+        let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
+        let config = config(&dataset, &self.model, &self.batch)?;
+        Ok((dataset, JobConfig { disk_bytes, ..config }))
+    }
+
+    /// Builds the job, profiles its routes, and plans; where the model is to be evaluated, too, with memory left for that.
+    pub(crate) fn measure(
+        &self,
+        dataset: &Arc<Dataset>,
+        config: JobConfig,
+        evaluates: bool,
+        show: Show,
+    ) -> anyhow::Result<Measured> {
+        let mut job = Job::new(Arc::clone(dataset), config)?;
+        job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+        job.on_disk().iter().for_each(|how| show.say(how));
+        let threads = job.threads();
+        let mut profiler = Profiler::new(threads);
+        if let Some(seconds) = self.profile_seconds {
+            profiler.settings.budget = seconds;
+            profiler.settings.epochs = None;
+        }
+        let stop = interrupt::stop()?;
+        // The system takes the pages of a mapped dataset back when it needs the memory.
+        let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
+        let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
+        peak();
+        let watched = Memory { limit: self.limits.process(peak())?, peak: &peak };
+        let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
+        let profile = profiler.measure(&mut job, &stop, Some(watched), &mut |p| {
+            bar.set_length(p.total as u64);
+            bar.set_position(p.done as u64);
+            bar.set_message(p.what.clone());
+        })?;
+        bar.finish_and_clear();
+        // The workers of a plan keep their memory when another batches for sampled evaluation.
+        let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
+        let evaluation = profile.routes.iter().map(worker).max().filter(|_| evaluates).unwrap_or(0);
+        let held_bytes = profile.held_bytes + evaluation;
+        let problem = Partitioner::partition(&profile, threads, self.limits.here(held_bytes)?);
+        let plans = Scheduler::schedule(&problem).with_context(|| {
+            let held = show::bytes(held_bytes);
+            format!("all else takes {held}")
+        })?;
+        Ok(Measured { job, profile, problem, plans, held_bytes })
+    }
+}
+
+/// The job the options describe on `dataset`.
+pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
+    let spec = model.spec(dataset.feature_dim(), dataset.num_classes, batch);
+    refuse_larger_than_memory(&spec, Machine::probe().available_bytes)?;
+    with_spec(TrainingSpec { model: spec, optimizer: model.optimizer() }, batch)
+}
+
+/// Refuses a model that cannot be held, before memory runs out over it: one label that is too large is enough for that.
+fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> {
+    // What is wrong otherwise is said, in its own words, by those who build the model.
+    if spec.validate().is_err() || free == 0 {
+        return Ok(());
+    }
+    let values: f64 = spec.parameters().iter().map(|p| p.shape.iter().map(|&n| n as f64).product::<f64>()).sum();
+    // In f32, here and the best so far; gradients and moments may lie on a device.
+    let bytes = (values * 8.0) as u64;
+    if bytes > free {
+        let (bytes, free, classes) = (show::bytes(bytes), show::bytes(free), show::number(spec.num_classes as u64));
+        anyhow::bail!(
+            "model: parameters for a width of {} and {classes} classes take at least {bytes}, {free} are free; \
+             use a smaller --hidden, or look for a label that is too large",
+            spec.hidden
+        );
+    }
+    Ok(())
+}
+
+/// The job of a model that is already there.
+pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
+    Ok(JobConfig {
+        sampler: batch.sampler(&spec.model),
+        spec,
+        seed: batch.seed(),
+        threads: batch.threads,
+        operators: batch.operators(),
+        options: batch.options()?,
+        disk_bytes: None,
+    })
+}

@@ -1,0 +1,43 @@
+//! What other machines would bring: the best plan where resources are faster.
+
+use anyhow::Result;
+use morphgl_plan::{Time, WhatIf};
+
+use super::show;
+use super::usage::OrUsage;
+use crate::{Plan, Problem, Scheduler};
+
+/// What one change would bring.
+pub(crate) struct Changed {
+    pub(crate) change: String,
+    pub(crate) plan: Plan,
+    pub(crate) speed_up: f64,
+}
+
+/// The best plans of the changed machines.
+pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
+    let of = |change: &WhatIf| {
+        let changed = change.apply(problem).or_usage(format_args!("--what-if {change}"))?;
+        let plan = Scheduler::schedule(&changed)?.best().clone();
+        let speed_up = best.prediction.epoch_seconds / plan.prediction.epoch_seconds;
+        Ok(Changed { change: change.to_string(), plan, speed_up })
+    };
+    changes.iter().map(of).collect()
+}
+
+/// Each resource of the problem twice as fast, and all of them: for those who did not ask.
+pub(crate) fn each_twice(problem: &Problem) -> Vec<WhatIf> {
+    let one: Vec<String> = problem.resources().iter().map(|r| format!("{}*2", r.name)).collect();
+    let all = (one.len() > 1).then(|| one.join(","));
+    one.into_iter().chain(all).map(|change| change.parse().expect("a change of ours")).collect()
+}
+
+pub(crate) fn table(rows: &[Changed]) -> String {
+    let row = |c: &Changed| {
+        let p = &c.plan.prediction;
+        let (epoch, speed_up) = (Time(p.epoch_seconds).to_string(), format!("{:.2}x", c.speed_up));
+        vec![c.change.clone(), epoch, speed_up, p.bottleneck.to_string(), c.plan.schedule.to_string()]
+    };
+    let header = ["what if", "epoch", "speed-up", "bottleneck", "plan"];
+    show::table(&header, &rows.iter().map(row).collect::<Vec<_>>(), &[0, 3, 4])
+}
