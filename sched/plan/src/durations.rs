@@ -1,23 +1,10 @@
 //! What is known of a route: how long each phase takes a mini-batch.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Contention, Curve, Point, Seconds};
-
-/// Durations no plan can be made from; the text says which, and the cure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid(pub String);
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Invalid {}
+use crate::{Curve, Invalid, Point, Seconds};
 
 /// Batching by a pool: steady-state seconds a mini-batch of the pool.
 ///
@@ -44,6 +31,15 @@ pub struct Durations {
     training: Curve,
     /// Invariant: factors are finite and not below 1, counts are not 0.
     together: Vec<Together>,
+}
+
+/// How much longer each phase takes while the other runs beside it, as measured; factors from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Contention {
+    /// Of batching while training runs.
+    pub batching: f64,
+    /// Of training while all workers batch.
+    pub training: f64,
 }
 
 /// Batching and training measured beside each other on the same cores.

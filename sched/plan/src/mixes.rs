@@ -1,7 +1,7 @@
 //! Several routes at once: how many mini-batches each gets, and how large the groups are.
 
+use crate::assemble::{fastest_pool, schedule, share};
 use crate::memory;
-use crate::search::{pools, schedule, share};
 use crate::simulate::{Simulation, simulate};
 use crate::{Policy, Problem, Schedule};
 
@@ -146,15 +146,6 @@ fn shapes(ready: usize) -> impl Iterator<Item = (usize, usize)> {
 
 fn pairs(routes: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..routes).flat_map(move |a| (0..routes).filter(move |&b| b != a).map(move |b| (a, b)))
-}
-
-/// The pool with the most mini-batches a second; of equal ones that with the fewest threads.
-pub(crate) fn fastest_pool(problem: &Problem, route: usize) -> (usize, usize) {
-    let d = &problem.routes[route].durations;
-    let seconds = |&(workers, threads): &(usize, usize)| d.batching(workers, threads).mean;
-    let mut pools = pools(problem, route);
-    pools.sort_by_key(|(workers, threads)| workers * threads);
-    pools.into_iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b))).expect("there is a pool")
 }
 
 /// Whole mini-batches next to `split`, at least one for every route, `n` in all.

@@ -1,8 +1,7 @@
 //! The paper's own plan: Equation 6, the dual buffer, and feedback.
 
+use crate::assemble::{fastest_pool, schedule, share};
 use crate::memory;
-use crate::mixes::fastest_pool;
-use crate::search::{schedule, share};
 use crate::simulate::{Simulation, simulate};
 use crate::{Policy, Problem, Schedule};
 

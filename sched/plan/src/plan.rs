@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::simulate::{Phase, Simulation, simulate};
+use crate::simulate::{Simulation, simulate};
+use crate::state::Phase;
 use crate::{Memory, Schedule, Time};
 
 /// Where a plan comes from: the baselines, and ours.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::simulate::{Phase, simulate, timeline};
+use crate::simulate::{simulate, timeline};
+use crate::state::Phase;
 use crate::{Plan, Problem, Schedule, plan};
 
 /// When to plan again.

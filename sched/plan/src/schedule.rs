@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Hardware, Resource, RouteKeys, Seconds};
+use crate::{Contention, Hardware, Resource, RouteKeys, Seconds};
 
 /// How the phases of an epoch's mini-batches follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,15 +57,6 @@ impl FromStr for Policy {
     fn from_str(s: &str) -> Result<Self, UnknownPolicy> {
         Policy::ALL.into_iter().find(|p| p.to_string() == s).ok_or_else(|| UnknownPolicy(s.to_string()))
     }
-}
-
-/// How much longer each phase takes while the other runs beside it, as measured; factors from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Contention {
-    /// Of batching while training runs.
-    pub batching: f64,
-    /// Of training while all workers batch.
-    pub training: f64,
 }
 
 /// One route's part of a schedule.

@@ -1,9 +1,10 @@
 //! The candidates, and what is predicted of each.
 
+use crate::assemble::{pools, schedule, share};
 use crate::bound::{of_set, sets};
 use crate::memory::{self, DoesNotFit, memory};
 use crate::simulate::{Simulation, simulate};
-use crate::{Contention, Plan, Plans, Policy, Problem, Schedule, Share, Strategy, mixes, paper, plan as plans};
+use crate::{Plan, Plans, Policy, Problem, Schedule, Strategy, mixes, paper, plan as plans};
 
 /// Predicts every candidate worth it, and keeps the best of each strategy and set of routes.
 ///
@@ -145,55 +146,6 @@ fn least(s: &Schedule) -> f64 {
     [rounds * b + t + m, b + n * t + m, b + t + n * m, n * work / s.cores() as f64].into_iter().fold(0.0, f64::max)
 }
 
-/// A share of one route with these counts.
-pub(crate) fn share(
-    problem: &Problem,
-    route: usize,
-    batches: usize,
-    (workers, threads): (usize, usize),
-    training_threads: usize,
-) -> Share {
-    let candidate = &problem.routes[route];
-    let d = &candidate.durations;
-    let pool = d.batching(workers, threads);
-    let workers_f = workers as f64;
-    let contention: Option<Contention> = d.contention(workers, threads, training_threads);
-    Share {
-        keys: candidate.keys.clone(),
-        hardware: candidate.hardware.clone(),
-        in_place: candidate.in_place,
-        batches,
-        workers,
-        threads_per_worker: threads,
-        batching: crate::Seconds { mean: workers_f * pool.mean, std: workers_f * pool.std },
-        transferring: d.transferring(),
-        training: d.training().at(training_threads),
-        contention,
-    }
-}
-
-/// A schedule of `shares`, with buffers as long as the limits allow.
-pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, training_threads: usize) -> Schedule {
-    let limits = &problem.limits;
-    let workers = |in_place: bool| shares.iter().filter(|s| s.in_place == in_place).map(|s| s.workers).sum::<usize>();
-    // What a pool in place holds is ready before it is batched.
-    let exclusive = shares.iter().any(|s| problem.exclusive(&s.hardware.training) != 0);
-    let ready = if exclusive { limits.ready.max(1) } else { limits.ready.max(1) + workers(true) };
-    let batched = limits.batched.max(workers(false));
-    let batched = if workers(false) == 0 { 0 } else { batched };
-    Schedule {
-        policy,
-        resources: problem.resources.clone(),
-        shares,
-        training_threads,
-        batched,
-        ready,
-        group: 0,
-        keep: 0,
-        crowding: limits.crowding,
-    }
-}
-
 /// All cores in every phase, and the counts at which each phase is fastest.
 fn sequential(problem: &Problem, route: usize) -> Vec<Schedule> {
     let candidate = &problem.routes[route];
@@ -232,15 +184,4 @@ fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
     // Of plans that are predicted the same, the one with the fewest threads comes first.
     found.sort_by_key(|s| s.shares[0].workers * s.shares[0].threads_per_worker + s.training_threads);
     found
-}
-
-/// Pools of a route: workers and threads each.
-pub(crate) fn pools(problem: &Problem, route: usize) -> Vec<(usize, usize)> {
-    let candidate = &problem.routes[route];
-    if !candidate.hardware.batching.iter().any(|n| problem.is_shared(n)) {
-        return vec![(1, 1)];
-    }
-    let cores = problem.cores();
-    let threads = candidate.durations.threads_per_worker().filter(|&t| t <= cores);
-    threads.flat_map(|t| (1..=problem.num_batches.clamp(1, cores / t)).map(move |w| (w, t))).collect()
 }

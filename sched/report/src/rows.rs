@@ -26,6 +26,22 @@ pub(crate) struct Rows {
     pub(crate) left_out: usize,
 }
 
+impl Timeline {
+    /// How many activities cannot be drawn (see [`Timeline::activities`]).
+    pub fn left_out(&self) -> usize {
+        Rows::new(self).left_out
+    }
+
+    /// Share of the timeline during which each lane was busy, 0 to 1; time covered twice counts once.
+    ///
+    /// # Complexity
+    /// O(n log n) time and O(n) space for n activities.
+    pub fn busy(&self) -> Vec<f64> {
+        let rows = Rows::new(self);
+        rows.lanes.iter().map(|lane| rows.busy(lane, 0.0, rows.seconds)).collect()
+    }
+}
+
 impl Rows {
     pub(crate) fn new(timeline: &Timeline) -> Self {
         let mut rows = Self {

@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rows::Rows;
-
 /// One of the three phases every mini-batch goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Phase {
@@ -97,21 +95,5 @@ impl fmt::Display for Phase {
             Self::Transferring => "Transferring",
             Self::Training => "Training",
         })
-    }
-}
-
-impl Timeline {
-    /// How many activities cannot be drawn (see [`Timeline::activities`]).
-    pub fn left_out(&self) -> usize {
-        Rows::new(self).left_out
-    }
-
-    /// Share of the timeline during which each lane was busy, 0 to 1; time covered twice counts once.
-    ///
-    /// # Complexity
-    /// O(n log n) time and O(n) space for n activities.
-    pub fn busy(&self) -> Vec<f64> {
-        let rows = Rows::new(self);
-        rows.lanes.iter().map(|lane| rows.busy(lane, 0.0, rows.seconds)).collect()
     }
 }

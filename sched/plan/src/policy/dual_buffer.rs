@@ -1,8 +1,8 @@
 //! Algorithms 1 to 4 of morphgl, footnote 3 included.
 
 use crate::Schedule;
-use crate::policy::{Choose, Pipeline, any};
-use crate::simulate::{Now, Phase, Step};
+use crate::policy::{Choose, Now, Pipeline, any};
+use crate::state::{Phase, Step};
 
 /// Fill, block, flush. Share 0 is batched by the host (its buffer is the paper's CPU buffer), share 1 by the device.
 ///

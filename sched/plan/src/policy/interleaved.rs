@@ -1,8 +1,8 @@
 //! Groups of mini-batches batched by the device, and between them transferring and training at once.
 
 use crate::Schedule;
-use crate::policy::{Choose, any};
-use crate::simulate::{Now, Phase, State, Step};
+use crate::policy::{Choose, Now, any};
+use crate::state::{Phase, State, Step};
 
 /// Ours. A route that batches where it trains holds the device and the bus together; the other routes hold one at a time.
 /// To change between the two costs idle time on one of them, so it is done once a group, and only when the busier of the two

@@ -6,8 +6,30 @@ mod replayed;
 
 pub(crate) use replayed::Replayed;
 
-use crate::simulate::{Now, Phase, Step};
+use crate::state::{Phase, State, Step};
 use crate::{Policy, Schedule};
+
+/// What a policy sees.
+pub(crate) struct Now<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) time: f64,
+    /// When each exclusive resource was, or will be, free.
+    pub(crate) ends: &'a [f64],
+    /// Mean seconds of each share's phases.
+    pub(crate) seconds: &'a [[f64; 3]],
+}
+
+impl Now<'_> {
+    /// When all of `resources` are free of what holds them now.
+    pub(crate) fn free_at(&self, resources: u32) -> f64 {
+        let held = self.ends.iter().enumerate().filter(|(i, _)| resources >> i & 1 == 1);
+        held.map(|(_, end)| *end).fold(self.time, f64::max)
+    }
+
+    pub(crate) fn seconds(&self, step: Step) -> f64 {
+        self.seconds[step.share][step.phase as usize]
+    }
+}
 
 /// Chooses what begins next.
 pub(crate) trait Choose {

@@ -1,8 +1,9 @@
 //! A given order.
 
 use crate::Schedule;
-use crate::policy::Choose;
-use crate::simulate::{Begun, Now, Order, Replay, Step};
+use crate::order::{Begun, Order, Replay};
+use crate::policy::{Choose, Now};
+use crate::state::Step;
 
 /// Follows an order as the executor does.
 pub(crate) struct Replayed {

@@ -1,16 +1,13 @@
 //! The event-driven simulator: exact for constant durations.
 
 mod noise;
-mod order;
-pub(crate) mod state;
 
 pub use noise::Noise;
-pub use order::{Begun, Order, Replay};
-pub use state::{Phase, Step};
 
-use crate::policy::{self, Choose};
+use crate::order::Order;
+use crate::policy::{self, Choose, Now};
+use crate::state::{Phase, State, Step};
 use crate::{Schedule, Seconds};
-pub(crate) use state::State;
 
 /// One phase of one mini-batch, as it was simulated.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
@@ -79,28 +76,6 @@ struct Running {
     end: f64,
     /// Progress a second; less than 1 while others slow it.
     rate: f64,
-}
-
-/// What a policy sees.
-pub(crate) struct Now<'a> {
-    pub(crate) state: &'a State,
-    pub(crate) time: f64,
-    /// When each exclusive resource was, or will be, free.
-    ends: &'a [f64],
-    /// Mean seconds of each share's phases.
-    seconds: &'a [[f64; 3]],
-}
-
-impl Now<'_> {
-    /// When all of `resources` are free of what holds them now.
-    pub(crate) fn free_at(&self, resources: u32) -> f64 {
-        let held = self.ends.iter().enumerate().filter(|(i, _)| resources >> i & 1 == 1);
-        held.map(|(_, end)| *end).fold(self.time, f64::max)
-    }
-
-    pub(crate) fn seconds(&self, step: Step) -> f64 {
-        self.seconds[step.share][step.phase as usize]
-    }
 }
 
 /// How threads of one machine slow each other.

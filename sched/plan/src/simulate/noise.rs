@@ -1,7 +1,7 @@
 //! Durations that vary.
 
 use crate::Seconds;
-use crate::simulate::Phase;
+use crate::state::Phase;
 
 /// Draws durations around their means: normal, by each duration's own deviation, and never below a tenth of the mean.
 ///

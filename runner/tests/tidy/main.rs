@@ -1,5 +1,8 @@
 //! Rules of the tree that no compiler checks.
 
+mod documents;
+mod modules;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,17 +17,23 @@ fn crates() -> Vec<PathBuf> {
     members.iter().map(|m| root().join(m.as_str().expect("a path"))).collect()
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
+/// Files below a folder with one of these endings; build outputs and hidden folders are left out.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.expect("readable").path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
+        let name = path.file_name().expect("an entry has a name").to_string_lossy();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, endings));
+        } else if endings.iter().any(|e| name.ends_with(e)) && path.is_file() {
+            found.push(path);
         }
     }
-    files
+    found
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    files(folder, &[".rs"])
 }
 
 #[test]
@@ -67,6 +76,14 @@ fn operator_crates_run_their_phase_s_suite_and_know_no_other_operator() {
         for dependency in manifest["dependencies"].as_table().expect("a table").keys() {
             assert!(!names.contains(dependency), "{} depends on the operator {dependency}", folder.display());
         }
+    }
+}
+
+#[test]
+fn readmes_of_crates_are_short() {
+    for readme in crates().iter().map(|c| c.join("README.md")) {
+        let lines = fs::read_to_string(&readme).expect("there").lines().count();
+        assert!(lines <= 150, "{}: {lines} lines, at most 150", readme.display());
     }
 }
 

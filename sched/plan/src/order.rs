@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::simulate::state::State;
-use crate::simulate::{Phase, Step};
+use crate::state::{Phase, State, Step};
 use crate::{Policy, Schedule};
 
 /// The order in which the phases of an epoch's mini-batches begin.
