@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, MAX_NODES, PagePool, Position, Result};
+use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_platform::PagePool;
 use rayon::prelude::*;
 
 use crate::Ingest;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use morphgl_graph_store::Pages;
+use morphgl_platform::Pages;
 
 /// What is sorted by a key.
 pub(crate) trait Keyed: bytemuck::Pod + Send + Sync + fmt::Debug {

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use morphgl_graph_store::{PagePool, Result};
+use morphgl_graph_store::Result;
+use morphgl_platform::PagePool;
 
 use crate::radix::Scratch;
 use crate::ranges::{Block, Merge};

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use morphgl_graph_store::{Error, PagePool, Position, Result};
+use morphgl_graph_store::{Error, Position, Result};
+use morphgl_platform::PagePool;
 
 use crate::edge_blocks::Edges;
 use crate::pipeline;
