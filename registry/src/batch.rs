@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
-use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView, Pages};
+use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
+use morphgl_platform::Pages;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Place, Result};

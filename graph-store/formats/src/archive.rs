@@ -5,7 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use morphgl_graph_store::{Error, PagePool, Position, Result};
+use morphgl_graph_store::{Error, Position, Result};
+use morphgl_platform::PagePool;
 use zip::ZipArchive;
 use zip::result::ZipError;
 

@@ -5,13 +5,11 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Load, Result, read_npy};
+use morphgl_ingest::{Scratch, Sorted, Sorter};
 use rayon::prelude::*;
 
 use crate::Ingest;
 use crate::nodes::Keys;
-use crate::radix::Scratch;
-use crate::records::Sorted;
-use crate::sort::Sorter;
 use crate::text::{Chunks, Pairs, PairsFormat, parse};
 
 /// Reads all edges, writes `node_ids` and hands on the edges between the new ids; returns how many weights were rounded.

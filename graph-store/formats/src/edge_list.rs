@@ -113,7 +113,7 @@ pub(crate) fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
 fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<u64> {
     ingest.least_nodes = ingest.kept_nodes(lines.first_id);
     let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
-    let blocks = edges.blocks();
+    let blocks = edges.csc.block_maker();
     let (rounded, lowest) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
     while let Some(chunk) = chunks.next()? {
         let block = |text: &[u8]| {
@@ -124,7 +124,7 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
             Ok(blocks.block(pairs.edges(lines.weighted), false))
         };
         let parsed = parse(source, &chunk, block)?;
-        edges.push_blocks(parsed)?;
+        edges.csc.push_blocks(parsed)?;
     }
     finish_kept(edges, lines.num_nodes, (lines.first_id, lowest.into_inner()))?;
     Ok(rounded.into_inner())
@@ -132,11 +132,11 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
 
 /// Finishes edges whose ids are kept. `first` was subtracted from every id, and `lowest` is the lowest result.
 pub(crate) fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
-    let highest = edges.highest.map_or(0, u64::from).max(edges.ingest.least_nodes.saturating_sub(1));
+    let highest = edges.csc.highest().map_or(0, u64::from).max(edges.ingest.least_nodes.saturating_sub(1));
     if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
         let what = format!("the ids reach {highest} with only {} edges", edges.len());
         let cure = "import with compact ids or give the number of nodes";
-        return Err(Error::invalid(&edges.source, Position::File, what, cure));
+        return Err(Error::invalid(edges.csc.source(), Position::File, what, cure));
     }
     if first == 0 && lowest > 0 {
         let what = format!("the lowest node id is {lowest}: nodes below it have no edges");

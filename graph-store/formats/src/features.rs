@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use morphgl_graph_store::{ArrayMeta, Dtype, Error, NpyWriter, PagePool, Pages, Position, Result};
+use morphgl_graph_store::{ArrayMeta, Dtype, Error, NpyWriter, Position, Result};
+use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
 use crate::encode::{Bad, Encode};

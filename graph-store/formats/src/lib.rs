@@ -2,10 +2,8 @@
 
 mod archive;
 mod compact;
-mod csc;
 mod csv_gz;
 mod dense;
-mod edge_blocks;
 mod edge_table;
 mod edges;
 mod elements;
@@ -20,14 +18,9 @@ mod pickle;
 mod pipeline;
 mod plain;
 mod progress;
-mod radix;
 mod random;
-mod ranges;
 mod raw;
-mod records;
-mod sort;
 mod sparse;
-mod spill;
 mod table;
 mod table_edges;
 mod tabular;

@@ -38,14 +38,14 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let (layout, more_columns) = (Layout::plain(weighted), header.weighted && !weighted);
     let lines = PairsFormat { layout, weighted, more_columns, first_id: 1, num_nodes };
     let mut edges = ingest.edges(source, num_nodes, weighted)?;
-    let blocks = edges.blocks();
+    let blocks = edges.csc.block_maker();
     while let Some(chunk) = chunks.next()? {
         let block = |text: &[u8]| {
             let pairs = Pairs::<u32>::parse(text, lines)?;
             Ok(blocks.block(pairs.edges(weighted), header.symmetric))
         };
         let parsed = parse(source, &chunk, block)?;
-        edges.push_blocks(parsed)?;
+        edges.csc.push_blocks(parsed)?;
     }
     let entries = edges.len();
     if entries != header.entries {

@@ -8,7 +8,8 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
-use morphgl_graph_store::Pages;
+use morphgl_platform::Pages;
+use morphgl_platform::direct::{open_direct, read_blocks};
 
 /// What direct reads begin and end at multiples of.
 const BLOCK: u64 = 4 << 10;
@@ -52,7 +53,7 @@ impl Filled {
 impl PlainFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         // A file system without direct reads refuses the second handle.
-        Ok(Self { file: File::open(path)?, direct: system::open_direct(path).ok() })
+        Ok(Self { file: File::open(path)?, direct: open_direct(path).unwrap_or_default() })
     }
 
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
@@ -71,7 +72,7 @@ impl PlainFile {
             let out = pages.resize((from + len).next_multiple_of(BLOCK as usize));
             // Whatever a direct read refuses, the other way tells better.
             if out.as_ptr().addr().is_multiple_of(BLOCK as usize)
-                && read_blocks(direct, out, at - from as u64, from + len)
+                && read_blocks(direct, BLOCK as usize, at - from as u64, out).is_ok_and(|read| read >= from + len)
             {
                 pages.resize(from + len);
                 return Ok(Filled { pages, from });
@@ -82,38 +83,15 @@ impl PlainFile {
     }
 }
 
-/// Reads whole blocks from byte `at` on, until `least` bytes are there; false where they are not to be had.
-fn read_blocks(file: &File, out: &mut [u8], at: u64, least: usize) -> bool {
-    let mut done = 0;
-    while done < least {
-        match system::read_at(file, &mut out[done..], at + done as u64) {
-            // Only the end of the file cuts a block, and a read cannot go on from there.
-            Ok(n) if n > 0 && (done + n >= least || n.is_multiple_of(BLOCK as usize)) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            _ => return false,
-        }
-    }
-    true
-}
-
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
     use std::io;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{FileExt, OpenOptionsExt};
-    use std::path::Path;
+    use std::os::unix::fs::FileExt;
 
     pub(super) fn read_exact_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
         file.read_exact_at(out, at)
-    }
-
-    pub(super) fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
-        file.read_at(out, at)
-    }
-
-    pub(super) fn open_direct(path: &Path) -> io::Result<File> {
-        File::options().read(true).custom_flags(libc::O_DIRECT).open(path)
     }
 
     /// Whether most of these bytes lie in the page cache, or nobody knows: kernels tell from 6.5 on.
@@ -135,7 +113,6 @@ mod system {
 mod system {
     use std::fs::File;
     use std::io;
-    use std::path::Path;
 
     #[cfg(unix)]
     pub(super) fn read_exact_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
@@ -145,15 +122,6 @@ mod system {
     /// Never called: without reads by position, no array is taken for a plain file.
     #[cfg(not(unix))]
     pub(super) fn read_exact_at(_file: &File, _out: &mut [u8], _at: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Never called: there is no direct handle.
-    pub(super) fn read_at(_file: &File, _out: &mut [u8], _at: u64) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn open_direct(_path: &Path) -> io::Result<File> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -185,7 +153,8 @@ mod tests {
                 let start = from / 4096 * 4096;
                 let mut pages = Pages::new();
                 let out = pages.resize((to - start).next_multiple_of(4096));
-                assert!(read_blocks(direct, out, start as u64, to - start), "{from}..{to}");
+                let read = read_blocks(direct, 4096, start as u64, out).expect("the disk reads");
+                assert!(read >= to - start, "{from}..{to}");
                 assert!(out[from - start..to - start] == *expected, "{from}..{to}");
             }
         }
@@ -193,7 +162,8 @@ mod tests {
         assert_eq!(past, Some(io::ErrorKind::UnexpectedEof));
         if let Some(direct) = &file.direct {
             let mut pages = Pages::new();
-            assert!(!read_blocks(direct, pages.resize(last.next_multiple_of(4096)), 0, last + 1));
+            let read = read_blocks(direct, 4096, 0, pages.resize(last.next_multiple_of(4096))).expect("the disk reads");
+            assert_eq!(read, last);
         }
     }
 }

@@ -1,18 +1,13 @@
 //! Seeded numbers that are a function of their place, the same on every machine.
 
+use morphgl_platform::{SPLITMIX_STEP, splitmix64};
+
 use crate::{RandomLabels, RandomSplit};
 
-/// The `index`-th number of the sequence `seed` (the mixing function of SplitMix64, Steele et al., OOPSLA'14).
+/// The `index`-th number of the sequence `seed`.
 pub(crate) fn hash(seed: u64, index: u64) -> u64 {
-    let mut z = mix(seed ^ 0x6d6f_7270_6867_6c00).wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = mix(z);
-    mix(z)
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    let z = splitmix64(seed ^ 0x6d6f_7270_6867_6c00).wrapping_add(index.wrapping_mul(SPLITMIX_STEP));
+    splitmix64(splitmix64(z))
 }
 
 /// A value of zero mean and unit variance, in ±3.5: four uniform shares summed, so that no libm is asked.

@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use morphgl_graph_store::{Error, MAX_NODES, PagePool, Pages, Position, Result};
+use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_platform::{PagePool, Pages};
 
 use crate::elements::{ElementType, OTHER_ELEMENTS};
 use crate::plain::{Filled, PlainFile};

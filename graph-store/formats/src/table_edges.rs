@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use morphgl_graph_store::{Error, PagePool, Position, Result};
+use morphgl_graph_store::{Error, Position, Result};
+use morphgl_ingest::Edges;
+use morphgl_platform::PagePool;
 
-use crate::edge_blocks::Edges;
 use crate::pipeline;
 use crate::raw::Raw;
 use crate::table::{Table, Tables};
@@ -190,10 +191,10 @@ fn drive(
     progress.stage("read", Some(num_edges));
     let path = leading.path.clone();
     let mut sink = ingest.edges(&path, num_nodes, weights.is_some())?;
-    let (blocks, step) = (sink.blocks(), sink.block_len() as u64);
+    let (blocks, step) = (sink.csc.block_maker(), sink.csc.block_len() as u64);
     let by_target = matches!(&form, Form::Compressed(Compressed { rows: Rows::Targets, .. }));
     if matches!(&form, Form::Compressed(Compressed { rows: Rows::Sources, .. })) {
-        sink.targets_in_order();
+        sink.csc.targets_in_order(&sink.ingest.writer)?;
     }
     let (pool, rooms) = (PagePool::new(), Mutex::new(Vec::<Room>::new()));
     let mut done = 0;
@@ -247,9 +248,9 @@ fn drive(
         room().push(own);
         Ok(block)
     };
-    pipeline::ordered(pipeline::ahead(memory, step * (EDGE_BYTES + sink.edge_bytes())), next, work, |block| {
-        let len = block.len();
-        sink.push_blocks([block])?;
+    pipeline::ordered(pipeline::ahead(memory, step * (EDGE_BYTES + sink.csc.edge_bytes())), next, work, |block| {
+        let len = block.num_edges();
+        sink.csc.push_blocks([block])?;
         progress.advance(len);
         Ok(())
     })?;

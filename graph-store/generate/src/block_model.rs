@@ -5,7 +5,7 @@
 //! need only the pairs it takes part in, so an undirected graph comes out row after row by drawing every edge twice,
 //! with no sort of the whole, no spill files and no order among threads.
 
-use morphgl_graph_store::{PagePool, Pages};
+use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
 use crate::alias::{Slot, build, draw};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use half::{bf16, f16};
-use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, PagePool, Pages, Splits, Topology};
+use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, Splits, Topology};
+use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
 use crate::Result;

@@ -1,16 +1,9 @@
 //! Counter-based random numbers: every value is a function of a key and an index, so no thread owns a state.
 //!
 //! A key's value `i` is the `i`-th output of SplitMix64 started at that key (Steele, Lea, Flood, OOPSLA 2014, §5),
-//! computed directly: its state after `i` steps is `key + i * GOLDEN`.
+//! computed directly: its state after `i` steps is `key + i * SPLITMIX_STEP`.
 
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// The finalizer of SplitMix64, a bijection in which every input bit flips every output bit with probability ~1/2.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
+use morphgl_platform::{SPLITMIX_STEP, splitmix64};
 
 /// Names an endless sequence of random values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,17 +22,17 @@ pub(crate) enum Purpose {
 
 impl Key {
     pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
-        Self(mix(seed.wrapping_add(GOLDEN))).child(purpose as u64)
+        Self(splitmix64(seed.wrapping_add(SPLITMIX_STEP))).child(purpose as u64)
     }
 
     /// Derives the key of the `i`-th part.
     pub(crate) fn child(self, i: u64) -> Self {
-        Self(mix(self.0 ^ mix(i.wrapping_add(GOLDEN))))
+        Self(splitmix64(self.0 ^ splitmix64(i.wrapping_add(SPLITMIX_STEP))))
     }
 
     /// The `i`-th value, 64 random bits.
     pub(crate) fn value(self, i: u64) -> u64 {
-        mix(self.0.wrapping_add(i.wrapping_mul(GOLDEN)))
+        splitmix64(self.0.wrapping_add(i.wrapping_mul(SPLITMIX_STEP)))
     }
 
     /// The `i`-th value as a number in (0, 1).

@@ -1,6 +1,6 @@
 //! Rows of a topology from unsorted edges.
 
-use morphgl_graph_store::{PagePool, Pages};
+use morphgl_platform::{PagePool, Pages};
 
 use crate::memory::{Piece, mapped};
 

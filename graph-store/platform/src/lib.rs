@@ -1,5 +1,15 @@
 #![doc = include_str!("../README.md")]
 
-mod simd_level;
+pub mod direct;
+pub mod philox;
 
+mod dispatch;
+mod pages;
+mod prefetch;
+mod simd_level;
+mod splitmix;
+
+pub use pages::{PagePool, Pages};
+pub use prefetch::{CACHE_LINE, prefetch, prefetch_early, prefetch_line, prefetch_line_early};
 pub use simd_level::{ISA_VARIABLE, SimdLevel, UnavailableLevel};
+pub use splitmix::{SPLITMIX_STEP, splitmix64};

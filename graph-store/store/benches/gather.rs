@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use half::f16;
-use morphgl_graph_store::{Array, Dtype, FeatureMatrix, Load, Pages, read_npy};
+use morphgl_graph_store::{Array, Dtype, FeatureMatrix, Load, read_npy};
+use morphgl_platform::Pages;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 

@@ -8,7 +8,9 @@ use std::thread::{Builder, JoinHandle};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{Pages, writeback};
+use morphgl_platform::Pages;
+
+use crate::writeback;
 
 /// Bytes handed to the thread at a time.
 const BUFFER: usize = 512 << 10;

@@ -71,33 +71,6 @@ impl Stores {
     }
 }
 
-/// Asks the processor to bring `values[index]` close; does nothing where there is no such element or no such instruction.
-#[inline(always)]
-pub fn prefetch<T>(values: &[T], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(value) = values.get(index) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is that of an element of a live slice, and prefetching reads nothing the program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (values, index);
-}
-
-/// As [`prefetch`], but not to the nearest cache: for what is read only after hundreds of other elements were asked for.
-/// More such requests are under way at a time, and what they bring does not push out what is being worked on.
-#[inline(always)]
-pub fn prefetch_early<T>(values: &[T], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(value) = values.get(index) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: the address is that of an element of a live slice, and prefetching reads nothing the program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(value).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (values, index);
-}
-
 #[cfg(test)]
 mod tests {
     use half::f16;

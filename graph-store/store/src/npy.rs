@@ -9,7 +9,9 @@ use memmap2::Mmap;
 #[cfg(unix)]
 use rayon::prelude::*;
 
-use crate::{Array, Dtype, Element, Error, Load, Pages, Position, Result};
+use morphgl_platform::Pages;
+
+use crate::{Array, Dtype, Element, Error, Load, Position, Result};
 
 mod header;
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use crate::{Element, Pages};
+use morphgl_platform::Pages;
+
+use crate::Element;
 
 /// A shared read-only array in RAM or in a mapped file; dereferences to a slice, clones in O(1).
 #[derive(Clone)]

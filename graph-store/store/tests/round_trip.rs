@@ -2,9 +2,10 @@
 
 use half::{bf16, f16};
 use morphgl_graph_store::{
-    Access, Array, ArrayFile, Dataset, DatasetWriter, Dtype, Element, FeatureView, Load, NpyWriter, OpenOptions, Pages,
+    Access, Array, ArrayFile, Dataset, DatasetWriter, Dtype, Element, FeatureView, Load, NpyWriter, OpenOptions,
     Topology, read_npy,
 };
+use morphgl_platform::Pages;
 use proptest::prelude::*;
 
 const RAM: OpenOptions = OpenOptions { load: Load::Ram, verify: true };

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Pages, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_platform::Pages;
 use morphgl_platform::SimdLevel;
 use morphgl_registry::{
     BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet,

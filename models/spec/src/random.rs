@@ -3,7 +3,7 @@
 //! Philox4x32-10 (Salmon et al., SC'11): key = seed, counter = what the number is for. No state anywhere.
 //! The counter's last word is the epoch with a tag of ours, so that no number is one of the sampler's.
 
-use morphgl_sampler_core::philox4x32_10_blocks;
+use morphgl_platform::philox::{key, philox4x32_10_blocks};
 
 /// What a counter's last word says the number is for; the sampler's numbers carry other tags.
 const INIT: u32 = 0x696e_6974;
@@ -11,10 +11,6 @@ const DROPOUT: u32 = 0x6472_6f70;
 
 /// Blocks computed side by side.
 const BLOCKS: usize = 8;
-
-fn key(seed: u64) -> [u32; 2] {
-    [seed as u32, (seed >> 32) as u32]
-}
 
 /// `len` numbers uniform in [-bound, bound), of parameter `index`.
 pub(crate) fn uniforms(seed: u64, index: u32, len: usize, bound: f32) -> Vec<f32> {

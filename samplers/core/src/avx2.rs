@@ -2,9 +2,10 @@
 
 use std::arch::x86_64::*;
 
+use morphgl_platform::philox::{M, W, key};
+
 use crate::lanes::{LANES, Lanes, MAX_LANES_FANOUT};
-use crate::philox::{M, W};
-use crate::stream::{Row, Stream, key};
+use crate::stream::{Row, Stream};
 
 /// Lanes of a register.
 const HALF: usize = LANES / 2;

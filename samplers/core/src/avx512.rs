@@ -3,11 +3,11 @@
 
 use std::arch::x86_64::*;
 
-use morphgl_graph_store::prefetch;
+use morphgl_platform::philox::{M, W, key};
+use morphgl_platform::prefetch;
 
 use crate::lanes::{LANES, Lanes};
-use crate::philox::{M, W};
-use crate::stream::{Row, Stream, key};
+use crate::stream::{Row, Stream};
 use crate::table::{AHEAD, SEVENTH, Seen, place, relabel_direct};
 
 /// Sixteen words, and the odd ones of them in the even places: where the multiplication of 32 bits looks.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use morphgl_graph_store::Pages;
+use morphgl_platform::Pages;
 
 /// A fixed number of words, zero at first, on huge pages where the system has any: random reads of a table of some
 /// megabytes otherwise wait for address translation as long as for the data.

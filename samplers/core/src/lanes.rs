@@ -1,10 +1,10 @@
 //! Uniform picks of sixteen rows side by side.
 
 use morphgl_platform::SimdLevel;
+use morphgl_platform::philox::{key, philox4x32_10_lanes};
 
 use crate::dispatch::floyd;
-use crate::philox::philox4x32_10_lanes;
-use crate::stream::{Row, Stream, key};
+use crate::stream::{Row, Stream};
 use crate::uniform::{UniformScratch, pick_uniform};
 
 /// Rows that are drawn for side by side: one register of the widest instructions.

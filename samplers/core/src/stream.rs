@@ -2,7 +2,7 @@
 
 use morphgl_registry::BatchId;
 
-use crate::philox::{philox4x32_10, philox4x32_10_blocks};
+use morphgl_platform::philox::{key, philox4x32_10, philox4x32_10_blocks};
 
 /// What random numbers are drawn for. Two streams never share a counter. Tags 4 to 15 are free:
 /// the numbers of training (initial values, dropout) are `morphgl-model-spec`'s, told apart by tags in the epoch's word.
@@ -55,12 +55,6 @@ impl Counter {
     }
 }
 
-/// The key of a seed: its low word, then its high word.
-#[inline]
-pub fn key(seed: u64) -> [u32; 2] {
-    [seed as u32, (seed >> 32) as u32]
-}
-
 /// One node to be expanded: all that the random numbers of its row depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
@@ -99,7 +93,6 @@ mod tests {
         assert_eq!(counter.words(), [0x3FFF_FFFF, 5, 6, 7]);
         let counter = Counter { stream: Stream::SamplingRetry, hop: 1, block: 2, node: u32::MAX, batch };
         assert_eq!(counter.words(), [0x1040_0002, u32::MAX, 6, 7]);
-        assert_eq!(key(0x0123_4567_89AB_CDEF), [0x89AB_CDEF, 0x0123_4567]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The two tables of local ids, and how nodes are looked up in them.
 
-use morphgl_graph_store::prefetch;
+use morphgl_platform::prefetch;
 
 /// Slots a bucket has: one line of the cache.
 pub(crate) const SLOTS: usize = 8;

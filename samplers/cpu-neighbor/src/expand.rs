@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_graph_store::prefetch_early;
+use morphgl_platform::prefetch_early;
 use morphgl_registry::Fanout;
 use morphgl_sampler_core::{LANES, Lanes, MAX_LANES_FANOUT, PickScratch, Picks, pick_uniform_lanes};
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use morphgl_graph_store::{Topology, prefetch, prefetch_early};
+use morphgl_graph_store::Topology;
+use morphgl_platform::{prefetch, prefetch_early};
 use morphgl_sampler_core::{Relabel, make_room};
 use rayon::prelude::*;
 

@@ -14,10 +14,10 @@ use std::time::Instant;
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY};
 use morphgl_cuda::{Buffer, CudaBatch, Device, Mapped, Pinned, Shape, Stream};
 use morphgl_graph_store::{Array, Dataset, Splits, Topology};
+use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
     BatchId, Batching, BatchingContext, Handle, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
 };
-use morphgl_sampler_core::philox4x32_10;
 use serde_json::{Value, json};
 
 morphgl_cuda::module! {

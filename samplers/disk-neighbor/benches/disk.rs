@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{DiskNeighbor, HotnessPolicy, Options};
-use morphgl_direct_read::{DirectFile, Reader, Settings, Want, ring_refused};
 use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Dtype, Load, OpenOptions};
+use morphgl_platform::direct::{DirectFile, Reader, Settings, Want, ring_refused};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Place, SamplerSettings, SeedSet};
 use serde_json::json;
 

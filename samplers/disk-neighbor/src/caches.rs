@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use morphgl_direct_read::{Reader, Want};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
 use morphgl_hotness::{Cut, Degree, Graph, Hotness, Inclusion, Kind, Policy};
+use morphgl_platform::direct::{Reader, Want};
 use morphgl_registry::{Expansion, Result, SamplerSettings};
 
 use crate::files::{Files, OnDisk};

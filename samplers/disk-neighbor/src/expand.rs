@@ -1,6 +1,6 @@
 //! One hop: which neighbours are picked, and which of them have to be read.
 
-use morphgl_direct_read::Want;
+use morphgl_platform::direct::Want;
 use morphgl_sampler_core::{PickScratch, Picks};
 
 use crate::caches::RowCache;

@@ -1,7 +1,7 @@
 //! The arrays that are read from their files.
 
-use morphgl_direct_read::{DirectFile, Reader, Settings, Want};
 use morphgl_graph_store::{ArrayFile, Dataset, Dtype, Error as StoreError, Position};
+use morphgl_platform::direct::{self, DirectFile, Reader, Settings, Want};
 use morphgl_registry::{Error, Result};
 
 use crate::options::Options;
@@ -33,7 +33,7 @@ impl OnDisk {
 
     /// Brings scattered elements.
     pub(crate) fn read(&self, reader: &mut Reader, wants: &[Want], out: &mut [u8]) -> Result<()> {
-        reader.read(&self.file, self.base, self.unit, wants, out).map_err(|e| Error::failed("reading the dataset", e))
+        reader.read(&self.file, self.base, self.unit, wants, out).map_err(failed)
     }
 
     /// Brings elements that follow one another, from `first` on, until `out` is full; `reader` is a long one.
@@ -43,7 +43,7 @@ impl OnDisk {
         let whole = (out.len() / piece) as u64;
         let wants: Vec<Want> = (0..whole).map(|i| Want { element: i, to: i as u32 }).collect();
         let read = |reader: &mut Reader, base, unit, wants: &[Want], out: &mut [u8]| {
-            reader.read(&self.file, base, unit, wants, out).map_err(|e| Error::failed("reading the dataset", e))
+            reader.read(&self.file, base, unit, wants, out).map_err(failed)
         };
         read(reader, start, piece, &wants, out)?;
         let done = whole as usize * piece;
@@ -81,7 +81,7 @@ impl Files {
                 let cure = "import the dataset again";
                 return Err(failed(StoreError::invalid(&array.path, Position::File, what, cure)));
             }
-            let file = DirectFile::open(&array.path, options.block).map_err(failed)?;
+            let file = DirectFile::open(&array.path, options.block).map_err(|e| failed(store_error(e)))?;
             let row = array.shape[1..].iter().product::<u64>() as usize;
             let unit = row * array.dtype.size();
             Ok(Some(OnDisk { file, base: array.offset, unit, len: array.shape[0] }))
@@ -116,4 +116,25 @@ impl Files {
 
 fn reader(settings: Settings) -> Result<Reader> {
     Reader::new(settings).map_err(|e| Error::failed("starting reads", e))
+}
+
+fn failed(error: direct::Error) -> Error {
+    Error::failed("reading the dataset", store_error(error))
+}
+
+/// The failed read of a dataset's file, with its cure.
+fn store_error(error: direct::Error) -> StoreError {
+    use direct::ErrorKind::{Open, Read, Short};
+    let direct::Error { path, kind } = error;
+    let (at, what, cure) = match kind {
+        Open(error) => return StoreError::io(path, error),
+        Read { at, error } => {
+            (at, format!("cannot be read ({error})"), "check the disk, or copy the dataset to another one")
+        }
+        Short { at, end } => {
+            let what = format!("the file ends here, and is read up to byte {end}");
+            (at, what, "the file was cut short: copy or create the dataset again")
+        }
+    };
+    StoreError::invalid(path, Position::Byte(at), what, cure)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_direct_read::{Reader, Want};
+use morphgl_platform::direct::{Reader, Want};
 use morphgl_registry::Result;
 
 use crate::files::OnDisk;

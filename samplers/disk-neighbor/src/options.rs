@@ -1,6 +1,6 @@
 //! What this operator alone can be told.
 
-use morphgl_direct_read::Method;
+use morphgl_platform::direct::Method;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_direct_read::{Reader, Want};
+use morphgl_platform::direct::{Reader, Want};
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, CACHE_HITS, CACHE_REQUESTS, Counters, DISK_BYTES, DISK_READS, Error,
     Expansion, Handle, HostBatch, MiniBatch, Result,

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use morphgl_direct_read::{Method, Reader, Want};
 use morphgl_graph_store::Dataset;
+use morphgl_platform::direct::{Method, Reader, Want};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings, SeedSet};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use morphgl_direct_read::Stats;
 use morphgl_feature_cache::Hits;
+use morphgl_platform::direct::Stats;
 
 /// What all workers of an operator did so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_cuda::{Buffer, CudaBatch, Device, Pinned, Stream, accelerators, probe};
-use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Pages, Splits, Topology};
+use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
+use morphgl_platform::Pages;
 use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, TransferringContext};
 use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
 use serde_json::json;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_graph_store::{Dataset, PagePool};
+use morphgl_graph_store::Dataset;
+use morphgl_platform::PagePool;
 use morphgl_registry::{BatchFeatures, Error, Handle, MiniBatch, Place, Result, Transferring, TransferringContext};
 
 /// Bytes of features above which they are gathered by the threads of the current rayon pool.

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_ingest::{EdgeBlock, EdgeBlockMaker};
 
 use crate::archive::Archive;
 use crate::csv_gz::{self, Table};
 use crate::dense::{self, Choice};
-use crate::edge_blocks::{Blocks, EdgeBlock};
 use crate::elements::Said;
 use crate::text::{Pairs, Scan};
 use crate::{Ingest, Options, Progress};
@@ -68,7 +68,7 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
 
     let mut table = Table::open(file("edge"), "edges", progress)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
-    let (blocks, mut renumber) = (sink.blocks(), Renumber::new(&counts));
+    let (blocks, mut renumber) = (sink.csc.block_maker(), Renumber::new(&counts));
     loop {
         let mut line = table.lines();
         let pieces = table.pieces(|text| edges_of(text, &counts, &blocks))?;
@@ -78,11 +78,11 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
         for piece in pieces {
             match piece {
                 Piece::Ready(block) => {
-                    line += block.len();
+                    line += block.num_edges();
                     if line > counts.num_edges {
                         return table.fail(counts.num_edges + 1, counts.too_many());
                     }
-                    sink.push_blocks([block])?;
+                    sink.csc.push_blocks([block])?;
                 }
                 Piece::Raw(pairs) => {
                     for (&u, &v) in pairs.sources.iter().zip(&pairs.targets) {
@@ -118,7 +118,7 @@ enum Piece {
     Raw(Pairs<u64>),
 }
 
-fn edges_of(text: &[u8], counts: &Counts, blocks: &Blocks) -> std::result::Result<Piece, (u64, String)> {
+fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::result::Result<Piece, (u64, String)> {
     let mut scan = Scan::new(text);
     let mut raw = Pairs::<u64>::with_capacity(0);
     // A line has nine bytes or more in any file where this matters.

@@ -1,9 +1,9 @@
 //! Lines of two node ids and, perhaps, a weight.
 
 use morphgl_graph_store::MAX_NODES;
+use morphgl_ingest::Edges;
 
 use super::{Layout, LineError, Scan, attribute, fields, real, with_attributes};
-use crate::edge_blocks::Edges;
 
 /// How the lines are to be read.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The plain loops a gather is held against: what this machine does with random rows when nothing is in the way.
 
-use morphgl_graph_store::Pages;
+use morphgl_platform::Pages;
 use rayon::prelude::*;
 
 /// Rows asked for ahead.
@@ -34,7 +34,7 @@ impl Loop {
         for (i, (&node, to)) in nodes.iter().zip(out.chunks_exact_mut(row_bytes)).enumerate() {
             if let (Self::Prefetch | Self::Stream, Some(&later)) = (self, nodes.get(i + AHEAD)) {
                 let start = later as usize * row_bytes;
-                (start..start + row_bytes).step_by(64).for_each(|byte| morphgl_graph_store::prefetch(rows, byte));
+                (start..start + row_bytes).step_by(64).for_each(|byte| morphgl_platform::prefetch(rows, byte));
             }
             let from = &rows[node as usize * row_bytes..][..row_bytes];
             match self {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use morphgl_platform::SimdLevel;
 
-use crate::prefetch;
+use morphgl_platform::prefetch;
 
 #[cfg(target_arch = "x86_64")]
 mod registers;

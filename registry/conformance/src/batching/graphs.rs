@@ -2,7 +2,7 @@
 
 use half::f16;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
-use morphgl_sampler_core::philox4x32_10;
+use morphgl_platform::philox::philox4x32_10;
 
 /// A random word for two numbers.
 fn word(a: usize, b: usize) -> u32 {

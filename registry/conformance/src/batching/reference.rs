@@ -5,8 +5,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use morphgl_graph_store::Dataset;
+use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{BatchFeatures, BatchId, Block, Expansion, Fanout, HostBatch, Pick};
-use morphgl_sampler_core::{ln, philox4x32_10};
+use morphgl_sampler_core::ln;
 
 use super::Case;
 

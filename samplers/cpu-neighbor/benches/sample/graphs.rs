@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use morphgl_graph_store::{Array, Dataset, Element, Load, Pages, Splits, Topology, read_npy};
-use morphgl_sampler_core::philox4x32_10;
+use morphgl_graph_store::{Array, Dataset, Element, Load, Splits, Topology, read_npy};
+use morphgl_platform::Pages;
+use morphgl_platform::philox::philox4x32_10;
 use rayon::prelude::*;
 
 /// A graph without features, and its training nodes.

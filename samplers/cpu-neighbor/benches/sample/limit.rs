@@ -5,7 +5,8 @@ use std::sync::{Barrier, LazyLock};
 use std::thread;
 use std::time::Instant;
 
-use morphgl_graph_store::{Pages, Topology, prefetch, prefetch_early};
+use morphgl_graph_store::Topology;
+use morphgl_platform::{Pages, prefetch, prefetch_early};
 use morphgl_registry::HostBatch;
 
 /// What seconds are taken from.

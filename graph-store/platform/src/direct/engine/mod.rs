@@ -1,10 +1,14 @@
-//! Who carries reads out: the kernel's ring, or threads that each do one at a time.
+//! Engines that carry out reads: io_uring, or blocking threads.
 
 use std::fmt;
 use std::io;
 
-use crate::DirectFile;
-use crate::pool::Pool;
+use super::file::DirectFile;
+use pool::Pool;
+
+mod pool;
+#[cfg(target_os = "linux")]
+mod ring;
 
 /// How reads are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub(crate) trait Engine: fmt::Debug + Send {
 /// Why io_uring cannot be used here; `None` where it can, by one reader at least: what a user's rings take together is limited.
 pub fn ring_refused() -> Option<String> {
     #[cfg(target_os = "linux")]
-    return crate::ring::Ring::new(1, 4096).err().map(|e| refused(&e));
+    return ring::Ring::new(1, 4096).err().map(|e| refused(&e));
     #[cfg(not(target_os = "linux"))]
     return Some(refused(&io::ErrorKind::Unsupported.into()));
 }
@@ -61,7 +65,7 @@ pub(crate) fn engine(
     let error = match method {
         Some(Method::Threads) => None,
         #[cfg(target_os = "linux")]
-        _ => match crate::ring::Ring::new(depth, slot_bytes) {
+        _ => match ring::Ring::new(depth, slot_bytes) {
             Ok(ring) => return Ok((Box::new(ring), None)),
             Err(e) => Some(e),
         },

@@ -1,22 +1,22 @@
-//! Reads by threads that block.
+//! Reads by blocking threads.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
-use crate::DirectFile;
-use crate::buffer::Buffer;
-use crate::engine::{Engine, Method};
+use super::{Engine, Method};
+use crate::Pages;
+use crate::direct::file::DirectFile;
 
-/// Threads at most: beyond, they cost more than their reads bring.
+/// Most threads; more cost more than their reads bring.
 const MOST_THREADS: usize = 32;
 
 /// Threads, and the slots that travel to them and back.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// `None` while it is in flight.
-    slots: Vec<Option<Buffer>>,
+    slots: Vec<Option<Pages>>,
     /// `None` once the threads are told to end.
     jobs: Option<Sender<Job>>,
     done: Receiver<Done>,
@@ -29,13 +29,13 @@ struct Job {
     file: DirectFile,
     offset: u64,
     len: usize,
-    buffer: Buffer,
+    buffer: Pages,
 }
 
 #[derive(Debug)]
 struct Done {
     slot: usize,
-    buffer: Buffer,
+    buffer: Pages,
     read: io::Result<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Pool {
         let (jobs, taken) = unbounded::<Job>();
         let (finished, done) = unbounded();
         let mut pool = Self {
-            slots: (0..depth).map(|_| Some(Buffer::new(slot_bytes))).collect(),
+            slots: (0..depth).map(|_| Pages::zeroed(slot_bytes).map(Some)).collect::<io::Result<_>>()?,
             jobs: Some(jobs),
             done,
             threads: Vec::new(),
@@ -53,7 +53,7 @@ impl Pool {
             let (taken, finished) = (taken.clone(), finished.clone());
             let work = move || {
                 for Job { slot, file, offset, len, mut buffer } in taken {
-                    let read = file.read(offset, &mut buffer.as_bytes_mut()[..len]);
+                    let read = file.read(offset, &mut buffer[..len]);
                     if finished.send(Done { slot, buffer, read }).is_err() {
                         break;
                     }
@@ -84,11 +84,11 @@ impl Engine for Pool {
     }
 
     fn bytes(&self, slot: usize) -> &[u8] {
-        self.slots[slot].as_ref().expect("the slot is free").as_bytes()
+        self.slots[slot].as_ref().expect("the slot is free")
     }
 
     fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
-        self.slots[slot].as_mut().expect("the slot is free").as_bytes_mut()
+        self.slots[slot].as_mut().expect("the slot is free")
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, PagePool, Pages, Result};
+use morphgl_graph_store::{Error, Result};
+use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
 use crate::ranges::{Block, Merge};

@@ -1,6 +1,7 @@
 //! Sorted edges into the arrays of a CSC topology, written as they come.
 
-use morphgl_graph_store::{DatasetWriter, NpyWriter, PagePool, Pages, Result};
+use morphgl_graph_store::{DatasetWriter, NpyWriter, Result};
+use morphgl_platform::{PagePool, Pages};
 
 use crate::records::{Record, Sorted};
 

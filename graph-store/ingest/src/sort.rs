@@ -1,10 +1,11 @@
-//! External sort of edges: sorted blocks in memory, spilled as sorted runs to one file, merged from both. Stable,
-//! whatever the budget.
+//! External sort of edges: sorted blocks in memory, spilled as sorted runs to one file, and merged. Stable, whatever the
+//! budget.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use morphgl_graph_store::{PagePool, Result};
+use morphgl_graph_store::Result;
+use morphgl_platform::PagePool;
 
 use crate::radix::Scratch;
 use crate::ranges::{Block, Merge};
@@ -59,9 +60,9 @@ impl<R: Record> BlockMaker<R> {
     }
 }
 
-/// Collects records, and hands them back sorted by key; equal keys in the order they came.
+/// External sorter of records by key; records of equal keys stay in the order they came.
 #[derive(Debug)]
-pub(crate) struct Sorter<R> {
+pub struct Sorter<R> {
     blocks: Vec<Block<R>>,
     /// Records that the blocks have room for.
     held: usize,
@@ -78,8 +79,8 @@ pub(crate) struct Sorter<R> {
 
 impl<R: Record> Sorter<R> {
     /// A sorter whose records stay within half of `memory` bytes, and its merges within a quarter; with `unique`, only
-    /// the first record of a key remains. What does not fit lies in `path`.
-    pub(crate) fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
+    /// the first record of a key remains. Records beyond the budget spill to the file `path`.
+    pub fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
         let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
         let merging = merging::<R>(memory, unique, rayon::current_num_threads() as u64);
@@ -92,8 +93,12 @@ impl<R: Record> Sorter<R> {
         self.merging.room
     }
 
-    /// Takes records behind all that came so far.
-    pub(crate) fn push(&mut self, mut records: &[R]) -> Result<()> {
+    /// Appends records.
+    ///
+    /// # Errors
+    ///
+    /// A disk that refuses.
+    pub fn push(&mut self, mut records: &[R]) -> Result<()> {
         let len = self.block_len();
         while !records.is_empty() {
             if self.filling.len() >= len {
@@ -111,7 +116,7 @@ impl<R: Record> Sorter<R> {
         Ok(())
     }
 
-    /// What makes blocks for this sorter.
+    /// A maker of blocks for this sorter.
     pub(crate) fn maker(&self) -> BlockMaker<R> {
         // One pass sorts a block; more bits only where that would leave far too many records to a range.
         let ranges = self.capacity as u64 * size_of::<R>() as u64 / (2 * RANGE_BYTES);
@@ -119,7 +124,7 @@ impl<R: Record> Sorter<R> {
         BlockMaker { scratch: Arc::clone(&self.scratch), bits }
     }
 
-    /// Takes a block behind all that came so far.
+    /// Appends a block.
     pub(crate) fn push_block(&mut self, block: Block<R>) -> Result<()> {
         self.close()?;
         self.hold(block)
@@ -216,8 +221,17 @@ impl<R: Record> Sorter<R> {
         Ok(())
     }
 
-    /// Sorts all records; `make` and `emit` as in [`Merge::blocks`].
-    pub(crate) fn merge<T: Send>(
+    /// Sorts all records. Each slice of them goes through `make`, on the thread that sorted it; the results go to `emit`,
+    /// in order, while the next slices are sorted.
+    ///
+    /// # Errors
+    ///
+    /// Those of `emit`; a disk that refuses.
+    ///
+    /// # Complexity
+    ///
+    /// O(n) for keys of bounded length, and one more pass over the records for each level of spilled runs.
+    pub fn merge<T: Send>(
         mut self,
         make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),

@@ -1,25 +1,26 @@
-//! Reads by io_uring. The one module that hands memory to the kernel.
+//! Reads by io_uring. The only module that hands memory to the kernel.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
-use crate::DirectFile;
-use crate::buffer::Buffer;
-use crate::engine::{Engine, Method};
+use super::{Engine, Method};
+use crate::Pages;
+use crate::direct::file::DirectFile;
 
 /// A ring, and the memory its reads go to.
 pub(crate) struct Ring {
     // Dropped before the slots: but only after every read in flight has ended, see `Drop`.
     ring: IoUring,
-    // Invariant: while `files[slot]` is `Some`, the kernel may write to `slots[slot]`, and nobody looks at it.
-    slots: Vec<Buffer>,
+    // Invariant: no slot is ever resized, so that its memory keeps its address; and while `files[slot]` is `Some`, the
+    // kernel may write to `slots[slot]`, which is neither read nor freed.
+    slots: Vec<Pages>,
     /// The file of each read in flight, kept open until it is done.
     files: Vec<Option<DirectFile>>,
     /// Whether the slots are registered: their pages stay pinned, and no read has to pin them again.
     registered: bool,
-    /// Reads that the kernel was not told of yet.
+    /// Reads pushed and not yet submitted.
     queued: usize,
 }
 
@@ -32,23 +33,20 @@ impl std::fmt::Debug for Ring {
 impl Ring {
     pub(crate) fn new(depth: usize, slot_bytes: usize) -> io::Result<Self> {
         let entries = u32::try_from(depth.next_power_of_two()).map_err(io::Error::other)?;
-        // Without interrupts of the running thread: completions are looked at when it waits anyway.
+        // Cooperative task running: completions are only looked at when the thread waits, so no interrupts are needed.
         let ring = IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         if !probe.is_supported(opcode::Read::CODE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let slots: Vec<Buffer> = (0..depth).map(|_| Buffer::new(slot_bytes)).collect();
+        let slots = (0..depth).map(|_| Pages::zeroed(slot_bytes)).collect::<io::Result<Vec<Pages>>>()?;
         let files = (0..depth).map(|_| None).collect();
         let mut ring = Self { ring, slots, files, registered: false, queued: 0 };
         let vectors: Vec<libc::iovec> = ring
             .slots
             .iter_mut()
-            .map(|slot| {
-                let bytes = slot.as_bytes_mut();
-                libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
-            })
+            .map(|slot| libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() })
             .collect();
         // SAFETY: the slots keep their addresses, and are dropped only after the ring was (or the kernel holds their pages).
         // Refused where the process may not pin so much memory: then every read pins its own.
@@ -79,7 +77,7 @@ impl Engine for Ring {
 
     fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize) {
         assert!(self.files[slot].is_none(), "slot {slot} is free");
-        let bytes = self.slots[slot].as_bytes_mut();
+        let bytes = &mut self.slots[slot];
         assert!(len <= bytes.len(), "{len} bytes fit into a slot of {}", bytes.len());
         let (fd, len) = (types::Fd(file.file().as_raw_fd()), len as u32);
         let read = match self.registered {
@@ -102,25 +100,25 @@ impl Engine for Ring {
                 let read = usize::try_from(done.result()).map_err(|_| io::Error::from_raw_os_error(-done.result()));
                 return (slot, read);
             }
-            // Only a fault of ours makes the kernel refuse the ring itself.
+            // The kernel refuses the ring itself only when it is used wrongly.
             self.submit(1).unwrap_or_else(|e| panic!("io_uring takes no more reads: {e}"));
         }
     }
 
     fn bytes(&self, slot: usize) -> &[u8] {
         assert!(self.files[slot].is_none(), "slot {slot} is free");
-        self.slots[slot].as_bytes()
+        &self.slots[slot]
     }
 
     fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
         assert!(self.files[slot].is_none(), "slot {slot} is free");
-        self.slots[slot].as_bytes_mut()
+        &mut self.slots[slot]
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Memory that the kernel may still write to is not given back.
+        // Memory that the kernel may still write to is never freed.
         while self.files.iter().any(Option::is_some) {
             if self.ring.completion().next().map(|done| self.files[done.user_data() as usize] = None).is_none()
                 && self.submit(1).is_err()

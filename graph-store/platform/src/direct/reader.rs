@@ -2,11 +2,10 @@
 
 use std::io;
 
-use morphgl_graph_store::Result;
-
-use crate::DirectFile;
-use crate::engine::{Engine, Method, engine};
-use crate::plan::{Layout, Request, Want};
+use super::engine::{Engine, Method, engine};
+use super::error::Result;
+use super::file::DirectFile;
+use super::plan::{Layout, Request, Want};
 
 /// How a reader reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,12 +158,12 @@ fn whole(
     if read.as_ref().is_ok_and(|&read| read >= needed) {
         return Ok(());
     }
-    // Once more, waiting: what was interrupted or cut into pieces comes whole, what is at fault shows it.
+    // A second, blocking read: completes a read that was interrupted or cut short, and reports the error of one that failed.
     let read = file.read(request.offset, &mut engine.bytes_mut(slot)[..request.len]);
     match read {
         Ok(read) if read >= needed => Ok(()),
-        Ok(read) => Err(file.cut(request.offset + read as u64, end)),
-        Err(e) => Err(file.failed(request.offset, &e)),
+        Ok(read) => Err(file.short(request.offset + read as u64, end)),
+        Err(e) => Err(file.failed(request.offset, e)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use morphgl_direct_read::{DirectFile, Method, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Method, Reader, Settings, Want, ring_refused};
 use proptest::prelude::*;
 
 /// A file of `len` bytes that tell where they are.

@@ -1,4 +1,4 @@
-//! Edges on their way into a dataset: checked, changed as the options say, and sorted, a block at a time.
+//! Blocks of edges: checked, changed as the options say, and sorted.
 
 use morphgl_graph_store::MAX_NODES;
 
@@ -6,9 +6,9 @@ use crate::ranges::Block;
 use crate::records::{Record, Records, Weighted};
 use crate::sort::BlockMaker;
 
-/// Makes blocks for one sink, on any thread and whatever happens to the sink meanwhile.
+/// Makes blocks for one [`CscBuilder`](crate::CscBuilder), on any thread, while the builder takes others.
 #[derive(Debug, Clone)]
-pub(crate) struct Blocks {
+pub struct EdgeBlockMaker {
     pub(crate) num_nodes: Option<u64>,
     pub(crate) symmetrise: bool,
     pub(crate) reverse: bool,
@@ -22,13 +22,13 @@ pub(crate) enum AnyMaker {
     Weighted(BlockMaker<Weighted>),
 }
 
-impl Blocks {
-    /// Checks and sorts edges, which several threads may do at once; [`crate::EdgeSink::push_blocks`] takes them in order.
-    /// With `mirror`, the reverse of each edge that is no loop follows it.
-    pub(crate) fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
+impl EdgeBlockMaker {
+    /// Checks and sorts edges; [`CscBuilder::push_blocks`](crate::CscBuilder::push_blocks) takes the block. With `mirror`, the
+    /// reverse of each edge that is no loop follows it.
+    pub fn block(&self, edges: Edges<'_>, mirror: bool) -> EdgeBlock {
         let highest = match self.checked(&edges) {
             Ok(highest) => highest,
-            Err(fault) => return EdgeBlock { pushed: 0, loops: 0, highest: None, records: Err(fault) },
+            Err(fault) => return EdgeBlock { pushed: 0, self_loops: 0, highest: None, records: Err(fault) },
         };
         let (changes, edges) = (self.changes(mirror), self.turned(edges));
         let records = match &self.maker {
@@ -39,10 +39,15 @@ impl Blocks {
             AnyMaker::Plain(maker) => AnyBlock::Plain(maker.sorted(edges.collect(changes, maker.buffer()))),
             AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(changes, maker.buffer()))),
         };
-        EdgeBlock { pushed: edges.sources.len() as u64, loops: self.loops(&edges), highest, records: Ok(records) }
+        EdgeBlock {
+            pushed: edges.sources.len() as u64,
+            self_loops: self.self_loops(&edges),
+            highest,
+            records: Ok(records),
+        }
     }
 
-    /// The edges, turned round where they are to be.
+    /// The edges, reversed where the options say so.
     pub(crate) fn turned<'e>(&self, edges: Edges<'e>) -> Edges<'e> {
         match self.reverse {
             true => Edges { sources: edges.targets, targets: edges.sources, ..edges },
@@ -50,8 +55,8 @@ impl Blocks {
         }
     }
 
-    /// Self-loops that are dropped.
-    pub(crate) fn loops(&self, edges: &Edges<'_>) -> u64 {
+    /// Number of self-loops that are dropped.
+    pub(crate) fn self_loops(&self, edges: &Edges<'_>) -> u64 {
         let loops = edges.sources.iter().zip(edges.targets).filter(|(u, v)| u == v);
         if self.drop_self_loops { loops.count() as u64 } else { 0 }
     }
@@ -82,26 +87,29 @@ impl Blocks {
     }
 }
 
-/// Edges as they come.
+/// Edges as they come: `sources[i]` → `targets[i]`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Edges<'e> {
-    pub(crate) sources: &'e [u32],
-    pub(crate) targets: &'e [u32],
-    pub(crate) weights: Option<&'e [f32]>,
+pub struct Edges<'e> {
+    /// Where each edge begins.
+    pub sources: &'e [u32],
+    /// Where each edge ends, as many.
+    pub targets: &'e [u32],
+    /// The weight of each edge, where there are any.
+    pub weights: Option<&'e [f32]>,
 }
 
-/// Edges that are checked and sorted, or what is wrong with them.
+/// A block of sorted edges, or the first fault among them.
 #[derive(Debug)]
-pub(crate) struct EdgeBlock {
+pub struct EdgeBlock {
     pub(crate) pushed: u64,
-    pub(crate) loops: u64,
+    pub(crate) self_loops: u64,
     pub(crate) highest: Option<u32>,
     pub(crate) records: std::result::Result<AnyBlock, Fault>,
 }
 
 impl EdgeBlock {
-    /// Edges that were given for the block.
-    pub(crate) fn len(&self) -> u64 {
+    /// Number of edges the block was made of, before any was added or dropped.
+    pub fn num_edges(&self) -> u64 {
         self.pushed
     }
 }
@@ -120,7 +128,7 @@ pub(crate) struct Fault {
     pub(crate) cure: &'static str,
 }
 
-/// What is done to edges on their way.
+/// Edges added and dropped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Changes {
     mirror: bool,

@@ -1,9 +1,16 @@
-//! Philox4x32-10: a random function of (counter, key) (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+//! Philox4x32-10: counter-based random numbers, a function of (counter, key) (Salmon et al., "Parallel random numbers:
+//! as easy as 1, 2, 3", SC'11).
 
-/// Multipliers of the two halves.
-pub(crate) const M: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What the key grows by each round: the golden ratio and the square root of 3, less 1.
-pub(crate) const W: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+/// Multipliers of counter words 0 and 2.
+pub const M: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// Weyl increments of the key's words each round: the golden ratio and the square root of 3, less 1.
+pub const W: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// The key of a seed: its low word, then its high word.
+#[inline]
+pub fn key(seed: u64) -> [u32; 2] {
+    [seed as u32, (seed >> 32) as u32]
+}
 
 /// Four random words for a counter of four words and a key of two.
 ///
@@ -16,10 +23,10 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     block
 }
 
-/// The words of the `N` counters that follow one another in word 0, from `counter` on.
+/// The words of `N` counters, `counter` and those after it in word 0.
 ///
-/// The blocks are computed side by side: a single one waits for its own multiplications most of the time.
-// Inlined so that it is compiled for the instructions that its caller may use.
+/// The blocks are computed side by side, since a single one is bound by the latency of its multiplications.
+// Inlined so that it is compiled for the SIMD level of its caller.
 #[inline(always)]
 pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], mut key: [u32; 2]) -> [[u32; 4]; N] {
     let mut c0: [u32; N] = std::array::from_fn(|i| counter[0].wrapping_add(i as u32));
@@ -42,10 +49,9 @@ pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], mut key: [u32; 2]
 
 /// One block of each of `N` nodes: word `i` of lane `l` is word `i` of counter `[c[0], nodes[l], c[1], c[2]]`.
 ///
-/// Words stand in the lower halves of lanes of 64 bits, where their products need no room made for them; what the upper
-/// halves hold is undefined. Inlined where it is used, so that it is compiled for the instructions its caller may use.
+/// Words are in the lower halves of 64-bit lanes, where their products fit; the upper halves are undefined.
 #[inline(always)]
-pub(crate) fn philox4x32_10_lanes<const N: usize>(c: [u32; 3], nodes: &[u32; N], mut key: [u32; 2]) -> [[u64; N]; 4] {
+pub fn philox4x32_10_lanes<const N: usize>(c: [u32; 3], nodes: &[u32; N], mut key: [u32; 2]) -> [[u64; N]; 4] {
     const LOW: u64 = u32::MAX as u64;
     let [mut c0, mut c2, mut c3] = c.map(|word| [u64::from(word); N]);
     let mut c1 = nodes.map(u64::from);
@@ -84,6 +90,11 @@ mod tests {
         for (counter, key, expected) in cases {
             assert_eq!(philox4x32_10(counter, key), expected);
         }
+    }
+
+    #[test]
+    fn a_key_is_the_seed_s_words() {
+        assert_eq!(key(0x0123_4567_89AB_CDEF), [0x89AB_CDEF, 0x0123_4567]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Random reads of a file by depth, block and method: `cargo bench -p morphgl-direct-read -- FILE [--json]`.
+//! Random reads of a file by depth, block and method: `cargo bench -p morphgl-platform --features direct -- FILE [--json]`.
 #![allow(clippy::print_stdout, reason = "a bench prints its table")]
 
 use std::time::{Duration, Instant};
 
-use morphgl_direct_read::{DirectFile, Method, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Method, Reader, Settings, Want, ring_refused};
 
 /// Time a point is measured.
 const ENOUGH: Duration = Duration::from_millis(700);
@@ -12,7 +12,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let json = arguments.iter().any(|a| a == "--json");
     let Some(path) = arguments.iter().find(|a| !a.starts_with("--")) else {
-        println!("name a file to read: cargo bench -p morphgl-direct-read -- FILE [--json]");
+        println!("name a file to read: cargo bench -p morphgl-platform --features direct -- FILE [--json]");
         return;
     };
     if let Some(why) = ring_refused() {

@@ -12,9 +12,9 @@ const SPARE: u32 = 6;
 /// Places a record is inserted before at most.
 const FAR: usize = 32;
 
-/// Buffers that go from one sort to the next, so that no sort meets fresh pages.
+/// A pool of sort buffers, so that no sort faults in fresh pages.
 #[derive(Debug)]
-pub(crate) struct Scratch<R> {
+pub struct Scratch<R> {
     buffers: Mutex<Vec<Records<R>>>,
     /// Records that every buffer has room for.
     room: usize,
@@ -34,7 +34,7 @@ impl<R> Scratch<R> {
 
 impl<R: Keyed> Scratch<R> {
     /// An empty buffer.
-    pub(crate) fn take(&self) -> Records<R> {
+    pub fn take(&self) -> Records<R> {
         // A buffer is whole whatever happened to the thread that held the lock.
         let buffer = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut buffer = buffer.unwrap_or_default();
@@ -43,7 +43,8 @@ impl<R: Keyed> Scratch<R> {
         buffer
     }
 
-    pub(crate) fn give(&self, buffer: Records<R>) {
+    /// Returns a buffer to the pool.
+    pub fn give(&self, buffer: Records<R>) {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 
@@ -53,8 +54,12 @@ impl<R: Keyed> Scratch<R> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Sorts by the bits of the key from `low` on; see [`sort`].
-    pub(crate) fn sort(&self, records: &mut Records<R>, low: u32) {
+    /// Sorts stably by the bits of the key from `low` on.
+    ///
+    /// # Complexity
+    ///
+    /// O(n) for keys of bounded length, and O(n) space.
+    pub fn sort(&self, records: &mut Records<R>, low: u32) {
         let mut scratch = self.take();
         sort(records, &mut scratch, low);
         self.give(scratch);

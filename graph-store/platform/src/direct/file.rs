@@ -6,11 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use morphgl_graph_store::{Error, Position, Result};
+use super::error::{Error, ErrorKind, Result};
+use crate::Pages;
 
-use crate::buffer::{Buffer, PAGE};
+/// A page of 4 KiB, the largest alignment that disks require.
+const PAGE: usize = 4096;
 
-/// A file that is read past the page cache where its file system allows it; clones share it.
+/// A file read past the page cache where its file system allows it; clones share the handle.
 #[derive(Debug, Clone)]
 pub struct DirectFile(Arc<Inner>);
 
@@ -36,10 +38,10 @@ impl DirectFile {
     pub fn open(path: impl AsRef<Path>, block: usize) -> Result<Self> {
         assert!(block.is_power_of_two() && (512..=PAGE).contains(&block), "a block of {block} bytes");
         let path = path.as_ref().to_path_buf();
-        let io = |e| Error::io(&path, e);
+        let io = |e| Error { path: path.clone(), kind: ErrorKind::Open(e) };
         let mut opened = None;
         for block in [block, PAGE] {
-            if let Some(file) = open_direct(&path).map_err(io)?
+            if let Some(file) = super::open_direct(&path).map_err(io)?
                 && accepts(|buffer, at| file.read_at(buffer, at), block)
             {
                 opened = Some((file, block, true));
@@ -54,22 +56,22 @@ impl DirectFile {
         Ok(Self(Arc::new(Inner { file, path, len, block, direct })))
     }
 
-    /// Where it lies.
+    /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Bytes it has.
+    /// Length in bytes when it was opened.
     pub fn num_bytes(&self) -> u64 {
         self.0.len
     }
 
-    /// Bytes that reads begin and end at multiples of.
+    /// Alignment of reads in bytes: they begin and end at multiples of it.
     pub fn block(&self) -> usize {
         self.0.block
     }
 
-    /// Whether reads pass by the page cache; false where the file system does not have such reads.
+    /// Whether reads bypass the page cache; false where the file system has no such reads.
     pub fn is_direct(&self) -> bool {
         self.0.direct
     }
@@ -80,59 +82,28 @@ impl DirectFile {
 
     /// Reads until `buffer` is full or the file ends; returns the bytes read.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            match self.0.file.read_at(&mut buffer[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-            // What follows begins inside a block only where the file ends.
-            if !done.is_multiple_of(self.0.block) {
-                break;
-            }
-        }
-        Ok(done)
+        super::read_blocks(&self.0.file, self.0.block, offset, buffer)
     }
 
     /// The error of a read at `offset` that failed.
-    pub(crate) fn failed(&self, offset: u64, error: &io::Error) -> Error {
-        let what = format!("cannot be read ({error})");
-        Error::invalid(self.path(), Position::Byte(offset), what, "check the disk, or copy the dataset to another one")
+    pub(crate) fn failed(&self, offset: u64, error: io::Error) -> Error {
+        Error { path: self.0.path.clone(), kind: ErrorKind::Read { at: offset, error } }
     }
 
     /// The error of a file that ends before byte `end`.
-    pub(crate) fn cut(&self, found: u64, end: u64) -> Error {
+    pub(crate) fn short(&self, found: u64, end: u64) -> Error {
         // A read that begins behind the end does not tell where that is.
         let found = self.0.file.metadata().map_or(found, |m| m.len().min(found));
-        let what = format!("the file ends here, and is read up to byte {end}");
-        let cure = "the file was cut short: copy or create the dataset again";
-        Error::invalid(self.path(), Position::Byte(found), what, cure)
+        Error { path: self.0.path.clone(), kind: ErrorKind::Short { at: found, end } }
     }
 }
 
-/// `None` where the file system has no direct reads.
-#[cfg(target_os = "linux")]
-fn open_direct(path: &Path) -> io::Result<Option<File>> {
-    use std::os::unix::fs::OpenOptionsExt;
-    match File::options().read(true).custom_flags(libc::O_DIRECT).open(path) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
-        opened => opened.map(Some),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_direct(_: &Path) -> io::Result<Option<File>> {
-    Ok(None)
-}
-
-/// Whether a read of one block works; errors of the disk are left to be met and told later.
+/// Whether the file's first block can be read; errors of the disk are left to later reads.
 ///
-/// The file's first block: one behind the end is answered with no bytes, before anybody looks at how long it is.
+/// A block behind the end would not do: it is answered with no bytes, before its length is looked at.
 fn accepts(read: impl FnOnce(&mut [u8], u64) -> io::Result<usize>, block: usize) -> bool {
-    let mut buffer = Buffer::new(PAGE);
-    match read(&mut buffer.as_bytes_mut()[..block], 0) {
+    let Ok(mut buffer) = Pages::zeroed(PAGE) else { return false };
+    match read(&mut buffer[..block], 0) {
         Err(e) => e.kind() != io::ErrorKind::InvalidInput,
         Ok(_) => true,
     }

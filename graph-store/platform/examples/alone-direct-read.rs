@@ -1,9 +1,9 @@
-//! Reads scattered blocks of a file without the rest of the project. Run: `cargo run -p morphgl-direct-read --example alone-direct-read [FILE]`.
+//! Reads scattered blocks of a file without the rest of the project. Run: `cargo run -p morphgl-platform --features direct --example alone-direct-read [FILE]`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::time::Instant;
 
-use morphgl_direct_read::{DirectFile, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Reader, Settings, Want, ring_refused};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::temp_dir().join(format!("morphgl-alone-direct-{}", std::process::id()));

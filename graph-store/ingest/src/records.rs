@@ -4,41 +4,49 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use morphgl_graph_store::Pages;
+use morphgl_platform::Pages;
 
-/// What is sorted by a key.
-pub(crate) trait Keyed: bytemuck::Pod + Send + Sync + fmt::Debug {
+/// A value with the key that it is sorted by.
+pub trait Keyed: bytemuck::Pod + Send + Sync + fmt::Debug {
+    /// The key.
     fn key(self) -> u64;
 }
 
-/// An edge on its way: target in the high half of the key, source in the low half, so that keys sort into CSC order.
-pub(crate) trait Record: Keyed {
+/// An edge to be sorted: target in the high half of the key, source in the low half, so that keys sort into CSC order.
+pub trait Record: Keyed {
     /// Bytes on disk.
     const BYTES: usize;
-    /// Whether the key is all there is.
+    /// Whether the record is its key alone.
     const BARE: bool;
+    /// A record of a key and a weight.
     fn new(key: u64, weight: f32) -> Self;
+    /// The weight; 1 where there is none.
     fn weight(self) -> f32;
+    /// Writes the `BYTES` bytes of the record.
     fn encode(self, out: &mut [u8]);
+    /// Reads the bytes that `encode` writes.
     fn decode(bytes: &[u8]) -> Self;
 }
 
-/// The key, and the bits of the weight.
-pub(crate) type Weighted = [u64; 2];
+/// A record with a weight: the key, and the bits of the weight.
+pub type Weighted = [u64; 2];
 
 impl Keyed for u32 {
+    #[inline]
     fn key(self) -> u64 {
         self.into()
     }
 }
 
 impl Keyed for u64 {
+    #[inline]
     fn key(self) -> u64 {
         self
     }
 }
 
 impl Keyed for Weighted {
+    #[inline]
     fn key(self) -> u64 {
         self[0]
     }
@@ -48,18 +56,22 @@ impl Record for u64 {
     const BYTES: usize = 8;
     const BARE: bool = true;
 
+    #[inline]
     fn new(key: u64, _weight: f32) -> Self {
         key
     }
 
+    #[inline]
     fn weight(self) -> f32 {
         1.0
     }
 
+    #[inline]
     fn encode(self, out: &mut [u8]) {
         out.copy_from_slice(&self.to_le_bytes());
     }
 
+    #[inline]
     fn decode(bytes: &[u8]) -> Self {
         u64::from_le_bytes(bytes.try_into().expect("a key is eight bytes"))
     }
@@ -69,35 +81,41 @@ impl Record for Weighted {
     const BYTES: usize = 12;
     const BARE: bool = false;
 
+    #[inline]
     fn new(key: u64, weight: f32) -> Self {
         [key, weight.to_bits().into()]
     }
 
+    #[inline]
     fn weight(self) -> f32 {
         f32::from_bits(self[1] as u32)
     }
 
+    #[inline]
     fn encode(self, out: &mut [u8]) {
         out[..8].copy_from_slice(&self[0].to_le_bytes());
         out[8..].copy_from_slice(&self.weight().to_le_bytes());
     }
 
+    #[inline]
     fn decode(bytes: &[u8]) -> Self {
         let weight = f32::from_le_bytes(bytes[8..].try_into().expect("a weight is four bytes"));
         Self::new(u64::decode(&bytes[..8]), weight)
     }
 }
 
-/// Sorted records: whole, or as what tells them apart.
+/// Sorted records: whole, or as 32-bit keys.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Sorted<'r, R> {
+pub enum Sorted<'r, R> {
+    /// The records.
     Whole(&'r [R]),
+    /// The keys of bare records, narrowed.
     Narrow(&'r [u32], Narrow),
 }
 
-/// Keys of bare records in 32 bits: the target, counted from `first`, before the `bits` of the source.
+/// Narrowing of bare records' keys to 32 bits: the target, counted from `first`, above the `bits` of the source.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Narrow {
+pub struct Narrow {
     first: u32,
     bits: u32,
 }
@@ -111,28 +129,40 @@ impl Narrow {
         (R::BARE && bits < u32::BITS && bits + targets <= u32::BITS).then_some(Self { first, bits })
     }
 
+    #[inline]
     pub(crate) fn narrow(self, key: u64) -> u32 {
         ((key >> 32) as u32 - self.first) << self.bits | key as u32
     }
 
-    pub(crate) fn target(self, key: u32) -> u32 {
+    /// Target of the edge with this narrow key.
+    #[inline]
+    pub fn target(self, key: u32) -> u32 {
         self.first + (key >> self.bits)
     }
 
-    pub(crate) fn source(self, key: u32) -> u32 {
+    /// Source of the edge with this narrow key.
+    #[inline]
+    pub fn source(self, key: u32) -> u32 {
         key & ((1 << self.bits) - 1)
     }
 }
 
 impl<R: Record> Sorted<'_, R> {
-    pub(crate) fn len(&self) -> usize {
+    /// Number of records.
+    pub fn len(&self) -> usize {
         match self {
             Self::Whole(records) => records.len(),
             Self::Narrow(keys, _) => keys.len(),
         }
     }
 
-    pub(crate) fn for_each(&self, mut f: impl FnMut(R)) {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `f` with each record, in order.
+    pub fn for_each(&self, mut f: impl FnMut(R)) {
         match self {
             Self::Whole(records) => records.iter().for_each(|record| f(*record)),
             Self::Narrow(keys, narrow) => keys.iter().for_each(|&key| {
@@ -141,18 +171,19 @@ impl<R: Record> Sorted<'_, R> {
         }
     }
 
-    pub(crate) fn to_vec(self) -> Vec<R> {
+    /// The records, whole.
+    pub fn to_vec(self) -> Vec<R> {
         let mut records = Vec::with_capacity(self.len());
         self.for_each(|record| records.push(record));
         records
     }
 }
 
-/// A vector of records in pages of their own.
+/// A vector of records in [`Pages`].
 ///
-/// Memory of this size comes from the system and goes back to it: what an allocator keeps for each thread apart would
-/// pass any budget. Pages are huge where they can be, which the scattered stores of a sort are glad of.
-pub(crate) struct Records<R> {
+/// Its memory is mapped from the system and returned to it, since the memory that allocators keep for each thread would
+/// exceed any budget. Huge pages spare the scattered stores of a sort most TLB misses.
+pub struct Records<R> {
     // Invariant: `pages` are `capacity` whole records, of which `len` are in use.
     pages: Pages,
     len: usize,
@@ -178,17 +209,17 @@ impl<R: Keyed> Records<R> {
     }
 
     /// Makes room for `more` records.
-    pub(crate) fn reserve(&mut self, more: usize) {
+    pub fn reserve(&mut self, more: usize) {
         if self.len + more > self.capacity() {
             self.move_to(self.len + more);
         }
     }
 
-    /// Moves to a room for `capacity` records.
+    /// Moves the records to pages for `capacity` of them.
     fn move_to(&mut self, capacity: usize) {
         let bytes = capacity * size_of::<R>();
         if self.len == 0 {
-            // The old room goes first: the two never take memory at the same time.
+            // The old pages are freed first: the two never take memory at the same time.
             self.pages = Pages::new();
         }
         let mut pages =
@@ -225,7 +256,8 @@ impl<R: Keyed> Records<R> {
         self.len = start + written;
     }
 
-    pub(crate) fn extend_from_slice(&mut self, records: &[R]) {
+    /// Appends `records`.
+    pub fn extend_from_slice(&mut self, records: &[R]) {
         self.append(records.len(), |out| {
             out.copy_from_slice(records);
             records.len()
@@ -233,7 +265,7 @@ impl<R: Keyed> Records<R> {
     }
 
     /// Removes all but the first of neighbours with the same key.
-    pub(crate) fn dedup(&mut self) {
+    pub fn dedup(&mut self) {
         let mut kept = 0;
         let records = &mut **self;
         for i in 0..records.len() {
@@ -256,12 +288,14 @@ impl<R: Keyed> Records<R> {
 impl<R: Keyed> Deref for Records<R> {
     type Target = [R];
 
+    #[inline]
     fn deref(&self) -> &[R] {
         &bytemuck::cast_slice(&self.pages)[..self.len]
     }
 }
 
 impl<R: Keyed> DerefMut for Records<R> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [R] {
         &mut bytemuck::cast_slice_mut(&mut self.pages)[..self.len]
     }

@@ -1,0 +1,308 @@
+//! The stream of edges into a graph.
+
+use std::path::{Path, PathBuf};
+
+use morphgl_graph_store::{DatasetWriter, Error, MAX_NODES, Position, Result};
+use morphgl_platform::PagePool;
+use rayon::prelude::*;
+
+use crate::csc::{CscWriter, Part};
+use crate::edge_blocks::{AnyBlock, AnyMaker, Changes, EdgeBlock, EdgeBlockMaker, Edges, Fault};
+use crate::records::{Record, Sorted, Weighted};
+use crate::sort::Sorter;
+
+/// The graph that edges make, and the memory it may be made in.
+#[derive(Debug, Clone, Copy)]
+pub struct EdgeOptions {
+    /// Number of nodes; `None` for the highest id plus one.
+    pub num_nodes: Option<u64>,
+    /// Whether edges are pushed with weights.
+    pub weighted: bool,
+    /// Ignores the weights.
+    pub drop_weights: bool,
+    /// Adds the reverse of every edge right after it, and drops duplicates.
+    pub symmetrise: bool,
+    /// Swaps source and target of every edge, before all else.
+    pub reverse: bool,
+    /// Drops edges from a node to itself.
+    pub drop_self_loops: bool,
+    /// Keeps the first of several edges between the same nodes.
+    pub drop_duplicates: bool,
+    /// Adds a self-loop of weight 1 to every node without one, after `drop_self_loops`.
+    pub add_self_loops: bool,
+    /// Bytes for edges and the buffers of their sort.
+    pub memory: u64,
+}
+
+/// Edges that did not become part of the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Self-loops.
+    pub self_loops: u64,
+    /// Duplicates, reverse edges included.
+    pub duplicates: u64,
+}
+
+/// Takes edges in any order, sorts them within the memory budget and writes them as CSC.
+///
+/// Row `v` lists the sources of the edges into `v` in ascending order; edges between the same nodes stay in the order
+/// they were pushed in, the reverse of an edge right after it.
+#[derive(Debug)]
+pub struct CscBuilder {
+    source: PathBuf,
+    options: EdgeOptions,
+    sorter: AnySorter,
+    pushed: u64,
+    sorted: u64,
+    self_loops: u64,
+    highest: Option<u32>,
+    /// The writer, once targets are promised to come in order: rows are written as soon as they are complete.
+    csc: Option<CscWriter>,
+    /// Edges written so far.
+    written: u64,
+    pool: PagePool,
+}
+
+#[derive(Debug)]
+enum AnySorter {
+    Plain(Sorter<u64>),
+    Weighted(Sorter<Weighted>),
+}
+
+/// Evaluates `$body` with the sorter, of whichever record type.
+macro_rules! with_sorter {
+    ($any:expr, $sorter:ident => $body:expr) => {
+        match $any {
+            AnySorter::Plain($sorter) => $body,
+            AnySorter::Weighted($sorter) => $body,
+        }
+    };
+}
+
+impl CscBuilder {
+    /// A builder without edges. Errors name `source`; edges beyond the budget spill to the file `spill`, which is removed
+    /// with the builder.
+    ///
+    /// # Errors
+    ///
+    /// More nodes than ids of 32 bits allow.
+    pub fn new(source: &Path, spill: PathBuf, options: EdgeOptions) -> Result<Self> {
+        if let Some(n) = options.num_nodes.filter(|&n| n > MAX_NODES) {
+            let what = format!("{n} nodes are more than the {MAX_NODES} that ids of 32 bits allow");
+            return Err(Error::invalid(source, Position::File, what, "cut the graph into smaller ones"));
+        }
+        let unique = options.drop_duplicates || options.symmetrise;
+        let sorter = if options.weighted && !options.drop_weights {
+            AnySorter::Weighted(Sorter::new(spill, options.memory, unique))
+        } else {
+            AnySorter::Plain(Sorter::new(spill, options.memory, unique))
+        };
+        Ok(Self {
+            source: source.to_path_buf(),
+            options,
+            sorter,
+            pushed: 0,
+            sorted: 0,
+            self_loops: 0,
+            highest: None,
+            csc: None,
+            written: 0,
+            pool: PagePool::new(),
+        })
+    }
+
+    /// The file that errors name.
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+
+    /// Number of edges pushed so far.
+    pub fn len(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Whether no edge was pushed yet.
+    pub fn is_empty(&self) -> bool {
+        self.pushed == 0
+    }
+
+    /// Highest id so far.
+    pub fn highest(&self) -> Option<u32> {
+        self.highest
+    }
+
+    /// Edges sorted or waiting that are not written yet.
+    pub fn pending(&self) -> u64 {
+        self.sorted - self.written
+    }
+
+    /// Appends edges `sources[i]` → `targets[i]`, in slices of any length: long ones are sorted by all threads.
+    ///
+    /// # Errors
+    ///
+    /// A node that does not exist, a weight that is negative or not finite, a disk that refuses.
+    ///
+    /// # Panics
+    ///
+    /// When the slices differ in length, or weights are given or missing against the options.
+    pub fn push(&mut self, sources: &[u32], targets: &[u32], weights: Option<&[f32]>) -> Result<()> {
+        assert_eq!(sources.len(), targets.len(), "sources and targets of the same edges");
+        assert_eq!(weights.is_some(), self.options.weighted, "weights as the stream was opened");
+        if let Some(weights) = weights {
+            assert_eq!(sources.len(), weights.len(), "sources and weights of the same edges");
+        }
+        let len = self.block_len();
+        let slices = |i: usize| {
+            let range = i..(i + len).min(sources.len());
+            Edges {
+                sources: &sources[range.clone()],
+                targets: &targets[range.clone()],
+                weights: weights.map(|w| &w[range]),
+            }
+        };
+        let maker = self.block_maker();
+        if sources.len() <= len / 2 {
+            return self.push_few(&maker, slices(0));
+        }
+        // A few blocks a thread at a time: blocks not taken yet stay, with scratch, within a quarter of the memory.
+        let few = self.options.memory / 4 / (len as u64 * self.edge_bytes()).max(1);
+        let few = len * (few as usize).clamp(1, 4 * rayon::current_num_threads());
+        for start in (0..sources.len()).step_by(few) {
+            let starts: Vec<usize> = (start..(start + few).min(sources.len())).step_by(len).collect();
+            let made: Vec<_> = starts.par_iter().map(|&i| maker.block(slices(i), false)).collect();
+            self.push_blocks(made)?;
+        }
+        Ok(())
+    }
+
+    fn push_few(&mut self, maker: &EdgeBlockMaker, edges: Edges<'_>) -> Result<()> {
+        fn push<R: Record>(sorter: &mut Sorter<R>, edges: &Edges<'_>, changes: Changes) -> Result<u64> {
+            let records = edges.collect(changes, sorter.maker().buffer());
+            sorter.push(&records)?;
+            let len = records.len() as u64;
+            sorter.maker().give(records);
+            Ok(len)
+        }
+        let highest = maker.checked(&edges).map_err(|fault| self.error(fault))?;
+        self.highest = self.highest.max(highest);
+        let (changes, edges) = (maker.changes(false), maker.turned(edges));
+        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, changes)?);
+        self.pushed += edges.sources.len() as u64;
+        self.self_loops += maker.self_loops(&edges);
+        Ok(())
+    }
+
+    /// A maker of blocks, for use on any thread.
+    pub fn block_maker(&self) -> EdgeBlockMaker {
+        let EdgeOptions { num_nodes, symmetrise, reverse, drop_self_loops, .. } = self.options;
+        let maker = match &self.sorter {
+            AnySorter::Plain(sorter) => AnyMaker::Plain(sorter.maker()),
+            AnySorter::Weighted(sorter) => AnyMaker::Weighted(sorter.maker()),
+        };
+        EdgeBlockMaker { num_nodes, symmetrise, reverse, drop_self_loops, maker }
+    }
+
+    /// Edges a block should be made of.
+    pub fn block_len(&self) -> usize {
+        with_sorter!(&self.sorter, sorter => sorter.block_len())
+    }
+
+    /// Bytes an edge takes in a block and in the scratch of its sort, its reverse included.
+    pub fn edge_bytes(&self) -> u64 {
+        let record = if let AnySorter::Plain(_) = self.sorter { size_of::<u64>() } else { size_of::<Weighted>() };
+        (2 * record as u64) << u32::from(self.options.symmetrise)
+    }
+
+    /// Appends blocks, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`CscBuilder::push`].
+    pub fn push_blocks(&mut self, blocks: impl IntoIterator<Item = EdgeBlock>) -> Result<()> {
+        for block in blocks {
+            let records = block.records.map_err(|fault| self.error(fault))?;
+            self.highest = self.highest.max(block.highest);
+            self.pushed += block.pushed;
+            self.self_loops += block.self_loops;
+            match (&mut self.sorter, records) {
+                (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => {
+                    self.sorted += block.records.len() as u64;
+                    sorter.push_block(block)?;
+                }
+                (AnySorter::Weighted(sorter), AnyBlock::Weighted(block)) => {
+                    self.sorted += block.records.len() as u64;
+                    sorter.push_block(block)?;
+                }
+                _ => unreachable!("blocks are made for the builder's own sorter"),
+            }
+            self.write_early()?;
+        }
+        Ok(())
+    }
+
+    /// The error of a fault in the edges that come next.
+    fn error(&self, fault: Fault) -> Error {
+        Error::invalid(&self.source, Position::Element(self.pushed + fault.at), fault.what, fault.cure)
+    }
+
+    /// Promises that no edge from now on has a target below those of the edges before: rows are then written while others
+    /// are pushed, where the number of nodes is known and no edge is reversed.
+    ///
+    /// # Errors
+    ///
+    /// A disk that refuses.
+    pub fn targets_in_order(&mut self, writer: &DatasetWriter) -> Result<()> {
+        let EdgeOptions { num_nodes, symmetrise, reverse, .. } = self.options;
+        if let Some(num_nodes) = num_nodes.filter(|_| !symmetrise && !reverse) {
+            self.csc = Some(self.csc_writer(writer, num_nodes)?);
+        }
+        Ok(())
+    }
+
+    fn csc_writer(&self, writer: &DatasetWriter, num_nodes: u64) -> Result<CscWriter> {
+        let weighted = matches!(self.sorter, AnySorter::Weighted(_));
+        CscWriter::new(writer, num_nodes, weighted, self.options.add_self_loops)
+    }
+
+    /// Writes the rows that are complete.
+    fn write_early(&mut self) -> Result<()> {
+        let Some(csc) = &mut self.csc else { return Ok(()) };
+        let (pool, written) = (&self.pool, &mut self.written);
+        let mut emit = |part: Part| {
+            *written += part.len();
+            csc.write(&part)
+        };
+        with_sorter!(&mut self.sorter, sorter => {
+            sorter.merge_early(&|records: Sorted<'_, _>| Part::of(records, pool), &mut emit)
+        })
+    }
+
+    /// Sorts the edges and writes `indptr`, `indices` and `weights` of a graph of `num_nodes` nodes, the number of the
+    /// options where these have one; `advance` is told of edges as they are written.
+    ///
+    /// # Errors
+    ///
+    /// A disk that refuses.
+    pub fn finish(
+        mut self,
+        num_nodes: u64,
+        writer: &mut DatasetWriter,
+        mut advance: impl FnMut(u64) + Send,
+    ) -> Result<Dropped> {
+        let mut csc = match self.csc.take() {
+            Some(csc) => csc,
+            None => self.csc_writer(writer, num_nodes)?,
+        };
+        let Self { sorter, pool, sorted, mut written, self_loops, .. } = self;
+        let mut emit = |part: Part| {
+            advance(part.len());
+            written += part.len();
+            csc.write(&part)
+        };
+        with_sorter!(sorter, sorter => {
+            sorter.merge(&|records: Sorted<'_, _>| Part::of(records, &pool), &mut emit)?
+        });
+        csc.finish(writer)?;
+        Ok(Dropped { self_loops, duplicates: sorted - written })
+    }
+}

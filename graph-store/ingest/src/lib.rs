@@ -1,0 +1,16 @@
+#![doc = include_str!("../README.md")]
+
+mod builder;
+mod csc;
+mod edge_blocks;
+mod radix;
+mod ranges;
+mod records;
+mod sort;
+mod spill;
+
+pub use builder::{CscBuilder, Dropped, EdgeOptions};
+pub use edge_blocks::{EdgeBlock, EdgeBlockMaker, Edges};
+pub use radix::Scratch;
+pub use records::{Keyed, Narrow, Record, Records, Sorted, Weighted};
+pub use sort::Sorter;

@@ -1,0 +1,85 @@
+//! Direct file reads: past the page cache (`O_DIRECT`), in whole blocks.
+//!
+//! [`open_direct`] and [`read_blocks`] are the two primitives. Behind the feature `direct`, a [`Reader`] brings scattered
+//! elements of an array's file into memory, many reads in flight.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+#[cfg(all(unix, feature = "direct"))]
+mod engine;
+#[cfg(all(unix, feature = "direct"))]
+mod error;
+#[cfg(all(unix, feature = "direct"))]
+mod file;
+#[cfg(all(unix, feature = "direct"))]
+mod plan;
+#[cfg(all(unix, feature = "direct"))]
+mod reader;
+
+#[cfg(all(unix, feature = "direct"))]
+pub use self::{
+    engine::{Method, ring_refused},
+    error::{Error, ErrorKind, Result},
+    file::DirectFile,
+    plan::Want,
+    reader::{Reader, Settings, Stats},
+};
+
+/// Opens `path` for reads past the page cache; `None` where the system or the file system has none.
+///
+/// # Errors
+///
+/// The file cannot be opened.
+#[cfg(target_os = "linux")]
+pub fn open_direct(path: &Path) -> io::Result<Option<File>> {
+    use std::os::unix::fs::OpenOptionsExt;
+    match File::options().read(true).custom_flags(libc::O_DIRECT).open(path) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Opens `path` for reads past the page cache; `None` where the system or the file system has none.
+///
+/// # Errors
+///
+/// The file cannot be opened.
+#[cfg(not(target_os = "linux"))]
+pub fn open_direct(_: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+/// Reads from byte `offset` on until `buffer` is full or the file ends; returns the bytes read. Offset, address and
+/// length of `buffer` are multiples of `block`.
+///
+/// # Errors
+///
+/// The system refuses a read, or has no reads by position.
+pub fn read_blocks(file: &File, block: usize, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match read_at(file, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+        // Only the end of the file cuts a block, and a direct read cannot go on from there.
+        if !done.is_multiple_of(block) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, out, at)
+}
+
+#[cfg(not(unix))]
+fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}

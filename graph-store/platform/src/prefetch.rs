@@ -1,0 +1,60 @@
+//! Prefetch hints. They read nothing a program can see and never fault; without such instructions they do nothing.
+
+/// Bytes of a cache line.
+pub const CACHE_LINE: usize = 64;
+
+/// Prefetches `values[index]` into the first-level cache; does nothing where there is no such element.
+#[inline(always)]
+pub fn prefetch<T>(values: &[T], index: usize) {
+    if let Some(value) = values.get(index) {
+        prefetch_line(value);
+    }
+}
+
+/// Prefetches `values[index]` into the second-level cache, for elements read only hundreds of prefetches later: more of
+/// these requests are in flight at a time, and they do not evict the working set from the first level.
+#[inline(always)]
+pub fn prefetch_early<T>(values: &[T], index: usize) {
+    if let Some(value) = values.get(index) {
+        prefetch_line_early(value);
+    }
+}
+
+/// Prefetches the cache line at `address`, which need not be valid, into the first-level cache.
+#[inline(always)]
+pub fn prefetch_line<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and never faults; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// As [`prefetch_line`], but into the second-level cache.
+#[inline(always)]
+pub fn prefetch_line_early<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: as in `prefetch_line`.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_and_addresses_that_do_not_exist_are_no_fault() {
+        prefetch(&[1u32, 2], 2);
+        prefetch_early::<u32>(&[], 0);
+        prefetch_line(std::ptr::null::<u8>());
+        prefetch_line_early(usize::MAX as *const u8);
+    }
+}
