@@ -132,7 +132,7 @@ fn schedule(policy: Policy, workers: usize) -> Schedule {
         ready: 4,
         group: 0,
         keep: 0,
-        crowding: 1.1,
+        oversubscription: 1.1,
     }
 }
 

@@ -128,7 +128,7 @@ fn schedule(policy: Policy, batches: usize, workers: usize) -> Schedule {
         ready: if policy == Policy::Sequential { 1 } else { workers + 2 },
         group: 0,
         keep: 0,
-        crowding: 1.0,
+        oversubscription: 1.0,
     }
 }
 

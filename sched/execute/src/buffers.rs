@@ -131,7 +131,7 @@ mod tests {
             ready,
             group: 0,
             keep: 0,
-            crowding: 1.0,
+            oversubscription: 1.0,
         };
         Buffers::new(&schedule, vec![Vec::new(), Vec::new()])
     }

@@ -2,7 +2,7 @@
 
 use crate::{Policy, Problem, Schedule, Share};
 
-/// A share of one route with these counts.
+/// The share of a route with `batches` mini-batches, a pool of (workers, threads a worker) and training threads.
 pub(crate) fn share(
     problem: &Problem,
     route: usize,
@@ -29,11 +29,11 @@ pub(crate) fn share(
     }
 }
 
-/// A schedule of `shares`, with buffers as long as the limits allow.
+/// A schedule of `shares`, with buffers as large as the limits allow.
 pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, training_threads: usize) -> Schedule {
     let limits = &problem.limits;
     let workers = |in_place: bool| shares.iter().filter(|s| s.in_place == in_place).map(|s| s.workers).sum::<usize>();
-    // What a pool in place holds is ready before it is batched.
+    // Mini-batches in the workers of an in-place pool occupy slots of the ready buffer.
     let exclusive = shares.iter().any(|s| problem.exclusive(&s.hardware.training) != 0);
     let ready = if exclusive { limits.ready.max(1) } else { limits.ready.max(1) + workers(true) };
     let batched = limits.batched.max(workers(false));
@@ -47,14 +47,14 @@ pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, tr
         ready,
         group: 0,
         keep: 0,
-        crowding: limits.crowding,
+        oversubscription: limits.oversubscription,
     }
 }
 
-/// Pools of a route: workers and threads each.
+/// The pools a route may have: workers, and threads of each.
 pub(crate) fn pools(problem: &Problem, route: usize) -> Vec<(usize, usize)> {
     let candidate = &problem.routes[route];
-    if !candidate.hardware.batching.iter().any(|n| problem.is_shared(n)) {
+    if !problem.on_cores(&candidate.hardware.batching) {
         return vec![(1, 1)];
     }
     let cores = problem.cores();
@@ -62,7 +62,7 @@ pub(crate) fn pools(problem: &Problem, route: usize) -> Vec<(usize, usize)> {
     threads.flat_map(|t| (1..=problem.num_batches.clamp(1, cores / t)).map(move |w| (w, t))).collect()
 }
 
-/// The pool with the most mini-batches a second; of equal ones that with the fewest threads.
+/// The pool with the highest throughput; of equal ones that with the fewest threads.
 pub(crate) fn fastest_pool(problem: &Problem, route: usize) -> (usize, usize) {
     let d = &problem.routes[route].durations;
     let seconds = |&(workers, threads): &(usize, usize)| d.batching(workers, threads).mean;

@@ -1,20 +1,19 @@
-//! The bound: what no schedule can go below.
+//! The lower bound of an epoch.
 
 use crate::lp::{self, Row};
 use crate::runs::{Line, lines};
 use crate::{Candidate, Problem};
 
-/// Seconds that no schedule of the problem can go below.
+/// A lower bound of the seconds of any schedule of the problem.
 ///
-/// For every set of routes that could run at once (one training operator, no batching operator twice) the least makespan of a
-/// linear program: mini-batches may be divided at will, and each resource works without a gap from the earliest moment any
-/// phase could need it to the last after which the phases behind it still fit. Where a route holds the bus and the device at
-/// once, what transfers and training lose between its groups is counted too. The bound is the least of all sets.
-/// Every duration is the least measured at any count of workers and threads.
+/// The minimum over all sets of routes that can run at once (one training operator, no batching operator twice) of a linear
+/// program's makespan. In it mini-batches are divided fractionally, and each resource is busy from the earliest time any phase can
+/// need it to the latest time that leaves room for the phases after it. Where a route holds bus and device at once, the time lost
+/// between its groups counts too. Durations are the minimum over all measured counts of workers and threads.
 ///
 /// # Complexity
 ///
-/// O(sets of routes · resources^routes); at most 4 routes of one training operator are looked at together.
+/// O(sets of routes · resources^routes); sets have at most 4 routes.
 pub fn bound(problem: &Problem) -> f64 {
     if problem.num_batches == 0 {
         return 0.0;
@@ -22,7 +21,7 @@ pub fn bound(problem: &Problem) -> f64 {
     sets(problem).iter().map(|set| of_set(problem, set).0).fold(f64::INFINITY, f64::min)
 }
 
-/// The sets of routes that one schedule can use, single routes first.
+/// The sets of routes that a schedule can use, single routes first.
 pub(crate) fn sets(problem: &Problem) -> Vec<Vec<usize>> {
     let routes = &problem.routes;
     let mut found: Vec<Vec<usize>> = (0..routes.len()).map(|r| vec![r]).collect();
@@ -47,11 +46,11 @@ pub(crate) fn sets(problem: &Problem) -> Vec<Vec<usize>> {
     found
 }
 
-/// The bound of the schedules that use every route of `set`, and the mini-batches of each that reach it.
+/// The bound of schedules that use every route of `set`, and the division of the mini-batches that reaches it.
 pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
     let n = problem.num_batches as f64;
     let routes: Vec<&Candidate> = set.iter().map(|&r| &problem.routes[r]).collect();
-    // Least seconds of each route's phases: of one mini-batch on its own.
+    // Minimum seconds of each route's phases for a single mini-batch.
     let alone: Vec<[f64; 3]> = routes
         .iter()
         .map(|r| [r.durations.least_latency(), r.durations.transferring().mean, r.durations.training().least()])
@@ -82,7 +81,7 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
             };
             (0..3).filter(|&p| used[p]).map(|p| work[p]).sum::<f64>() / resource.cores.unwrap_or(1) as f64
         };
-        // Core-seconds spread over all cores leave no gap only if there is other work at the ends.
+        // Cores may do other work at the ends of the epoch, so a resource with cores has no constant.
         let ends = if resource.cores.is_some() { 0.0 } else { head + tail };
         rows.push(Row { load: routes.iter().zip(&used).map(load).collect(), constant: ends });
     }
@@ -98,24 +97,23 @@ pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
     lp::least(&rows, n)
 }
 
-/// Rows for what is lost between the groups of the routes that batch where they train, if the others' transfers and the
-/// training cannot go on meanwhile.
+/// Rows for the time lost between groups of joint routes, if streamed transfers and training cannot run during a group.
 fn runs(problem: &Problem, routes: &[&Candidate]) -> Vec<Row> {
     let held = |names: &[String]| problem.exclusive(names);
     let device = held(&routes[0].hardware.training);
     let joint = |r: &&Candidate| held(&r.hardware.batching) & held(&r.hardware.transferring) & device != 0;
-    let (together, streamed): (Vec<&Candidate>, Vec<&Candidate>) = routes.iter().partition(|r| joint(r));
+    let (joined, streamed): (Vec<&Candidate>, Vec<&Candidate>) = routes.iter().partition(|r| joint(r));
     let common = |routes: &[&Candidate], names: &dyn Fn(&Candidate) -> u32| {
         routes.iter().map(|r| names(r)).fold(u32::MAX, |a, b| a & b)
     };
-    let bus = common(&together, &|r| held(&r.hardware.batching) & held(&r.hardware.transferring))
+    let bus = common(&joined, &|r| held(&r.hardware.batching) & held(&r.hardware.transferring))
         & common(&streamed, &|r| held(&r.hardware.transferring));
     let least = |routes: &[&Candidate], seconds: &dyn Fn(&Candidate) -> f64| {
         routes.iter().map(|r| seconds(r)).fold(f64::INFINITY, f64::min)
     };
     let transfer = least(&streamed, &|r| r.durations.transferring().mean);
     let step = least(routes, &|r| r.durations.training().least());
-    if together.is_empty() || streamed.is_empty() || bus == 0 || !(transfer > 0.0 && step > 0.0) {
+    if joined.is_empty() || streamed.is_empty() || bus == 0 || !(transfer > 0.0 && step > 0.0) {
         return Vec::new();
     }
     let load = |line: Line| {
@@ -127,7 +125,7 @@ fn runs(problem: &Problem, routes: &[&Candidate]) -> Vec<Row> {
     };
     let mut lines = lines(transfer, step, problem.limits.ready.max(1));
     if routes.len() > 2 {
-        // The vertices of many rows and routes are too many to try.
+        // With many routes the program would have too many vertices.
         lines.drain(..lines.len() - 1);
     }
     lines.into_iter().map(load).collect()

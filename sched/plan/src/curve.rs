@@ -1,4 +1,4 @@
-//! Durations measured at some counts of threads or workers, read at any count.
+//! Durations measured at some counts of threads or workers, interpolated to any count.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ pub struct Point {
 /// Seconds a mini-batch as a function of a count of threads or workers.
 ///
 /// Between measured counts the *rate* (mini-batches a second) is interpolated linearly;
-/// below the first it is proportional to the count, and above the last it stays: no speed-up is assumed that was not measured.
+/// below the first it is proportional to the count; above the last it is constant: no speed-up is assumed that was not measured.
 /// The coefficient of variation is interpolated in the same way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Point>", into = "Vec<Point>")]
@@ -121,14 +121,14 @@ impl Curve {
         Self(self.0.iter().map(|p| Point { at: p.at, seconds: p.seconds.scaled(factor) }).collect())
     }
 
-    /// The least mean of all counts.
+    /// Minimum mean over all counts.
     pub fn least(&self) -> f64 {
         self.0.iter().map(|p| p.seconds.mean).fold(f64::INFINITY, f64::min)
     }
 
-    /// The least of count times mean, over all counts: what a mini-batch costs in thread-seconds when done most thriftily.
+    /// Minimum of count times mean: thread-seconds of a mini-batch at the most efficient count.
     ///
-    /// Between two points the rate is linear, so count over rate is monotone there, and the least lies at a measured point.
+    /// Between two points the rate is linear, so count over rate is monotone, and the minimum lies at a measured point.
     pub fn least_work(&self) -> f64 {
         self.0.iter().map(|p| p.at as f64 * p.seconds.mean).fold(f64::INFINITY, f64::min)
     }

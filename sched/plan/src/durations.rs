@@ -1,4 +1,4 @@
-//! What is known of a route: how long each phase takes a mini-batch.
+//! Durations of a route's phases, a mini-batch.
 
 use std::collections::BTreeMap;
 
@@ -23,35 +23,35 @@ pub struct PoolPoint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 pub struct Durations {
-    /// Threads a worker to the curve over workers. Invariant: the curve of 1 thread is there, and starts at 1 worker.
+    /// Curves over workers, by threads a worker. Invariant: the curve of 1 thread exists and starts at 1 worker.
     pools: BTreeMap<usize, Curve>,
     /// One worker, as a curve over its threads. Invariant: starts at 1 thread.
     solo: Curve,
     transferring: Seconds,
     training: Curve,
     /// Invariant: factors are finite and not below 1, counts are not 0.
-    together: Vec<Together>,
+    interference: Vec<InterferencePoint>,
 }
 
-/// How much longer each phase takes while the other runs beside it, as measured; factors from 1.
+/// Interference of two phases on the same cores: how much longer each takes while the other runs. Factors from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
-    /// Of batching while training runs.
+    /// Slowdown of batching while training runs.
     pub batching: f64,
-    /// Of training while all workers batch.
+    /// Slowdown of training while all workers batch.
     pub training: f64,
 }
 
-/// Batching and training measured beside each other on the same cores.
+/// Interference of batching and training, measured at one split of the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Together {
+pub struct InterferencePoint {
     /// Batching workers.
     pub workers: usize,
     /// Threads each worker spreads a mini-batch over.
     pub threads: usize,
     /// Threads training used.
     pub training_threads: usize,
-    /// How they slowed each other.
+    /// The slowdowns.
     pub contention: Contention,
 }
 
@@ -60,8 +60,8 @@ struct Unchecked {
     batching: Vec<PoolPoint>,
     transferring: Seconds,
     training: Curve,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    together: Vec<Together>,
+    #[serde(rename = "together", default, skip_serializing_if = "Vec::is_empty")]
+    interference: Vec<InterferencePoint>,
 }
 
 impl Durations {
@@ -91,7 +91,7 @@ impl Durations {
             solo: Curve::new(solo).map_err(named)?,
             transferring: transferring.check(&"transferring")?,
             training,
-            together: Vec::new(),
+            interference: Vec::new(),
         })
     }
 
@@ -110,13 +110,13 @@ impl Durations {
         Self::new(&pools, Seconds::constant(transferring), training)
     }
 
-    /// The same with what was measured of batching and training beside each other, in place of what was there.
+    /// The same with measured interference, in place of any it had.
     ///
     /// # Errors
     ///
     /// A count of 0, or a factor that is not a finite number from 1.
-    pub fn with_together(mut self, together: Vec<Together>) -> Result<Self, Invalid> {
-        for t in &together {
+    pub fn with_interference(mut self, interference: Vec<InterferencePoint>) -> Result<Self, Invalid> {
+        for t in &interference {
             let good = |f: f64| f.is_finite() && f >= 1.0;
             if t.workers * t.threads * t.training_threads == 0
                 || !good(t.contention.batching)
@@ -125,17 +125,18 @@ impl Durations {
                 return Err(Invalid(format!("batching beside training: {t:?}; counts and factors are from 1")));
             }
         }
-        self.together = together;
+        self.interference = interference;
         Ok(self)
     }
 
-    /// How batching and training slow each other, where it was measured with these counts.
+    /// Interference of batching and training, where it was measured with these counts.
     pub fn contention(&self, workers: usize, threads: usize, training_threads: usize) -> Option<Contention> {
-        let same = |t: &&Together| (t.workers, t.threads, t.training_threads) == (workers, threads, training_threads);
-        self.together.iter().find(same).map(|t| t.contention)
+        let same =
+            |t: &&InterferencePoint| (t.workers, t.threads, t.training_threads) == (workers, threads, training_threads);
+        self.interference.iter().find(same).map(|t| t.contention)
     }
 
-    /// Each phase's durations, deviations too, times its factor.
+    /// The durations of each phase, deviations included, times its factor.
     ///
     /// # Panics
     ///
@@ -148,7 +149,7 @@ impl Durations {
             solo: self.solo.scaled(batching),
             transferring: self.transferring.scaled(transferring),
             training: self.training.scaled(training),
-            together: self.together.clone(),
+            interference: self.interference.clone(),
         }
     }
 
@@ -160,7 +161,7 @@ impl Durations {
     /// Seconds a mini-batch of a pool of `workers`, each of `threads` threads.
     ///
     /// One worker is read from its curve over threads, several from their curve over workers.
-    /// Where no pool of so many threads a worker was measured, the next lower count that was is taken: the other threads idle.
+    /// Where no pool of so many threads a worker was measured, the next lower measured count is taken: the other threads idle.
     pub fn batching(&self, workers: usize, threads: usize) -> Seconds {
         if workers <= 1 {
             return self.solo.at(threads);
@@ -169,17 +170,17 @@ impl Durations {
         measured.expect("pools of one thread a worker are always there").1.at(workers)
     }
 
-    /// The least seconds a mini-batch of any pool.
+    /// Minimum seconds a mini-batch of any pool.
     pub(crate) fn least_batching(&self) -> f64 {
         self.pools.values().map(Curve::least).fold(f64::INFINITY, f64::min)
     }
 
-    /// The least seconds from a worker's taking up a mini-batch to its being ready.
+    /// Minimum latency: seconds in which one worker makes a mini-batch.
     pub(crate) fn least_latency(&self) -> f64 {
         self.pools.values().map(Curve::least_work).fold(f64::INFINITY, f64::min)
     }
 
-    /// The least core-seconds batching a mini-batch costs.
+    /// Minimum core-seconds of batching a mini-batch.
     pub(crate) fn least_batching_work(&self) -> f64 {
         self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.least_work()).fold(f64::INFINITY, f64::min)
     }
@@ -199,7 +200,7 @@ impl From<Durations> for Unchecked {
     fn from(d: Durations) -> Self {
         let of = |threads: usize, p: &Point| PoolPoint { workers: p.at, threads, seconds: p.seconds };
         let batching = d.pools.iter().flat_map(|(t, curve)| curve.points().iter().map(|p| of(*t, p))).collect();
-        Self { batching, transferring: d.transferring, training: d.training, together: d.together }
+        Self { batching, transferring: d.transferring, training: d.training, interference: d.interference }
     }
 }
 
@@ -207,6 +208,6 @@ impl TryFrom<Unchecked> for Durations {
     type Error = Invalid;
 
     fn try_from(u: Unchecked) -> Result<Self, Invalid> {
-        Self::new(&u.batching, u.transferring, u.training)?.with_together(u.together)
+        Self::new(&u.batching, u.transferring, u.training)?.with_interference(u.interference)
     }
 }

@@ -24,7 +24,7 @@ mod whatif;
 
 pub use bound::bound;
 pub use curve::{Curve, Point, Seconds};
-pub use durations::{Contention, Durations, PoolPoint, Together};
+pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;
 pub use memory::{DoesNotFit, Memory, memory};
 pub use order::{Begun, Order, Replay};

@@ -1,4 +1,4 @@
-//! The linear program of the bound: the least makespan over all divisions of the mini-batches.
+//! The linear program of the bound: the minimum makespan over all divisions of the mini-batches.
 
 /// `Σ load[r] · n[r] + constant ≤ makespan`.
 #[derive(Debug, Clone, PartialEq)]
@@ -7,10 +7,9 @@ pub(crate) struct Row {
     pub(crate) constant: f64,
 }
 
-/// The least makespan of `n` mini-batches divided among the rows' routes, and a division that reaches it.
+/// The minimum makespan of `n` mini-batches divided among the routes, and a division that reaches it.
 ///
-/// A linear program has its optimum at a vertex, and ours are few: all are tried. Each is where as many rows and empty routes
-/// bind as there are routes.
+/// Enumerates all vertices. At a vertex as many constraints (rows, or routes without mini-batches) bind as there are routes.
 ///
 /// # Complexity
 ///
@@ -40,7 +39,7 @@ pub(crate) fn least(rows: &[Row], n: f64) -> (f64, Vec<f64>) {
     }
 }
 
-/// Where the chosen constraints bind: rows first, then `n[r] = 0`. `None` where they do not meet in one point that is possible.
+/// The point where the chosen constraints bind: rows first, then `n[r] = 0`. `None` where there is none or it is infeasible.
 fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
     let routes = rows[0].load.len();
     // Unknowns: the routes' mini-batches and the makespan.
@@ -77,7 +76,7 @@ fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
     if split.iter().any(|&x| x < -1e-9 * n || !x.is_finite()) {
         return None;
     }
-    // Rounding must not make the division something else than one of `n`.
+    // The division sums to `n` despite rounding.
     let split: Vec<f64> = split.into_iter().map(|x| x.max(0.0)).collect();
     let sum: f64 = split.iter().sum();
     (sum > 0.0).then(|| split.iter().map(|x| x * n / sum).collect())

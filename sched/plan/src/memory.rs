@@ -1,4 +1,4 @@
-//! The memory governor: what a schedule takes, and smaller schedules where that is too much.
+//! The memory governor: bytes of a schedule, and smaller schedules that fit.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, Policy, Problem, Schedule};
 
-/// Bytes that a schedule's buffers and workers take at most.
+/// Peak bytes of a schedule's buffers and workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Memory {
     /// In the host's memory.
@@ -21,14 +21,14 @@ impl Memory {
     }
 }
 
-/// No schedule fits the limits.
+/// The error when no schedule fits the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoesNotFit {
-    /// What the smallest schedule takes.
+    /// Bytes of the smallest schedule.
     pub least: Memory,
-    /// What there is for it on the host.
+    /// Limit of the host's memory.
     pub host_bytes: Option<u64>,
-    /// What there is for it on the device.
+    /// Limit of the device's memory.
     pub device_bytes: Option<u64>,
 }
 
@@ -55,13 +55,13 @@ impl fmt::Display for Mebibytes {
     }
 }
 
-/// What `schedule` takes. A mini-batch in training is counted beside those that wait.
+/// Peak bytes of `schedule`. A mini-batch in training counts in addition to those in the ready buffer.
 pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
     let mut memory = Memory::default();
     let (mut batched, mut ready, mut on_host) = (0, 0, false);
     for share in &schedule.shares {
         let Some(route) = problem.routes.iter().find(|r| r.keys == share.keys) else { continue };
-        // Workers are where they batch.
+        // A worker's memory is at the place where it batches.
         let batches_on_device = share.in_place && !route.on_host;
         *if batches_on_device { &mut memory.device } else { &mut memory.host } +=
             share.workers as u64 * route.bytes.worker;
@@ -71,16 +71,16 @@ pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
             batched = batched.max(route.bytes.batched);
         }
     }
-    // What is being moved is still where it was batched.
+    // A mini-batch being transferred exists at both places.
     let moving = schedule.shares.iter().filter(|s| !s.in_place).count() as u64;
     memory.host += (schedule.batched as u64 + moving) * batched;
-    // Sequentially, nothing waits while training runs.
+    // In a sequential schedule the ready buffer is empty while training runs.
     let in_training = u64::from(schedule.policy != Policy::Sequential);
     *if on_host { &mut memory.host } else { &mut memory.device } += (schedule.ready as u64 + in_training) * ready;
     memory
 }
 
-/// Makes buffers smaller, then pools, until `schedule` fits; `None` when it cannot.
+/// Shrinks buffers, then pools, until `schedule` fits; `None` where it cannot.
 pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule> {
     loop {
         let now = memory(problem, &schedule);
@@ -99,7 +99,7 @@ pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule>
         } else if schedule.ready > in_place.max(1) {
             schedule.ready -= 1;
         } else if let Some(share) = schedule.shares.iter_mut().filter(|s| s.workers > 1).max_by_key(|s| s.workers) {
-            // Fewer workers slow each other less, so the seconds of each stay an upper bound.
+            // Fewer workers interfere less, so the measured seconds stay an upper bound.
             share.workers -= 1;
         } else {
             return None;
@@ -109,7 +109,7 @@ pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule>
     }
 }
 
-/// The error when nothing fits: the least any of `schedules` could take.
+/// The error when nothing fits, with the minimum of all `schedules`.
 pub(crate) fn least(problem: &Problem, schedules: &[Schedule]) -> DoesNotFit {
     let smallest = |s: &Schedule| {
         let mut s = s.clone();

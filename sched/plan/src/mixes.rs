@@ -1,23 +1,23 @@
-//! Several routes at once: how many mini-batches each gets, and how large the groups are.
+//! Search over interleaved schedules of several routes: the division of the mini-batches, and the size of groups.
 
 use crate::assemble::{fastest_pool, schedule, share};
 use crate::memory;
 use crate::simulate::{Simulation, simulate};
 use crate::{Policy, Problem, Schedule};
 
-/// Simulations a set of routes may take.
+/// Simulations for one set of routes, at most.
 const MOST: usize = 150;
-/// A schedule this close to the bound is not worth bettering.
+/// Ratio to the bound at which the search stops.
 pub(crate) const CLOSE: f64 = 1.0005;
 
-/// The best interleaved schedule of the routes in `set`, beginning from the division `split` of the bound, of `least` seconds.
+/// The best interleaved schedule found for the routes in `set`, starting at the division `split` that reaches their bound of
+/// `least` seconds.
 ///
-/// First the divisions near it that come out even with a group's size, as the steady state is then the same cycle again and
-/// again; then hill climbing on the division, with steps that get smaller; then all sizes of groups once more.
+/// Three stages: divisions near `split` that give whole numbers of the other route's mini-batches for each group, because the
+/// steady state is then one repeated cycle; hill climbing on the division with shrinking steps; all group sizes again.
 pub(crate) fn best(problem: &Problem, set: &[usize], split: &[f64], least: f64) -> Option<(Schedule, Simulation)> {
-    let on_cores = |r: &usize| problem.routes[*r].hardware.training.iter().any(|n| problem.is_shared(n));
-    if set.iter().any(on_cores) {
-        // Several routes to one training on the host's cores would need a split of the cores between all of them.
+    if set.iter().any(|&r| problem.on_cores(&problem.routes[r].hardware.training)) {
+        // Not planned: the cores would have to be split between all routes and training.
         return None;
     }
     let n = problem.num_batches;
@@ -30,21 +30,21 @@ pub(crate) fn best(problem: &Problem, set: &[usize], split: &[f64], least: f64) 
     search.climb(&mut at, (n / 64).max(1));
     search.shapes(&mut at, shapes(ready));
     search.best.map(|(mut schedule, simulation)| {
-        // A buffer that never filled up need not be that large; some room is left for durations that vary.
+        // A buffer that never filled up is made smaller, with some slack for durations that vary.
         let workers: usize = schedule.shares.iter().filter(|s| !s.in_place).map(|s| s.workers).sum();
         schedule.batched = schedule.batched.min(simulation.peak[0] + workers.max(2));
         (schedule, simulation)
     })
 }
 
-/// Mini-batches of each route, and the group's size with how many mini-batches stay ready when one begins.
-type At = (Vec<usize>, (usize, usize));
+/// A point of the search: mini-batches of each route, and (group size, mini-batches left ready when a group begins).
+type Mix = (Vec<usize>, (usize, usize));
 
 struct Search<'a> {
     problem: &'a Problem,
     set: &'a [usize],
     pools: Vec<(usize, usize)>,
-    /// Seconds that are good enough.
+    /// Seconds at which the search stops.
     enough: f64,
     simulations: usize,
     best: Option<(Schedule, Simulation)>,
@@ -55,8 +55,8 @@ impl Search<'_> {
         self.simulations >= MOST || self.best.as_ref().is_some_and(|b| b.1.seconds <= self.enough)
     }
 
-    /// Simulates; whether it is the best so far.
-    fn attempt(&mut self, (division, (group, keep)): &At) -> bool {
+    /// Simulates a mix; returns whether it is the best so far.
+    fn attempt(&mut self, (division, (group, keep)): &Mix) -> bool {
         let routes = self.set.iter().zip(division).zip(&self.pools);
         let shares = routes.map(|((&route, &batches), &pool)| share(self.problem, route, batches, pool, 0)).collect();
         let schedule = schedule(self.problem, Policy::Interleaved, shares, 0);
@@ -72,8 +72,8 @@ impl Search<'_> {
         better
     }
 
-    /// Takes the best of these shapes for the division at hand.
-    fn shapes(&mut self, at: &mut At, shapes: impl Iterator<Item = (usize, usize)>) {
+    /// Tries these shapes (group, keep) with the current division, and moves to the best.
+    fn shapes(&mut self, at: &mut Mix, shapes: impl Iterator<Item = (usize, usize)>) {
         for shape in shapes {
             if self.is_over() {
                 return;
@@ -85,9 +85,9 @@ impl Search<'_> {
         }
     }
 
-    /// Two routes, one that batches in groups: for each size of a group, the divisions next to the one at hand by which every
-    /// group comes with the same number of the other's mini-batches.
-    fn cycles(&mut self, at: &mut At, ready: usize) {
+    /// For two routes: tries, for each group size, the divisions next to the current one in which every group is followed by the
+    /// same number of the other route's mini-batches.
+    fn cycles(&mut self, at: &mut Mix, ready: usize) {
         let [a, b] = at.0[..] else { return };
         let joint = usize::from(!self.problem.routes[self.set[0]].in_place);
         let (grouped, other) = if joint == 0 { (a, b) } else { (b, a) };
@@ -109,11 +109,11 @@ impl Search<'_> {
     }
 
     /// Moves mini-batches between routes while that makes the epoch shorter.
-    fn climb(&mut self, at: &mut At, mut step: usize) {
+    fn climb(&mut self, at: &mut Mix, mut step: usize) {
         loop {
             let mut moved = false;
             for (from, to) in pairs(self.set.len()) {
-                // As long as it gets better, on in the same direction.
+                // Continues in a direction while it improves.
                 while at.0[from] > step && !self.is_over() {
                     let mut other = at.clone();
                     other.0[from] -= step;
@@ -134,7 +134,7 @@ impl Search<'_> {
     }
 }
 
-/// Every size of a group, with none, one, half, and all of the other places kept; the largest first.
+/// Every group size, the largest first, each with none, one, half and all of the remaining slots kept ready.
 fn shapes(ready: usize) -> impl Iterator<Item = (usize, usize)> {
     (1..=ready).rev().flat_map(move |group| {
         let most = ready - group;

@@ -1,4 +1,4 @@
-//! The order in which phases begin, and what may begin next when it is followed.
+//! The order in which phases begin, and its replay with other durations.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::{Policy, Schedule};
 
 /// The order in which the phases of an epoch's mini-batches begin.
 ///
-/// The k-th step of a phase in a share is of the share's k-th mini-batch, so an order is the steps alone.
+/// The k-th step of a phase in a share belongs to the share's k-th mini-batch, so steps alone define an order.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Order(Vec<Step>);
 
@@ -28,33 +28,33 @@ impl fmt::Debug for Order {
     }
 }
 
-/// Steps of an order that compete for the same thing, which takes them one after the other.
+/// The steps of an order that use one resource, buffer or lane, in sequence.
 #[derive(Debug, Clone, Default)]
 struct Queue {
     steps: Vec<u32>,
     next: usize,
 }
 
-/// Follows an order while phases take as long as they take: what may begin, and what has begun and ended.
+/// The replay of an order with any durations: which step may begin, which have begun and ended.
 ///
-/// Each exclusive resource, each buffer and each share's phase takes its steps in the order's sequence; nothing else waits.
-/// So whatever the durations are, buffers hold what the schedule says, every mini-batch is trained once and in the same order,
-/// and no step waits for one that waits for it: the first step that has not begun only waits for steps before it.
+/// Each exclusive resource, each buffer and each share's phase takes its steps in the order's sequence; nothing else is ordered.
+/// So for any durations, buffers stay within the schedule's capacities and every mini-batch is trained once, in the same order.
+/// There is no deadlock: the first step that has not begun waits only for steps before it.
 ///
-/// Single-threaded: whoever executes owns it and tells it what has ended.
+/// Single-threaded: the executor owns it and reports every end to it.
 #[derive(Debug, Clone)]
 pub struct Replay {
     state: State,
     steps: Vec<Step>,
-    /// Queues of resources, of the two buffers, and of each share's phases.
+    /// Queues of the resources, of the two buffers, and of each share's phases.
     queues: Vec<Queue>,
     /// The queue of all shares' training.
     training: usize,
-    /// For each share and phase, the queues its steps stand in.
+    /// For each share and phase, the queues that its steps are in.
     member: Vec<[Vec<usize>; 3]>,
-    /// Position in the epoch of every share's mini-batches: that of their batching in the order, whenever it begins.
+    /// Position in the epoch of every share's mini-batches: that of their batching in the order.
     positions: Vec<Vec<u32>>,
-    /// Whether nothing begins while anything is under way.
+    /// Whether only one step may be under way at a time.
     sequential: bool,
     cut: bool,
     under_way: usize,
@@ -72,7 +72,7 @@ pub struct Begun {
 }
 
 impl Replay {
-    /// Follows `order`, which is one of `schedule`'s.
+    /// Begins a replay of `order`, an order of `schedule`.
     ///
     /// # Panics
     ///
@@ -82,31 +82,31 @@ impl Replay {
         let resources = schedule.resources.len();
         let [batched, ready] = [resources, resources + 1];
         let training = resources + 2 + Phase::Training as usize;
-        let mut queues = vec![Queue::default(); resources + 2 + 3 * state.fixed.len()];
-        let member = (0..state.fixed.len()).map(|share| {
-            let fixed = &state.fixed[share];
+        let mut queues = vec![Queue::default(); resources + 2 + 3 * state.specs.len()];
+        let member = (0..state.specs.len()).map(|share| {
+            let spec = &state.specs[share];
             Phase::ALL.map(|phase| {
                 let mut of: Vec<usize> =
-                    (0..resources).filter(|i| fixed.exclusive[phase as usize] >> i & 1 == 1).collect();
-                of.extend(match (phase, fixed.in_place) {
+                    (0..resources).filter(|i| spec.exclusive[phase as usize] >> i & 1 == 1).collect();
+                of.extend(match (phase, spec.in_place) {
                     (Phase::Batching, false) => Some(batched),
                     (Phase::Batching, true) | (Phase::Transferring, false) => Some(ready),
                     _ => None,
                 });
-                // All shares are trained one after the other.
+                // Training of all shares is one queue.
                 of.push(if phase == Phase::Training { training } else { resources + 2 + 3 * share + phase as usize });
                 of
             })
         });
         let member: Vec<_> = member.collect();
-        let mut counts = vec![[0; 3]; state.fixed.len()];
+        let mut counts = vec![[0; 3]; state.specs.len()];
         for (i, step) in order.0.iter().enumerate() {
             member[step.share][step.phase as usize].iter().for_each(|&q| queues[q].steps.push(i as u32));
             counts[step.share][step.phase as usize] += 1;
         }
-        let wanted: Vec<[u32; 3]> = state.fixed.iter().map(|f| [f.batches; 3]).collect();
+        let wanted: Vec<[u32; 3]> = state.specs.iter().map(|f| [f.batches; 3]).collect();
         assert_eq!(counts, wanted, "an order takes every mini-batch of every share through every phase once");
-        let mut positions = vec![Vec::new(); state.fixed.len()];
+        let mut positions = vec![Vec::new(); state.specs.len()];
         let batching = order.0.iter().filter(|step| step.phase == Phase::Batching);
         batching.enumerate().for_each(|(i, step)| positions[step.share].push(i as u32));
         let sequential = schedule.policy == Policy::Sequential;
@@ -123,18 +123,18 @@ impl Replay {
         }
     }
 
-    /// The next step that may begin now, if any; it has begun then. Ask until there is none.
+    /// Begins the next step that may begin now, if any. Call it until it returns `None`.
     pub fn begin(&mut self) -> Option<Begun> {
         let step = self.peek()?;
         Some(self.take(step))
     }
 
-    /// Position of the mini-batch that is trained after the one in training and `ahead` others, if whoever trains may be given
-    /// it now: all of them are ready, and their training is what their resources do next. `None` where nothing is in training.
+    /// Position of the mini-batch to be trained after the one in training and `ahead` others, if it may be queued at the trainer now:
+    /// all of them are ready, and their training is next on each of their resources. `None` while nothing is in training.
     pub fn next_training(&self, ahead: usize) -> Option<u32> {
-        let training = |share: usize| self.state.fixed[share].exclusive[Phase::Training as usize];
-        // What is in training holds the resources that the next ones need.
-        let alike = (1..self.state.fixed.len()).all(|share| training(share) == training(0));
+        let training = |share: usize| self.state.specs[share].exclusive[Phase::Training as usize];
+        // The mini-batch in training must hold the same resources as the next ones.
+        let alike = (1..self.state.specs.len()).all(|share| training(share) == training(0));
         if self.sequential || !self.state.training || !alike {
             return None;
         }
@@ -185,15 +185,15 @@ impl Replay {
             && self.state.can_begin(step)
     }
 
-    /// Says that a step has ended.
+    /// Ends a step.
     pub fn end(&mut self, begun: Begun) {
         self.state.end(begun.step, begun.number);
         self.under_way -= 1;
     }
 
-    /// Lets no further mini-batch begin; those that have begun are finished.
+    /// Lets no further mini-batch begin; those that have begun can be finished.
     ///
-    /// Steps of mini-batches that will never begin are taken out of the way of those that have.
+    /// Steps of mini-batches that will not begin are removed from the queues.
     pub fn cut(&mut self) {
         if std::mem::replace(&mut self.cut, true) {
             return;
@@ -215,7 +215,7 @@ impl Replay {
         }
     }
 
-    /// Whether nothing is under way and nothing will begin any more.
+    /// Whether nothing is under way and nothing can begin.
     pub fn is_done(&self) -> bool {
         self.under_way == 0 && self.peek().is_none()
     }

@@ -1,4 +1,4 @@
-//! The paper's own plan: Equation 6, the dual buffer, and feedback.
+//! MorphGL's own plan: Equation 6, the dual buffer, and feedback.
 
 use crate::assemble::{fastest_pool, schedule, share};
 use crate::memory;
@@ -22,8 +22,8 @@ pub(crate) fn equation6(host: f64, device: f64, dma: f64, training: f64) -> f64 
     if device + training < time(best) { f64::INFINITY } else { best }
 }
 
-/// Plans the pair as the paper does, with its errata mended; `None` where one of the two is not batched by the host and
-/// the other by the device, or nothing fits.
+/// Plans a pair of routes as MorphGL does, without its errata (`docs/design.md` §12); `None` unless one is batched by the host and
+/// the other by the device, and the plan fits in memory.
 pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, Simulation)> {
     let by_device = |r: usize| problem.routes[r].on_device_batched(problem);
     let (host, device) = match (by_device(a), by_device(b)) {
@@ -31,7 +31,7 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
         (true, false) => (b, a),
         _ => return None,
     };
-    if problem.routes[host].in_place || problem.routes[host].hardware.training.iter().any(|n| problem.is_shared(n)) {
+    if problem.routes[host].in_place || problem.on_cores(&problem.routes[host].hardware.training) {
         return None;
     }
     let n = problem.num_batches;
@@ -48,7 +48,7 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
     }
     let x = equation6(host_seconds, device_seconds, h.transferring.mean, h.training.mean);
     let gbs = problem.limits.ready.max(1);
-    // What workers hold counts too.
+    // Mini-batches in workers count too.
     let batched = problem.limits.batched.max(pool.0);
     let most = (batched - pool.0).max(1);
     // Erratum 1: cbs = gbs · host : device.

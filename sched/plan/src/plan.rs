@@ -1,4 +1,4 @@
-//! Plans and what is predicted of them.
+//! Plans and their predictions.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use crate::simulate::{Simulation, simulate};
 use crate::state::Phase;
 use crate::{Memory, Schedule, Time};
 
-/// Where a plan comes from: the baselines, and ours.
+/// The kind of a plan: a baseline, or ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Strategy {
     /// One mini-batch after the other.
     Sequential,
-    /// Batched by the host, pipelined: Category I, SALIENT's way.
+    /// A pipeline on a route batched by the host: Category I, as SALIENT.
     Pipeline,
-    /// Batched by the device: Category II, DUCATI's way.
+    /// A pipeline on a route batched by the device: Category II, as DUCATI.
     Device,
-    /// The paper's own: Equation 6, dual buffer, feedback.
+    /// MorphGL's own plan: Equation 6, dual buffer, feedback.
     Paper,
     /// Several routes, interleaved in groups.
     Interleaved,
@@ -43,7 +43,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What an epoch waits for: a resource, and the phase that keeps it busiest.
+/// The resource that limits an epoch, and the phase that keeps it busiest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// The resource.
@@ -68,27 +68,27 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How busy a resource is.
+/// Busy share of a resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Utilisation {
     /// The resource.
     pub resource: String,
-    /// Share of the epoch, from 0 to 1; of all cores where it has some.
+    /// Share of the epoch, 0 to 1; of all cores where it has cores.
     pub share: f64,
 }
 
-/// What is predicted of a plan.
+/// The prediction of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Seconds an epoch.
     pub epoch_seconds: f64,
-    /// Seconds no plan can go below: the same for every plan of a problem.
+    /// The lower bound, the same for every plan of a problem.
     pub bound_seconds: f64,
     /// Seconds until training starts.
     pub first_fill_seconds: f64,
-    /// How busy each resource is.
+    /// Busy share of each resource.
     pub utilisation: Vec<Utilisation>,
-    /// What the epoch waits for.
+    /// The bottleneck.
     pub bottleneck: Bottleneck,
 }
 
@@ -102,13 +102,13 @@ impl Prediction {
 /// One way to run an epoch, with its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Where it comes from.
+    /// Its kind.
     pub strategy: Strategy,
-    /// How it runs.
+    /// The schedule.
     pub schedule: Schedule,
-    /// What is predicted.
+    /// The prediction.
     pub prediction: Prediction,
-    /// What its buffers and workers take.
+    /// Peak bytes of its buffers and workers.
     pub memory: Memory,
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn of(schedule: &Schedule, simulation: &Simulation, bound_seconds: f6
         let share = per(*busy) / r.cores.unwrap_or(1) as f64;
         Utilisation { resource: r.name.clone(), share: share.min(1.0) }
     });
-    // Resources, and what also takes one mini-batch at a time: pools, and the lanes of the other phases.
+    // Candidates for the bottleneck: resources, worker pools, and the lanes of the other phases.
     let mut busiest: Option<(f64, Bottleneck)> = None;
     let mut consider = |share: f64, resource: &str, phase: Phase| {
         if busiest.as_ref().is_none_or(|(most, _)| share > *most + 1e-9) {
@@ -201,7 +201,7 @@ pub struct Plans(
 impl Plans {
     pub(crate) fn new(mut plans: Vec<Plan>) -> Self {
         assert!(!plans.is_empty(), "every problem has a sequential plan");
-        // A stable sort: of equal plans the one listed first, which is the simpler.
+        // The sort is stable: of equal plans the simpler one is listed first.
         plans.sort_by(|a, b| a.prediction.epoch_seconds.total_cmp(&b.prediction.epoch_seconds));
         Self(plans)
     }
@@ -221,7 +221,7 @@ impl Plans {
         &self.0
     }
 
-    /// A plan's schedule in words, with who batches where these plans are of several routes.
+    /// A plan's schedule in words, with its batching operator where these plans are of several routes.
     pub fn describe(&self, plan: &Plan) -> String {
         let keys = |p: &Plan| p.schedule.shares.iter().map(|s| s.keys.clone()).collect::<Vec<_>>();
         match &plan.schedule.shares[..] {

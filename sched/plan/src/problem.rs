@@ -1,4 +1,4 @@
-//! What is to be planned: resources, routes over them with their durations, and limits.
+//! The planning problem: resources, routes over them with their durations, and limits.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{Durations, Invalid};
 pub struct Resource {
     /// Its name, as the hardware of keys has it.
     pub name: String,
-    /// The cores that threads of all phases share; without any it is held by one phase at a time.
+    /// Cores that threads of all phases share; `None` for a resource that one phase holds at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
 }
@@ -31,11 +31,11 @@ impl Resource {
 /// The operators of a route, by their keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RouteKeys {
-    /// Who batches.
+    /// Key of the batching operator.
     pub batching: String,
-    /// Who transfers.
+    /// Key of the transferring operator.
     pub transferring: String,
-    /// Who trains.
+    /// Key of the training operator.
     pub training: String,
 }
 
@@ -56,48 +56,49 @@ pub struct Hardware {
     pub training: Vec<String>,
 }
 
-/// What a mini-batch and a worker take in memory.
+/// Memory of a mini-batch and of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Bytes {
     /// A mini-batch where it was batched, in bytes.
     pub batched: u64,
     /// A mini-batch where it is trained, in bytes.
     pub ready: u64,
-    /// What a worker takes at its place beside mini-batches, in bytes.
+    /// A worker at its place besides mini-batches, in bytes.
     pub worker: u64,
 }
 
-/// A route and what is known of it.
+/// A route with its durations and memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Its operators, for plans to name.
+    /// Its operators.
     pub keys: RouteKeys,
-    /// What its phases hold.
+    /// Resources of its phases.
     pub hardware: Hardware,
-    /// Whether it batches at the place where it trains (Route 1, and routes of one machine's CPU alone):
-    /// a mini-batch then takes its place in the buffer of ready ones when its batching begins.
+    /// Whether it batches at the place where it trains (Route 1, and routes of one machine's CPU alone).
+    /// A mini-batch then occupies a slot of the ready buffer from the beginning of its batching.
     pub in_place: bool,
     /// Whether mini-batches are trained in the host's memory.
     pub on_host: bool,
-    /// How long each phase takes.
+    /// Durations of its phases.
     pub durations: Durations,
-    /// What it takes in memory.
+    /// Its memory.
     #[serde(default)]
     pub bytes: Bytes,
 }
 
-/// What a plan may use.
+/// Limits of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Mini-batches that may wait, ready, for training: the paper's gbs. Default 10.
+    /// Capacity of the ready buffer, in mini-batches: MorphGL's gbs. Default 10.
     pub ready: usize,
-    /// Mini-batches that may wait, batched, for a transfer, those in workers' hands counted: at most this many. Default 64.
+    /// Capacity of the batched buffer, in mini-batches, those being batched included. Default 64.
     pub batched: usize,
-    /// Threads a plan may have beyond the cores. Default 1.
+    /// Threads a plan may have beyond the number of cores. Default 1.
     pub extra_threads: usize,
-    /// How much longer core-seconds get when threads outnumber the cores, where it was not measured; a factor from 1. Default 1.1.
-    pub crowding: f64,
+    /// Slowdown by oversubscription (more threads than cores) where interference was not measured; a factor from 1. Default 1.1.
+    #[serde(rename = "crowding")]
+    pub oversubscription: f64,
     /// Bytes of host memory for buffers and workers; `None` is no limit.
     pub host_bytes: Option<u64>,
     /// Bytes of device memory for buffers; `None` is no limit.
@@ -106,7 +107,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { ready: 10, batched: 64, extra_threads: 1, crowding: 1.1, host_bytes: None, device_bytes: None }
+        Self { ready: 10, batched: 64, extra_threads: 1, oversubscription: 1.1, host_bytes: None, device_bytes: None }
     }
 }
 
@@ -118,7 +119,7 @@ pub struct Problem {
     pub(crate) num_batches: usize,
     pub(crate) resources: Vec<Resource>,
     pub(crate) routes: Vec<Candidate>,
-    /// What a plan may use.
+    /// Limits of plans.
     pub limits: Limits,
 }
 
@@ -206,18 +207,32 @@ impl Problem {
         &self.routes
     }
 
-    /// The cores threads share; 1 where no resource has cores.
+    /// The cores that threads share; 1 where no resource has cores.
     pub fn cores(&self) -> usize {
-        self.resources.iter().find_map(|r| r.cores).unwrap_or(1)
+        cores(&self.resources)
     }
 
-    pub(crate) fn is_shared(&self, name: &str) -> bool {
-        self.resources.iter().any(|r| r.name == name && r.cores.is_some())
+    pub(crate) fn on_cores(&self, names: &[String]) -> bool {
+        on_cores(&self.resources, names)
     }
 
-    /// The exclusive resources among `names`, as a set of bits by position.
     pub(crate) fn exclusive(&self, names: &[String]) -> u32 {
-        let held = |(_, r): &(usize, &Resource)| r.cores.is_none() && names.contains(&r.name);
-        self.resources.iter().enumerate().filter(held).map(|(i, _)| 1 << i).sum()
+        exclusive(&self.resources, names)
     }
+}
+
+/// The cores that threads share; 1 where no resource has cores.
+pub(crate) fn cores(resources: &[Resource]) -> usize {
+    resources.iter().find_map(|r| r.cores).unwrap_or(1)
+}
+
+/// Whether one of `names` is a resource with cores.
+pub(crate) fn on_cores(resources: &[Resource], names: &[String]) -> bool {
+    resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name))
+}
+
+/// The exclusive resources among `names`, as a set of bits by position.
+pub(crate) fn exclusive(resources: &[Resource], names: &[String]) -> u32 {
+    let held = |(_, r): &(usize, &Resource)| r.cores.is_none() && names.contains(&r.name);
+    resources.iter().enumerate().filter(held).map(|(i, _)| 1 << i).sum()
 }

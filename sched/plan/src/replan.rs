@@ -1,4 +1,4 @@
-//! Planning again while training: when what is measured leaves what was planned with.
+//! Replanning while training, when measured durations drift from those that were planned with.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use crate::simulate::{simulate, timeline};
 use crate::state::Phase;
 use crate::{Plan, Problem, Schedule, plan};
 
-/// When to plan again.
+/// When to replan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
-    /// A phase has drifted when its mean over an overlap is off by more than this share. Default 0.2.
+    /// Relative deviation of a phase's mean over an overlap that counts as drift. Default 0.2.
     pub threshold: f64,
-    /// Overlaps in a row that have to say so. Default 2.
+    /// Overlaps in a row that must show the drift. Default 2.
     pub overlaps: usize,
-    /// Share of the time a mini-batch takes that a phase has to be off by, so that it matters. Default 0.02.
+    /// Drift that matters, as a share of the time between two mini-batches. Default 0.02.
     pub least: f64,
-    /// Share of the remaining time that a new plan has to save. Default 0.03.
+    /// Share of the remaining time that a new plan must save. Default 0.03.
     pub gain: f64,
 }
 
@@ -25,21 +25,21 @@ impl Default for Drift {
     }
 }
 
-/// Durations a phase needs before it is judged.
+/// Samples a phase needs before it is judged.
 const SAMPLES: usize = 5;
 
-/// What was measured of one phase of one share.
+/// Measurements of one phase of one share.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct Samples {
     sum: f64,
     count: usize,
-    /// Judgements in a row that were too slow (above 0) or too fast (below 0).
+    /// Judgements in a row: above 0 too slow, below 0 too fast.
     streak: i32,
-    /// The last judgement's measured share of what was expected.
+    /// Measured over expected, at the last judgement.
     ratio: f64,
 }
 
-/// A phase that takes another time than was planned with.
+/// A phase whose duration has changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed {
     /// The operator.
@@ -56,21 +56,21 @@ impl fmt::Display for Changed {
     }
 }
 
-/// A better plan for what is left of the epoch, and why it is one.
+/// A better plan for the rest of the epoch, and the changes that led to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replanned {
-    /// The new plan, of the mini-batches that were left.
+    /// The new plan of the remaining mini-batches.
     pub plan: Plan,
     /// What changed.
     pub changed: Vec<Changed>,
-    /// Predicted seconds of what is left, by the plan in use.
+    /// Predicted seconds of the rest by the plan in use.
     pub kept_seconds: f64,
 }
 
-/// Compares measured durations with those planned with, overlap by overlap, and plans again when that is worth it.
+/// Compares measured with planned durations, overlap by overlap, and replans when that pays.
 ///
-/// It only ever compares, and takes over what it measured once it has acted on it: durations that vary around their means never
-/// add up to a change, and one change leads to one new plan.
+/// Measured durations replace planned ones only together with a new plan: variation around the means never accumulates, and one
+/// change leads to one new plan.
 #[derive(Debug, Clone)]
 pub struct Replanner {
     problem: Problem,
@@ -79,13 +79,13 @@ pub struct Replanner {
     expected: Vec<[f64; 3]>,
     /// Expected seconds between two mini-batches.
     period: f64,
-    seen: Vec<[Seen; 3]>,
+    seen: Vec<[Samples; 3]>,
     overlap: usize,
     trained: usize,
 }
 
 impl Replanner {
-    /// Watches `schedule`, one of `problem`'s.
+    /// Watches `schedule`, a schedule of `problem`.
     pub fn new(problem: Problem, schedule: &Schedule, drift: Drift) -> Self {
         let mut new = Self {
             problem,
@@ -101,18 +101,18 @@ impl Replanner {
         new
     }
 
-    /// The problem with the durations that are believed now.
+    /// The problem with the durations assumed now.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// Mini-batches of an overlap: what goes through the buffers while each fills and empties once.
+    /// Mini-batches of an overlap, in which each buffer fills and empties once.
     pub fn overlap(&self) -> usize {
         self.overlap
     }
 
     fn watch(&mut self, schedule: Schedule) {
-        // What one phase takes beside the others: a simulation of a few overlaps says.
+        // Expected durations include interference, so they come from a simulation of a few overlaps.
         let few = with_batches(&schedule, schedule.num_batches().min(64));
         let mut sums = vec![[(0.0, 0usize); 3]; schedule.shares.len()];
         let simulation = timeline(&few);
@@ -123,7 +123,7 @@ impl Replanner {
         }
         self.expected =
             sums.iter().map(|s| s.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 })).collect();
-        self.seen = vec![[Seen::default(); 3]; schedule.shares.len()];
+        self.seen = vec![[Samples::default(); 3]; schedule.shares.len()];
         let joint: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
         let n = schedule.num_batches();
         self.overlap = match schedule.shares.len() {
@@ -134,8 +134,8 @@ impl Replanner {
         self.schedule = schedule;
     }
 
-    /// A phase of one of the share's mini-batches took `seconds`. Once there is a new plan nothing more is looked at: what was
-    /// under way ends by the old one.
+    /// Records the duration of a phase of one of the share's mini-batches. After a new plan nothing more is recorded: phases under
+    /// way end by the old one.
     ///
     /// # Panics
     ///
@@ -152,13 +152,13 @@ impl Replanner {
         }
     }
 
-    /// Whether an overlap has just ended: the moment to [`Replanner::judge`].
+    /// Whether an overlap has just ended and [`Replanner::judge`] is due.
     pub fn is_due(&self) -> bool {
         self.trained >= self.overlap
     }
 
-    /// At the end of an overlap, with `left` mini-batches not yet begun: a better plan for them, if there is one. That one is
-    /// watched by a new `Replanner`.
+    /// Judges an overlap that ended with `left` mini-batches not yet begun; returns a better plan for them, if there is one. The new
+    /// plan needs a new `Replanner`.
     pub fn judge(&mut self, left: usize) -> Option<Replanned> {
         self.trained = 0;
         let threshold = self.drift.threshold;
@@ -223,7 +223,7 @@ impl Replanner {
                     Phase::Transferring => &share.keys.transferring,
                     Phase::Training => &share.keys.training,
                 };
-                // All routes are trained by the same operator: it is told once.
+                // All routes share the training operator: it is reported once.
                 if changed.iter().all(|c| c.operator != *operator) {
                     changed.push(Changed { operator: operator.clone(), phase, ratio });
                 }

@@ -1,33 +1,33 @@
-//! What whole mini-batches and a short buffer cost between the groups that a device batches.
+//! Time lost between the groups of a joint route, by whole mini-batches and a short ready buffer.
 //!
-//! A route that batches where it trains holds the bus and the device at once, so a transfer and a step of training never
-//! reach across its work: an epoch falls into *runs* of whole transfers and whole steps. A run begins with at most `ready`
-//! mini-batches to train, so its transfers can hide only so many steps, and what does not come out even is lost in each.
+//! A joint route batches where it trains and holds bus and device at once, so no transfer and no step overlaps its work: an epoch
+//! falls into *runs* of whole transfers and whole steps. A run begins with at most `ready` mini-batches to train, so its transfers
+//! hide only so many steps; the remainder is lost in each run.
 
-/// Runs with more transfers count as fluid.
+/// Number of transfers from which a run is treated as fluid.
 const WHOLE: usize = 32;
 
-/// `transfer · transfers + step · steps` is at most the seconds of any run, and so of all runs together.
+/// A linear lower bound: `transfer · transfers + step · steps` is at most the seconds of any run, and so of their sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Line {
     pub(crate) transfer: f64,
     pub(crate) step: f64,
 }
 
-/// The least seconds of a run of `transfers` of `transfer` seconds each, and `steps` of `step` seconds.
+/// Minimum seconds of a run of `transfers` transfers of `transfer` seconds and `steps` steps of `step` seconds.
 ///
-/// While transfers last, no more steps can run than the one under way as the first begins, the `ready - 1` that wait beside
-/// its place, and those that all transfers but the last bring.
+/// During the transfers at most these steps can run: the one under way when the first begins, the `ready - 1` other ready ones,
+/// and one for every transfer but the last.
 fn least(transfers: usize, steps: usize, (transfer, step): (f64, f64), ready: usize) -> f64 {
     let (moved, trained) = (transfers as f64 * transfer, steps as f64 * step);
     let beside = (ready + transfers).saturating_sub(1);
     moved.max(trained).max(moved + steps.saturating_sub(beside) as f64 * step)
 }
 
-/// The lines that hold for every run; there is at least one. All seconds are positive.
+/// Lines below every possible run; there is at least one. All seconds are positive.
 ///
-/// Seconds a transfer over steps a transfer: the lines are the lower convex hull of the runs that are possible, with runs of
-/// steps alone as its direction.
+/// They are the lower convex hull of all runs in the plane of steps a transfer (x) and seconds a transfer (y), with runs of steps
+/// alone as its direction.
 pub(crate) fn lines(transfer: f64, step: f64, ready: usize) -> Vec<Line> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     for transfers in 1..=WHOLE {

@@ -1,13 +1,14 @@
-//! What an executor needs to know to run an epoch.
+//! Schedules: what an executor needs to run an epoch.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::problem;
 use crate::{Contention, Hardware, Resource, RouteKeys, Seconds};
 
-/// How the phases of an epoch's mini-batches follow each other.
+/// The rule by which phases of an epoch's mini-batches begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -18,7 +19,7 @@ pub enum Policy {
     Pipeline,
     /// Two routes by the fill, block and flush of morphgl's Algorithms 1 to 4, footnote 3 included.
     DualBuffer,
-    /// Several routes: groups of mini-batches batched by the device, between which transferring and training run at once.
+    /// Several routes: groups of mini-batches batched by the device; between groups, transferring and training run at once.
     Interleaved,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A name that is no policy's.
+/// The error of an unknown policy name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownPolicy(pub String);
 
@@ -62,9 +63,9 @@ impl FromStr for Policy {
 /// One route's part of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// Who runs it.
+    /// Its operators.
     pub keys: RouteKeys,
-    /// What its phases hold.
+    /// Resources of its phases.
     pub hardware: Hardware,
     /// Whether it batches at the place where it trains.
     pub in_place: bool,
@@ -80,34 +81,36 @@ pub struct Share {
     pub transferring: Seconds,
     /// Seconds a step of training.
     pub training: Seconds,
-    /// How batching and training slow each other, where it was measured.
+    /// Interference of batching and training, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
 }
 
-/// A policy, its routes' shares, and its buffers.
+/// A policy, the routes' shares, and buffer sizes.
 ///
-/// It carries the durations it was made for, so that the order of its mini-batches is a function of itself alone.
+/// It carries the durations it was made for, so that the order of its mini-batches is a function of the schedule alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// How the phases follow each other.
+    /// The policy.
     pub policy: Policy,
     /// The resources.
     pub resources: Vec<Resource>,
-    /// Who does how much; the first is the host's where there are both.
+    /// The routes' shares; a route batched by the host comes before one batched by the device.
     pub shares: Vec<Share>,
     /// Threads training uses, where it runs on cores.
     pub training_threads: usize,
-    /// Mini-batches batched or being batched, and not yet being transferred: the paper's cbs and what workers hold.
+    /// Capacity of the batched buffer: mini-batches batched or being batched, and not yet being transferred (MorphGL's cbs and
+    /// those in workers).
     pub batched: usize,
-    /// Mini-batches transferred or being transferred, and not yet being trained: the paper's gbs.
+    /// Capacity of the ready buffer: mini-batches transferred or being transferred, and not yet in training (MorphGL's gbs).
     pub ready: usize,
-    /// Interleaved: mini-batches the device batches in a row.
+    /// Interleaved: mini-batches of a group, which the device batches in a row.
     pub group: usize,
     /// Interleaved: mini-batches left ready when a group begins.
     pub keep: usize,
-    /// As [`Limits::crowding`](crate::Limits::crowding).
-    pub crowding: f64,
+    /// As [`Limits::oversubscription`](crate::Limits::oversubscription).
+    #[serde(rename = "crowding")]
+    pub oversubscription: f64,
 }
 
 impl Schedule {
@@ -116,9 +119,12 @@ impl Schedule {
         self.shares.iter().map(|s| s.batches).sum()
     }
 
-    /// The cores threads share; 1 where no resource has cores.
     pub(crate) fn cores(&self) -> usize {
-        self.resources.iter().find_map(|r| r.cores).unwrap_or(1)
+        problem::cores(&self.resources)
+    }
+
+    pub(crate) fn on_cores(&self, names: &[String]) -> bool {
+        problem::on_cores(&self.resources, names)
     }
 }
 

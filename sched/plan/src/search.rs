@@ -1,4 +1,4 @@
-//! The candidates, and what is predicted of each.
+//! The search: candidates, their predictions, and the choice among them.
 
 use crate::assemble::{pools, schedule, share};
 use crate::bound::{of_set, sets};
@@ -126,7 +126,7 @@ fn shrink(
     }
 }
 
-/// What a schedule of one route cannot go below.
+/// A lower bound of a schedule of one route, in seconds.
 fn least(s: &Schedule) -> f64 {
     let share = &s.shares[0];
     let (b, t, m) = (share.batching.mean, share.transferring.mean, share.training.mean);
@@ -138,42 +138,41 @@ fn least(s: &Schedule) -> f64 {
         return n * (b + t + m);
     }
     let rounds = share.batches.div_ceil(share.workers.max(1)) as f64;
-    let shared = |names: &[String]| s.resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name));
-    let held = |names: &[String], work: f64| if shared(names) { work } else { 0.0 };
+    let held = |names: &[String], work: f64| if s.on_cores(names) { work } else { 0.0 };
     let work = held(&share.hardware.batching, share.threads_per_worker as f64 * b)
         + held(&share.hardware.transferring, t)
         + held(&share.hardware.training, s.training_threads as f64 * m);
     [rounds * b + t + m, b + n * t + m, b + t + n * m, n * work / s.cores() as f64].into_iter().fold(0.0, f64::max)
 }
 
-/// All cores in every phase, and the counts at which each phase is fastest.
+/// The sequential schedule: each phase with the number of threads at which it is fastest.
 fn sequential(problem: &Problem, route: usize) -> Vec<Schedule> {
     let candidate = &problem.routes[route];
     let d = &candidate.durations;
-    let on_cores = |names: &[String]| names.iter().any(|n| problem.is_shared(n));
-    let counts = |names: &[String]| if on_cores(names) { problem.cores() } else { 1 };
+    let counts = |names: &[String]| if problem.on_cores(names) { problem.cores() } else { 1 };
     let fastest = |most: usize, seconds: &dyn Fn(usize) -> f64| {
         (1..=most).reduce(|a, b| if seconds(b) < seconds(a) { b } else { a }).expect("there is a core")
     };
     let threads = fastest(counts(&candidate.hardware.batching), &|p| d.batching(1, p).mean);
     let training = fastest(counts(&candidate.hardware.training), &|t| d.training().at(t).mean);
-    let training_threads = if on_cores(&candidate.hardware.training) { training } else { 0 };
+    let training_threads = if problem.on_cores(&candidate.hardware.training) { training } else { 0 };
     let share = share(problem, route, problem.num_batches, (1, threads), training_threads);
     let mut s = schedule(problem, Policy::Sequential, vec![share], training_threads);
     (s.batched, s.ready) = (s.batched.min(1), 1);
     vec![s]
 }
 
-/// Every split of the cores.
+/// Pipelines with every split of the cores between batching workers, their threads, and training.
 fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
     let hardware = &problem.routes[route].hardware;
-    let on_cores = |names: &[String]| names.iter().any(|n| problem.is_shared(n));
     let (cores, extra) = (problem.cores(), problem.limits.extra_threads);
-    let training_on_cores = on_cores(&hardware.training);
+    let training_on_cores = problem.on_cores(&hardware.training);
     let mut found = Vec::new();
     for (workers, threads) in pools(problem, route) {
         let most = match training_on_cores {
-            true => (cores + extra).saturating_sub(if on_cores(&hardware.batching) { workers * threads } else { 0 }),
+            true => {
+                (cores + extra).saturating_sub(if problem.on_cores(&hardware.batching) { workers * threads } else { 0 })
+            }
             false => 0,
         };
         for training_threads in usize::from(training_on_cores)..=most.min(cores) {

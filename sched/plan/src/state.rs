@@ -1,10 +1,11 @@
-//! Which phases may begin: resources, buffers and the order within a route. Shared by simulation and execution.
+//! The state of an epoch (resources, buffers, progress of each share): which phases may begin. Shared by simulator and executor.
 
 use std::collections::VecDeque;
 
 use crate::Schedule;
+use crate::problem::exclusive;
 
-/// A phase of mini-batches.
+/// A phase of a mini-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -24,15 +25,15 @@ impl Phase {
 /// One phase of the next mini-batch of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// Which share of the schedule.
+    /// Index of the share in the schedule.
     pub share: usize,
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
 }
 
-/// What of a share does not change.
+/// The constants of a share.
 #[derive(Debug, Clone)]
-pub(crate) struct Fixed {
+pub(crate) struct ShareSpec {
     pub(crate) batches: u32,
     pub(crate) workers: u32,
     pub(crate) in_place: bool,
@@ -40,25 +41,25 @@ pub(crate) struct Fixed {
     pub(crate) exclusive: [u32; 3],
 }
 
-/// A share's mini-batches: each is numbered from 0 within its share, and every phase takes them in that order.
+/// Progress of a share. Its mini-batches are numbered from 0, and every phase takes them in that order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Flow {
-    /// Begun so far, by phase.
+pub(crate) struct ShareProgress {
+    /// Mini-batches begun so far, by phase.
     pub(crate) begun: [u32; 3],
-    /// Being batched.
+    /// Mini-batches being batched.
     pub(crate) batching: u32,
-    /// Whether the mini-batches from `begun[Transferring]` on are batched.
+    /// For the mini-batches from `begun[Transferring]` on: whether batching has ended.
     pub(crate) batched: VecDeque<bool>,
     pub(crate) transferring: bool,
-    /// Transferred and not yet begun to be trained.
+    /// Mini-batches transferred and not yet in training.
     pub(crate) waiting: u32,
 }
 
-/// What is busy and what waits where.
+/// Resources in use, free buffer slots, and the progress of each share.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    pub(crate) fixed: Vec<Fixed>,
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) specs: Vec<ShareSpec>,
+    pub(crate) flows: Vec<ShareProgress>,
     /// Exclusive resources in use.
     pub(crate) busy: u32,
     pub(crate) training: bool,
@@ -70,21 +71,19 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(schedule: &Schedule) -> Self {
-        let bits = |names: &[String]| -> u32 {
-            let resources = schedule.resources.iter().enumerate();
-            resources.filter(|(_, r)| r.cores.is_none() && names.contains(&r.name)).map(|(i, _)| 1 << i).sum()
-        };
-        let fixed = schedule.shares.iter().map(|s| Fixed {
+        let bits = |names: &[String]| exclusive(&schedule.resources, names);
+        let specs = schedule.shares.iter().map(|s| ShareSpec {
             batches: s.batches as u32,
             workers: s.workers.max(1) as u32,
             in_place: s.in_place,
             exclusive: [bits(&s.hardware.batching), bits(&s.hardware.transferring), bits(&s.hardware.training)],
         });
-        let fixed: Vec<Fixed> = fixed.collect();
-        let flow = Flow { begun: [0; 3], batching: 0, batched: VecDeque::new(), transferring: false, waiting: 0 };
+        let specs: Vec<ShareSpec> = specs.collect();
+        let flow =
+            ShareProgress { begun: [0; 3], batching: 0, batched: VecDeque::new(), transferring: false, waiting: 0 };
         Self {
-            flows: vec![flow; fixed.len()],
-            fixed,
+            flows: vec![flow; specs.len()],
+            specs,
             busy: 0,
             training: false,
             batched_free: schedule.batched.max(1),
@@ -95,10 +94,10 @@ impl State {
 
     /// Mini-batches of a share whose batching has not begun.
     pub(crate) fn left(&self, share: usize) -> u32 {
-        self.fixed[share].batches - self.flows[share].begun[0]
+        self.specs[share].batches - self.flows[share].begun[0]
     }
 
-    /// Mini-batches of a share that are batched and wait for their transfer; those after a gap do not count.
+    /// Mini-batches of a share that wait for their transfer: those batched without a gap in their numbers.
     pub(crate) fn batched(&self, share: usize) -> u32 {
         self.flows[share].batched.iter().take_while(|b| **b).count() as u32
     }
@@ -112,19 +111,19 @@ impl State {
         self.busy & resources == 0
     }
 
-    /// Whether the step's data, worker or lane is there: all but resources and buffers.
+    /// Whether the step's mini-batch and its worker or lane are available; resources and buffers are not looked at.
     pub(crate) fn has_work(&self, step: Step) -> bool {
-        let (fixed, flow) = (&self.fixed[step.share], &self.flows[step.share]);
+        let (spec, flow) = (&self.specs[step.share], &self.flows[step.share]);
         match step.phase {
-            Phase::Batching => flow.begun[0] < fixed.batches && flow.batching < fixed.workers,
+            Phase::Batching => flow.begun[0] < spec.batches && flow.batching < spec.workers,
             Phase::Transferring => flow.batched.front() == Some(&true) && !flow.transferring,
             Phase::Training => flow.waiting > 0 && !self.training,
         }
     }
 
-    /// Whether the step's buffer has room for it.
+    /// Whether the step's buffer has a free slot.
     pub(crate) fn has_room(&self, step: Step) -> bool {
-        match (step.phase, self.fixed[step.share].in_place) {
+        match (step.phase, self.specs[step.share].in_place) {
             (Phase::Batching, false) => self.batched_free > 0,
             (Phase::Batching, true) | (Phase::Transferring, false) => self.ready_free > 0,
             _ => true,
@@ -135,22 +134,22 @@ impl State {
     pub(crate) fn can_begin(&self, step: Step) -> bool {
         self.has_work(step)
             && self.has_room(step)
-            && self.is_free(self.fixed[step.share].exclusive[step.phase as usize])
+            && self.is_free(self.specs[step.share].exclusive[step.phase as usize])
     }
 
     /// Begins a step that may begin; returns the number of its mini-batch within the share.
     pub(crate) fn begin(&mut self, step: Step) -> u32 {
         debug_assert!(self.can_begin(step), "{step:?} cannot begin: {self:?}");
-        let (fixed, flow) = (&self.fixed[step.share], &mut self.flows[step.share]);
-        self.busy |= fixed.exclusive[step.phase as usize];
+        let (spec, flow) = (&self.specs[step.share], &mut self.flows[step.share]);
+        self.busy |= spec.exclusive[step.phase as usize];
         match step.phase {
             Phase::Batching => {
-                *if fixed.in_place { &mut self.ready_free } else { &mut self.batched_free } -= 1;
+                *if spec.in_place { &mut self.ready_free } else { &mut self.batched_free } -= 1;
                 flow.batching += 1;
                 flow.batched.push_back(false);
             }
             Phase::Transferring => {
-                if !fixed.in_place {
+                if !spec.in_place {
                     self.batched_free += 1;
                     self.ready_free -= 1;
                 }
@@ -168,14 +167,14 @@ impl State {
         number
     }
 
-    /// Ends a step that began, of the mini-batch with this number.
+    /// Ends a step of the mini-batch with this number.
     pub(crate) fn end(&mut self, step: Step, number: u32) {
-        let (fixed, flow) = (&self.fixed[step.share], &mut self.flows[step.share]);
-        self.busy &= !fixed.exclusive[step.phase as usize];
+        let (spec, flow) = (&self.specs[step.share], &mut self.flows[step.share]);
+        self.busy &= !spec.exclusive[step.phase as usize];
         match step.phase {
             Phase::Batching => {
                 flow.batching -= 1;
-                // Those before `begun[Transferring]` left the queue.
+                // The queue begins with mini-batch `begun[Transferring]`.
                 let position = (number - flow.begun[Phase::Transferring as usize]) as usize;
                 flow.batched[position] = true;
             }

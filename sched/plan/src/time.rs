@@ -1,9 +1,9 @@
-//! Durations as people read them.
+//! Durations printed for people.
 
 use std::fmt;
 
-/// Seconds, printed in the unit that suits them: `412 µs`, `35.2 ms`, `48.03 s`, `12 min 05 s`, `2 h 05 min`; an en dash
-/// for what is no number.
+/// Seconds, printed in a suitable unit: `412 µs`, `35.2 ms`, `48.03 s`, `12 min 05 s`, `2 h 05 min`; an en dash
+/// for values that are not finite.
 ///
 /// ```
 /// assert_eq!(morphgl_plan::Time(0.0352).to_string(), "35.2 ms");
@@ -36,7 +36,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A value below 1000 with so many digits that count, once it is rounded.
+/// A value below 1000, rounded to a number of significant digits.
 fn digits(value: f64, digits: usize) -> String {
     let rounds_below = |power: i32| value.abs() < 10f64.powi(power) - 0.5 * 10f64.powi(power - digits as i32);
     let whole = (1..digits as i32).find(|&power| rounds_below(power)).map_or(digits, |power| power as usize);

@@ -1,14 +1,14 @@
-//! The same problem on a machine that is not there.
+//! What-if: the same problem on a hypothetical machine.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Candidate, Invalid, Problem};
 
-/// How much faster resources are than they were measured: `CPU*2,PCIe*0.5`.
+/// Speed factors of resources: `CPU*2,PCIe*0.5`.
 ///
-/// A phase that holds one resource takes its factor. A phase that holds several is taken to wait for each of them for an equal
-/// part of its time, as durations say nothing of that.
+/// A phase that holds one resource is scaled by its factor. A phase that holds several is assumed to spend an equal part of its
+/// time on each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf(
     // Invariant: not empty, factors finite and above 0, no name twice.
@@ -16,7 +16,7 @@ pub struct WhatIf(
 );
 
 impl WhatIf {
-    /// The problem with its durations on the faster, or slower, resources.
+    /// The problem with durations scaled to these speeds.
     ///
     /// # Errors
     ///

@@ -4,7 +4,8 @@ mod common;
 
 use common::{CpuOnly, check::check};
 use morphgl_plan::{
-    Bottleneck, Contention, Durations, Limits, Phase, Plan, Policy, Problem, Strategy, Together, bound, plan, timeline,
+    Bottleneck, Contention, Durations, InterferencePoint, Limits, Phase, Plan, Policy, Problem, Strategy, bound, plan,
+    timeline,
 };
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -90,14 +91,14 @@ fn measured_contention_is_planned_with() {
     let plans = plan(&m.problem()).expect("there is memory");
     expect(plans.best(), (Policy::Pipeline, 1, 1, 1), 201.0);
     // So slow beside each other that one after the other is better.
-    let together = |factor| Together {
+    let together = |factor| InterferencePoint {
         workers: 1,
         threads: 1,
         training_threads: 1,
         contention: Contention { batching: factor, training: factor },
     };
     let slowed = |factor: f64| {
-        let durations: Durations = m.durations().with_together(vec![together(factor)]).expect("factors are valid");
+        let durations: Durations = m.durations().with_interference(vec![together(factor)]).expect("factors are valid");
         let problem = m.problem();
         let mut route = problem.routes()[0].clone();
         route.durations = durations;

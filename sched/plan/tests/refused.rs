@@ -4,8 +4,8 @@ mod common;
 
 use common::{Two, hardware};
 use morphgl_plan::{
-    Candidate, Contention, Curve, Durations, Plans, Point, Policy, PoolPoint, Problem, Resource, Schedule, Seconds,
-    Together,
+    Candidate, Contention, Curve, Durations, InterferencePoint, Plans, Point, Policy, PoolPoint, Problem, Resource,
+    Schedule, Seconds,
 };
 
 fn two() -> Two {
@@ -80,9 +80,9 @@ fn durations_no_plan_can_be_made_from() {
     assert!(Curve::new(vec![Point { at: 0, seconds: Seconds::constant(1.0) }]).is_err());
     for factor in [0.5, f64::NAN, f64::INFINITY] {
         let contention = Contention { batching: factor, training: 1.0 };
-        let together = Together { workers: 1, threads: 1, training_threads: 1, contention };
+        let together = InterferencePoint { workers: 1, threads: 1, training_threads: 1, contention };
         let durations = Durations::constant(1, 1.0, 1.0, 1.0).expect("durations are valid");
-        let error = durations.with_together(vec![together]).expect_err("a factor below 1");
+        let error = durations.with_interference(vec![together]).expect_err("a factor below 1");
         assert!(error.to_string().ends_with("counts and factors are from 1"), "{error}");
     }
 }

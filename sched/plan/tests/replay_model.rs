@@ -44,7 +44,7 @@ fn schedule(policy: Policy, shares: Vec<Share>, [batched, ready]: [usize; 2]) ->
         ready,
         group: 2.min(ready),
         keep: 0,
-        crowding: 1.0,
+        oversubscription: 1.0,
     }
 }
 

@@ -1,8 +1,8 @@
 //! The planner's problem of a profile, and what a profile has to hold for there to be one.
 
 use morphgl_plan::{
-    Bytes, Candidate, Contention, Curve, Durations, Hardware, Invalid, Limits, Point, PoolPoint, Problem, Resource,
-    Together,
+    Bytes, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, Point, PoolPoint,
+    Problem, Resource,
 };
 use morphgl_registry::{Key, Phase, Place};
 
@@ -16,7 +16,7 @@ impl Profile {
     ///
     /// Resources are those of the routes' keys; the host's processor has cores, all others are held by one phase at a time.
     /// Contention was measured at some splits of the cores; every other one is taken to be like the nearest that was,
-    /// and `limits.crowding` worse where it has more threads than cores.
+    /// and `limits.oversubscription` worse where it has more threads than cores.
     ///
     /// # Panics
     ///
@@ -25,7 +25,7 @@ impl Profile {
         let problem = self.build(cores, |route| {
             let durations = route.durations()?;
             let together = all_splits(route.contention(&durations), &durations, cores.max(1), &limits);
-            durations.with_together(together)
+            durations.with_interference(together)
         });
         problem.unwrap_or_else(|e| panic!("the profile was changed: {e}")).with_limits(limits)
     }
@@ -90,7 +90,7 @@ impl Profile {
             }
             route.check().map_err(named)?;
         }
-        self.build(self.settings.cores, |r| r.durations()?.with_together(r.contention(&r.durations()?))).map(|_| ())
+        self.build(self.settings.cores, |r| r.durations()?.with_interference(r.contention(&r.durations()?))).map(|_| ())
     }
 }
 
@@ -116,9 +116,9 @@ impl RouteProfile {
     }
 
     /// How batching and training slowed each other, as multiples of what `durations` say of them alone.
-    pub fn contention(&self, durations: &Durations) -> Vec<Together> {
+    pub fn contention(&self, durations: &Durations) -> Vec<InterferencePoint> {
         let factor = |beside: f64, alone: f64| if alone > 0.0 { (beside / alone).max(1.0) } else { 1.0 };
-        let of = |t: &crate::TogetherSample| Together {
+        let of = |t: &crate::TogetherSample| InterferencePoint {
             workers: t.workers,
             threads: t.threads,
             training_threads: t.training_threads,
@@ -166,11 +166,16 @@ impl Statistics {
 }
 
 /// Contention at every split of the cores a plan may have: as measured, or as at the nearest split that was.
-fn all_splits(measured: Vec<Together>, durations: &Durations, cores: usize, limits: &Limits) -> Vec<Together> {
+fn all_splits(
+    measured: Vec<InterferencePoint>,
+    durations: &Durations,
+    cores: usize,
+    limits: &Limits,
+) -> Vec<InterferencePoint> {
     if measured.is_empty() {
         return measured;
     }
-    let counts = |t: &Together| (t.workers, t.threads, t.training_threads);
+    let counts = |t: &InterferencePoint| (t.workers, t.threads, t.training_threads);
     let mut all = measured.clone();
     for threads in durations.threads_per_worker().filter(|&t| t <= cores) {
         for workers in 1..=cores / threads {
@@ -179,17 +184,17 @@ fn all_splits(measured: Vec<Together>, durations: &Durations, cores: usize, limi
                 if measured.iter().any(|t| counts(t) == (workers, threads, training_threads)) {
                     continue;
                 }
-                let distance = |t: &&Together| {
+                let distance = |t: &&InterferencePoint| {
                     (t.workers * t.threads).abs_diff(workers * threads) + t.training_threads.abs_diff(training_threads)
                 };
                 let mut contention = measured.iter().min_by_key(distance).expect("something was measured").contention;
                 let scarce = (workers * threads + training_threads) as f64 / cores as f64;
                 if scarce > 1.0 {
-                    let crowded = scarce * limits.crowding.max(1.0);
+                    let crowded = scarce * limits.oversubscription.max(1.0);
                     contention.batching = contention.batching.max(crowded);
                     contention.training = contention.training.max(crowded);
                 }
-                all.push(Together { workers, threads, training_threads, contention });
+                all.push(InterferencePoint { workers, threads, training_threads, contention });
             }
         }
     }

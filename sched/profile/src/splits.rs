@@ -1,6 +1,6 @@
 //! Which split of the cores to measure next.
 
-use morphgl_plan::{Contention, Limits, Policy, Problem, Together};
+use morphgl_plan::{Contention, InterferencePoint, Limits, Policy, Problem};
 
 use crate::{Profile, RouteProfile};
 
@@ -42,7 +42,7 @@ pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<Split> 
     let known = limited(profile, profile.build(cores, RouteProfile::durations).ok()?).with_limits(limits);
     let known = morphgl_plan::plan(&known).ok()?;
     let most = MORE * known.best().schedule.shares.iter().map(|s| s.workers).max()?;
-    let problem = optimistic(profile)?.with_limits(Limits { crowding: 1.0, ..limits });
+    let problem = optimistic(profile)?.with_limits(Limits { oversubscription: 1.0, ..limits });
     let plans = morphgl_plan::plan(&problem).ok()?;
     let worth = CLOSE * plans.best().prediction.epoch_seconds;
     plans.all().iter().filter(|p| p.prediction.epoch_seconds <= worth).find_map(|plan| {
@@ -65,7 +65,7 @@ fn optimistic(profile: &Profile) -> Option<Problem> {
     let measured = |r: &RouteProfile| {
         let durations = r.durations()?;
         let contention = with_more_workers(r.contention(&durations), cores);
-        durations.with_together(contention)
+        durations.with_interference(contention)
     };
     Some(limited(profile, profile.build(cores, measured).ok()?))
 }
@@ -76,13 +76,13 @@ fn limited(profile: &Profile, problem: Problem) -> Problem {
 }
 
 /// Adds the splits that have more workers than one of `measured`, and else are like it: more workers slow training no less.
-fn with_more_workers(measured: Vec<Together>, cores: usize) -> Vec<Together> {
-    let counts = |t: &Together| (t.workers, t.threads, t.training_threads);
+fn with_more_workers(measured: Vec<InterferencePoint>, cores: usize) -> Vec<InterferencePoint> {
+    let counts = |t: &InterferencePoint| (t.workers, t.threads, t.training_threads);
     let mut all = measured.clone();
     for t in &measured {
         for workers in t.workers + 1..=cores / t.threads {
             let contention = Contention { batching: 1.0, training: t.contention.training };
-            let more = Together { workers, contention, ..*t };
+            let more = InterferencePoint { workers, contention, ..*t };
             match all.iter_mut().find(|known| counts(known) == counts(&more)) {
                 None => all.push(more),
                 Some(known) if measured.iter().all(|m| counts(m) != counts(&more)) => {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn more_workers_slow_training_no_less() {
-        let split = |workers, training| Together {
+        let split = |workers, training| InterferencePoint {
             workers,
             threads: 1,
             training_threads: 3,

@@ -1,4 +1,4 @@
-//! The section of the training operators that were considered.
+//! The section on the comparison of training operators.
 
 use morphgl_plan::Time;
 
@@ -7,7 +7,7 @@ use crate::report::{Report, TrainingCandidate};
 use crate::sections::section;
 use crate::table::{headings, table, two_lines};
 
-/// What was measured of each operator, and which of them trains; empty where there was no choice.
+/// The table of compared training operators; empty if there was no choice.
 pub(crate) fn candidates(report: &Report) -> String {
     if report.candidates.is_empty() {
         return String::new();

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::markup::{escape, put, px, text_width};
 use crate::number::{Ticks, percent, percent_ticks, plain, ticks, time_ticks, whole_ticks};
 
-/// What an axis counts.
+/// The unit of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Scale {
     /// Plain numbers.
@@ -27,7 +27,7 @@ pub struct Series {
     pub name: String,
     /// Its style: a class of the page's style sheet such as `measured`, `predicted`, `bound`, `first`, `second`.
     pub style: String,
-    /// Its points by x. Where y is not finite, or 10^15 and more, the line has a gap.
+    /// Its points by x. The line has a gap where y is not finite or at least 10^15.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -37,15 +37,15 @@ pub struct Series {
 pub struct LineChart {
     /// Its heading.
     pub title: String,
-    /// What the horizontal axis counts.
+    /// Name of the horizontal axis.
     pub x_name: String,
-    /// What the vertical axis counts.
+    /// Unit of the vertical axis.
     pub scale: Scale,
     /// Whether the vertical axis begins at 0.
     pub from_zero: bool,
     /// The lines.
     pub series: Vec<Series>,
-    /// Things that happened, by x.
+    /// Events, by x.
     pub events: Vec<(f64, String)>,
 }
 
@@ -54,7 +54,7 @@ const HEIGHT: f64 = 236.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = HEIGHT - 40.0;
 const RIGHT: f64 = WIDTH - 14.0;
-/// Points of a line that are drawn; of more, the least and the greatest of each stretch.
+/// Maximum points of a line; longer lines are reduced to the minimum and maximum of each stretch.
 const POINTS: usize = 800;
 
 /// Draws the chart as an HTML figure; an empty string if no line has a point.
@@ -66,7 +66,7 @@ pub fn line_chart(chart: &LineChart) -> String {
     if chart.from_zero {
         (y0, y1) = (y0.min(0.0), y1.max(0.0));
     }
-    // Room around a flat line; a round value just above what there is.
+    // A flat line gets a margin.
     if y1 - y0 <= y1.abs().max(y0.abs()) * 1e-9 {
         let room = if y1 == 0.0 { 1.0 } else { y1.abs() * 0.1 };
         (y0, y1) = (if chart.from_zero { y0 } else { y0 - room }, y1 + room);
@@ -76,7 +76,7 @@ pub fn line_chart(chart: &LineChart) -> String {
         Scale::Seconds => time_ticks(from, to, 5),
         Scale::Percent => percent_ticks(from, to, 5),
     };
-    // A wider range may have wider steps; it settles soon.
+    // A wider range may have wider steps; a few rounds reach a fixed point.
     for _ in 0..4 {
         (y0, y1) = widen(&mark(y0, y1), y0, y1, chart.scale);
     }
@@ -145,7 +145,7 @@ fn draw(svg: &mut String, line: &Series, x_at: impl Fn(f64) -> f64, y_at: impl F
         gap = !y.is_finite();
     }
     put!(svg, r#"<path class="line {style}" d="{path}"/>"#);
-    // Points that stand alone, or few enough to be told apart.
+    // Isolated points, or all points of a short line.
     let few = line.points.len() <= 40;
     let alone = |i: usize| {
         let there = |j: Option<usize>| j.and_then(|j| line.points.get(j)).is_some_and(|p| p.1.is_finite());
@@ -156,7 +156,7 @@ fn draw(svg: &mut String, line: &Series, x_at: impl Fn(f64) -> f64, y_at: impl F
     }
 }
 
-/// What the script shows under the pointer: for every x its place, its name, and each line's place and value.
+/// Data for the script's tooltip: every x with its position and name, and each line's position and value.
 fn hover(
     chart: &LineChart,
     series: &[Series],
@@ -176,9 +176,9 @@ fn hover(
     json!({ "x": chart.x_name, "lines": lines.collect::<Vec<_>>(), "events": chart.events.iter().filter(|e| e.0.is_finite()).collect::<Vec<_>>() })
 }
 
-/// A line without points that have no x, of at most [`POINTS`] points; `None` if nothing of it can be drawn.
+/// The line reduced to at most [`POINTS`] drawable points; `None` if there is none.
 fn thin(series: &Series) -> Option<Series> {
-    // What is too large for an axis counts as missing, too.
+    // Values too large for an axis count as missing.
     let sound = |v: f64| v.is_finite() && v.abs() < 1e15;
     let known = series.points.iter().filter(|p| sound(p.0));
     let points: Vec<(f64, f64)> = known.map(|p| (p.0, if sound(p.1) { p.1 } else { f64::NAN })).collect();
@@ -209,7 +209,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The range, up to the ticks beside it; shares never beyond 0 and 1.
+/// The range extended to the next ticks; shares stay within 0 and 1.
 fn widen(ticks: &Ticks, low: f64, high: f64, scale: Scale) -> (f64, f64) {
     let (Some(first), Some(second)) = (ticks.0.first(), ticks.0.get(1)) else { return (low, high) };
     let step = second.0 - first.0;

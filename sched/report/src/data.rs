@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::rows::{Rows, check};
 use crate::timeline::{Activity, Timeline};
 
-/// Activities of a timeline that are embedded; of a longer one, the middle is embedded as density.
+/// Maximum number of embedded activities of a timeline; the middle of a longer one is embedded as density.
 pub(crate) const MOST: usize = 40_000;
 /// Columns of that density.
 const BINS: usize = 600;

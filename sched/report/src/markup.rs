@@ -1,4 +1,4 @@
-//! Text that is safe in SVG and HTML, and coordinates that are short.
+//! Escaped text for SVG and HTML, and short coordinates.
 
 /// Appends formatted text to a string.
 macro_rules! put {
@@ -26,13 +26,13 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A coordinate with at most two decimals; 0 for what is not a number.
+/// A coordinate with at most two decimals; 0 if it is not finite.
 pub(crate) fn px(value: f64) -> f64 {
     let rounded = (value * 100.0).round() / 100.0 + 0.0;
     if rounded.is_finite() { rounded } else { 0.0 }
 }
 
-/// About how wide a line of text is at a font size, at most, in a sans-serif font.
+/// Upper estimate of a text's width at a font size, in a sans-serif font.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let width = |c: char| match c {
         'i' | 'j' | 'l' | '\'' | '|' | '.' | ',' | ':' | ' ' => 0.34,
@@ -44,7 +44,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     size * text.chars().map(width).sum::<f64>()
 }
 
-/// The text, cut with an ellipsis where it is wider than `width`.
+/// The text, truncated with an ellipsis to `width`.
 pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_string();

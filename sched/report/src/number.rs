@@ -1,8 +1,8 @@
-//! Numbers as people read them. What is not a number is an en dash.
+//! Numbers printed for people: percentages, ratios, bytes, counts, axis ticks. A value that is not finite is an en dash.
 
 const NONE: &str = "–";
 
-/// A value with so many significant digits, but at least all its whole ones.
+/// A value with this many significant digits, but no fewer than its integer digits.
 fn significant(value: f64, digits: i32) -> String {
     let decimals =
         |v: f64| if v == 0.0 { 0 } else { (digits - 1 - v.abs().log10().floor() as i32).clamp(0, 9) as usize };
@@ -67,7 +67,7 @@ pub(crate) fn count(value: u64) -> String {
     out
 }
 
-/// Where an axis has its ticks, and what stands there.
+/// Positions and labels of an axis's ticks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ticks(pub(crate) Vec<(f64, String)>);
 
@@ -78,7 +78,7 @@ fn step(span: f64, most: usize) -> f64 {
     [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw * 0.999_999).unwrap_or(10.0 * power)
 }
 
-/// Multiples of a step within a range; none where the step is lost in the range's own rounding.
+/// Multiples of a step within a range; none where the step is below the range's rounding error.
 fn multiples(from: f64, to: f64, step: f64) -> Vec<f64> {
     let sound = step.is_finite() && step > 0.0 && step > from.abs().max(to.abs()) * 1e-12;
     if !sound || to < from {
@@ -116,7 +116,7 @@ pub(crate) fn percent_ticks(from: f64, to: f64, most: usize) -> Ticks {
     Ticks(multiples(from, to, step).into_iter().map(|v| (v, percent(v, digits))).collect())
 }
 
-/// Ticks of an axis of seconds, in the unit that suits the axis's end.
+/// Ticks of an axis of seconds, in a unit that suits its end.
 pub(crate) fn time_ticks(from: f64, to: f64, most: usize) -> Ticks {
     let span = to - from;
     let mut every = step(span, most);

@@ -1,4 +1,4 @@
-//! The page: one file, nothing fetched.
+//! The HTML page: one file that fetches nothing.
 
 use serde_json::Value;
 

@@ -11,11 +11,11 @@ use crate::timeline::{Phase, Timeline};
 /// Widths and heights of a drawing, in pixels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
-    /// Width of the rows' names.
+    /// Width of the row labels.
     pub(crate) names: f64,
-    /// Where the rows begin.
+    /// Left end of the rows.
     pub(crate) left: f64,
-    /// Where they end.
+    /// Right end of the rows.
     pub(crate) right: f64,
     /// Height of a row.
     pub(crate) row: f64,
@@ -35,11 +35,11 @@ pub(crate) struct Panel<'a> {
 
 /// Width of a column of the density drawing, in pixels.
 const COLUMN: f64 = 2.0;
-/// A lane is drawn block by block while two thirds of its blocks are at least this wide.
+/// Minimum width of a legible block, in pixels. A lane is drawn as density when a third of its blocks are narrower.
 const LEGIBLE: f64 = 2.5;
 
 impl Panel<'_> {
-    /// Draws it from `top` on and returns its height.
+    /// Draws the panel at `top` and returns its height.
     pub(crate) fn draw(&self, out: &mut String, top: f64) -> f64 {
         let Frame { names, left, right, row } = self.frame;
         let mut y = top;
@@ -94,7 +94,7 @@ impl Panel<'_> {
         y + 22.0 - top
     }
 
-    /// A time's place.
+    /// The horizontal position of a time.
     fn x(&self, time: f64) -> f64 {
         let share = ((time - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
         self.frame.left + share * (self.frame.right - self.frame.left)
@@ -109,14 +109,14 @@ impl Panel<'_> {
         }
     }
 
-    /// The marks that can be seen, with their ends on the page.
+    /// The visible marks, with their horizontal ends.
     fn seen(&self) -> impl Iterator<Item = (&str, f64, f64)> {
         let shown = self.rows.marks.iter().filter(|m| m.end >= self.from && m.start < self.to);
         shown.map(|m| (m.name.as_str(), self.x(m.start), self.x(m.end)))
     }
 
-    /// Draws the names of marks that do not cover each other; of bands only those that fit above theirs, then the others.
-    /// Returns whether there is a mark.
+    /// Draws labels of marks without overlap: first those that fit above their band, then the others. Returns whether any mark is
+    /// visible.
     fn names(&self, out: &mut String, y: f64) -> bool {
         let mut taken: Vec<(f64, f64)> = Vec::new();
         for first in [true, false] {
@@ -133,7 +133,7 @@ impl Panel<'_> {
         self.seen().next().is_some()
     }
 
-    /// Draws the marks as bands or, where they are instants, as lines.
+    /// Draws marks as bands, instants as lines.
     fn bands(&self, out: &mut String, top: f64, bottom: f64) {
         let mut last = f64::NEG_INFINITY;
         for (_, x, end) in self.seen() {
@@ -159,7 +159,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Draws blocks one by one: colours, over them their routes' patterns (one path each), over those the numbers.
+    /// Draws blocks one by one, in layers: colours, route patterns (one path each), numbers.
     fn blocks(&self, out: &mut String, blocks: &[&Block], y: f64) {
         let mut numbers = String::new();
         let mut patterns: [String; 4] = Default::default();
@@ -179,7 +179,7 @@ impl Panel<'_> {
         out.push_str(&numbers);
     }
 
-    /// Where a block begins and how wide it is, with a gap to the next so that each can be told apart.
+    /// A block's left end and width, with a gap to the next block.
     fn place(&self, block: &Block) -> (f64, f64) {
         let x = self.x(block.start).min(self.frame.right - 0.6);
         let width = (self.x(block.end) - x).max(0.6);
@@ -216,7 +216,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Draws blocks too narrow to see as bars: how much of each column's time each phase takes, stacked.
+    /// Draws density: for each column, stacked bars of the share of its time that each phase takes.
     fn density(&self, out: &mut String, blocks: &[&Block], y: f64) {
         let columns = columns(blocks, self.from, self.to, ((self.frame.right - self.frame.left) / COLUMN) as usize);
         let bottom = y + self.frame.row;

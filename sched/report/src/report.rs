@@ -1,10 +1,10 @@
-//! What a report may tell. Every part may be absent.
+//! The data of a report. Every part is optional.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Phase, Timeline};
 
-/// All a page shows. What is `None` or empty is left out of the page.
+/// The content of a page. Parts that are `None` or empty are left out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
@@ -12,12 +12,12 @@ pub struct Report {
     pub title: String,
     /// One or two sentences below it.
     pub summary: String,
-    /// When it was written, as it shall show.
+    /// Time of writing, as shown.
     pub created: String,
-    /// The command line that led to it.
+    /// The command line that produced it.
     pub command: String,
-    /// Whether any hardware in it is simulated: the page then says so at its top.
-    /// A simulated lane, resource or memory says so by itself, too.
+    /// Whether any hardware in it is simulated; the page says so at its top.
+    /// Simulated lanes, resources and memory are labelled one by one too.
     pub simulated: bool,
     /// The chosen plan in words.
     pub plan: String,
@@ -33,23 +33,23 @@ pub struct Report {
     pub test_accuracy: Option<f64>,
     /// Best validation accuracy, 0 to 1; if absent, the best of [`Report::epochs`].
     pub best_valid_accuracy: Option<f64>,
-    /// Busy resources, predicted beside measured.
+    /// Busy shares of resources, predicted and measured.
     pub utilisation: Vec<Utilisation>,
     /// The epochs that were run, in order.
     pub epochs: Vec<Epoch>,
-    /// What the operators were profiled with, and what they then took.
+    /// Durations of the operators, profiled and measured.
     pub operators: Vec<OperatorSeconds>,
     /// Training operators that could have trained, the chosen ones among them.
     pub candidates: Vec<TrainingCandidate>,
     /// All plans considered, the chosen one among them.
     pub baselines: Vec<Baseline>,
-    /// What other machines would bring.
+    /// What-if results.
     pub what_if: Vec<WhatIf>,
     /// Peak memory by place.
     pub memory: Vec<Memory>,
-    /// Caches and what they caught.
+    /// Caches and their hit rates.
     pub caches: Vec<Cache>,
-    /// Sentences that a reader should know: assumptions, skipped operators, re-planning.
+    /// Notes in sentences: assumptions, skipped operators, replanning.
     pub notes: Vec<String>,
     /// The machine, as names and values.
     pub machine: Vec<(String, String)>,
@@ -61,7 +61,7 @@ pub struct Report {
     pub measured: Option<Timeline>,
 }
 
-/// How busy a resource is, 0 to 1.
+/// Busy share of a resource, 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Utilisation {
@@ -69,9 +69,9 @@ pub struct Utilisation {
     pub resource: String,
     /// Whether it is simulated.
     pub simulated: bool,
-    /// Its share of busy time as predicted.
+    /// Predicted busy share.
     pub predicted: Option<f64>,
-    /// Its share of busy time as measured.
+    /// Measured busy share.
     pub measured: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ pub struct Epoch {
     pub epoch: u32,
     /// Seconds it took.
     pub seconds: Option<f64>,
-    /// Seconds it was predicted to take, by the plan it ran by.
+    /// Predicted seconds, by its plan.
     pub predicted_seconds: Option<f64>,
     /// Mean training loss.
     pub loss: Option<f64>,
@@ -93,7 +93,7 @@ pub struct Epoch {
     pub train_accuracy: Option<f64>,
     /// Validation accuracy, 0 to 1.
     pub valid_accuracy: Option<f64>,
-    /// What happened in it, such as `re-planned`; empty if nothing did. Shown in the epochs' charts and table.
+    /// An event in it, such as `re-planned`, or empty. Shown in the epochs' charts and table.
     pub event: String,
 }
 
@@ -114,7 +114,7 @@ pub struct OperatorSeconds {
     pub measured: Option<f64>,
 }
 
-/// A training operator that was considered, and timed with whole mini-batches.
+/// A training operator that was compared with others on whole mini-batches.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrainingCandidate {
@@ -124,13 +124,13 @@ pub struct TrainingCandidate {
     pub place: String,
     /// Whether it was chosen.
     pub chosen: bool,
-    /// What became of it in words, such as `given up after 1 step`, or why it cannot train the model.
+    /// The outcome in words, such as `given up after 1 step`, or the reason why it cannot train the model.
     pub outcome: String,
     /// Mini-batches that were timed.
     pub steps: usize,
     /// Median seconds of a mini-batch, if any was timed.
     pub seconds: Option<f64>,
-    /// The least and the most seconds.
+    /// Minimum and maximum seconds.
     pub range: Option<(f64, f64)>,
 }
 
@@ -144,9 +144,9 @@ pub struct Baseline {
     pub plan: String,
     /// Seconds an epoch is predicted to take.
     pub seconds: f64,
-    /// Those over the lower bound.
+    /// Ratio to the lower bound.
     pub ratio: Option<f64>,
-    /// What bounds it.
+    /// Its bottleneck.
     pub bottleneck: String,
     /// Resources and their predicted busy share, 0 to 1.
     pub utilisation: Vec<(String, f64)>,
@@ -154,7 +154,7 @@ pub struct Baseline {
     pub chosen: bool,
 }
 
-/// The best plan of a machine that is not there.
+/// The best plan of a hypothetical machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WhatIf {
@@ -164,7 +164,7 @@ pub struct WhatIf {
     pub seconds: f64,
     /// How many times faster than the chosen plan.
     pub speed_up: f64,
-    /// What would bound it.
+    /// Its bottleneck.
     pub bottleneck: String,
     /// The plan in words.
     pub plan: String,
@@ -178,11 +178,11 @@ pub struct Memory {
     pub place: String,
     /// Whether it is simulated.
     pub simulated: bool,
-    /// The most that may be used.
+    /// Limit in bytes.
     pub budget: Option<u64>,
-    /// The most that was used.
+    /// Peak in bytes.
     pub peak: Option<u64>,
-    /// What the plan uses it for.
+    /// Planned uses.
     pub uses: Vec<MemoryUse>,
 }
 
@@ -190,9 +190,9 @@ pub struct Memory {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryUse {
-    /// What for, such as `features` or `mini-batches in buffers`.
+    /// Purpose, such as `features` or `mini-batches in buffers`.
     pub what: String,
-    /// How much.
+    /// Bytes.
     pub bytes: u64,
 }
 
@@ -200,15 +200,15 @@ pub struct MemoryUse {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cache {
-    /// What it holds and by which hotness, such as `features by PreSC`.
+    /// Content and hotness policy, such as `features by PreSC`.
     pub name: String,
-    /// Where it lies.
+    /// Its place.
     pub place: String,
     /// Its size.
     pub bytes: u64,
-    /// Share of accesses it was predicted to catch, 0 to 1.
+    /// Predicted hit rate, 0 to 1.
     pub predicted_hits: Option<f64>,
-    /// Share of accesses it caught, 0 to 1.
+    /// Measured hit rate, 0 to 1.
     pub measured_hits: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! A timeline made ready to draw: checked, one sorted list a lane.
+//! A timeline prepared for drawing: checked, one sorted list of blocks for each lane.
 
 use crate::timeline::{Activity, Mark, Phase, Timeline};
 
@@ -20,19 +20,19 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) lanes: Vec<Vec<Block>>,
-    /// Marks that can be drawn, by start.
+    /// Drawable marks, by start.
     pub(crate) marks: Vec<Mark>,
     pub(crate) seconds: f64,
     pub(crate) left_out: usize,
 }
 
 impl Timeline {
-    /// How many activities cannot be drawn (see [`Timeline::activities`]).
+    /// Number of activities that cannot be drawn (see [`Timeline::activities`]).
     pub fn left_out(&self) -> usize {
         Rows::new(self).left_out
     }
 
-    /// Share of the timeline during which each lane was busy, 0 to 1; time covered twice counts once.
+    /// Busy share of each lane, 0 to 1; overlapping activities count once.
     ///
     /// # Complexity
     /// O(n log n) time and O(n) space for n activities.
@@ -73,7 +73,7 @@ impl Rows {
         rows
     }
 
-    /// Share of `from..to` during which a lane of these rows was busy.
+    /// Busy share of a lane during `from..to`.
     pub(crate) fn busy(&self, lane: &[Block], from: f64, to: f64) -> f64 {
         if to <= from {
             return 0.0;
@@ -89,7 +89,7 @@ impl Rows {
         (sum / (to - from)).clamp(0.0, 1.0)
     }
 
-    /// When the last block ends.
+    /// End of the last block.
     pub(crate) fn last(&self) -> f64 {
         self.lanes.iter().flatten().map(|block| block.end).fold(0.0, f64::max)
     }
@@ -100,7 +100,7 @@ impl Rows {
     }
 }
 
-/// An activity's block and its lanes, each once, if it can be drawn on one of `lanes` lanes.
+/// An activity's block and its distinct lanes, if it can be drawn on one of `lanes` lanes.
 pub(crate) fn check(activity: &Activity, lanes: usize) -> Option<(Block, Vec<usize>)> {
     let (start, end) = interval(activity.start, activity.end)?;
     let mut on: Vec<usize> = activity.lanes.iter().copied().filter(|&lane| lane < lanes).collect();
@@ -110,7 +110,7 @@ pub(crate) fn check(activity: &Activity, lanes: usize) -> Option<(Block, Vec<usi
     (!on.is_empty()).then_some((Block { phase, route, epoch, batch, start, end }, on))
 }
 
-/// The part of an interval after 0, if it has one and both ends are numbers within the longest timeline there is.
+/// The part of an interval after 0, if there is one and both ends are finite and within [`LONGEST`].
 pub(crate) fn interval(start: f64, end: f64) -> Option<(f64, f64)> {
     let sound = start.is_finite() && end >= start && (0.0..=LONGEST).contains(&end);
     sound.then_some((start.max(0.0), end))

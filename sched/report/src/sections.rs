@@ -1,4 +1,4 @@
-//! The page's sections, each an empty string where the report has nothing for it.
+//! The sections of the page; each is an empty string if the report has no data for it.
 
 use morphgl_plan::Time;
 

@@ -34,12 +34,12 @@ pub(crate) fn headings(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| n.to_string()).collect()
 }
 
-/// A name with quieter words below it.
+/// A name with a subtitle.
 pub(crate) fn two_lines(name: &str, below: &str) -> String {
     if below.is_empty() { name.to_string() } else { format!(r#"{name}<div class="below">{}</div>"#, escape(below)) }
 }
 
-/// The plans considered, with bars of their ratio to the bound.
+/// The table of plans, with bars of their ratio to the bound.
 pub(crate) fn baselines(rows: &[Baseline]) -> String {
     let mut resources: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().flat_map(|b| &b.utilisation) {
@@ -49,7 +49,7 @@ pub(crate) fn baselines(rows: &[Baseline]) -> String {
     }
     let ratios = || rows.iter().filter_map(|b| b.ratio).filter(|r| r.is_finite() && *r > 0.0);
     let best = ratios().fold(f64::INFINITY, f64::min);
-    // One plan that is far behind does not hide how the others differ.
+    // A plan far above the bound does not flatten the bars of the others.
     let most = ratios().fold(1.0, f64::max).min(4.0 * best);
     let mut names = headings(&["Policy", "#Epoch"]);
     let with_ratio = ratios().next().is_some();
@@ -78,7 +78,7 @@ pub(crate) fn baselines(rows: &[Baseline]) -> String {
     table(&names, &rows)
 }
 
-/// A bar of which the part up to the bound and the part above it differ.
+/// A bar whose parts up to the bound and above it are styled differently.
 fn over_bound(value: f64, most: f64) -> String {
     let (all, bound) = (width(value / most), width(1.0 / value.max(1e-9)));
     let clipped = if value > most * 1.001 { " clipped" } else { "" };
@@ -97,7 +97,7 @@ fn meter(share: f64) -> String {
     )
 }
 
-/// What other machines would bring.
+/// The table of what-if results.
 pub(crate) fn what_if(rows: &[WhatIf]) -> String {
     let most = rows.iter().map(|w| w.speed_up).filter(|s| s.is_finite()).fold(1.0, f64::max);
     let rows: Vec<(&str, Vec<String>)> = rows
@@ -111,7 +111,7 @@ pub(crate) fn what_if(rows: &[WhatIf]) -> String {
     table(&headings(&["Change", "#Epoch", "Speed-up", "Bottleneck"]), &rows)
 }
 
-/// Durations of operators, profiled beside measured.
+/// The table of operators' durations, profiled and measured.
 pub(crate) fn operators(rows: &[OperatorSeconds]) -> String {
     let measured = rows.iter().any(|o| o.measured.is_some());
     let mut names = headings(&["Operator", "#Profiled", "#Deviation"]);
@@ -146,7 +146,7 @@ pub(crate) fn signed(share: f64) -> String {
     }
 }
 
-/// Every epoch, with the columns that any of them has.
+/// The table of epochs, with the columns that any of them fills.
 pub(crate) fn epochs(rows: &[Epoch]) -> String {
     type Column = (&'static str, fn(&Epoch) -> Option<String>);
     const COLUMNS: [Column; 8] = [
@@ -166,7 +166,7 @@ pub(crate) fn epochs(rows: &[Epoch]) -> String {
     table(&names, &rows)
 }
 
-/// A place's memory: what it is used for, against its budget.
+/// A place's memory: uses, peak and budget.
 pub(crate) fn memory(place: &Memory) -> String {
     let planned: u64 = place.uses.iter().fold(0, |sum, u| sum.saturating_add(u.bytes));
     let whole = place.budget.unwrap_or(0).max(planned).max(place.peak.unwrap_or(0)).max(1) as f64;

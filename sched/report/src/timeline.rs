@@ -1,4 +1,4 @@
-//! What a timeline is: who was busy with what, and when.
+//! Timelines: which lane did which phase of which mini-batch, and when.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub struct Activity {
     pub start: f64,
     /// Seconds from the timeline's start until it ended.
     pub end: f64,
-    /// The lanes it occupies, indices into [`Timeline::lanes`]: a phase that needs two resources at once names both.
+    /// The lanes it occupies, as indices into [`Timeline::lanes`]; several for a phase that holds several resources.
     pub lanes: Vec<usize>,
 }
 
@@ -38,18 +38,18 @@ pub struct Activity {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lane {
-    /// What stands beside the row, such as `CPU worker 1`.
+    /// Label of the row, such as `CPU worker 1`.
     pub name: String,
-    /// The resource it belongs to, such as `CPU`. Lanes of one resource that follow each other are drawn close together.
+    /// The resource it belongs to, such as `CPU`. Adjacent lanes of one resource are drawn closer to each other.
     pub resource: String,
-    /// Whether the resource is simulated. It is labelled so wherever it shows.
+    /// Whether the resource is simulated; it is labelled as such.
     pub simulated: bool,
 }
 
-/// A named stretch of time that is no phase of a mini-batch: an evaluation, an overlap, a re-planning, a new epoch.
+/// A named interval that is not a phase of a mini-batch: an evaluation, an overlap, a replanning, a new epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// What stands above it.
+    /// Its label.
     pub name: String,
     /// Seconds from the timeline's start until it began.
     pub start: f64,
@@ -57,7 +57,7 @@ pub struct Mark {
     pub end: f64,
 }
 
-/// What was, or is predicted to be, busy with what.
+/// The activities of a run, measured or predicted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timeline {
@@ -65,12 +65,12 @@ pub struct Timeline {
     pub lanes: Vec<Lane>,
     /// Names of the routes, such as `CPU → DMA → SIM`.
     pub routes: Vec<String>,
-    /// The activities, in any order. One that has no finite times (up to 10^12 seconds), ends before it starts or before 0,
-    /// or names no lane there is, cannot be drawn: [`Timeline::left_out`] counts those.
+    /// The activities, in any order. An activity cannot be drawn if its times are not finite (or above 10^12 s), it ends before it
+    /// starts or before 0, or it names no existing lane; [`Timeline::left_out`] counts those.
     pub activities: Vec<Activity>,
-    /// Evaluations, overlaps, re-planning: all that is no mini-batch.
+    /// Evaluations, overlaps, replanning.
     pub marks: Vec<Mark>,
-    /// Its length; the end of the last activity or mark where that is later.
+    /// Its length in seconds; the end of the last activity or mark if that is later.
     pub seconds: f64,
 }
 
@@ -78,7 +78,7 @@ impl Phase {
     /// All of them, in the order a mini-batch goes through.
     pub const ALL: [Self; 3] = [Self::Batching, Self::Transferring, Self::Training];
 
-    /// The letter morphgl's figures use.
+    /// The letter in MorphGL's figures.
     pub fn letter(self) -> char {
         match self {
             Self::Batching => 'B',

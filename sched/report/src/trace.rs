@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::rows::{check, interval};
 use crate::timeline::{Activity, Lane, Mark, Timeline};
 
-/// Writes a trace event by event, for runs that are too long to keep.
+/// Writes a trace event by event, for runs too long to hold in memory.
 ///
 /// ```
 /// use morphgl_report::{Activity, Lane, Phase, TraceWriter};
@@ -29,7 +29,7 @@ pub struct TraceWriter<W: Write> {
     left_out: usize,
 }
 
-/// What is remembered of a process: how many lanes it has, and its routes' names.
+/// A process of the trace: its number of lanes, and its route names.
 #[derive(Debug)]
 struct Process {
     lanes: usize,

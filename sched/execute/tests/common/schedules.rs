@@ -58,7 +58,7 @@ pub(crate) fn schedule(
         ready,
         group: 1,
         keep: 0,
-        crowding: 1.1,
+        oversubscription: 1.1,
     }
 }
 

@@ -1,17 +1,17 @@
-//! Algorithms 1 to 4 of morphgl, footnote 3 included.
+//! MorphGL's Algorithms 1 to 4, footnote 3 included.
 
 use crate::Schedule;
-use crate::policy::{Choose, Now, Pipeline, any};
+use crate::policy::{Choose, Pipeline, Snapshot, any};
 use crate::state::{Phase, Step};
 
 /// Fill, block, flush. Share 0 is batched by the host (its buffer is the paper's CPU buffer), share 1 by the device.
 ///
 /// The host batches all the time, as far as its buffer allows; the rest is a sequence of decisions as in Algorithm 1.
 pub(crate) struct DualBuffer {
-    /// The paper's cbs: what waits, without what workers hold.
+    /// MorphGL's cbs: mini-batches that wait, without those in workers.
     host_size: u32,
     device_size: u32,
-    /// Mini-batches of the host's buffer that the flush has still to move; `None` outside of a flush.
+    /// Mini-batches of the host's buffer that a flush has still to transfer; `None` outside of a flush.
     flush: Option<u32>,
 }
 
@@ -24,7 +24,7 @@ impl DualBuffer {
 }
 
 impl Choose for DualBuffer {
-    fn next(&mut self, now: &Now<'_>) -> Option<Step> {
+    fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {
         const HOST: usize = 0;
         const DEVICE: usize = 1;
         let of = |share, phase| Some(Step { share, phase }).filter(|&step| now.state.can_begin(step));
@@ -42,7 +42,7 @@ impl Choose for DualBuffer {
         let host_waits = state.batched(HOST);
         let host_ends = state.left(HOST) == 0 && state.flows[HOST].batching == 0;
         if let Some(left) = self.flush {
-            // Algorithm 4: train what is ready, and move the host's buffer into the room that makes.
+            // Algorithm 4: train ready mini-batches, and transfer the host's buffer into the slots that become free.
             if let Some(step) = any(now, Phase::Training) {
                 return Some(step);
             }
@@ -57,7 +57,7 @@ impl Choose for DualBuffer {
             self.flush = None;
         }
         if state.left(DEVICE) == 0 || (host_ends && host_waits == 0) {
-            // Algorithm 1, line 10: the remaining mini-batches, of one route alone.
+            // Algorithm 1, line 10: the remaining mini-batches are of one route.
             return Pipeline.next(now);
         }
         let host_full = host_waits >= self.host_size || host_ends;
@@ -65,7 +65,7 @@ impl Choose for DualBuffer {
         match (host_full, device_full) {
             // Algorithm 2, and Algorithm 3 with a full host buffer: the device batches on.
             (_, false) => of(DEVICE, Phase::Batching),
-            // Footnote 3: the device trains one, and batches another in its stead.
+            // Footnote 3: the device trains one mini-batch and batches another in its place.
             (false, true) => any(now, Phase::Training),
             (true, true) => {
                 self.flush = Some(host_waits);

@@ -1,25 +1,25 @@
 //! Groups of mini-batches batched by the device, and between them transferring and training at once.
 
 use crate::Schedule;
-use crate::policy::{Choose, Now, any};
+use crate::policy::{Choose, Snapshot, any};
 use crate::state::{Phase, State, Step};
 
-/// Ours. A route that batches where it trains holds the device and the bus together; the other routes hold one at a time.
-/// To change between the two costs idle time on one of them, so it is done once a group, and only when the busier of the two
-/// becomes free: until then the other begins nothing that would make it wait.
+/// The interleaved policy (ours). A *joint* route batches where it trains and holds device and bus at once; *streamed* routes hold
+/// one of them at a time. Changing between the two idles one resource, so it is done once a group, when the busier resource
+/// becomes free; until then the other begins nothing that would end later.
 ///
-/// Groups begin when their share of the epoch's work is due; when there is nothing else to do, one begins early.
+/// A group begins when its share of the epoch's work is due, or early when nothing else can begin.
 pub(crate) struct Interleaved {
     /// The shares that batch where they train, if any.
     joint: Vec<usize>,
     group: u32,
     keep: f64,
-    /// Of each joint share, mini-batches trained and moved for each of its own, over the epoch.
+    /// For each joint share: mini-batches trained, and transferred by streamed shares, for each of its own mini-batches.
     trained_each: Vec<f64>,
     moved_each: Vec<f64>,
-    /// Whether transferring, rather than training, is what the device's groups should not keep waiting.
+    /// Whether transferring, rather than training, is the bottleneck between groups.
     transfers_bind: bool,
-    /// The group that is due: its share, and how many mini-batches are left of it.
+    /// The current group: its share, and the mini-batches it has left.
     due: Option<(usize, u32)>,
 }
 
@@ -27,12 +27,12 @@ impl Interleaved {
     pub(crate) fn new(schedule: &Schedule) -> Self {
         let state = State::new(schedule);
         let joint = |share: &usize| {
-            let f = &state.fixed[*share];
+            let f = &state.specs[*share];
             f.in_place && (f.exclusive[0] | f.exclusive[1]) & f.exclusive[2] != 0
         };
-        let joint: Vec<usize> = (0..state.fixed.len()).filter(joint).collect();
+        let joint: Vec<usize> = (0..state.specs.len()).filter(joint).collect();
         let n = schedule.num_batches() as f64;
-        let streamed: Vec<usize> = (0..state.fixed.len()).filter(|s| !joint.contains(s)).collect();
+        let streamed: Vec<usize> = (0..state.specs.len()).filter(|s| !joint.contains(s)).collect();
         let moved: f64 = streamed.iter().map(|&s| schedule.shares[s].batches as f64).sum();
         let each = |total: f64| joint.iter().map(|&s| total / schedule.shares[s].batches.max(1) as f64).collect();
         let transferring: f64 =
@@ -49,7 +49,7 @@ impl Interleaved {
         }
     }
 
-    /// The joint share whose next group is due by the work done since its last.
+    /// The joint share whose next group is due.
     fn due(&self, state: &State) -> Option<usize> {
         let trained: u32 = state.flows.iter().map(|f| f.begun[2]).sum();
         let moved: u32 =
@@ -67,10 +67,10 @@ impl Interleaved {
 }
 
 impl Choose for Interleaved {
-    fn next(&mut self, now: &Now<'_>) -> Option<Step> {
+    fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {
         let state = now.state;
         let of = |share, phase| Some(Step { share, phase }).filter(|&step| state.can_begin(step));
-        let shares = 0..state.fixed.len();
+        let shares = 0..state.specs.len();
         for share in shares.clone().filter(|s| !self.joint.contains(s)) {
             if let Some(step) = of(share, Phase::Batching) {
                 return Some(step);
@@ -78,11 +78,11 @@ impl Choose for Interleaved {
         }
         for &share in &self.joint {
             if state.flows[share].batching > 0 || state.flows[share].transferring {
-                // It is at work: what it holds is held, and its gather is not due yet.
+                // A mini-batch of this share is being batched or gathered.
                 break;
             }
             if state.batched(share) > 0 {
-                // Nothing comes between a mini-batch's batching and its gathering.
+                // Gathering follows batching immediately.
                 return of(share, Phase::Transferring);
             }
         }
@@ -96,11 +96,11 @@ impl Choose for Interleaved {
             }
             let begin = Step { share, phase: Phase::Batching };
             if state.has_room(begin) {
-                // Only what is over before the group can begin anyhow.
-                let needed = state.fixed[share].exclusive[0] | state.fixed[share].exclusive[1];
+                // Only steps that end before the group can begin.
+                let needed = state.specs[share].exclusive[0] | state.specs[share].exclusive[1];
                 let free = now.free_at(needed);
                 let fits = |step: &Step| {
-                    let held = state.fixed[step.share].exclusive[step.phase as usize];
+                    let held = state.specs[step.share].exclusive[step.phase as usize];
                     held & needed == 0 || now.time + now.seconds(*step) <= free * (1.0 + 1e-12)
                 };
                 let steps = shares.flat_map(|s| {
@@ -114,9 +114,9 @@ impl Choose for Interleaved {
         if step.is_some() {
             return step;
         }
-        // Nothing else to do: a group of one begins early.
+        // Nothing else can begin: a group of one begins early.
         let idle = |&&share: &&usize| {
-            state.left(share) > 0 && state.is_free(state.fixed[share].exclusive[0] | state.fixed[share].exclusive[1])
+            state.left(share) > 0 && state.is_free(state.specs[share].exclusive[0] | state.specs[share].exclusive[1])
         };
         let share = *self.joint.iter().find(idle)?;
         of(share, Phase::Batching)

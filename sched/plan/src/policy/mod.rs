@@ -1,4 +1,4 @@
-//! What begins next: one choice a policy.
+//! Policies: the choice of the phase that begins next.
 
 mod dual_buffer;
 mod interleaved;
@@ -9,8 +9,8 @@ pub(crate) use replayed::Replayed;
 use crate::state::{Phase, State, Step};
 use crate::{Policy, Schedule};
 
-/// What a policy sees.
-pub(crate) struct Now<'a> {
+/// The state of the simulation that a policy decides from.
+pub(crate) struct Snapshot<'a> {
     pub(crate) state: &'a State,
     pub(crate) time: f64,
     /// When each exclusive resource was, or will be, free.
@@ -19,8 +19,8 @@ pub(crate) struct Now<'a> {
     pub(crate) seconds: &'a [[f64; 3]],
 }
 
-impl Now<'_> {
-    /// When all of `resources` are free of what holds them now.
+impl Snapshot<'_> {
+    /// When the phases that hold `resources` now will have ended.
     pub(crate) fn free_at(&self, resources: u32) -> f64 {
         let held = self.ends.iter().enumerate().filter(|(i, _)| resources >> i & 1 == 1);
         held.map(|(_, end)| *end).fold(self.time, f64::max)
@@ -31,17 +31,17 @@ impl Now<'_> {
     }
 }
 
-/// Chooses what begins next.
+/// A policy.
 pub(crate) trait Choose {
     /// A step that may begin now, or `None` to wait for something to end.
-    fn next(&mut self, now: &Now<'_>) -> Option<Step>;
+    fn next(&mut self, now: &Snapshot<'_>) -> Option<Step>;
 
-    /// Where in the epoch the mini-batch stands whose step was chosen last; `None` when it is where its batching begins.
+    /// Position in the epoch of the mini-batch whose step was chosen last; `None` where positions follow the beginnings of batching.
     fn position(&self) -> Option<u32> {
         None
     }
 
-    /// A step has ended, of the mini-batch with this number in its share.
+    /// Called when a step of the mini-batch with this number in its share has ended.
     fn ended(&mut self, _step: Step, _number: u32) {}
 }
 
@@ -56,26 +56,26 @@ pub(crate) fn of(schedule: &Schedule) -> Box<dyn Choose> {
 }
 
 /// The first share whose `phase` may begin.
-pub(crate) fn any(now: &Now<'_>, phase: Phase) -> Option<Step> {
-    (0..now.state.fixed.len()).map(|share| Step { share, phase }).find(|&step| now.state.can_begin(step))
+pub(crate) fn any(now: &Snapshot<'_>, phase: Phase) -> Option<Step> {
+    (0..now.state.specs.len()).map(|share| Step { share, phase }).find(|&step| now.state.can_begin(step))
 }
 
 /// One mini-batch after the other.
 struct Sequential;
 
 impl Choose for Sequential {
-    fn next(&mut self, now: &Now<'_>) -> Option<Step> {
+    fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {
         let step = any(now, Phase::Training).or_else(|| any(now, Phase::Transferring));
         let begun: u32 = now.state.flows.iter().map(|f| f.begun[0]).sum();
         step.or_else(|| if begun == now.state.trained { any(now, Phase::Batching) } else { None })
     }
 }
 
-/// Everything as soon as it can, what is nearest to its end first.
+/// Every phase as soon as it can begin; later phases first.
 pub(crate) struct Pipeline;
 
 impl Choose for Pipeline {
-    fn next(&mut self, now: &Now<'_>) -> Option<Step> {
+    fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {
         let step = any(now, Phase::Training).or_else(|| any(now, Phase::Transferring));
         step.or_else(|| any(now, Phase::Batching))
     }

@@ -1,8 +1,8 @@
-//! A given order.
+//! The policy that follows a given order.
 
 use crate::Schedule;
 use crate::order::{Begun, Order, Replay};
-use crate::policy::{Choose, Now};
+use crate::policy::{Choose, Snapshot};
 use crate::state::Step;
 
 /// Follows an order as the executor does.
@@ -18,7 +18,7 @@ impl Replayed {
 }
 
 impl Choose for Replayed {
-    fn next(&mut self, _: &Now<'_>) -> Option<Step> {
+    fn next(&mut self, _: &Snapshot<'_>) -> Option<Step> {
         let begun = self.replay.begin()?;
         self.under_way.push(begun);
         Some(begun.step)

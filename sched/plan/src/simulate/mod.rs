@@ -5,20 +5,20 @@ mod noise;
 pub use noise::Noise;
 
 use crate::order::Order;
-use crate::policy::{self, Choose, Now};
+use crate::policy::{self, Choose, Snapshot};
 use crate::state::{Phase, State, Step};
 use crate::{Schedule, Seconds};
 
-/// One phase of one mini-batch, as it was simulated.
+/// One phase of one mini-batch in a simulated epoch.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Activity {
     /// Position of the mini-batch in the epoch.
     pub batch: u32,
-    /// Which share of the schedule.
+    /// Index of the share in the schedule.
     pub share: usize,
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
-    /// Which of the share's workers, while batching; else 0.
+    /// Index of the worker within the share, while batching; else 0.
     pub worker: usize,
     /// Seconds from the epoch's start to its own.
     pub start: f64,
@@ -26,7 +26,7 @@ pub struct Activity {
     pub end: f64,
 }
 
-/// An epoch as it was simulated.
+/// A simulated epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Simulation {
     /// Seconds of the epoch.
@@ -35,11 +35,11 @@ pub struct Simulation {
     pub first_fill_seconds: f64,
     /// Seconds each resource was held, in the order of the schedule's resources; core-seconds where threads share it.
     pub busy: Vec<f64>,
-    /// The most mini-batches that were batched and not yet being transferred, and that were ready.
+    /// Peak occupancy of the batched and of the ready buffer, in mini-batches.
     pub peak: [usize; 2],
     /// The order in which phases began.
     pub order: Order,
-    /// Every phase of every mini-batch, by start; empty unless asked for.
+    /// Every phase of every mini-batch, by start; filled by [`timeline`] and [`replay`] alone.
     pub activities: Vec<Activity>,
 }
 
@@ -57,7 +57,7 @@ pub fn timeline(schedule: &Schedule) -> Simulation {
     run(schedule, policy::of(schedule).as_mut(), None, true)
 }
 
-/// Simulates an epoch that follows `order` while durations vary: what the executor does on a machine with noise.
+/// Simulates an executor on a machine with noise: an epoch that follows `order` while durations vary.
 ///
 /// # Panics
 ///
@@ -74,25 +74,24 @@ struct Running {
     worker: usize,
     start: f64,
     end: f64,
-    /// Progress a second; less than 1 while others slow it.
+    /// Progress a second; below 1 while other phases slow it down.
     rate: f64,
 }
 
-/// How threads of one machine slow each other.
+/// Slowdown of phases that share cores.
 struct Cores {
     cores: f64,
-    crowding: f64,
-    /// Threads of each share's phases on the shared resource.
+    oversubscription: f64,
+    /// Threads of each share's phases on the resource with cores.
     threads: Vec<[f64; 3]>,
-    /// Whether anything can ever be slowed.
+    /// Whether any phase can ever be slowed down.
     matters: bool,
 }
 
 impl Cores {
     fn new(schedule: &Schedule) -> Self {
-        let shared = |names: &[String]| schedule.resources.iter().any(|r| r.cores.is_some() && names.contains(&r.name));
         let threads = schedule.shares.iter().map(|s| {
-            let on = |names: &[String], threads: usize| if shared(names) { threads as f64 } else { 0.0 };
+            let on = |names: &[String], threads: usize| if schedule.on_cores(names) { threads as f64 } else { 0.0 };
             let h = &s.hardware;
             [on(&h.batching, s.threads_per_worker), on(&h.transferring, 1), on(&h.training, schedule.training_threads)]
         });
@@ -102,15 +101,15 @@ impl Cores {
         let others = |phase: usize| threads.iter().map(|t| t[phase]).fold(0.0, f64::max);
         let most = batching + others(1) + others(2);
         let matters = most > cores || schedule.shares.iter().any(|s| s.contention.is_some());
-        Self { cores, crowding: schedule.crowding.max(1.0), threads, matters }
+        Self { cores, oversubscription: schedule.oversubscription.max(1.0), threads, matters }
     }
 
-    /// Sets every running phase's rate, and moves its end.
+    /// Sets every running phase's rate and moves its end accordingly.
     fn slow(&self, schedule: &Schedule, running: &mut [Running], now: f64) {
         let wanted: f64 = running.iter().map(|r| self.threads[r.step.share][r.step.phase as usize]).sum();
-        // However little two phases were seen to slow each other, cores have no more seconds than they have.
+        // Measured interference never exceeds what the cores can deliver.
         let scarce = (wanted / self.cores).max(1.0);
-        let crowded = if wanted > self.cores { scarce * self.crowding } else { 1.0 };
+        let oversubscribed = if wanted > self.cores { scarce * self.oversubscription } else { 1.0 };
         let training = running.iter().any(|r| r.step.phase == Phase::Training);
         let batching = running.iter().filter(|r| r.step.phase == Phase::Batching).count() as f64;
         for r in running {
@@ -128,7 +127,7 @@ impl Cores {
                 (_, Some(c), Phase::Training) => {
                     (1.0 + (c.training - 1.0) * batching / share.workers.max(1) as f64).max(scarce)
                 }
-                _ => crowded,
+                _ => oversubscribed,
             };
             let rate = 1.0 / slowed.max(1.0);
             if rate != r.rate {
@@ -154,15 +153,15 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
     let mut busy = vec![0.0; schedule.resources.len()];
     let shared = schedule.resources.iter().position(|r| r.cores.is_some());
     let mut running: Vec<Running> = Vec::new();
-    let mut idle: Vec<Vec<usize>> = state.fixed.iter().map(|f| (0..f.workers as usize).rev().collect()).collect();
-    let mut positions: Vec<Vec<u32>> = state.fixed.iter().map(|f| Vec::with_capacity(f.batches as usize)).collect();
+    let mut idle: Vec<Vec<usize>> = state.specs.iter().map(|f| (0..f.workers as usize).rev().collect()).collect();
+    let mut positions: Vec<Vec<u32>> = state.specs.iter().map(|f| Vec::with_capacity(f.batches as usize)).collect();
     let mut order = Vec::with_capacity(3 * n);
     let mut activities = Vec::with_capacity(if record { 3 * n } else { 0 });
     let (mut time, mut next, mut peak, mut first_fill) = (0.0_f64, 0_u32, [0, 0], f64::NAN);
 
     loop {
         let mut changed = false;
-        while let Some(step) = choose.next(&Now { state: &state, time, ends: &ends, seconds: &seconds }) {
+        while let Some(step) = choose.next(&Snapshot { state: &state, time, ends: &ends, seconds: &seconds }) {
             let number = state.begin(step);
             order.push(step);
             let (worker, batch) = match step.phase {
@@ -179,7 +178,7 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
             }
             let mean = deviations[step.share][step.phase as usize];
             let took = noise.map_or(mean.mean, |noise| noise.draw(step.phase, batch, mean));
-            let held = state.fixed[step.share].exclusive[step.phase as usize];
+            let held = state.specs[step.share].exclusive[step.phase as usize];
             for i in (0..ends.len()).filter(|i| held >> i & 1 == 1) {
                 ends[i] = time + took;
                 busy[i] += took;
@@ -196,7 +195,7 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
             cores.slow(schedule, &mut running, time);
         }
         let Some(first) = running.iter().map(|r| r.end).min_by(f64::total_cmp) else { break };
-        // What ends at the same time, but for rounding, ends together: a policy sees all of it.
+        // Ends that are equal up to rounding are processed together, so that the policy sees all of them.
         let together = first + first.abs() * 1e-12;
         time = first;
         let mut i = 0;

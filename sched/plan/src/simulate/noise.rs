@@ -1,16 +1,16 @@
-//! Durations that vary.
+//! Random durations around measured means.
 
 use crate::Seconds;
 use crate::state::Phase;
 
-/// Draws durations around their means: normal, by each duration's own deviation, and never below a tenth of the mean.
+/// Normally distributed durations, by each duration's own deviation, never below a tenth of the mean.
 ///
 /// A draw is a function of seed, phase and mini-batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// Seed.
     pub seed: u64,
-    /// Deviation as a share of the mean, in place of what was measured.
+    /// Coefficient of variation for all phases, in place of the measured deviations.
     pub variation: Option<f64>,
 }
 

@@ -123,7 +123,7 @@ impl Two {
             ready: self.ready,
             group,
             keep,
-            crowding: 1.1,
+            oversubscription: 1.1,
         }
     }
 }
@@ -195,7 +195,7 @@ impl CpuOnly {
             ready,
             group: 0,
             keep: 0,
-            crowding: 1.1,
+            oversubscription: 1.1,
         }
     }
 }
