@@ -14,16 +14,28 @@ use crate::{Error, ErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// Sample the seeds' neighbourhood, and fetch features where the operator does so.
+    #[serde(alias = "batching")]
     Batching,
     /// Move a mini-batch to where it is trained, and fill in what it lacks.
+    #[serde(alias = "transferring")]
     Transferring,
     /// Forward, backward, update.
+    #[serde(alias = "training")]
     Training,
 }
 
 impl Phase {
     /// All phases, in the order a mini-batch passes them.
     pub const ALL: [Phase; 3] = [Phase::Batching, Phase::Transferring, Phase::Training];
+
+    /// Its name in lower case, for sentences.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Phase::Batching => "batching",
+            Phase::Transferring => "transferring",
+            Phase::Training => "training",
+        }
+    }
 }
 
 impl fmt::Display for Phase {

@@ -126,9 +126,10 @@ impl Executor {
                 match *event {
                     Event::Ended(mut activity) => {
                         if let Some(watch) = &mut watch {
-                            watch.observe(activity.share, activity.phase, activity.span.seconds);
+                            watch.observe(activity.share, activity.phase, activity.span.seconds());
                         }
-                        activity.span.start += offset;
+                        (activity.span.start, activity.span.end) =
+                            (activity.span.start + offset, activity.span.end + offset);
                         observe(&Event::Ended(activity));
                     }
                     Event::Trained(batch) => {
@@ -287,7 +288,7 @@ fn append(whole: &mut EpochReport, part: EpochReport) {
     // Shares are of one plan each: what is left is that of the last.
     whole.shares = part.shares;
     whole.activities.extend(part.activities.into_iter().map(|mut a| {
-        a.span.start += offset;
+        (a.span.start, a.span.end) = (a.span.start + offset, a.span.end + offset);
         a
     }));
 }

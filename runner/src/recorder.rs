@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use morphgl_execute::Activity;
-use morphgl_plan::{Phase, Plan, Replanned, Schedule, timeline};
+use morphgl_plan::{Activity, Phase, Plan, Replanned, Schedule, timeline};
 use morphgl_registry::Registry;
-use morphgl_report::{Lane, Mark, Phase as Shown, Timeline};
+use morphgl_report::{Bar, Lane, Mark, Timeline};
 
 /// The operators that run on a simulated device: what they took is called simulated wherever it is shown.
 #[derive(Debug, Clone, Default)]
@@ -36,14 +35,6 @@ impl Simulated {
         });
         held.clone().any(|(_, names)| names.iter().any(|n| n == resource))
             && held.all(|(key, names)| names.iter().all(|n| n != resource) || self.operator(key))
-    }
-}
-
-pub(crate) fn shown(phase: Phase) -> Shown {
-    match phase {
-        Phase::Batching => Shown::Batching,
-        Phase::Transferring => Shown::Transferring,
-        Phase::Training => Shown::Training,
     }
 }
 
@@ -103,13 +94,13 @@ pub fn predicted_timeline(plan: &Plan, simulated: &Simulated) -> Timeline {
     let simulation = timeline(schedule);
     let mut lanes = Lanes { simulated: simulated.clone(), ..Lanes::default() };
     lanes.all(schedule);
-    let activities = simulation.activities.iter().map(|a| morphgl_report::Activity {
-        phase: shown(a.phase),
-        batch: a.batch,
+    let activities = simulation.activities.iter().map(|a| Bar {
+        phase: a.phase,
+        batch: a.id.index,
         epoch: 0,
         route: a.share,
-        start: a.start,
-        end: a.end,
+        start: a.span.start,
+        end: a.span.end,
         lanes: lanes.of(schedule, a.share, a.phase, a.worker),
     });
     let activities = activities.collect();
@@ -137,7 +128,7 @@ pub struct Recorder {
     schedule: Schedule,
     lanes: Lanes,
     routes: Vec<String>,
-    activities: Vec<morphgl_report::Activity>,
+    activities: Vec<Bar>,
     marks: Vec<Mark>,
     /// Where the epoch under way begins.
     offset: f64,
@@ -172,8 +163,8 @@ impl Recorder {
         let keys = &self.schedule.shares[a.share].keys;
         let operator = [&keys.batching, &keys.transferring, &keys.training][a.phase as usize];
         match self.sums.get_mut(operator) {
-            Some((sum, count)) => (*sum, *count) = (*sum + a.span.seconds, *count + 1),
-            None => drop(self.sums.insert(operator.clone(), (a.span.seconds, 1))),
+            Some((sum, count)) => (*sum, *count) = (*sum + a.span.seconds(), *count + 1),
+            None => drop(self.sums.insert(operator.clone(), (a.span.seconds(), 1))),
         }
         if self.activities.len() == MOST {
             self.left_out += 1;
@@ -184,13 +175,13 @@ impl Recorder {
             self.routes.push(name);
             self.routes.len() - 1
         });
-        self.activities.push(morphgl_report::Activity {
-            phase: shown(a.phase),
+        self.activities.push(Bar {
+            phase: a.phase,
             batch: a.id.index,
             epoch: a.id.epoch,
             route,
             start: self.offset + a.span.start,
-            end: self.offset + a.span.start + a.span.seconds,
+            end: self.offset + a.span.end,
             lanes: self.lanes.of(&self.schedule, a.share, a.phase, a.worker),
         });
     }

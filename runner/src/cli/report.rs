@@ -8,7 +8,6 @@ use morphgl_report::{
 
 use super::show;
 use super::what_if::{self, Changed};
-use crate::recorder::shown;
 use crate::{EpochRow, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline};
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
@@ -75,7 +74,7 @@ fn operators(plan: &Plan, recorder: Option<&Recorder>, simulated: &Simulated) ->
         for (phase, operator, seconds) in of {
             if rows.iter().all(|r| r.operator != *operator) {
                 rows.push(OperatorSeconds {
-                    phase: shown(phase),
+                    phase,
                     operator: operator.clone(),
                     simulated: simulated.operator(operator),
                     profiled: Some(seconds.mean),

@@ -10,6 +10,7 @@ use morphgl_registry::{MiniBatch, Score};
 
 use crate::error::{delivered, guarded};
 use crate::loader::Fared;
+use crate::report::span_ending;
 use crate::window::CloseOnDrop;
 use crate::worker::{Delivery, Ready};
 use crate::{BatchDone, Error, ErrorKind, Loader, Pool, Prepared, Result, Span, Stop, Transfer};
@@ -155,7 +156,7 @@ fn transfer(by: Option<&mut Transfer<'_>>, ready: Ready, start: Instant) -> Resu
     let (batch, took) = guarded(Some(key), Some(id), || operator.transfer(batch)?.wait())?;
     let end = start.elapsed().as_secs_f64();
     let batch = delivered(key, id, batch)?;
-    Ok(Moved { ready: Ready { batch, place, edges, worker, span }, transferring: Span::ending(end, took, 0.0) })
+    Ok(Moved { ready: Ready { batch, place, edges, worker, span }, transferring: span_ending(end, took, 0.0) })
 }
 
 /// The consumer's loop: ends with the first failure, or after the mini-batch during which a stop was asked for.
@@ -174,7 +175,7 @@ fn run(
         let begun = start.elapsed().as_secs_f64();
         let (id, waiting) = (batch.id(), source.waiting());
         let (score, busy) = guarded(None, Some(id), || consume(&batch))?;
-        let training = Span::ending(start.elapsed().as_secs_f64(), busy, begun);
+        let training = span_ending(start.elapsed().as_secs_f64(), busy, begun);
         let seeds = batch.num_seeds();
         let waited = begun - asked;
         let done = BatchDone {

@@ -9,6 +9,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use morphgl_registry::{BatchId, BatchingWorker, Handle, Key, Measured, MiniBatch, Score, Training, Transferring};
 
 use crate::error::{delivered, guarded};
+use crate::report::span_ending;
 use crate::{Error, ErrorKind, Result, Span};
 
 /// The operator of a lane.
@@ -161,8 +162,8 @@ fn run(
         let outcome = outcome.and_then(|given| guarded(Some(key), Some(id), || given.wait()));
         let outcome = outcome.and_then(|work| Ok(Work { batch: delivered(key, id, work.batch)?, ..work }));
         let busy = outcome.as_ref().map_or(Duration::ZERO, |work| work.measured.busy);
-        let span = Span::ending(start.elapsed().as_secs_f64(), busy, ended);
-        ended = span.end();
+        let span = span_ending(start.elapsed().as_secs_f64(), busy, ended);
+        ended = span.end;
         let panicked = matches!(&outcome, Err(Error { kind: ErrorKind::Panicked(_), .. }));
         let report = Done { lane, outcome, span };
         if panicked {

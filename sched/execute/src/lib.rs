@@ -23,11 +23,12 @@ pub use crew::{Operators, RouteOperators, Trainer};
 pub use error::{Error, ErrorKind, Result};
 pub use executor::Executor;
 pub use loader::Loader;
+pub use morphgl_plan::{Activity, Span};
 pub use pool::Pool;
 pub use prepare::{Transfer, prepare};
 pub use report::{
-    Activity, BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared,
-    ResourceSeconds, ShareReport, Span, add_counters,
+    BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared, ResourceSeconds,
+    ShareReport, add_counters,
 };
 pub use settings::{PoolSettings, Settings};
 pub use stop::Stop;

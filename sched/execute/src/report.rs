@@ -4,31 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use morphgl_plan::{Phase, Plan, Replanned, Seconds};
+use morphgl_plan::{Activity, Plan, Replanned, Seconds, Span};
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
 
-/// When one phase of one mini-batch kept its resource busy.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Span {
-    /// Seconds from the start of the run to that of the phase: its end, less what the operator measured.
-    pub start: f64,
-    /// Seconds as the operator's handle measured them.
-    pub seconds: f64,
-}
-
-impl Span {
-    /// The span of work that was seen to end at `end`, measured by its operator; it begins at `earliest` at the earliest, so
-    /// that spans of one thread do not overlap by a rounding.
-    pub(crate) fn ending(end: f64, measured: Duration, earliest: f64) -> Self {
-        let seconds = measured.as_secs_f64();
-        Self { start: f64::max(end - seconds, earliest), seconds }
-    }
-
-    /// Seconds from the start of the run to the end of the phase.
-    pub fn end(&self) -> f64 {
-        self.start + self.seconds
-    }
+/// The span of work that was seen to end at `end` and took what its operator measured. It starts at `earliest` at the earliest, so
+/// that spans of one thread do not overlap by a rounding.
+pub(crate) fn span_ending(end: f64, measured: Duration, earliest: f64) -> Span {
+    let start = f64::max(end - measured.as_secs_f64(), earliest);
+    Span { start, end: f64::max(end, start) }
 }
 
 /// What operators counted, by operator and counter.
@@ -40,21 +24,6 @@ pub fn add_counters(sums: &mut CountersByOperator, counted: CountersByOperator) 
         let sums = sums.entry(operator).or_default();
         counters.into_iter().for_each(|(name, amount)| *sums.entry(name).or_default() += amount);
     }
-}
-
-/// One phase of one mini-batch, and who did it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Activity {
-    /// Which mini-batch.
-    pub id: BatchId,
-    /// Which share of the schedule.
-    pub share: usize,
-    /// Which phase.
-    pub phase: Phase,
-    /// Which of the share's workers, while batching; else 0.
-    pub worker: usize,
-    /// When, from the run's start.
-    pub span: Span,
 }
 
 /// A mini-batch that went through all its phases.
@@ -275,8 +244,8 @@ impl Prepared {
         self.seeds += done.seeds as u64;
         self.edges += done.edges as u64;
         self.score += done.score;
-        let (batching, transferring) = (done.batching.seconds, done.transferring.seconds);
-        self.busy += PhaseSeconds { batching, transferring, training: done.training.seconds };
+        let (batching, transferring) = (done.batching.seconds(), done.transferring.seconds());
+        self.busy += PhaseSeconds { batching, transferring, training: done.training.seconds() };
         self.consumer_waited += done.waited;
     }
 }

@@ -97,16 +97,16 @@ impl Tally {
     pub(crate) fn ended(&mut self, activity: Activity, counters: Counters) {
         let Activity { share, phase, span, .. } = activity;
         self.counters[share][phase as usize] += counters;
-        self.means[share][phase as usize].add(span.seconds);
+        self.means[share][phase as usize].add(span.seconds());
         for &(resource, cores) in &self.holds[share][phase as usize] {
-            self.report.resources[resource].seconds += cores * span.seconds;
+            self.report.resources[resource].seconds += cores * span.seconds();
         }
         let busy = &mut self.report.busy;
         *match phase {
             Phase::Batching => &mut busy.batching,
             Phase::Transferring => &mut busy.transferring,
             Phase::Training => &mut busy.training,
-        } += span.seconds;
+        } += span.seconds();
         if self.record {
             self.report.activities.push(activity);
         }
@@ -123,7 +123,7 @@ impl Tally {
         if report.batches == 0 {
             report.first_fill_seconds = done.training.start;
         }
-        self.trained = done.training.end();
+        self.trained = done.training.end;
         report.batches += 1;
         report.seeds += done.seeds as u64;
         report.edges += done.edges as u64;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch, Place};
 
 use crate::error::{delivered, guarded};
+use crate::report::span_ending;
 use crate::window::Window;
 use crate::{Error, ErrorKind, Result, Span, Stop};
 
@@ -44,7 +45,7 @@ pub(crate) fn prepare(
     let (batch, took) = outcome.map_err(failure)?;
     let batch = delivered(key, id, batch).map_err(failure)?;
     let edges = edges(&batch);
-    let span = Span::ending(end, took, 0.0);
+    let span = span_ending(end, took, 0.0);
     Ok(Ready { place: batch.place(), batch, edges, worker: number, span })
 }
 

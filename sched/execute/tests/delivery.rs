@@ -88,14 +88,10 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
         assert_eq!(ended.collect::<Vec<_>>(), report.activities);
         let mut last = 0.0;
         for d in &done {
-            assert!(d.batching.start + d.batching.seconds <= d.transferring.start, "{} is batched, then moved", d.id);
-            assert!(
-                d.transferring.start + d.transferring.seconds <= d.training.start,
-                "{} is moved, then trained",
-                d.id
-            );
+            assert!(d.batching.end <= d.transferring.start, "{} is batched, then moved", d.id);
+            assert!(d.transferring.end <= d.training.start, "{} is moved, then trained", d.id);
             assert!(last <= d.training.start, "one is trained at a time");
-            last = d.training.start + d.training.seconds;
+            last = d.training.end;
             assert!(d.worker < schedule.shares[d.share].workers);
             assert!(d.ready <= schedule.ready);
         }
@@ -103,7 +99,7 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
         for (i, (share, planned)) in report.shares.iter().zip(&schedule.shares).enumerate() {
             assert_eq!(share.batches, planned.batches);
             let spans = report.activities.iter().filter(|a| a.share == i && a.phase == Phase::Training);
-            let sum: f64 = spans.map(|a| a.span.seconds).sum();
+            let sum: f64 = spans.map(|a| a.span.seconds()).sum();
             assert!((sum - share.training.mean * share.batches as f64).abs() < 1e-9);
         }
         for r in &report.resources {
@@ -111,7 +107,7 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
                 let h = &schedule.shares[a.share].hardware;
                 [&h.batching, &h.transferring, &h.training][a.phase as usize].contains(&r.resource)
             };
-            let sum: f64 = report.activities.iter().filter(|a| names(a)).map(|a| a.span.seconds).sum();
+            let sum: f64 = report.activities.iter().filter(|a| names(a)).map(|a| a.span.seconds()).sum();
             assert!((sum - r.seconds).abs() < 1e-9, "{} busy", r.resource);
             assert!((0.0..=1.0).contains(&r.share));
         }

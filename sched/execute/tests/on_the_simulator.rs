@@ -76,9 +76,9 @@ fn faults_of_every_phase_end_the_run_with_operator_and_mini_batch() {
 fn first_of(schedule: &morphgl_plan::Schedule, work: &str) -> u32 {
     let of_device = work.ends_with("device");
     let activities = morphgl_plan::timeline(schedule).activities;
-    let mut batched = activities.iter().filter(|a| a.phase == Phase::Batching && a.batch >= 5);
+    let mut batched = activities.iter().filter(|a| a.phase == Phase::Batching && a.id.index >= 5);
     let fits = |share: usize| work == "training" || schedule.shares[share].in_place == of_device;
-    batched.find(|a| fits(a.share)).expect("both routes have mini-batches").batch
+    batched.find(|a| fits(a.share)).expect("both routes have mini-batches").id.index
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_slower_phase_is_planned_with_in_mid_epoch() {
         let mut new = None;
         let report = executor.train(0, &left, &Stop::new(), &mut |event| {
             match event {
-                Event::Ended(a) => watch.observe(a.share, a.phase, a.span.seconds),
+                Event::Ended(a) => watch.observe(a.share, a.phase, a.span.seconds()),
                 Event::Trained(done) if new.is_none() && watch.is_due() => new = watch.judge(done.left),
                 _ => {}
             }

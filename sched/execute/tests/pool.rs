@@ -60,8 +60,8 @@ fn check(delays: Vec<[u64; 3]>, num_batches: usize, settings: PoolSettings) {
     let expected: Vec<BatchId> = [ids(0, 0..end), ids(1, 0..end)].concat();
     assert_eq!(events.iter().map(|e| e.id).collect::<Vec<_>>(), expected);
     for e in &events {
-        assert!(e.batching.start + e.batching.seconds <= e.transferring.start, "{} is batched, then moved", e.id);
-        assert!(e.transferring.start + e.transferring.seconds <= e.training.start, "{} is moved, then used", e.id);
+        assert!(e.batching.end <= e.transferring.start, "{} is batched, then moved", e.id);
+        assert!(e.transferring.end <= e.training.start, "{} is moved, then used", e.id);
         assert!(e.worker < settings.workers.max(1));
         assert!(e.ready < settings.window(), "{} ready beside {}", e.ready, e.id);
     }

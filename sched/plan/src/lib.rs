@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod activity;
 mod assemble;
 mod bound;
 mod curve;
@@ -22,18 +23,20 @@ mod state;
 mod time;
 mod whatif;
 
+pub use activity::{Activity, Span};
 pub use bound::bound;
 pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
 pub use error::Invalid;
 pub use memory::{DoesNotFit, Memory, memory};
+pub use morphgl_registry::Phase;
 pub use order::{Begun, Order, Replay};
 pub use plan::{Bottleneck, Plan, Plans, Prediction, Strategy, Utilisation, predict};
 pub use problem::{Bytes, Candidate, Hardware, Limits, Problem, Resource, RouteKeys};
 pub use replan::{Changed, Drift, Replanned, Replanner};
 pub use schedule::{Policy, Schedule, Share, UnknownPolicy};
 pub use search::plan;
-pub use simulate::{Activity, Noise, Simulation, replay, simulate, timeline};
-pub use state::{Phase, Step};
+pub use simulate::{Noise, Simulation, replay, simulate, timeline};
+pub use state::Step;
 pub use time::Time;
 pub use whatif::WhatIf;

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use crate::state::{Phase, State, Step};
+use crate::state::{State, Step};
 use crate::{Policy, Schedule};
+use morphgl_registry::Phase;
 
 /// The order in which the phases of an epoch's mini-batches begin.
 ///

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::simulate::{Simulation, simulate};
-use crate::state::Phase;
 use crate::{Memory, Schedule, Time};
+use morphgl_registry::Phase;
 
 /// The kind of a plan: a baseline, or ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,17 +54,7 @@ pub struct Bottleneck {
 
 impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} ({})", self.resource, self.phase))
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Phase::Batching => "batching",
-            Phase::Transferring => "transferring",
-            Phase::Training => "training",
-        })
+        f.pad(&format!("{} ({})", self.resource, self.phase.noun()))
     }
 }
 

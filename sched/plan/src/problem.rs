@@ -170,10 +170,10 @@ impl Problem {
             let Hardware { batching, transferring, training } = &route.hardware;
             for (phase, names) in [("batching", batching), ("transferring", transferring), ("training", training)] {
                 if names.is_empty() {
-                    return fault(format!("{}: {phase} holds no resource; name one", route.keys));
+                    return fault(format!("{}: {} holds no resource; name one", route.keys, phase));
                 }
                 if let Some(name) = names.iter().find(|n| resources.iter().all(|r| r.name != **n)) {
-                    return fault(format!("{}: {phase} holds {name}, which is not among the resources", route.keys));
+                    return fault(format!("{}: {} holds {name}, which is not among the resources", route.keys, phase));
                 }
             }
         }

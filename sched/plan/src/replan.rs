@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::simulate::{simulate, timeline};
-use crate::state::Phase;
 use crate::{Plan, Problem, Schedule, plan};
+use morphgl_registry::Phase;
 
 /// When to replan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -119,7 +119,7 @@ impl Replanner {
         self.period = simulation.seconds / few.num_batches().max(1) as f64;
         for a in simulation.activities {
             let (sum, count) = &mut sums[a.share][a.phase as usize];
-            (*sum, *count) = (*sum + a.end - a.start, *count + 1);
+            (*sum, *count) = (*sum + a.span.seconds(), *count + 1);
         }
         self.expected =
             sums.iter().map(|s| s.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 })).collect();

@@ -1,26 +1,10 @@
 //! The state of an epoch (resources, buffers, progress of each share): which phases may begin. Shared by simulator and executor.
 
+use morphgl_registry::Phase;
 use std::collections::VecDeque;
 
 use crate::Schedule;
 use crate::problem::exclusive;
-
-/// A phase of a mini-batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// Batching.
-    Batching,
-    /// Transferring.
-    Transferring,
-    /// Training.
-    Training,
-}
-
-impl Phase {
-    /// All phases, in the order a mini-batch goes through them.
-    pub const ALL: [Phase; 3] = [Phase::Batching, Phase::Transferring, Phase::Training];
-}
 
 /// One phase of the next mini-batch of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -26,7 +26,7 @@ fn course(simulation: &Simulation, host_batching: bool) -> Vec<String> {
         let number = &mut counts[a.share][a.phase as usize];
         if host_batching || a.share == DEVICE || a.phase != Phase::Batching {
             let (phase, share) = (["batch", "move", "train"][a.phase as usize], ["host", "device"][a.share]);
-            found.push(format!("{} {phase} {share} {number}", a.start));
+            found.push(format!("{} {phase} {share} {number}", a.span.start));
         }
         *number += 1;
     }

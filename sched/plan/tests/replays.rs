@@ -11,7 +11,7 @@ use proptest::strategy::Strategy;
 /// Mini-batches in the order in which they are trained.
 fn trained(simulation: &Simulation) -> Vec<u32> {
     let steps = simulation.activities.iter().filter(|a| a.phase == Phase::Training);
-    let mut steps: Vec<(f64, f64, u32)> = steps.map(|a| (a.start, a.end, a.batch)).collect();
+    let mut steps: Vec<(f64, f64, u32)> = steps.map(|a| (a.span.start, a.span.end, a.id.index)).collect();
     steps.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     steps.into_iter().map(|s| s.2).collect()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::rows::{Rows, check};
-use crate::timeline::{Activity, Timeline};
+use crate::timeline::{Bar, Timeline};
 
 /// Maximum number of embedded activities of a timeline; the middle of a longer one is embedded as density.
 pub(crate) const MOST: usize = 40_000;
@@ -13,7 +13,7 @@ const BINS: usize = 600;
 /// A timeline: its kinds of activity (phase, route, lanes), and a column each of kind, epoch, batch, start and length.
 /// Epochs and starts are differences to the one before; times are whole numbers of `unit` seconds.
 pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
-    let mut sound: Vec<(&Activity, Vec<usize>, f64)> = timeline
+    let mut sound: Vec<(&Bar, Vec<usize>, f64)> = timeline
         .activities
         .iter()
         .filter_map(|a| check(a, timeline.lanes.len()).map(|(block, lanes)| (a, lanes, block.start)))
@@ -54,7 +54,7 @@ pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
 }
 
 /// Of each lane and column, the share of time in each phase, in percent.
-fn density(activities: &[(&Activity, Vec<usize>, f64)], lanes: usize) -> Value {
+fn density(activities: &[(&Bar, Vec<usize>, f64)], lanes: usize) -> Value {
     let from = activities.iter().map(|a| a.2).fold(f64::INFINITY, f64::min);
     let to = activities.iter().map(|a| a.0.end).fold(from, f64::max);
     let width = ((to - from) / BINS as f64).max(f64::MIN_POSITIVE);

@@ -1,7 +1,8 @@
 //! What the colours and patterns of a timeline mean.
 
 use crate::markup::{escape, fit, put, px, text_width};
-use crate::timeline::Phase;
+use crate::timeline::letter;
+use morphgl_plan::Phase;
 
 /// The patterns of the routes after the first, which lie over the phases' colours. Ids begin with `id`.
 pub(crate) fn patterns(out: &mut String, id: &str, routes: usize) {
@@ -58,7 +59,7 @@ pub(crate) fn legend(
 ) -> f64 {
     let (left, top) = at;
     let mut items: Vec<(String, Option<String>, String)> =
-        Phase::ALL.map(|p| (p.letter().to_string(), None, format!("{p} ({})", p.letter()))).into();
+        Phase::ALL.map(|p| (letter(p).to_string(), None, format!("{p} ({})", letter(p)))).into();
     if routes.len() > 1 {
         let all = routes.iter().enumerate();
         items.extend(all.map(|(r, name)| ("N".into(), pattern(id, r, routes.len()), format!("route {r}: {name}"))));

@@ -18,11 +18,12 @@ mod timeline;
 mod trace;
 
 pub use chart::{LineChart, Scale, Series, line_chart};
+pub use morphgl_plan::Phase;
 pub use number::{bytes, percent, ratio};
 pub use page::html;
 pub use report::{
     Baseline, Cache, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
 };
 pub use svg::{SvgOptions, svg};
-pub use timeline::{Activity, Lane, Mark, Phase, Timeline};
+pub use timeline::{Bar, Lane, Mark, Timeline};
 pub use trace::{TraceWriter, trace, write_trace};

@@ -6,7 +6,8 @@ use crate::legend::{pattern, pattern_of};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::number::{percent, time_ticks};
 use crate::rows::{Block, Rows};
-use crate::timeline::{Phase, Timeline};
+use crate::timeline::{Timeline, letter};
+use morphgl_plan::Phase;
 
 /// Widths and heights of a drawing, in pixels.
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +192,7 @@ impl Panel<'_> {
         put!(
             out,
             r#"<rect class="k {}" x="{}" y="{}" width="{}" height="{}""#,
-            phase.letter(),
+            letter(phase),
             px(x),
             px(y),
             px(width),
@@ -207,7 +208,7 @@ impl Panel<'_> {
     }
 
     fn number(&self, out: &mut String, block: &Block, x: f64, width: f64, y: f64) {
-        let letter = block.phase.letter();
+        let letter = letter(block.phase);
         let long = format!("{letter}{}", block.batch);
         let label = [long.as_str(), &long[1..]].into_iter().find(|l| text_width(l, 10.5) + 5.0 <= width);
         if let Some(label) = label.filter(|_| self.frame.row >= 15.0) {
@@ -239,7 +240,7 @@ impl Panel<'_> {
                 (height, any) = (next, true);
             }
             if any && blocks.iter().any(|b| b.phase == Phase::ALL[phases - 1]) {
-                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, Phase::ALL[phases - 1].letter());
+                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, letter(Phase::ALL[phases - 1]));
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Phase, Timeline};
+use morphgl_plan::Phase;
+
+use crate::Timeline;
 
 /// The content of a page. Parts that are `None` or empty are left out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! A timeline prepared for drawing: checked, one sorted list of blocks for each lane.
 
-use crate::timeline::{Activity, Mark, Phase, Timeline};
+use crate::timeline::{Bar, Mark, Timeline};
+use morphgl_plan::Phase;
 
 /// Seconds of the longest timeline: thirty thousand years.
 const LONGEST: f64 = 1e12;
@@ -101,12 +102,12 @@ impl Rows {
 }
 
 /// An activity's block and its distinct lanes, if it can be drawn on one of `lanes` lanes.
-pub(crate) fn check(activity: &Activity, lanes: usize) -> Option<(Block, Vec<usize>)> {
+pub(crate) fn check(activity: &Bar, lanes: usize) -> Option<(Block, Vec<usize>)> {
     let (start, end) = interval(activity.start, activity.end)?;
     let mut on: Vec<usize> = activity.lanes.iter().copied().filter(|&lane| lane < lanes).collect();
     on.sort_unstable();
     on.dedup();
-    let Activity { phase, batch, epoch, route, .. } = *activity;
+    let Bar { phase, batch, epoch, route, .. } = *activity;
     (!on.is_empty()).then_some((Block { phase, route, epoch, batch, start, end }, on))
 }
 
@@ -121,8 +122,8 @@ mod tests {
     use super::*;
     use crate::Lane;
 
-    fn activity(start: f64, end: f64, lanes: &[usize]) -> Activity {
-        Activity { phase: Phase::Training, batch: 0, epoch: 0, route: 0, start, end, lanes: lanes.to_vec() }
+    fn activity(start: f64, end: f64, lanes: &[usize]) -> Bar {
+        Bar { phase: Phase::Training, batch: 0, epoch: 0, route: 0, start, end, lanes: lanes.to_vec() }
     }
 
     #[test]

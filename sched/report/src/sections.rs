@@ -12,7 +12,8 @@ use crate::report::{Epoch, Report};
 use crate::rows::Rows;
 use crate::svg::{SvgOptions, draw};
 use crate::table;
-use crate::timeline::{Phase, Timeline};
+use crate::timeline::{Timeline, letter};
+use morphgl_plan::Phase;
 
 pub(crate) fn section(class: &str, heading: &str, below: &str, body: &str) -> String {
     let below = if below.is_empty() { String::new() } else { format!(r#"<p class="quiet">{}</p>"#, escape(below)) };
@@ -102,7 +103,7 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
         put!(body, r#"<li><svg class="tl" width="13" height="13">{swatch}</svg>{}</li>"#, escape(name));
     };
     for phase in Phase::ALL {
-        key(&phase.letter().to_string(), None, &format!("{phase} ({})", phase.letter()));
+        key(&letter(phase).to_string(), None, &format!("{phase} ({})", letter(phase)));
     }
     if routes.len() > 1 {
         for (i, route) in routes.iter().enumerate() {

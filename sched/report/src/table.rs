@@ -6,6 +6,7 @@ use crate::bars::{bar, labelled, width};
 use crate::markup::{escape, put};
 use crate::number::{bytes, percent, plain, ratio};
 use crate::report::{Baseline, Epoch, Memory, OperatorSeconds, WhatIf};
+use crate::timeline::letter;
 
 /// A table of cells that are safe to embed; the columns whose heading begins with `#` hold numbers.
 pub(crate) fn table(headings: &[String], rows: &[(&str, Vec<String>)]) -> String {
@@ -121,7 +122,7 @@ pub(crate) fn operators(rows: &[OperatorSeconds]) -> String {
     let rows: Vec<(&str, Vec<String>)> = rows
         .iter()
         .map(|o| {
-            let swatch = format!(r#"<span class="swatch {}"></span>"#, o.phase.letter());
+            let swatch = format!(r#"<span class="swatch {}"></span>"#, letter(o.phase));
             let shown = |value: Option<f64>| value.map_or_else(|| "–".to_string(), |s| Time(s).to_string());
             let badge = labelled("", o.simulated);
             let name = format!(r#"<span class="key">{swatch}{}</span>{badge}"#, escape(&o.operator));

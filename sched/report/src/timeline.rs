@@ -1,23 +1,11 @@
 //! Timelines: which lane did which phase of which mini-batch, and when.
 
-use std::fmt;
-
+use morphgl_plan::Phase;
 use serde::{Deserialize, Serialize};
 
-/// One of the three phases every mini-batch goes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Phase {
-    /// Sampling its blocks and, on most routes, gathering its features.
-    Batching,
-    /// Moving it to the place it is trained at.
-    Transferring,
-    /// Forward, backward and step.
-    Training,
-}
-
-/// One phase of one mini-batch.
+/// A bar of a timeline: one phase of one mini-batch, on the lanes it occupies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Activity {
+pub struct Bar {
     /// The phase.
     pub phase: Phase,
     /// The mini-batch's index within its epoch.
@@ -67,33 +55,18 @@ pub struct Timeline {
     pub routes: Vec<String>,
     /// The activities, in any order. An activity cannot be drawn if its times are not finite (or above 10^12 s), it ends before it
     /// starts or before 0, or it names no existing lane; [`Timeline::left_out`] counts those.
-    pub activities: Vec<Activity>,
+    pub activities: Vec<Bar>,
     /// Evaluations, overlaps, replanning.
     pub marks: Vec<Mark>,
     /// Its length in seconds; the end of the last activity or mark if that is later.
     pub seconds: f64,
 }
 
-impl Phase {
-    /// All of them, in the order a mini-batch goes through.
-    pub const ALL: [Self; 3] = [Self::Batching, Self::Transferring, Self::Training];
-
-    /// The letter in MorphGL's figures.
-    pub fn letter(self) -> char {
-        match self {
-            Self::Batching => 'B',
-            Self::Transferring => 'T',
-            Self::Training => 'M',
-        }
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Batching => "Batching",
-            Self::Transferring => "Transferring",
-            Self::Training => "Training",
-        })
+/// The letter of a phase in MorphGL's figures.
+pub(crate) fn letter(phase: Phase) -> char {
+    match phase {
+        Phase::Batching => 'B',
+        Phase::Transferring => 'T',
+        Phase::Training => 'M',
     }
 }

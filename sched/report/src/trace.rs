@@ -5,18 +5,18 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use crate::rows::{check, interval};
-use crate::timeline::{Activity, Lane, Mark, Timeline};
+use crate::timeline::{Bar, Lane, Mark, Timeline};
 
 /// Writes a trace event by event, for runs too long to hold in memory.
 ///
 /// ```
-/// use morphgl_report::{Activity, Lane, Phase, TraceWriter};
+/// use morphgl_report::{Bar, Lane, Phase, TraceWriter};
 ///
 /// let lanes = [Lane { name: "CPU".into(), resource: "CPU".into(), simulated: false }];
 /// let mut trace = TraceWriter::new(Vec::new())?;
 /// let run = trace.process("measured", &lanes, &[])?;
 /// let lanes = vec![0];
-/// trace.activity(run, &Activity { phase: Phase::Training, batch: 7, epoch: 0, route: 0, start: 0.0, end: 0.5, lanes })?;
+/// trace.activity(run, &Bar { phase: Phase::Training, batch: 7, epoch: 0, route: 0, start: 0.0, end: 0.5, lanes })?;
 /// let json: serde_json::Value = serde_json::from_slice(&trace.finish()?)?;
 /// assert_eq!(json["traceEvents"][4]["dur"], 500_000.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -72,7 +72,7 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Panics
     /// If [`TraceWriter::process`] did not return that process.
-    pub fn activity(&mut self, process: usize, activity: &Activity) -> io::Result<()> {
+    pub fn activity(&mut self, process: usize, activity: &Bar) -> io::Result<()> {
         let Process { lanes, routes } = &self.processes[process];
         let Some((block, lanes)) = check(activity, *lanes) else {
             self.left_out += 1;

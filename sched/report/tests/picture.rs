@@ -1,7 +1,7 @@
 //! Pictures and pages: well-formed, escaped, within their plots, whatever the timeline.
 
 use morphgl_report::{
-    Activity, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
+    Bar, Baseline, Cache, Epoch, Lane, LineChart, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Scale,
     Series, SvgOptions, Timeline, TrainingCandidate, Utilisation, WhatIf, html, line_chart, svg,
 };
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ fn lane(name: &str) -> Lane {
 
 #[test]
 fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
-    let activity = |phase, route, start, end, lanes: &[usize]| Activity {
+    let activity = |phase, route, start, end, lanes: &[usize]| Bar {
         phase,
         batch: 7,
         epoch: 2,
@@ -152,7 +152,7 @@ fn every_text_is_escaped_everywhere() {
     let timeline = Timeline {
         lanes: vec![Lane { name: nasty(), resource: nasty(), simulated: true }],
         routes: vec![nasty(), nasty()],
-        activities: vec![Activity {
+        activities: vec![Bar {
             phase: Phase::Batching,
             batch: 0,
             epoch: 0,
@@ -352,8 +352,8 @@ prop_compose! {
     fn any_activity()(
         phase in 0usize..3, batch in any::<u32>(), epoch in 0u32..3, route in 0usize..6,
         start in any_time(), length in any_time(), lanes in prop::collection::vec(0usize..7, 0..4),
-    ) -> Activity {
-        Activity { phase: Phase::ALL[phase], batch, epoch, route, start, end: start + length, lanes }
+    ) -> Bar {
+        Bar { phase: Phase::ALL[phase], batch, epoch, route, start, end: start + length, lanes }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The laws of a trace.
 
-use morphgl_report::{Activity, Lane, Mark, Phase, Timeline, TraceWriter, trace, write_trace};
+use morphgl_report::{Bar, Lane, Mark, Phase, Timeline, TraceWriter, trace, write_trace};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn events<'a>(trace: &'a Value, kind: &str) -> Vec<&'a Value> {
 
 fn timeline() -> Timeline {
     let lane = |name: &str, simulated| Lane { name: name.into(), resource: name.into(), simulated };
-    let activity = |phase, route, start, end, lanes: &[usize]| Activity {
+    let activity = |phase, route, start, end, lanes: &[usize]| Bar {
         phase,
         batch: 3,
         epoch: 1,
@@ -85,7 +85,7 @@ proptest! {
     fn times_are_never_negative_and_nothing_is_lost(
         spans in prop::collection::vec((-1.0..50.0, -0.5..9.0, prop::collection::vec(0usize..5, 0..4)), 0..60)
     ) {
-        let activities: Vec<Activity> = spans.iter().enumerate().map(|(i, (start, length, lanes))| Activity {
+        let activities: Vec<Bar> = spans.iter().enumerate().map(|(i, (start, length, lanes))| Bar {
             phase: Phase::ALL[i % 3], batch: i as u32, epoch: 0, route: 0, start: *start, end: start + length, lanes: lanes.clone(),
         }).collect();
         let timeline = Timeline { lanes: vec![Lane::default(); 3], activities, ..Timeline::default() };

@@ -2,7 +2,8 @@
 
 use crate::Schedule;
 use crate::policy::{Choose, Pipeline, Snapshot, any};
-use crate::state::{Phase, Step};
+use crate::state::Step;
+use morphgl_registry::Phase;
 
 /// Fill, block, flush. Share 0 is batched by the host (its buffer is the paper's CPU buffer), share 1 by the device.
 ///

@@ -2,7 +2,8 @@
 
 use crate::Schedule;
 use crate::policy::{Choose, Snapshot, any};
-use crate::state::{Phase, State, Step};
+use crate::state::{State, Step};
+use morphgl_registry::Phase;
 
 /// The interleaved policy (ours). A *joint* route batches where it trains and holds device and bus at once; *streamed* routes hold
 /// one of them at a time. Changing between the two idles one resource, so it is done once a group, when the busier resource

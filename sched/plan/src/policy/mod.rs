@@ -6,8 +6,9 @@ mod replayed;
 
 pub(crate) use replayed::Replayed;
 
-use crate::state::{Phase, State, Step};
+use crate::state::{State, Step};
 use crate::{Policy, Schedule};
+use morphgl_registry::Phase;
 
 /// The state of the simulation that a policy decides from.
 pub(crate) struct Snapshot<'a> {

@@ -6,25 +6,9 @@ pub use noise::Noise;
 
 use crate::order::Order;
 use crate::policy::{self, Choose, Snapshot};
-use crate::state::{Phase, State, Step};
-use crate::{Schedule, Seconds};
-
-/// One phase of one mini-batch in a simulated epoch.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Activity {
-    /// Position of the mini-batch in the epoch.
-    pub batch: u32,
-    /// Index of the share in the schedule.
-    pub share: usize,
-    /// The phase.
-    pub phase: Phase,
-    /// Index of the worker within the share, while batching; else 0.
-    pub worker: usize,
-    /// Seconds from the epoch's start to its own.
-    pub start: f64,
-    /// Seconds from the epoch's start to its end.
-    pub end: f64,
-}
+use crate::state::{State, Step};
+use crate::{Activity, Schedule, Seconds, Span};
+use morphgl_registry::{BatchId, Phase};
 
 /// A simulated epoch.
 #[derive(Debug, Clone, PartialEq)]
@@ -211,7 +195,13 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
                 idle[step.share].push(worker);
             }
             if record {
-                activities.push(Activity { batch, share: step.share, phase: step.phase, worker, start, end: time });
+                activities.push(Activity {
+                    id: BatchId { epoch: 0, index: batch },
+                    share: step.share,
+                    phase: step.phase,
+                    worker,
+                    span: Span { start, end: time },
+                });
             }
         }
         if cores.matters {
@@ -223,7 +213,7 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
         "a policy left mini-batches behind: {} of {n} trained by {schedule}",
         state.trained
     );
-    activities.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.batch.cmp(&b.batch)));
+    activities.sort_by(|a, b| a.span.start.total_cmp(&b.span.start).then(a.id.cmp(&b.id)));
     let first_fill_seconds = if first_fill.is_nan() { 0.0 } else { first_fill };
     Simulation { seconds: time, first_fill_seconds, busy, peak, order: Order::new(order), activities }
 }

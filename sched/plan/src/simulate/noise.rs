@@ -1,7 +1,7 @@
 //! Random durations around measured means.
 
 use crate::Seconds;
-use crate::state::Phase;
+use morphgl_registry::Phase;
 
 /// Normally distributed durations, by each duration's own deviation, never below a tenth of the mean.
 ///

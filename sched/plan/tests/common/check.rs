@@ -47,14 +47,17 @@ fn each_batch_once(schedule: &Schedule, simulation: &Simulation) {
     let mut seen: Vec<[Option<&Activity>; 3]> = vec![[None; 3]; n];
     assert_eq!(simulation.activities.len(), 3 * n, "three activities a mini-batch");
     for a in &simulation.activities {
-        let before = seen[a.batch as usize][a.phase as usize].replace(a);
-        assert_eq!(before, None, "mini-batch {} is twice in {:?}", a.batch, a.phase);
+        let before = seen[a.id.index as usize][a.phase as usize].replace(a);
+        assert_eq!(before, None, "mini-batch {} is twice in {:?}", a.id.index, a.phase);
     }
     let mut counts = vec![0; schedule.shares.len()];
     for (batch, phases) in seen.iter().enumerate() {
         let [b, t, m] = phases.map(|a| a.expect("as many activities as phases, none twice"));
         assert!(b.share == t.share && t.share == m.share, "mini-batch {batch} changes its route");
-        assert!(0.0 <= b.start && b.end <= t.start && t.end <= m.start, "mini-batch {batch}: {b:?} {t:?} {m:?}");
+        assert!(
+            0.0 <= b.span.start && b.span.end <= t.span.start && t.span.end <= m.span.start,
+            "mini-batch {batch}: {b:?} {t:?} {m:?}"
+        );
         counts[b.share] += 1;
     }
     assert_eq!(counts, schedule.shares.iter().map(|s| s.batches).collect::<Vec<_>>(), "mini-batches of each route");
@@ -62,7 +65,7 @@ fn each_batch_once(schedule: &Schedule, simulation: &Simulation) {
     for share in 0..schedule.shares.len() {
         for pair in seen.iter().filter(|p| p[0].is_some_and(|a| a.share == share)).collect::<Vec<_>>().windows(2) {
             for (before, after) in pair[0].iter().zip(pair[1]) {
-                let start = |a: &Option<&Activity>| a.map_or(0.0, |a| a.start);
+                let start = |a: &Option<&Activity>| a.map_or(0.0, |a| a.span.start);
                 assert!(start(before) <= start(after), "{after:?} overtakes {before:?}");
             }
         }
@@ -76,7 +79,7 @@ fn exclusive_resources(schedule: &Schedule, simulation: &Simulation) {
         let holds = |a: &&Activity| names(&schedule.shares[a.share], a.phase).contains(&resource.name);
         let held: Vec<&Activity> = simulation.activities.iter().filter(holds).collect();
         one_at_a_time(held.clone(), &resource.name);
-        let sum: f64 = held.iter().map(|a| a.end - a.start).sum();
+        let sum: f64 = held.iter().map(|a| a.span.end - a.span.start).sum();
         assert!(close(sum, simulation.busy[i]), "{} is held {sum} s, said {}", resource.name, simulation.busy[i]);
     }
 }
@@ -99,9 +102,9 @@ fn lanes(schedule: &Schedule, simulation: &Simulation) {
 
 #[track_caller]
 fn one_at_a_time(mut held: Vec<&Activity>, what: &str) {
-    held.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.end.total_cmp(&b.end)));
+    held.sort_by(|a, b| a.span.start.total_cmp(&b.span.start).then(a.span.end.total_cmp(&b.span.end)));
     for pair in held.windows(2) {
-        assert!(pair[0].end <= pair[1].start, "{what} is held by {:?} and {:?} at once", pair[0], pair[1]);
+        assert!(pair[0].span.end <= pair[1].span.start, "{what} is held by {:?} and {:?} at once", pair[0], pair[1]);
     }
 }
 
@@ -112,11 +115,11 @@ fn buffers(schedule: &Schedule, simulation: &Simulation) {
     for a in &simulation.activities {
         let in_place = schedule.shares[a.share].in_place;
         match (a.phase, in_place) {
-            (Phase::Batching, false) => changes.push((a.start, 1, 0)),
-            (Phase::Batching, true) => changes.push((a.start, 1, 1)),
-            (Phase::Transferring, false) => changes.extend([(a.start, -1, 0), (a.start, 1, 1)]),
+            (Phase::Batching, false) => changes.push((a.span.start, 1, 0)),
+            (Phase::Batching, true) => changes.push((a.span.start, 1, 1)),
+            (Phase::Transferring, false) => changes.extend([(a.span.start, -1, 0), (a.span.start, 1, 1)]),
             (Phase::Transferring, true) => {}
-            (Phase::Training, _) => changes.push((a.start, -1, 1)),
+            (Phase::Training, _) => changes.push((a.span.start, -1, 1)),
         }
     }
     // At one moment, places are left before they are taken.
@@ -136,19 +139,19 @@ fn buffers(schedule: &Schedule, simulation: &Simulation) {
 
 #[track_caller]
 fn summaries(schedule: &Schedule, simulation: &Simulation) {
-    let last = simulation.activities.iter().map(|a| a.end).fold(0.0, f64::max);
+    let last = simulation.activities.iter().map(|a| a.span.end).fold(0.0, f64::max);
     assert_eq!(simulation.seconds, last, "the epoch ends with its last phase");
     let trained = simulation.activities.iter().filter(|a| a.phase == Phase::Training);
-    let first = trained.map(|a| a.start).fold(f64::INFINITY, f64::min);
+    let first = trained.map(|a| a.span.start).fold(f64::INFINITY, f64::min);
     if schedule.num_batches() > 0 {
         assert_eq!(simulation.first_fill_seconds, first, "training starts with its first step");
     }
-    assert!(simulation.activities.windows(2).all(|p| p[0].start <= p[1].start), "activities come by start");
+    assert!(simulation.activities.windows(2).all(|p| p[0].span.start <= p[1].span.start), "activities come by start");
     // The order is that of the activities: at each moment the same steps, whatever their sequence.
     let mut counts = vec![[0; 3]; schedule.shares.len()];
     let mut starts: Vec<Vec<[f64; 3]>> = schedule.shares.iter().map(|s| vec![[0.0; 3]; s.batches]).collect();
     for a in &simulation.activities {
-        starts[a.share][counts[a.share][a.phase as usize]][a.phase as usize] = a.start;
+        starts[a.share][counts[a.share][a.phase as usize]][a.phase as usize] = a.span.start;
         counts[a.share][a.phase as usize] += 1;
     }
     let mut begun = vec![[0; 3]; schedule.shares.len()];
@@ -181,9 +184,9 @@ fn durations(schedule: &Schedule, simulation: &Simulation) {
     let mut core_seconds = 0.0;
     for a in &simulation.activities {
         let share = &schedule.shares[a.share];
-        let (took, says) = (a.end - a.start, seconds(share, a.phase));
+        let (took, says) = (a.span.end - a.span.start, seconds(share, a.phase));
         // Times are sums of durations, so their rounding is that of the time, not of the duration.
-        let rounding = 1e-9 * a.end.max(says);
+        let rounding = 1e-9 * a.span.end.max(says);
         assert!(took >= says - rounding, "{a:?} takes {took} s and not {says} s");
         assert!(may_slow && on_cores(share, a.phase) || took <= says + rounding, "{a:?} takes {took} s, not {says} s");
         core_seconds += says * threads(share, a.phase) as f64;
