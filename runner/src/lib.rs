@@ -23,8 +23,8 @@ pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::{Job, TrainingOperator};
 pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
-pub use stopping::Bound;
-pub use train::{Best, TrainOptions, TrainReport, Trainer, Why};
+pub use stopping::{Bound, TrainOptions};
+pub use train::{Best, TrainReport, Trainer, Why};
 
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};

@@ -2,7 +2,34 @@
 
 use morphgl_registry::Score;
 
-use crate::{Evaluation, TrainOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::Evaluation;
+
+/// How long to train, and when to evaluate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainOptions {
+    /// Epochs at most.
+    pub epochs: u32,
+    /// Epochs without a better validation accuracy after which training stops, checked at evaluations;
+    /// `None` never stops early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u32>,
+    /// How to evaluate.
+    pub evaluation: Evaluation,
+    /// Epochs between evaluations.
+    pub evaluate_every: u32,
+    /// Workers that batch for sampled evaluation at most; with 0 whoever scores does it. `None` is as many as the plan has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation_workers: Option<usize>,
+}
+
+impl TrainOptions {
+    /// A fixed number of epochs, each evaluated with all neighbours.
+    pub fn epochs(epochs: u32) -> Self {
+        Self { epochs, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
+    }
+}
 
 /// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.
 ///

@@ -7,33 +7,8 @@ use morphgl_execute::{CountersByOperator, EpochRow, Event, Stop, add_counters};
 use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
-use crate::stopping::EarlyStopping;
+use crate::stopping::{EarlyStopping, TrainOptions};
 use crate::{Evaluation, Executor, Scores, evaluate};
-
-/// How long to train, and when to evaluate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrainOptions {
-    /// Epochs at most.
-    pub epochs: u32,
-    /// Epochs without a better validation accuracy after which training stops, checked at evaluations;
-    /// `None` never stops early.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub patience: Option<u32>,
-    /// How to evaluate.
-    pub evaluation: Evaluation,
-    /// Epochs between evaluations.
-    pub evaluate_every: u32,
-    /// Workers that batch for sampled evaluation at most; with 0 whoever scores does it. `None` is as many as the plan has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub evaluation_workers: Option<usize>,
-}
-
-impl TrainOptions {
-    /// A fixed number of epochs, each evaluated with all neighbours.
-    pub fn epochs(epochs: u32) -> Self {
-        Self { epochs, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
-    }
-}
 
 /// The best model so far, by validation accuracy, then validation loss.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,8 +2,9 @@
 
 use morphgl_plan::{Plan, Plans, Problem};
 use morphgl_profile::{CandidateProfile, Outcome};
+use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
 use morphgl_report::{
-    Baseline, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
+    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
 };
 
 use super::show;
@@ -193,6 +194,25 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
             MemoryUse { what: "buffers and workers, at most".to_string(), bytes: run.plan.memory.host },
         ],
     }];
+    for (operator, counters) in &run.report.counters() {
+        let simulated = run.simulated.operator(operator);
+        let counted = counters.iter().map(|(counter, &amount)| Counted {
+            operator: operator.clone(),
+            counter: counter.clone(),
+            amount,
+            simulated,
+        });
+        page.counters.extend(counted);
+        let of = |spec: &CounterSpec| counters.get(spec.name).filter(|n| **n > 0).map(|n| *n as f64);
+        if let Some(requests) = of(&CACHE_REQUESTS) {
+            let hits = of(&CACHE_HITS).unwrap_or(0.0);
+            page.caches.push(Cache {
+                name: operator.clone(),
+                measured_hits: Some(hits / requests),
+                ..Cache::default()
+            });
+        }
+    }
     page.measured = Some(recorder.into_timeline());
     page
 }

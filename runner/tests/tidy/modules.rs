@@ -16,13 +16,10 @@ const KNOWN: &[&str] = &[
     "graph-store/store",
     "models/cpu-native",
     "models/cuda-native",
-    "runner",
     "samplers/core",
     "samplers/cpu-neighbor",
     "samplers/cuda-neighbor",
     "samplers/disk-neighbor",
-    "sched/execute",
-    "sched/profile",
     "transfer/cuda",
 ];
 

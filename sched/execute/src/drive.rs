@@ -6,14 +6,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, bounded};
-use morphgl_registry::{MiniBatch, Score};
+use morphgl_registry::{Key, MiniBatch, Score, Transferring};
 
 use crate::error::{delivered, guarded};
 use crate::loader::Fared;
 use crate::report::span_ending;
 use crate::window::CloseOnDrop;
 use crate::worker::{Delivery, Ready};
-use crate::{BatchDone, Error, ErrorKind, Loader, Pool, Prepared, Result, Span, Stop, Transfer};
+use crate::{BatchDone, Error, ErrorKind, Loader, Pool, Prepared, Result, Span, Stop};
+
+/// A transferring operator and its key.
+#[derive(Debug)]
+pub struct Transfer<'a> {
+    /// Its key, for errors.
+    pub key: &'a Key,
+    /// The operator.
+    pub operator: &'a mut dyn Transferring,
+}
 
 /// What is to be done with every mini-batch; returns its score and how long that kept its resource busy.
 pub(crate) type Consume<'a> = &'a mut dyn FnMut(&MiniBatch) -> morphgl_registry::Result<(Score, Duration)>;

@@ -20,12 +20,13 @@ mod window;
 mod worker;
 
 pub use crew::{Operators, RouteOperators, Trainer};
+pub use drive::Transfer;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::Executor;
 pub use loader::Loader;
 pub use morphgl_plan::{Activity, Span};
 pub use pool::Pool;
-pub use prepare::{Transfer, prepare};
+pub use prepare::prepare;
 pub use report::{
     BatchDone, Control, CountersByOperator, EpochReport, EpochRow, Event, PhaseSeconds, Prepared, ResourceSeconds,
     ShareReport, add_counters,

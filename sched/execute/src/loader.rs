@@ -38,6 +38,25 @@ pub(crate) struct Fared {
     pub(crate) peak: usize,
 }
 
+impl Pool {
+    /// Starts batching mini-batches `batches` of an epoch, to be iterated over in order.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer mini-batches, a thread cannot be started, or all workers panicked earlier.
+    pub fn load(&mut self, epoch: u32, batches: Range<u32>, stop: &Stop) -> Result<Loader<'_>> {
+        let wrong = |what: String| Error::setting(&self.key, what);
+        if batches.end > self.num_batches {
+            let (end, have) = (batches.end, self.num_batches);
+            return Err(wrong(format!("mini-batches up to {end} are asked for, an epoch has {have}; ask for fewer")));
+        }
+        if self.workers.is_empty() {
+            return Err(wrong("all of its workers panicked earlier; make a new pool".to_string()));
+        }
+        Loader::start(self, epoch, batches, stop)
+    }
+}
+
 impl<'a> Loader<'a> {
     pub(crate) fn start(pool: &'a mut Pool, epoch: u32, batches: Range<u32>, stop: &Stop) -> Result<Self> {
         let (settings, spare) = (pool.settings, std::mem::take(&mut pool.spare));

@@ -1,18 +1,17 @@
 //! Workers with their buffers, kept from epoch to epoch.
 
 use std::fmt;
-use std::ops::Range;
 
 use morphgl_registry::{Batching, BatchingWorker, Key, MiniBatch};
 
 use crate::error::guarded;
-use crate::{Error, Loader, PoolSettings, Result, Stop};
+use crate::{Error, PoolSettings, Result};
 
 /// The workers of one batching operator, and the mini-batches whose buffers they use again.
 pub struct Pool {
     pub(crate) key: Key,
     pub(crate) settings: PoolSettings,
-    num_batches: u32,
+    pub(crate) num_batches: u32,
     /// Fewer than it was made with when one panicked.
     pub(crate) workers: Vec<Box<dyn BatchingWorker>>,
     pub(crate) spare: Vec<MiniBatch>,
@@ -40,23 +39,6 @@ impl Pool {
     /// What it was made with.
     pub fn settings(&self) -> PoolSettings {
         self.settings
-    }
-
-    /// Starts batching mini-batches `batches` of an epoch, to be iterated over in order.
-    ///
-    /// # Errors
-    ///
-    /// There are fewer mini-batches, a thread cannot be started, or all workers panicked earlier.
-    pub fn load(&mut self, epoch: u32, batches: Range<u32>, stop: &Stop) -> Result<Loader<'_>> {
-        let wrong = |what: String| Error::setting(&self.key, what);
-        if batches.end > self.num_batches {
-            let (end, have) = (batches.end, self.num_batches);
-            return Err(wrong(format!("mini-batches up to {end} are asked for, an epoch has {have}; ask for fewer")));
-        }
-        if self.workers.is_empty() {
-            return Err(wrong("all of its workers panicked earlier; make a new pool".to_string()));
-        }
-        Loader::start(self, epoch, batches, stop)
     }
 }
 

@@ -3,19 +3,10 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use morphgl_registry::{Key, MiniBatch, Score, Transferring};
+use morphgl_registry::{MiniBatch, Score};
 
-use crate::drive::{Job, drive};
+use crate::drive::{Job, Transfer, drive};
 use crate::{BatchDone, Pool, Prepared, Result, Stop};
-
-/// A transferring operator and its key.
-#[derive(Debug)]
-pub struct Transfer<'a> {
-    /// Its key, for errors.
-    pub key: &'a Key,
-    /// The operator.
-    pub operator: &'a mut dyn Transferring,
-}
 
 /// Delivers mini-batches `batches` of an epoch, in order, to `consume`, which returns their score (or `Score::default()`).
 ///

@@ -1,23 +1,7 @@
 //! Host memory: what is measured stays within what is allowed, and what a worker really takes is learned on the way.
 
 use crate::profile::on_host;
-use crate::{Largest, RouteProfile};
-
-/// The host memory that profiling may take, and who knows how much that is.
-#[derive(Clone, Copy)]
-pub struct Memory<'a> {
-    /// Bytes that the process may hold in all.
-    pub limit: u64,
-    /// The most bytes that the process held since this was last asked. What can be given back to the system is given back
-    /// by asking.
-    pub peak: &'a dyn Fn() -> u64,
-}
-
-impl std::fmt::Debug for Memory<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
+use crate::{Largest, Memory, RouteProfile};
 
 /// What was seen of the process's memory so far; nothing where nobody tells.
 pub(crate) struct Seen<'a> {

@@ -5,7 +5,23 @@ use std::time::Duration;
 use morphgl_registry::{Batching, Key, Place, Route, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
-use crate::{Memory, Selection};
+use crate::Selection;
+
+/// The host memory that profiling may take, and who knows how much that is.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    /// Bytes that the process may hold in all.
+    pub limit: u64,
+    /// The most bytes that the process held since this was last asked. What can be given back to the system is given back
+    /// by asking.
+    pub peak: &'a dyn Fn() -> u64,
+}
+
+impl std::fmt::Debug for Memory<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
 
 /// The operators to measure: routes, and who trains what they bring.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ pub use morphgl_plan::Phase;
 pub use number::{bytes, percent, ratio};
 pub use page::html;
 pub use report::{
-    Baseline, Cache, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
+    Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,
 };
 pub use svg::{SvgOptions, svg};
 pub use timeline::{Bar, Lane, Mark, Timeline};

@@ -54,6 +54,7 @@ pub fn html(report: &Report) -> String {
     out.push_str(r#"<div class="columns">"#);
     out.push_str(&sections::memory(report));
     out.push_str(&sections::caches(report));
+    out.push_str(&sections::counters(report));
     out.push_str("</div>");
     out.push_str(&sections::notes(report, &timelines));
     out.push_str(&sections::folded(report));

@@ -51,6 +51,8 @@ pub struct Report {
     pub memory: Vec<Memory>,
     /// Caches and their hit rates.
     pub caches: Vec<Cache>,
+    /// What operators counted.
+    pub counters: Vec<Counted>,
     /// Notes in sentences: assumptions, skipped operators, replanning.
     pub notes: Vec<String>,
     /// The machine, as names and values.
@@ -206,8 +208,8 @@ pub struct Cache {
     pub name: String,
     /// Its place.
     pub place: String,
-    /// Its size.
-    pub bytes: u64,
+    /// Its size, where it is known.
+    pub bytes: Option<u64>,
     /// Predicted hit rate, 0 to 1.
     pub predicted_hits: Option<f64>,
     /// Measured hit rate, 0 to 1.
@@ -254,4 +256,18 @@ impl Report {
             || self.operators.iter().any(|o| o.simulated)
             || self.memory.iter().any(|m| m.simulated)
     }
+}
+
+/// The sum of a counter of an operator over all mini-batches.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counted {
+    /// The operator's key.
+    pub operator: String,
+    /// The counter's name; it ends in `_bytes` where it counts bytes.
+    pub counter: String,
+    /// The sum.
+    pub amount: u64,
+    /// Whether the operator is simulated.
+    pub simulated: bool,
 }

@@ -284,12 +284,21 @@ pub(crate) fn caches(report: &Report) -> String {
                 "" => String::new(),
                 place => format!(" on {}{}", escape(place), if simulated { " (simulated)" } else { "" }),
             };
-            let name = format!(r#"{}<div class="below">{}{place}</div>"#, escape(&c.name), bytes(c.bytes));
+            let size = c.bytes.map(bytes).unwrap_or_default();
+            let name = format!(r#"{}<div class="below">{size}{place}</div>"#, escape(&c.name));
             (name, c.predicted_hits, c.measured_hits)
         })
         .collect();
     let keys = pair_keys(rows.iter().any(|r| r.1.is_some()), rows.iter().any(|r| r.2.is_some()));
     section("", "Caches", "Share of accesses they catch.", &(keys + &pairs(&rows)))
+}
+
+/// What operators counted: bytes over links and from disk, cache requests and hits, and counters of operators' own.
+pub(crate) fn counters(report: &Report) -> String {
+    if report.counters.is_empty() {
+        return String::new();
+    }
+    section("", "Counters", "Sums over all mini-batches.", &table::counters(&report.counters))
 }
 
 pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, Rows)]) -> String {

@@ -4,8 +4,8 @@ use morphgl_plan::Time;
 
 use crate::bars::{bar, labelled, width};
 use crate::markup::{escape, put};
-use crate::number::{bytes, percent, plain, ratio};
-use crate::report::{Baseline, Epoch, Memory, OperatorSeconds, WhatIf};
+use crate::number::{bytes, count, percent, plain, ratio};
+use crate::report::{Baseline, Counted, Epoch, Memory, OperatorSeconds, WhatIf};
 use crate::timeline::letter;
 
 /// A table of cells that are safe to embed; the columns whose heading begins with `#` hold numbers.
@@ -165,6 +165,13 @@ pub(crate) fn epochs(rows: &[Epoch]) -> String {
     let cell = |c: &Column, e: &Epoch| c.1(e).unwrap_or_default();
     let rows: Vec<(&str, Vec<String>)> = rows.iter().map(|e| ("", used.iter().map(|c| cell(c, e)).collect())).collect();
     table(&names, &rows)
+}
+
+/// Counters by operator.
+pub(crate) fn counters(rows: &[Counted]) -> String {
+    let amount = |c: &Counted| if c.counter.ends_with("_bytes") { bytes(c.amount) } else { count(c.amount) };
+    let row = |c: &Counted| ("", vec![labelled(&c.operator, c.simulated), escape(&c.counter), amount(c)]);
+    table(&["Operator", "Counter", "#Sum"].map(String::from), &rows.iter().map(row).collect::<Vec<_>>())
 }
 
 /// A place's memory: uses, peak and budget.

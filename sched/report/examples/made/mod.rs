@@ -242,14 +242,14 @@ pub(crate) fn full(batches: u32, run: u32) -> Report {
             Cache {
                 name: "features by PreSC".into(),
                 place: "sim:0".into(),
-                bytes: 1210 << 20,
+                bytes: Some(1210 << 20),
                 predicted_hits: Some(0.812),
                 measured_hits: Some(0.806),
             },
             Cache {
                 name: "adjacency by degree".into(),
                 place: "sim:0".into(),
-                bytes: 190 << 20,
+                bytes: Some(190 << 20),
                 predicted_hits: Some(0.534),
                 measured_hits: Some(0.541),
             },
