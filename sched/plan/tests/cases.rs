@@ -30,7 +30,7 @@ fn course(simulation: &Simulation, host_batching: bool) -> Vec<String> {
         }
         *number += 1;
     }
-    // What begins at the same moment stands in one order.
+    // Steps that begin at the same time are sorted.
     found.sort_by(|a, b| {
         let time =
             |s: &str| s.split(' ').next().and_then(|s| s.parse::<f64>().ok()).expect("a line begins with its time");
