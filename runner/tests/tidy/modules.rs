@@ -3,6 +3,8 @@
 //! A module may use its ancestors and its descendants; two others must not use each other, directly or through a third.
 //! Names are followed through re-exports, those by `*` excepted; modules within a file count as the file's own.
 
+#![allow(clippy::print_stdout, reason = "circles that are known are listed")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -164,7 +166,7 @@ fn circles(source: &Path) -> Vec<BTreeSet<String>> {
     for (at, module) in &modules {
         for (path, name) in &module.exports {
             let to = absolute(&modules, at, path);
-            exports.extend(to.map(|to| ([&at[..], &[name.clone()]].concat(), to)));
+            exports.extend(to.map(|to| ([&at[..], std::slice::from_ref(name)].concat(), to)));
         }
     }
     let owner = |mut path: Names| -> Names {

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let faster: WhatIf = "CPU*2".parse()?;
     println!("with {faster}: {}", plan(&faster.apply(&problem)?)?.best());
 
-    // An executor asks what may begin, and says what has ended; here everything takes no time.
+    // An executor begins the steps that the replay allows and reports their ends; here they take no time.
     let schedule = &plans.best().schedule;
     let mut replay = Replay::new(schedule, &simulate(schedule).order);
     while !replay.is_done() {

@@ -34,26 +34,19 @@ pub struct DoesNotFit {
 
 impl fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no plan fits in memory: the smallest needs {}", Mebibytes(self.least.host))?;
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        write!(f, "no plan fits in memory: the smallest needs {}", mib(self.least.host))?;
         if let Some(bytes) = self.host_bytes {
-            write!(f, " of the host's {} left for buffers", Mebibytes(bytes))?;
+            write!(f, " of the host's {} left for buffers", mib(bytes))?;
         }
         if let Some(bytes) = self.device_bytes {
-            write!(f, " and {} of the device's {}", Mebibytes(self.least.device), Mebibytes(bytes))?;
+            write!(f, " and {} of the device's {}", mib(self.least.device), mib(bytes))?;
         }
         f.write_str("; allow more memory, or make mini-batches smaller (batch size, fanouts)")
     }
 }
 
 impl std::error::Error for DoesNotFit {}
-
-struct Mebibytes(u64);
-
-impl fmt::Display for Mebibytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} MiB", self.0 as f64 / f64::from(1 << 20))
-    }
-}
 
 /// Peak bytes of `schedule`. A mini-batch in training counts in addition to those in the ready buffer.
 pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {

@@ -87,18 +87,33 @@ pub struct Replanner {
 impl Replanner {
     /// Watches `schedule`, a schedule of `problem`.
     pub fn new(problem: Problem, schedule: &Schedule, drift: Drift) -> Self {
-        let mut new = Self {
+        // Expected durations include interference, so they come from a simulation of a few overlaps.
+        let few = with_batches(schedule, schedule.num_batches().min(64));
+        let mut sums = vec![[(0.0, 0usize); 3]; schedule.shares.len()];
+        let simulation = timeline(&few);
+        for a in simulation.activities {
+            let (sum, count) = &mut sums[a.share][a.phase as usize];
+            (*sum, *count) = (*sum + a.span.seconds(), *count + 1);
+        }
+        let joint: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
+        let least = schedule.ready.max(8);
+        let overlap = match schedule.shares.len() {
+            1 => least,
+            _ => (schedule.ready * schedule.num_batches() / joint.max(1)).clamp(least, 4 * least),
+        };
+        Self {
             problem,
             drift,
             schedule: schedule.clone(),
-            expected: Vec::new(),
-            period: 0.0,
-            seen: Vec::new(),
-            overlap: 1,
+            expected: sums
+                .iter()
+                .map(|s| s.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 }))
+                .collect(),
+            period: simulation.seconds / few.num_batches().max(1) as f64,
+            seen: vec![[Samples::default(); 3]; schedule.shares.len()],
+            overlap,
             trained: 0,
-        };
-        new.watch(schedule.clone());
-        new
+        }
     }
 
     /// The problem with the durations assumed now.
@@ -109,29 +124,6 @@ impl Replanner {
     /// Mini-batches of an overlap, in which each buffer fills and empties once.
     pub fn overlap(&self) -> usize {
         self.overlap
-    }
-
-    fn watch(&mut self, schedule: Schedule) {
-        // Expected durations include interference, so they come from a simulation of a few overlaps.
-        let few = with_batches(&schedule, schedule.num_batches().min(64));
-        let mut sums = vec![[(0.0, 0usize); 3]; schedule.shares.len()];
-        let simulation = timeline(&few);
-        self.period = simulation.seconds / few.num_batches().max(1) as f64;
-        for a in simulation.activities {
-            let (sum, count) = &mut sums[a.share][a.phase as usize];
-            (*sum, *count) = (*sum + a.span.seconds(), *count + 1);
-        }
-        self.expected =
-            sums.iter().map(|s| s.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 })).collect();
-        self.seen = vec![[Samples::default(); 3]; schedule.shares.len()];
-        let joint: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
-        let n = schedule.num_batches();
-        self.overlap = match schedule.shares.len() {
-            1 => schedule.ready.max(8),
-            _ => (schedule.ready * n / joint.max(1)).clamp(schedule.ready.max(8), 4 * schedule.ready.max(8)),
-        };
-        self.trained = 0;
-        self.schedule = schedule;
     }
 
     /// Records the duration of a phase of one of the share's mini-batches. After a new plan nothing more is recorded: phases under
@@ -169,7 +161,7 @@ impl Replanner {
             let mean = seen.sum / seen.count as f64;
             seen.ratio = mean / expected;
             seen.streak = match seen.ratio {
-                // So little time that no plan depends on it.
+                // Too little time for any plan to depend on it.
                 _ if (mean - expected).abs() < self.drift.least * self.period => {
                     seen.ratio = 0.0;
                     0
@@ -189,7 +181,7 @@ impl Replanner {
         let kept_seconds = simulate(&kept).seconds;
         let problem = self.problem.clone().with_batches(left);
         let better = plan(&problem).ok().map(|plans| plans.best().clone()).filter(|plan| {
-            // The change itself costs what is in the pipeline once.
+            // Changing plans empties the pipeline once.
             let p = &plan.prediction;
             p.epoch_seconds + p.first_fill_seconds < kept_seconds * (1.0 - self.drift.gain)
         });
@@ -199,14 +191,14 @@ impl Replanner {
                 Some(Replanned { plan, changed, kept_seconds })
             }
             None => {
-                // The plan stays; what is expected of it is what was seen.
-                self.watch(self.schedule.clone());
+                // The plan stays, with the measured durations as expected ones.
+                *self = Self::new(self.problem.clone(), &self.schedule, self.drift);
                 None
             }
         }
     }
 
-    /// Takes over what was measured of every phase off by more than half the threshold, once one has drifted.
+    /// Takes over the measured durations of all phases that are off by more than half the threshold.
     fn believe(&mut self) -> Vec<Changed> {
         let mut changed: Vec<Changed> = Vec::new();
         for (share, seen) in self.schedule.shares.iter_mut().zip(&self.seen) {

@@ -65,7 +65,7 @@ pub(crate) fn lines(transfer: f64, step: f64, ready: usize) -> Vec<Line> {
         }
         lines.push(Line { transfer: pair[0].1 - along * pair[0].0, step: along });
     }
-    // From where the hull is steeper than steps alone, these are what is left of it.
+    // Where the hull is steeper than runs of steps alone, those are the last line.
     let last = hull.iter().map(|p| p.1 - step * p.0).fold(f64::INFINITY, f64::min);
     lines.push(Line { transfer: last.max(0.0), step });
     lines
@@ -92,7 +92,7 @@ mod tests {
         #[test]
         fn the_fluid_loads_are_never_above_all_lines(transfer in 0.01f64..10.0, step in 0.01f64..10.0,
                                                      ready in 1usize..20, share in 0.0f64..1.0) {
-            // Of one mini-batch in all, `share` moved: the lines say at least what the bus and the device say alone.
+            // For one mini-batch, `share` of it transferred: the lines are at least the loads of bus and device alone.
             let of = |line: &Line| line.transfer * share + line.step;
             let bound = lines(transfer, step, ready).iter().map(of).fold(0.0, f64::max);
             prop_assert!(bound >= (share * transfer).max(step) * (1.0 - 1e-9));

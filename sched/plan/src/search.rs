@@ -63,7 +63,7 @@ pub fn plan(problem: &Problem) -> Result<Plans, DoesNotFit> {
 }
 
 impl crate::Candidate {
-    /// Whether batching holds what training holds: Category II.
+    /// Whether batching holds a resource of training: Category II.
     pub(crate) fn on_device_batched(&self, problem: &Problem) -> bool {
         problem.exclusive(&self.hardware.batching) & problem.exclusive(&self.hardware.training) != 0
     }

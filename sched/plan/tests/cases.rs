@@ -3,7 +3,10 @@
 mod common;
 
 use common::{DEVICE, HOST, Two, check::check};
-use morphgl_plan::{Phase, Policy, Schedule, Simulation, Strategy, bound, plan, timeline};
+use morphgl_plan::{
+    Contention, Durations, InterferencePoint, Limits, Phase, Policy, Schedule, Simulation, Strategy, bound, plan,
+    timeline,
+};
 
 /// Simulates and checks all constraints.
 #[track_caller]
@@ -30,7 +33,7 @@ fn course(simulation: &Simulation, host_batching: bool) -> Vec<String> {
         }
         *number += 1;
     }
-    // What begins at the same moment stands in one order.
+    // Steps that begin at the same time are sorted.
     found.sort_by(|a, b| {
         let time =
             |s: &str| s.split(' ').next().and_then(|s| s.parse::<f64>().ok()).expect("a line begins with its time");
@@ -245,4 +248,19 @@ fn utilisation_and_bottleneck_are_those_of_the_epoch() {
     same(pcie, 200.0 / 201.5);
     same(sim, 50.0 / 201.5);
     same(p.first_fill_seconds, 3.0);
+}
+
+#[test]
+fn names_in_files_stay() {
+    let limits = serde_json::to_value(Limits::default()).expect("limits are plain data");
+    assert_eq!(limits["crowding"], 1.1);
+    let point = InterferencePoint {
+        workers: 1,
+        threads: 1,
+        training_threads: 1,
+        contention: Contention { batching: 1.0, training: 2.0 },
+    };
+    let durations = Durations::constant(1, 1.0, 0.0, 1.0).and_then(|d| d.with_interference(vec![point]));
+    let json = serde_json::to_value(durations.expect("factors are valid")).expect("durations are plain data");
+    assert_eq!(json["together"][0]["contention"]["training"], 2.0);
 }

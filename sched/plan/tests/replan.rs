@@ -85,7 +85,7 @@ fn run(first: &Plan, watch: &mut Replanner, noise: &Noise, slow: &dyn Fn(bool, P
         if next.is_none() {
             break;
         }
-        // What had begun by the time the new plan was asked for is trained; the rest is planned anew.
+        // Mini-batches begun before the replanning are trained by the old plan; the rest is planned again.
         let left = total - done as usize;
         let problem = watch.problem().clone().with_batches(left);
         schedule = plan(&problem).expect("no limits").best().schedule.clone();

@@ -1,6 +1,6 @@
 //! A model of the buffers' protocol: every order in which steps can begin and end, and every moment at which it can be cut off.
 //!
-//! `Replay` is all of the protocol: an executor only begins what it allows and tells it what has ended.
+//! `Replay` is the whole protocol: an executor begins only steps that it allows, and reports their ends.
 //! So the interleavings of threads are those of `begin`, `end` and `cut`, and here all of them are gone through.
 
 use std::collections::{HashSet, VecDeque};
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// The mini-batches that whoever trains may be given now, in their order.
+/// The mini-batches that may be queued at the trainer now, in order.
 fn promised(replay: &Replay) -> Vec<u32> {
     (0..).map_while(|ahead| replay.next_training(ahead)).collect()
 }

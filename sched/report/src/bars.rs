@@ -23,7 +23,7 @@ pub(crate) fn bar(style: &str, share: f64, text: &str) -> String {
     )
 }
 
-/// Pairs of bars: what was predicted and what was measured of each.
+/// Pairs of bars: predicted and measured.
 pub(crate) fn pairs(rows: &[(String, Option<f64>, Option<f64>)]) -> String {
     let mut out = String::from(r#"<div class="pairs">"#);
     for (name, predicted, measured) in rows {

@@ -9,9 +9,6 @@ use crate::table::{headings, table, two_lines};
 
 /// The table of compared training operators; empty if there was no choice.
 pub(crate) fn candidates(report: &Report) -> String {
-    if report.candidates.is_empty() {
-        return String::new();
-    }
     let names = headings(&["Operator", "Trained at", "#Mini-batch", "#From, to", "#Steps"]);
     let rows: Vec<(&str, Vec<String>)> = report.candidates.iter().map(row).collect();
     let below = "Of the operators at a place the fastest trains. A mini-batch is batched, transferred and trained, one after the \

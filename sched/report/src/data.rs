@@ -72,7 +72,7 @@ fn density(activities: &[(&Bar, Vec<usize>, f64)], lanes: usize) -> Value {
     json!({ "from": from, "to": to, "bins": bins.into_iter().map(whole).collect::<Vec<_>>() })
 }
 
-/// JSON that may stand in a script element of HTML and of XHTML.
+/// JSON escaped for a script element of HTML and XHTML.
 pub(crate) fn embed(value: &Value) -> String {
     value.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
 }

@@ -1,10 +1,10 @@
-//! What the colours and patterns of a timeline mean.
+//! Legends: the colours and patterns of a timeline.
 
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::timeline::letter;
 use morphgl_plan::Phase;
 
-/// The patterns of the routes after the first, which lie over the phases' colours. Ids begin with `id`.
+/// The patterns of the routes after the first, drawn over the phases' colours. Ids begin with `id`.
 pub(crate) fn patterns(out: &mut String, id: &str, routes: usize) {
     if routes < 2 {
         return;
@@ -24,7 +24,7 @@ pub(crate) fn patterns(out: &mut String, id: &str, routes: usize) {
     out.push_str("</defs>");
 }
 
-/// The attribute that fills what lies over a route's blocks; none for route 0.
+/// The fill attribute of a route's pattern; none for route 0.
 pub(crate) fn pattern(id: &str, route: usize, routes: usize) -> Option<String> {
     match pattern_of(route, routes) {
         0 => None,
@@ -43,7 +43,7 @@ pub(crate) fn swatch(class: &str, pattern: Option<&str>, x: f64, y: f64) -> Stri
     out
 }
 
-/// Which pattern a route has; they recur after the fourth route.
+/// The pattern of a route; patterns repeat from the fifth route on.
 pub(crate) fn pattern_of(route: usize, routes: usize) -> usize {
     if routes < 2 { 0 } else { route % routes.min(4) }
 }

@@ -11,7 +11,7 @@ fn significant(value: f64, digits: i32) -> String {
     format!("{value:.*}", decimals(rounded).min(first))
 }
 
-/// A share as a percentage: `0.7%`, `87%`, `87.2%` with one decimal asked for.
+/// A share as a percentage: `0.7%`, `87%`, `87.2%` with one decimal.
 pub fn percent(share: f64, decimals: usize) -> String {
     match 100.0 * share {
         value if !value.is_finite() => NONE.to_string(),
@@ -93,27 +93,28 @@ fn decimals(step: f64) -> usize {
     (-(step * 1.000_001).log10().floor()).clamp(0.0, 12.0) as usize
 }
 
+/// Ticks at the multiples of a step, labelled one by one.
+fn labelled(from: f64, to: f64, step: f64, label: impl Fn(f64) -> String) -> Ticks {
+    Ticks(multiples(from, to, step).into_iter().map(|v| (v, label(v))).collect())
+}
+
 /// Ticks of a plain axis.
 pub(crate) fn ticks(from: f64, to: f64, most: usize) -> Ticks {
     let step = step(to - from, most);
-    let label = |v: f64| {
-        let digits = decimals(step);
-        if v.abs() >= 1e6 || (step < 1e-6 && v != 0.0) { format!("{v:e}") } else { format!("{v:.digits$}") }
-    };
-    Ticks(multiples(from, to, step).into_iter().map(|v| (v, label(v))).collect())
+    let digits = decimals(step);
+    let scientific = |v: f64| v.abs() >= 1e6 || (step < 1e-6 && v != 0.0);
+    labelled(from, to, step, |v| if scientific(v) { format!("{v:e}") } else { format!("{v:.digits$}") })
 }
 
 /// Ticks of an axis of whole numbers, such as epochs.
 pub(crate) fn whole_ticks(from: f64, to: f64, most: usize) -> Ticks {
-    let step = step(to - from, most).max(1.0);
-    Ticks(multiples(from, to, step).into_iter().map(|v| (v, format!("{v:.0}"))).collect())
+    labelled(from, to, step(to - from, most).max(1.0), |v| format!("{v:.0}"))
 }
 
 /// Ticks of an axis of shares.
 pub(crate) fn percent_ticks(from: f64, to: f64, most: usize) -> Ticks {
     let step = step(to - from, most);
-    let digits = decimals(step * 100.0);
-    Ticks(multiples(from, to, step).into_iter().map(|v| (v, percent(v, digits))).collect())
+    labelled(from, to, step, |v| percent(v, decimals(step * 100.0)))
 }
 
 /// Ticks of an axis of seconds, in a unit that suits its end.
@@ -134,7 +135,7 @@ pub(crate) fn time_ticks(from: f64, to: f64, most: usize) -> Ticks {
         _ => (1.0, "s"),
     };
     let digits = decimals(every / unit);
-    Ticks(multiples(from, to, every).into_iter().map(|v| (v, format!("{:.digits$} {name}", v / unit))).collect())
+    labelled(from, to, every, |v| format!("{:.digits$} {name}", v / unit))
 }
 
 #[cfg(test)]

@@ -43,24 +43,14 @@ impl Panel<'_> {
     /// Draws the panel at `top` and returns its height.
     pub(crate) fn draw(&self, out: &mut String, top: f64) -> f64 {
         let Frame { names, left, right, row } = self.frame;
+        let (x, end, width, share_end) = (px(left), px(right), px(right - left), px(right + 46.0));
         let mut y = top;
-        put!(
-            out,
-            r#"<g class="panel" data-left="{}" data-right="{}" data-from="{}" data-to="{}">"#,
-            px(left),
-            px(right),
-            self.from,
-            self.to
-        );
+        let Self { from, to, .. } = *self;
+        put!(out, r#"<g class="panel" data-left="{x}" data-right="{end}" data-from="{from}" data-to="{to}">"#);
         if !self.caption.is_empty() {
-            put!(
-                out,
-                r#"<text class="caption" x="{}" y="{}">{}</text>"#,
-                px(left),
-                px(y + 12.0),
-                escape(&self.caption)
-            );
-            put!(out, r#"<text class="quiet end" x="{}" y="{}">busy</text>"#, px(right + 46.0), px(y + 12.0));
+            let baseline = px(y + 12.0);
+            put!(out, r#"<text class="caption" x="{x}" y="{baseline}">{}</text>"#, escape(&self.caption));
+            put!(out, r#"<text class="quiet end" x="{share_end}" y="{baseline}">busy</text>"#);
             y += 20.0;
         }
         y += if self.names(out, y + 9.0) { 16.0 } else { 0.0 };
@@ -70,22 +60,14 @@ impl Panel<'_> {
             if i > 0 {
                 y += if self.timeline.lanes[i - 1].resource == lane.resource { 2.0 } else { 6.0 };
             }
-            let width = right - left;
-            put!(
-                body,
-                r#"<rect class="track" x="{}" y="{}" width="{}" height="{}"/>"#,
-                px(left),
-                px(y),
-                px(width),
-                px(row)
-            );
+            put!(body, r#"<rect class="track" x="{x}" y="{}" width="{width}" height="{}"/>"#, px(y), px(row));
             let class = if lane.simulated { "simulated" } else { "lane" };
             let name = fit(&lane.name, 12.0, names);
             let baseline = px(y + row / 2.0 + 4.0);
             put!(body, r#"<text class="{class} end" x="{}" y="{baseline}">{}</text>"#, px(left - 10.0), escape(&name));
             self.lane(&mut body, blocks, y);
             let busy = percent(self.rows.busy(blocks, self.from, self.to), 0);
-            put!(body, r#"<text class="quiet end" x="{}" y="{baseline}">{busy}</text>"#, px(right + 46.0));
+            put!(body, r#"<text class="quiet end" x="{share_end}" y="{baseline}">{busy}</text>"#);
             y += row;
         }
         self.axis(out, first, y);
@@ -189,15 +171,8 @@ impl Panel<'_> {
 
     fn block(&self, out: &mut String, block: &Block, x: f64, width: f64, y: f64) {
         let Block { phase, route, epoch, batch, start, end } = *block;
-        put!(
-            out,
-            r#"<rect class="k {}" x="{}" y="{}" width="{}" height="{}""#,
-            letter(phase),
-            px(x),
-            px(y),
-            px(width),
-            px(self.frame.row)
-        );
+        let (letter, left, top, wide, high) = (letter(phase), px(x), px(y), px(width), px(self.frame.row));
+        put!(out, r#"<rect class="k {letter}" x="{left}" y="{top}" width="{wide}" height="{high}""#);
         if width < 3.0 {
             out.push_str("/>");
             return;

@@ -15,7 +15,11 @@ use crate::table;
 use crate::timeline::{Timeline, letter};
 use morphgl_plan::Phase;
 
+/// A section of the page; an empty string without a body.
 pub(crate) fn section(class: &str, heading: &str, below: &str, body: &str) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
     let below = if below.is_empty() { String::new() } else { format!(r#"<p class="quiet">{}</p>"#, escape(below)) };
     format!(r#"<section class="card {class}"><h2>{}</h2>{below}{body}</section>"#, escape(heading))
 }
@@ -226,26 +230,17 @@ pub(crate) fn curves(report: &Report) -> String {
         ("Accuracy", "Share of nodes right", Scale::Percent, accuracy),
     ];
     for (heading, title, scale, series) in charts {
-        let chart = chart(title, scale, series);
-        if !chart.is_empty() {
-            out.push_str(&section("", heading, "", &chart));
-        }
+        out.push_str(&section("", heading, "", &chart(title, scale, series)));
     }
     out
 }
 
 pub(crate) fn baselines(report: &Report) -> String {
-    if report.baselines.is_empty() {
-        return String::new();
-    }
     let below = "Every plan considered, as the simulator predicts it. The darker part of a bar is the lower bound.";
     section("", "Plans", &(below.to_string() + &simulated(report)), &table::baselines(&report.baselines))
 }
 
 pub(crate) fn what_if(report: &Report) -> String {
-    if report.what_if.is_empty() {
-        return String::new();
-    }
     let below = "The best plan of a machine that differs in one thing or a few.".to_string() + &simulated(report);
     section("", "What if", &below, &table::what_if(&report.what_if))
 }
@@ -257,16 +252,10 @@ fn simulated(report: &Report) -> String {
 }
 
 pub(crate) fn operators(report: &Report) -> String {
-    if report.operators.is_empty() {
-        return String::new();
-    }
     section("", "Operators", "Seconds for one mini-batch.", &table::operators(&report.operators))
 }
 
 pub(crate) fn memory(report: &Report) -> String {
-    if report.memory.is_empty() {
-        return String::new();
-    }
     let places: String = report.memory.iter().map(table::memory).collect();
     section("memory", "Memory", "", &places)
 }

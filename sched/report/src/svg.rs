@@ -1,4 +1,4 @@
-//! A timeline as a picture, after morphgl Fig. 3.
+//! A timeline as a picture, after MorphGL's Fig. 3.
 
 use morphgl_plan::Time;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::timeline::Timeline;
 
 const STYLE: &str = include_str!("timeline.css");
 
-/// What to draw of a timeline.
+/// Options of [`svg()`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SvgOptions {
@@ -22,9 +22,9 @@ pub struct SvgOptions {
     /// Seconds at which the window ends; by default the timeline's end.
     /// With neither given, a timeline too long to read is drawn three times: whole, its first and its last mini-batches.
     pub to: Option<f64>,
-    /// What stands above it; nothing if empty.
+    /// Title above the picture, if not empty.
     pub title: String,
-    /// What ids inside begin with, for several pictures in one document; letters, digits, `-` and `_` are kept.
+    /// Prefix of the ids inside, for several pictures in one document; letters, digits, `-` and `_` are kept.
     pub id: String,
 }
 
@@ -34,7 +34,7 @@ impl Default for SvgOptions {
     }
 }
 
-/// Draws a timeline as a stand-alone SVG document, light or dark as its viewer prefers.
+/// Draws a timeline as a stand-alone SVG document that follows the viewer's light or dark setting.
 ///
 /// # Complexity
 /// O(n log n) time and O(n) space for n activities; its size is bounded by its width and its lanes.
@@ -42,7 +42,7 @@ pub fn svg(timeline: &Timeline, options: &SvgOptions) -> String {
     draw(timeline, &Rows::new(timeline), options, true)
 }
 
-/// Draws the timeline; alone it has a ground, margins, a legend with its patterns and its own style, which a page has once.
+/// Draws the timeline. A stand-alone picture has background, margins, legend, patterns and style; a page has those once.
 pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone: bool) -> String {
     let width = f64::from(options.width.clamp(480, 8192));
     let margin = if alone { 20.0 } else { 0.0 };
@@ -104,7 +104,7 @@ struct Window {
     rows_of: f64,
 }
 
-/// What to show: the window asked for; all, if it is legible; else all of it small, its begin and its end.
+/// The windows to draw: the requested one; else the whole timeline if it is legible; else the whole, its begin and its end.
 fn windows(rows: &Rows, options: &SvgOptions, frame: Frame) -> Vec<Window> {
     let end = rows.seconds;
     let row = frame.row;

@@ -10,6 +10,9 @@ use crate::timeline::letter;
 
 /// A table of cells that are safe to embed; the columns whose heading begins with `#` hold numbers.
 pub(crate) fn table(headings: &[String], rows: &[(&str, Vec<String>)]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
     let mut out = String::from(r#"<div class="scroll"><table><thead><tr>"#);
     let number = |h: &str| match h {
         _ if h.starts_with('#') => r#" class="number""#,

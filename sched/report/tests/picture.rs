@@ -238,7 +238,7 @@ fn whole_pages_are_well_formed_and_fetch_nothing() {
         let headings = document.descendants().filter(|n| n.tag_name().name() == "h2").count();
         let sections = document.descendants().filter(|n| n.tag_name().name() == "section").count();
         assert_eq!(headings, sections);
-        // No heading stands over nothing.
+        // No section is empty.
         for section in document.descendants().filter(|n| n.tag_name().name() == "section") {
             assert!(section.children().filter(Node::is_element).count() >= 2, "{section:?}");
         }

@@ -6,9 +6,10 @@ mod replayed;
 
 pub(crate) use replayed::Replayed;
 
-use crate::state::{State, Step};
-use crate::{Policy, Schedule};
 use morphgl_registry::Phase;
+
+use crate::state::{State, Step};
+use crate::{Policy, Schedule, Seconds};
 
 /// The state of the simulation that a policy decides from.
 pub(crate) struct Snapshot<'a> {
@@ -16,8 +17,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) time: f64,
     /// When each exclusive resource was, or will be, free.
     pub(crate) ends: &'a [f64],
-    /// Mean seconds of each share's phases.
-    pub(crate) seconds: &'a [[f64; 3]],
+    /// Durations of each share's phases.
+    pub(crate) seconds: &'a [[Seconds; 3]],
 }
 
 impl Snapshot<'_> {
@@ -28,7 +29,7 @@ impl Snapshot<'_> {
     }
 
     pub(crate) fn seconds(&self, step: Step) -> f64 {
-        self.seconds[step.share][step.phase as usize]
+        self.seconds[step.share][step.phase as usize].mean
     }
 }
 

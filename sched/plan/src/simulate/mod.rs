@@ -122,17 +122,11 @@ impl Cores {
     }
 }
 
-fn means(schedule: &Schedule) -> Vec<[f64; 3]> {
-    schedule.shares.iter().map(|s| [s.batching.mean, s.transferring.mean, s.training.mean]).collect()
-}
-
 pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&Noise>, record: bool) -> Simulation {
     let n = schedule.num_batches();
     let mut state = State::new(schedule);
     let cores = Cores::new(schedule);
-    let seconds = means(schedule);
-    let deviations: Vec<[Seconds; 3]> =
-        schedule.shares.iter().map(|s| [s.batching, s.transferring, s.training]).collect();
+    let seconds: Vec<[Seconds; 3]> = schedule.shares.iter().map(|s| [s.batching, s.transferring, s.training]).collect();
     let mut ends = vec![0.0; schedule.resources.len()];
     let mut busy = vec![0.0; schedule.resources.len()];
     let shared = schedule.resources.iter().position(|r| r.cores.is_some());
@@ -160,8 +154,8 @@ pub(crate) fn run(schedule: &Schedule, choose: &mut dyn Choose, noise: Option<&N
             if step.phase == Phase::Training && first_fill.is_nan() {
                 first_fill = time;
             }
-            let mean = deviations[step.share][step.phase as usize];
-            let took = noise.map_or(mean.mean, |noise| noise.draw(step.phase, batch, mean));
+            let planned = seconds[step.share][step.phase as usize];
+            let took = noise.map_or(planned.mean, |noise| noise.draw(step.phase, batch, planned));
             let held = state.specs[step.share].exclusive[step.phase as usize];
             for i in (0..ends.len()).filter(|i| held >> i & 1 == 1) {
                 ends[i] = time + took;
