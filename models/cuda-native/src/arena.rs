@@ -103,7 +103,7 @@ impl Arena {
     }
 
     pub(crate) fn floats(&self, part: Part) -> Floats<'_> {
-        Floats::of(&self.blocks[part.block]).part(part.start..part.start + part.len)
+        Floats::from(&self.blocks[part.block]).part(part.start..part.start + part.len)
     }
 
     /// The block a part lies in, and where.

@@ -8,18 +8,7 @@ use morphgl_registry::Result;
 use crate::arena::Part;
 use crate::gpu::{Gpu, Words, each, number, rows_by_units};
 use crate::kernels::Kernels;
-use crate::transpose::{BLOCKS, Transposed, transpose};
-
-/// Edges in device memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Block<'a> {
-    pub(crate) num_dst: usize,
-    pub(crate) num_src: usize,
-    pub(crate) num_edges: usize,
-    pub(crate) indptr: Words<'a>,
-    pub(crate) indices: Words<'a>,
-    pub(crate) weights: Option<Words<'a>>,
-}
+use crate::transpose::{BLOCKS, Block, Transposed, rows_of_edges, transpose};
 
 /// A block with what its edges and rows are multiplied by.
 #[derive(Debug, Clone, Copy)]
@@ -154,11 +143,7 @@ impl<'a> Edges<'a> {
         if let Some(known) = self.row_of {
             return Ok(known);
         }
-        let Block { num_dst, num_edges, indptr, .. } = self.block;
-        let out = gpu.take(num_edges)?;
-        let arguments = &mut [gpu.at(indptr), gpu.at(out), number(num_dst).into(), number(num_edges).into()];
-        // SAFETY: the kernel's arguments; an edge has an output.
-        unsafe { gpu.launch(&gpu.kernels.train_rows_of_edges, each(num_edges), arguments) }?;
+        let out = rows_of_edges(gpu, self.block)?;
         self.row_of = Some(out);
         Ok(out)
     }

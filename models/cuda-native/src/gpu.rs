@@ -185,7 +185,7 @@ impl Gpu {
     ) -> Result<()> {
         let (x, weight) = ((self.floats(x.into()), Transpose::No), (weight, Transpose::Yes));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply_parts([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
+        self.stream.multiply([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
     }
 
     /// A linear layer's gradient by its input: `out = gradient · weight` (plus `out` if `add`).
@@ -199,7 +199,7 @@ impl Gpu {
     ) -> Result<()> {
         let (gradient, weight) = ((self.arena.floats(gradient), Transpose::No), (weight, Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply_parts([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
+        self.stream.multiply([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
     }
 
     /// A linear layer's gradient by its weight: `out = gradientᵀ · x` (plus `out` if `add`).
@@ -213,7 +213,7 @@ impl Gpu {
     ) -> Result<()> {
         let factors = ((self.arena.floats(gradient), Transpose::Yes), (self.floats(x.into()), Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply_parts([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
+        self.stream.multiply([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
     }
 }
 

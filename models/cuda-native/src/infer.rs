@@ -8,10 +8,11 @@ use morphgl_registry::Result;
 use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer_queued};
 
 use crate::KEY;
-use crate::edges::{Block, Edges};
+use crate::edges::Edges;
 use crate::forward::{Mode, Pass};
 use crate::gpu::{Gpu, Words};
 use crate::layout::Model;
+use crate::transpose::Block;
 
 /// What a chunk holds at most, unless one row alone holds more.
 pub(crate) const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };

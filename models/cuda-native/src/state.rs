@@ -147,19 +147,11 @@ impl State {
 
     /// A model's values and its gradients of a mini-batch.
     pub(crate) fn views(&self) -> [Floats<'_>; 2] {
-        [Floats::of(&self.parameters), Floats::of(&self.batch_gradients)]
+        [Floats::from(&self.parameters), Floats::from(&self.batch_gradients)]
     }
 }
 
 /// Copies numbers to the device.
 pub(crate) fn upload<T: Pod>(stream: &Stream, values: &[T], to: &mut Buffer<T>) -> Result<()> {
     stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), to, 0)
-}
-
-/// Copies numbers to the host, and waits for them.
-pub(crate) fn download<T: Pod>(stream: &Stream, from: &Buffer<T>) -> Result<Vec<T>> {
-    let mut host = Pinned::new(stream.device(), from.len())?;
-    stream.copy(from, 0..from.len(), &mut host, 0)?;
-    stream.synchronize()?;
-    Ok(host.to_vec())
 }

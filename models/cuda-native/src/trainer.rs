@@ -14,13 +14,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::KEY;
-use crate::edges::{Block, Edges, zero};
+use crate::edges::{Edges, zero};
 use crate::forward::{Input, Mode, Pass};
 use crate::gpu::{Gpu, Words};
 use crate::infer::{LIMITS, infer};
 use crate::layout::{Layout, Model};
 use crate::loss::{Seeds, outcome, score};
-use crate::state::{State, download, upload};
+use crate::state::{State, upload};
+use crate::transpose::Block;
 
 /// Trains on a CUDA device.
 pub struct CudaNative {
@@ -125,7 +126,7 @@ impl CudaNative {
                 ModelKind::Mlp => (None, batch.num_seeds),
                 kind => {
                     let block = block(&batch.blocks[layer]);
-                    let degrees = Words::Floats(Floats::of(&batch.degrees));
+                    let degrees = Words::Floats(Floats::from(&batch.degrees));
                     (Some(Edges::new(pass.gpu, kind, block, degrees)?), block.num_dst)
                 }
             };
@@ -163,7 +164,7 @@ impl CudaNative {
 
     /// Flat numbers of the device as tensors.
     fn flat(&self, values: &morphgl_cuda::Buffer<f32>) -> Result<Vec<f32>> {
-        download(&self.gpu.stream, values)
+        values.to_vec(&self.gpu.stream)
     }
 
     /// The optimizer's tensors, by name and shape.
@@ -192,7 +193,7 @@ fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
         num_edges: block.indices.len(),
         indptr: Words::Indices(&block.indptr),
         indices: Words::Indices(&block.indices),
-        weights: block.weights.as_ref().map(|w| Words::Floats(Floats::of(w))),
+        weights: block.weights.as_ref().map(|w| Words::Floats(w.into())),
     }
 }
 
@@ -252,7 +253,7 @@ impl Training for CudaNative {
     }
 
     fn gradients(&mut self) -> Result<Gradients> {
-        let count = download(&self.gpu.stream, &self.state.counters)?[0];
+        let count = self.state.counters.to_vec(&self.gpu.stream)?[0];
         let values = self.flat(&self.state.gradients)?;
         Ok(Gradients { tensors: self.layout.tensors(&self.layout.trainable, &values), count })
     }
@@ -260,7 +261,7 @@ impl Training for CudaNative {
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
         let found = check_tensors("gradients", &self.layout.trainable, &gradients.tensors)?;
         upload(&self.gpu.stream, &self.layout.flat(found), &mut self.state.gradients)?;
-        let mut counters = download(&self.gpu.stream, &self.state.counters)?;
+        let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
         counters[0] = gradients.count;
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
         self.given = gradients.count > 0;
@@ -284,7 +285,7 @@ impl Training for CudaNative {
     }
 
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        let step = download(&self.gpu.stream, &self.state.counters)?[1];
+        let step = self.state.counters.to_vec(&self.gpu.stream)?[1];
         let step = vec![(step / STEP_BASE) as f32, (step % STEP_BASE) as f32];
         let [first, second] = &self.state.moments;
         let moments = [self.flat(first)?, self.flat(second)?].map(|m| self.layout.tensors(&self.layout.trainable, &m));
@@ -298,7 +299,7 @@ impl Training for CudaNative {
         let specs = self.state_specs();
         let found = check_tensors("optimizer state", &specs, state)?;
         let (step, moments) = found.split_first().expect("a model has a parameter");
-        let mut counters = download(&self.gpu.stream, &self.state.counters)?;
+        let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
         counters[1] = step.values[0] as u64 * STEP_BASE + step.values[1] as u64;
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
         for (i, buffer) in self.state.moments.iter_mut().enumerate() {

@@ -4,8 +4,18 @@ use morphgl_cuda::{Argument, Kernel, Shape};
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::edges::Block;
-use crate::gpu::{Gpu, each, number};
+use crate::gpu::{Gpu, Words, each, number};
+
+/// A block in device memory: CSC from source to destination nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub(crate) num_dst: usize,
+    pub(crate) num_src: usize,
+    pub(crate) num_edges: usize,
+    pub(crate) indptr: Words<'a>,
+    pub(crate) indices: Words<'a>,
+    pub(crate) weights: Option<Words<'a>>,
+}
 
 /// The edges by source, in edge order within a source: where each source's begin, the row that each ends in, its number.
 #[derive(Debug, Clone, Copy)]
@@ -94,16 +104,24 @@ pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, b
     Ok(Transposed { indptr, rows, edges })
 }
 
+/// The destination row of each edge.
+pub(crate) fn rows_of_edges(gpu: &mut Gpu, block: Block<'_>) -> Result<Part> {
+    let Block { num_dst, num_edges, indptr, .. } = block;
+    let out = gpu.take(num_edges)?;
+    let arguments = &mut [gpu.at(indptr), gpu.at(out), number(num_dst).into(), number(num_edges).into()];
+    // SAFETY: the kernel's arguments; an edge has an output.
+    unsafe { gpu.launch(&gpu.kernels.train_rows_of_edges, each(num_edges), arguments) }?;
+    Ok(out)
+}
+
 #[cfg(all(test, feature = "emulate"))]
 mod tests {
     use bytemuck::cast_slice;
     use morphgl_cuda::{Device, Pinned};
-    use morphgl_model_spec::ModelKind;
     use proptest::prelude::*;
 
     use super::*;
     use crate::KEY;
-    use crate::edges::Edges;
 
     fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
         let found = [false, true].map(|known| transposed_by(BLOCKS, known, num_src, rows));
@@ -129,9 +147,7 @@ mod tests {
             indices: up(&indices).into(),
             weights: None,
         };
-        let none = block.indptr;
-        let mut edges = Edges::new(&mut gpu, ModelKind::Sage, block, none).expect("a launch");
-        let row_of = known.then(|| edges.row_of(&mut gpu).expect("a launch"));
+        let row_of = known.then(|| rows_of_edges(&mut gpu, block).expect("a launch"));
         let found = transpose(&mut gpu, block, row_of, blocks).expect("launches");
         [found.indptr, found.rows, found.edges].map(|part| {
             let mut host = Pinned::new(&device, part.len()).expect("memory");

@@ -7,12 +7,12 @@ use crate::bounds::Hop;
 use crate::graph::Graph;
 use crate::kernels::{BLOCK, Draws, GROUP, Places, Table};
 use crate::launch::{Launch, room, scan_blocks};
-use crate::sampler::Shared;
 use crate::scratch::{GROWN, Scratch};
+use crate::shared::Shared;
 
 /// What a hop makes.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct HopArrays {
     pub(crate) indptr: Buffer<u32>,
     /// Nodes at first, then their local ids.
     pub(crate) indices: Buffer<u32>,
@@ -29,7 +29,7 @@ pub(crate) struct Expand<'a> {
     places: Places,
     draws: Draws,
     nodes: &'a Buffer<u32>,
-    made: &'a Made,
+    made: &'a HopArrays,
     weighted: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Expand<'a> {
         scratch: &'a Scratch,
         (bound, places, draws): (&'a Hop, Places, Draws),
         nodes: &'a Buffer<u32>,
-        made: &'a Made,
+        made: &'a HopArrays,
     ) -> Self {
         let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
         let weighted = shared.settings.pick == Pick::Weighted;

@@ -4,14 +4,13 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
-use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream};
+use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream, Upload};
 use morphgl_graph_store::{Array, Element, Topology};
 use morphgl_registry::Result;
 use rayon::prelude::*;
 
 use crate::Topologies;
 use crate::cache::{CACHED, Filled, ROW_TABLE_BYTES};
-use crate::upload::{Upload, upload};
 
 /// An array that kernels read, wherever it lies.
 #[derive(Debug)]
@@ -81,10 +80,10 @@ pub(crate) fn least_cache_bytes(topology: &Topology) -> u64 {
 impl Graph {
     /// All of it in device memory.
     pub(crate) fn on_device(stream: &Stream, topology: &Topology, asked: (Topologies, Option<u64>)) -> Result<Self> {
-        let resident = |values: &[u32]| -> Result<_> { Ok(Column::Device(upload(stream, values)?)) };
-        let floats = |values: &[f32]| -> Result<_> { Ok(Column::Device(upload(stream, values)?)) };
+        let resident = |values: &[u32]| -> Result<_> { Ok(Column::Device(Buffer::of(stream, values)?)) };
+        let floats = |values: &[f32]| -> Result<_> { Ok(Column::Device(Buffer::of(stream, values)?)) };
         Ok(Self {
-            starts: Column::Device(upload(stream, topology.indptr())?),
+            starts: Column::Device(Buffer::of(stream, topology.indptr())?),
             lens: None,
             indices: resident(topology.indices())?,
             cached: None,
@@ -130,13 +129,13 @@ impl Graph {
         let device = stream.device();
         let sums = weight_sums(topology);
         Ok(Self {
-            starts: Column::Device(upload(stream, &filled.starts)?),
-            lens: Some(upload(stream, &filled.lens)?),
+            starts: Column::Device(Buffer::of(stream, &filled.starts)?),
+            lens: Some(Buffer::of(stream, &filled.lens)?),
             indices: mapped(device, topology.indices())?,
             cached: Some(held(stream, topology, topology.indices(), filled)?),
             weights: topology.weights().map(|w| mapped(device, w)).transpose()?,
             cached_weights: topology.weights().map(|w| held(stream, topology, w, filled)).transpose()?,
-            weight_sums: sums.map(|w| Ok(Column::Device(upload(stream, &w)?))).transpose()?,
+            weight_sums: sums.map(|w| Ok(Column::Device(Buffer::of(stream, &w)?))).transpose()?,
             ready: stream.record(false)?,
             form: Topologies::Cached,
             bytes: filled.bytes(),

@@ -7,8 +7,6 @@ use morphgl_graph_store::Array;
 use morphgl_registry::{Result, SeedSet};
 use morphgl_sampler_core::permute;
 
-use crate::upload::upload;
-
 /// Epochs whose order is kept: workers pass from one epoch to the next at different times.
 const ORDERS: usize = 2;
 
@@ -65,7 +63,7 @@ impl Orders {
             Some(labels) => nodes.iter().map(|&v| labels[v as usize]).collect(),
             None => Vec::new(),
         };
-        let (nodes, labels) = (upload(stream, &nodes)?, upload(stream, &labels)?);
+        let (nodes, labels) = (Buffer::of(stream, &nodes)?, Buffer::of(stream, &labels)?);
         let order = Arc::new(Order { epoch, nodes, labels, ready: stream.record(false)? });
         if orders.len() == ORDERS {
             orders.remove(0);

@@ -6,18 +6,8 @@ use morphgl_cuda::Buffer;
 use morphgl_hotness::Hotness;
 use morphgl_registry::{BatchId, Result};
 
-use crate::prepare::Worker;
-use crate::sampler::Shared;
-use crate::upload::download;
-
-/// Accesses so far, a number a node.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    /// Mini-batches that the node is an input node of.
-    pub(crate) nodes: Buffer<u32>,
-    /// Hops that expand it, and find a neighbour.
-    pub(crate) rows: Buffer<u32>,
-}
+use crate::shared::Shared;
+use crate::worker::{Counters, Worker};
 
 /// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs that are never trained, the last ones
 /// there are, scaled to one epoch.
@@ -47,7 +37,7 @@ pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>)
     }
     let scale = f64::from(all) / (f64::from(made) * f64::from(epochs));
     let scaled = |accesses: &Buffer<u32>| -> Result<Arc<[f32]>> {
-        let accesses = download(worker.stream(), accesses)?;
+        let accesses = accesses.to_vec(worker.stream())?;
         Ok(accesses.into_iter().map(|count| (f64::from(count) * scale) as f32).collect())
     };
     Ok(Hotness { features: scaled(&counters.nodes)?, rows: scaled(&counters.rows)? })

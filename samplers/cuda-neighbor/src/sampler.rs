@@ -5,37 +5,21 @@ use std::sync::Arc;
 use morphgl_cuda::{Device, Stream};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::Hotness;
-use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
 use crate::graph::{self, Graph};
-use crate::kernels::Kernels;
-use crate::order::Orders;
-use crate::prepare::Worker;
 use crate::presample::presample;
+use crate::shared::Shared;
+use crate::worker::Worker;
 use crate::{KEY, Options, Topologies, fill};
-
-/// Bytes that a hop may take by its bounds on any device, if not told otherwise.
-const LEAST_HOP_BYTES: u64 = 64 << 20;
 
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]
 pub struct CudaNeighbor {
     shared: Arc<Shared>,
     options: Options,
-}
-
-/// What all workers read.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) device: Device,
-    pub(crate) graph: Arc<Graph>,
-    pub(crate) degrees: Arc<Degrees>,
-    pub(crate) kernels: Kernels,
-    pub(crate) settings: SamplerSettings,
-    pub(crate) orders: Orders,
-    pub(crate) hop_bytes: u64,
 }
 
 impl CudaNeighbor {
@@ -178,69 +162,6 @@ fn no_tables(topology: &Topology, budget: u64) -> Error {
          topology host"
     );
     Error::setting(&KEY, what)
-}
-
-impl Shared {
-    fn new(
-        context: &BatchingContext,
-        device: &Device,
-        options: &Options,
-        graph: Arc<Graph>,
-        degrees: &Arc<Degrees>,
-    ) -> Result<Self> {
-        let settings = context.settings.clone();
-        let shuffle = settings.shuffle.then_some(settings.seed);
-        let hop_bytes = match options.hop_bytes {
-            Some(bytes) => bytes,
-            None => (device.properties()?.memory_bytes / 256).max(LEAST_HOP_BYTES),
-        };
-        Ok(Self {
-            device: device.clone(),
-            graph,
-            degrees: Arc::clone(degrees),
-            kernels: Kernels::load(device)?,
-            settings,
-            orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
-            hop_bytes,
-        })
-    }
-
-    pub(crate) fn num_batches(&self) -> usize {
-        self.orders.len().div_ceil(self.settings.batch_size)
-    }
-
-    pub(crate) fn check(&self, id: BatchId) -> Result<()> {
-        let num_batches = self.num_batches();
-        if id.index as usize >= num_batches {
-            return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
-        }
-        Ok(())
-    }
-
-    /// Refuses mini-batches that the device has no room for, as far as their bounds tell.
-    fn check_memory(&self, options: &Options) -> Result<()> {
-        let weights = self.graph.weights.is_some();
-        let (mut bytes, mut bound) = (0u64, self.first_hop());
-        for at in 0..self.settings.fanouts.0.len() {
-            if at > 0 {
-                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
-            }
-            if !self.fits(&bound) {
-                break;
-            }
-            bytes += bound.bytes(weights, false);
-        }
-        let (all, free) = (bytes.saturating_mul(options.in_flight as u64), self.device.free_bytes()?);
-        if all > free {
-            let what = format!(
-                "{} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a smaller \
-                 batch size or fanouts, or a smaller in_flight or topology_bytes",
-                options.in_flight
-            );
-            return Err(Error::setting(&KEY, what));
-        }
-        Ok(())
-    }
 }
 
 impl Batching for CudaNeighbor {

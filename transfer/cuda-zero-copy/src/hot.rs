@@ -69,9 +69,9 @@ impl Cache {
         // Rounding is not to make a share of less than none.
         let host_share = (1.0 - held_of_all / all).max(0.0);
         let own = devices[0].0;
-        let ranks = (devices.len() > 1).then(|| send(own, &rank(&mut nodes, hotness))).transpose()?;
+        let ranks = (devices.len() > 1).then(|| Buffer::of(own, &rank(&mut nodes, hotness))).transpose()?;
         let (held, before): (Vec<u64>, Vec<u32>) = map.words().unzip();
-        let (held, before) = (send(own, &held)?, send(own, &before)?);
+        let (held, before) = (Buffer::of(own, &held)?, Buffer::of(own, &before)?);
         let mut parts = Vec::with_capacity(devices.len());
         for (i, (stream, _)) in devices.iter().enumerate() {
             let of_part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
@@ -124,12 +124,6 @@ fn on(device: &Device, error: Error) -> Error {
     Error { context: format!("{}, rows on {}", error.context, device.place()), ..error }
 }
 
-fn send<T: bytemuck::Pod>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
-    let mut buffer = Buffer::new(stream, values.len())?;
-    stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), &mut buffer, 0)?;
-    Ok(buffer)
-}
-
 /// Counts of accesses while they are counted.
 #[derive(Debug)]
 pub(crate) struct Counts {
@@ -156,11 +150,8 @@ impl Counts {
     }
 
     /// The counts, on the host.
-    pub(crate) fn hotness(&self, device: &Device, stream: &Stream) -> Result<Vec<f32>> {
-        let mut counts = Pinned::<u32>::new(device, self.accesses.len())?;
-        stream.copy(&self.accesses, 0..self.accesses.len(), &mut counts, 0)?;
-        stream.synchronize()?;
-        Ok(counts.iter().map(|&count| count as f32).collect())
+    pub(crate) fn hotness(&self, stream: &Stream) -> Result<Vec<f32>> {
+        Ok(self.accesses.to_vec(stream)?.into_iter().map(|count| count as f32).collect())
     }
 }
 
@@ -183,10 +174,7 @@ mod tests {
             return assert!(expected.is_empty(), "nothing is held");
         };
         let down = |(stream, part): (&Stream, &Buffer<u8>)| {
-            let mut host = Pinned::new(stream.device(), part.len()).expect("memory");
-            stream.copy(part, 0..part.len(), &mut host, 0).expect("given");
-            stream.synchronize().expect("done");
-            host.iter().step_by(2).map(|first| first / 2).collect::<Vec<u8>>()
+            part.to_vec(stream).expect("done").iter().step_by(2).map(|first| first / 2).collect::<Vec<u8>>()
         };
         let parts: Vec<Vec<u8>> = streams.iter().zip(cache.rows.parts()).map(down).collect();
         assert_eq!(parts, expected, "nodes on each device");

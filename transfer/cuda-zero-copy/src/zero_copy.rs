@@ -152,7 +152,7 @@ impl ZeroCopy {
     fn count(&mut self, batch: &CudaBatch) -> Result<()> {
         let Hot::Counting(counts) = &mut self.hot else { return Ok(()) };
         if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
-            let hotness = counts.hotness(&self.device, &self.stream)?;
+            let hotness = counts.hotness(&self.stream)?;
             let budgets = self.budgets([3, 4])?;
             self.fill(&hotness, &budgets)?;
         }

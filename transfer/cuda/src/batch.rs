@@ -3,13 +3,15 @@
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytemuck::Pod;
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
     BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, HostBatch, MiniBatch, Place, Result,
 };
 
-use crate::{Buffer, Device, Event, Pinned, Stream};
+use crate::device::Device;
+use crate::event::Event;
+use crate::memory::Buffer;
+use crate::stream::Stream;
 
 /// One hop in device memory; fields as those of [`Block`].
 #[derive(Debug)]
@@ -121,23 +123,23 @@ impl CudaBatch {
             Ok(CudaBlock {
                 num_dst: block.num_dst,
                 num_src: block.num_src,
-                indptr: up(stream, &block.indptr)?,
-                indices: up(stream, &block.indices)?,
-                weights: block.weights.as_deref().map(|w| up(stream, w)).transpose()?,
+                indptr: Buffer::of(stream, &block.indptr)?,
+                indices: Buffer::of(stream, &block.indices)?,
+                weights: block.weights.as_deref().map(|w| Buffer::of(stream, w)).transpose()?,
             })
         };
         let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
-            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: up(stream, f.as_bytes())? })
+            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: Buffer::of(stream, f.as_bytes())? })
         });
         Ok(Self {
             device: stream.device().clone(),
             id: batch.id,
             num_seeds: batch.num_seeds,
-            input_nodes: up(stream, &batch.input_nodes)?,
-            degrees: up(stream, &batch.degrees)?,
+            input_nodes: Buffer::of(stream, &batch.input_nodes)?,
+            degrees: Buffer::of(stream, &batch.degrees)?,
             blocks: batch.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
-            labels: up(stream, &batch.labels)?,
+            labels: Buffer::of(stream, &batch.labels)?,
             ready: stream.record(false)?,
             used: Used::default(),
         })
@@ -147,12 +149,6 @@ impl CudaBatch {
     pub fn into_batch(self) -> MiniBatch {
         MiniBatch::Device(Box::new(self))
     }
-}
-
-fn up<T: Pod>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
-    let mut buffer = Buffer::new(stream, values.len())?;
-    stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), &mut buffer, 0)?;
-    Ok(buffer)
 }
 
 fn misplaced(device: &Device, batch: &MiniBatch) -> Error {
@@ -208,13 +204,13 @@ impl DeviceBatch for CudaBatch {
             Ok(Block {
                 num_dst: block.num_dst,
                 num_src: block.num_src,
-                indptr: down(&stream, &block.indptr)?,
-                indices: down(&stream, &block.indices)?,
-                weights: block.weights.as_ref().map(|w| down(&stream, w)).transpose()?,
+                indptr: block.indptr.to_vec(&stream)?,
+                indices: block.indices.to_vec(&stream)?,
+                weights: block.weights.as_ref().map(|w| w.to_vec(&stream)).transpose()?,
             })
         };
         let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {
-            let bytes = down(&stream, &f.bytes)?;
+            let bytes = f.bytes.to_vec(&stream)?;
             let mut features = BatchFeatures::zeros(0, f.dim, f.dtype);
             let rows = bytes.len() / (f.dim * f.dtype.size()).max(1);
             features.resize(rows, f.dim, f.dtype).copy_from_slice(&bytes);
@@ -223,11 +219,11 @@ impl DeviceBatch for CudaBatch {
         Ok(HostBatch {
             id: self.id,
             num_seeds: self.num_seeds,
-            input_nodes: down(&stream, &self.input_nodes)?,
-            degrees: down(&stream, &self.degrees)?,
+            input_nodes: self.input_nodes.to_vec(&stream)?,
+            degrees: self.degrees.to_vec(&stream)?,
             blocks: self.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
-            labels: down(&stream, &self.labels)?,
+            labels: self.labels.to_vec(&stream)?,
         })
     }
 
@@ -238,11 +234,4 @@ impl DeviceBatch for CudaBatch {
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
-
-fn down<T: Pod>(stream: &Stream, buffer: &Buffer<T>) -> Result<Vec<T>> {
-    let mut pinned = Pinned::new(stream.device(), buffer.len())?;
-    stream.copy(buffer, 0..buffer.len(), &mut pinned, 0)?;
-    stream.synchronize()?;
-    Ok(pinned.to_vec())
 }

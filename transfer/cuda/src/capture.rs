@@ -4,8 +4,9 @@ use std::fmt;
 
 use morphgl_registry::Result;
 
+use crate::device::Device;
 use crate::driver::Id;
-use crate::{Device, Stream};
+use crate::stream::Stream;
 
 /// Work that was written down, to be done again and again.
 pub struct Graph {

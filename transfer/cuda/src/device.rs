@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use morphgl_registry::{Error, Key, Place, Result};
 
-use crate::driver::{Driver, Failure};
+use crate::driver::{Driver, Failure, Outcome};
 use crate::pool::Pools;
 
 /// A handle to a device, with the operator it was given to, which every error names. Clones are the same device.
@@ -121,7 +121,7 @@ impl Device {
     ///
     /// The driver does not say.
     pub fn properties(&self) -> Result<Properties> {
-        let [_, memory_bytes] = self.driver().memory().map_err(|e| self.error(&e))?;
+        let [_, memory_bytes] = self.check(self.driver().memory())?;
         let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
         let memory_bytes = self.inner.pools.limit.map_or(memory_bytes, |most| memory_bytes.min(most));
         Ok(Properties { name, multiprocessors, memory_bytes })
@@ -168,7 +168,7 @@ impl Device {
     ///
     /// The driver does not say.
     pub fn untaken_bytes(&self) -> Result<u64> {
-        let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
+        let [free, _] = self.check(self.driver().memory())?;
         Ok(self.inner.pools.untaken_bytes(free))
     }
 
@@ -188,6 +188,11 @@ impl Device {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
+    }
+
+    /// The outcome of a driver call as a result whose error names the operator.
+    pub(crate) fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
+        outcome.map_err(|failure| self.error(&failure))
     }
 
     pub(crate) fn error(&self, failure: &Failure) -> Error {

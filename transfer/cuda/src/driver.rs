@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::time::Duration;
 
-use crate::Module;
-use crate::arguments::Shape;
+use crate::module::Module;
 
 /// An address in a device's address space.
 pub(crate) type Address = u64;
@@ -52,6 +51,36 @@ pub(crate) struct Peer {
 pub(crate) const UNPREPARED: &str =
     "a product is captured on a stream that has done none: call Stream::prepare_products before the capture";
 
+/// Launch configuration of a kernel: grid, block and dynamic shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y and z: at most 1,024 in all.
+    pub block: [u32; 3],
+    /// Bytes of `DYNAMIC_SHARED` memory per block.
+    pub shared: usize,
+}
+
+impl Shape {
+    /// One-dimensional grid of one-dimensional blocks; at least one block.
+    pub fn linear(blocks: usize, threads: u32) -> Self {
+        let blocks = u32::try_from(blocks.max(1)).expect("a device takes 2^31 - 1 blocks");
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0 }
+    }
+
+    /// One thread per element, in blocks of `threads` threads.
+    pub fn covering(elements: usize, threads: u32) -> Self {
+        Self::linear(elements.div_ceil(threads as usize), threads)
+    }
+
+    /// The same shape with `bytes` of dynamic shared memory per block.
+    pub fn with_shared(mut self, bytes: usize) -> Self {
+        self.shared = bytes;
+        self
+    }
+}
+
 /// A row-major matrix product `out = alpha * op(a) * op(b) + beta * out` in f32, `op(a)` being `m` x `k`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Product {
@@ -83,9 +112,9 @@ pub enum Precision {
 ///
 /// Sizes are positive. Memory, streams and events belong to the device.
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
-    /// The emulation, if it is that.
+    /// The concrete driver, for the controls that only the emulation has.
     #[cfg(feature = "emulate")]
-    fn emulated(&self) -> Option<&crate::emulated::Emulated>;
+    fn as_any(&self) -> &dyn std::any::Any;
 
     fn name(&self) -> String;
     fn multiprocessors(&self) -> u32;

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::Device;
+use crate::device::Device;
+use crate::emulated::Emulated;
 
 /// The emulation behind a device.
-fn of(device: &Device) -> &crate::emulated::Emulated {
-    device.driver().emulated().expect("with the feature `emulate` every device is emulated")
+pub(crate) fn of(device: &Device) -> &Emulated {
+    device.driver().as_any().downcast_ref().expect("with the feature `emulate` every device is emulated")
 }
 
 /// Calls of the driver that the device has seen.

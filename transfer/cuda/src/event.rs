@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use morphgl_registry::{Handle, Result, Wait};
 
+use crate::device::Device;
 use crate::driver::Id;
-use crate::{Device, Stream};
+use crate::stream::Stream;
 
 /// A moment in a stream's work.
 pub struct Event {
@@ -35,7 +36,7 @@ impl Event {
         if !self.is_done() {
             self.device.inner().waits.fetch_add(1, Ordering::Relaxed);
         }
-        self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
+        self.device.check(self.device.driver().wait_for(self.id))
     }
 
     /// The time from `start` to this event; both are timed and have happened.
@@ -44,7 +45,7 @@ impl Event {
     ///
     /// They are not, or have not.
     pub fn elapsed(&self, start: &Event) -> Result<Duration> {
-        self.device.driver().elapsed(start.id, self.id).map_err(|e| self.device.error(&e))
+        self.device.check(self.device.driver().elapsed(start.id, self.id))
     }
 }
 

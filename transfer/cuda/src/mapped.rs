@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use morphgl_registry::{Machine, Result};
 
-use crate::Device;
+use crate::device::Device;
 use crate::driver::{Address, Failure, Outcome};
 use crate::memory::Users;
 use crate::registration::Lease;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
+use crate::device::Device;
 use crate::driver::Address;
 use crate::pool::Kind;
-use crate::{Device, Stream};
+use crate::stream::Stream;
 
 /// A block out of a pool.
 struct Block {
@@ -82,7 +83,7 @@ impl<T: Pod> Buffer<T> {
     /// The device's memory is full.
     pub fn new(stream: &Stream, len: usize) -> Result<Self> {
         let device = stream.device();
-        let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), stream);
+        let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), (stream.id(), stream.bit()));
         let (address, bytes) = taken.map_err(|e| device.error(&e))?;
         let users = AtomicU64::new(stream.bit());
         let block = Block { address, bytes, users, device: device.clone(), kind: Kind::Device };

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::Stream;
 use crate::driver::{Address, Driver, Failure, Id, Outcome};
 
 /// The pools of a device, and its streams by number.
@@ -147,9 +146,15 @@ impl Pools {
         }
     }
 
-    /// A block of device memory of at least `bytes`, and how long it is; work of `stream` may use it.
-    pub(crate) fn take_device(&self, driver: &dyn Driver, bytes: usize, stream: &Stream) -> Outcome<(Address, usize)> {
-        if lock(&self.streams).captured & stream.bit() != 0 {
+    /// Takes a block of device memory of at least `bytes` for work of a stream, given by its id and its bit; returns its
+    /// address and length.
+    pub(crate) fn take_device(
+        &self,
+        driver: &dyn Driver,
+        bytes: usize,
+        (stream, bit): (Id, u64),
+    ) -> Outcome<(Address, usize)> {
+        if lock(&self.streams).captured & bit != 0 {
             let what = "device memory is taken while the stream's work is captured: take it before".to_string();
             return Err(Failure { call: "cuMemAlloc_v2", what, memory: false });
         }
@@ -158,7 +163,7 @@ impl Pools {
         let done = |idle: &Idle| idle.bytes == bytes && idle.is_done(driver);
         if let Some(idle) = self.device.take(done).or_else(|| self.device.take(|idle| idle.bytes == bytes)) {
             // The events can be recorded anew right away: a wait is for what an event meant when it was asked for.
-            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream.id(), event)) {
+            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream, event)) {
                 lock(&self.device.idle).push(idle);
                 return Err(failure);
             }

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Device;
+use crate::device::Device;
 use crate::driver::{Failure, Outcome};
 
 /// Bytes that are pinned in one call: a failure comes early, and says how far it came. Pieces end at multiples of it.

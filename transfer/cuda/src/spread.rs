@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU64;
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
+use crate::device::Device;
 use crate::driver::Address;
-use crate::memory::Users;
-use crate::{Buffer, Device, Pinned, Stream};
+use crate::memory::{Buffer, Users};
+use crate::stream::Stream;
 
 /// Memory in parts, each on a device of its own choice, which kernels of one device read where they lie: to them it is an
 /// array of the parts' addresses.
@@ -41,8 +42,7 @@ impl<T: Pod> Spread<T> {
             part.finish()?;
         }
         let listed: Vec<Address> = parts.iter().map(Buffer::address).collect();
-        let mut addresses = Buffer::new(stream, listed.len())?;
-        stream.copy(&Pinned::of(reader, &listed)?, 0..listed.len(), &mut addresses, 0)?;
+        let addresses = Buffer::of(stream, &listed)?;
         addresses.finish()?;
         Ok(Self { held: Some(Held { addresses, parts }), users: AtomicU64::new(0), reader: reader.clone() })
     }
@@ -87,15 +87,8 @@ mod tests {
 
     use super::*;
     use crate::emulated::{Emulated, Settings};
-    use crate::{CUDA, Shape};
-
-    crate::module! {
-        /// One of them reads what is spread.
-        static TESTS = "tests/emulation.cu" {
-            test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-            test_unordered, test_ordered, test_spread,
-        }
-    }
+    use crate::test_kernels::TESTS;
+    use crate::{CUDA, Pinned, Shape};
 
     const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 
@@ -106,12 +99,8 @@ mod tests {
         (0..num_devices).map(|index| Stream::new(&device(index), false).expect("a stream")).collect()
     }
 
-    /// A buffer of the stream's device with these values, which may still have to be written.
     fn upload(stream: &Stream, values: &[u32]) -> Buffer<u32> {
-        let mut buffer = Buffer::new(stream, values.len()).expect("memory");
-        let host = Pinned::of(stream.device(), values).expect("memory");
-        stream.copy(&host, 0..values.len(), &mut buffer, 0).expect("given");
-        buffer
+        Buffer::of(stream, values).expect("memory")
     }
 
     #[test]

@@ -121,7 +121,7 @@ proptest! {
         while !leases.is_empty() {
             leases.swap_remove(order as usize % leases.len());
         }
-        prop_assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
+        prop_assert_eq!(emulation::of(&device).registered(), 0);
     }
 }
 
@@ -305,7 +305,7 @@ fn mapped_memory_is_let_go_after_the_work_on_it() {
     let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values.0) }.expect("pinned");
     drop(values);
     assert_eq!(through(&device, mapped), expected);
-    assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
+    assert_eq!(emulation::of(&device).registered(), 0);
 }
 
 #[test]

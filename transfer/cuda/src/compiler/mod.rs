@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 pub use nvrtc::{Nvrtc, Resources, Target};
 
-use crate::Module;
+use crate::module::Module;
 
 /// The version of NVRTC that makes the PTX beside the kernels, as it writes it there. Later ones make PTX that older
 /// drivers refuse.

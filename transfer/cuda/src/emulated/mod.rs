@@ -15,10 +15,8 @@ use self::blocks::{Blocks, Memory};
 use self::queue::{Item, Queues, Ticket};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
-use crate::Module;
-use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, UNPREPARED};
-use crate::module::Emulated as Kernel;
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, Shape, UNPREPARED};
+use crate::module::{EmulatedKernel, Module};
 
 const PAGE: usize = 4096;
 
@@ -45,7 +43,7 @@ struct State {
     registered: BTreeMap<usize, usize>,
     /// The last recording of each event.
     events: HashMap<Id, Option<Arc<Ticket>>>,
-    functions: Vec<(&'static str, Kernel)>,
+    functions: Vec<(&'static str, EmulatedKernel)>,
     /// Streams that have means for products.
     prepared: HashSet<Id>,
     captures: HashMap<Id, Vec<Work>>,
@@ -131,8 +129,8 @@ impl Emulated {
 }
 
 impl Driver for Emulated {
-    fn emulated(&self) -> Option<&Emulated> {
-        Some(self)
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
     }
 
     fn name(&self) -> String {

@@ -3,13 +3,12 @@
 use std::ffi::{c_int, c_void};
 
 use super::failure;
-use crate::arguments::Shape;
-use crate::driver::{Address, Outcome, Product};
-use crate::module::Emulated as Kernel;
+use crate::driver::{Address, Outcome, Product, Shape};
+use crate::module::EmulatedKernel;
 
 unsafe extern "C" {
     fn morphgl_emulation_launch(
-        kernel: Kernel,
+        kernel: EmulatedKernel,
         arguments: *mut *mut c_void,
         grid: *const u32,
         block: *const u32,
@@ -22,7 +21,7 @@ unsafe extern "C" {
 pub(super) enum Work {
     Copy { from: Address, to: Address, bytes: usize },
     Fill { at: Address, byte: u8, bytes: usize },
-    Launch { name: &'static str, kernel: Kernel, shape: Shape, arguments: Vec<u64> },
+    Launch { name: &'static str, kernel: EmulatedKernel, shape: Shape, arguments: Vec<u64> },
     Multiply(Product),
 }
 

@@ -12,9 +12,8 @@ use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUg
 
 use self::api::{Cuda, call};
 use self::probe::Found;
-use crate::Module;
-use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product};
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, Shape};
+use crate::module::Module;
 
 /// A device by its primary context, which everybody in this process shares.
 #[derive(Debug)]

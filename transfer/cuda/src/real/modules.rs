@@ -9,9 +9,9 @@ use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CU
 use super::api::{Cuda, call};
 use super::probe::Found;
 use super::{Failure, failure};
-use crate::Module;
 use crate::compiler::{self, PTX_DRIVER};
 use crate::driver::{Id, Outcome};
+use crate::module::Module;
 
 #[derive(Debug)]
 struct Loaded {

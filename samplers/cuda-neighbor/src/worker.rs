@@ -3,15 +3,23 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, Pinned, Stream, Used, pending};
-use morphgl_registry::{BatchId, BatchingWorker, Error, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
+use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
 
-use crate::bounds::{Hop, MOST};
-use crate::expand::{Expand, Made};
+use crate::bounds::Hop;
+use crate::expand::{Expand, HopArrays};
 use crate::kernels::{Draws, GROUP, Places};
 use crate::launch::Launch;
-use crate::presample::Counters;
-use crate::sampler::Shared;
 use crate::scratch::{GROWN, Needs, Scratch, grow};
+use crate::shared::Shared;
+
+/// Accesses so far, a number a node.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// Mini-batches that the node is an input node of.
+    pub(crate) nodes: Buffer<u32>,
+    /// Hops that expand it, and find a neighbour.
+    pub(crate) rows: Buffer<u32>,
+}
 
 /// One worker: streams that take turns.
 #[derive(Debug)]
@@ -135,7 +143,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
         scratch.grow_edges(&Needs { edges, picked: apart, large }, &shared.kernels)?;
         let indices = Buffer::new(&scratch.stream, edges as usize)?;
         let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
-        let made = Made { indptr, indices, weights: weights.transpose()? };
+        let made = HopArrays { indptr, indices, weights: weights.transpose()? };
         let draws = Draws { fanout: most, hop: hop as u32, id, seed: shared.settings.seed };
         Expand::new(shared, scratch, (&bound, places, draws), nodes.as_ref().expect(GROWN), &made).run()?;
         blocks.push(made);
@@ -191,7 +199,13 @@ fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> 
 }
 
 /// Lets the memory of a mini-batch whose `end` has happened be taken again without waiting for what its stream does now.
-fn settle(counts: &Pinned<u64>, nodes: &Buffer<u32>, degrees: &Buffer<f32>, labels: &Buffer<i32>, blocks: &[Made]) {
+fn settle(
+    counts: &Pinned<u64>,
+    nodes: &Buffer<u32>,
+    degrees: &Buffer<f32>,
+    labels: &Buffer<i32>,
+    blocks: &[HopArrays],
+) {
     // SAFETY: they were made for this mini-batch, and all work on them so far was given before its `end`.
     unsafe {
         counts.settle();
@@ -206,7 +220,7 @@ fn settle(counts: &Pinned<u64>, nodes: &Buffer<u32>, degrees: &Buffer<f32>, labe
     }
 }
 
-impl Made {
+impl HopArrays {
     fn block(self, hop: usize, counts: &[u64]) -> CudaBlock {
         let (num_dst, num_src) = (counts[hop], counts[hop + 1]);
         let edges = counts[counts.len() / 2 + 1 + hop];
@@ -223,55 +237,6 @@ impl Made {
 fn cut<T: bytemuck::Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
     buffer.set_len(len as usize);
     buffer
-}
-
-/// How far the device gets without asking the host: to the end, or to the first hop that may be too large.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
-    /// Nodes there are then at most.
-    pub(crate) nodes: u64,
-    /// The largest value of the table.
-    pub(crate) values: u64,
-}
-
-impl Reach {
-    fn checked(self, id: BatchId) -> Result<Self> {
-        if self.values > MOST {
-            let what = "a hop may have more than 2^31 - 1 edges; give a smaller batch size or fanouts";
-            return Err(Error::setting(id, what));
-        }
-        Ok(self)
-    }
-}
-
-impl Shared {
-    /// Bounds of the seeds' own hop.
-    pub(crate) fn first_hop(&self) -> Hop {
-        let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
-        self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])
-    }
-
-    /// Whether a hop gets room by its bounds.
-    pub(crate) fn fits(&self, bound: &Hop) -> bool {
-        let weights = self.graph.weights.is_some();
-        bound.bytes(weights, self.settings.pick == Pick::Weighted) <= self.hop_bytes && bound.edges <= MOST / 2
-    }
-
-    /// How far the device gets from hop `hop` on, which is gone into in any case where it is `known`.
-    pub(crate) fn reach(&self, hop: usize, mut bound: Hop, known: bool) -> Reach {
-        let mut reach = Reach { nodes: bound.rows, values: bound.rows };
-        for at in hop..self.settings.fanouts.0.len() {
-            if at > hop {
-                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
-            }
-            if !(self.fits(&bound) || (known && at == hop)) {
-                return Reach { nodes: reach.nodes.max(bound.rows), ..reach };
-            }
-            reach.nodes = bound.nodes;
-            reach.values = reach.values.max(bound.rows + bound.edges);
-        }
-        reach
-    }
 }
 
 #[cfg(all(test, feature = "emulate"))]
