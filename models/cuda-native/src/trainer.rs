@@ -1,4 +1,4 @@
-//! The operator: what it is built from, the checks of what it is given, and the order of its work.
+//! The operator: construction, checks of its inputs, and the order of its work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::loss::{Seeds, outcome, score};
 use crate::state::{State, upload};
 use crate::transpose::Block;
 
-/// Trains on a CUDA device.
+/// Training on a CUDA device, `Training_CUDA_Native`.
 pub struct CudaNative {
     spec: TrainingSpec,
     dataset: Arc<Dataset>,
     seed: u64,
     threads: usize,
     layout: Layout,
-    /// Whether anything was given since the last step that may have a gradient.
+    /// Whether a mini-batch was accumulated since the last step.
     given: bool,
     last: Option<BatchId>,
     state: State,
     gpu: Gpu,
 }
 
-/// What can be set.
+/// Options of the operator.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Options {
@@ -65,13 +65,12 @@ impl fmt::Debug for CudaNative {
 }
 
 impl CudaNative {
-    /// Builds the operator with initial parameters. Option `tf32` (false): matrix products round their factors to TF32, and run on
-    /// tensor cores; losses are no longer the CPU's to 1e-5 then.
+    /// Builds the operator with initial parameters. Option `tf32` (false): GEMM inputs are rounded to TF32 for tensor
+    /// cores; losses then differ from the CPU's by more than 1e-5.
     ///
     /// # Errors
     ///
-    /// A spec that cannot work or that does not fit the dataset, another place than a CUDA device, one that cannot be
-    /// had, or an option.
+    /// An invalid spec or one that does not fit the dataset, a place that is no usable CUDA device, or an invalid option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         check_model(context, &spec)?;
@@ -93,12 +92,12 @@ impl CudaNative {
         Ok(trainer)
     }
 
-    /// Bytes of device memory that mini-batches have needed so far, besides their own.
+    /// Bytes of scratch memory that mini-batches have needed so far, besides their own.
     pub fn workspace_bytes(&self) -> usize {
         self.gpu.arena_bytes()
     }
 
-    /// Forward, and in training backward: all of it is given to the stream, and nothing waited for.
+    /// Queues the forward pass, and in training the backward pass, without waiting.
     fn run(&mut self, batch: &MiniBatch, mode: Mode) -> Result<Handle<Score>> {
         let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
         let handle = self.pass(batch, mode)?;
@@ -162,7 +161,7 @@ impl CudaNative {
         outcome(pass.gpu, state, (batch.id, classes, true), start)
     }
 
-    /// Flat numbers of the device as tensors.
+    /// Downloads a flat buffer as tensors.
     fn flat(&self, values: &morphgl_cuda::Buffer<f32>) -> Result<Vec<f32>> {
         values.to_vec(&self.gpu.stream)
     }
@@ -181,9 +180,9 @@ impl CudaNative {
     }
 }
 
-/// Torch's names of Adam's moments.
+/// PyTorch's names of Adam's moments.
 const MOMENTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
-/// Steps are stored as two numbers that an f32 holds exactly.
+/// Steps are stored as two numbers that are exact in f32.
 const STEP_BASE: u64 = 1 << 20;
 
 fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
@@ -197,7 +196,7 @@ fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
     }
 }
 
-/// What the model reads of a mini-batch, checked as far as the host knows it: features, their type, and their rows.
+/// Features of a mini-batch, checked against the model as far as the host knows them.
 fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dtype, usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
     let (model, reads) = (&spec.model, spec.model.reads_graph());
@@ -247,7 +246,7 @@ impl Training for CudaNative {
         Ok(handle)
     }
 
-    /// Steps run in the order of the stream, and each result is copied to a pinned buffer of its own.
+    /// Steps run in stream order, and each outcome has a pinned buffer of its own.
     fn queue_depth(&self) -> usize {
         2
     }
@@ -318,7 +317,7 @@ impl Training for CudaNative {
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let [values, gradients] = self.state.views();
         let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
-        // A chunk's work takes a few times its rows; leave the rest to others.
+        // A chunk's work takes a few times the memory of its rows; leave the rest to others.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
         infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))

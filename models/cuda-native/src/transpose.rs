@@ -1,4 +1,4 @@
-//! The transposed block: the edges by source, for the sums that go backward.
+//! Transposition of a block (edges sorted by source), for backward aggregation.
 
 use morphgl_cuda::{Argument, Kernel, Shape};
 use morphgl_registry::Result;
@@ -17,7 +17,7 @@ pub(crate) struct Block<'a> {
     pub(crate) weights: Option<Words<'a>>,
 }
 
-/// The edges by source, in edge order within a source: where each source's begin, the row that each ends in, its number.
+/// The transposed block: offsets by source, and for each edge (in edge order within a source) its row and edge id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transposed {
     pub(crate) indptr: Part,
@@ -25,26 +25,26 @@ pub(crate) struct Transposed {
     pub(crate) edges: Part,
 }
 
-/// Threads of a block and edges of a tile, as in kernels/transpose.cu.
+/// Threads per block and edges per tile, as in kernels/transpose.cu.
 const SORT: usize = 256;
 const TILE: usize = 8 * SORT;
-/// Bits of a digit at most: a thread has a value of it.
+/// Maximum bits of a digit: one thread per digit value.
 const DIGIT: usize = SORT.trailing_zeros() as usize;
-/// Blocks that share the edges at most.
+/// Maximum number of thread blocks.
 pub(crate) const BLOCKS: usize = 1024;
 
-/// Sorts the edges by source, by at most `blocks` thread blocks; `row_of` is the row that each edge ends in, where it is known.
+/// Radix sort of the edges by source, on at most `blocks` thread blocks; `row_of` is the row of each edge, if known.
 ///
 /// # Complexity
 ///
-/// O(edges) for each eight bits of the number of sources, however the edges fall on them.
+/// O(edges) per eight bits of the number of sources, whatever their degrees.
 pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, blocks: usize) -> Result<Transposed> {
     let Block { num_dst, num_src, num_edges, .. } = block;
     let (indptr, rows, edges) = (gpu.take(num_src + 1)?, gpu.take(num_edges)?, gpu.take(num_edges)?);
     let mark = gpu.mark();
     let (keys, other) = ([gpu.take(num_edges)?, gpu.take(num_edges)?], gpu.take(num_edges)?);
     let row_of_edges = row_of.map_or_else(|| gpu.take(num_edges), Ok)?;
-    // Digits of about the same number of bits.
+    // Digits of equal width, up to rounding.
     let bits = (usize::BITS - num_src.saturating_sub(1).leading_zeros()).max(1) as usize;
     let passes = bits.div_ceil(DIGIT);
     let digit = bits.div_ceil(passes);
@@ -78,7 +78,7 @@ pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, b
         run(&kernels.train_sort_count, shares, arguments)?;
         let arguments = &mut [gpu.at(counts), gpu.at(totals), number(blocks).into()];
         run(&kernels.train_sort_scan, values, arguments)?;
-        // Edges go back and forth, so that the last pass finds its place.
+        // Buffers alternate such that the last pass writes to the result.
         let (to, out) = (keys[pass % 2], if (passes - pass) % 2 == 1 { edges } else { other });
         let [edges_in_all, each_share, shift, bits] = sizes();
         let arguments = &mut [
@@ -165,7 +165,7 @@ mod tests {
         [indptr, edges.iter().map(|e| e.2).collect(), edges.iter().map(|e| e.1).collect()]
     }
 
-    /// Sources of one, two and three digits; shares of several tiles.
+    /// Numbers of sources of one, two and three digits; several tiles per block.
     #[test]
     fn many_sources_are_transposed() {
         for num_src in [1, 2, 256, 257, 5000, 70_000] {
@@ -178,8 +178,7 @@ mod tests {
         assert!(transposed_by(4, false, 600, &rows) == expected(600, &rows), "100,000 edges in four shares");
     }
 
-    /// A star: its hub is the source of an edge of every row. A list that took its length's square in steps would take
-    /// ten thousand million here.
+    /// A star whose hub is the source of an edge of every row: time quadratic in the degree would be 10^10 steps here.
     #[test]
     fn a_hub_takes_no_longer() {
         let rows: Vec<Vec<u32>> =

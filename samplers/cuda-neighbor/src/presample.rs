@@ -1,4 +1,4 @@
-//! Accesses of mini-batches that are made beforehand, counted on the device (GNNLab, EuroSys'22, §6: PreSC).
+//! Pre-sampling (PreSC; GNNLab, EuroSys'22, §6): access counts of mini-batches sampled in advance, on the device.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use morphgl_registry::{BatchId, Result};
 use crate::shared::Shared;
 use crate::worker::{Counters, Worker};
 
-/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs that are never trained, the last ones
-/// there are, scaled to one epoch.
+/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs, scaled to one epoch. Sampled are the last
+/// epochs of the counter's range, which are never trained.
 pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>) -> Result<Hotness> {
     let all = shared.num_batches() as u32;
     let made = batches.unwrap_or(all).min(all);
@@ -26,7 +26,7 @@ pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>)
     for epoch in 0..epochs {
         for index in 0..made {
             let handle = worker.make(BatchId { epoch: u32::MAX - epoch, index }, Some(&counters))?;
-            // Two at a time, so that the device finds work and memory stays bounded.
+            // Two in flight, so that the device stays busy and memory bounded.
             if let Some(before) = under_way.replace(handle) {
                 before.wait()?;
             }

@@ -1,4 +1,4 @@
-//! The operator: what all workers share.
+//! The operator.
 
 use std::sync::Arc;
 
@@ -23,28 +23,27 @@ pub struct CudaNeighbor {
 }
 
 impl CudaNeighbor {
-    /// Builds the operator. `context.gather` is not read: features are left to transferring, which gathers them on the
-    /// device.
+    /// Builds the operator. `context.gather` is ignored: transferring gathers features on the device.
     ///
     /// # Errors
     ///
-    /// A place that is no CUDA device, what [`check_settings`] refuses, options there are not, and a device that fails or
+    /// A place that is no CUDA device, settings that [`check_settings`] refuses, invalid options, and a device that fails or
     /// has no room for topology and mini-batches.
     ///
     /// # Complexity
     ///
-    /// O(nodes), with weights or a topology in device memory O(nodes + edges); with cached rows also the mini-batches
-    /// that are sampled beforehand.
+    /// O(nodes), with weights or a topology in device memory O(nodes + edges); with cached rows also the pre-sampled
+    /// mini-batches.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         Self::build(context, None)
     }
 
-    /// The same, where rows are cached those that `hotness` finds hot instead of those counted beforehand: in accesses of
-    /// each node's row in an epoch, as [`Hotness::rows`].
+    /// [`CudaNeighbor::new`] with a given hotness for cached rows instead of pre-sampling: accesses of each node's row in an
+    /// epoch, as [`Hotness::rows`].
     ///
     /// # Errors
     ///
-    /// As [`CudaNeighbor::new`], and a hotness of another number of nodes.
+    /// As [`CudaNeighbor::new`], and a hotness of the wrong length.
     pub fn with_hotness(context: &BatchingContext, hotness: &[f32]) -> Result<Self> {
         let nodes = context.dataset.num_nodes();
         if hotness.len() != nodes {
@@ -61,7 +60,7 @@ impl CudaNeighbor {
         let device = Device::open(&context.place, &KEY)?;
         let stream = Stream::new(&device, false)?;
         let degrees = Arc::new(Degrees::new(topology));
-        // A given hotness makes a graph that nobody else asks for in these words.
+        // A graph with a given hotness is not shared with other operators.
         let asked = (options.topology, options.topology_bytes);
         let make = || choose(context, &device, &stream, &options, &degrees, hotness);
         let graph = match hotness {
@@ -73,11 +72,11 @@ impl CudaNeighbor {
         Ok(Self { shared, options })
     }
 
-    /// Counts the accesses of `epochs` epochs, made on the device: of features and of rows, an epoch.
+    /// Pre-samples `epochs` epochs on the device: accesses of features and of rows, per epoch.
     ///
     /// # Errors
     ///
-    /// No epoch, or a device that fails.
+    /// Zero epochs, or a device that fails.
     pub fn presample(&self, epochs: u32) -> Result<Hotness> {
         if epochs == 0 {
             return Err(Error::setting(&KEY, "pre-sampling no epoch tells nothing; give at least 1"));
@@ -85,12 +84,12 @@ impl CudaNeighbor {
         presample(&self.shared, epochs, self.options.presample_batches)
     }
 
-    /// Where the topology lies: never [`Topologies::Auto`].
+    /// Placement of the topology; never [`Topologies::Auto`].
     pub fn topology(&self) -> Topologies {
         self.shared.graph.form
     }
 
-    /// Bytes of device memory that the topology takes, its look-up tables included.
+    /// Bytes of device memory of the topology, lookup tables included.
     pub fn topology_bytes(&self) -> u64 {
         self.shared.graph.bytes
     }
@@ -103,7 +102,7 @@ impl CudaNeighbor {
     }
 }
 
-/// Puts the topology where the options, or the budget, want it.
+/// Places the topology by the options and the budget.
 fn choose(
     context: &BatchingContext,
     device: &Device,
@@ -129,7 +128,7 @@ fn choose(
         Topologies::Device if whole > budget => Err(too_large(whole, budget)),
         Topologies::Device => Graph::on_device(stream, topology, asked),
         Topologies::Cached => {
-            // Kept until the cached graph has pinned the same arrays, so that they are pinned once.
+            // Kept until the cached graph has mapped the same arrays, so that they are pinned once.
             let on_host = Arc::new(Graph::on_host(stream, topology, (Topologies::Host, None))?);
             let counted;
             let hotness = match hotness {
@@ -169,7 +168,7 @@ impl Batching for CudaNeighbor {
         self.shared.num_batches()
     }
 
-    /// A worker is a few streams of the device; host threads make it no faster.
+    /// A worker is a few streams of the device; more host threads do not speed it up.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         if threads == 0 {
             let what = "0 threads make no mini-batch; give at least 1";

@@ -11,10 +11,10 @@ use crate::kernels::Kernels;
 use crate::order::Orders;
 use crate::{KEY, Options};
 
-/// Bytes that a hop may take by its bounds on any device, if not told otherwise.
+/// Minimum default of `hop_bytes`.
 const LEAST_HOP_BYTES: u64 = 64 << 20;
 
-/// What all workers read.
+/// State shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) device: Device,
@@ -63,7 +63,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses mini-batches that the device has no room for, as far as their bounds tell.
+    /// Refuses mini-batches whose upper bounds exceed the free device memory.
     pub(crate) fn check_memory(&self, options: &Options) -> Result<()> {
         let weights = self.graph.weights.is_some();
         let (mut bytes, mut bound) = (0u64, self.first_hop());
@@ -88,19 +88,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Bounds of the seeds' own hop.
+    /// Upper bounds of the first hop.
     pub(crate) fn first_hop(&self) -> Hop {
         let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
         self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])
     }
 
-    /// Whether a hop gets room by its bounds.
+    /// Whether a hop is allocated by its upper bounds.
     pub(crate) fn fits(&self, bound: &Hop) -> bool {
         let weights = self.graph.weights.is_some();
         bound.bytes(weights, self.settings.pick == Pick::Weighted) <= self.hop_bytes && bound.edges <= MOST / 2
     }
 
-    /// How far the device gets from hop `hop` on, which is gone into in any case where it is `known`.
+    /// Reach from hop `hop` on; with `known`, that hop's sizes are exact and it is always included.
     pub(crate) fn reach(&self, hop: usize, mut bound: Hop, known: bool) -> Reach {
         let mut reach = Reach { nodes: bound.rows, values: bound.rows };
         for at in hop..self.settings.fanouts.0.len() {
@@ -117,12 +117,12 @@ impl Shared {
     }
 }
 
-/// How far the device gets without asking the host: to the end, or to the first hop that may be too large.
+/// Sizes reachable without a query by the host: up to the last hop, or to the first one with too large a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach {
-    /// Nodes there are then at most.
+    /// Maximum number of nodes then.
     pub(crate) nodes: u64,
-    /// The largest value of the table.
+    /// Maximum hash-table value.
     pub(crate) values: u64,
 }
 

@@ -14,6 +14,7 @@ pub mod emulation;
 mod event;
 mod kernel;
 mod library;
+mod lock;
 mod mapped;
 mod memory;
 mod module;
@@ -33,7 +34,7 @@ mod tests;
 mod upload;
 
 pub use arguments::Argument;
-pub use batch::{CudaBatch, CudaBlock, CudaFeatures, Used};
+pub use batch::{CudaBatch, CudaBlock, CudaFeatures, LastUse};
 pub use capture::Graph;
 pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};
@@ -56,7 +57,7 @@ extern crate self as morphgl_cuda;
 
 /// The resource of CUDA devices.
 pub const CUDA: Resource = Resource::new("CUDA");
-/// The backend in places, as in `cuda:0`.
+/// Backend name in places such as `cuda:0`.
 pub const BACKEND: &str = "cuda";
 
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Libraries at a path that somebody names, such as those of Python's wheels.
+//! Loading of shared libraries from a given path, such as those of Python wheels.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use libloading::{Error, Library};
 
-/// Loads the library at `path`, after those in its folder whose names begin with `companion`: it asks for them by name, and
-/// the loader does not look for them there.
+/// Loads the library at `path`, after the libraries in its folder whose names begin with `companion`: it depends on them by
+/// name, and the loader does not search its folder.
 ///
 /// # Safety
 ///
-/// What the libraries do when they are loaded is sound.
+/// The initialisers of the libraries are sound.
 pub(crate) unsafe fn load(path: &OsStr, companion: &str) -> Result<Library, Error> {
     let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
     for entry in folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(companion) {
-            // SAFETY: the caller's promise. Where it cannot be loaded, the library itself says what it lacks.
+            // SAFETY: the caller's promise. If a companion fails to load, the error of the library itself names it.
             if let Ok(library) = unsafe { Library::new(entry.path()) } {
                 std::mem::forget(library);
             }

@@ -1,4 +1,4 @@
-//! Memory of the device, pinned memory of the host, and host memory that is pinned where it lies.
+//! Pooled memory: device buffers and pinned host memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,34 +9,33 @@ use bytemuck::Pod;
 use morphgl_registry::Result;
 
 use crate::device::Device;
-use crate::driver::Address;
-use crate::pool::Kind;
+use crate::driver::{Address, MemoryKind};
 use crate::stream::Stream;
 
-/// A block out of a pool.
+/// A block of a pool.
 struct Block {
     address: Address,
     bytes: usize,
-    /// Bit `i` says that stream `i` was given work on it.
+    /// Set of the streams that were given work on it, by stream number.
     users: AtomicU64,
     device: Device,
-    kind: Kind,
+    kind: MemoryKind,
 }
 
-/// Who uses memory: streams of one device, which alone can be told to wait for each other by its pools.
+/// Streams that use memory; they belong to one device, whose pools order them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Users<'a> {
-    /// Bit `i` says that stream `i` was given work on it.
+    /// Set of stream numbers.
     pub(crate) streams: &'a AtomicU64,
     pub(crate) device: &'a Device,
 }
 
 impl Users<'_> {
-    /// Says that a stream was given work on the memory.
+    /// Records that a stream was given work on the memory.
     ///
     /// # Panics
     ///
-    /// When it is a stream of another device.
+    /// When the stream belongs to another device.
     pub(crate) fn mark(self, stream: &Stream) {
         let (of, by) = (self.device, stream.device());
         assert!(
@@ -52,7 +51,7 @@ impl Block {
         Users { streams: &self.users, device: &self.device }
     }
 
-    /// Says that only `len` elements of it may be touched.
+    /// Declares only the first `len` elements accessible.
     fn bound<T>(&self, len: usize) {
         self.device.driver().bound(self.address, len * size_of::<T>(), self.bytes);
     }
@@ -65,10 +64,10 @@ impl Drop for Block {
     }
 }
 
-/// Device memory of `len` elements, out of the device's pool. Its content is what was left there.
+/// An array in device memory, from the device's pool; initially uninitialised.
 ///
-/// When it is dropped, it goes back to the pool; who takes it from there waits, on the device, for all work that
-/// streams were given on it. So it may be dropped while such work is under way.
+/// A drop returns it to the pool, whose next user waits, on the device, for all streams that used it. So it may be dropped
+/// while work is in flight.
 pub struct Buffer<T: Pod> {
     block: Block,
     len: usize,
@@ -76,7 +75,7 @@ pub struct Buffer<T: Pod> {
 }
 
 impl<T: Pod> Buffer<T> {
-    /// Room for `len` elements, to be used by work of `stream`; work of other streams has to wait for an event of it.
+    /// Allocates `len` elements for work of `stream`; other streams must wait for an event of it.
     ///
     /// # Errors
     ///
@@ -86,7 +85,7 @@ impl<T: Pod> Buffer<T> {
         let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), (stream.id(), stream.bit()));
         let (address, bytes) = taken.map_err(|e| device.error(&e))?;
         let users = AtomicU64::new(stream.bit());
-        let block = Block { address, bytes, users, device: device.clone(), kind: Kind::Device };
+        let block = Block { address, bytes, users, device: device.clone(), kind: MemoryKind::Device };
         block.bound::<T>(len);
         Ok(Self { block, len, of: PhantomData })
     }
@@ -101,43 +100,42 @@ impl<T: Pod> Buffer<T> {
         self.len == 0
     }
 
-    /// Elements there is room for.
+    /// Capacity in elements.
     pub fn capacity(&self) -> usize {
         self.block.bytes / size_of::<T>()
     }
 
-    /// Says that it has `len` elements from now on.
+    /// Sets the number of elements.
     ///
     /// # Panics
     ///
-    /// When there is no room for them.
+    /// When `len` exceeds the capacity.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
         self.len = len;
         self.block.bound::<T>(len);
     }
 
-    /// Forgets the work that streams were given on it so far: who takes its memory next does not wait for these streams,
-    /// which may have been given other work since.
+    /// Forgets the streams that used it, so that the next user of its memory does not wait for their later work.
     ///
     /// # Safety
     ///
-    /// That work is done: an event after it has happened.
+    /// All work on it is done: an event after it has happened.
     pub unsafe fn settle(&self) {
         self.block.users.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes of the device's memory that it takes, unused room included.
+    /// Bytes of device memory, unused capacity included.
     pub fn num_bytes(&self) -> u64 {
         self.block.bytes as u64
     }
 
-    /// The device whose memory it is.
+    /// Its device.
     pub fn device(&self) -> &Device {
         &self.block.device
     }
 
-    /// Waits, asleep, for all work that streams were given on it.
+    /// Blocks until all streams that used it are done.
     pub(crate) fn finish(&self) -> Result<()> {
         let (device, users) = (self.device(), &self.block.users);
         let waited = device.inner().pools.wait_for(device.driver(), users.load(Ordering::Relaxed));
@@ -161,10 +159,10 @@ impl<T: Pod> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Pinned memory of the host, out of the device's pool: a device reads and writes it over the bus, at full speed.
+/// An array in pinned host memory, from the device's pool; the device accesses it over the bus at full speed.
 ///
-/// It is a slice to the host. Who touches it while a stream still works on it reads or makes garbage, so wait for an
-/// event first; dropping it is safe at any time.
+/// It dereferences to a slice. Access while a stream works on it reads or writes garbage: wait for an event first. It may be
+/// dropped at any time.
 pub struct Pinned<T: Pod> {
     block: Block,
     len: usize,
@@ -172,20 +170,21 @@ pub struct Pinned<T: Pod> {
 }
 
 impl<T: Pod> Pinned<T> {
-    /// Room for `len` elements, whose content is what was left there.
+    /// Allocates `len` elements with unspecified values.
     ///
     /// # Errors
     ///
-    /// The driver refuses to page-lock so much.
+    /// The driver refuses to page-lock that much.
     pub fn new(device: &Device, len: usize) -> Result<Self> {
         let taken = device.inner().pools.take_pinned(device.driver(), bytes_of::<T>(len));
         let (address, bytes) = taken.map_err(|e| device.error(&e))?;
-        let block = Block { address, bytes, users: AtomicU64::new(0), device: device.clone(), kind: Kind::Pinned };
+        let block =
+            Block { address, bytes, users: AtomicU64::new(0), device: device.clone(), kind: MemoryKind::Pinned };
         block.bound::<T>(len);
         Ok(Self { block, len, of: PhantomData })
     }
 
-    /// A copy of `values`.
+    /// Allocates a copy of `values`.
     ///
     /// # Errors
     ///
@@ -196,16 +195,16 @@ impl<T: Pod> Pinned<T> {
         Ok(pinned)
     }
 
-    /// Elements there is room for.
+    /// Capacity in elements.
     pub fn capacity(&self) -> usize {
         self.block.bytes / size_of::<T>()
     }
 
-    /// Says that it has `len` elements from now on.
+    /// Sets the number of elements.
     ///
     /// # Panics
     ///
-    /// When there is no room for them.
+    /// When `len` exceeds the capacity.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
         self.len = len;
@@ -253,7 +252,7 @@ impl<T: Pod> fmt::Debug for Pinned<T> {
     }
 }
 
-/// Bytes of `len` elements, or so many that no memory has them.
+/// Bytes of `len` elements; saturates.
 fn bytes_of<T>(len: usize) -> usize {
     len.saturating_mul(size_of::<T>())
 }

@@ -1,4 +1,4 @@
-//! Memory of several devices, which work of one of them reads.
+//! Arrays in parts on several devices, read by one of them.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -11,30 +11,29 @@ use crate::driver::Address;
 use crate::memory::{Buffer, Users};
 use crate::stream::Stream;
 
-/// Memory in parts, each on a device of its own choice, which kernels of one device read where they lie: to them it is an
-/// array of the parts' addresses.
+/// Read-only buffers on several devices, read in place by kernels of one device by peer access. As a kernel argument it is
+/// an array of the parts' addresses.
 ///
-/// Nobody writes to it any more. Dropping it waits for the work that streams were given on it; each part then goes back to
-/// the pool of its device.
+/// Dropping it waits for the work of its readers; each part then returns to the pool of its device.
 pub struct Spread<T: Pod> {
-    /// `Some` until it is dropped.
-    held: Option<Held<T>>,
+    /// `Some` until the drop.
+    held: Option<Parts<T>>,
     users: AtomicU64,
     reader: Device,
 }
 
-struct Held<T: Pod> {
+struct Parts<T: Pod> {
     addresses: Buffer<u64>,
     parts: Vec<Buffer<T>>,
 }
 
 impl<T: Pod> Spread<T> {
-    /// Makes `parts` readable by work of the stream's device, as soon as the work that they were given is done: it waits
-    /// for that, asleep, so that readers need no event of it.
+    /// Makes `parts` readable by the stream's device. Blocks until pending work on the parts is done, so that readers need no
+    /// event of it.
     ///
     /// # Errors
     ///
-    /// The device does not reach the memory of a part's ([`Device::reaches`]), the work on a part failed, or memory is full.
+    /// The device has no access to a part ([`Device::reaches`]), work on a part failed, or memory is full.
     pub fn new(stream: &Stream, parts: Vec<Buffer<T>>) -> Result<Self> {
         let reader = stream.device();
         for part in &parts {
@@ -44,7 +43,7 @@ impl<T: Pod> Spread<T> {
         let listed: Vec<Address> = parts.iter().map(Buffer::address).collect();
         let addresses = Buffer::of(stream, &listed)?;
         addresses.finish()?;
-        Ok(Self { held: Some(Held { addresses, parts }), users: AtomicU64::new(0), reader: reader.clone() })
+        Ok(Self { held: Some(Parts { addresses, parts }), users: AtomicU64::new(0), reader: reader.clone() })
     }
 
     /// The parts.
@@ -52,7 +51,7 @@ impl<T: Pod> Spread<T> {
         &self.held().parts
     }
 
-    fn held(&self) -> &Held<T> {
+    fn held(&self) -> &Parts<T> {
         self.held.as_ref().expect("it is there until it is dropped")
     }
 
@@ -69,7 +68,7 @@ impl<T: Pod> Drop for Spread<T> {
     fn drop(&mut self) {
         let users = *self.users.get_mut();
         if self.reader.inner().pools.wait_for(self.reader.driver(), users).is_err() {
-            // The device is in error and may still be reading: the memory stays for good.
+            // The device is in error and may still read: the memory is leaked.
             std::mem::forget(self.held.take());
         }
     }
@@ -86,16 +85,16 @@ mod tests {
     use morphgl_registry::{Hardware, Key, Phase};
 
     use super::*;
-    use crate::emulated::{Emulated, Settings};
+    use crate::emulated::{EmulatedDevice, Settings};
     use crate::test_kernels::TESTS;
     use crate::{CUDA, Pinned, Shape};
 
     const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 
-    /// Streams of devices of which the first and the third do not reach each other.
+    /// Streams of devices, the first and third of which have no peer access to each other.
     fn streams(num_devices: u32, late: bool) -> Vec<Stream> {
         let settings = Settings { late, apart: vec![[2, 0]], ..Settings::default() };
-        let device = |index| Device::over(Emulated::new(index, settings.clone()), None, &KEY);
+        let device = |index| Device::over(EmulatedDevice::new(index, settings.clone()), None, &KEY);
         (0..num_devices).map(|index| Stream::new(&device(index), false).expect("a stream")).collect()
     }
 
@@ -119,7 +118,7 @@ mod tests {
             // SAFETY: the arguments are the kernel's, and the values are as many.
             unsafe { reader.launch(&kernel, Shape::covering(len as usize, 64), arguments) }.expect("given");
             drop(spread);
-            // Whoever gets the memory next writes to it at once.
+            // The next user of the memory writes to it at once.
             for (n, &device) in devices.iter().enumerate() {
                 let stream = &streams[device];
                 let mut next = Buffer::<u32>::new(stream, part(n).len()).expect("memory");

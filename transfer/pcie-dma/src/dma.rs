@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use morphgl_cuda::{CudaBatch, CudaBlock, CudaFeatures, Device, Event, Stream, Used, pending};
+use morphgl_cuda::{CudaBatch, CudaBlock, CudaFeatures, Device, Event, LastUse, Stream, pending};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_registry::{Block, Error, Handle, HostBatch, MiniBatch, Place, Result, Transferring, TransferringContext};
 use serde::Deserialize;
@@ -116,7 +116,7 @@ impl PcieDma {
             blocks,
             features,
             ready: stream.record(false)?,
-            used: Used::default(),
+            last_use: LastUse::default(),
         })
     }
 }

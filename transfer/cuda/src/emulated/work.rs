@@ -1,4 +1,4 @@
-//! What streams are given to do.
+//! Items of work on an emulated stream.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Work of a stream.
+/// An item of work.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     Copy { from: Address, to: Address, bytes: usize },
@@ -26,11 +26,11 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Does it.
+    /// Executes it.
     ///
     /// # Safety
     ///
-    /// What it was asked for with is still valid.
+    /// Its memory is valid.
     pub(super) unsafe fn run(&self) -> Outcome<()> {
         match self {
             // SAFETY: the ranges are valid.
@@ -60,7 +60,7 @@ impl Work {
 
 /// # Safety
 ///
-/// The matrices are valid, and nobody else uses them.
+/// The matrices are valid and not accessed concurrently.
 unsafe fn multiply(p: &Product) {
     let at =
         |i: usize, j: usize, stride: usize, transposed: bool| if transposed { j * stride + i } else { i * stride + j };

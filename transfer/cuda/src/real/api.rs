@@ -1,8 +1,8 @@
-//! The functions of libcuda and libcublas that this crate calls.
+//! Function tables of libcuda and libcublas.
 //!
-//! cudarc names the libraries and knows the signatures, which are compared with these when this is compiled.
-//! Its own bindings panic when a function is missing, and take a status it does not know for undefined behaviour;
-//! here, all functions are looked up at once, and a status is a number.
+//! cudarc supplies library names and signatures, which are checked against these at compile time. Its own bindings panic on
+//! a missing function, and an unknown status is undefined behaviour; here all functions are looked up at once, and a status
+//! is an integer.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
@@ -21,14 +21,14 @@ macro_rules! functions {
         #[allow(non_snake_case, reason = "the names are the library's")]
         pub(super) struct $name {
             $(pub(super) $function: unsafe extern "C" fn($($argument),*) -> u32,)*
-            /// The name of a status.
+            /// Describes a status.
             describe: Describe,
         }
 
         $(const _: unsafe fn($($argument),*) -> $sys::$status = $sys::$function;)*
 
         impl $name {
-            /// Looks all of them up; the name of the first one that is missing.
+            /// Looks up all functions; the error is the name of the first missing one.
             pub(super) fn load(library: &'static Library, describe: Describe) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($function: {
@@ -49,7 +49,7 @@ macro_rules! functions {
     };
 }
 
-/// Puts a status into words.
+/// Converts a status to a failure.
 type Describe = fn(&'static str, u32) -> Failure;
 
 functions! {
@@ -150,16 +150,16 @@ functions! {
     }
 }
 
-/// The status of a full memory, in the driver.
+/// Driver status: out of memory.
 pub(super) const OUT_OF_MEMORY: u32 = cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
-/// The status of an event that has not happened.
+/// Driver status: the event has not happened.
 pub(super) const NOT_READY: u32 = cuda::CUresult::CUDA_ERROR_NOT_READY as u32;
-/// The status of memory that was made accessible before.
+/// Driver status: peer access was enabled before.
 pub(super) const ALREADY_ENABLED: u32 = cuda::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
-/// The status of a machine without a device.
+/// Driver status: no device.
 pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 
-/// Says a status of the driver by its name and its words there.
+/// Describes a driver status by its name and description in the driver.
 pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
     let say = |symbol: &str| -> Option<String> {
         type Say = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
@@ -181,7 +181,7 @@ pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
     Failure { call, what, memory: status == OUT_OF_MEMORY }
 }
 
-/// Says a status of cuBLAS.
+/// Describes a cuBLAS status.
 pub(super) fn describe_cublas(call: &'static str, status: u32) -> Failure {
     let what = match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",
