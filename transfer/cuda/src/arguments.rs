@@ -3,9 +3,8 @@
 use bytemuck::Pod;
 
 use crate::driver::Address;
-use crate::mapped::Mapped;
 use crate::memory::{Buffer, Pinned, Users};
-use crate::spread::Spread;
+use crate::{Mapped, Spread};
 
 /// A kernel argument: a number by value, memory by address.
 #[derive(Debug)]

@@ -8,11 +8,8 @@ use morphgl_registry::{
     BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, HostBatch, MiniBatch, Place, Result,
 };
 
-use crate::device::Device;
-use crate::event::Event;
 use crate::lock::lock;
-use crate::memory::Buffer;
-use crate::stream::Stream;
+use crate::{Buffer, Device, Event, Stream};
 
 /// A block (one hop) in device memory; fields as those of [`Block`].
 #[derive(Debug)]

@@ -4,9 +4,8 @@ use std::fmt;
 
 use morphgl_registry::Result;
 
-use crate::device::Device;
 use crate::driver::Id;
-use crate::stream::Stream;
+use crate::{Device, Stream};
 
 /// Captured work of a stream.
 pub struct Graph {

@@ -6,9 +6,8 @@ use bytemuck::Pod;
 use morphgl_registry::Result;
 
 use crate::driver::Address;
-use crate::mapped::Mapped;
 use crate::memory::{Buffer, Pinned, Users};
-use crate::stream::Stream;
+use crate::{Mapped, Stream};
 
 /// Memory that a copy can read.
 ///

@@ -53,7 +53,7 @@ pub struct Statistics {
 pub fn statistics(device: &Device) -> Statistics {
     let inner = device.inner();
     Statistics {
-        allocations: device.allocations(),
+        allocations: inner.pools.asked.load(Ordering::Relaxed),
         waits: inner.waits.load(Ordering::Relaxed),
         launches: inner.launches.load(Ordering::Relaxed),
     }
@@ -171,11 +171,6 @@ impl Device {
     pub fn untaken_bytes(&self) -> Result<u64> {
         let [free, _] = self.check(self.driver().memory())?;
         Ok(self.inner.pools.untaken_bytes(free))
-    }
-
-    /// Driver allocations of device and pinned memory so far; a steady state adds none.
-    pub fn allocations(&self) -> u64 {
-        self.inner.pools.asked.load(Ordering::Relaxed)
     }
 
     /// Whether both handles refer to the same device.

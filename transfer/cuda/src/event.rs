@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use morphgl_registry::{Handle, Result, Wait};
 
-use crate::device::Device;
 use crate::driver::Id;
-use crate::stream::Stream;
+use crate::{Device, Stream};
 
 /// A point in a stream's work.
 pub struct Event {

@@ -5,11 +5,8 @@ use std::sync::atomic::Ordering;
 
 use morphgl_registry::Result;
 
-use crate::arguments::Argument;
-use crate::device::Device;
 use crate::driver::{Id, Shape};
-use crate::module::Module;
-use crate::stream::Stream;
+use crate::{Argument, Device, Module, Stream};
 
 /// A kernel loaded on a device.
 #[derive(Debug, Clone)]

@@ -43,6 +43,8 @@ pub use event::{Event, pending};
 pub use kernel::Kernel;
 pub use mapped::{Mapped, Mapping};
 pub use memory::{Buffer, Pinned};
+#[doc(hidden)]
+pub use module::EmulatedKernel;
 pub use module::Module;
 pub use probe::{accelerators, probe};
 pub use products::{Floats, Transpose};
@@ -59,8 +61,3 @@ extern crate self as morphgl_cuda;
 pub const CUDA: Resource = Resource::new("CUDA");
 /// Backend name in places such as `cuda:0`.
 pub const BACKEND: &str = "cuda";
-
-#[doc(hidden)]
-pub mod __private {
-    pub use crate::module::EmulatedKernel;
-}

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -12,8 +11,8 @@ use morphgl_registry::{Machine, Result};
 
 use crate::device::Device;
 use crate::driver::{Address, Failure, Outcome};
-use crate::memory::Users;
-use crate::registration::Lease;
+use crate::memory::{Guarded, Users};
+use crate::registration::{CHUNK, Lease};
 
 /// Host memory that the device reads in place; every access crosses the bus.
 ///
@@ -21,11 +20,8 @@ use crate::registration::Lease;
 pub struct Mapped<T: Pod> {
     address: Address,
     len: usize,
-    users: AtomicU64,
     how: Mapping,
-    device: Device,
-    /// `Some` until it is dropped.
-    backing: Option<Backing>,
+    backing: Guarded<Backing>,
     of: PhantomData<T>,
 }
 
@@ -138,14 +134,13 @@ impl<T: Pod> Mapped<T> {
         let backing = match bytes {
             [] => Backing::Empty,
             // SAFETY: the caller's promise.
-            _ => Backing::Pinned { lease: unsafe { Lease::new(device, &owner, bytes) }?, _owner: owner },
+            _ => Backing::Pinned { lease: unsafe { Lease::new(device, &owner, bytes, CHUNK) }?, _owner: owner },
         };
         Ok(Self::of(device, bytes.as_ptr() as Address, values.len(), Mapping::InPlace, backing))
     }
 
     fn of(device: &Device, address: Address, len: usize, how: Mapping, backing: Backing) -> Self {
-        let (device, backing) = (device.clone(), Some(backing));
-        Self { address, len, users: AtomicU64::new(0), how, device, backing, of: PhantomData }
+        Self { address, len, how, backing: Guarded::new(device, backing), of: PhantomData }
     }
 
     /// Number of elements.
@@ -168,13 +163,13 @@ impl<T: Pod> Mapped<T> {
     }
 
     pub(crate) fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.device }
+        self.backing.users()
     }
 
     /// Interior addresses that no single copy may cross.
     pub(crate) fn cuts(&self) -> &[Address] {
-        match &self.backing {
-            Some(Backing::Pinned { lease, .. }) => &lease.cuts,
+        match &*self.backing {
+            Backing::Pinned { lease, .. } => &lease.cuts,
             _ => &[],
         }
     }
@@ -192,16 +187,6 @@ fn copy(device: &Device, bytes: &[u8]) -> Outcome<*mut u8> {
     // SAFETY: both have this length, and the new memory is unshared.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, bytes.len()) };
     Ok(pointer)
-}
-
-impl<T: Pod> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        let users = *self.users.get_mut();
-        if self.device.inner().pools.wait_for(self.device.driver(), users).is_err() {
-            // The device is in error and may still read: the memory is leaked.
-            std::mem::forget(self.backing.take());
-        }
-    }
 }
 
 impl<T: Pod> fmt::Debug for Mapped<T> {

@@ -8,26 +8,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
-use crate::device::Device;
 use crate::driver::{Address, MemoryKind};
-use crate::stream::Stream;
+use crate::{Device, Stream};
 
-/// A block of a pool.
-struct Block {
+/// An array in a block of a pool.
+struct Block<T: Pod> {
     address: Address,
     bytes: usize,
+    len: usize,
     /// Set of the streams that were given work on it, by stream number.
     users: AtomicU64,
     device: Device,
     kind: MemoryKind,
+    of: PhantomData<T>,
 }
 
 /// Streams that use memory; they belong to one device, whose pools order them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Users<'a> {
     /// Set of stream numbers.
-    pub(crate) streams: &'a AtomicU64,
-    pub(crate) device: &'a Device,
+    streams: &'a AtomicU64,
+    device: &'a Device,
 }
 
 impl Users<'_> {
@@ -46,33 +47,74 @@ impl Users<'_> {
     }
 }
 
-impl Block {
-    fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.device }
+impl<T: Pod> Block<T> {
+    fn new(device: &Device, kind: MemoryKind, (address, bytes): (Address, usize), len: usize, users: u64) -> Self {
+        let (device, users) = (device.clone(), AtomicU64::new(users));
+        let block = Self { address, bytes, len, users, device, kind, of: PhantomData };
+        block.bound();
+        block
     }
 
     /// Declares only the first `len` elements accessible.
-    fn bound<T>(&self, len: usize) {
-        self.device.driver().bound(self.address, len * size_of::<T>(), self.bytes);
+    fn bound(&self) {
+        self.device.driver().bound(self.address, self.len * size_of::<T>(), self.bytes);
     }
 }
 
-impl Drop for Block {
+impl<T: Pod> Drop for Block<T> {
     fn drop(&mut self) {
         let pools = &self.device.inner().pools;
         pools.give(self.device.driver(), self.kind, self.address, self.bytes, *self.users.get_mut());
     }
 }
 
+/// Methods that both kinds of memory have.
+macro_rules! block_methods {
+    ($type:ident) => {
+        impl<T: Pod> $type<T> {
+            /// Capacity in elements.
+            pub fn capacity(&self) -> usize {
+                self.0.bytes / size_of::<T>()
+            }
+
+            /// Sets the number of elements.
+            ///
+            /// # Panics
+            ///
+            /// When `len` exceeds the capacity.
+            pub fn set_len(&mut self, len: usize) {
+                assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
+                self.0.len = len;
+                self.0.bound();
+            }
+
+            /// Forgets the streams that used it, so that the next user of its memory does not wait for their later work.
+            ///
+            /// # Safety
+            ///
+            /// All work on it is done: an event after it has happened.
+            pub unsafe fn settle(&self) {
+                self.0.users.store(0, Ordering::Relaxed);
+            }
+
+            pub(crate) fn address(&self) -> Address {
+                self.0.address
+            }
+
+            pub(crate) fn users(&self) -> Users<'_> {
+                Users { streams: &self.0.users, device: &self.0.device }
+            }
+        }
+    };
+}
+block_methods!(Buffer);
+block_methods!(Pinned);
+
 /// An array in device memory, from the device's pool; initially uninitialised.
 ///
 /// A drop returns it to the pool, whose next user waits, on the device, for all streams that used it. So it may be dropped
 /// while work is in flight.
-pub struct Buffer<T: Pod> {
-    block: Block,
-    len: usize,
-    of: PhantomData<T>,
-}
+pub struct Buffer<T: Pod>(Block<T>);
 
 impl<T: Pod> Buffer<T> {
     /// Allocates `len` elements for work of `stream`; other streams must wait for an event of it.
@@ -83,79 +125,42 @@ impl<T: Pod> Buffer<T> {
     pub fn new(stream: &Stream, len: usize) -> Result<Self> {
         let device = stream.device();
         let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), (stream.id(), stream.bit()));
-        let (address, bytes) = taken.map_err(|e| device.error(&e))?;
-        let users = AtomicU64::new(stream.bit());
-        let block = Block { address, bytes, users, device: device.clone(), kind: MemoryKind::Device };
-        block.bound::<T>(len);
-        Ok(Self { block, len, of: PhantomData })
+        Ok(Self(Block::new(device, MemoryKind::Device, device.check(taken)?, len, stream.bit())))
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.len
+        self.0.len
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Capacity in elements.
-    pub fn capacity(&self) -> usize {
-        self.block.bytes / size_of::<T>()
-    }
-
-    /// Sets the number of elements.
-    ///
-    /// # Panics
-    ///
-    /// When `len` exceeds the capacity.
-    pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
-        self.len = len;
-        self.block.bound::<T>(len);
-    }
-
-    /// Forgets the streams that used it, so that the next user of its memory does not wait for their later work.
-    ///
-    /// # Safety
-    ///
-    /// All work on it is done: an event after it has happened.
-    pub unsafe fn settle(&self) {
-        self.block.users.store(0, Ordering::Relaxed);
+        self.0.len == 0
     }
 
     /// Bytes of device memory, unused capacity included.
     pub fn num_bytes(&self) -> u64 {
-        self.block.bytes as u64
+        self.0.bytes as u64
     }
 
     /// Its device.
     pub fn device(&self) -> &Device {
-        &self.block.device
+        &self.0.device
     }
 
     /// Blocks until all streams that used it are done.
     pub(crate) fn finish(&self) -> Result<()> {
-        let (device, users) = (self.device(), &self.block.users);
+        let (device, users) = (self.device(), &self.0.users);
         let waited = device.inner().pools.wait_for(device.driver(), users.load(Ordering::Relaxed));
-        waited.map_err(|e| device.error(&e))?;
+        device.check(waited)?;
         users.store(0, Ordering::Relaxed);
         Ok(())
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        self.block.address
-    }
-
-    pub(crate) fn users(&self) -> Users<'_> {
-        self.block.users()
     }
 }
 
 impl<T: Pod> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} of {} at {:?})", self.len, std::any::type_name::<T>(), self.block.device)
+        write!(f, "Buffer({} of {} at {:?})", self.0.len, std::any::type_name::<T>(), self.0.device)
     }
 }
 
@@ -163,11 +168,7 @@ impl<T: Pod> fmt::Debug for Buffer<T> {
 ///
 /// It dereferences to a slice. Access while a stream works on it reads or writes garbage: wait for an event first. It may be
 /// dropped at any time.
-pub struct Pinned<T: Pod> {
-    block: Block,
-    len: usize,
-    of: PhantomData<T>,
-}
+pub struct Pinned<T: Pod>(Block<T>);
 
 impl<T: Pod> Pinned<T> {
     /// Allocates `len` elements with unspecified values.
@@ -177,11 +178,7 @@ impl<T: Pod> Pinned<T> {
     /// The driver refuses to page-lock that much.
     pub fn new(device: &Device, len: usize) -> Result<Self> {
         let taken = device.inner().pools.take_pinned(device.driver(), bytes_of::<T>(len));
-        let (address, bytes) = taken.map_err(|e| device.error(&e))?;
-        let block =
-            Block { address, bytes, users: AtomicU64::new(0), device: device.clone(), kind: MemoryKind::Pinned };
-        block.bound::<T>(len);
-        Ok(Self { block, len, of: PhantomData })
+        Ok(Self(Block::new(device, MemoryKind::Pinned, device.check(taken)?, len, 0)))
     }
 
     /// Allocates a copy of `values`.
@@ -194,39 +191,6 @@ impl<T: Pod> Pinned<T> {
         pinned.copy_from_slice(values);
         Ok(pinned)
     }
-
-    /// Capacity in elements.
-    pub fn capacity(&self) -> usize {
-        self.block.bytes / size_of::<T>()
-    }
-
-    /// Sets the number of elements.
-    ///
-    /// # Panics
-    ///
-    /// When `len` exceeds the capacity.
-    pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
-        self.len = len;
-        self.block.bound::<T>(len);
-    }
-
-    /// As [`Buffer::settle`].
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    pub unsafe fn settle(&self) {
-        self.block.users.store(0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        self.block.address
-    }
-
-    pub(crate) fn users(&self) -> Users<'_> {
-        self.block.users()
-    }
 }
 
 impl<T: Pod> Deref for Pinned<T> {
@@ -235,20 +199,60 @@ impl<T: Pod> Deref for Pinned<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the block is host memory of at least `len` elements, aligned for every Pod type; the driver clears
         // fresh memory, and every bit pattern is a value.
-        unsafe { std::slice::from_raw_parts(self.block.address as *const T, self.len) }
+        unsafe { std::slice::from_raw_parts(self.0.address as *const T, self.0.len) }
     }
 }
 
 impl<T: Pod> DerefMut for Pinned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and the borrow is the only one on the host.
-        unsafe { std::slice::from_raw_parts_mut(self.block.address as *mut T, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.address as *mut T, self.0.len) }
     }
 }
 
 impl<T: Pod> fmt::Debug for Pinned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({} of {})", self.len, std::any::type_name::<T>())
+        write!(f, "Pinned({} of {})", self.0.len, std::any::type_name::<T>())
+    }
+}
+
+/// Memory that is released only after the streams that used it.
+pub(crate) struct Guarded<B> {
+    /// `Some` until the drop.
+    backing: Option<B>,
+    users: AtomicU64,
+    device: Device,
+}
+
+impl<B> Guarded<B> {
+    pub(crate) fn new(device: &Device, backing: B) -> Self {
+        Self { backing: Some(backing), users: AtomicU64::new(0), device: device.clone() }
+    }
+
+    pub(crate) fn users(&self) -> Users<'_> {
+        Users { streams: &self.users, device: &self.device }
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl<B> Deref for Guarded<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        self.backing.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl<B> Drop for Guarded<B> {
+    fn drop(&mut self) {
+        let users = *self.users.get_mut();
+        if self.device.inner().pools.wait_for(self.device.driver(), users).is_err() {
+            // The device is in error and may still read: the memory is leaked.
+            std::mem::forget(self.backing.take());
+        }
     }
 }
 

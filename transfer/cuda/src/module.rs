@@ -74,6 +74,6 @@ macro_rules! emulated_kernels {
                 )+
             }
         }
-        &[$(emulated::$kernel as $crate::__private::EmulatedKernel),+]
+        &[$(emulated::$kernel as $crate::EmulatedKernel),+]
     }};
 }

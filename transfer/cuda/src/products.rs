@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 
 use morphgl_registry::Result;
 
-use crate::arguments::Argument;
 use crate::driver::{Address, Precision, Product};
 use crate::memory::{Buffer, Users};
-use crate::stream::Stream;
+use crate::{Argument, Stream};
 
 /// A slice of floats in device memory.
 #[derive(Debug, Clone, Copy)]

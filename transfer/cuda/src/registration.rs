@@ -12,7 +12,7 @@ use crate::driver::{Failure, Outcome};
 use crate::lock::lock;
 
 /// Bytes pinned per call, so that a failure comes early and reports progress. Pieces end at its multiples.
-const CHUNK: usize = 1 << 30;
+pub(crate) const CHUNK: usize = 1 << 30;
 
 struct Piece {
     end: usize,
@@ -38,20 +38,12 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Pins the pages of `bytes`, which is not empty.
+    /// Pins the pages of `bytes`, which is not empty, in pieces that end at multiples of `chunk`.
     ///
     /// # Safety
     ///
     /// The bytes stay valid and unmoved while `owner` or a clone of it lives.
-    pub(crate) unsafe fn new(device: &Device, owner: &Arc<dyn Any + Send + Sync>, bytes: &[u8]) -> Outcome<Self> {
-        // SAFETY: the caller's promise.
-        unsafe { Self::by_chunks(device, owner, bytes, CHUNK) }
-    }
-
-    /// # Safety
-    ///
-    /// As [`Lease::new`].
-    pub(crate) unsafe fn by_chunks(
+    pub(crate) unsafe fn new(
         device: &Device,
         owner: &Arc<dyn Any + Send + Sync>,
         bytes: &[u8],
@@ -73,12 +65,8 @@ impl Lease {
                     let gone: Vec<Piece> = fresh.into_iter().map(|first| unpin(&mut pieces, first)).collect();
                     drop(pieces);
                     drop(gone);
-                    return Err(explain(
-                        failure,
-                        bytes.as_ptr() as usize,
-                        bytes.len(),
-                        at.saturating_sub(bytes.as_ptr() as usize),
-                    ));
+                    let begin = bytes.as_ptr() as usize;
+                    return Err(explain(failure, begin, bytes.len(), at.saturating_sub(begin)));
                 }
                 pieces.insert(at, Piece { end: upto, users: 0, device: device.clone(), _owner: Arc::clone(owner) });
                 fresh.push(at);

@@ -1,26 +1,19 @@
 //! Arrays in parts on several devices, read by one of them.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
-use crate::device::Device;
 use crate::driver::Address;
-use crate::memory::{Buffer, Users};
+use crate::memory::{Buffer, Guarded, Users};
 use crate::stream::Stream;
 
 /// Read-only buffers on several devices, read in place by kernels of one device by peer access. As a kernel argument it is
 /// an array of the parts' addresses.
 ///
 /// Dropping it waits for the work of its readers; each part then returns to the pool of its device.
-pub struct Spread<T: Pod> {
-    /// `Some` until the drop.
-    held: Option<Parts<T>>,
-    users: AtomicU64,
-    reader: Device,
-}
+pub struct Spread<T: Pod>(Guarded<Parts<T>>);
 
 struct Parts<T: Pod> {
     addresses: Buffer<u64>,
@@ -43,40 +36,26 @@ impl<T: Pod> Spread<T> {
         let listed: Vec<Address> = parts.iter().map(Buffer::address).collect();
         let addresses = Buffer::of(stream, &listed)?;
         addresses.finish()?;
-        Ok(Self { held: Some(Parts { addresses, parts }), users: AtomicU64::new(0), reader: reader.clone() })
+        Ok(Self(Guarded::new(reader, Parts { addresses, parts })))
     }
 
     /// The parts.
     pub fn parts(&self) -> &[Buffer<T>] {
-        &self.held().parts
-    }
-
-    fn held(&self) -> &Parts<T> {
-        self.held.as_ref().expect("it is there until it is dropped")
+        &self.0.parts
     }
 
     pub(crate) fn address(&self) -> Address {
-        self.held().addresses.address()
+        self.0.addresses.address()
     }
 
     pub(crate) fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.reader }
-    }
-}
-
-impl<T: Pod> Drop for Spread<T> {
-    fn drop(&mut self) {
-        let users = *self.users.get_mut();
-        if self.reader.inner().pools.wait_for(self.reader.driver(), users).is_err() {
-            // The device is in error and may still read: the memory is leaked.
-            std::mem::forget(self.held.take());
-        }
+        self.0.users()
     }
 }
 
 impl<T: Pod> fmt::Debug for Spread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spread").field("parts", &self.parts()).field("reader", &self.reader).finish()
+        f.debug_struct("Spread").field("parts", &self.parts()).field("reader", self.0.device()).finish()
     }
 }
 
@@ -85,6 +64,7 @@ mod tests {
     use morphgl_registry::{Hardware, Key, Phase};
 
     use super::*;
+    use crate::device::Device;
     use crate::emulated::{EmulatedDevice, Settings};
     use crate::test_kernels::TESTS;
     use crate::{CUDA, Pinned, Shape};

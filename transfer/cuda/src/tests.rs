@@ -113,7 +113,7 @@ proptest! {
         let mut leases = Vec::new();
         for (start, len) in ranges {
             // SAFETY: the vector outlives the leases; the emulation asserts that no page is pinned twice.
-            match unsafe { Lease::by_chunks(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
+            match unsafe { Lease::new(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
                 Ok(lease) => leases.push(lease),
                 Err(why) => prop_assert!(locked < u64::MAX && why.to_string().starts_with("cuMemHostRegister_v2: pinning")),
             }

@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
-use crate::event::Event;
 use crate::memory::{Buffer, Pinned};
-use crate::stream::Stream;
+use crate::{Event, Stream};
 
 /// Bytes of a pinned piece, so that an array of any length pins little memory.
 const PIECE: usize = 4 << 20;
