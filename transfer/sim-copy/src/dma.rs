@@ -20,11 +20,11 @@ pub struct SimDma {
 }
 
 impl SimDma {
-    /// Builds the operator on a device; the context's options are not read.
+    /// Builds the operator on a device; the context's options are ignored.
     ///
     /// # Errors
     ///
-    /// It is not to go from the host to the device, or no thread can be started.
+    /// Places other than from the host to the device, or no thread can be started.
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         check(&DMA_KEY, context, [&Place::Host, device.place()])?;
         let stream = Stream::new(device, &DMA_KEY, Work::TransferringPcie, ())?;
@@ -46,7 +46,7 @@ impl Transferring for SimDma {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let batch = batch.into_host()?;
         let (device, dataset, gather) = (self.device.clone(), Arc::clone(&self.dataset), self.gather);
-        // The source lives until the copy is over, as that of a DMA has to.
+        // The source lives until the copy is done, as for a real DMA.
         Ok(self.stream.submit(batch.id, batch, move |(), batch| {
             if gather {
                 fill_in(&dataset, batch);
@@ -56,7 +56,7 @@ impl Transferring for SimDma {
     }
 }
 
-/// Gathers the features of a mini-batch that comes without.
+/// Gathers missing features.
 fn fill_in(dataset: &Dataset, batch: &mut HostBatch) {
     if let (None, Some(matrix)) = (&batch.features, &dataset.features) {
         let mut features = BatchFeatures::like(matrix);

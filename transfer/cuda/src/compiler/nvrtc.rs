@@ -6,7 +6,7 @@ use std::fmt;
 use cudarc::nvrtc::sys;
 use libloading::Library;
 
-use crate::library;
+use crate::library::{self, call, functions};
 
 /// The header that kernels include.
 pub(super) const HEADER: &str = include_str!("../../include/morphgl.cuh");
@@ -35,52 +35,33 @@ impl Target {
     }
 }
 
-macro_rules! functions {
-    ($(fn $function:ident($($argument:ty),* $(,)?);)*) => {
-        #[allow(non_snake_case, reason = "the names are the library's")]
-        struct Functions {
-            $($function: unsafe extern "C" fn($($argument),*) -> u32,)*
-        }
-
-        // Signatures are those of cudarc's bindings except for the status: an integer instead of an enum, which lacks the
-        // values of later libraries.
-        $(const _: unsafe fn($($argument),*) -> sys::nvrtcResult = sys::$function;)*
-
-        impl Functions {
-            fn load(library: &'static Library) -> Result<Self, String> {
-                Ok(Self {
-                    $($function: {
-                        type F = unsafe extern "C" fn($($argument),*) -> u32;
-                        // SAFETY: the signature is the library's, as above.
-                        *unsafe { library.get::<F>(stringify!($function)) }
-                            .map_err(|_| format!("NVRTC is too old: it has no {}", stringify!($function)))?
-                    },)*
-                })
-            }
-        }
-    };
+functions! {
+    /// libnvrtc.
+    Functions of sys -> nvrtcResult, String by describe {
+        fn nvrtcVersion(*mut c_int, *mut c_int);
+        fn nvrtcGetNumSupportedArchs(*mut c_int);
+        fn nvrtcGetSupportedArchs(*mut c_int);
+        fn nvrtcCreateProgram(
+            *mut sys::nvrtcProgram,
+            *const c_char,
+            *const c_char,
+            c_int,
+            *const *const c_char,
+            *const *const c_char,
+        );
+        fn nvrtcCompileProgram(sys::nvrtcProgram, c_int, *const *const c_char);
+        fn nvrtcGetProgramLogSize(sys::nvrtcProgram, *mut usize);
+        fn nvrtcGetProgramLog(sys::nvrtcProgram, *mut c_char);
+        fn nvrtcGetPTXSize(sys::nvrtcProgram, *mut usize);
+        fn nvrtcGetPTX(sys::nvrtcProgram, *mut c_char);
+        fn nvrtcGetCUBINSize(sys::nvrtcProgram, *mut usize);
+        fn nvrtcGetCUBIN(sys::nvrtcProgram, *mut c_char);
+        fn nvrtcDestroyProgram(*mut sys::nvrtcProgram);
+    }
 }
 
-functions! {
-    fn nvrtcVersion(*mut c_int, *mut c_int);
-    fn nvrtcGetNumSupportedArchs(*mut c_int);
-    fn nvrtcGetSupportedArchs(*mut c_int);
-    fn nvrtcCreateProgram(
-        *mut sys::nvrtcProgram,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    );
-    fn nvrtcCompileProgram(sys::nvrtcProgram, c_int, *const *const c_char);
-    fn nvrtcGetProgramLogSize(sys::nvrtcProgram, *mut usize);
-    fn nvrtcGetProgramLog(sys::nvrtcProgram, *mut c_char);
-    fn nvrtcGetPTXSize(sys::nvrtcProgram, *mut usize);
-    fn nvrtcGetPTX(sys::nvrtcProgram, *mut c_char);
-    fn nvrtcGetCUBINSize(sys::nvrtcProgram, *mut usize);
-    fn nvrtcGetCUBIN(sys::nvrtcProgram, *mut c_char);
-    fn nvrtcDestroyProgram(*mut sys::nvrtcProgram);
+fn describe(call: &str, status: u32) -> String {
+    format!("{call}: status {status}")
 }
 
 /// The NVRTC library.
@@ -88,15 +69,6 @@ pub struct Nvrtc {
     functions: Functions,
     version: (u32, u32),
     architectures: Vec<u32>,
-}
-
-macro_rules! call {
-    ($functions:expr, $function:ident($($argument:expr),*)) => {
-        match ($functions.$function)($($argument),*) {
-            0 => Ok(()),
-            status => Err(format!("{}: status {status}", stringify!($function))),
-        }
-    };
 }
 
 impl Nvrtc {
@@ -132,7 +104,7 @@ impl Nvrtc {
     }
 
     fn of(library: &'static Library) -> Result<Self, String> {
-        let functions = Functions::load(library)?;
+        let functions = Functions::load(library).map_err(|name| format!("NVRTC is too old: it has no {name}"))?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: they write numbers.
         unsafe {

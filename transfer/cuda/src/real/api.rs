@@ -1,60 +1,16 @@
 //! Function tables of libcuda and libcublas.
-//!
-//! cudarc supplies library names and signatures, which are checked against these at compile time. Its own bindings panic on
-//! a missing function, and an unknown status is undefined behaviour; here all functions are looked up at once, and a status
-//! is an integer.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
 use cudarc::cublas::sys as cublas;
 use cudarc::driver::sys as cuda;
-use libloading::Library;
 
-use crate::driver::{Failure, Outcome};
-
-macro_rules! functions {
-    ($(#[$meta:meta])* $name:ident of $sys:ident -> $status:ident {
-        $(fn $function:ident($($argument:ty),* $(,)?);)*
-    }) => {
-        $(#[$meta])*
-        #[derive(Debug)]
-        #[allow(non_snake_case, reason = "the names are the library's")]
-        pub(super) struct $name {
-            $(pub(super) $function: unsafe extern "C" fn($($argument),*) -> u32,)*
-            /// Describes a status.
-            describe: Describe,
-        }
-
-        $(const _: unsafe fn($($argument),*) -> $sys::$status = $sys::$function;)*
-
-        impl $name {
-            /// Looks up all functions; the error is the name of the first missing one.
-            pub(super) fn load(library: &'static Library, describe: Describe) -> Result<Self, &'static str> {
-                Ok(Self {
-                    $($function: {
-                        type F = unsafe extern "C" fn($($argument),*) -> u32;
-                        // SAFETY: the signature is cudarc's, which made it from the library's header, but for the status:
-                        // an enum there, the same 32 bits here.
-                        *unsafe { library.get::<F>(stringify!($function)) }.map_err(|_| stringify!($function))?
-                    },)*
-                    describe,
-                })
-            }
-
-            /// A status as an outcome that names the call.
-            pub(super) fn check(&self, call: &'static str, status: u32) -> Outcome<()> {
-                if status == 0 { Ok(()) } else { Err((self.describe)(call, status)) }
-            }
-        }
-    };
-}
-
-/// Converts a status to a failure.
-type Describe = fn(&'static str, u32) -> Failure;
+use crate::driver::Failure;
+use crate::library::functions;
 
 functions! {
     /// libcuda.
-    Cuda of cuda -> CUresult {
+    Cuda of cuda -> CUresult, Failure by describe_cuda {
         fn cuInit(c_uint);
         fn cuDriverGetVersion(*mut c_int);
         fn cuDeviceGetCount(*mut c_int);
@@ -125,7 +81,7 @@ functions! {
 
 functions! {
     /// libcublas.
-    Cublas of cublas -> cublasStatus_t {
+    Cublas of cublas -> cublasStatus_t, Failure by describe_cublas {
         fn cublasCreate_v2(*mut cublas::cublasHandle_t);
         fn cublasDestroy_v2(cublas::cublasHandle_t);
         fn cublasSetStream_v2(cublas::cublasHandle_t, cublas::cudaStream_t);
@@ -160,7 +116,7 @@ pub(super) const ALREADY_ENABLED: u32 = cuda::CUresult::CUDA_ERROR_PEER_ACCESS_A
 pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 
 /// Describes a driver status by its name and description in the driver.
-pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
+fn describe_cuda(call: &'static str, status: u32) -> Failure {
     let say = |symbol: &str| -> Option<String> {
         type Say = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
         // SAFETY: a status comes from the library, so it is loaded; the signature is that of its header, the enum as a
@@ -182,7 +138,7 @@ pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
 }
 
 /// Describes a cuBLAS status.
-pub(super) fn describe_cublas(call: &'static str, status: u32) -> Failure {
+fn describe_cublas(call: &'static str, status: u32) -> Failure {
     let what = match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",
         3 => "CUBLAS_STATUS_ALLOC_FAILED",
@@ -196,11 +152,3 @@ pub(super) fn describe_cublas(call: &'static str, status: u32) -> Failure {
     };
     Failure { call, what: what.to_string(), memory: status == 3 }
 }
-
-/// Calls a function of a table and checks its status.
-macro_rules! call {
-    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        $table.check(stringify!($function), ($table.$function)($($argument),*))
-    };
-}
-pub(super) use call;

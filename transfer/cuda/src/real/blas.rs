@@ -8,9 +8,9 @@ use std::sync::{Mutex, OnceLock};
 use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::api::{self, Cublas, Cuda, call};
+use super::api::{Cublas, Cuda};
 use crate::driver::{Failure, Id, Outcome, Precision, Product};
-use crate::library;
+use crate::library::{self, call};
 use crate::lock::lock;
 
 /// Bytes of the workspace of a handle, owned so that a captured GEMM allocates none. The size NVIDIA recommends for Hopper;
@@ -40,7 +40,7 @@ fn library() -> Outcome<&'static Cublas> {
         };
         // It stays loaded: handles live as long as the process.
         let library = Box::leak(Box::new(library));
-        Cublas::load(library, api::describe_cublas).map_err(|name| format!("libcublas is too old: it has no {name}"))
+        Cublas::load(library).map_err(|name| format!("libcublas is too old: it has no {name}"))
     };
     let failure = |what: &String| Failure { call: "cublasCreate_v2", what: what.clone(), memory: false };
     LIBRARY.get_or_init(look).as_ref().map_err(failure)

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraphExec, CUstream};
 
-use self::api::{Cuda, call};
+use self::api::Cuda;
 use self::probe::DeviceInfo;
 use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, Shape};
+use crate::library::call;
 use crate::module::Module;
 
 /// A device by its primary context, shared by the whole process.

@@ -6,11 +6,12 @@ use std::sync::Mutex;
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CUjit_option, CUmodule};
 
-use super::api::{Cuda, call};
+use super::api::Cuda;
 use super::probe::DeviceInfo;
 use super::{Failure, failure};
 use crate::compiler::{self, PTX_DRIVER};
 use crate::driver::{Id, Outcome};
+use crate::library::call;
 use crate::lock::lock;
 use crate::module::Module;
 

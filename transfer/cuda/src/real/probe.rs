@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 
-use super::api::{self, Cuda, call};
+use super::api::{self, Cuda};
 use crate::driver::{Failure, Outcome};
+use crate::library::call;
 
 /// Oldest driver that loads the kernels' PTX: value of `cuDriverGetVersion`, and in words.
 const OLDEST: (c_int, &str) = (12_010, "driver 530 (CUDA 12.1) or later is needed");
@@ -52,7 +53,7 @@ fn look() -> Result<Machine, String> {
     // SAFETY: as above; it is present, without which this panics.
     let library = unsafe { sys::culib() };
     let too_old = |what: String| format!("the CUDA driver is too old: {what}; {}", OLDEST.1);
-    let cuda = Cuda::load(library, api::describe_cuda).map_err(|name| too_old(format!("it has no {name}")))?;
+    let cuda = Cuda::load(library).map_err(|name| too_old(format!("it has no {name}")))?;
     // SAFETY: this is the first call, as it has to be.
     let status = unsafe { (cuda.cuInit)(0) };
     if status == api::NO_DEVICE {
