@@ -1,17 +1,17 @@
-//! One block of device memory for all that a mini-batch needs, handed out in order and taken back at once.
+//! Arena allocator for a mini-batch's device memory: stack order, released as a whole.
 
 use morphgl_cuda::{Buffer, Floats, Stream};
 use morphgl_registry::Result;
 
-/// Parts begin at multiples of this many words, which is 256 bytes.
+/// Alignment of parts in words: 256 bytes.
 const ALIGNMENT: usize = 64;
-/// Words of a block at least.
+/// Minimum words of a block.
 const LEAST: usize = 1 << 14;
 
-/// Whether each part is a block of its own: so a sanitizer sees who leaves one.
+/// Whether each part is a block of its own, so that a sanitizer detects accesses beyond one.
 const SEPARATE: bool = cfg!(feature = "emulate") && option_env!("MORPHGL_SANITIZE").is_some();
 
-/// Words of four bytes in an arena, valid until it is released beyond them.
+/// A range of 4-byte words in an arena, valid until released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     block: usize,
@@ -29,22 +29,21 @@ impl Part {
         self.from(0, len)
     }
 
-    /// `len` words from `start` on.
+    /// The `len` words from `start` on.
     pub(crate) fn from(self, start: usize, len: usize) -> Self {
         assert!(start + len <= self.len, "{len} words from {start} on of {}", self.len);
         Self { start: self.start + start, len, ..self }
     }
 }
 
-/// A state of an arena to go back to.
+/// A position of an arena to release back to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     block: usize,
     used: usize,
 }
 
-/// The memory: one block in the steady state; a mini-batch that needs more than any before adds blocks, which the next
-/// one finds merged.
+/// The arena: one block in the steady state. A mini-batch larger than all before adds blocks, and the next one merges them.
 #[derive(Debug)]
 pub(crate) struct Arena {
     blocks: Vec<Buffer<f32>>,
@@ -59,12 +58,12 @@ impl Arena {
         Ok(Self { blocks: vec![Buffer::new(stream, LEAST)?], block: 0, used: 0, peak: 0 })
     }
 
-    /// Takes all parts back; work given earlier to the stream may still use them, for later work comes after it.
+    /// Releases all parts. Earlier work of the stream may still use them: later work is ordered after it.
     pub(crate) fn begin(&mut self, stream: &Stream) -> Result<()> {
         if self.blocks.len() > 1 {
             self.blocks.clear();
             self.peak = self.peak.max(LEAST);
-            // An eighth more, for mini-batches differ in size.
+            // An eighth more, since mini-batches differ in size.
             self.blocks.push(Buffer::new(stream, self.peak + self.peak / 8)?);
         }
         (self.block, self.used) = (0, 0);
@@ -97,21 +96,21 @@ impl Arena {
         Mark { block: self.block, used: self.used }
     }
 
-    /// Takes back all parts that were taken since `mark`.
+    /// Releases all parts taken since `mark`.
     pub(crate) fn release(&mut self, mark: Mark) {
         (self.block, self.used) = (mark.block, mark.used);
     }
 
     pub(crate) fn floats(&self, part: Part) -> Floats<'_> {
-        Floats::of(&self.blocks[part.block]).part(part.start..part.start + part.len)
+        Floats::from(&self.blocks[part.block]).part(part.start..part.start + part.len)
     }
 
-    /// The block a part lies in, and where.
+    /// Block and offset of a part.
     pub(crate) fn place(&mut self, part: Part) -> (&mut Buffer<f32>, usize) {
         (&mut self.blocks[part.block], part.start)
     }
 
-    /// Words of all blocks.
+    /// Total words of all blocks.
     pub(crate) fn words(&self) -> usize {
         self.blocks.iter().map(Buffer::len).sum()
     }

@@ -5,39 +5,39 @@ use morphgl_registry::Result;
 
 use crate::arena::Part;
 use crate::edges::Edges;
-use crate::finish::{Factors, column_sums};
+use crate::epilogue::{Factors, column_sums};
 use crate::gpu::{Gpu, Mask, Words, each, number, rows_by_lanes, rows_by_units};
 use crate::transpose::Transposed;
 
-/// Slope of the leaky relu for negative sums.
+/// Negative slope of the leaky ReLU.
 const SLOPE: f32 = 0.2;
-/// Threads of a warp, which has a row in a softmax.
+/// Threads of a warp; a softmax row is one warp's work.
 const WARP: usize = 32;
 
-/// Heads side by side, and the dropout of their coefficients.
+/// Attention heads, stored side by side, and the dropout of their coefficients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
     pub(crate) heads: usize,
-    /// Width of one.
+    /// Width of a head.
     pub(crate) width: usize,
     pub(crate) mask: Mask,
 }
 
-/// Lanes of a warp that have heads beside each other, in a softmax over a row: a power of two that divides their number.
+/// Adjacent lanes that process heads in a softmax: a power of two that divides their number.
 fn together(heads: usize) -> u32 {
     1 << heads.trailing_zeros().min(5)
 }
 
-/// What scores are made of, which is also what has gradients.
+/// Inputs of the scores, for which gradients are computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scorer<'a> {
-    /// GAT: values, and their halves of a score by two vectors.
+    /// GAT: values, and source and destination parts of the scores by two vectors.
     First { values: Part, att: [Floats<'a>; 2] },
-    /// GATv2: the left side, which is the values, the right side, and a vector.
+    /// GATv2: left side (also the values), right side, and a vector.
     Second { left: Part, right: Part, att: Floats<'a> },
 }
 
-/// What backward needs of a forward pass.
+/// Results of the forward pass that backward reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attended {
     pub(crate) output: Part,
@@ -55,7 +55,7 @@ fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>])
     unsafe { gpu.launch(kernel, shape, arguments) }
 }
 
-/// Lanes of a warp by element of each head, for a sum over its width.
+/// Launch shape with lanes of a warp over the width of each head, for sums over it.
 fn products(elements: usize, heads: usize, width: usize) -> Shape {
     let shape = rows_by_lanes(elements, width);
     Shape { grid: [shape.grid[0], number(heads), 1], ..shape }
@@ -119,7 +119,7 @@ impl Scorer<'_> {
     }
 }
 
-/// Attends from each destination row to its sources and itself.
+/// Attention of each destination row over its sources and itself.
 pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, options: Heads) -> Result<Attended> {
     let Heads { heads, width, mask } = options;
     let block = edges.block;
@@ -160,7 +160,7 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
         num_heads,
         number(width).into(),
     ];
-    // Four columns of one head a thread, where heads are made of fours.
+    // Four columns per thread if the head width is a multiple of four.
     let (kernel, units) = match width.is_multiple_of(4) {
         true => (&gpu.kernels.train_attend, heads * width / 4),
         false => (&gpu.kernels.train_attend_single, heads * width),
@@ -169,18 +169,18 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
     Ok(Attended { output, heads: options, scores, coefficients, messages })
 }
 
-/// Gradients of what a scorer has: of the values or the left side, of the right side, and of the vectors.
+/// Gradients of a scorer's inputs: values or left side, right side, and vectors.
 pub(crate) struct Found<'a> {
-    /// `[num_src, heads * width]`, to be written.
+    /// Output, `[num_src, heads * width]`.
     pub(crate) values: Part,
-    /// `[num_dst, heads * width]`, to be written for GATv2.
+    /// Output for GATv2, `[num_dst, heads * width]`.
     pub(crate) right: Option<Part>,
-    /// One for GATv2, source and destination for GAT.
+    /// One vector for GATv2; source and destination vectors for GAT.
     pub(crate) att: [Option<Floats<'a>>; 2],
 }
 
 impl Attended {
-    /// Gradients, from that of the output.
+    /// Computes the gradients from that of the output.
     pub(crate) fn backward(
         &self,
         gpu: &mut Gpu,
@@ -342,7 +342,7 @@ impl Attended {
     }
 }
 
-/// The mean of heads that stand side by side.
+/// Mean over heads.
 pub(crate) fn mean_heads(gpu: &mut Gpu, x: Part, heads: usize, width: usize) -> Result<Part> {
     let out = gpu.take(x.len() / heads)?;
     let sizes = [(out.len() as u64).into(), number(heads).into(), number(width).into()];
@@ -351,7 +351,7 @@ pub(crate) fn mean_heads(gpu: &mut Gpu, x: Part, heads: usize, width: usize) -> 
     Ok(out)
 }
 
-/// The gradient of the heads, from that of their mean.
+/// Gradient of the heads from that of their mean.
 pub(crate) fn mean_heads_backward(gpu: &mut Gpu, gradient: Part, heads: usize, width: usize) -> Result<Part> {
     let out = gpu.take(gradient.len() * heads)?;
     let sizes = [(out.len() as u64).into(), number(heads).into(), number(width).into()];

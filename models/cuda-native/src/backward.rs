@@ -1,4 +1,4 @@
-//! A layer backward.
+//! Backward pass of a layer.
 
 use morphgl_cuda::Floats;
 use morphgl_model_spec::{LayerShape, ModelKind};
@@ -7,7 +7,7 @@ use morphgl_registry::Result;
 use crate::arena::Part;
 use crate::attention::{Found, Scorer, mean_heads_backward};
 use crate::edges::{Edges, zero};
-use crate::finish::{Factors, add, column_sums, finish_backward, total};
+use crate::epilogue::{Factors, add, column_sums, epilogue_backward, total};
 use crate::forward::{Convolved, Input, Layer, Pass, bias_name, parameter};
 use crate::gpu::{Mask, Words};
 
@@ -16,8 +16,8 @@ impl<'a> Pass<'_, 'a> {
         self.model.gradient(&parameter(self.model.spec.kind, layer, name))
     }
 
-    /// Writes the gradients of a layer's parameters, from that of its output, which is overwritten; and that of its
-    /// input, of which the layer before wrote `rows` rows, into a new part; without rows, of none.
+    /// Computes the gradients of a layer's parameters from that of its output, which is overwritten; and, if `rows` is given,
+    /// that of its input of `rows` rows, in a new part.
     pub(crate) fn layer_backward(
         &mut self,
         mut layer: Layer<'a>,
@@ -32,7 +32,7 @@ impl<'a> Pass<'_, 'a> {
         if let (Some(out), Some(found)) = (out, found)
             && out.len() > found.len()
         {
-            // No block reads these rows.
+            // No block reads these rows: their gradient is 0.
             zero(self.gpu, out.from(found.len(), out.len() - found.len()))?;
         }
         self.convolve_backward(&mut layer, gradient, found)?;
@@ -44,7 +44,7 @@ impl<'a> Pass<'_, 'a> {
         Ok(out)
     }
 
-    /// What follows the convolution, in place; gives what the residual connection hands on.
+    /// Backward of normalisation, residual connection and epilogue, in place; returns the residual's gradient.
     fn end_backward(&mut self, layer: &Layer<'a>, gradient: Part) -> Result<Option<Part>> {
         let (spec, columns, index) = (self.model.spec, layer.output.columns, layer.layer);
         let mut bias = Some(self.gradient(index, bias_name(spec.kind)));
@@ -52,17 +52,17 @@ impl<'a> Pass<'_, 'a> {
         let own_bias = if plain { bias.take() } else { None };
         let mut residual = None;
         if layer.shape.last {
-            finish_backward(self.gpu, gradient, columns, own_bias, (layer.output.part, None, Mask::NONE))?;
+            epilogue_backward(self.gpu, gradient, columns, own_bias, (layer.output.part, None, Mask::NONE))?;
         } else if let Some(activated) = layer.activated {
-            finish_backward(self.gpu, gradient, columns, None, (layer.output.part, None, layer.mask))?;
+            epilogue_backward(self.gpu, gradient, columns, None, (layer.output.part, None, layer.mask))?;
             let copy = self.gpu.take(gradient.len())?;
             add(self.gpu, gradient, None, copy)?;
             residual = Some(copy);
             let end = (activated, Some(spec.activation), Mask::NONE);
-            finish_backward(self.gpu, gradient, columns, own_bias, end)?;
+            epilogue_backward(self.gpu, gradient, columns, own_bias, end)?;
         } else {
             let end = (layer.output.part, Some(spec.activation), layer.mask);
-            finish_backward(self.gpu, gradient, columns, own_bias, end)?;
+            epilogue_backward(self.gpu, gradient, columns, own_bias, end)?;
         }
         if let Some(normalized) = &layer.normalized {
             let affine = self.affine(index, |name| self.model.get(name));
@@ -78,7 +78,7 @@ impl<'a> Pass<'_, 'a> {
         Ok(residual)
     }
 
-    /// The layer itself: gradients of its weights, and of its input where it is wanted.
+    /// Backward of the convolution: gradients of its weights and, if wanted, of its input.
     fn convolve_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
         let (index, LayerShape { in_dim, out_dim, .. }) = (layer.layer, layer.shape);
         let rows = layer.output.rows();
@@ -116,7 +116,7 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Backward of a sum and a linear layer, which read the sums if those came first, and else the layer's input.
+    /// Backward of aggregation and linear layer, whose GEMM reads the aggregated rows if those came first, else the input.
     fn sum_linear_backward(
         &mut self,
         (index, name): (usize, &str),
@@ -156,7 +156,7 @@ impl<'a> Pass<'_, 'a> {
         self.gpu.linear_input(second, gradient, self.parameter(index, "nn.lins.1.weight"), of_hidden, false)?;
         let bias = Some(self.gradient(index, "nn.lins.0.bias"));
         let relu = Some(morphgl_model_spec::Activation::Relu);
-        finish_backward(self.gpu, of_hidden, out_dim, bias, (hidden, relu, Mask::NONE))?;
+        epilogue_backward(self.gpu, of_hidden, out_dim, bias, (hidden, relu, Mask::NONE))?;
         let (weight, of_weight) = (self.parameter(index, "nn.lins.0.weight"), self.gradient(index, "nn.lins.0.weight"));
         match (aggregated, multiplied) {
             (Some(sums), _) => {
@@ -185,7 +185,7 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// The gradient of `eps`: the sum of the products of the rows' own and their gradient.
+    /// Gradient of GIN's `eps`: inner product of the destination rows and their gradient.
     fn eps_gradient(&mut self, index: usize, gradient: Part, own: Words<'_>, columns: usize) -> Result<()> {
         let sums = self.gpu.take(columns)?;
         let factors = Factors { elements: Some(own), heads: None };

@@ -1,4 +1,4 @@
-//! A block made ready for a model: coefficients, and sums over its edges, forward and backward.
+//! Aggregation over a block's edges (SpMM), forward and backward, with the model's coefficients.
 
 use morphgl_cuda::Kernel;
 use morphgl_graph_store::Dtype;
@@ -8,25 +8,14 @@ use morphgl_registry::Result;
 use crate::arena::Part;
 use crate::gpu::{Gpu, Words, each, number, rows_by_units};
 use crate::kernels::Kernels;
-use crate::transpose::{BLOCKS, Transposed, transpose};
+use crate::transpose::{BLOCKS, Block, Transposed, rows_of_edges, transpose};
 
-/// Edges in device memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Block<'a> {
-    pub(crate) num_dst: usize,
-    pub(crate) num_src: usize,
-    pub(crate) num_edges: usize,
-    pub(crate) indptr: Words<'a>,
-    pub(crate) indices: Words<'a>,
-    pub(crate) weights: Option<Words<'a>>,
-}
-
-/// A block with what its edges and rows are multiplied by.
+/// A block with its edge and row coefficients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges<'a> {
     pub(crate) block: Block<'a>,
     of_edges: Option<Part>,
-    /// What each row's sum is multiplied by; a mean's are written by the sum forward, for the sum backward.
+    /// Row coefficients; those of a mean are written by the forward sum for the backward one.
     of_rows: Option<Part>,
     mean: bool,
     loops: Option<Part>,
@@ -34,7 +23,7 @@ pub(crate) struct Edges<'a> {
     transposed: Option<Transposed>,
 }
 
-/// Rows that a sum reads: f32, or features as they are stored.
+/// Input rows of a sum: f32, or features in their stored type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) words: Words<'a>,
@@ -42,7 +31,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Edges<'a> {
-    /// Computes the coefficients of a model's kind, but for a mean's; `degrees` are those of the source nodes in the whole graph.
+    /// Computes the coefficients of a model kind, except for means; `degrees` are those of the source nodes in the whole graph.
     pub(crate) fn new(gpu: &mut Gpu, kind: ModelKind, block: Block<'a>, degrees: Words<'a>) -> Result<Self> {
         let Block { num_dst, num_src, num_edges, indptr, indices, weights } = block;
         assert!(indptr.len() > num_dst && indices.len() >= num_edges, "a block's arrays");
@@ -89,7 +78,7 @@ impl<'a> Edges<'a> {
         Ok(edges)
     }
 
-    /// Each row's weighted sum of its sources, plus `1 + eps` times the row's own where there is an `eps`.
+    /// Weighted sum of the sources of each row, plus `1 + eps` times the row itself if `eps` is given.
     pub(crate) fn sum(&self, gpu: &mut Gpu, x: Rows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Part> {
         let Block { num_dst, num_src, indptr, indices, .. } = self.block;
         assert!(4 * x.words.len() + 3 >= num_src * width * x.dtype.size(), "rows to sum and source nodes");
@@ -111,12 +100,12 @@ impl<'a> Edges<'a> {
             u32::from(self.mean).into(),
         ];
         // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each; four elements lie
-        // at a multiple of their length, for so do rows.
+        // at a multiple of their length, as rows do.
         unsafe { gpu.launch(kernel, shape, arguments) }?;
         Ok(out)
     }
 
-    /// The sum backward, after the sum: the gradient of the rows summed, in the first rows of `out`.
+    /// Backward of [`Edges::sum`], called after it: gradient of the summed rows, in the first rows of `out`.
     pub(crate) fn sum_backward(
         &mut self,
         gpu: &mut Gpu,
@@ -149,21 +138,17 @@ impl<'a> Edges<'a> {
         unsafe { gpu.launch(kernel, shape, arguments) }
     }
 
-    /// The row that each edge ends in; computed once.
+    /// Destination row of each edge; computed once.
     pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Part> {
         if let Some(known) = self.row_of {
             return Ok(known);
         }
-        let Block { num_dst, num_edges, indptr, .. } = self.block;
-        let out = gpu.take(num_edges)?;
-        let arguments = &mut [gpu.at(indptr), gpu.at(out), number(num_dst).into(), number(num_edges).into()];
-        // SAFETY: the kernel's arguments; an edge has an output.
-        unsafe { gpu.launch(&gpu.kernels.train_rows_of_edges, each(num_edges), arguments) }?;
+        let out = rows_of_edges(gpu, self.block)?;
         self.row_of = Some(out);
         Ok(out)
     }
 
-    /// The edges by source; computed once, and kept for as long as the parts taken before it.
+    /// The transposed block; computed once, valid as long as the parts taken before it.
     pub(crate) fn transposed(&mut self, gpu: &mut Gpu) -> Result<Transposed> {
         if let Some(known) = self.transposed {
             return Ok(known);
@@ -174,7 +159,7 @@ impl<'a> Edges<'a> {
     }
 }
 
-/// Clears memory.
+/// Fills a part with zeros.
 pub(crate) fn zero(gpu: &Gpu, part: Part) -> Result<()> {
     // SAFETY: the kernel's arguments, and as many words as the part has.
     unsafe { gpu.launch(&gpu.kernels.train_zero, each(part.len()), &mut [gpu.at(part), (part.len() as u64).into()]) }

@@ -1,4 +1,4 @@
-//! A layer forward, and what backward needs of it.
+//! Forward pass of a layer, and the results that backward reads.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use morphgl_registry::{BatchId, Result};
 use crate::arena::Part;
 use crate::attention::{Attended, Heads, Scorer, attend, mean_heads};
 use crate::edges::{Edges, Rows};
-use crate::finish::{add, finish, widen};
+use crate::epilogue::{add, epilogue, widen};
 use crate::gpu::{Gpu, Mask, Words};
 use crate::layout::Model;
 use crate::norms::{Affine, Matrix, Normalized, Unit, by_running};
 
-/// Whether a pass trains, and of which mini-batch its dropout masks are.
+/// Whether a pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mode {
     Evaluation,
@@ -31,19 +31,19 @@ impl Mode {
     }
 }
 
-/// What a layer reads: features as they are stored, or f32.
+/// Input of a layer: features in their stored type, or f32.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) rows: Rows<'a>,
     columns: usize,
 }
 
-/// Bytes of features that are made f32 at a time for a product: they are still in the device's second-level cache (40 MiB or
-/// more from the A100 on) when the product reads them. Few on the emulated device, so that its tests have several.
+/// Bytes of features widened to f32 at a time for a GEMM, which then still finds them in the L2 cache (40 MiB or more since
+/// the A100). Small on the emulated device, so that its tests have several chunks.
 const CHUNK: usize = if cfg!(feature = "emulate") { 1 << 10 } else { 32 << 20 };
 
 impl<'a> Input<'a> {
-    /// The output of a layer.
+    /// Output of a layer.
     pub(crate) fn of(matrix: Matrix) -> Self {
         let rows = Rows { words: matrix.part.into(), dtype: Dtype::F32 };
         Self { rows, columns: matrix.columns }
@@ -57,7 +57,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Calls `each` with the first rows as f32, in chunks that are not kept: all at once where they are stored so.
+    /// Calls `each` with the first rows as f32, in temporary chunks; with all rows at once if they are stored as f32.
     fn in_chunks(
         &self,
         gpu: &mut Gpu,
@@ -68,7 +68,7 @@ impl<'a> Input<'a> {
         if dtype == Dtype::F32 {
             return each(gpu, 0..rows, words);
         }
-        // A multiple of eight rows, so that every chunk begins with a whole word, and with a whole group of elements.
+        // A multiple of eight rows, so that chunks begin at word and dropout-group boundaries.
         let step = (CHUNK / (size_of::<f32>() * self.columns).max(1)).max(1).next_multiple_of(8);
         for start in (0..rows).step_by(step) {
             let (mark, end) = (gpu.mark(), (start + step).min(rows));
@@ -80,7 +80,7 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// The first rows times a weight: as [`Gpu::linear`].
+    /// GEMM of the first rows and a weight: as [`Gpu::linear`].
     pub(crate) fn linear(
         &self,
         gpu: &mut Gpu,
@@ -95,7 +95,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The gradient of that weight: as [`Gpu::linear_weight`].
+    /// Gradient of that weight: as [`Gpu::linear_weight`].
     pub(crate) fn linear_weight(
         &self,
         gpu: &mut Gpu,
@@ -110,7 +110,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What a convolution leaves behind for backward. `aggregated` is the sum of the input's rows, where it came first.
+/// Results of a convolution that backward reads. `aggregated` is the sum of the input rows, if it came first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Convolved<'a> {
     Linear,
@@ -120,7 +120,7 @@ pub(crate) enum Convolved<'a> {
     Gat { scorer: Scorer<'a>, attended: Attended },
 }
 
-/// A layer that was done forward.
+/// Results of a layer's forward pass.
 #[derive(Debug)]
 pub(crate) struct Layer<'a> {
     pub(crate) layer: usize,
@@ -130,13 +130,13 @@ pub(crate) struct Layer<'a> {
     pub(crate) convolved: Convolved<'a>,
     pub(crate) unit: Option<Unit>,
     pub(crate) normalized: Option<Normalized>,
-    /// The activation's result, where it is not the layer's.
+    /// Result of the activation, if it differs from the layer's output.
     pub(crate) activated: Option<Part>,
     pub(crate) mask: Mask,
     pub(crate) output: Matrix,
 }
 
-/// A pass over a model.
+/// A forward or backward pass over a model.
 #[derive(Debug)]
 pub(crate) struct Pass<'p, 'a> {
     pub(crate) gpu: &'p mut Gpu,
@@ -145,7 +145,7 @@ pub(crate) struct Pass<'p, 'a> {
 }
 
 impl<'a> Pass<'_, 'a> {
-    /// The first layer's input, with its dropout.
+    /// Input of the first layer, with its dropout.
     pub(crate) fn features(&mut self, words: Words<'a>, dtype: Dtype, rows: usize) -> Result<Input<'a>> {
         let spec = self.model.spec;
         let input = self.stored(words, dtype, spec.in_dim);
@@ -157,7 +157,7 @@ impl<'a> Pass<'_, 'a> {
         Ok(Input::of(Matrix { part, columns: spec.in_dim }))
     }
 
-    /// Rows as they are stored.
+    /// Rows in their stored type, without dropout.
     pub(crate) fn stored(&self, words: Words<'a>, dtype: Dtype, columns: usize) -> Input<'a> {
         Input { rows: Rows { words, dtype }, columns }
     }
@@ -166,7 +166,7 @@ impl<'a> Pass<'_, 'a> {
         self.model.get(&parameter(self.model.spec.kind, layer, name))
     }
 
-    /// Scale and shift of a normalisation.
+    /// Scale and shift of a layer's normalisation.
     pub(crate) fn affine(&self, layer: usize, of: impl Fn(&str) -> Floats<'a>) -> Affine<'a> {
         let prefix = match self.model.spec.normalization {
             Normalization::Batch => format!("norms.{layer}.module"),
@@ -179,7 +179,7 @@ impl<'a> Pass<'_, 'a> {
         ["running_mean", "running_var"].map(|name| self.model.get(&format!("norms.{layer}.module.{name}")))
     }
 
-    /// One layer, all that follows it included; `rows` is the number of its output's rows.
+    /// Forward of one layer, normalisation and epilogue included; its output has `rows` rows.
     pub(crate) fn layer(
         &mut self,
         layer: usize,
@@ -199,7 +199,7 @@ impl<'a> Pass<'_, 'a> {
         let normalizes = !shape.last && spec.normalization != Normalization::None;
         let (mut unit, mut normalized) = (None, None);
         if spec.l2_normalize || normalizes {
-            finish(self.gpu, at.part, at.columns, bias.take(), None, Mask::NONE)?;
+            epilogue(self.gpu, at.part, at.columns, bias.take(), None, Mask::NONE)?;
         }
         if spec.l2_normalize {
             let found = Unit::new(self.gpu, at)?;
@@ -208,7 +208,7 @@ impl<'a> Pass<'_, 'a> {
         if normalizes {
             (at, normalized) = self.normalize(layer, at)?;
         }
-        // What comes after is not written over what backward reads.
+        // Later steps must not overwrite what backward reads.
         if unit.is_some() && !normalizes && activation.is_some() {
             let copy = self.gpu.take(at.part.len())?;
             add(self.gpu, at.part, None, copy)?;
@@ -216,14 +216,14 @@ impl<'a> Pass<'_, 'a> {
         }
         let mut activated = None;
         if spec.has_residual(layer) {
-            finish(self.gpu, at.part, at.columns, bias, activation, Mask::NONE)?;
+            epilogue(self.gpu, at.part, at.columns, bias, activation, Mask::NONE)?;
             let Words::Part(own) = input.rows.words else { unreachable!("a hidden layer reads a layer's output") };
             let sum = self.gpu.take(at.part.len())?;
             add(self.gpu, own, Some(at.part), sum)?;
-            finish(self.gpu, sum, at.columns, None, None, mask)?;
+            epilogue(self.gpu, sum, at.columns, None, None, mask)?;
             activated = Some(std::mem::replace(&mut at.part, sum));
         } else {
-            finish(self.gpu, at.part, at.columns, bias, activation, mask)?;
+            epilogue(self.gpu, at.part, at.columns, bias, activation, mask)?;
         }
         Ok(Layer { layer, shape, input, edges, convolved, unit, normalized, activated, mask, output: at })
     }
@@ -241,7 +241,7 @@ impl<'a> Pass<'_, 'a> {
         Ok((found.output, Some(found)))
     }
 
-    /// The layer itself without its last bias.
+    /// The convolution without its last bias.
     fn convolve(
         &mut self,
         layer: usize,
@@ -275,7 +275,7 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// The sum of the rows times the weight, in the cheaper order; both are linear.
+    /// Aggregation and GEMM, in the cheaper order; both are linear.
     fn aggregate_linear(
         &mut self,
         input: &Input<'a>,
@@ -321,7 +321,7 @@ impl<'a> Pass<'_, 'a> {
         };
         let bias = self.parameter(layer, "nn.lins.0.bias");
         let relu = Some(morphgl_model_spec::Activation::Relu);
-        finish(self.gpu, hidden, out_dim, Some(bias), relu, Mask::NONE)?;
+        epilogue(self.gpu, hidden, out_dim, Some(bias), relu, Mask::NONE)?;
         let out = self.gpu.take(num_dst * out_dim)?;
         let weight = self.parameter(layer, "nn.lins.1.weight");
         self.gpu.linear([num_dst, out_dim, out_dim], hidden, weight, out, false)?;
@@ -337,7 +337,7 @@ impl<'a> Pass<'_, 'a> {
             input.linear(self.gpu, [rows, columns, shape.in_dim], weight, out, false)?;
             if name != "lin" {
                 let bias = self.model.get(&parameter(spec.kind, layer, &format!("{name}.bias")));
-                finish(self.gpu, out, columns, Some(bias), None, Mask::NONE)?;
+                epilogue(self.gpu, out, columns, Some(bias), None, Mask::NONE)?;
             }
             Ok(out)
         };
@@ -362,12 +362,12 @@ impl<'a> Pass<'_, 'a> {
     }
 }
 
-/// The name of a layer's parameter.
+/// Name of a layer's parameter.
 pub(crate) fn parameter(kind: ModelKind, layer: usize, name: &str) -> String {
     format!("{}.{layer}.{name}", if kind == ModelKind::Mlp { "lins" } else { "convs" })
 }
 
-/// The name of a layer's last bias.
+/// Name of a layer's last bias.
 pub(crate) fn bias_name(kind: ModelKind) -> &'static str {
     match kind {
         ModelKind::Gcn | ModelKind::Gat | ModelKind::Mlp => "bias",
@@ -376,11 +376,10 @@ pub(crate) fn bias_name(kind: ModelKind) -> &'static str {
     }
 }
 
-/// Whether a linear layer is cheaper before the sum than after it, backward included; `hidden` says that the layer's
-/// input has a gradient.
+/// Whether multiplying before aggregating is cheaper, backward included; `hidden`: the layer's input has a gradient.
 ///
-/// Sums wait for memory where products compute: an element of a message counts as 32 multiply-adds, by an H100's data
-/// sheet (3.35 TB/s of memory, 67 TFLOP/s in f32: 40; products do not reach all of theirs).
+/// Aggregation is bound by memory and GEMM by arithmetic: an element of a message counts as 32 multiply-adds, from an H100's
+/// data sheet (3.35 TB/s, 67 TFLOP/s in f32: 40; GEMM stays below its peak).
 fn multiplies_first(edges: &Edges<'_>, [in_dim, out_dim]: [usize; 2], hidden: bool) -> bool {
     const MESSAGE: f64 = 32.0;
     let (edges, src, dst) = (edges.block.num_edges as f64, edges.block.num_src as f64, edges.block.num_dst as f64);

@@ -1,4 +1,4 @@
-//! The device as the passes see it: a stream, its kernels, an arena, products.
+//! Execution context of the passes: stream, kernels, arena and GEMM.
 
 use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Precision, Shape, Stream, Transpose};
 use morphgl_model_spec::Dropout;
@@ -7,10 +7,10 @@ use morphgl_registry::Result;
 use crate::arena::{Arena, Mark, Part};
 use crate::kernels::Kernels;
 
-/// Threads of a block at most, as kernels/sums.cu has it.
+/// Maximum threads of a block, as in kernels/sums.cu.
 const THREADS: usize = 256;
 
-/// Words of four bytes in device memory: in the arena, or in a buffer.
+/// 4-byte words in device memory: in the arena or in a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Words<'a> {
     Part(Part),
@@ -21,7 +21,7 @@ pub(crate) enum Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The words behind the first `start`; of bytes, those that are whole words.
+    /// The words from `start` on; bytes are taken as whole words.
     pub(crate) fn after(self, start: usize) -> Self {
         let floats = |floats: Floats<'a>| Words::Floats(floats.part(start..floats.len()));
         match self {
@@ -55,7 +55,7 @@ impl<'a> From<Floats<'a>> for Words<'a> {
     }
 }
 
-/// A dropout mask as kernels take it.
+/// A dropout mask as kernel arguments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Mask {
     key: u64,
@@ -85,7 +85,7 @@ impl Mask {
     }
 }
 
-/// A stream with all that its work needs.
+/// A stream with its kernels and memory.
 #[derive(Debug)]
 pub(crate) struct Gpu {
     pub(crate) stream: Stream,
@@ -96,17 +96,17 @@ pub(crate) struct Gpu {
 impl Gpu {
     pub(crate) fn new(device: &Device, precision: Precision) -> Result<Self> {
         let stream = Stream::new(device, false)?;
-        // Loads cuBLAS now: where it is missing, building the operator fails, and the job falls back to another one.
+        // Loads cuBLAS now: if it is missing, building the operator fails, and the job falls back to another one.
         stream.prepare_products(precision)?;
         Ok(Self { kernels: Kernels::new(device)?, arena: Arena::new(&stream)?, stream })
     }
 
-    /// Takes the arena's memory back; for the begin of a mini-batch.
+    /// Resets the arena at the beginning of a mini-batch.
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.arena.begin(&self.stream)
     }
 
-    /// Memory of `len` words, whose content is what was left there.
+    /// Takes `len` uninitialised words.
     pub(crate) fn take(&mut self, len: usize) -> Result<Part> {
         self.arena.take(&self.stream, len)
     }
@@ -119,12 +119,12 @@ impl Gpu {
         self.arena.release(mark);
     }
 
-    /// Bytes of device memory that mini-batches have needed so far.
+    /// Bytes of the arena.
     pub(crate) fn arena_bytes(&self) -> usize {
         4 * self.arena.words()
     }
 
-    /// Memory with words of the host in it.
+    /// Uploads words of the host to a new part.
     pub(crate) fn upload(&mut self, words: &Pinned<f32>) -> Result<Part> {
         let part = self.take(words.len())?;
         let (block, at) = self.arena.place(part);
@@ -132,13 +132,13 @@ impl Gpu {
         Ok(part)
     }
 
-    /// Copies words to the host, which has to wait for them.
+    /// Downloads a part; the caller waits.
     pub(crate) fn download(&mut self, part: Part, to: &mut Pinned<f32>) -> Result<()> {
         let (block, at) = self.arena.place(part);
         self.stream.copy(&*block, at..at + part.len(), to, 0)
     }
 
-    /// Memory as a kernel's argument.
+    /// Kernel argument for memory.
     pub(crate) fn at<'a>(&'a self, words: impl Into<Words<'a>>) -> Argument<'a> {
         match words.into() {
             Words::Part(part) => self.arena.floats(part).into(),
@@ -149,7 +149,7 @@ impl Gpu {
         }
     }
 
-    /// The same, or null.
+    /// Kernel argument for optional memory: null if absent.
     pub(crate) fn at_some<'a>(&'a self, words: Option<impl Into<Words<'a>>>) -> Argument<'a> {
         words.map_or(Argument::NULL, |words| self.at(words))
     }
@@ -163,11 +163,11 @@ impl Gpu {
         }
     }
 
-    /// Runs a kernel.
+    /// Launches a kernel.
     ///
     /// # Safety
     ///
-    /// `arguments` are those of the kernel, and it stays inside of the memory they name.
+    /// `arguments` match the kernel, which stays within their bounds.
     pub(crate) unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
         // SAFETY: the caller's promise; all work on the arena and the operator's state is this stream's, which waits for
         // the mini-batch's event before it reads one.
@@ -185,10 +185,10 @@ impl Gpu {
     ) -> Result<()> {
         let (x, weight) = ((self.floats(x.into()), Transpose::No), (weight, Transpose::Yes));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply_parts([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
+        self.stream.multiply([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
     }
 
-    /// A linear layer's gradient by its input: `out = gradient · weight` (plus `out` if `add`).
+    /// Gradient of a linear layer with respect to its input: `out = gradient · weight` (plus `out` if `add`).
     pub(crate) fn linear_input(
         &self,
         [rows, width, depth]: [usize; 3],
@@ -199,10 +199,10 @@ impl Gpu {
     ) -> Result<()> {
         let (gradient, weight) = ((self.arena.floats(gradient), Transpose::No), (weight, Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply_parts([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
+        self.stream.multiply([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))
     }
 
-    /// A linear layer's gradient by its weight: `out = gradientᵀ · x` (plus `out` if `add`).
+    /// Gradient of a linear layer with respect to its weight: `out = gradientᵀ · x` (plus `out` if `add`).
     pub(crate) fn linear_weight<'a>(
         &self,
         [rows, width, depth]: [usize; 3],
@@ -213,16 +213,16 @@ impl Gpu {
     ) -> Result<()> {
         let factors = ((self.arena.floats(gradient), Transpose::Yes), (self.floats(x.into()), Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
-        self.stream.multiply_parts([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
+        self.stream.multiply([width, depth, rows], factors.0, factors.1, out, (1.0, beta))
     }
 }
 
-/// A thread an element.
+/// Launch shape with one thread per element.
 pub(crate) fn each(elements: usize) -> Shape {
     Shape::covering(elements, elements.next_multiple_of(32).clamp(32, THREADS) as u32)
 }
 
-/// Threads by row and unit of columns: those of a row lie side by side, up to 32 of them.
+/// Launch shape over rows and units of columns; up to 32 adjacent threads per row.
 pub(crate) fn rows_by_units(rows: usize, units: usize) -> Shape {
     let x = units.next_power_of_two().min(32);
     let y = (THREADS / x).min(rows.next_power_of_two());
@@ -230,7 +230,7 @@ pub(crate) fn rows_by_units(rows: usize, units: usize) -> Shape {
     Shape { grid: [blocks, number(units.div_ceil(x)).max(1), 1], block: [x as u32, y as u32, 1], shared: 0 }
 }
 
-/// Lanes of a warp by row, those of a row side by side, up to 32 of them for its columns; all warps are whole.
+/// Launch shape over rows with up to 32 adjacent lanes for the columns of each; all warps are full.
 pub(crate) fn rows_by_lanes(rows: usize, columns: usize) -> Shape {
     let x = columns.next_power_of_two().min(32);
     let y = rows.next_power_of_two().clamp(32 / x, THREADS / x);
@@ -238,7 +238,7 @@ pub(crate) fn rows_by_lanes(rows: usize, columns: usize) -> Shape {
     Shape { grid: [blocks, 1, 1], block: [x as u32, y as u32, 1], shared: 0 }
 }
 
-/// A size as kernels take it.
+/// A size as a 32-bit kernel argument.
 pub(crate) fn number(size: usize) -> u32 {
     u32::try_from(size).expect("a mini-batch has below 2^32 nodes, edges and columns")
 }

@@ -1,4 +1,4 @@
-//! Full-neighbour inference: layer by layer over all nodes, in chunks of rows that pass through pinned memory.
+//! Full-neighbour inference: layer by layer over all nodes, in chunks of rows through pinned memory.
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use morphgl_cuda::{Event, Pinned};
@@ -8,14 +8,15 @@ use morphgl_registry::Result;
 use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer_queued};
 
 use crate::KEY;
-use crate::edges::{Block, Edges};
+use crate::edges::Edges;
 use crate::forward::{Mode, Pass};
 use crate::gpu::{Gpu, Words};
 use crate::layout::Model;
+use crate::transpose::Block;
 
-/// What a chunk holds at most, unless one row alone holds more.
+/// Maximum size of a chunk, unless a single row exceeds it.
 pub(crate) const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };
-/// Arrays of a chunk begin at multiples of this many words.
+/// Alignment of a chunk's arrays, in words.
 const ALIGNMENT: usize = 64;
 
 /// Rows of all nodes in host memory.
@@ -26,15 +27,15 @@ struct Table<'a> {
     dtype: Dtype,
 }
 
-/// Pinned memory for one chunk on its way there and back.
+/// Pinned memory of one chunk in flight: input and output.
 struct Slot {
     up: Pinned<f32>,
     down: Pinned<f32>,
-    /// When it is back.
+    /// Event after the download.
     done: Option<Event>,
 }
 
-/// Layers that the device computes, with two chunks on their way.
+/// Layers on the device, with two chunks in flight.
 struct Queue<'g, 'm> {
     gpu: &'g mut Gpu,
     model: Model<'m>,
@@ -64,7 +65,7 @@ impl QueuedLayers for Queue<'_, '_> {
         read + 4 * (shape.in_dim + shape.out_dim)
     }
 
-    /// The host makes the next chunk while the device works on this one.
+    /// Two chunks: the host prepares one while the device computes the other.
     fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
         let slot = &mut self.slots[self.turn % 2];
         collect(slot, out)?;
@@ -90,7 +91,7 @@ impl QueuedLayers for Queue<'_, '_> {
     }
 }
 
-/// Waits for the slot's chunk and takes its result.
+/// Waits for the slot's chunk and appends its result.
 fn collect(slot: &mut Slot, out: &mut Vec<f32>) -> Result<()> {
     if let Some(done) = slot.done.take() {
         done.synchronize()?;
@@ -99,7 +100,7 @@ fn collect(slot: &mut Slot, out: &mut Vec<f32>) -> Result<()> {
     Ok(())
 }
 
-/// Sends a chunk there, through a layer, and back.
+/// Queues upload, layer and download of a chunk.
 fn send(
     gpu: &mut Gpu,
     model: Model<'_>,
@@ -152,7 +153,7 @@ fn send(
     Ok(())
 }
 
-/// Gives pinned memory `len` elements: larger memory where it has no room.
+/// Resizes pinned memory to `len` elements, reallocating if it is too small.
 fn room(gpu: &Gpu, pinned: &mut Pinned<f32>, len: usize) -> Result<()> {
     if pinned.capacity() < len {
         *pinned = Pinned::new(gpu.stream.device(), len)?;
@@ -161,7 +162,7 @@ fn room(gpu: &Gpu, pinned: &mut Pinned<f32>, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Rows of some nodes, by some threads.
+/// Gathers rows of nodes on up to `threads` threads.
 fn gather(table: Table<'_>, nodes: &[u32], out: &mut [u8], threads: usize) {
     let bytes = table.row_bytes;
     if bytes == 0 || nodes.is_empty() {
@@ -172,7 +173,7 @@ fn gather(table: Table<'_>, nodes: &[u32], out: &mut [u8], threads: usize) {
             row.copy_from_slice(&table.bytes[v as usize * bytes..(v as usize + 1) * bytes]);
         }
     };
-    // Below a mebibyte a thread costs more than it copies.
+    // Below 1 MiB a thread costs more than it saves.
     let each = nodes.len().div_ceil(threads.max(1)).max((1 << 20) / bytes + 1);
     if each >= nodes.len() {
         return copy(nodes, out);

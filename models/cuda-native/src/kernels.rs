@@ -1,4 +1,4 @@
-//! The kernels, by file.
+//! Kernels by source file.
 
 use morphgl_cuda::{Device, Kernel};
 use morphgl_registry::Result;
@@ -14,7 +14,7 @@ macro_rules! kernels {
         }
 
         impl Kernels {
-            /// Loads them.
+            /// Loads all kernels.
             pub(crate) fn new(device: &Device) -> Result<Self> {
                 Ok(Self { $($($kernel: $module.kernel(device, stringify!($kernel))?,)+)+ })
             }

@@ -1,4 +1,4 @@
-//! Where parameters lie in the flat buffers, and a model's view of them.
+//! Layout of parameters in flat buffers, and a model's view of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use morphgl_cuda::Floats;
 use morphgl_model_spec::{ModelSpec, ParameterSpec};
 use morphgl_registry::NamedTensor;
 
-/// Parameters begin at multiples of this many numbers, which is 128 bytes: products read them by whole lines.
+/// Alignment of parameters in elements: 128 bytes, a memory line.
 const ALIGNMENT: usize = 32;
 
-/// All parameters one after the other: the trainable ones first, of those the first layer's first.
+/// Offsets of all parameters: trainable ones first, those of the first layer leading.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// In the order of the model.
     pub(crate) specs: Vec<ParameterSpec>,
-    /// The trainable ones of them.
+    /// Trainable parameters, in the order of the model.
     pub(crate) trainable: Vec<ParameterSpec>,
-    // Invariant: as `specs`; ranges do not overlap. What lies between them is 0 for ever.
+    // Invariant: parallel to `specs`, disjoint; gaps stay 0.
     ranges: Vec<Range<usize>>,
     pub(crate) len: usize,
-    /// Where the trainable parameters end, and those of the first layer.
+    /// Ends of the trainable parameters and of those of the first layer.
     pub(crate) num_trainable: usize,
     pub(crate) num_first: usize,
-    /// Where each parameter starts, in order, and its name.
+    /// Start and name of each parameter, ascending.
     pub(crate) starts: Arc<[(usize, String)]>,
 }
 
@@ -52,7 +52,7 @@ impl Layout {
         self.ranges[at.unwrap_or_else(|| panic!("the model has no parameter {name}"))].clone()
     }
 
-    /// Flat numbers as tensors of `specs`, which are all of the model's or the trainable ones.
+    /// Splits a flat array into the tensors of `specs`, either all or the trainable ones.
     pub(crate) fn tensors(&self, specs: &[ParameterSpec], values: &[f32]) -> Vec<NamedTensor> {
         let tensor = |p: &ParameterSpec| NamedTensor {
             name: p.name.clone(),
@@ -62,7 +62,7 @@ impl Layout {
         specs.iter().map(tensor).collect()
     }
 
-    /// Tensors, in any order, as flat numbers; what has no tensor is 0.
+    /// Flattens tensors given in any order; missing ones are 0.
     pub(crate) fn flat<'a>(&self, tensors: impl IntoIterator<Item = &'a NamedTensor>) -> Vec<f32> {
         let mut values = vec![0.0; self.len];
         tensors.into_iter().for_each(|t| values[self.range(&t.name)].copy_from_slice(&t.values));
@@ -70,7 +70,7 @@ impl Layout {
     }
 }
 
-/// A model's parameters in device memory, and room for a mini-batch's gradients of them.
+/// A model's parameters in device memory, and the gradients of a mini-batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Model<'a> {
     pub(crate) spec: &'a ModelSpec,

@@ -4,7 +4,7 @@ mod arena;
 mod attention;
 mod backward;
 mod edges;
-mod finish;
+mod epilogue;
 mod forward;
 mod gpu;
 mod infer;

@@ -9,7 +9,7 @@ use crate::arena::Part;
 use crate::gpu::{Gpu, Words, number, rows_by_lanes};
 use crate::state::State;
 
-/// The seeds of a mini-batch and what the model says of them.
+/// Seeds of a mini-batch with their logits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seeds<'a> {
     pub(crate) count: usize,
@@ -18,8 +18,8 @@ pub(crate) struct Seeds<'a> {
     pub(crate) logits: Part,
 }
 
-/// Scores the seeds into the state's outcome; where `gradient` is given, writes that of the summed loss by the logits,
-/// and opens or shuts the gate.
+/// Scores the seeds into the state's outcome. If `gradient` is given, writes the gradient of the summed loss with respect to
+/// the logits, and opens or shuts the gate.
 pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Option<Part>) -> Result<()> {
     let Seeds { count, classes, labels, logits } = seeds;
     assert!(logits.len() >= count * classes && labels.len() >= count, "logits and a label a seed");
@@ -51,7 +51,7 @@ pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Op
     unsafe { gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32), arguments) }
 }
 
-/// The score as a handle, to be waited for; `start` is an event before the mini-batch's work.
+/// Handle of the score; `start` is an event before the mini-batch's work.
 pub(crate) fn outcome(
     gpu: &Gpu,
     state: &State,

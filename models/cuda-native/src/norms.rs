@@ -1,13 +1,13 @@
-//! Rows of length 1, layer and batch normalisation.
+//! Row, layer and batch normalisation.
 
 use morphgl_cuda::Floats;
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::finish::{Factors, column_sums};
+use crate::epilogue::{Factors, column_sums};
 use crate::gpu::{Gpu, each, number, rows_by_lanes};
 
-/// Share of a mini-batch's statistics in the running ones of batch normalisation, as in torch.
+/// Momentum of batch normalisation's running statistics, as in PyTorch.
 const MOMENTUM: f32 = 0.1;
 
 /// A matrix in the arena.
@@ -27,7 +27,7 @@ impl Matrix {
     }
 }
 
-/// Rows scaled to length 1, and the inverses of their lengths.
+/// Rows scaled to unit length, and the inverses of their lengths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unit {
     pub(crate) output: Matrix,
@@ -44,7 +44,7 @@ impl Unit {
         Ok(Self { output, inverses })
     }
 
-    /// Turns the gradient of the output into that of the input.
+    /// Converts the gradient of the output to that of the input, in place.
     pub(crate) fn backward(&self, gpu: &Gpu, gradient: Part) -> Result<()> {
         assert!(gradient.len() == self.output.part.len(), "an output and its gradient");
         let [rows, columns] = self.output.sizes();
@@ -63,25 +63,25 @@ pub(crate) struct Affine<'a> {
     pub(crate) bias: Floats<'a>,
 }
 
-/// A layer or batch normalisation that was done.
+/// Forward results of a layer or batch normalisation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Normalized {
     pub(crate) output: Matrix,
-    /// Before scale and shift.
+    /// Normalised values before scale and shift.
     normal: Part,
     by: By,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum By {
-    /// The inverse deviation of each row.
+    /// Inverse standard deviation of each row.
     Rows(Part),
-    /// Sums of each column and of its squares about the mean.
+    /// Column sums, and sums of squared deviations.
     Columns { sums: Part, squares: Part },
 }
 
 impl Normalized {
-    /// Each row to mean 0 and variance 1.
+    /// Layer normalisation: each row to mean 0 and variance 1.
     pub(crate) fn layer(gpu: &mut Gpu, x: Matrix, affine: Affine<'_>) -> Result<Self> {
         let (normal, output, inverses) = (gpu.take(x.part.len())?, gpu.take(x.part.len())?, gpu.take(x.rows())?);
         let [rows, columns] = x.sizes();
@@ -100,7 +100,7 @@ impl Normalized {
         Ok(Self { output: Matrix { part: output, ..x }, normal, by: By::Rows(inverses) })
     }
 
-    /// Each column to mean 0 and variance 1 over the rows.
+    /// Batch normalisation: each column to mean 0 and variance 1.
     pub(crate) fn batch(gpu: &mut Gpu, x: Matrix, affine: Affine<'_>) -> Result<Self> {
         let (normal, output) = (gpu.take(x.part.len())?, gpu.take(x.part.len())?);
         let (sums, squares, [rows, columns]) = (gpu.take(x.columns)?, gpu.take(x.columns)?, x.sizes());
@@ -125,7 +125,7 @@ impl Normalized {
         Ok(Self { output: Matrix { part: output, ..x }, normal, by: By::Columns { sums, squares } })
     }
 
-    /// Turns the gradient of the output into that of the input, and gives that of scale and shift.
+    /// Converts the gradient of the output to that of the input, in place; writes those of scale and shift.
     pub(crate) fn backward(&self, gpu: &mut Gpu, gradient: Part, affine: Affine<'_>, found: Affine<'_>) -> Result<()> {
         let (columns, rows) = (self.output.columns, self.output.rows());
         let factors = Factors { elements: Some(self.normal.into()), heads: None };
@@ -151,7 +151,7 @@ impl Normalized {
         }
     }
 
-    /// Blends the statistics of a mini-batch's columns into the running ones, if the gate is open.
+    /// Updates the running statistics by the mini-batch's, if the gate is open.
     pub(crate) fn blend(&self, gpu: &Gpu, gate: &morphgl_cuda::Buffer<u32>, running: [Floats<'_>; 2]) -> Result<()> {
         let By::Columns { sums, squares } = self.by else { return Ok(()) };
         let [rows, columns] = self.output.sizes();
@@ -171,7 +171,7 @@ impl Normalized {
     }
 }
 
-/// Batch normalisation by running statistics: mean and variance.
+/// Batch normalisation by running mean and variance.
 pub(crate) fn by_running(gpu: &mut Gpu, x: Matrix, affine: Affine<'_>, running: [Floats<'_>; 2]) -> Result<Matrix> {
     let output = gpu.take(x.part.len())?;
     let [mean, variance] = running.map(|r| gpu.at(r));

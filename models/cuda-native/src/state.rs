@@ -1,4 +1,4 @@
-//! Parameters, gradients and optimizer in device memory; one step of Adam as a graph.
+//! Parameters, gradients and optimizer state in device memory; the Adam step as a CUDA graph.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::KEY;
 use crate::gpu::{Gpu, each, number};
 use crate::layout::Layout;
 
-/// All that outlives a mini-batch. The flat buffers are laid out as [`Layout`] says.
+/// Device state that outlives a mini-batch. Flat buffers follow [`Layout`].
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) parameters: Buffer<f32>,
-    /// Accumulated since the last step.
+    /// Gradients accumulated since the last step.
     pub(crate) gradients: Buffer<f32>,
-    /// Of the mini-batch at hand.
+    /// Gradients of the current mini-batch.
     pub(crate) batch_gradients: Buffer<f32>,
     pub(crate) moments: [Buffer<f32>; 2],
     /// Seeds accumulated, steps done.
@@ -31,7 +31,7 @@ pub(crate) struct State {
     constants: Buffer<f64>,
     coefficients: Buffer<f32>,
     status: Buffer<u64>,
-    /// The step, written down at the first one: its sizes and addresses never change.
+    /// The step, captured once: its sizes and addresses never change.
     step: Option<Graph>,
 }
 
@@ -62,8 +62,8 @@ impl State {
         Ok(state)
     }
 
-    /// Adds the mini-batch's gradients and seeds to those accumulated, if the gate is open. Of a mini-batch whose passes
-    /// fail on the way here, nothing stays.
+    /// Adds the mini-batch's gradients and seeds to the accumulated ones, if the gate is open. A mini-batch whose passes fail
+    /// before leaves no trace.
     pub(crate) fn accumulate(&self, gpu: &Gpu, layout: &Layout) -> Result<()> {
         let arguments = &mut [
             (&self.gate).into(),
@@ -77,7 +77,7 @@ impl State {
         unsafe { gpu.launch(&gpu.kernels.train_accumulate, each(layout.num_trainable), arguments) }
     }
 
-    /// One step of Adam, by the graph.
+    /// One Adam step, by the graph.
     pub(crate) fn step(
         &mut self,
         gpu: &Gpu,
@@ -145,21 +145,13 @@ impl State {
         }))
     }
 
-    /// A model's values and its gradients of a mini-batch.
+    /// Parameter values and gradients of a mini-batch.
     pub(crate) fn views(&self) -> [Floats<'_>; 2] {
-        [Floats::of(&self.parameters), Floats::of(&self.batch_gradients)]
+        [Floats::from(&self.parameters), Floats::from(&self.batch_gradients)]
     }
 }
 
-/// Copies numbers to the device.
+/// Uploads values to an existing buffer.
 pub(crate) fn upload<T: Pod>(stream: &Stream, values: &[T], to: &mut Buffer<T>) -> Result<()> {
     stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), to, 0)
-}
-
-/// Copies numbers to the host, and waits for them.
-pub(crate) fn download<T: Pod>(stream: &Stream, from: &Buffer<T>) -> Result<Vec<T>> {
-    let mut host = Pinned::new(stream.device(), from.len())?;
-    stream.copy(from, 0..from.len(), &mut host, 0)?;
-    stream.synchronize()?;
-    Ok(host.to_vec())
 }

@@ -1,4 +1,4 @@
-//! The operator: what it is built from, the checks of what it is given, and the order of its work.
+//! The operator: construction, checks of its inputs, and the order of its work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,29 +14,30 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::KEY;
-use crate::edges::{Block, Edges, zero};
+use crate::edges::{Edges, zero};
 use crate::forward::{Input, Mode, Pass};
 use crate::gpu::{Gpu, Words};
 use crate::infer::{LIMITS, infer};
 use crate::layout::{Layout, Model};
 use crate::loss::{Seeds, outcome, score};
-use crate::state::{State, download, upload};
+use crate::state::{State, upload};
+use crate::transpose::Block;
 
-/// Trains on a CUDA device.
+/// Training on a CUDA device, `Training_CUDA_Native`.
 pub struct CudaNative {
     spec: TrainingSpec,
     dataset: Arc<Dataset>,
     seed: u64,
     threads: usize,
     layout: Layout,
-    /// Whether anything was given since the last step that may have a gradient.
+    /// Whether a mini-batch was accumulated since the last step.
     given: bool,
     last: Option<BatchId>,
     state: State,
     gpu: Gpu,
 }
 
-/// What can be set.
+/// Options of the operator.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Options {
@@ -64,13 +65,12 @@ impl fmt::Debug for CudaNative {
 }
 
 impl CudaNative {
-    /// Builds the operator with initial parameters. Option `tf32` (false): matrix products round their factors to TF32, and run on
-    /// tensor cores; losses are no longer the CPU's to 1e-5 then.
+    /// Builds the operator with initial parameters. Option `tf32` (false): GEMM inputs are rounded to TF32 for tensor
+    /// cores; losses then differ from the CPU's by more than 1e-5.
     ///
     /// # Errors
     ///
-    /// A spec that cannot work or that does not fit the dataset, another place than a CUDA device, one that cannot be
-    /// had, or an option.
+    /// An invalid spec or one that does not fit the dataset, a place that is no usable CUDA device, or an invalid option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         check_model(context, &spec)?;
@@ -92,12 +92,12 @@ impl CudaNative {
         Ok(trainer)
     }
 
-    /// Bytes of device memory that mini-batches have needed so far, besides their own.
+    /// Bytes of scratch memory that mini-batches have needed so far, besides their own.
     pub fn workspace_bytes(&self) -> usize {
         self.gpu.arena_bytes()
     }
 
-    /// Forward, and in training backward: all of it is given to the stream, and nothing waited for.
+    /// Queues the forward pass, and in training the backward pass, without waiting.
     fn run(&mut self, batch: &MiniBatch, mode: Mode) -> Result<Handle<Score>> {
         let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
         let handle = self.pass(batch, mode)?;
@@ -125,7 +125,7 @@ impl CudaNative {
                 ModelKind::Mlp => (None, batch.num_seeds),
                 kind => {
                     let block = block(&batch.blocks[layer]);
-                    let degrees = Words::Floats(Floats::of(&batch.degrees));
+                    let degrees = Words::Floats(Floats::from(&batch.degrees));
                     (Some(Edges::new(pass.gpu, kind, block, degrees)?), block.num_dst)
                 }
             };
@@ -161,9 +161,9 @@ impl CudaNative {
         outcome(pass.gpu, state, (batch.id, classes, true), start)
     }
 
-    /// Flat numbers of the device as tensors.
+    /// Downloads a flat buffer as tensors.
     fn flat(&self, values: &morphgl_cuda::Buffer<f32>) -> Result<Vec<f32>> {
-        download(&self.gpu.stream, values)
+        values.to_vec(&self.gpu.stream)
     }
 
     /// The optimizer's tensors, by name and shape.
@@ -180,9 +180,9 @@ impl CudaNative {
     }
 }
 
-/// Torch's names of Adam's moments.
+/// PyTorch's names of Adam's moments.
 const MOMENTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
-/// Steps are stored as two numbers that an f32 holds exactly.
+/// Steps are stored as two numbers that are exact in f32.
 const STEP_BASE: u64 = 1 << 20;
 
 fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
@@ -192,11 +192,11 @@ fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
         num_edges: block.indices.len(),
         indptr: Words::Indices(&block.indptr),
         indices: Words::Indices(&block.indices),
-        weights: block.weights.as_ref().map(|w| Words::Floats(Floats::of(w))),
+        weights: block.weights.as_ref().map(|w| Words::Floats(w.into())),
     }
 }
 
-/// What the model reads of a mini-batch, checked as far as the host knows it: features, their type, and their rows.
+/// Features of a mini-batch, checked against the model as far as the host knows them.
 fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dtype, usize)> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
     let (model, reads) = (&spec.model, spec.model.reads_graph());
@@ -246,13 +246,13 @@ impl Training for CudaNative {
         Ok(handle)
     }
 
-    /// Steps run in the order of the stream, and each result is copied to a pinned buffer of its own.
+    /// Steps run in stream order, and each outcome has a pinned buffer of its own.
     fn queue_depth(&self) -> usize {
         2
     }
 
     fn gradients(&mut self) -> Result<Gradients> {
-        let count = download(&self.gpu.stream, &self.state.counters)?[0];
+        let count = self.state.counters.to_vec(&self.gpu.stream)?[0];
         let values = self.flat(&self.state.gradients)?;
         Ok(Gradients { tensors: self.layout.tensors(&self.layout.trainable, &values), count })
     }
@@ -260,7 +260,7 @@ impl Training for CudaNative {
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
         let found = check_tensors("gradients", &self.layout.trainable, &gradients.tensors)?;
         upload(&self.gpu.stream, &self.layout.flat(found), &mut self.state.gradients)?;
-        let mut counters = download(&self.gpu.stream, &self.state.counters)?;
+        let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
         counters[0] = gradients.count;
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
         self.given = gradients.count > 0;
@@ -284,7 +284,7 @@ impl Training for CudaNative {
     }
 
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        let step = download(&self.gpu.stream, &self.state.counters)?[1];
+        let step = self.state.counters.to_vec(&self.gpu.stream)?[1];
         let step = vec![(step / STEP_BASE) as f32, (step % STEP_BASE) as f32];
         let [first, second] = &self.state.moments;
         let moments = [self.flat(first)?, self.flat(second)?].map(|m| self.layout.tensors(&self.layout.trainable, &m));
@@ -298,7 +298,7 @@ impl Training for CudaNative {
         let specs = self.state_specs();
         let found = check_tensors("optimizer state", &specs, state)?;
         let (step, moments) = found.split_first().expect("a model has a parameter");
-        let mut counters = download(&self.gpu.stream, &self.state.counters)?;
+        let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
         counters[1] = step.values[0] as u64 * STEP_BASE + step.values[1] as u64;
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
         for (i, buffer) in self.state.moments.iter_mut().enumerate() {
@@ -317,7 +317,7 @@ impl Training for CudaNative {
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let [values, gradients] = self.state.views();
         let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
-        // A chunk's work takes a few times its rows; leave the rest to others.
+        // A chunk's work takes a few times the memory of its rows; leave the rest to others.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
         infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))

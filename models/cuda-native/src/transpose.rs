@@ -1,13 +1,23 @@
-//! The transposed block: the edges by source, for the sums that go backward.
+//! Transposition of a block (edges sorted by source), for backward aggregation.
 
 use morphgl_cuda::{Argument, Kernel, Shape};
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::edges::Block;
-use crate::gpu::{Gpu, each, number};
+use crate::gpu::{Gpu, Words, each, number};
 
-/// The edges by source, in edge order within a source: where each source's begin, the row that each ends in, its number.
+/// A block in device memory: CSC from source to destination nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub(crate) num_dst: usize,
+    pub(crate) num_src: usize,
+    pub(crate) num_edges: usize,
+    pub(crate) indptr: Words<'a>,
+    pub(crate) indices: Words<'a>,
+    pub(crate) weights: Option<Words<'a>>,
+}
+
+/// The transposed block: offsets by source, and for each edge (in edge order within a source) its row and edge id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transposed {
     pub(crate) indptr: Part,
@@ -15,26 +25,26 @@ pub(crate) struct Transposed {
     pub(crate) edges: Part,
 }
 
-/// Threads of a block and edges of a tile, as in kernels/transpose.cu.
+/// Threads per block and edges per tile, as in kernels/transpose.cu.
 const SORT: usize = 256;
 const TILE: usize = 8 * SORT;
-/// Bits of a digit at most: a thread has a value of it.
+/// Maximum bits of a digit: one thread per digit value.
 const DIGIT: usize = SORT.trailing_zeros() as usize;
-/// Blocks that share the edges at most.
+/// Maximum number of thread blocks.
 pub(crate) const BLOCKS: usize = 1024;
 
-/// Sorts the edges by source, by at most `blocks` thread blocks; `row_of` is the row that each edge ends in, where it is known.
+/// Radix sort of the edges by source, on at most `blocks` thread blocks; `row_of` is the row of each edge, if known.
 ///
 /// # Complexity
 ///
-/// O(edges) for each eight bits of the number of sources, however the edges fall on them.
+/// O(edges) per eight bits of the number of sources, whatever their degrees.
 pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, blocks: usize) -> Result<Transposed> {
     let Block { num_dst, num_src, num_edges, .. } = block;
     let (indptr, rows, edges) = (gpu.take(num_src + 1)?, gpu.take(num_edges)?, gpu.take(num_edges)?);
     let mark = gpu.mark();
     let (keys, other) = ([gpu.take(num_edges)?, gpu.take(num_edges)?], gpu.take(num_edges)?);
     let row_of_edges = row_of.map_or_else(|| gpu.take(num_edges), Ok)?;
-    // Digits of about the same number of bits.
+    // Digits of equal width, up to rounding.
     let bits = (usize::BITS - num_src.saturating_sub(1).leading_zeros()).max(1) as usize;
     let passes = bits.div_ceil(DIGIT);
     let digit = bits.div_ceil(passes);
@@ -68,7 +78,7 @@ pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, b
         run(&kernels.train_sort_count, shares, arguments)?;
         let arguments = &mut [gpu.at(counts), gpu.at(totals), number(blocks).into()];
         run(&kernels.train_sort_scan, values, arguments)?;
-        // Edges go back and forth, so that the last pass finds its place.
+        // Buffers alternate such that the last pass writes to the result.
         let (to, out) = (keys[pass % 2], if (passes - pass) % 2 == 1 { edges } else { other });
         let [edges_in_all, each_share, shift, bits] = sizes();
         let arguments = &mut [
@@ -94,16 +104,24 @@ pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, b
     Ok(Transposed { indptr, rows, edges })
 }
 
+/// The destination row of each edge.
+pub(crate) fn rows_of_edges(gpu: &mut Gpu, block: Block<'_>) -> Result<Part> {
+    let Block { num_dst, num_edges, indptr, .. } = block;
+    let out = gpu.take(num_edges)?;
+    let arguments = &mut [gpu.at(indptr), gpu.at(out), number(num_dst).into(), number(num_edges).into()];
+    // SAFETY: the kernel's arguments; an edge has an output.
+    unsafe { gpu.launch(&gpu.kernels.train_rows_of_edges, each(num_edges), arguments) }?;
+    Ok(out)
+}
+
 #[cfg(all(test, feature = "emulate"))]
 mod tests {
     use bytemuck::cast_slice;
     use morphgl_cuda::{Device, Pinned};
-    use morphgl_model_spec::ModelKind;
     use proptest::prelude::*;
 
     use super::*;
     use crate::KEY;
-    use crate::edges::Edges;
 
     fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
         let found = [false, true].map(|known| transposed_by(BLOCKS, known, num_src, rows));
@@ -129,9 +147,7 @@ mod tests {
             indices: up(&indices).into(),
             weights: None,
         };
-        let none = block.indptr;
-        let mut edges = Edges::new(&mut gpu, ModelKind::Sage, block, none).expect("a launch");
-        let row_of = known.then(|| edges.row_of(&mut gpu).expect("a launch"));
+        let row_of = known.then(|| rows_of_edges(&mut gpu, block).expect("a launch"));
         let found = transpose(&mut gpu, block, row_of, blocks).expect("launches");
         [found.indptr, found.rows, found.edges].map(|part| {
             let mut host = Pinned::new(&device, part.len()).expect("memory");
@@ -149,7 +165,7 @@ mod tests {
         [indptr, edges.iter().map(|e| e.2).collect(), edges.iter().map(|e| e.1).collect()]
     }
 
-    /// Sources of one, two and three digits; shares of several tiles.
+    /// Numbers of sources of one, two and three digits; several tiles per block.
     #[test]
     fn many_sources_are_transposed() {
         for num_src in [1, 2, 256, 257, 5000, 70_000] {
@@ -162,8 +178,7 @@ mod tests {
         assert!(transposed_by(4, false, 600, &rows) == expected(600, &rows), "100,000 edges in four shares");
     }
 
-    /// A star: its hub is the source of an edge of every row. A list that took its length's square in steps would take
-    /// ten thousand million here.
+    /// A star whose hub is the source of an edge of every row: time quadratic in the degree would be 10^10 steps here.
     #[test]
     fn a_hub_takes_no_longer() {
         let rows: Vec<Vec<u32>> =

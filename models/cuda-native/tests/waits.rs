@@ -40,7 +40,7 @@ fn late(test: &str, check: fn()) {
 fn steps() {
     let (dim, classes) = (12, 4);
     let device = Device::open(&place(), &KEY).expect("it is emulated");
-    for (kind, launches) in [("sage", 22), ("gcn", 20), ("gat", 53), ("gin", 33), ("mlp", 13)] {
+    for (kind, launches) in [("sage", 34), ("gcn", 25), ("gat", 64), ("gin", 45), ("mlp", 18)] {
         let model = model(kind, dim, classes, json!({"hidden": 16, "layers": 2, "heads": 2, "dropout": 0.5}));
         let mut trainer =
             CudaNative::new(&context(&model, place(), dataset(0, 0, dim, classes, false))).expect("built");

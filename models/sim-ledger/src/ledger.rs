@@ -1,4 +1,4 @@
-//! The ledger: which mini-batches were trained, how often, with what content.
+//! The ledger of trained mini-batches: counts and content digests.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use morphgl_registry::{BatchId, Error, NamedTensor, Result};
 
 use crate::KEY;
 
-/// What the ledger knows of one mini-batch.
+/// Record of one mini-batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry {
     /// How often it was trained.
     pub times: u32,
-    /// [`morphgl_sim::digest`] of what arrived last.
+    /// [`morphgl_sim::digest`] of the latest arrival.
     pub digest: u64,
-    /// How often another content arrived than the time before. A mini-batch is a function, so this stays 0.
+    /// Number of arrivals whose content differed from the previous one; 0, since mini-batches are deterministic.
     pub changes: u32,
 }
 
-/// Every mini-batch that was trained.
+/// Record of all trained mini-batches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// By epoch and index.
     pub entries: BTreeMap<BatchId, Entry>,
 }
 
-/// Numbers of 16 bits, exact in f32, that an entry is written as: two of the index, of `times` and of `changes`, and
-/// four of the digest, low ones first.
+/// Columns of a serialised entry, 16-bit pieces that are exact in f32: two each for index, `times` and `changes`, four for
+/// the digest, low pieces first.
 const COLUMNS: usize = 10;
 
 impl Ledger {
-    /// Writes down one training.
+    /// Records one training.
     pub fn add(&mut self, id: BatchId, digest: u64) {
         let entry = self.entries.entry(id).or_default();
         entry.changes += u32::from(entry.times > 0 && entry.digest != digest);
@@ -37,13 +37,13 @@ impl Ledger {
         entry.digest = digest;
     }
 
-    /// The indices trained in `epoch`, ascending, each as often as it was trained.
+    /// Indices trained in `epoch`, ascending, repeated as often as trained.
     pub fn indices(&self, epoch: u32) -> Vec<u32> {
         let of_epoch = self.entries.iter().filter(|(id, _)| id.epoch == epoch);
         of_epoch.flat_map(|(id, entry)| vec![id.index; entry.times as usize]).collect()
     }
 
-    /// The ledger as tensors, one an epoch: how it travels with checkpoints.
+    /// Serialises the ledger as tensors for checkpoints, one per epoch.
     pub fn tensors(&self) -> Vec<NamedTensor> {
         let mut epochs: BTreeMap<u32, Vec<f32>> = BTreeMap::new();
         for (id, entry) in &self.entries {
@@ -60,11 +60,11 @@ impl Ledger {
         epochs.into_iter().map(tensor).collect()
     }
 
-    /// Reads what [`Ledger::tensors`] wrote.
+    /// Parses the output of [`Ledger::tensors`].
     ///
     /// # Errors
     ///
-    /// A tensor that is not one of a ledger.
+    /// A tensor that is not part of a ledger.
     pub fn from_tensors(tensors: &[NamedTensor]) -> Result<Self> {
         let mut ledger = Self::default();
         for tensor in tensors {

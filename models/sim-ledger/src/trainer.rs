@@ -13,11 +13,11 @@ use crate::{KEY, Ledger};
 pub struct SimLedger {
     device: Device,
     stream: Stream<State>,
-    /// Whether mini-batches have to come with features.
+    /// Whether mini-batches must have features.
     features: bool,
 }
 
-/// What the stream works on.
+/// State of the stream's thread.
 #[derive(Debug, Default)]
 struct State {
     ledger: Ledger,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl SimLedger {
-    /// Builds the operator on a device. The context's spec and options are not read: nothing is learned by any.
+    /// Builds the operator on a device. The context's spec and options are ignored.
     ///
     /// # Errors
     ///
@@ -42,11 +42,11 @@ impl SimLedger {
         Ok(Self { device: device.clone(), stream, features: context.dataset.features.is_some() })
     }
 
-    /// What was trained so far, all that was begun included.
+    /// The ledger, after all queued work.
     ///
     /// # Errors
     ///
-    /// The stream is gone.
+    /// The stream has ended.
     pub fn ledger(&self) -> Result<Ledger> {
         Ok(self.stream.after(|state| Ok(state.ledger.clone())).wait()?.0)
     }
@@ -62,7 +62,7 @@ fn accumulate(state: &mut State, batch: &SimBatch, features: bool) -> Result<Sco
     Ok(Score { loss_sum: 0.0, correct: 0, count })
 }
 
-/// What a trainer that learns would stumble over.
+/// Checks what a real trainer would require.
 fn check(id: BatchId, content: &HostBatch, features: bool) -> Result<()> {
     if features && content.features.is_none() {
         let what = "it has no features; let batching gather them, or transfer it with Transferring_PCIe+SIM_SimGather";
@@ -76,12 +76,12 @@ fn learns_nothing<T>() -> Result<T> {
 }
 
 impl Training for SimLedger {
-    /// No host thread takes part.
+    /// Ignored: no host threads are used.
     fn set_threads(&mut self, _threads: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Holds the device, checks the content and writes it down. The score counts labelled seeds; its loss is 0.
+    /// Holds the device, verifies the content and records it. The score counts labelled seeds; its loss is 0.
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let batch = SimBatch::on(&self.device, batch)?.clone();
         let features = self.features;

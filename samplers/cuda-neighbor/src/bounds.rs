@@ -1,27 +1,27 @@
-//! How large a hop can become at most, from the graph's degrees.
+//! Upper bounds on the size of hops, from the graph's degrees.
 
 use std::collections::BTreeMap;
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::{Expansion, Fanout, SamplerSettings};
 
-/// The largest number of nodes, and of edges of a hop, that a table's value has bits for.
+/// Maximum number of nodes, and of edges of a hop, that hash-table values can represent.
 pub(crate) const MOST: u64 = (1 << 31) - 1;
 
-/// Degrees of a graph.
+/// Degree distribution of a graph.
 #[derive(Debug)]
 pub(crate) struct Degrees {
     num_nodes: u64,
-    /// Degree and nodes that have it, the largest degree first.
+    /// Histogram: degree and number of nodes, the largest degree first.
     counts: Vec<(u64, u64)>,
 }
 
-/// Upper bounds of one hop; exact where the host asked.
+/// Upper bounds on one hop; exact once the host has queried the device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Hop {
     /// Destination nodes.
     pub(crate) rows: u64,
-    /// Of these, those that are expanded.
+    /// Destination nodes that are expanded.
     pub(crate) expanded: u64,
     /// Edges.
     pub(crate) edges: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Hop {
 impl Degrees {
     /// # Complexity
     ///
-    /// One pass over the offsets; a look-up in a tree for each node of a large degree alone.
+    /// One pass over the offsets, with a tree lookup only for nodes of large degree.
     pub(crate) fn new(topology: &Topology) -> Self {
         let (mut small, mut large) = (vec![0u64; 1 << 12], BTreeMap::<u64, u64>::new());
         for row in topology.indptr().windows(2) {
@@ -51,7 +51,7 @@ impl Degrees {
         Self { num_nodes: topology.num_nodes() as u64, counts: large.into_iter().rev().chain(small).collect() }
     }
 
-    /// The most edges that `rows` different nodes have, at most `fanout` a node.
+    /// Maximum number of edges of `rows` distinct nodes with at most `fanout` edges each.
     fn edges(&self, rows: u64, fanout: Fanout) -> u64 {
         let mut left = rows;
         let mut edges = 0u64;
@@ -66,13 +66,13 @@ impl Degrees {
         edges
     }
 
-    /// The hop that expands `expanded` of `rows` nodes.
+    /// Bounds of the hop that expands `expanded` of `rows` nodes.
     pub(crate) fn hop(&self, rows: u64, expanded: u64, fanout: Fanout) -> Hop {
         let (rows, expanded) = (rows.min(self.num_nodes), expanded.min(self.num_nodes));
         Hop { rows, expanded, ..Hop::default() }.with_edges(self.edges(expanded, fanout), self.num_nodes)
     }
 
-    /// The hop after `hop`.
+    /// Bounds of the hop after `hop`.
     pub(crate) fn after(&self, hop: &Hop, settings: &SamplerSettings, fanout: Fanout) -> Hop {
         let expanded = match settings.expansion {
             Expansion::All => hop.nodes,
@@ -87,15 +87,15 @@ impl Degrees {
 }
 
 impl Hop {
-    /// The same with so many edges.
+    /// The same bounds with a given number of edges.
     pub(crate) fn with_edges(self, edges: u64, num_nodes: u64) -> Self {
         Self { edges, nodes: self.rows.saturating_add(edges).min(num_nodes), ..self }
     }
 
-    /// Bytes that its edges, and the nodes they may find, take on the device: in the mini-batch and in scratch memory.
+    /// Bytes of device memory for its edges and the nodes they may reach, in the mini-batch and in scratch memory.
     pub(crate) fn bytes(&self, weights: bool, picked_apart: bool) -> u64 {
         let edge = 8 + if weights { 4 } else { 0 } + if picked_apart { 8 } else { 0 };
-        // A node: its id, degree, row and up to three places in the table.
+        // Per node: id, degree, row and up to three hash-table entries.
         self.edges.saturating_mul(edge).saturating_add((self.nodes - self.rows).saturating_mul(20 + 24))
     }
 }

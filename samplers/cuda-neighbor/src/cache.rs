@@ -1,20 +1,19 @@
-//! Whose rows lie in device memory: a static choice by hotness, within a budget.
+//! Adjacency cache: a static selection of CSR rows for device memory by hotness, within a budget.
 
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Cut, Kind};
 use morphgl_registry::SamplerSettings;
 
-/// Bytes a node of the tables by which a row is found: where it lies, and how long it is.
+/// Bytes per node of the lookup tables: start and length of its row.
 pub const ROW_TABLE_BYTES: u64 = 12;
 
-/// The bit of a row's start that says that it lies among the cached rows.
+/// Bit of a row's start that marks a cached row.
 pub(crate) const CACHED: u64 = 1 << 63;
 
-/// The choice, as the tables that the device looks rows up in.
+/// The selection, as the device's lookup tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filled {
-    // Invariant: as many of both as nodes; starts with the bit count from the first cached row, and these rows follow
-    // one another in the order of their nodes.
+    // Invariant: one of both per node; marked starts are offsets into the cached rows, which are packed in node order.
     pub(crate) starts: Vec<u64>,
     pub(crate) lens: Vec<u32>,
     rows: u64,
@@ -23,42 +22,42 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Whether the row of `node` is held.
+    /// Whether the row of `node` is cached.
     pub fn holds(&self, node: u32) -> bool {
         self.starts[node as usize] & CACHED != 0
     }
 
-    /// Rows that are held.
+    /// Number of cached rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Edges of these rows.
+    /// Number of edges of cached rows.
     pub fn edges(&self) -> u64 {
         self.edges
     }
 
-    /// Bytes of device memory that rows and tables take.
+    /// Bytes of device memory for rows and tables.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// Chooses the rows that are worth their bytes most: `hotness` is in accesses of a node's row in an epoch, of which
-/// each saves as many reads over the bus as a hop takes neighbours, on average over the hops.
+/// Greedy knapsack over CSR rows: bus reads saved per byte. `hotness` is the number of accesses of each row in an epoch;
+/// each saves as many reads as a hop takes neighbours, averaged over the hops.
 ///
-/// All that lies on the device is charged to `budget`: the rows, with weights those too, the tables of
-/// [`ROW_TABLE_BYTES`] a node, and with weights the sum of each node's. `None` where the budget has no room for the tables.
+/// All device memory is charged to `budget`: rows (with weights, if any), tables of [`ROW_TABLE_BYTES`] per node, and the
+/// weight sum per node. `None` if the budget has no room for the tables.
 ///
-/// The seam for whoever divides device memory between features and rows: it calls this with the rows' part.
+/// Callers that divide device memory between features and rows pass the rows' part as the budget.
 ///
 /// # Panics
 ///
-/// When there is not a hotness a node.
+/// When `hotness` does not have one value per node.
 ///
 /// # Complexity
 ///
-/// Three passes over the nodes, 12 bytes a node.
+/// Three passes over the nodes; 12 bytes per node.
 pub fn fill(topology: &Topology, hotness: &[f32], settings: &SamplerSettings, budget: u64) -> Option<Filled> {
     let num_nodes = topology.num_nodes();
     assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_read_saved_a_byte_decides() {
-        // Where one neighbour is taken, a row of four saves a quarter a byte of what a row of one saves.
+        // With fanout 1, a row of four edges saves per byte a quarter of what a row of one edge saves.
         check(&[3.0, 1.0, 1.0, 1.0, 1.0], "1", 76, Some(&[1, 2, 3, 4]));
         check(&[3.0, 1.0, 1.0, 1.0, 1.0], "-1", 76, Some(&[0]));
         check(&[3.0, 1.0, 0.0, 1.0, 1.0], "-1", 1000, Some(&[0, 1, 3, 4]));

@@ -1,4 +1,4 @@
-//! A hop: picks and reads its edges, and gives local ids to their nodes.
+//! Expansion of a hop: pick edges, read neighbours, relabel.
 
 use morphgl_cuda::{Argument, Buffer, Shape};
 use morphgl_registry::{Pick, Result};
@@ -7,19 +7,19 @@ use crate::bounds::Hop;
 use crate::graph::Graph;
 use crate::kernels::{BLOCK, Draws, GROUP, Places, Table};
 use crate::launch::{Launch, room, scan_blocks};
-use crate::sampler::Shared;
 use crate::scratch::{GROWN, Scratch};
+use crate::shared::Shared;
 
-/// What a hop makes.
+/// Output arrays of a hop.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct HopArrays {
     pub(crate) indptr: Buffer<u32>,
-    /// Nodes at first, then their local ids.
+    /// Global ids first, then local ids.
     pub(crate) indices: Buffer<u32>,
     pub(crate) weights: Option<Buffer<f32>>,
 }
 
-/// What the hop's kernels are launched with.
+/// Arguments of the hop's kernels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expand<'a> {
     launch: Launch<'a>,
@@ -29,18 +29,18 @@ pub(crate) struct Expand<'a> {
     places: Places,
     draws: Draws,
     nodes: &'a Buffer<u32>,
-    made: &'a Made,
+    made: &'a HopArrays,
     weighted: bool,
 }
 
 impl<'a> Expand<'a> {
-    /// Looks at whether all has room for the hop's bounds.
+    /// Asserts that all buffers have room for the hop's bounds.
     pub(crate) fn new(
         shared: &'a Shared,
         scratch: &'a Scratch,
         (bound, places, draws): (&'a Hop, Places, Draws),
         nodes: &'a Buffer<u32>,
-        made: &'a Made,
+        made: &'a HopArrays,
     ) -> Self {
         let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
         let weighted = shared.settings.pick == Pick::Weighted;
@@ -88,14 +88,14 @@ impl<'a> Expand<'a> {
         self.scratch.table.as_ref().expect(GROWN)
     }
 
-    /// Where rows lie, how long they are, where their edges go, and which of them are expanded.
+    /// Arguments for rows: nodes, starts, lengths, output offsets, and the expanded range.
     fn rows(&self) -> [Argument<'a>; 7] {
         let Places { first, rows, .. } = self.places;
         let (nodes, start, len) = (self.nodes.into(), self.start().into(), self.len().into());
         [nodes, start, len, (&self.made.indptr).into(), (&self.scratch.counts).into(), first.into(), rows.into()]
     }
 
-    /// Where edges are read, and what becomes of them.
+    /// Arguments for reading edges into the outputs and the hash table.
     fn reads(&self) -> impl Iterator<Item = Argument<'a>> + use<'a> {
         let (graph, made) = (self.graph, self.made);
         let edges = [
@@ -110,12 +110,12 @@ impl<'a> Expand<'a> {
         edges.into_iter().chain(self.table().arguments())
     }
 
-    /// The entries of `counts` that say how many nodes there were before the hop, and how many edges it has.
+    /// Arguments for the entries of `counts` with the number of nodes before the hop and of its edges.
     fn sizes(&self) -> [Argument<'a>; 3] {
         [(&self.scratch.counts).into(), self.places.rows.into(), self.places.edges.into()]
     }
 
-    /// Picks at most 32 edges a row, and reads them.
+    /// Picks at most 32 edges per row, and reads them.
     fn pick(&self) -> Result<()> {
         let width = self.draws.fanout.next_power_of_two();
         let grid = self.launch.kernels.grid(self.bound.expanded * u64::from(width));
@@ -130,11 +130,11 @@ impl<'a> Expand<'a> {
         self.launch.run(&self.launch.kernels.take_all, grid, arguments.chain(self.reads()))
     }
 
-    /// Picks more than 32 edges a row, and reads them.
+    /// Picks more than 32 edges per row, and reads them.
     fn pick_large(&self) -> Result<()> {
         let (kernels, fanout) = (self.launch.kernels, self.draws.fanout);
         let (words, blocks) = kernels.large_scratch(fanout);
-        // Without scratch memory a block has shared memory for its row.
+        // Without scratch memory a block keeps its row in shared memory.
         let scratch = (words > 0).then(|| self.scratch.large.as_ref().expect(GROWN));
         scratch.inspect(|scratch| room(scratch, words as u64));
         let shape = Shape::linear((self.bound.expanded as usize).clamp(1, blocks), BLOCK);
@@ -159,14 +159,14 @@ impl<'a> Expand<'a> {
         self.read()
     }
 
-    /// Reads the edges that were picked.
+    /// Reads picked edges.
     fn read(&self) -> Result<()> {
         let grid = self.launch.kernels.grid(self.bound.edges);
         let arguments = [self.picked().into()].into_iter().chain(self.sizes());
         self.launch.run(&self.launch.kernels.read, grid, arguments.chain(self.reads()))
     }
 
-    /// Gives local ids to the nodes that the hop found, appends these to `nodes`, and puts local ids in their places.
+    /// Relabels the hop: assigns local ids to new nodes, appends them to `nodes`, and replaces global ids by local ones.
     fn relabel(&self) -> Result<()> {
         let (kernels, found) = (self.launch.kernels, &self.made.indices);
         let words = self.bound.edges.div_ceil(32);

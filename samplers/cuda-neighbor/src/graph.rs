@@ -1,19 +1,18 @@
-//! The topology as the device reads it.
+//! The topology in device-readable memory.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
-use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream};
+use morphgl_cuda::{Argument, Buffer, Device, Event, Mapped, Stream, Upload};
 use morphgl_graph_store::{Array, Element, Topology};
 use morphgl_registry::Result;
 use rayon::prelude::*;
 
 use crate::Topologies;
 use crate::cache::{CACHED, Filled, ROW_TABLE_BYTES};
-use crate::upload::{Upload, upload};
 
-/// An array that kernels read, wherever it lies.
+/// An array that kernels read, in device memory or in mapped host memory.
 #[derive(Debug)]
 pub(crate) enum Column<T: Pod> {
     Device(Buffer<T>),
@@ -31,22 +30,22 @@ impl<'a, T: Pod> From<&'a Column<T>> for Argument<'a> {
     }
 }
 
-/// A graph of a device.
+/// A graph as one device reads it.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// Of each row: offsets of the graph, or with `lens` the tables of [`Filled`].
+    /// CSR offsets, or with `lens` the starts of [`Filled`].
     pub(crate) starts: Column<u64>,
     pub(crate) lens: Option<Buffer<u32>>,
     pub(crate) indices: Column<u32>,
     pub(crate) cached: Option<Buffer<u32>>,
     pub(crate) weights: Option<Column<f32>>,
     pub(crate) cached_weights: Option<Buffer<f32>>,
-    /// Sum of each node's edge weights, where the graph has weights.
+    /// Sum of each node's edge weights, if the graph has weights.
     pub(crate) weight_sums: Option<Column<f32>>,
-    /// Happens when all of it is there.
+    /// Event after all uploads.
     pub(crate) ready: Event,
     pub(crate) form: Topologies,
-    /// Bytes of device memory it takes.
+    /// Bytes of device memory.
     pub(crate) bytes: u64,
     device: Device,
     topology: Topology,
@@ -62,7 +61,7 @@ impl<T: Pod> Column<T> {
     }
 }
 
-/// Bytes of device memory that all of a topology takes.
+/// Bytes of device memory for a whole topology.
 pub(crate) fn whole_bytes(topology: &Topology) -> u64 {
     let (nodes, edges) = (topology.num_nodes() as u64, topology.num_edges());
     match topology.weights() {
@@ -71,7 +70,7 @@ pub(crate) fn whole_bytes(topology: &Topology) -> u64 {
     }
 }
 
-/// Bytes of the tables that cached rows need, and a sixteenth of the rows: less is not worth them.
+/// Minimum bytes of a useful cache: the lookup tables and a sixteenth of the rows.
 pub(crate) fn least_cache_bytes(topology: &Topology) -> u64 {
     let weights = u64::from(topology.weights().is_some());
     let tables = (ROW_TABLE_BYTES + 4 * weights) * topology.num_nodes() as u64;
@@ -79,12 +78,12 @@ pub(crate) fn least_cache_bytes(topology: &Topology) -> u64 {
 }
 
 impl Graph {
-    /// All of it in device memory.
+    /// The whole topology in device memory.
     pub(crate) fn on_device(stream: &Stream, topology: &Topology, asked: (Topologies, Option<u64>)) -> Result<Self> {
-        let resident = |values: &[u32]| -> Result<_> { Ok(Column::Device(upload(stream, values)?)) };
-        let floats = |values: &[f32]| -> Result<_> { Ok(Column::Device(upload(stream, values)?)) };
+        let resident = |values: &[u32]| -> Result<_> { Ok(Column::Device(Buffer::of(stream, values)?)) };
+        let floats = |values: &[f32]| -> Result<_> { Ok(Column::Device(Buffer::of(stream, values)?)) };
         Ok(Self {
-            starts: Column::Device(upload(stream, topology.indptr())?),
+            starts: Column::Device(Buffer::of(stream, topology.indptr())?),
             lens: None,
             indices: resident(topology.indices())?,
             cached: None,
@@ -100,7 +99,7 @@ impl Graph {
         })
     }
 
-    /// All of it in the host's memory, pinned where it lies.
+    /// The whole topology in host memory, pinned in place.
     pub(crate) fn on_host(stream: &Stream, topology: &Topology, asked: (Topologies, Option<u64>)) -> Result<Self> {
         let device = stream.device();
         Ok(Self {
@@ -120,7 +119,7 @@ impl Graph {
         })
     }
 
-    /// The rows that `filled` holds in device memory, the others in the host's.
+    /// The rows of `filled` in device memory, the others in host memory.
     pub(crate) fn cached(
         stream: &Stream,
         topology: &Topology,
@@ -130,13 +129,13 @@ impl Graph {
         let device = stream.device();
         let sums = weight_sums(topology);
         Ok(Self {
-            starts: Column::Device(upload(stream, &filled.starts)?),
-            lens: Some(upload(stream, &filled.lens)?),
+            starts: Column::Device(Buffer::of(stream, &filled.starts)?),
+            lens: Some(Buffer::of(stream, &filled.lens)?),
             indices: mapped(device, topology.indices())?,
             cached: Some(held(stream, topology, topology.indices(), filled)?),
             weights: topology.weights().map(|w| mapped(device, w)).transpose()?,
             cached_weights: topology.weights().map(|w| held(stream, topology, w, filled)).transpose()?,
-            weight_sums: sums.map(|w| Ok(Column::Device(upload(stream, &w)?))).transpose()?,
+            weight_sums: sums.map(|w| Ok(Column::Device(Buffer::of(stream, &w)?))).transpose()?,
             ready: stream.record(false)?,
             form: Topologies::Cached,
             bytes: filled.bytes(),
@@ -146,7 +145,7 @@ impl Graph {
         })
     }
 
-    /// Bytes of device memory that its buffers take, unused room included.
+    /// Bytes of its device buffers, unused capacity included.
     pub(crate) fn num_bytes(&self) -> u64 {
         let words = [&self.lens, &self.cached].into_iter().flatten().map(Buffer::num_bytes).sum::<u64>();
         let floats = [&self.weights, &self.weight_sums].into_iter().flatten().map(Column::num_bytes).sum::<u64>();
@@ -165,7 +164,7 @@ impl Graph {
     }
 }
 
-/// The graph that `make` makes, or the one that another operator has of the same topology: one for all of this process.
+/// The graph of a live operator with the same topology and options, or the one that `make` makes; one per process.
 pub(crate) fn shared(
     device: &Device,
     topology: &Topology,
@@ -183,17 +182,17 @@ pub(crate) fn shared(
     Ok(graph)
 }
 
-/// Host memory that the device reads where it lies.
+/// Maps an array of the host for the device.
 fn mapped<T: Pod + Element>(device: &Device, array: &Array<T>) -> Result<Column<T>> {
     if array.is_empty() {
         return Ok(Column::Empty);
     }
     let owner: Arc<dyn Any + Send + Sync> = Arc::new(array.clone());
-    // SAFETY: a clone of the array keeps its elements, which nobody moves or writes to.
+    // SAFETY: a clone of the array keeps its elements, which are never moved or written.
     Ok(Column::Host(unsafe { Mapped::new_or_copy(device, owner, array) }?))
 }
 
-/// The held rows of an array that stands in the order of edges, one after another.
+/// Uploads the cached rows of an edge array, packed.
 fn held<T: Pod>(stream: &Stream, topology: &Topology, values: &[T], filled: &Filled) -> Result<Buffer<T>> {
     let mut rows = Upload::new(stream, filled.edges() as usize)?;
     for node in 0..topology.num_nodes() as u32 {

@@ -1,4 +1,4 @@
-//! The kernels, and what they are given.
+//! Kernels and their argument groups.
 
 use morphgl_cuda::{Argument, Buffer, Device, Kernel, Shape};
 use morphgl_registry::{BatchId, Result};
@@ -16,16 +16,16 @@ morphgl_cuda::module! {
     static WEIGHTED = "kernels/weighted.cu" { sample_count_positive, sample_pick_weighted, sample_pick_weighted_long }
 }
 
-/// Threads of a block, as the kernels have it.
+/// Threads of a block, as in the kernels.
 pub(crate) const BLOCK: u32 = 128;
-/// Edges of a row that a group of lanes picks at most.
+/// Maximum edges per row picked by a group of lanes.
 pub(crate) const GROUP: u32 = 32;
-/// Bytes of shared memory that a launch may ask for without more ado.
+/// Bytes of shared memory available to every launch.
 const SHARED: usize = 48 << 10;
-/// Bytes of scratch memory of picks that shared memory has no room for.
+/// Bytes of scratch memory for picks that exceed shared memory.
 const LARGE_SCRATCH: usize = 64 << 20;
 
-/// The kernels on a device.
+/// The kernels, loaded on a device.
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub(crate) nodes: Kernel,
@@ -43,11 +43,11 @@ pub(crate) struct Kernels {
     pub(crate) count_positive: Kernel,
     pub(crate) pick_weighted: Kernel,
     pub(crate) pick_weighted_long: Kernel,
-    /// Blocks of a grid at most.
+    /// Maximum blocks of a grid.
     pub(crate) most: u64,
 }
 
-/// Where a hop's numbers stand in `counts`: rows that are expanded begin with the entry `first`, or with the first row.
+/// Indices of a hop's sizes in `counts`; expanded rows begin at the value of entry `first`, or at 0 if it is negative.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) first: i32,
@@ -55,7 +55,7 @@ pub(crate) struct Places {
     pub(crate) edges: u32,
 }
 
-/// What a hop's draws depend on besides the node.
+/// Parameters of a hop's random draws besides the node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draws {
     /// `u32::MAX` for all.
@@ -71,14 +71,14 @@ impl Draws {
     }
 }
 
-/// The table of a mini-batch's nodes.
+/// Hash table of a mini-batch's nodes, for relabelling.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) entries: Buffer<u64>,
-    /// Entries, a power of two.
+    /// Number of entries, a power of two.
     pub(crate) len: u64,
     pub(crate) value_bits: u32,
-    /// Whether each node of the graph has an entry of its own.
+    /// Whether the table is direct-addressed: one entry per node of the graph.
     pub(crate) direct: bool,
     pub(crate) stamp: u64,
 }
@@ -116,12 +116,12 @@ impl Kernels {
         })
     }
 
-    /// A grid for so many threads, or for as many as are kept busy.
+    /// Launch shape for `threads` threads, capped at what fills the device.
     pub(crate) fn grid(&self, threads: u64) -> Shape {
         Shape::linear(threads.div_ceil(u64::from(BLOCK)).clamp(1, self.most) as usize, BLOCK)
     }
 
-    /// The words of scratch memory that picks of `fanout` edges need, and the blocks that share them.
+    /// Words of scratch memory for picks of `fanout` edges, and the number of blocks that share them.
     pub(crate) fn large_scratch(&self, fanout: u32) -> (usize, usize) {
         let bytes = 16 * fanout as usize;
         if bytes <= SHARED {

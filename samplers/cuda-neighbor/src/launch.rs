@@ -1,7 +1,7 @@
-//! What each kernel is launched with.
+//! Kernel launches.
 //!
-//! What kernels write is as long as a hop's bounds say, which is looked at here; how much of it they write stands in
-//! `counts` on the device, and `Degrees` makes bounds that counts never pass.
+//! Output buffers are checked here against a hop's upper bounds; actual sizes stand in `counts` on the device, and never
+//! exceed the bounds of `Degrees`.
 
 use morphgl_cuda::{Argument, Buffer, Kernel, Shape, Stream};
 use morphgl_registry::Result;
@@ -10,32 +10,32 @@ use crate::bounds::Hop;
 use crate::graph::Graph;
 use crate::kernels::{BLOCK, Kernels, Places, Table};
 
-/// Blocks of a scan at most, and rows or words each is for at least.
+/// Maximum blocks of a scan, and minimum rows or words per block.
 const SCAN_BLOCKS: u64 = 1024;
 const SCAN_SHARE: u64 = 1024;
-/// Arguments of a kernel at most.
+/// Maximum number of kernel arguments.
 const ARGUMENTS: usize = 32;
 
-/// Kernels, and the stream they are launched in.
+/// Kernels and the stream they are launched on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch<'a> {
     pub(crate) kernels: &'a Kernels,
     pub(crate) stream: &'a Stream,
 }
 
-/// The blocks of a scan of at most so many elements.
+/// Number of blocks of a scan.
 pub(crate) fn scan_blocks(elements: u64) -> usize {
     elements.div_ceil(SCAN_SHARE).clamp(1, SCAN_BLOCKS) as usize
 }
 
-/// Looks at whether a buffer has room for what a kernel may write.
+/// Asserts that a buffer has room for what a kernel may write.
 #[track_caller]
 pub(crate) fn room<T: bytemuck::Pod>(buffer: &Buffer<T>, elements: u64) {
     assert!(buffer.len() as u64 >= elements, "{elements} elements in a buffer of {}", buffer.len());
 }
 
 impl Launch<'_> {
-    /// Runs a kernel with its arguments, which callers put together of groups that several kernels share.
+    /// Launches a kernel; callers compose its arguments from groups shared by several kernels.
     pub(crate) fn run<'b>(
         &self,
         kernel: &Kernel,
@@ -47,12 +47,12 @@ impl Launch<'_> {
             all[len] = argument;
             len += 1;
         }
-        // SAFETY: callers give the arguments of their kernel, in order. Buffers are as long as the kernel's elements, as
-        // each caller looks at; of one stream, so no other work touches them meanwhile.
+        // SAFETY: callers pass the arguments of their kernel, in order, and check the buffers' lengths; buffers belong to one
+        // stream, so no other work accesses them meanwhile.
         unsafe { self.stream.launch(kernel, shape, &mut all[..len]) }
     }
 
-    /// `num` nodes of `order` from `first` on become the first of `nodes`; `counts` notes how many.
+    /// Copies `num` nodes of `order` from `first` on to `nodes`, inserts them into the table, and writes their number to `counts`.
     pub(crate) fn seeds(
         &self,
         (order, first, num): (&Buffer<u32>, u64, u32),
@@ -67,7 +67,7 @@ impl Launch<'_> {
         self.run(&self.kernels.nodes, self.kernels.grid(u64::from(num)), arguments)
     }
 
-    /// Looks up the rows of at most `most` nodes, from entry `from` to entry `to` of `counts`.
+    /// Looks up the rows of at most `most` nodes: those between entries `from` and `to` of `counts`.
     pub(crate) fn locate(
         &self,
         graph: &Graph,
@@ -98,7 +98,7 @@ impl Launch<'_> {
         self.run(&self.kernels.locate, self.kernels.grid(2 * most), arguments)
     }
 
-    /// Row offsets of the hop, and its number of edges; `lens` are what rows have to pick from.
+    /// Computes row offsets and number of edges of the hop; `lens` are the rows' candidates.
     pub(crate) fn offsets(
         &self,
         (bound, places, fanout): (&Hop, Places, u32),
@@ -118,7 +118,7 @@ impl Launch<'_> {
         self.run(&self.kernels.row_offsets, shape, shares().into_iter().chain([indptr.into(), edges.into()]))
     }
 
-    /// Counts each row's edges of positive weight, up to one more than are picked.
+    /// Counts each row's edges of positive weight, up to one more than the fanout.
     pub(crate) fn count_positive(
         &self,
         (bound, places, fanout): (&Hop, Places, u32),
@@ -141,8 +141,8 @@ impl Launch<'_> {
         self.run(&self.kernels.count_positive, self.kernels.grid(bound.expanded * 32), arguments)
     }
 
-    /// Counts an access of each of at most `most` nodes, from entry `from` to entry `to` of `counts`; with `lens`, of those
-    /// that have a neighbour.
+    /// Counts an access of each of at most `most` nodes between entries `from` and `to` of `counts`; with `lens`, only of
+    /// those with a neighbour.
     pub(crate) fn count(
         &self,
         nodes: &Buffer<u32>,

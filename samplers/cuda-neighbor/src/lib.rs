@@ -8,11 +8,11 @@ mod kernels;
 mod launch;
 mod options;
 mod order;
-mod prepare;
 mod presample;
 mod sampler;
 mod scratch;
-mod upload;
+mod shared;
+mod worker;
 
 pub use cache::{Filled, ROW_TABLE_BYTES, fill};
 pub use options::{Options, Topologies};

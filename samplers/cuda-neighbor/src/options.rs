@@ -1,22 +1,22 @@
-//! What this operator alone can be told.
+//! Options of the operator.
 
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::KEY;
 
-/// Where the graph's topology lies.
+/// Placement of the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topologies {
-    /// All in device memory where the budget has room for it, else the hot rows, else all in the host's.
+    /// All in device memory if it fits the budget, else cached hot rows, else all in host memory.
     #[default]
     Auto,
     /// All in device memory.
     Device,
-    /// Hot rows and the descriptions of all rows in device memory, the other rows in the host's.
+    /// Hot rows and lookup tables in device memory, other rows in host memory.
     Cached,
-    /// All in the host's memory, read over the bus.
+    /// All in host memory, read over the bus.
     Host,
 }
 
@@ -24,18 +24,18 @@ pub enum Topologies {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Where the topology lies. Default auto.
+    /// Placement of the topology. Default auto.
     pub topology: Topologies,
     /// Bytes of device memory for the topology, look-up tables included. Default half of what is free.
     pub topology_bytes: Option<u64>,
     /// Epochs sampled beforehand to find the hot rows. Default 1.
     pub presample_epochs: u32,
-    /// Mini-batches of these sampled at most. Default all of them.
+    /// Maximum mini-batches sampled per such epoch. Default all.
     pub presample_batches: Option<u32>,
-    /// Mini-batches of a worker that the device may work on at a time, each with a stream. Default 2.
+    /// Mini-batches in flight per worker, each on a stream of its own. Default 2.
     pub in_flight: usize,
-    /// Bytes that a hop may take by its upper bound; beyond, the host asks for its size first. Default 1/256 of
-    /// the device's memory, and 64 MiB at least.
+    /// Bytes that a hop may take by its upper bound; beyond, the host queries its size first. Default 1/256 of the
+    /// device's memory, at least 64 MiB.
     pub hop_bytes: Option<u64>,
 }
 
@@ -83,11 +83,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads them; `null` gives the defaults.
+    /// Parses options; `null` gives the defaults.
     ///
     /// # Errors
     ///
-    /// An option that there is not, or a value that it cannot have.
+    /// An unknown option or an invalid value.
     pub fn read(value: &serde_json::Value) -> Result<Self> {
         if value.is_null() {
             return Ok(Self::default());

@@ -1,4 +1,4 @@
-//! The seeds in the order of an epoch, on the device.
+//! Seed orders of epochs, in device memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,28 +7,26 @@ use morphgl_graph_store::Array;
 use morphgl_registry::{Result, SeedSet};
 use morphgl_sampler_core::permute;
 
-use crate::upload::upload;
-
-/// Epochs whose order is kept: workers pass from one epoch to the next at different times.
+/// Number of epochs whose order is kept: workers change epochs at different times.
 const ORDERS: usize = 2;
 
-/// An epoch's order, and the seeds' classes in it.
+/// Seed order of an epoch, with the seeds' labels.
 #[derive(Debug)]
 pub(crate) struct Order {
     epoch: u32,
     pub(crate) nodes: Buffer<u32>,
-    /// Empty where the graph has no labels.
+    /// Labels in that order; empty if the graph has none.
     pub(crate) labels: Buffer<i32>,
-    /// Happens when both are there.
+    /// Event after both uploads.
     pub(crate) ready: Event,
 }
 
-/// The orders of the last epochs that were asked for.
+/// Seed orders of recent epochs.
 #[derive(Debug)]
 pub(crate) struct Orders {
     seeds: SeedSet,
     labels: Option<Array<i32>>,
-    /// The seed of the permutations; `None` keeps the order given.
+    /// Random seed of the permutations; `None` keeps the given order.
     shuffle: Option<u64>,
     orders: Mutex<Vec<Arc<Order>>>,
 }
@@ -43,7 +41,7 @@ impl Orders {
         self.seeds.nodes().len()
     }
 
-    /// Bytes of device memory that as many orders take as are kept.
+    /// Bytes of device memory of all kept orders.
     pub(crate) fn num_bytes(&self) -> u64 {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = if self.shuffle.is_some() { ORDERS as u64 } else { 1 };
@@ -51,7 +49,7 @@ impl Orders {
         kept * orders.iter().map(|order| bytes(order)).max().unwrap_or(0)
     }
 
-    /// The order of `epoch`, made and sent by the worker that asks first, by its stream.
+    /// The order of `epoch`, computed and uploaded on the stream of the first worker that needs it.
     pub(crate) fn get(&self, epoch: u32, stream: &Stream) -> Result<Arc<Order>> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = orders.iter().find(|order| order.epoch == epoch || self.shuffle.is_none()) {
@@ -65,7 +63,7 @@ impl Orders {
             Some(labels) => nodes.iter().map(|&v| labels[v as usize]).collect(),
             None => Vec::new(),
         };
-        let (nodes, labels) = (upload(stream, &nodes)?, upload(stream, &labels)?);
+        let (nodes, labels) = (Buffer::of(stream, &nodes)?, Buffer::of(stream, &labels)?);
         let order = Arc::new(Order { epoch, nodes, labels, ready: stream.record(false)? });
         if orders.len() == ORDERS {
             orders.remove(0);

@@ -1,4 +1,4 @@
-//! Accesses of mini-batches that are made beforehand, counted on the device (GNNLab, EuroSys'22, §6: PreSC).
+//! Pre-sampling (PreSC; GNNLab, EuroSys'22, §6): access counts of mini-batches sampled in advance, on the device.
 
 use std::sync::Arc;
 
@@ -6,21 +6,11 @@ use morphgl_cuda::Buffer;
 use morphgl_hotness::Hotness;
 use morphgl_registry::{BatchId, Result};
 
-use crate::prepare::Worker;
-use crate::sampler::Shared;
-use crate::upload::download;
+use crate::shared::Shared;
+use crate::worker::{Counters, Worker};
 
-/// Accesses so far, a number a node.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    /// Mini-batches that the node is an input node of.
-    pub(crate) nodes: Buffer<u32>,
-    /// Hops that expand it, and find a neighbour.
-    pub(crate) rows: Buffer<u32>,
-}
-
-/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs that are never trained, the last ones
-/// there are, scaled to one epoch.
+/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs, scaled to one epoch. Sampled are the last
+/// epochs of the counter's range, which are never trained.
 pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>) -> Result<Hotness> {
     let all = shared.num_batches() as u32;
     let made = batches.unwrap_or(all).min(all);
@@ -36,7 +26,7 @@ pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>)
     for epoch in 0..epochs {
         for index in 0..made {
             let handle = worker.make(BatchId { epoch: u32::MAX - epoch, index }, Some(&counters))?;
-            // Two at a time, so that the device finds work and memory stays bounded.
+            // Two in flight, so that the device stays busy and memory bounded.
             if let Some(before) = under_way.replace(handle) {
                 before.wait()?;
             }
@@ -47,7 +37,7 @@ pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>)
     }
     let scale = f64::from(all) / (f64::from(made) * f64::from(epochs));
     let scaled = |accesses: &Buffer<u32>| -> Result<Arc<[f32]>> {
-        let accesses = download(worker.stream(), accesses)?;
+        let accesses = accesses.to_vec(worker.stream())?;
         Ok(accesses.into_iter().map(|count| (f64::from(count) * scale) as f32).collect())
     };
     Ok(Hotness { features: scaled(&counters.nodes)?, rows: scaled(&counters.rows)? })

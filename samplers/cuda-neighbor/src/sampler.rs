@@ -1,23 +1,19 @@
-//! The operator: what all workers share.
+//! The operator.
 
 use std::sync::Arc;
 
 use morphgl_cuda::{Device, Stream};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::Hotness;
-use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
 use crate::graph::{self, Graph};
-use crate::kernels::Kernels;
-use crate::order::Orders;
-use crate::prepare::Worker;
 use crate::presample::presample;
+use crate::shared::Shared;
+use crate::worker::Worker;
 use crate::{KEY, Options, Topologies, fill};
-
-/// Bytes that a hop may take by its bounds on any device, if not told otherwise.
-const LEAST_HOP_BYTES: u64 = 64 << 20;
 
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]
@@ -26,41 +22,28 @@ pub struct CudaNeighbor {
     options: Options,
 }
 
-/// What all workers read.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) device: Device,
-    pub(crate) graph: Arc<Graph>,
-    pub(crate) degrees: Arc<Degrees>,
-    pub(crate) kernels: Kernels,
-    pub(crate) settings: SamplerSettings,
-    pub(crate) orders: Orders,
-    pub(crate) hop_bytes: u64,
-}
-
 impl CudaNeighbor {
-    /// Builds the operator. `context.gather` is not read: features are left to transferring, which gathers them on the
-    /// device.
+    /// Builds the operator. `context.gather` is ignored: transferring gathers features on the device.
     ///
     /// # Errors
     ///
-    /// A place that is no CUDA device, what [`check_settings`] refuses, options there are not, and a device that fails or
+    /// A place that is no CUDA device, settings that [`check_settings`] refuses, invalid options, and a device that fails or
     /// has no room for topology and mini-batches.
     ///
     /// # Complexity
     ///
-    /// O(nodes), with weights or a topology in device memory O(nodes + edges); with cached rows also the mini-batches
-    /// that are sampled beforehand.
+    /// O(nodes), with weights or a topology in device memory O(nodes + edges); with cached rows also the pre-sampled
+    /// mini-batches.
     pub fn new(context: &BatchingContext) -> Result<Self> {
         Self::build(context, None)
     }
 
-    /// The same, where rows are cached those that `hotness` finds hot instead of those counted beforehand: in accesses of
-    /// each node's row in an epoch, as [`Hotness::rows`].
+    /// [`CudaNeighbor::new`] with a given hotness for cached rows instead of pre-sampling: accesses of each node's row in an
+    /// epoch, as [`Hotness::rows`].
     ///
     /// # Errors
     ///
-    /// As [`CudaNeighbor::new`], and a hotness of another number of nodes.
+    /// As [`CudaNeighbor::new`], and a hotness of the wrong length.
     pub fn with_hotness(context: &BatchingContext, hotness: &[f32]) -> Result<Self> {
         let nodes = context.dataset.num_nodes();
         if hotness.len() != nodes {
@@ -77,7 +60,7 @@ impl CudaNeighbor {
         let device = Device::open(&context.place, &KEY)?;
         let stream = Stream::new(&device, false)?;
         let degrees = Arc::new(Degrees::new(topology));
-        // A given hotness makes a graph that nobody else asks for in these words.
+        // A graph with a given hotness is not shared with other operators.
         let asked = (options.topology, options.topology_bytes);
         let make = || choose(context, &device, &stream, &options, &degrees, hotness);
         let graph = match hotness {
@@ -89,11 +72,11 @@ impl CudaNeighbor {
         Ok(Self { shared, options })
     }
 
-    /// Counts the accesses of `epochs` epochs, made on the device: of features and of rows, an epoch.
+    /// Pre-samples `epochs` epochs on the device: accesses of features and of rows, per epoch.
     ///
     /// # Errors
     ///
-    /// No epoch, or a device that fails.
+    /// Zero epochs, or a device that fails.
     pub fn presample(&self, epochs: u32) -> Result<Hotness> {
         if epochs == 0 {
             return Err(Error::setting(&KEY, "pre-sampling no epoch tells nothing; give at least 1"));
@@ -101,12 +84,12 @@ impl CudaNeighbor {
         presample(&self.shared, epochs, self.options.presample_batches)
     }
 
-    /// Where the topology lies: never [`Topologies::Auto`].
+    /// Placement of the topology; never [`Topologies::Auto`].
     pub fn topology(&self) -> Topologies {
         self.shared.graph.form
     }
 
-    /// Bytes of device memory that the topology takes, its look-up tables included.
+    /// Bytes of device memory of the topology, lookup tables included.
     pub fn topology_bytes(&self) -> u64 {
         self.shared.graph.bytes
     }
@@ -119,7 +102,7 @@ impl CudaNeighbor {
     }
 }
 
-/// Puts the topology where the options, or the budget, want it.
+/// Places the topology by the options and the budget.
 fn choose(
     context: &BatchingContext,
     device: &Device,
@@ -145,7 +128,7 @@ fn choose(
         Topologies::Device if whole > budget => Err(too_large(whole, budget)),
         Topologies::Device => Graph::on_device(stream, topology, asked),
         Topologies::Cached => {
-            // Kept until the cached graph has pinned the same arrays, so that they are pinned once.
+            // Kept until the cached graph has mapped the same arrays, so that they are pinned once.
             let on_host = Arc::new(Graph::on_host(stream, topology, (Topologies::Host, None))?);
             let counted;
             let hotness = match hotness {
@@ -180,75 +163,12 @@ fn no_tables(topology: &Topology, budget: u64) -> Error {
     Error::setting(&KEY, what)
 }
 
-impl Shared {
-    fn new(
-        context: &BatchingContext,
-        device: &Device,
-        options: &Options,
-        graph: Arc<Graph>,
-        degrees: &Arc<Degrees>,
-    ) -> Result<Self> {
-        let settings = context.settings.clone();
-        let shuffle = settings.shuffle.then_some(settings.seed);
-        let hop_bytes = match options.hop_bytes {
-            Some(bytes) => bytes,
-            None => (device.properties()?.memory_bytes / 256).max(LEAST_HOP_BYTES),
-        };
-        Ok(Self {
-            device: device.clone(),
-            graph,
-            degrees: Arc::clone(degrees),
-            kernels: Kernels::load(device)?,
-            settings,
-            orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
-            hop_bytes,
-        })
-    }
-
-    pub(crate) fn num_batches(&self) -> usize {
-        self.orders.len().div_ceil(self.settings.batch_size)
-    }
-
-    pub(crate) fn check(&self, id: BatchId) -> Result<()> {
-        let num_batches = self.num_batches();
-        if id.index as usize >= num_batches {
-            return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
-        }
-        Ok(())
-    }
-
-    /// Refuses mini-batches that the device has no room for, as far as their bounds tell.
-    fn check_memory(&self, options: &Options) -> Result<()> {
-        let weights = self.graph.weights.is_some();
-        let (mut bytes, mut bound) = (0u64, self.first_hop());
-        for at in 0..self.settings.fanouts.0.len() {
-            if at > 0 {
-                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
-            }
-            if !self.fits(&bound) {
-                break;
-            }
-            bytes += bound.bytes(weights, false);
-        }
-        let (all, free) = (bytes.saturating_mul(options.in_flight as u64), self.device.free_bytes()?);
-        if all > free {
-            let what = format!(
-                "{} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a smaller \
-                 batch size or fanouts, or a smaller in_flight or topology_bytes",
-                options.in_flight
-            );
-            return Err(Error::setting(&KEY, what));
-        }
-        Ok(())
-    }
-}
-
 impl Batching for CudaNeighbor {
     fn num_batches(&self) -> usize {
         self.shared.num_batches()
     }
 
-    /// A worker is a few streams of the device; host threads make it no faster.
+    /// A worker is a few streams of the device; more host threads do not speed it up.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         if threads == 0 {
             let what = "0 threads make no mini-batch; give at least 1";

@@ -1,4 +1,4 @@
-//! Memory of a stream that one mini-batch after another is made in.
+//! Scratch memory of a stream, reused by its mini-batches.
 
 use bytemuck::Pod;
 use morphgl_cuda::{Buffer, Device, Pinned, Stream};
@@ -7,44 +7,44 @@ use morphgl_registry::Result;
 use crate::kernels::{Kernels, Table};
 use crate::launch::scan_blocks;
 
-/// Entries of a table at least.
+/// Minimum entries of a table.
 const LEAST_ENTRIES: u64 = 64;
 
-/// Why a part of it is there.
+/// Message for parts that must have been allocated.
 pub(crate) const GROWN: &str = "it was given room at the start";
 
-/// A stream's scratch memory. Its parts grow to what is asked for, and never shrink.
+/// Scratch memory of a stream. Its parts grow on demand and never shrink.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) stream: Stream,
-    /// See `kernels/sample.cu`.
+    /// Sizes of the hops; see `kernels/sample.cu`.
     pub(crate) counts: Buffer<u64>,
     pub(crate) table: Option<Table>,
-    /// Where each node's row lies, and how long it is.
+    /// Start and length of each node's row.
     pub(crate) start: Option<Buffer<u64>>,
     pub(crate) len: Option<Buffer<u32>>,
     pub(crate) positive: Option<Buffer<u32>>,
-    /// Of each edge, its node's slot in the table.
+    /// Hash-table slot of each edge's source node.
     pub(crate) slots: Option<Buffer<u32>>,
     pub(crate) firsts: Option<Buffer<u32>>,
     pub(crate) sums: Option<Buffer<u64>>,
-    /// Where the picked edges stand in the graph, where one kernel picks and another reads.
+    /// Positions of picked edges, if one kernel picks and another reads.
     pub(crate) picked: Option<Buffer<u64>>,
     pub(crate) large: Option<Buffer<u64>>,
-    /// For sizes that the host asks for between two hops.
+    /// Pinned copy of `counts` for size queries between hops.
     pub(crate) sizes: Pinned<u64>,
-    /// The most nodes, and rows and edges of each hop, that a mini-batch had room for so far.
+    /// Peak capacities so far: nodes, and rows and edges of each hop.
     peak_nodes: u64,
     peaks: Vec<[u64; 2]>,
 }
 
-/// Which parts of it a hop needs.
+/// Parts that a hop needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
-    /// Room for this many edges.
+    /// Capacity in edges.
     pub(crate) edges: u64,
     pub(crate) picked: bool,
-    /// The fanout, where a block picks a row.
+    /// Fanout, if whole blocks pick rows.
     pub(crate) large: Option<u32>,
 }
 
@@ -69,7 +69,7 @@ impl Scratch {
         })
     }
 
-    /// Room for what belongs to `nodes` nodes, of which the first `kept` keep their content.
+    /// Grows per-node arrays to `nodes`, preserving the first `kept`.
     pub(crate) fn grow_nodes(&mut self, nodes: u64, kept: u64, weighted: bool) -> Result<()> {
         grow(&self.stream, &mut self.start, nodes, kept)?;
         grow(&self.stream, &mut self.len, nodes, kept)?;
@@ -79,12 +79,12 @@ impl Scratch {
         Ok(())
     }
 
-    /// Room for the scans of rows.
+    /// Grows the scan buffers for rows.
     pub(crate) fn grow_sums(&mut self, elements: u64) -> Result<()> {
         grow(&self.stream, &mut self.sums, scan_blocks(elements) as u64, 0)
     }
 
-    /// Room for a hop's edges.
+    /// Grows per-edge arrays.
     pub(crate) fn grow_edges(&mut self, needs: &Needs, kernels: &Kernels) -> Result<()> {
         let words = needs.edges.div_ceil(32);
         grow(&self.stream, &mut self.slots, needs.edges, 0)?;
@@ -99,7 +99,7 @@ impl Scratch {
         }
     }
 
-    /// Makes the table empty for another mini-batch.
+    /// Empties the table for another mini-batch.
     pub(crate) fn empty_table(&mut self) -> Result<()> {
         if let Some(table) = &mut self.table {
             table.stamp += 1;
@@ -110,10 +110,10 @@ impl Scratch {
         Ok(())
     }
 
-    /// Has a table for `nodes` nodes of a graph of `num_nodes`, with values up to `most`. Whether it is a new one.
+    /// Ensures a table for `nodes` of the graph's `num_nodes` nodes with values up to `most`; returns whether it is new.
     pub(crate) fn grow_table(&mut self, nodes: u64, num_nodes: u64, most: u64) -> Result<bool> {
         let whole = num_nodes.next_power_of_two().max(LEAST_ENTRIES);
-        // At most two thirds full, or an entry a node.
+        // Load factor at most two thirds, or one entry per node.
         let len = (nodes + nodes / 2).next_power_of_two().max(LEAST_ENTRIES).min(whole);
         let value_bits = 64 - most.leading_zeros();
         if self.table.as_ref().is_some_and(|table| table.len >= len && table.value_bits >= value_bits) {
@@ -132,7 +132,7 @@ impl Scratch {
         Ok(true)
     }
 
-    /// Bytes of device memory that it takes.
+    /// Bytes of device memory.
     pub(crate) fn num_bytes(&self) -> u64 {
         let table = self.table.as_ref().map(|table| &table.entries);
         let wide = [table, self.start.as_ref(), self.sums.as_ref(), self.picked.as_ref(), self.large.as_ref()];
@@ -142,20 +142,20 @@ impl Scratch {
             + narrow.into_iter().flatten().map(Buffer::num_bytes).sum::<u64>()
     }
 
-    /// Nodes that a mini-batch gets room for: as many as any had before.
+    /// Node capacity of the next mini-batch: the peak so far.
     pub(crate) fn peak_nodes(&mut self, nodes: u64) -> u64 {
         self.peak_nodes = self.peak_nodes.max(nodes);
         self.peak_nodes
     }
 
-    /// Rows of hop `hop` that a mini-batch gets room for.
+    /// Row capacity of hop `hop`.
     pub(crate) fn peak_rows(&mut self, hop: usize, rows: u64) -> u64 {
         let peak = &mut self.peaks[hop][0];
         *peak = rows.max(*peak);
         *peak
     }
 
-    /// Edges of hop `hop` that a mini-batch gets room for.
+    /// Edge capacity of hop `hop`.
     pub(crate) fn peak_edges(&mut self, hop: usize, edges: u64) -> u64 {
         let peak = &mut self.peaks[hop][1];
         *peak = edges.max(*peak);
@@ -169,7 +169,7 @@ fn clear(stream: &Stream, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Makes `buffer` one of at least `len` elements, of which the first `kept` stay what they are.
+/// Grows `buffer` to at least `len` elements, preserving the first `kept`.
 pub(crate) fn grow<T: Pod>(stream: &Stream, buffer: &mut Option<Buffer<T>>, len: u64, kept: u64) -> Result<()> {
     if buffer.as_ref().is_some_and(|buffer| buffer.len() as u64 >= len) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Kernels as C++, and what sanitizers want.
+//! Compilation of kernels as C++, with optional sanitizers.
 
 use std::env;
 
@@ -16,15 +16,15 @@ pub(crate) fn compile(files: &[&str], [include, emulation]: [&str; 2]) {
     build.compile(&format!("{}_kernels", env::var("CARGO_PKG_NAME").expect("cargo sets it").replace('-', "_")));
 }
 
-/// How all is compiled.
+/// Compiler settings shared by kernels and emulation.
 pub(crate) fn compiler() -> cc::Build {
     let mut build = cc::Build::new();
-    // No contraction of a * b + c: a kernel says where it wants one rounding.
+    // No contraction of a * b + c: kernels request fused operations explicitly.
     build.cpp(true).std("c++20").opt_level(2).flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");
     build
 }
 
-/// Adds what `MORPHGL_SANITIZE` asks for: instructions to the kernels, calls at changes of fiber to the emulation.
+/// Applies `MORPHGL_SANITIZE`: instruments kernels, and enables the emulation's fiber-switch annotations.
 pub(crate) fn sanitize(build: &mut cc::Build, instrument: bool) {
     println!("cargo::rerun-if-env-changed=MORPHGL_SANITIZE");
     let Ok(which) = env::var("MORPHGL_SANITIZE") else { return };

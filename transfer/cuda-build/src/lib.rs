@@ -10,10 +10,10 @@ use std::path::Path;
 use compile::{compile, compiler, sanitize};
 use ptx::place_ptx;
 
-/// Compiles `files`, paths from the crate's root, for the emulation, if the crate's feature `emulate` is on.
-/// Puts the PTX beside them where `morphgl_cuda::module!` finds it: that of `x.cu` is `x.ptx`; without it, an empty one.
+/// Compiles `files` (paths relative to the crate's root) for the emulation, if the crate's feature `emulate` is on, and
+/// copies the PTX beside them to where `morphgl_cuda::module!` finds it: `x.ptx` for `x.cu`, empty if missing.
 ///
-/// To be called from the build script of a crate that depends on `morphgl-cuda`.
+/// For the build script of a crate that depends on `morphgl-cuda`.
 ///
 /// # Panics
 ///
@@ -33,7 +33,7 @@ pub fn kernels(files: &[&str]) {
     compile(files, [&directory("INCLUDE"), &directory("EMULATION")]);
 }
 
-/// Compiles the emulation itself, which lies in `root`, and `files` of its tests; for the build script of `morphgl-cuda`.
+/// Compiles the emulation itself, below `root`, and `files` of its tests; for the build script of `morphgl-cuda`.
 ///
 /// # Panics
 ///

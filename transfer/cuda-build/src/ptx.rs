@@ -1,4 +1,4 @@
-//! PTX, from beside its source to where it is built in.
+//! Placement of PTX for embedding.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ pub(crate) fn place_ptx(root: &Path, out: &Path, file: &str) {
             content
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            // Its folder changes when it comes.
+            // The folder changes when the file appears.
             println!("cargo::rerun-if-changed={}", ptx.parent().expect("it lies in a folder").display());
             Vec::new()
         }

@@ -1,4 +1,4 @@
-//! Rows in the memory of devices: which, by counted accesses, and where.
+//! Feature cache in the memory of one or several devices, filled by counted accesses.
 
 use morphgl_cuda::{Buffer, Device, Kernel, Pinned, Shape, Spread, Stream};
 use morphgl_feature_cache::NodeMap;
@@ -8,21 +8,21 @@ use morphgl_registry::{Error, Result};
 
 use crate::KERNELS;
 
-/// Bytes of rows that are gathered and sent at a time while a cache is filled.
+/// Bytes of rows gathered and uploaded at a time while a cache is filled.
 const CHUNK: usize = 32 << 20;
-/// Bytes a row held of its rank, where there are several devices, and bytes a device of its address.
+/// Bytes per cached row for its rank, with several devices; bytes per device for its address.
 const RANK: u64 = 4;
 const ADDRESS: u64 = 8;
 
-/// Rows of some nodes, and the map of which: bit `node % 64` of word `node / 64` says whether a node is held, the bits
-/// before it say as the how manieth.
+/// Cached rows, and a bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is
+/// the number of bits before it.
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) held: Buffer<u64>,
     pub(crate) before: Buffer<u32>,
-    /// Which rank by hotness each row held has, where they lie on several devices.
+    /// Hotness rank of each cached row, with several devices.
     pub(crate) ranks: Option<Buffer<u32>>,
-    /// The rows, a part a device: in the order of their nodes, or that of rank `r` as number `r / devices` on device
+    /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
     /// `r % devices`.
     pub(crate) rows: Spread<u8>,
     len: usize,
@@ -30,30 +30,30 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Rows held.
+    /// Number of cached rows.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The share of accesses that are expected to be of rows that are not held, by the hotness they were chosen by.
+    /// Expected miss rate: share of accesses to rows that are not cached, by the hotness they were chosen by.
     pub(crate) fn host_share(&self) -> f64 {
         self.host_share
     }
 
-    /// Whether all rows fit the bytes that each stream's device may spend, as [`Cache::fill`] counts them.
+    /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them.
     pub(crate) fn holds_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> bool {
         let num_nodes = matrix.num_rows();
         most_rows(devices, num_nodes, matrix.row_bytes() as u64).is_some_and(|most| most >= num_nodes as u64)
     }
 
-    /// Rows held by each device.
+    /// Number of cached rows by device.
     pub(crate) fn held_by(&self) -> impl Iterator<Item = (&Device, usize)> {
         let (len, devices) = (self.len, self.rows.parts().len());
         self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), (len + devices - 1 - i) / devices))
     }
 
-    /// The hottest rows of `matrix` that fit the bytes that each stream's device may spend, the tables by which the first
-    /// device finds rows included in its own; `None` where none is worth holding.
+    /// Caches the hottest rows of `matrix` that fit the budgets, given in bytes with a stream of each device; the first device
+    /// gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
     pub(crate) fn fill(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, hotness: &[f32]) -> Result<Option<Self>> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
         let Some(most) = most_rows(devices, num_nodes, row_bytes as u64) else { return Ok(None) };
@@ -66,12 +66,12 @@ impl Cache {
         let mut nodes: Vec<u32> = map.nodes().collect();
         let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
         let held_of_all: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
-        // Rounding is not to make a share of less than none.
+        // Rounding must not make the share negative.
         let host_share = (1.0 - held_of_all / all).max(0.0);
         let own = devices[0].0;
-        let ranks = (devices.len() > 1).then(|| send(own, &rank(&mut nodes, hotness))).transpose()?;
+        let ranks = (devices.len() > 1).then(|| Buffer::of(own, &rank(&mut nodes, hotness))).transpose()?;
         let (held, before): (Vec<u64>, Vec<u32>) = map.words().unzip();
-        let (held, before) = (send(own, &held)?, send(own, &before)?);
+        let (held, before) = (Buffer::of(own, &held)?, Buffer::of(own, &before)?);
         let mut parts = Vec::with_capacity(devices.len());
         for (i, (stream, _)) in devices.iter().enumerate() {
             let of_part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
@@ -81,19 +81,19 @@ impl Cache {
     }
 }
 
-/// Rows that fit so many bytes a device, in turns on each; `None` where the first has no room for the tables.
+/// Number of rows that fit the budgets round-robin; `None` if the first device has no room for the tables.
 fn most_rows(devices: &[(&Stream, u64)], num_nodes: usize, row_bytes: u64) -> Option<u64> {
     let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
     let tables = NodeMap::num_bytes_of(num_nodes) + ADDRESS * num_devices;
     let ranks = if num_devices > 1 { RANK * num_devices } else { 0 };
     let own = devices[0].1.checked_sub(tables)? / (row_bytes + ranks);
     let others = devices.iter().zip(0u64..).skip(1);
-    // Of any number of rows, a device has as many as those before it, or one less.
+    // Round-robin: a device has as many rows as those before it, or one less.
     let most = others.map(|((_, budget), i)| (budget / row_bytes).saturating_mul(num_devices).saturating_add(i)).min();
     Some(own.saturating_mul(num_devices).min(most.unwrap_or(u64::MAX)))
 }
 
-/// Sorts ascending nodes by hotness, the hottest first, and says which rank each had that came at its place.
+/// Sorts nodes by hotness, the hottest first; returns the rank of each former position.
 fn rank(nodes: &mut [u32], hotness: &[f32]) -> Vec<u32> {
     let mut places: Vec<u32> = (0..nodes.len() as u32).collect();
     let heat = |place: u32| hotness[nodes[place as usize] as usize];
@@ -105,7 +105,7 @@ fn rank(nodes: &mut [u32], hotness: &[f32]) -> Vec<u32> {
     ranks
 }
 
-/// The rows of `nodes`, one after another in device memory.
+/// Uploads the rows of `nodes`, packed.
 fn send_rows(stream: &Stream, matrix: &FeatureMatrix, nodes: &[u32]) -> Result<Buffer<u8>> {
     let row_bytes = matrix.row_bytes();
     let mut sent = Buffer::new(stream, nodes.len() * row_bytes)?;
@@ -119,23 +119,17 @@ fn send_rows(stream: &Stream, matrix: &FeatureMatrix, nodes: &[u32]) -> Result<B
     Ok(sent)
 }
 
-/// An error that says on which device.
+/// Adds the device to an error.
 fn on(device: &Device, error: Error) -> Error {
     Error { context: format!("{}, rows on {}", error.context, device.place()), ..error }
 }
 
-fn send<T: bytemuck::Pod>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
-    let mut buffer = Buffer::new(stream, values.len())?;
-    stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), &mut buffer, 0)?;
-    Ok(buffer)
-}
-
-/// Counts of accesses while they are counted.
+/// Access counters during pre-sampling.
 #[derive(Debug)]
 pub(crate) struct Counts {
     accesses: Buffer<u32>,
     kernel: Kernel,
-    /// Mini-batches still to count.
+    /// Mini-batches left to count.
     left: u32,
 }
 
@@ -146,7 +140,7 @@ impl Counts {
         Ok(Self { accesses, kernel: KERNELS.kernel(stream.device(), "gather_count")?, left: batches })
     }
 
-    /// Counts the first `len` of `nodes`; whether that was the last mini-batch to count.
+    /// Counts the first `len` of `nodes`; returns whether this was the last mini-batch to count.
     pub(crate) fn add(&mut self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<bool> {
         let arguments = &mut [nodes.into(), (len as u32).into(), (&mut self.accesses).into()];
         // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
@@ -155,12 +149,9 @@ impl Counts {
         Ok(self.left == 0)
     }
 
-    /// The counts, on the host.
-    pub(crate) fn hotness(&self, device: &Device, stream: &Stream) -> Result<Vec<f32>> {
-        let mut counts = Pinned::<u32>::new(device, self.accesses.len())?;
-        stream.copy(&self.accesses, 0..self.accesses.len(), &mut counts, 0)?;
-        stream.synchronize()?;
-        Ok(counts.iter().map(|&count| count as f32).collect())
+    /// Downloads the counts.
+    pub(crate) fn hotness(&self, stream: &Stream) -> Result<Vec<f32>> {
+        Ok(self.accesses.to_vec(stream)?.into_iter().map(|count| count as f32).collect())
     }
 }
 
@@ -183,10 +174,7 @@ mod tests {
             return assert!(expected.is_empty(), "nothing is held");
         };
         let down = |(stream, part): (&Stream, &Buffer<u8>)| {
-            let mut host = Pinned::new(stream.device(), part.len()).expect("memory");
-            stream.copy(part, 0..part.len(), &mut host, 0).expect("given");
-            stream.synchronize().expect("done");
-            host.iter().step_by(2).map(|first| first / 2).collect::<Vec<u8>>()
+            part.to_vec(stream).expect("done").iter().step_by(2).map(|first| first / 2).collect::<Vec<u8>>()
         };
         let parts: Vec<Vec<u8>> = streams.iter().zip(cache.rows.parts()).map(down).collect();
         assert_eq!(parts, expected, "nodes on each device");

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::KEY;
 
-/// What can be set.
+/// Options of the operator; see the README.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
-    /// Bytes of each device's memory for hot rows, on the first with the tables to find them; without it, three quarters of
-    /// what nobody has taken there when they are filled.
+    /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default three quarters
+    /// of its untaken memory when the cache is filled.
     pub(crate) cache_bytes: Option<u64>,
     /// Mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
@@ -67,7 +67,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The other devices that hot rows are spread over, all of which `device` reaches.
+    /// Opens the peers, all of which `device` must have access to.
     pub(crate) fn peers(&self, device: &Device) -> Result<Vec<Device>> {
         let wrong = |what: String| Error::setting(KEY, format!("options: peers: {what}"));
         let places: Vec<Place> = match &self.peers {

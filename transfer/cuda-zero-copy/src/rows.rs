@@ -1,4 +1,4 @@
-//! The launch of a gather.
+//! The gather kernel and its launch.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use morphgl_registry::Result;
 use crate::KERNELS;
 use crate::hot::Cache;
 
-/// Threads of a block; each finds a row.
+/// Threads of a block; each looks up a row.
 const THREADS: u32 = 512;
-/// Bytes of a row up to which half a warp copies it: two lines, and a third where the row does not begin with one.
+/// Maximum bytes of a row copied by half a warp: two lines, three if unaligned.
 const SHORT: usize = 256;
 
-/// The dataset's rows, as the device reads them.
+/// The dataset's feature rows, mapped for the device.
 #[derive(Debug)]
 pub(crate) struct Rows {
     dataset: Arc<Dataset>,
@@ -23,7 +23,7 @@ pub(crate) struct Rows {
     blocks: Blocks,
 }
 
-/// How many blocks gather.
+/// Numbers of blocks of a gather.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     /// Blocks that keep the bus busy when every row is read from host memory.
@@ -33,22 +33,22 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks for a mini-batch of whose rows a share of `host_share` is expected to be read from host memory. They grow as that
-    /// share falls, so that as many host reads are in flight as when every row is one; with none, the whole device gathers.
+    /// Blocks for a mini-batch whose rows are read from host memory with probability `host_share`. They grow as the share
+    /// falls, so that the number of host reads in flight is constant; with none, the whole device gathers.
     fn of(self, host_share: f64) -> usize {
-        // A division by 0 is infinity, which is cut as well.
+        // A division by 0 is infinity, which is clamped as well.
         ((self.sharing as f64 / host_share) as usize).clamp(self.sharing, self.all)
     }
 }
 
 impl Rows {
-    /// The rows of `dataset`, which has features; those of the host are gathered by `share` of the multiprocessors.
+    /// Maps the features of `dataset`; rows of the host are gathered by `share` of the multiprocessors.
     pub(crate) fn new(device: &Device, dataset: &Arc<Dataset>, share: f64) -> Result<Self> {
         let matrix = dataset.features.as_ref().expect("the caller has looked");
         let bytes = matrix.view().as_bytes();
-        // SAFETY: nobody writes to a dataset, and its arrays stay where they are for as long as it lives.
+        // SAFETY: a dataset is immutable, and its arrays do not move while it lives.
         let table = unsafe { Mapped::new_or_copy(device, Arc::clone(dataset) as _, bytes)? };
-        // The most that a lane can move at a time: rows in the cache begin at multiples of their length, too.
+        // The largest unit a lane can move: cached rows are aligned to their length, too.
         let aligned =
             |unit: usize| (bytes.as_ptr() as usize).is_multiple_of(unit) && matrix.row_bytes().is_multiple_of(unit);
         let short = matrix.row_bytes() <= SHORT;

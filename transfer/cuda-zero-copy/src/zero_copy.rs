@@ -15,36 +15,30 @@ pub struct ZeroCopy {
     stream: Stream,
     /// Other devices that hold rows.
     peers: Vec<Device>,
-    /// The rows to gather; `None` where there are none, or none are asked for.
+    /// Rows to gather; `None` if the dataset has no features or `gather` is off.
     rows: Option<Rows>,
     hot: Hot,
     options: Options,
 }
 
-/// What is known of hot rows.
+/// State of the cache.
 #[derive(Debug)]
 enum Hot {
     /// Accesses are being counted.
     Counting(Counts),
     Cached(Box<Cache>),
-    /// None are held.
+    /// No rows are cached.
     Nothing,
 }
 
 impl ZeroCopy {
-    /// Builds the operator. Options, all with defaults:
-    /// `cache_bytes`, memory of each device for hot rows, on the device that gathers also for the tables by which they are
-    /// found (three quarters of what nobody has taken when it is filled); where all rows fit it (without it, half of what
-    /// nobody has taken), they are sent now;
-    /// `peers`, other devices whose memory holds hot rows too: `"none"`, `"all"` of the machine's, or a list of places
-    /// such as `["cuda:1"]` (none);
-    /// `presample`, the mini-batches whose accesses are counted before (64; 0 for no cache);
-    /// `share`, that of the multiprocessors that read rows of the host (0.2).
+    /// Builds the operator. Options `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in the
+    /// crate's documentation. If all rows fit `cache_bytes` (default half of the untaken memory), they are cached now.
     ///
     /// # Errors
     ///
-    /// It is not to stay on one CUDA device of this machine, that device does not reach the memory of a peer, the host's
-    /// rows cannot be pinned, or an option is not one.
+    /// Places other than one CUDA device of this machine, a peer whose memory it cannot access, features that cannot be
+    /// pinned, or an invalid option.
     pub fn new(context: &TransferringContext) -> Result<Self> {
         let TransferringContext { dataset, from, to, gather, options } = context;
         if from != to {
@@ -68,10 +62,10 @@ impl ZeroCopy {
         Ok(operator)
     }
 
-    /// Holds all rows where they fit, so that nothing has to be counted.
+    /// Caches all rows if they fit, which makes counting unnecessary.
     fn hold_all(&mut self) -> Result<()> {
         let (Some(rows), Hot::Counting(_)) = (&self.rows, &self.hot) else { return Ok(()) };
-        // Mini-batches are still to take their memory.
+        // Half: mini-batches have not allocated their memory yet.
         let budgets = self.budgets([1, 2])?;
         let streams = self.peer_streams()?;
         let num_rows = rows.matrix().num_rows();
@@ -81,8 +75,8 @@ impl ZeroCopy {
         Ok(())
     }
 
-    /// What each device may spend: what the options say, or so much of what nobody has taken. What lies idle belongs to
-    /// mini-batches that come and go.
+    /// Budget of each device: option `cache_bytes`, or the given fraction of its untaken memory. Idle blocks of the pool are
+    /// left to mini-batches.
     fn budgets(&self, [part, of]: [u64; 2]) -> Result<Vec<u64>> {
         let budget = |device: &Device| match self.options.cache_bytes {
             Some(bytes) => Ok(bytes),
@@ -95,17 +89,16 @@ impl ZeroCopy {
         self.peers.iter().map(|peer| Stream::new(peer, false)).collect()
     }
 
-    /// The streams of all devices that hold rows, each with its budget.
+    /// Streams of all caching devices, with their budgets.
     fn with_budgets<'a>(&'a self, peers: &'a [Stream], budgets: &[u64]) -> Vec<(&'a Stream, u64)> {
         std::iter::once(&self.stream).chain(peers).zip(budgets.iter().copied()).collect()
     }
 
-    /// Holds the hottest rows from now on: `hotness` is the accesses of each node, `budget` the bytes that rows may take on
-    /// each device, those of the tables by which they are found included on the device that gathers. Counting ends.
-    /// Returns how many rows are held.
+    /// Caches the hottest rows from now on and ends counting. `hotness` is the number of accesses of each node, `budget` the
+    /// bytes for rows on each device, on the gathering one including the lookup tables. Returns the number of cached rows.
     ///
-    /// Rows go round the devices by rank, the hottest on the one that gathers: so all are asked for alike, and all hold as
-    /// many, as the smallest budget allows.
+    /// Rows are assigned to devices round-robin by rank, beginning with the gathering one; all hold equally many, as the
+    /// smallest budget allows.
     ///
     /// # Errors
     ///
@@ -113,7 +106,7 @@ impl ZeroCopy {
     ///
     /// # Panics
     ///
-    /// When there is not one hotness a node.
+    /// When `hotness` does not have one value per node.
     pub fn hold(&mut self, hotness: &[f32], budget: u64) -> Result<usize> {
         let budgets = vec![budget; 1 + self.peers.len()];
         self.fill(hotness, &budgets)
@@ -152,7 +145,7 @@ impl ZeroCopy {
     fn count(&mut self, batch: &CudaBatch) -> Result<()> {
         let Hot::Counting(counts) = &mut self.hot else { return Ok(()) };
         if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
-            let hotness = counts.hotness(&self.device, &self.stream)?;
+            let hotness = counts.hotness(&self.stream)?;
             let budgets = self.budgets([3, 4])?;
             self.fill(&hotness, &budgets)?;
         }

@@ -1,17 +1,17 @@
-//! Mini-batches in device memory, as all CUDA operators hand them to one another.
+//! Mini-batches in device memory, the form in which CUDA operators exchange them.
 
 use std::any::Any;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use bytemuck::Pod;
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{
     BatchFeatures, BatchId, Block, DeviceBatch, Error, ErrorKind, HostBatch, MiniBatch, Place, Result,
 };
 
-use crate::{Buffer, Device, Event, Pinned, Stream};
+use crate::lock::lock;
+use crate::{Buffer, Device, Event, Stream};
 
-/// One hop in device memory; fields as those of [`Block`].
+/// A block (one hop) in device memory; fields as those of [`Block`].
 #[derive(Debug)]
 pub struct CudaBlock {
     /// Number of destination nodes.
@@ -20,56 +20,56 @@ pub struct CudaBlock {
     pub num_src: usize,
     /// Row offsets, `num_dst + 1` of them.
     pub indptr: Buffer<u32>,
-    /// Local ids of the source nodes, row after row.
+    /// Local ids of the source nodes, row by row.
     pub indices: Buffer<u32>,
-    /// Weight of each edge, where the graph has weights.
+    /// Edge weights, if the graph has any.
     pub weights: Option<Buffer<f32>>,
 }
 
-/// Features in device memory, one row an input node, without gaps.
+/// Features in device memory: one packed row per input node.
 #[derive(Debug)]
 pub struct CudaFeatures {
-    /// Values a row has.
+    /// Elements per row.
     pub dim: usize,
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
-    /// The elements' bytes, row after row.
+    /// The rows' bytes.
     pub bytes: Buffer<u8>,
 }
 
 /// A mini-batch in the memory of a CUDA device; fields as those of [`HostBatch`].
 ///
-/// Whoever reads it on a stream lets that stream wait for `ready` first. Whoever changes it replaces `ready`.
+/// A stream that reads it waits for `ready` first; a change replaces `ready`.
 #[derive(Debug)]
 pub struct CudaBatch {
-    /// The device.
+    /// The device it lies on.
     pub device: Device,
-    /// Happens when the content is whole.
+    /// Event after which the content is complete.
     pub ready: Event,
-    /// Which one it is.
+    /// Epoch and batch index.
     pub id: BatchId,
     /// Number of seeds.
     pub num_seeds: usize,
-    /// Nodes whose features the first layer reads.
+    /// Nodes whose features the first layer reads, as global ids.
     pub input_nodes: Buffer<u32>,
-    /// In-degree in the whole graph of each input node.
+    /// In-degree of each input node in the whole graph.
     pub degrees: Buffer<f32>,
-    /// The hops, the one farthest from the seeds first.
+    /// Blocks, the one farthest from the seeds first.
     pub blocks: Vec<CudaBlock>,
-    /// Features of the input nodes; `None` where transferring is to fill them in, or the graph has none.
+    /// Features of the input nodes; `None` if transferring fills them in or the graph has none.
     pub features: Option<CudaFeatures>,
-    /// Class of each seed; empty where the graph has no labels.
+    /// Class of each seed; empty if the graph has no labels.
     pub labels: Buffer<i32>,
-    /// After the work that it was given last: see [`CudaBatch::done_after`].
-    pub used: Used,
+    /// Event after its last use: see [`CudaBatch::done_after`].
+    pub last_use: LastUse,
 }
 
-/// An event after all work that a mini-batch was given, if whoever gave it the last has said so.
+/// Event after all work on a mini-batch, if its last user has recorded one.
 #[derive(Debug, Default)]
-pub struct Used(Mutex<Option<Event>>);
+pub struct LastUse(Mutex<Option<Event>>);
 
 impl CudaBatch {
-    /// A mini-batch as one on `device`.
+    /// Borrows a mini-batch that lies on `device`.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl CudaBatch {
         ours.filter(|ours| ours.device.is(device)).ok_or_else(|| misplaced(device, batch))
     }
 
-    /// The same by value.
+    /// [`CudaBatch::on`] by value.
     ///
     /// # Errors
     ///
@@ -91,27 +91,27 @@ impl CudaBatch {
         Self::on(device, &batch)?;
         let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
         let batch: Box<Self> = batch.into_any().downcast().expect("it is one of ours");
-        // Whoever takes it by value is to give it more work.
-        *batch.used() = None;
+        // The new owner will give it more work.
+        *batch.last_use() = None;
         Ok(batch)
     }
 
-    /// Says that all work on the mini-batch is done when `event` happens. Where it has happened when the mini-batch is dropped,
-    /// its memory is used again without waiting for its streams, which by then have the next mini-batches' work.
+    /// Declares all work on the mini-batch done at `event`. If the event has happened when the mini-batch is dropped, its
+    /// memory is reused without waiting for its streams, which by then have the work of later mini-batches.
     ///
     /// # Safety
     ///
-    /// All work on its buffers so far comes before `event`. What is given later is waited for, or is followed by another call,
-    /// before the mini-batch is dropped.
+    /// All work on its buffers so far comes before `event`. Later work is waited for, or followed by another call, before the
+    /// mini-batch is dropped.
     pub unsafe fn done_after(&self, event: Event) {
-        *self.used() = Some(event);
+        *self.last_use() = Some(event);
     }
 
-    fn used(&self) -> MutexGuard<'_, Option<Event>> {
-        self.used.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_use(&self) -> MutexGuard<'_, Option<Event>> {
+        lock(&self.last_use.0)
     }
 
-    /// Copies a mini-batch of the host, array by array through pinned memory.
+    /// Uploads a mini-batch of the host, array by array.
     ///
     /// # Errors
     ///
@@ -121,38 +121,32 @@ impl CudaBatch {
             Ok(CudaBlock {
                 num_dst: block.num_dst,
                 num_src: block.num_src,
-                indptr: up(stream, &block.indptr)?,
-                indices: up(stream, &block.indices)?,
-                weights: block.weights.as_deref().map(|w| up(stream, w)).transpose()?,
+                indptr: Buffer::of(stream, &block.indptr)?,
+                indices: Buffer::of(stream, &block.indices)?,
+                weights: block.weights.as_deref().map(|w| Buffer::of(stream, w)).transpose()?,
             })
         };
         let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
-            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: up(stream, f.as_bytes())? })
+            Ok(CudaFeatures { dim: f.dim, dtype: f.dtype, bytes: Buffer::of(stream, f.as_bytes())? })
         });
         Ok(Self {
             device: stream.device().clone(),
             id: batch.id,
             num_seeds: batch.num_seeds,
-            input_nodes: up(stream, &batch.input_nodes)?,
-            degrees: up(stream, &batch.degrees)?,
+            input_nodes: Buffer::of(stream, &batch.input_nodes)?,
+            degrees: Buffer::of(stream, &batch.degrees)?,
             blocks: batch.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
-            labels: up(stream, &batch.labels)?,
+            labels: Buffer::of(stream, &batch.labels)?,
             ready: stream.record(false)?,
-            used: Used::default(),
+            last_use: LastUse::default(),
         })
     }
 
-    /// As the runner hands it on.
+    /// The mini-batch as the registry's type.
     pub fn into_batch(self) -> MiniBatch {
         MiniBatch::Device(Box::new(self))
     }
-}
-
-fn up<T: Pod>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
-    let mut buffer = Buffer::new(stream, values.len())?;
-    stream.copy(&Pinned::of(stream.device(), values)?, 0..values.len(), &mut buffer, 0)?;
-    Ok(buffer)
 }
 
 fn misplaced(device: &Device, batch: &MiniBatch) -> Error {
@@ -162,7 +156,7 @@ fn misplaced(device: &Device, batch: &MiniBatch) -> Error {
 
 impl Drop for CudaBatch {
     fn drop(&mut self) {
-        if self.used().take().is_some_and(|event| event.has_happened()) {
+        if self.last_use().take().is_some_and(|event| event.has_happened()) {
             // SAFETY: all work on the buffers came before the event, or was waited for.
             unsafe {
                 self.input_nodes.settle();
@@ -208,13 +202,13 @@ impl DeviceBatch for CudaBatch {
             Ok(Block {
                 num_dst: block.num_dst,
                 num_src: block.num_src,
-                indptr: down(&stream, &block.indptr)?,
-                indices: down(&stream, &block.indices)?,
-                weights: block.weights.as_ref().map(|w| down(&stream, w)).transpose()?,
+                indptr: block.indptr.to_vec(&stream)?,
+                indices: block.indices.to_vec(&stream)?,
+                weights: block.weights.as_ref().map(|w| w.to_vec(&stream)).transpose()?,
             })
         };
         let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {
-            let bytes = down(&stream, &f.bytes)?;
+            let bytes = f.bytes.to_vec(&stream)?;
             let mut features = BatchFeatures::zeros(0, f.dim, f.dtype);
             let rows = bytes.len() / (f.dim * f.dtype.size()).max(1);
             features.resize(rows, f.dim, f.dtype).copy_from_slice(&bytes);
@@ -223,11 +217,11 @@ impl DeviceBatch for CudaBatch {
         Ok(HostBatch {
             id: self.id,
             num_seeds: self.num_seeds,
-            input_nodes: down(&stream, &self.input_nodes)?,
-            degrees: down(&stream, &self.degrees)?,
+            input_nodes: self.input_nodes.to_vec(&stream)?,
+            degrees: self.degrees.to_vec(&stream)?,
             blocks: self.blocks.iter().map(block).collect::<Result<_>>()?,
             features: features.transpose()?,
-            labels: down(&stream, &self.labels)?,
+            labels: self.labels.to_vec(&stream)?,
         })
     }
 
@@ -238,11 +232,4 @@ impl DeviceBatch for CudaBatch {
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
-
-fn down<T: Pod>(stream: &Stream, buffer: &Buffer<T>) -> Result<Vec<T>> {
-    let mut pinned = Pinned::new(stream.device(), buffer.len())?;
-    stream.copy(buffer, 0..buffer.len(), &mut pinned, 0)?;
-    stream.synchronize()?;
-    Ok(pinned.to_vec())
 }

@@ -1,4 +1,4 @@
-//! Work that is written down once and done again and again.
+//! CUDA graphs: work that is captured once and replayed.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use morphgl_registry::Result;
 use crate::driver::Id;
 use crate::{Device, Stream};
 
-/// Work that was written down, to be done again and again.
+/// Captured work of a stream.
 pub struct Graph {
     device: Device,
     id: Id,
@@ -26,15 +26,15 @@ impl fmt::Debug for Graph {
 }
 
 impl Stream {
-    /// Writes down the work that `work` gives to this stream, without doing it.
+    /// Captures the work that `work` gives to this stream, without executing it.
     ///
     /// # Errors
     ///
-    /// What `work` fails with, or work that cannot be captured: taking memory for the stream, waiting for it or for
-    /// events from outside of `work`, its first product (see [`Stream::prepare_products`]).
+    /// The error of `work`, or work that cannot be captured: allocating memory for the stream, waiting for it or for events
+    /// from outside the capture, its first GEMM (see [`Stream::prepare_products`]).
     pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let (driver, pools) = (self.device().driver(), &self.device().inner().pools);
-        // The pools first: no event may be recorded for memory that another thread gives back in between.
+        // The pools come first: no event may be recorded for memory that another thread returns in between.
         pools.begin_capture(self.bit());
         if let Err(failure) = driver.begin_capture(self.id()) {
             pools.end_capture(driver, self.bit());
@@ -47,23 +47,23 @@ impl Stream {
         graph
     }
 
-    /// Does what was written down.
+    /// Executes captured work.
     ///
     /// # Errors
     ///
-    /// The driver refuses it; or work given earlier failed.
+    /// The driver refuses it, or earlier work failed.
     ///
     /// # Safety
     ///
-    /// All memory that the work uses is still there, and what holds for [`Stream::launch`]. On another stream than the
-    /// one that captured it, the memory stays until the work is done.
+    /// All memory that the work uses is still allocated, and the conditions of [`Stream::launch`] hold. On another stream
+    /// than the capturing one, the memory stays until the work is done.
     pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
         // SAFETY: the caller's promise.
         self.check(unsafe { self.device().driver().replay(graph.id, self.id()) })
     }
 }
 
-/// A stream whose work is being written down; also when that panics, it ends.
+/// A capture in progress; it ends on drop, also in a panic.
 struct Capture<'a>(Option<&'a Stream>);
 
 impl Capture<'_> {
@@ -79,7 +79,7 @@ impl Capture<'_> {
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
         if let Some(stream) = self.0.take() {
-            // What was written down until a panic is of no use.
+            // The graph of a panicking capture is discarded.
             let _ = Capture(Some(stream)).end();
         }
     }

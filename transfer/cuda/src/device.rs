@@ -1,15 +1,16 @@
-//! Devices.
+//! Devices: shared handles, properties, memory queries.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use morphgl_registry::{Error, Key, Place, Result};
 
-use crate::driver::{Driver, Failure};
+use crate::driver::{Driver, Failure, Outcome};
+use crate::lock::lock;
 use crate::pool::Pools;
 
-/// A handle to a device, with the operator it was given to, which every error names. Clones are the same device.
+/// A handle to a device, opened for an operator that every error names. Clones refer to the same device.
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
@@ -26,45 +27,45 @@ pub(crate) struct Inner {
     pub(crate) launches: AtomicU64,
 }
 
-/// What a device is.
+/// Static properties of a device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Properties {
-    /// Its name, as its driver says it.
+    /// Name reported by the driver.
     pub name: String,
-    /// Its multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Bytes of its memory, as far as they may be taken.
+    /// Bytes of memory, or the limit of `MORPHGL_CUDA_MEMORY` if lower.
     pub memory_bytes: u64,
 }
 
-/// What a device was asked for so far.
+/// Counters of a device since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Times that memory was asked of the driver, device and pinned memory together: a steady state adds none.
+    /// Driver allocations of device and pinned memory; a steady state adds none.
     pub allocations: u64,
-    /// Times that a host thread waited for work that was still to be done, by an event or by a stream.
+    /// Waits of host threads for unfinished work, by event or stream.
     pub waits: u64,
-    /// Kernels and matrix products that streams were given by the host; those of a captured graph count once.
+    /// Kernel launches and GEMMs queued by the host; those of a captured graph count once.
     pub launches: u64,
 }
 
-/// What a device was asked for so far.
+/// Counters of a device so far.
 pub fn statistics(device: &Device) -> Statistics {
     let inner = device.inner();
     Statistics {
-        allocations: device.allocations(),
+        allocations: inner.pools.asked.load(Ordering::Relaxed),
         waits: inner.waits.load(Ordering::Relaxed),
         launches: inner.launches.load(Ordering::Relaxed),
     }
 }
 
 impl Device {
-    /// The device at `place`, for `operator`: one for all of this process who ask while anybody has it.
-    /// That is how operators that are built apart share memory.
+    /// Opens the device at `place` for `operator`. All handles of the process share one device while any exists, so that
+    /// operators that are built separately share its memory pools.
     ///
     /// # Errors
     ///
-    /// `place` is no CUDA device, or the driver does not give it.
+    /// `place` is no CUDA device, or the driver cannot open it.
     pub fn open(place: &Place, operator: &Key) -> Result<Self> {
         static DEVICES: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
         let index = match place {
@@ -73,7 +74,7 @@ impl Device {
                 return Err(Error::setting(operator, format!("it runs on CUDA devices, not at {other}; give cuda:0")));
             }
         };
-        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut devices = lock(&DEVICES);
         devices.retain(|device| device.strong_count() > 0);
         let known = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == *place);
         let inner = match known {
@@ -95,7 +96,7 @@ impl Device {
         Ok(Self { inner, operator: operator.clone() })
     }
 
-    /// A device of its own over a driver, of whose memory so many bytes may be taken.
+    /// An unshared device over a driver, with a memory limit.
     #[cfg(all(test, feature = "emulate"))]
     pub(crate) fn over(driver: impl Driver + 'static, limit: Option<u64>, operator: &Key) -> Self {
         let index = driver.peer().device as u32;
@@ -105,34 +106,34 @@ impl Device {
         Self { inner: Arc::new(inner), operator: operator.clone() }
     }
 
-    /// Where it is.
+    /// Its place.
     pub fn place(&self) -> &Place {
         &self.inner.place
     }
 
-    /// The operator that has this handle.
+    /// The operator this handle was opened for.
     pub fn operator(&self) -> &Key {
         &self.operator
     }
 
-    /// What it is.
+    /// Its properties.
     ///
     /// # Errors
     ///
-    /// The driver does not say.
+    /// The driver's query fails.
     pub fn properties(&self) -> Result<Properties> {
-        let [_, memory_bytes] = self.driver().memory().map_err(|e| self.error(&e))?;
+        let [_, memory_bytes] = self.check(self.driver().memory())?;
         let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
         let memory_bytes = self.inner.pools.limit.map_or(memory_bytes, |most| memory_bytes.min(most));
         Ok(Properties { name, multiprocessors, memory_bytes })
     }
 
-    /// Whether work of this device can read the memory of `other` where it lies, as [`crate::Spread`] has it do: over
-    /// NVLink, or over the bus. Every device reads its own.
+    /// Whether this device has peer access to the memory of `other`, as [`crate::Spread`] needs: over NVLink or the bus.
+    /// Every device can access its own.
     ///
     /// # Errors
     ///
-    /// The driver does not say.
+    /// The driver's query fails.
     pub fn reaches(&self, other: &Device) -> Result<bool> {
         if self.is(other) {
             return Ok(true);
@@ -140,7 +141,7 @@ impl Device {
         self.driver().can_access(other.driver().peer()).map_err(|e| self.error(&e.of(self.reading(other))))
     }
 
-    /// Lets work of this device read the memory of `other`.
+    /// Enables peer access to the memory of `other`.
     pub(crate) fn reach(&self, other: &Device) -> Result<()> {
         if self.is(other) {
             return Ok(());
@@ -152,32 +153,27 @@ impl Device {
         format!("{} reads the memory of {}", self.place(), other.place())
     }
 
-    /// Bytes of device memory that can still be taken: what nobody has taken yet, and what buffers left behind.
+    /// Allocatable bytes of device memory: untaken ones and idle blocks of the pool.
     ///
     /// # Errors
     ///
-    /// The driver does not say.
+    /// The driver's query fails.
     pub fn free_bytes(&self) -> Result<u64> {
         Ok(self.untaken_bytes()? + self.inner.pools.device.idle_bytes())
     }
 
-    /// Bytes of device memory that nobody has taken yet: what the driver says is free, as far as this process may take it.
-    /// For what stays, when all else that comes and goes has been there.
+    /// Untaken bytes of device memory: those the driver reports free, within this process's limit. For long-lived
+    /// allocations, made after temporary ones have filled the pool.
     ///
     /// # Errors
     ///
-    /// The driver does not say.
+    /// The driver's query fails.
     pub fn untaken_bytes(&self) -> Result<u64> {
-        let [free, _] = self.driver().memory().map_err(|e| self.error(&e))?;
+        let [free, _] = self.check(self.driver().memory())?;
         Ok(self.inner.pools.untaken_bytes(free))
     }
 
-    /// Blocks of device and pinned memory that the driver was asked for so far: in a steady state no more of them.
-    pub fn allocations(&self) -> u64 {
-        self.inner.pools.asked.load(Ordering::Relaxed)
-    }
-
-    /// Whether both are handles to the same device.
+    /// Whether both handles refer to the same device.
     pub fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -188,6 +184,11 @@ impl Device {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
+    }
+
+    /// The outcome of a driver call as a result whose error names the operator.
+    pub(crate) fn check<T>(&self, outcome: Outcome<T>) -> Result<T> {
+        outcome.map_err(|failure| self.error(&failure))
     }
 
     pub(crate) fn error(&self, failure: &Failure) -> Error {

@@ -1,21 +1,22 @@
-//! For tests on the emulated device: calls of the driver that fail when they are told to.
+//! Test controls of the emulated device: counted driver calls and injected failures.
 
 use std::sync::atomic::Ordering;
 
-use crate::Device;
+use crate::device::Device;
+use crate::emulated::EmulatedDevice;
 
 /// The emulation behind a device.
-fn of(device: &Device) -> &crate::emulated::Emulated {
-    device.driver().emulated().expect("with the feature `emulate` every device is emulated")
+pub(crate) fn of(device: &Device) -> &EmulatedDevice {
+    device.driver().as_any().downcast_ref().expect("with the feature `emulate` every device is emulated")
 }
 
-/// Calls of the driver that the device has seen.
+/// Number of driver calls on the device so far.
 pub fn calls(device: &Device) -> u64 {
     of(device).calls.load(Ordering::Relaxed)
 }
 
-/// Makes all calls fail from number `call` on, as [`calls`] counts them from 1 on: so a device does that is lost.
-/// Only what gives something back goes on. `u64::MAX` makes none fail.
+/// Makes every call from number `call` on fail, counted from 1 as by [`calls`], like a lost device. Only calls that free
+/// something still succeed. `u64::MAX` makes none fail.
 pub fn fail_from(device: &Device, call: u64) {
     of(device).failing.store(call, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Events in streams, which order them and time them.
+//! Events, which order streams and time their work.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -9,24 +9,24 @@ use morphgl_registry::{Handle, Result, Wait};
 use crate::driver::Id;
 use crate::{Device, Stream};
 
-/// A moment in a stream's work.
+/// A point in a stream's work.
 pub struct Event {
     device: Device,
     id: Id,
 }
 
 impl Event {
-    /// Whether it has happened. A failure counts as that: waiting says what it is.
+    /// Whether it has happened. A failure counts as happened, and is reported by waiting.
     pub fn is_done(&self) -> bool {
         self.device.driver().is_done(self.id).unwrap_or(true)
     }
 
-    /// Whether it has happened, as the driver says; no failure counts as that.
+    /// Whether it has happened; a failure counts as not happened.
     pub(crate) fn has_happened(&self) -> bool {
         self.device.driver().is_done(self.id).unwrap_or(false)
     }
 
-    /// Waits for it, asleep.
+    /// Blocks until it has happened.
     ///
     /// # Errors
     ///
@@ -35,16 +35,16 @@ impl Event {
         if !self.is_done() {
             self.device.inner().waits.fetch_add(1, Ordering::Relaxed);
         }
-        self.device.driver().wait_for(self.id).map_err(|e| self.device.error(&e))
+        self.device.check(self.device.driver().wait_for(self.id))
     }
 
-    /// The time from `start` to this event; both are timed and have happened.
+    /// Time from `start` to this event; both are timed and have happened.
     ///
     /// # Errors
     ///
-    /// They are not, or have not.
+    /// Either is untimed or has not happened.
     pub fn elapsed(&self, start: &Event) -> Result<Duration> {
-        self.device.driver().elapsed(start.id, self.id).map_err(|e| self.device.error(&e))
+        self.device.check(self.device.driver().elapsed(start.id, self.id))
     }
 }
 
@@ -61,11 +61,11 @@ impl fmt::Debug for Event {
 }
 
 impl Stream {
-    /// An event that happens when all work given so far is done; [`Event::elapsed`] needs it `timed`.
+    /// Records an event after all work given so far; [`Event::elapsed`] needs it `timed`.
     ///
     /// # Errors
     ///
-    /// The driver gives none; or work given earlier failed.
+    /// The driver refuses it, or earlier work failed.
     pub fn record(&self, timed: bool) -> Result<Event> {
         let id = self.check(self.device().driver().new_event(timed))?;
         let event = Event { device: self.device().clone(), id };
@@ -73,7 +73,7 @@ impl Stream {
         Ok(event)
     }
 
-    /// Work given from now on begins after the event.
+    /// Orders later work of this stream after the event.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Stream {
     ///
     /// # Panics
     ///
-    /// When the event is another device's.
+    /// When the event belongs to another device.
     pub fn wait(&self, event: &Event) -> Result<()> {
         let (device, other) = (self.device(), &event.device);
         assert!(device.is(other), "work of {device:?} is to wait for an event of {other:?}; wait for it on the host");
@@ -89,7 +89,7 @@ impl Stream {
     }
 }
 
-/// The work between two timed events as an operator's handle; `finish` gives its result once it is done.
+/// Handle for the work between two timed events; `finish` computes its result once it is done.
 pub fn pending<T: 'static>(start: Event, end: Event, finish: impl FnOnce() -> Result<T> + Send + 'static) -> Handle<T> {
     Handle::pending(Pending { start, end, finish })
 }

@@ -4,6 +4,7 @@ mod arguments;
 mod batch;
 mod capture;
 pub mod compiler;
+mod copy;
 mod device;
 mod driver;
 #[cfg(feature = "emulate")]
@@ -11,43 +12,52 @@ mod emulated;
 #[cfg(feature = "emulate")]
 pub mod emulation;
 mod event;
-mod floats;
+mod kernel;
 mod library;
+mod lock;
 mod mapped;
 mod memory;
 mod module;
 mod pool;
 mod probe;
+mod products;
 #[cfg(not(feature = "emulate"))]
 mod real;
 mod registration;
 mod spread;
 mod stream;
 #[cfg(all(test, feature = "emulate"))]
+#[path = "../tests/common/mod.rs"]
+mod test_kernels;
+#[cfg(all(test, feature = "emulate"))]
 mod tests;
+mod upload;
 
-pub use arguments::{Argument, Shape};
-pub use batch::{CudaBatch, CudaBlock, CudaFeatures, Used};
+pub use arguments::Argument;
+pub use batch::{CudaBatch, CudaBlock, CudaFeatures, LastUse};
 pub use capture::Graph;
+pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};
-pub use driver::Precision;
+pub use driver::{Precision, Shape};
 pub use event::{Event, pending};
-pub use floats::Floats;
+pub use kernel::Kernel;
 pub use mapped::{Mapped, Mapping};
 pub use memory::{Buffer, Pinned};
-pub use module::{Kernel, Module};
+#[doc(hidden)]
+pub use module::EmulatedKernel;
+pub use module::Module;
 pub use probe::{accelerators, probe};
+pub use products::{Floats, Transpose};
 pub use spread::Spread;
-pub use stream::{Readable, Span, Stream, Transpose, Writable};
+pub use stream::Stream;
+pub use upload::Upload;
 
 use morphgl_registry::Resource;
 
+#[cfg(all(test, feature = "emulate"))]
+extern crate self as morphgl_cuda;
+
 /// The resource of CUDA devices.
 pub const CUDA: Resource = Resource::new("CUDA");
-/// The backend in places, as in `cuda:0`.
+/// Backend name in places such as `cuda:0`.
 pub const BACKEND: &str = "cuda";
-
-#[doc(hidden)]
-pub mod __private {
-    pub use crate::module::Emulated;
-}

@@ -1,4 +1,8 @@
-//! Libraries at a path that somebody names, such as those of Python's wheels.
+//! Loading of shared libraries, and tables of their functions.
+//!
+//! cudarc supplies library names and signatures, which are checked against the tables at compile time. Its own bindings panic
+//! on a missing function, and an unknown status is undefined behaviour; here all functions are looked up at once, and a status
+//! is an integer.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,17 +10,17 @@ use std::path::Path;
 
 use libloading::{Error, Library};
 
-/// Loads the library at `path`, after those in its folder whose names begin with `companion`: it asks for them by name, and
-/// the loader does not look for them there.
+/// Loads the library at `path`, after the libraries in its folder whose names begin with `companion`: it depends on them by
+/// name, and the loader does not search its folder.
 ///
 /// # Safety
 ///
-/// What the libraries do when they are loaded is sound.
+/// The initialisers of the libraries are sound.
 pub(crate) unsafe fn load(path: &OsStr, companion: &str) -> Result<Library, Error> {
     let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
     for entry in folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(companion) {
-            // SAFETY: the caller's promise. Where it cannot be loaded, the library itself says what it lacks.
+            // SAFETY: the caller's promise. If a companion fails to load, the error of the library itself names it.
             if let Ok(library) = unsafe { Library::new(entry.path()) } {
                 std::mem::forget(library);
             }
@@ -25,3 +29,47 @@ pub(crate) unsafe fn load(path: &OsStr, companion: &str) -> Result<Library, Erro
     // SAFETY: the caller's promise.
     unsafe { Library::new(path) }
 }
+
+/// Defines a table of a library's functions, whose statuses are turned into errors by `$describe(call, status)`.
+macro_rules! functions {
+    ($(#[$meta:meta])* $name:ident of $sys:ident -> $status:ident, $error:ident by $describe:ident {
+        $(fn $function:ident($($argument:ty),* $(,)?);)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        #[allow(non_snake_case, reason = "the names are the library's")]
+        pub(super) struct $name {
+            $(pub(super) $function: unsafe extern "C" fn($($argument),*) -> u32,)*
+        }
+
+        $(const _: unsafe fn($($argument),*) -> $sys::$status = $sys::$function;)*
+
+        impl $name {
+            /// Looks up all functions; the error is the name of the first missing one.
+            pub(super) fn load(library: &'static ::libloading::Library) -> Result<Self, &'static str> {
+                Ok(Self {
+                    $($function: {
+                        type F = unsafe extern "C" fn($($argument),*) -> u32;
+                        // SAFETY: the signature is cudarc's, which made it from the library's header, but for the status:
+                        // an enum there, the same 32 bits here.
+                        *unsafe { library.get::<F>(stringify!($function)) }.map_err(|_| stringify!($function))?
+                    },)*
+                })
+            }
+
+            /// A status as a result that names the call.
+            pub(super) fn check(&self, call: &'static str, status: u32) -> Result<(), $error> {
+                if status == 0 { Ok(()) } else { Err($describe(call, status)) }
+            }
+        }
+    };
+}
+pub(crate) use functions;
+
+/// Calls a function of a table and checks its status.
+macro_rules! call {
+    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        $table.check(stringify!($function), ($table.$function)($($argument),*))
+    };
+}
+pub(crate) use call;

@@ -1,46 +1,42 @@
-//! Host memory that a device reads over the bus.
+//! Host memory mapped for a device, read over the bus.
 
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use morphgl_registry::{Machine, Result};
 
-use crate::Device;
+use crate::device::Device;
 use crate::driver::{Address, Failure, Outcome};
-use crate::memory::Users;
-use crate::registration::Lease;
+use crate::memory::{Guarded, Users};
+use crate::registration::{CHUNK, Lease};
 
-/// Host memory that the device reads where it lies: no copy, every access goes over the bus.
+/// Host memory that the device reads in place; every access crosses the bus.
 ///
-/// Dropping it waits for the work that streams were given on it.
+/// Dropping it waits for the work of its streams.
 pub struct Mapped<T: Pod> {
     address: Address,
     len: usize,
-    users: AtomicU64,
     how: Mapping,
-    device: Device,
-    /// `Some` until it is dropped.
-    held: Option<Held>,
+    backing: Guarded<Backing>,
     of: PhantomData<T>,
 }
 
-/// How memory came to be [`Mapped`].
+/// How memory was [`Mapped`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mapping {
-    /// It is pinned where it lies.
+    /// Pinned in place.
     InPlace,
-    /// The driver refused that: the device reads a pinned copy.
+    /// The driver refused to pin it: the device reads a pinned copy.
     Copied {
-        /// Bytes of memory the copy takes.
+        /// Bytes of the copy.
         bytes: u64,
-        /// What making it took.
+        /// Time it took to make.
         took: Duration,
-        /// What was refused, and its cure.
+        /// The refusal and its cure.
         refused: String,
     },
 }
@@ -58,43 +54,43 @@ impl fmt::Display for Mapping {
     }
 }
 
-/// What keeps mapped memory.
-enum Held {
-    /// There is nothing to keep.
+/// What keeps mapped memory valid.
+enum Backing {
+    /// No memory.
     Empty,
-    /// Its pages, which are unpinned before their owner goes.
+    /// Pinned pages, unpinned before their owner is released.
     Pinned {
         lease: Lease,
         _owner: Arc<dyn Any + Send + Sync>,
     },
     Copied {
-        _copy: Copy,
+        _copy: PinnedCopy,
     },
 }
 
-/// Pinned memory outside of the pools.
-struct Copy {
+/// Pinned memory outside the pools.
+struct PinnedCopy {
     pointer: *mut u8,
     device: Device,
 }
 
-// SAFETY: nobody has the pointer but the device.
-unsafe impl Send for Copy {}
+// SAFETY: only the device uses the pointer.
+unsafe impl Send for PinnedCopy {}
 // SAFETY: as above.
-unsafe impl Sync for Copy {}
+unsafe impl Sync for PinnedCopy {}
 
-impl Drop for Copy {
+impl Drop for PinnedCopy {
     fn drop(&mut self) {
         self.device.driver().free_pinned(self.pointer);
     }
 }
 
 impl<T: Pod> Mapped<T> {
-    /// Pins `values`, which `owner` keeps where they are. The same memory is pinned once, however many ask.
+    /// Pins `values`, which `owner` keeps in place. Pages are pinned once, shared by all mappings.
     ///
     /// # Errors
     ///
-    /// The driver refuses to page-lock it: the error says which limit may be the cause.
+    /// The driver refuses to page-lock it: the error names the likely limit.
     ///
     /// # Safety
     ///
@@ -104,11 +100,11 @@ impl<T: Pod> Mapped<T> {
         unsafe { Self::in_place(device, owner, values) }.map_err(|e| device.error(&e))
     }
 
-    /// As [`Mapped::new`], or if that is refused, a pinned copy: [`Mapped::how`] says which, and what it cost.
+    /// [`Mapped::new`], or a pinned copy if that is refused: [`Mapped::how`] says which, and its cost.
     ///
     /// # Errors
     ///
-    /// It cannot be pinned in place, and there is no memory for a copy: the error says both.
+    /// It cannot be pinned in place and there is no memory for a copy: the error says both.
     ///
     /// # Safety
     ///
@@ -126,8 +122,8 @@ impl<T: Pod> Mapped<T> {
             device.error(&failure)
         })?;
         let how = Mapping::Copied { bytes: bytes.len() as u64, took: begin.elapsed(), refused };
-        let held = Held::Copied { _copy: Copy { pointer, device: device.clone() } };
-        Ok(Self::of(device, pointer as Address, values.len(), how, held))
+        let backing = Backing::Copied { _copy: PinnedCopy { pointer, device: device.clone() } };
+        Ok(Self::of(device, pointer as Address, values.len(), how, backing))
     }
 
     /// # Safety
@@ -135,17 +131,16 @@ impl<T: Pod> Mapped<T> {
     /// As [`Mapped::new`].
     unsafe fn in_place(device: &Device, owner: Arc<dyn Any + Send + Sync>, values: &[T]) -> Outcome<Self> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let held = match bytes {
-            [] => Held::Empty,
+        let backing = match bytes {
+            [] => Backing::Empty,
             // SAFETY: the caller's promise.
-            _ => Held::Pinned { lease: unsafe { Lease::new(device, &owner, bytes) }?, _owner: owner },
+            _ => Backing::Pinned { lease: unsafe { Lease::new(device, &owner, bytes, CHUNK) }?, _owner: owner },
         };
-        Ok(Self::of(device, bytes.as_ptr() as Address, values.len(), Mapping::InPlace, held))
+        Ok(Self::of(device, bytes.as_ptr() as Address, values.len(), Mapping::InPlace, backing))
     }
 
-    fn of(device: &Device, address: Address, len: usize, how: Mapping, held: Held) -> Self {
-        let (device, held) = (device.clone(), Some(held));
-        Self { address, len, users: AtomicU64::new(0), how, device, held, of: PhantomData }
+    fn of(device: &Device, address: Address, len: usize, how: Mapping, backing: Backing) -> Self {
+        Self { address, len, how, backing: Guarded::new(device, backing), of: PhantomData }
     }
 
     /// Number of elements.
@@ -158,7 +153,7 @@ impl<T: Pod> Mapped<T> {
         self.len == 0
     }
 
-    /// How it came to be mapped.
+    /// How it was mapped.
     pub fn how(&self) -> &Mapping {
         &self.how
     }
@@ -168,40 +163,30 @@ impl<T: Pod> Mapped<T> {
     }
 
     pub(crate) fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.device }
+        self.backing.users()
     }
 
-    /// Addresses that no single copy may cross.
+    /// Interior addresses that no single copy may cross.
     pub(crate) fn cuts(&self) -> &[Address] {
-        match &self.held {
-            Some(Held::Pinned { lease, .. }) => &lease.cuts,
+        match &*self.backing {
+            Backing::Pinned { lease, .. } => &lease.cuts,
             _ => &[],
         }
     }
 }
 
-/// A copy in pinned memory of its own.
+/// Copies into freshly pinned memory.
 fn copy(device: &Device, bytes: &[u8]) -> Outcome<*mut u8> {
     let free = Machine::probe().available_bytes;
-    // A machine that is told to pin all that it has stops, rather than refuse.
+    // Pinning almost all memory hangs the machine instead of failing.
     if bytes.len() as u64 > free / 10 * 9 {
         let what = format!("{} bytes are needed and {free} are free", bytes.len());
         return Err(Failure { call: "cuMemHostAlloc", what, memory: true });
     }
     let pointer = device.driver().allocate_pinned(bytes.len())?;
-    // SAFETY: both are so many bytes, and the new ones nobody else's.
+    // SAFETY: both have this length, and the new memory is unshared.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, bytes.len()) };
     Ok(pointer)
-}
-
-impl<T: Pod> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        let users = *self.users.get_mut();
-        if self.device.inner().pools.wait_for(self.device.driver(), users).is_err() {
-            // The device is in error and may still be reading: the memory stays for good.
-            std::mem::forget(self.held.take());
-        }
-    }
 }
 
 impl<T: Pod> fmt::Debug for Mapped<T> {

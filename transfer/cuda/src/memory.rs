@@ -1,4 +1,4 @@
-//! Memory of the device, pinned memory of the host, and host memory that is pinned where it lies.
+//! Pooled memory: device buffers and pinned host memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,34 +8,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
-use crate::driver::Address;
-use crate::pool::Kind;
+use crate::driver::{Address, MemoryKind};
 use crate::{Device, Stream};
 
-/// A block out of a pool.
-struct Block {
+/// An array in a block of a pool.
+struct Block<T: Pod> {
     address: Address,
     bytes: usize,
-    /// Bit `i` says that stream `i` was given work on it.
+    len: usize,
+    /// Set of the streams that were given work on it, by stream number.
     users: AtomicU64,
     device: Device,
-    kind: Kind,
+    kind: MemoryKind,
+    of: PhantomData<T>,
 }
 
-/// Who uses memory: streams of one device, which alone can be told to wait for each other by its pools.
+/// Streams that use memory; they belong to one device, whose pools order them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Users<'a> {
-    /// Bit `i` says that stream `i` was given work on it.
-    pub(crate) streams: &'a AtomicU64,
-    pub(crate) device: &'a Device,
+    /// Set of stream numbers.
+    streams: &'a AtomicU64,
+    device: &'a Device,
 }
 
 impl Users<'_> {
-    /// Says that a stream was given work on the memory.
+    /// Records that a stream was given work on the memory.
     ///
     /// # Panics
     ///
-    /// When it is a stream of another device.
+    /// When the stream belongs to another device.
     pub(crate) fn mark(self, stream: &Stream) {
         let (of, by) = (self.device, stream.device());
         assert!(
@@ -46,145 +47,141 @@ impl Users<'_> {
     }
 }
 
-impl Block {
-    fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.device }
+impl<T: Pod> Block<T> {
+    fn new(device: &Device, kind: MemoryKind, (address, bytes): (Address, usize), len: usize, users: u64) -> Self {
+        let (device, users) = (device.clone(), AtomicU64::new(users));
+        let block = Self { address, bytes, len, users, device, kind, of: PhantomData };
+        block.bound();
+        block
     }
 
-    /// Says that only `len` elements of it may be touched.
-    fn bound<T>(&self, len: usize) {
-        self.device.driver().bound(self.address, len * size_of::<T>(), self.bytes);
+    /// Declares only the first `len` elements accessible.
+    fn bound(&self) {
+        self.device.driver().bound(self.address, self.len * size_of::<T>(), self.bytes);
     }
 }
 
-impl Drop for Block {
+impl<T: Pod> Drop for Block<T> {
     fn drop(&mut self) {
         let pools = &self.device.inner().pools;
         pools.give(self.device.driver(), self.kind, self.address, self.bytes, *self.users.get_mut());
     }
 }
 
-/// Device memory of `len` elements, out of the device's pool. Its content is what was left there.
-///
-/// When it is dropped, it goes back to the pool; who takes it from there waits, on the device, for all work that
-/// streams were given on it. So it may be dropped while such work is under way.
-pub struct Buffer<T: Pod> {
-    block: Block,
-    len: usize,
-    of: PhantomData<T>,
+/// Methods that both kinds of memory have.
+macro_rules! block_methods {
+    ($type:ident) => {
+        impl<T: Pod> $type<T> {
+            /// Capacity in elements.
+            pub fn capacity(&self) -> usize {
+                self.0.bytes / size_of::<T>()
+            }
+
+            /// Sets the number of elements.
+            ///
+            /// # Panics
+            ///
+            /// When `len` exceeds the capacity.
+            pub fn set_len(&mut self, len: usize) {
+                assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
+                self.0.len = len;
+                self.0.bound();
+            }
+
+            /// Forgets the streams that used it, so that the next user of its memory does not wait for their later work.
+            ///
+            /// # Safety
+            ///
+            /// All work on it is done: an event after it has happened.
+            pub unsafe fn settle(&self) {
+                self.0.users.store(0, Ordering::Relaxed);
+            }
+
+            pub(crate) fn address(&self) -> Address {
+                self.0.address
+            }
+
+            pub(crate) fn users(&self) -> Users<'_> {
+                Users { streams: &self.0.users, device: &self.0.device }
+            }
+        }
+    };
 }
+block_methods!(Buffer);
+block_methods!(Pinned);
+
+/// An array in device memory, from the device's pool; initially uninitialised.
+///
+/// A drop returns it to the pool, whose next user waits, on the device, for all streams that used it. So it may be dropped
+/// while work is in flight.
+pub struct Buffer<T: Pod>(Block<T>);
 
 impl<T: Pod> Buffer<T> {
-    /// Room for `len` elements, to be used by work of `stream`; work of other streams has to wait for an event of it.
+    /// Allocates `len` elements for work of `stream`; other streams must wait for an event of it.
     ///
     /// # Errors
     ///
     /// The device's memory is full.
     pub fn new(stream: &Stream, len: usize) -> Result<Self> {
         let device = stream.device();
-        let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), stream);
-        let (address, bytes) = taken.map_err(|e| device.error(&e))?;
-        let users = AtomicU64::new(stream.bit());
-        let block = Block { address, bytes, users, device: device.clone(), kind: Kind::Device };
-        block.bound::<T>(len);
-        Ok(Self { block, len, of: PhantomData })
+        let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), (stream.id(), stream.bit()));
+        Ok(Self(Block::new(device, MemoryKind::Device, device.check(taken)?, len, stream.bit())))
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.len
+        self.0.len
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.len == 0
     }
 
-    /// Elements there is room for.
-    pub fn capacity(&self) -> usize {
-        self.block.bytes / size_of::<T>()
-    }
-
-    /// Says that it has `len` elements from now on.
-    ///
-    /// # Panics
-    ///
-    /// When there is no room for them.
-    pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
-        self.len = len;
-        self.block.bound::<T>(len);
-    }
-
-    /// Forgets the work that streams were given on it so far: who takes its memory next does not wait for these streams,
-    /// which may have been given other work since.
-    ///
-    /// # Safety
-    ///
-    /// That work is done: an event after it has happened.
-    pub unsafe fn settle(&self) {
-        self.block.users.store(0, Ordering::Relaxed);
-    }
-
-    /// Bytes of the device's memory that it takes, unused room included.
+    /// Bytes of device memory, unused capacity included.
     pub fn num_bytes(&self) -> u64 {
-        self.block.bytes as u64
+        self.0.bytes as u64
     }
 
-    /// The device whose memory it is.
+    /// Its device.
     pub fn device(&self) -> &Device {
-        &self.block.device
+        &self.0.device
     }
 
-    /// Waits, asleep, for all work that streams were given on it.
+    /// Blocks until all streams that used it are done.
     pub(crate) fn finish(&self) -> Result<()> {
-        let (device, users) = (self.device(), &self.block.users);
+        let (device, users) = (self.device(), &self.0.users);
         let waited = device.inner().pools.wait_for(device.driver(), users.load(Ordering::Relaxed));
-        waited.map_err(|e| device.error(&e))?;
+        device.check(waited)?;
         users.store(0, Ordering::Relaxed);
         Ok(())
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        self.block.address
-    }
-
-    pub(crate) fn users(&self) -> Users<'_> {
-        self.block.users()
     }
 }
 
 impl<T: Pod> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} of {} at {:?})", self.len, std::any::type_name::<T>(), self.block.device)
+        write!(f, "Buffer({} of {} at {:?})", self.0.len, std::any::type_name::<T>(), self.0.device)
     }
 }
 
-/// Pinned memory of the host, out of the device's pool: a device reads and writes it over the bus, at full speed.
+/// An array in pinned host memory, from the device's pool; the device accesses it over the bus at full speed.
 ///
-/// It is a slice to the host. Who touches it while a stream still works on it reads or makes garbage, so wait for an
-/// event first; dropping it is safe at any time.
-pub struct Pinned<T: Pod> {
-    block: Block,
-    len: usize,
-    of: PhantomData<T>,
-}
+/// It dereferences to a slice. Access while a stream works on it reads or writes garbage: wait for an event first. It may be
+/// dropped at any time.
+pub struct Pinned<T: Pod>(Block<T>);
 
 impl<T: Pod> Pinned<T> {
-    /// Room for `len` elements, whose content is what was left there.
+    /// Allocates `len` elements with unspecified values.
     ///
     /// # Errors
     ///
-    /// The driver refuses to page-lock so much.
+    /// The driver refuses to page-lock that much.
     pub fn new(device: &Device, len: usize) -> Result<Self> {
         let taken = device.inner().pools.take_pinned(device.driver(), bytes_of::<T>(len));
-        let (address, bytes) = taken.map_err(|e| device.error(&e))?;
-        let block = Block { address, bytes, users: AtomicU64::new(0), device: device.clone(), kind: Kind::Pinned };
-        block.bound::<T>(len);
-        Ok(Self { block, len, of: PhantomData })
+        Ok(Self(Block::new(device, MemoryKind::Pinned, device.check(taken)?, len, 0)))
     }
 
-    /// A copy of `values`.
+    /// Allocates a copy of `values`.
     ///
     /// # Errors
     ///
@@ -194,39 +191,6 @@ impl<T: Pod> Pinned<T> {
         pinned.copy_from_slice(values);
         Ok(pinned)
     }
-
-    /// Elements there is room for.
-    pub fn capacity(&self) -> usize {
-        self.block.bytes / size_of::<T>()
-    }
-
-    /// Says that it has `len` elements from now on.
-    ///
-    /// # Panics
-    ///
-    /// When there is no room for them.
-    pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
-        self.len = len;
-        self.block.bound::<T>(len);
-    }
-
-    /// As [`Buffer::settle`].
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    pub unsafe fn settle(&self) {
-        self.block.users.store(0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        self.block.address
-    }
-
-    pub(crate) fn users(&self) -> Users<'_> {
-        self.block.users()
-    }
 }
 
 impl<T: Pod> Deref for Pinned<T> {
@@ -235,24 +199,64 @@ impl<T: Pod> Deref for Pinned<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the block is host memory of at least `len` elements, aligned for every Pod type; the driver clears
         // fresh memory, and every bit pattern is a value.
-        unsafe { std::slice::from_raw_parts(self.block.address as *const T, self.len) }
+        unsafe { std::slice::from_raw_parts(self.0.address as *const T, self.0.len) }
     }
 }
 
 impl<T: Pod> DerefMut for Pinned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and the borrow is the only one on the host.
-        unsafe { std::slice::from_raw_parts_mut(self.block.address as *mut T, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.address as *mut T, self.0.len) }
     }
 }
 
 impl<T: Pod> fmt::Debug for Pinned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({} of {})", self.len, std::any::type_name::<T>())
+        write!(f, "Pinned({} of {})", self.0.len, std::any::type_name::<T>())
     }
 }
 
-/// Bytes of `len` elements, or so many that no memory has them.
+/// Memory that is released only after the streams that used it.
+pub(crate) struct Guarded<B> {
+    /// `Some` until the drop.
+    backing: Option<B>,
+    users: AtomicU64,
+    device: Device,
+}
+
+impl<B> Guarded<B> {
+    pub(crate) fn new(device: &Device, backing: B) -> Self {
+        Self { backing: Some(backing), users: AtomicU64::new(0), device: device.clone() }
+    }
+
+    pub(crate) fn users(&self) -> Users<'_> {
+        Users { streams: &self.users, device: &self.device }
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl<B> Deref for Guarded<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        self.backing.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl<B> Drop for Guarded<B> {
+    fn drop(&mut self) {
+        let users = *self.users.get_mut();
+        if self.device.inner().pools.wait_for(self.device.driver(), users).is_err() {
+            // The device is in error and may still read: the memory is leaked.
+            std::mem::forget(self.backing.take());
+        }
+    }
+}
+
+/// Bytes of `len` elements; saturates.
 fn bytes_of<T>(len: usize) -> usize {
     len.saturating_mul(size_of::<T>())
 }

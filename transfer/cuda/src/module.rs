@@ -1,42 +1,23 @@
-//! Kernels, by their source.
+//! Kernel sources, embedded in the program.
 
 use std::ffi::c_void;
 use std::fmt;
 
-use morphgl_registry::Result;
-
-use crate::Device;
-use crate::driver::Id;
-
 /// A kernel compiled for the CPU: it unpacks its arguments.
-pub type Emulated = unsafe extern "C" fn(*mut *mut c_void);
+pub type EmulatedKernel = unsafe extern "C" fn(*mut *mut c_void);
 
-/// A file of kernels, made by [`crate::module!`].
+/// A file of kernels, embedded by [`crate::module!`].
 pub struct Module {
-    /// Its name, which no other module has.
+    /// Its name, unique among modules.
     pub name: &'static str,
-    /// CUDA C++.
+    /// CUDA C++ source.
     pub source: &'static str,
-    /// The same as PTX, for machines without a compiler; empty when none lay beside the source.
+    /// The same as PTX, for machines without a compiler; empty when there was none beside the source.
     pub ptx: &'static str,
-    /// The names of its kernels.
+    /// Names of its kernels.
     pub kernels: &'static [&'static str],
     #[doc(hidden)]
-    pub emulated: &'static [Emulated],
-}
-
-impl Module {
-    /// The kernel `name`.
-    ///
-    /// # Errors
-    ///
-    /// The driver or the compiler refuses it, or there is no such kernel.
-    pub fn kernel(&'static self, device: &Device, name: &str) -> Result<Kernel> {
-        let known = self.kernels.iter().find(|k| **k == name);
-        let name = known.unwrap_or_else(|| panic!("the kernels of {} are {:?}, not {name}", self.name, self.kernels));
-        let function = device.driver().function(self, name).map_err(|e| device.error(&e))?;
-        Ok(Kernel { name, function, device: device.clone() })
-    }
+    pub emulated: &'static [EmulatedKernel],
 }
 
 impl fmt::Debug for Module {
@@ -45,38 +26,14 @@ impl fmt::Debug for Module {
     }
 }
 
-/// A kernel on a device.
-#[derive(Debug, Clone)]
-pub struct Kernel {
-    pub(crate) name: &'static str,
-    pub(crate) function: Id,
-    pub(crate) device: Device,
-}
-
-impl Kernel {
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Blocks of `block` threads with `shared` bytes of shared memory that a multiprocessor runs at a time.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses the question.
-    pub fn occupancy(&self, block: u32, shared: usize) -> Result<u32> {
-        self.device.driver().occupancy(self.function, block, shared).map_err(|e| self.device.error(&e))
-    }
-}
-
-/// A constant [`Module`]: its kernels' source, and, with the crate's feature `emulate`, the same compiled for the CPU
-/// by `morphgl-cuda-build`, which the crate's build script calls. The path is from the crate's root, and each kernel is
-/// also named in the source by `MORPHGL_KERNEL(name)`. A kernel's name is its own in the whole program.
-/// Beside `x.cu` lies `x.ptx`, made by `cargo run -p morphgl-cuda --example kernels -- compile x.cu`.
+/// Defines a constant [`Module`]: the source of its kernels and, with the crate's feature `emulate`, the same compiled for
+/// the CPU by `morphgl-cuda-build` in the crate's build script. The path is relative to the crate's root, the source names
+/// each kernel by `MORPHGL_KERNEL(name)`, and kernel names are unique in the whole program. The PTX of `x.cu` is the file
+/// `x.ptx` beside it, made by `cargo run -p morphgl-cuda --example kernels -- compile x.cu`.
 ///
 /// ```
 /// morphgl_cuda::module! {
-///     /// Values of halves.
+///     /// Conversions of half-precision values.
 ///     static HALVES = "tests/emulation.cu" { test_half }
 /// }
 /// assert_eq!(HALVES.kernels, ["test_half"]);
@@ -117,6 +74,6 @@ macro_rules! emulated_kernels {
                 )+
             }
         }
-        &[$(emulated::$kernel as $crate::__private::Emulated),+]
+        &[$(emulated::$kernel as $crate::EmulatedKernel),+]
     }};
 }

@@ -1,19 +1,19 @@
-//! Memory that comes back: blocks by size, each with what still has to happen before it is used again.
+//! Memory pools: idle blocks by size class, each with the events to wait for before reuse.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::Stream;
-use crate::driver::{Address, Driver, Failure, Id, Outcome};
+use crate::driver::{Address, Driver, Failure, Id, MemoryKind, Outcome};
+use crate::lock::lock;
 
-/// The pools of a device, and its streams by number.
+/// Pools and streams of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     pub(crate) device: Pool,
     pub(crate) pinned: Pool,
-    /// Blocks that the driver was asked for.
+    /// Driver allocations so far.
     pub(crate) asked: AtomicU64,
-    /// Bytes of device memory that may be taken of the driver at most, if there is a limit, and those that are.
+    /// Limit on device memory taken from the driver, if any, and bytes taken.
     pub(crate) limit: Option<u64>,
     taken: AtomicU64,
     events: Mutex<Vec<Id>>,
@@ -23,39 +23,32 @@ pub(crate) struct Pools {
 #[derive(Debug, Default)]
 struct Streams {
     ids: Vec<Option<Id>>,
-    /// Bits of the streams whose work is being written down: no event of theirs can be waited for now.
+    /// Set of streams under capture: none of their events can be waited for.
     captured: u64,
-    /// What came back meanwhile: kind, address, bytes, users.
-    late: Vec<(Kind, Address, usize, u64)>,
+    /// Blocks returned during a capture: kind, address, bytes, users.
+    late: Vec<(MemoryKind, Address, usize, u64)>,
 }
 
-/// The variable that limits the device memory that a process takes: bytes of each device.
+/// Environment variable that limits the bytes a process takes of each device.
 pub(crate) const LIMIT: &str = "MORPHGL_CUDA_MEMORY";
 
-/// What it says, if it is set.
+/// Value of [`LIMIT`], if set.
 pub(crate) fn limit() -> Result<Option<u64>, String> {
     let Ok(text) = std::env::var(LIMIT) else { return Ok(None) };
     let bytes = text.parse().map_err(|_| format!("{LIMIT} is {text:?}; give a number of bytes, such as 4294967296"))?;
     Ok(Some(bytes))
 }
 
-/// Of which pool a block is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Device,
-    Pinned,
-}
-
-/// Streams a device has at most: users of memory are bits of a word.
+/// Maximum number of streams per device: sets of streams are 64-bit words.
 const MAX_STREAMS: usize = 64;
 
 impl Pools {
-    /// Empty ones, for so many bytes of device memory at most.
+    /// Empty pools with a limit on device memory.
     pub(crate) fn within(limit: Option<u64>) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// The number of a new stream.
+    /// Assigns a number to a new stream.
     pub(crate) fn add_stream(&self, stream: Id) -> Outcome<u32> {
         let mut streams = lock(&self.streams);
         let free = streams.ids.iter().position(Option::is_none).unwrap_or(streams.ids.len());
@@ -70,17 +63,17 @@ impl Pools {
         Ok(free as u32)
     }
 
-    /// Forgets a stream whose work is done.
+    /// Frees the number of a stream whose work is done.
     pub(crate) fn remove_stream(&self, number: u32) {
         lock(&self.streams).ids[number as usize] = None;
     }
 
-    /// Says that a stream's work is written down from now on.
+    /// Marks a stream as being captured.
     pub(crate) fn begin_capture(&self, bit: u64) {
         lock(&self.streams).captured |= bit;
     }
 
-    /// Says that a stream's work is done again from now on; takes in what came back meanwhile.
+    /// Ends a stream's capture, and takes back the blocks returned meanwhile.
     pub(crate) fn end_capture(&self, driver: &dyn Driver, bit: u64) {
         let late = {
             let mut streams = lock(&self.streams);
@@ -92,7 +85,7 @@ impl Pools {
         }
     }
 
-    /// Events after all that the streams in `users` have been given so far.
+    /// Records an event on each stream in `users`, after its work so far.
     fn fence(&self, driver: &dyn Driver, streams: &Streams, users: u64) -> Outcome<Vec<Id>> {
         let used = (0..streams.ids.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams.ids[i]);
         let mut fence = Vec::new();
@@ -111,21 +104,20 @@ impl Pools {
         Ok(fence)
     }
 
-    /// Takes back a block that the streams in `users` may still be using.
-    pub(crate) fn give(&self, driver: &dyn Driver, kind: Kind, address: Address, bytes: usize, users: u64) {
+    /// Returns a block that the streams in `users` may still use.
+    pub(crate) fn give(&self, driver: &dyn Driver, kind: MemoryKind, address: Address, bytes: usize, users: u64) {
         let mut streams = lock(&self.streams);
         if users & streams.captured != 0 {
             return streams.late.push((kind, address, bytes, users));
         }
         driver.bound(address, 0, bytes);
-        // Without a fence the device is in error, which the operator's next call says: what may be in use is never
-        // used again.
+        // Without a fence the device is in error, as the operator's next call reports: the block is leaked.
         if let Ok(fence) = self.fence(driver, &streams, users) {
-            lock(&self.of(kind).idle).push(Idle { address, bytes, fence });
+            lock(&self.of(kind).idle).push(IdleBlock { address, bytes, fence });
         }
     }
 
-    /// Waits until what the streams in `users` have been given so far is done.
+    /// Blocks until the work so far of the streams in `users` is done.
     pub(crate) fn wait_for(&self, driver: &dyn Driver, users: u64) -> Outcome<()> {
         let fence = {
             let streams = lock(&self.streams);
@@ -140,25 +132,31 @@ impl Pools {
         waited
     }
 
-    fn of(&self, kind: Kind) -> &Pool {
+    fn of(&self, kind: MemoryKind) -> &Pool {
         match kind {
-            Kind::Device => &self.device,
-            Kind::Pinned => &self.pinned,
+            MemoryKind::Device => &self.device,
+            MemoryKind::Pinned => &self.pinned,
         }
     }
 
-    /// A block of device memory of at least `bytes`, and how long it is; work of `stream` may use it.
-    pub(crate) fn take_device(&self, driver: &dyn Driver, bytes: usize, stream: &Stream) -> Outcome<(Address, usize)> {
-        if lock(&self.streams).captured & stream.bit() != 0 {
+    /// Takes a block of device memory of at least `bytes` for work of a stream, given by its id and its bit; returns its
+    /// address and length.
+    pub(crate) fn take_device(
+        &self,
+        driver: &dyn Driver,
+        bytes: usize,
+        (stream, bit): (Id, u64),
+    ) -> Outcome<(Address, usize)> {
+        if lock(&self.streams).captured & bit != 0 {
             let what = "device memory is taken while the stream's work is captured: take it before".to_string();
             return Err(Failure { call: "cuMemAlloc_v2", what, memory: false });
         }
         let bytes = class(bytes);
-        // One that nobody uses any more, so that the stream need not wait for others' work; else the one that came back last.
-        let done = |idle: &Idle| idle.bytes == bytes && idle.is_done(driver);
+        // Prefer a block whose users are done, so that the stream waits for nobody; else the one returned last.
+        let done = |idle: &IdleBlock| idle.bytes == bytes && idle.is_done(driver);
         if let Some(idle) = self.device.take(done).or_else(|| self.device.take(|idle| idle.bytes == bytes)) {
-            // The events can be recorded anew right away: a wait is for what an event meant when it was asked for.
-            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream.id(), event)) {
+            // The events can be reused at once: a wait refers to the recording at the time of the call.
+            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream, event)) {
                 lock(&self.device.idle).push(idle);
                 return Err(failure);
             }
@@ -169,10 +167,10 @@ impl Pools {
             self.reserve(bytes)?;
             driver.allocate(bytes).inspect_err(|_| self.release(bytes))
         };
-        self.take_new(driver, Kind::Device, allocate).map(|address| (address, bytes))
+        self.take_new(driver, MemoryKind::Device, allocate).map(|address| (address, bytes))
     }
 
-    /// A block of pinned memory that no device uses any more.
+    /// Takes a block of pinned memory whose users are done.
     pub(crate) fn take_pinned(&self, driver: &dyn Driver, bytes: usize) -> Outcome<(Address, usize)> {
         let bytes = class(bytes);
         if let Some(idle) = self.pinned.take(|idle| idle.bytes == bytes && idle.is_done(driver)) {
@@ -180,10 +178,10 @@ impl Pools {
             return Ok((idle.address, bytes));
         }
         let allocate = || driver.allocate_pinned(bytes).map(|pointer| pointer as Address);
-        self.take_new(driver, Kind::Pinned, allocate).map(|address| (address, bytes))
+        self.take_new(driver, MemoryKind::Pinned, allocate).map(|address| (address, bytes))
     }
 
-    /// Counts device memory that is about to be taken of the driver, within the limit.
+    /// Charges a device allocation to the limit.
     fn reserve(&self, bytes: usize) -> Outcome<()> {
         let within =
             |taken: u64| taken.checked_add(bytes as u64).filter(|&all| self.limit.is_none_or(|most| all <= most));
@@ -198,14 +196,14 @@ impl Pools {
         self.taken.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Of so many bytes that are free on the device those that may be taken.
+    /// The part of `free` bytes of the device that is within the limit.
     pub(crate) fn untaken_bytes(&self, free: u64) -> u64 {
         let taken = self.taken.load(Ordering::Relaxed);
         self.limit.map_or(free, |most| free.min(most.saturating_sub(taken)))
     }
 
-    /// Memory of the driver; if it has none left, what lies idle in other sizes goes back to it first.
-    fn take_new(&self, driver: &dyn Driver, kind: Kind, take: impl Fn() -> Outcome<Address>) -> Outcome<Address> {
+    /// Allocates from the driver; if memory is exhausted, returns the pool's idle blocks and retries.
+    fn take_new(&self, driver: &dyn Driver, kind: MemoryKind, take: impl Fn() -> Outcome<Address>) -> Outcome<Address> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match take() {
             Err(failure) if failure.memory => {
@@ -216,16 +214,16 @@ impl Pools {
         }
     }
 
-    /// Gives everything back to the driver.
+    /// Returns all idle blocks and events to the driver.
     pub(crate) fn clear(&self, driver: &dyn Driver) {
-        // Errors are those of a device that is gone, and its memory with it.
-        let _ = self.clear_one(driver, Kind::Device);
-        let _ = self.clear_one(driver, Kind::Pinned);
+        // Errors mean a lost device, whose memory is gone as well.
+        let _ = self.clear_one(driver, MemoryKind::Device);
+        let _ = self.clear_one(driver, MemoryKind::Pinned);
         lock(&self.events).drain(..).for_each(|event| driver.free_event(event));
     }
 
-    /// Waits for what lies idle in a pool, and gives it back to the driver.
-    fn clear_one(&self, driver: &dyn Driver, kind: Kind) -> Outcome<()> {
+    /// Waits for the idle blocks of a pool and returns them to the driver.
+    fn clear_one(&self, driver: &dyn Driver, kind: MemoryKind) -> Outcome<()> {
         let mut all = std::mem::take(&mut *lock(&self.of(kind).idle));
         while let Some(idle) = all.pop() {
             if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait_for(event)) {
@@ -236,54 +234,53 @@ impl Pools {
             lock(&self.events).extend(idle.fence);
             driver.bound(idle.address, idle.bytes, idle.bytes);
             match kind {
-                Kind::Device => {
+                MemoryKind::Device => {
                     driver.free(idle.address);
                     self.release(idle.bytes);
                 }
-                Kind::Pinned => driver.free_pinned(idle.address as *mut u8),
+                MemoryKind::Pinned => driver.free_pinned(idle.address as *mut u8),
             }
         }
         Ok(())
     }
 }
 
-/// Blocks of one kind of memory.
+/// Idle blocks of one kind of memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Vec<IdleBlock>>,
 }
 
 #[derive(Debug)]
-struct Idle {
+struct IdleBlock {
     address: Address,
     bytes: usize,
-    /// What has to happen before it is used again.
+    /// Events to wait for before reuse.
     fence: Vec<Id>,
 }
 
-impl Idle {
-    /// Whether nobody uses it any more; not where the driver does not say.
+impl IdleBlock {
+    /// Whether its users are done; false if the query fails.
     fn is_done(&self, driver: &dyn Driver) -> bool {
         self.fence.iter().all(|&event| driver.is_done(event).unwrap_or(false))
     }
 }
 
 impl Pool {
-    /// Bytes that nobody has.
+    /// Bytes of idle blocks.
     pub(crate) fn idle_bytes(&self) -> u64 {
         lock(&self.idle).iter().map(|idle| idle.bytes as u64).sum()
     }
 
-    /// The block that came back last of those that fit.
-    fn take(&self, fits: impl Fn(&Idle) -> bool) -> Option<Idle> {
+    /// Removes the most recently returned block that fits.
+    fn take(&self, fits: impl Fn(&IdleBlock) -> bool) -> Option<IdleBlock> {
         let mut idle = lock(&self.idle);
         let at = idle.iter().rposition(fits)?;
         Some(idle.remove(at))
     }
 }
 
-/// The length of the blocks that `bytes` bytes are taken from: at most a quarter more, and at least 512.
-/// So many that no memory has them stay as they are.
+/// Size class of an allocation: at most a quarter more than `bytes`, and at least 512. Impossible sizes are unchanged.
 pub(crate) fn class(bytes: usize) -> usize {
     let bytes = bytes.max(512);
     if bytes > isize::MAX as usize / 2 {
@@ -291,10 +288,6 @@ pub(crate) fn class(bytes: usize) -> usize {
     }
     let step = (bytes.next_power_of_two() / 8).max(128);
     bytes.next_multiple_of(step)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

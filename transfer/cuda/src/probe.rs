@@ -1,14 +1,14 @@
-//! Whether there is a device.
+//! Device discovery.
 
 use morphgl_registry::{Accelerator, Machine, Unavailable};
 
 use crate::driver::{Driver, Outcome};
 
-/// Whether an operator can run on a CUDA device of this machine. Never panics.
+/// Checks that this machine has a usable CUDA device. Never panics.
 ///
 /// # Errors
 ///
-/// There is no driver, no device, or one that is too old; the reason says which.
+/// No driver, no device, or one that is too old; the reason says which.
 pub fn probe(_: &Machine) -> Result<(), Unavailable> {
     devices().map(|_| ()).map_err(|reason| Unavailable { reason })
 }
@@ -22,7 +22,7 @@ pub fn accelerators(_: &Machine) -> Vec<Accelerator> {
 fn devices() -> Result<Vec<Accelerator>, String> {
     let settings = crate::emulated::Settings::from_env()?;
     let device = |index| {
-        let driver = crate::emulated::Emulated::new(index, settings.clone());
+        let driver = crate::emulated::EmulatedDevice::new(index, settings.clone());
         let [_, memory_bytes] = driver.memory().map_err(|e| e.to_string())?;
         let place = morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index };
         Ok(Accelerator { place, name: driver.name(), memory_bytes })
@@ -34,12 +34,12 @@ fn devices() -> Result<Vec<Accelerator>, String> {
 pub(crate) fn open(index: u32) -> Outcome<Box<dyn Driver>> {
     let settings = crate::emulated::Settings::from_env();
     let settings = settings.map_err(|what| crate::driver::Failure { call: "cuInit", what, memory: false })?;
-    Ok(Box::new(crate::emulated::Emulated::new(index, settings)))
+    Ok(Box::new(crate::emulated::EmulatedDevice::new(index, settings)))
 }
 
 #[cfg(not(feature = "emulate"))]
 fn devices() -> Result<Vec<Accelerator>, String> {
-    let accelerator = |found: &crate::real::probe::Found| Accelerator {
+    let accelerator = |found: &crate::real::probe::DeviceInfo| Accelerator {
         place: morphgl_registry::Place::Device { backend: crate::BACKEND.into(), index: found.ordinal },
         name: found.name.clone(),
         memory_bytes: found.memory_bytes,

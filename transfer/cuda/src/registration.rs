@@ -1,56 +1,49 @@
-//! Pages of the process that are pinned where they lie: each once, however many ask.
+//! Registry of the process's pinned pages, each pinned once.
 //!
-//! Memory is pinned by whole pages, so two vectors may meet in one; and a driver refuses what is pinned already. So
-//! there is one table for the process, of pieces that never overlap, each with the number of its users.
+//! Memory is pinned by whole pages, two arrays may share a page, and drivers refuse to pin a page twice. So the process has
+//! one table of disjoint, reference-counted pieces.
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::Device;
+use crate::device::Device;
 use crate::driver::{Failure, Outcome};
+use crate::lock::lock;
 
-/// Bytes that are pinned in one call: a failure comes early, and says how far it came. Pieces end at multiples of it.
-const CHUNK: usize = 1 << 30;
+/// Bytes pinned per call, so that a failure comes early and reports progress. Pieces end at its multiples.
+pub(crate) const CHUNK: usize = 1 << 30;
 
 struct Piece {
     end: usize,
     users: usize,
     device: Device,
-    /// Keeps the pages where they are until they are unpinned, even if a neighbour is their last user.
+    /// Keeps the pages mapped until they are unpinned, even if a neighbouring array is their last user.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
 static PIECES: Mutex<BTreeMap<usize, Piece>> = Mutex::new(BTreeMap::new());
 
 fn pieces() -> MutexGuard<'static, BTreeMap<usize, Piece>> {
-    PIECES.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PIECES)
 }
 
-/// Pages that stay pinned for as long as this lives.
+/// A range of pages that stays pinned while this lives.
 #[derive(Debug)]
 pub(crate) struct Lease {
     start: usize,
     end: usize,
-    /// Where one piece ends and the next begins: no copy may cross it.
+    /// Boundaries between pieces, which no copy may cross.
     pub(crate) cuts: Vec<u64>,
 }
 
 impl Lease {
-    /// Pins the pages of `bytes`, which is not empty.
+    /// Pins the pages of `bytes`, which is not empty, in pieces that end at multiples of `chunk`.
     ///
     /// # Safety
     ///
-    /// The bytes stay where they are while `owner` or a clone of it lives.
-    pub(crate) unsafe fn new(device: &Device, owner: &Arc<dyn Any + Send + Sync>, bytes: &[u8]) -> Outcome<Self> {
-        // SAFETY: the caller's promise.
-        unsafe { Self::by_chunks(device, owner, bytes, CHUNK) }
-    }
-
-    /// # Safety
-    ///
-    /// As [`Lease::new`].
-    pub(crate) unsafe fn by_chunks(
+    /// The bytes stay valid and unmoved while `owner` or a clone of it lives.
+    pub(crate) unsafe fn new(
         device: &Device,
         owner: &Arc<dyn Any + Send + Sync>,
         bytes: &[u8],
@@ -67,17 +60,13 @@ impl Lease {
         for (next, after) in known {
             while at < next {
                 let upto = next.min((at + 1).next_multiple_of(chunk));
-                // SAFETY: the caller's promise; the rest of a page is there as long as any of it.
+                // SAFETY: the caller's promise; a page stays mapped as a whole.
                 if let Err(failure) = unsafe { pin(device, at, upto) } {
                     let gone: Vec<Piece> = fresh.into_iter().map(|first| unpin(&mut pieces, first)).collect();
                     drop(pieces);
                     drop(gone);
-                    return Err(explain(
-                        failure,
-                        bytes.as_ptr() as usize,
-                        bytes.len(),
-                        at.saturating_sub(bytes.as_ptr() as usize),
-                    ));
+                    let begin = bytes.as_ptr() as usize;
+                    return Err(explain(failure, begin, bytes.len(), at.saturating_sub(begin)));
                 }
                 pieces.insert(at, Piece { end: upto, users: 0, device: device.clone(), _owner: Arc::clone(owner) });
                 fresh.push(at);
@@ -105,13 +94,13 @@ impl Drop for Lease {
                 gone.push(unpin(&mut pieces, first));
             }
         }
-        // What an owner does when it goes may take a while.
+        // Dropping an owner may be slow: do it unlocked.
         drop(pieces);
         drop(gone);
     }
 }
 
-/// First and last addresses of the pieces that have a page of `start..end`.
+/// Start and end of the pieces that overlap `start..end`.
 fn overlapping(pieces: &BTreeMap<usize, Piece>, start: usize, end: usize) -> Vec<(usize, usize)> {
     let before = pieces.range(..start).next_back().filter(|(_, piece)| piece.end > start);
     before.into_iter().chain(pieces.range(start..end)).map(|(first, piece)| (*first, piece.end)).collect()
@@ -119,7 +108,7 @@ fn overlapping(pieces: &BTreeMap<usize, Piece>, start: usize, end: usize) -> Vec
 
 /// # Safety
 ///
-/// The pages stay until they are unpinned.
+/// The pages stay mapped until they are unpinned.
 unsafe fn pin(device: &Device, start: usize, end: usize) -> Outcome<()> {
     let read_only = mapping(start, end).is_some_and(|m| !m.writable);
     // SAFETY: the caller's promise.
@@ -138,7 +127,7 @@ fn unpin(pieces: &mut BTreeMap<usize, Piece>, first: usize) -> Piece {
     piece
 }
 
-/// Adds what may be the cause, and its cure.
+/// Adds likely causes and their cures.
 fn explain(failure: Failure, start: usize, bytes: usize, done: usize) -> Failure {
     let mut causes = Vec::new();
     if let Some(limit) = locked_limit().filter(|limit| *limit < bytes as u64) {
@@ -163,7 +152,7 @@ fn explain(failure: Failure, start: usize, bytes: usize, done: usize) -> Failure
     failure
 }
 
-/// Bytes this process may lock, if there is a limit.
+/// The process's limit on locked memory, if any.
 fn locked_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: it writes two numbers.
@@ -171,13 +160,13 @@ fn locked_limit() -> Option<u64> {
     (asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// How the process has a range of its pages.
+/// Properties of mapped pages.
 struct Mapping {
     writable: bool,
     file: Option<String>,
 }
 
-/// What the kernel says of the pages of `start..end`; all of them are writable, or none counts as such.
+/// Mapping of the pages of `start..end` from `/proc/self/maps`; writable if all of them are.
 fn mapping(start: usize, end: usize) -> Option<Mapping> {
     of_maps(&std::fs::read_to_string("/proc/self/maps").ok()?, start, end)
 }

@@ -1,39 +1,32 @@
-//! Memory of several devices, which work of one of them reads.
+//! Arrays in parts on several devices, read by one of them.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
 use crate::driver::Address;
-use crate::memory::Users;
-use crate::{Buffer, Device, Pinned, Stream};
+use crate::memory::{Buffer, Guarded, Users};
+use crate::stream::Stream;
 
-/// Memory in parts, each on a device of its own choice, which kernels of one device read where they lie: to them it is an
-/// array of the parts' addresses.
+/// Read-only buffers on several devices, read in place by kernels of one device by peer access. As a kernel argument it is
+/// an array of the parts' addresses.
 ///
-/// Nobody writes to it any more. Dropping it waits for the work that streams were given on it; each part then goes back to
-/// the pool of its device.
-pub struct Spread<T: Pod> {
-    /// `Some` until it is dropped.
-    held: Option<Held<T>>,
-    users: AtomicU64,
-    reader: Device,
-}
+/// Dropping it waits for the work of its readers; each part then returns to the pool of its device.
+pub struct Spread<T: Pod>(Guarded<Parts<T>>);
 
-struct Held<T: Pod> {
+struct Parts<T: Pod> {
     addresses: Buffer<u64>,
     parts: Vec<Buffer<T>>,
 }
 
 impl<T: Pod> Spread<T> {
-    /// Makes `parts` readable by work of the stream's device, as soon as the work that they were given is done: it waits
-    /// for that, asleep, so that readers need no event of it.
+    /// Makes `parts` readable by the stream's device. Blocks until pending work on the parts is done, so that readers need no
+    /// event of it.
     ///
     /// # Errors
     ///
-    /// The device does not reach the memory of a part's ([`Device::reaches`]), the work on a part failed, or memory is full.
+    /// The device has no access to a part ([`Device::reaches`]), work on a part failed, or memory is full.
     pub fn new(stream: &Stream, parts: Vec<Buffer<T>>) -> Result<Self> {
         let reader = stream.device();
         for part in &parts {
@@ -41,43 +34,28 @@ impl<T: Pod> Spread<T> {
             part.finish()?;
         }
         let listed: Vec<Address> = parts.iter().map(Buffer::address).collect();
-        let mut addresses = Buffer::new(stream, listed.len())?;
-        stream.copy(&Pinned::of(reader, &listed)?, 0..listed.len(), &mut addresses, 0)?;
+        let addresses = Buffer::of(stream, &listed)?;
         addresses.finish()?;
-        Ok(Self { held: Some(Held { addresses, parts }), users: AtomicU64::new(0), reader: reader.clone() })
+        Ok(Self(Guarded::new(reader, Parts { addresses, parts })))
     }
 
     /// The parts.
     pub fn parts(&self) -> &[Buffer<T>] {
-        &self.held().parts
-    }
-
-    fn held(&self) -> &Held<T> {
-        self.held.as_ref().expect("it is there until it is dropped")
+        &self.0.parts
     }
 
     pub(crate) fn address(&self) -> Address {
-        self.held().addresses.address()
+        self.0.addresses.address()
     }
 
     pub(crate) fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.reader }
-    }
-}
-
-impl<T: Pod> Drop for Spread<T> {
-    fn drop(&mut self) {
-        let users = *self.users.get_mut();
-        if self.reader.inner().pools.wait_for(self.reader.driver(), users).is_err() {
-            // The device is in error and may still be reading: the memory stays for good.
-            std::mem::forget(self.held.take());
-        }
+        self.0.users()
     }
 }
 
 impl<T: Pod> fmt::Debug for Spread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spread").field("parts", &self.parts()).field("reader", &self.reader).finish()
+        f.debug_struct("Spread").field("parts", &self.parts()).field("reader", self.0.device()).finish()
     }
 }
 
@@ -86,32 +64,22 @@ mod tests {
     use morphgl_registry::{Hardware, Key, Phase};
 
     use super::*;
-    use crate::emulated::{Emulated, Settings};
-    use crate::{CUDA, Shape};
-
-    crate::module! {
-        /// One of them reads what is spread.
-        static TESTS = "tests/emulation.cu" {
-            test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-            test_unordered, test_ordered, test_spread,
-        }
-    }
+    use crate::device::Device;
+    use crate::emulated::{EmulatedDevice, Settings};
+    use crate::test_kernels::TESTS;
+    use crate::{CUDA, Pinned, Shape};
 
     const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 
-    /// Streams of devices of which the first and the third do not reach each other.
+    /// Streams of devices, the first and third of which have no peer access to each other.
     fn streams(num_devices: u32, late: bool) -> Vec<Stream> {
         let settings = Settings { late, apart: vec![[2, 0]], ..Settings::default() };
-        let device = |index| Device::over(Emulated::new(index, settings.clone()), None, &KEY);
+        let device = |index| Device::over(EmulatedDevice::new(index, settings.clone()), None, &KEY);
         (0..num_devices).map(|index| Stream::new(&device(index), false).expect("a stream")).collect()
     }
 
-    /// A buffer of the stream's device with these values, which may still have to be written.
     fn upload(stream: &Stream, values: &[u32]) -> Buffer<u32> {
-        let mut buffer = Buffer::new(stream, values.len()).expect("memory");
-        let host = Pinned::of(stream.device(), values).expect("memory");
-        stream.copy(&host, 0..values.len(), &mut buffer, 0).expect("given");
-        buffer
+        Buffer::of(stream, values).expect("memory")
     }
 
     #[test]
@@ -130,7 +98,7 @@ mod tests {
             // SAFETY: the arguments are the kernel's, and the values are as many.
             unsafe { reader.launch(&kernel, Shape::covering(len as usize, 64), arguments) }.expect("given");
             drop(spread);
-            // Whoever gets the memory next writes to it at once.
+            // The next user of the memory writes to it at once.
             for (n, &device) in devices.iter().enumerate() {
                 let stream = &streams[device];
                 let mut next = Buffer::<u32>::new(stream, part(n).len()).expect("memory");

@@ -1,4 +1,4 @@
-//! Laws of memory and order, on an emulated device that does everything as late as it may.
+//! Properties of memory and order, on the emulated device in late mode.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use morphgl_registry::{Hardware, Key, Phase};
 use proptest::prelude::*;
 
-use crate::emulated::{Emulated, Settings};
+use crate::emulated::{EmulatedDevice, Settings};
 use crate::registration::Lease;
 use crate::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Stream, emulation};
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 const PAGE: usize = 4096;
 
-/// Held by tests that look at what is pinned: vectors of two tests may share a page.
+/// Serialises tests that inspect pinned pages: arrays of two tests may share a page.
 static PAGES: Mutex<()> = Mutex::new(());
 
 fn pages() -> MutexGuard<'static, ()> {
@@ -21,7 +21,7 @@ fn pages() -> MutexGuard<'static, ()> {
 }
 
 fn device(settings: Settings) -> Device {
-    Device::over(Emulated::new(0, settings), None, &KEY)
+    Device::over(EmulatedDevice::new(0, settings), None, &KEY)
 }
 
 fn late() -> Device {
@@ -46,7 +46,7 @@ fn work_that_nobody_waits_for_is_not_done() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Sends so many bytes through the device on two streams, and keeps what comes back.
+    /// Copies bytes to the device on one stream and back on another.
     Send {
         bytes: usize,
         streams: [usize; 2],
@@ -67,7 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Memory is dropped as soon as work on it was given, and taken again at once: nobody's bytes change under them.
+    /// Memory dropped with work in flight and reused at once keeps its content for that work.
     #[test]
     fn no_block_is_handed_out_while_work_on_it_is_open(steps in steps()) {
         let device = late();
@@ -99,7 +99,7 @@ proptest! {
         }
     }
 
-    /// Ranges of one vector are pinned in pieces, in any order, and let go in any order: each page once, and none left.
+    /// Ranges of one array pinned and released in any order: each page is pinned once, and none stays pinned.
     #[test]
     fn pages_are_pinned_once_and_let_go(
         ranges in prop::collection::vec((0usize..40 * PAGE, 1usize..9 * PAGE), 1..12),
@@ -113,7 +113,7 @@ proptest! {
         let mut leases = Vec::new();
         for (start, len) in ranges {
             // SAFETY: the vector outlives the leases; the emulation asserts that no page is pinned twice.
-            match unsafe { Lease::by_chunks(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
+            match unsafe { Lease::new(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
                 Ok(lease) => leases.push(lease),
                 Err(why) => prop_assert!(locked < u64::MAX && why.to_string().starts_with("cuMemHostRegister_v2: pinning")),
             }
@@ -121,7 +121,7 @@ proptest! {
         while !leases.is_empty() {
             leases.swap_remove(order as usize % leases.len());
         }
-        prop_assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
+        prop_assert_eq!(emulation::of(&device).registered(), 0);
     }
 }
 
@@ -161,7 +161,7 @@ fn a_full_memory_gives_back_what_lies_idle_and_then_refuses() {
 
 #[test]
 fn a_limit_is_kept_as_if_the_device_had_no_more() {
-    let device = Device::over(Emulated::new(0, Settings::default()), Some(10_000), &KEY);
+    let device = Device::over(EmulatedDevice::new(0, Settings::default()), Some(10_000), &KEY);
     let stream = Stream::new(&device, false).expect("a stream");
     assert_eq!(device.properties().expect("told").memory_bytes, 10_000);
     drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
@@ -274,7 +274,7 @@ fn what_cannot_be_pinned_in_place_is_copied_and_said() {
     assert!(none.is_empty());
 }
 
-/// Copies all but ten elements to the device and back, and drops the mapping before that is done.
+/// Copies all but ten elements to the device and back, dropping the mapping before the copies are done.
 fn through(device: &Device, mapped: Mapped<u32>) -> Vec<u32> {
     let stream = Stream::new(device, false).expect("a stream");
     let mut there = Buffer::new(&stream, mapped.len()).expect("memory");
@@ -286,7 +286,7 @@ fn through(device: &Device, mapped: Mapped<u32>) -> Vec<u32> {
     back.to_vec()
 }
 
-/// Values that are gone when their owner is.
+/// Values that are wiped when their owner is dropped.
 struct Wiped(Vec<u32>);
 
 impl Drop for Wiped {
@@ -305,7 +305,7 @@ fn mapped_memory_is_let_go_after_the_work_on_it() {
     let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values.0) }.expect("pinned");
     drop(values);
     assert_eq!(through(&device, mapped), expected);
-    assert_eq!(device.driver().emulated().expect("it is").registered(), 0);
+    assert_eq!(emulation::of(&device).registered(), 0);
 }
 
 #[test]

@@ -10,13 +10,9 @@ use std::sync::{Arc, OnceLock};
 use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Shape, Spread, Stream, Transpose};
 use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 
-morphgl_cuda::module! {
-    /// One of them is known to the library.
-    static TESTS = "tests/emulation.cu" {
-        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered, test_spread,
-    }
-}
+mod common;
+
+use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Tests");
 

@@ -4,13 +4,9 @@
 use morphgl_cuda::{Argument, Buffer, CUDA, Device, Pinned, Shape, Stream, Transpose};
 use morphgl_registry::{Hardware, Key, Phase};
 
-morphgl_cuda::module! {
-    /// Kernels that ask for all that the emulation has.
-    static TESTS = "tests/emulation.cu" {
-        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered, test_spread,
-    }
-}
+mod common;
+
+use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 
@@ -23,13 +19,6 @@ fn launch(stream: &Stream, kernel: &str, shape: Shape, arguments: &mut [Argument
     let kernel = TESTS.kernel(stream.device(), kernel).map_err(|e| e.to_string())?;
     // SAFETY: the tests give the arguments that tests/emulation.cu asks for.
     unsafe { stream.launch(&kernel, shape, arguments) }.map_err(|e| e.to_string())
-}
-
-fn download<T: bytemuck::Pod>(stream: &Stream, buffer: &Buffer<T>) -> Vec<T> {
-    let mut host = Pinned::new(stream.device(), buffer.len()).expect("memory");
-    stream.copy(buffer, 0..buffer.len(), &mut host, 0).expect("a copy");
-    stream.synchronize().expect("no failure");
-    host.to_vec()
 }
 
 #[test]
@@ -50,7 +39,7 @@ fn a_block_scans_by_shuffles_barriers_and_shared_memory() {
                 Some(*sum)
             })
             .collect();
-        assert_eq!(download(&stream, &buffer), expected, "of {len}");
+        assert_eq!(buffer.to_vec(&stream).expect("no failure"), expected, "of {len}");
     }
 }
 
@@ -61,7 +50,7 @@ fn every_thread_of_every_block_runs() {
     stream.fill(&mut seen, 0).expect("a fill");
     let shape = Shape { grid: [2, 3, 1], block: [4, 5, 1], shared: 0 };
     launch(&stream, "test_blocks", shape, &mut [(&mut seen).into()]).expect("a launch");
-    assert_eq!(download(&stream, &seen), vec![1; 120]);
+    assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![1; 120]);
 }
 
 #[test]
@@ -80,7 +69,7 @@ fn half_values_are_exact() {
     let stream = stream();
     let mut out = Buffer::<f32>::new(&stream, 4).expect("memory");
     launch(&stream, "test_half", Shape::linear(1, 1), &mut [(&mut out).into()]).expect("a launch");
-    assert_eq!(download(&stream, &out), [1.0, -2.0, 65504.0, 1.5]);
+    assert_eq!(out.to_vec(&stream).expect("no failure"), [1.0, -2.0, 65504.0, 1.5]);
 }
 
 #[test]
@@ -98,7 +87,7 @@ fn products_read_their_factors_either_way() {
     for (a, b) in [((&a, Transpose::No), (&b, Transpose::No)), ((&at, Transpose::Yes), (&bt, Transpose::Yes))] {
         let mut out = up(&[1.0; 4]);
         stream.multiply([2, 2, 3], a, b, &mut out, (2.0, 1.0)).expect("a product");
-        assert_eq!(download(&stream, &out), [15.0, 17.0, 33.0, 35.0]);
+        assert_eq!(out.to_vec(&stream).expect("no failure"), [15.0, 17.0, 33.0, 35.0]);
     }
 }
 
@@ -114,12 +103,12 @@ fn what_was_written_down_is_done_again_and_again() {
         unsafe { stream.launch(&kernel, shape, &mut [(&mut seen).into()]) }
     });
     let graph = graph.expect("a graph");
-    assert_eq!(download(&stream, &seen), vec![0; 120]);
+    assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![0; 120]);
     for _ in 0..3 {
         // SAFETY: the buffer is still there.
         unsafe { stream.replay(&graph) }.expect("a replay");
     }
-    assert_eq!(download(&stream, &seen), vec![3; 120]);
+    assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![3; 120]);
 }
 
 #[test]
@@ -127,7 +116,7 @@ fn lanes_that_have_ended_have_no_vote() {
     let stream = stream();
     let mut out = Buffer::<u32>::new(&stream, 64).expect("memory");
     launch(&stream, "test_votes", Shape::linear(1, 32), &mut [(&mut out).into()]).expect("a launch");
-    let out = download(&stream, &out);
+    let out = out.to_vec(&stream).expect("no failure");
     assert_eq!(out[..32], [u32::MAX; 32]);
     assert_eq!(out[32..48], [0xaaaa; 16]);
     assert_eq!(out[48..], std::array::from_fn::<u32, 16, _>(|lane| (lane as u32 ^ 1) * 10));

@@ -10,13 +10,9 @@ use morphgl_cuda::{
 use morphgl_graph_store::Dtype;
 use morphgl_registry::{BatchId, Block, DeviceBatch, Error, Hardware, HostBatch, Key, Phase, Result};
 
-morphgl_cuda::module! {
-    /// Kernels that ask for all that the emulation has.
-    static TESTS = "tests/emulation.cu" {
-        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered, test_spread,
-    }
-}
+mod common;
+
+use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Failures");
 

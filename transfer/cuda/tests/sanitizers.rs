@@ -7,13 +7,9 @@ use std::process::Command;
 use morphgl_cuda::{Buffer, CUDA, Device, Shape, Stream};
 use morphgl_registry::{Hardware, Key, Phase};
 
-morphgl_cuda::module! {
-    /// Among them, those with mistakes.
-    static TESTS = "tests/emulation.cu" {
-        test_scan, test_blocks, test_stuck, test_half, test_votes, test_race, test_overrun, test_shared_overrun,
-        test_unordered, test_ordered, test_spread,
-    }
-}
+mod common;
+
+use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Sanitizers");
 

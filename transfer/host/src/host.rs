@@ -7,17 +7,17 @@ use morphgl_graph_store::Dataset;
 use morphgl_platform::PagePool;
 use morphgl_registry::{BatchFeatures, Error, Handle, MiniBatch, Place, Result, Transferring, TransferringContext};
 
-/// Bytes of features above which they are gathered by the threads of the current rayon pool.
+/// Bytes of features above which they are gathered on the current rayon pool.
 const PARALLEL_BYTES: usize = 1 << 20;
 
 /// Phase Transferring from host to host, `Transferring_CPU_Host`.
 #[derive(Debug, Clone)]
 pub struct CpuHost {
     dataset: Arc<Dataset>,
-    /// Whether features are filled in.
+    /// Whether missing features are gathered.
     gather: bool,
-    /// Memory of the features gathered here. A mini-batch's returns when the mini-batch, or only its features, are
-    /// dropped; a batching worker that does not gather drops the features of the mini-batch it is given to recycle.
+    /// Memory of gathered features. It returns when the features are dropped, at the latest by the batching worker that
+    /// recycles the mini-batch.
     pool: PagePool,
 }
 

@@ -1,26 +1,26 @@
-//! All arrays of a mini-batch one behind the other in pinned memory.
+//! Bump allocator for a mini-batch's arrays in pinned memory.
 
 use bytemuck::Pod;
 use morphgl_cuda::{Buffer, Device, Pinned, Stream};
 use morphgl_registry::Result;
 
-/// Where an array begins in the arena: the copy engine is fastest from whole lines of memory.
+/// Alignment of arrays: the copy engine is fastest from aligned lines.
 const ALIGNMENT: usize = 256;
 
-/// Pinned memory that is filled from its beginning.
+/// Pinned memory, filled from the beginning.
 pub(crate) struct Arena {
     bytes: Pinned<u8>,
     used: usize,
 }
 
 impl Arena {
-    /// Room for arrays of the given sizes in bytes.
+    /// Allocates room for arrays of the given sizes in bytes.
     pub(crate) fn new(device: &Device, sizes: impl Iterator<Item = usize>) -> Result<Self> {
         let room = sizes.map(|size| size.next_multiple_of(ALIGNMENT)).sum();
         Ok(Self { bytes: Pinned::new(device, room)?, used: 0 })
     }
 
-    /// Room for the next `len` elements, whose old content is to be overwritten.
+    /// The next `len` elements, uninitialised.
     fn next<T: Pod>(&mut self, len: usize) -> &mut [T] {
         let bytes = len * size_of::<T>();
         let room = &mut self.bytes[self.used..self.used + bytes];
@@ -28,12 +28,12 @@ impl Arena {
         bytemuck::cast_slice_mut(room)
     }
 
-    /// Copies `values` here, and from here on to the device.
+    /// Stages `values` and queues their copy to the device.
     pub(crate) fn send<T: Pod>(&mut self, stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
         self.send_with(stream, values.len(), |room| room.copy_from_slice(values))
     }
 
-    /// The same of `len` elements that `write` writes.
+    /// [`Arena::send`] of `len` elements written by `write`.
     pub(crate) fn send_with<T: Pod>(
         &mut self,
         stream: &Stream,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use morphgl_cuda::{CudaBatch, CudaBlock, CudaFeatures, Device, Event, Stream, Used, pending};
+use morphgl_cuda::{CudaBatch, CudaBlock, CudaFeatures, Device, Event, LastUse, Stream, pending};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_registry::{
     Block, Counters, Error, Handle, HostBatch, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
@@ -13,14 +13,14 @@ use serde::Deserialize;
 use crate::KEY;
 use crate::arena::Arena;
 
-/// Bytes of features above which they are gathered by the threads of the current rayon pool.
+/// Bytes of features above which they are gathered on the current rayon pool.
 const PARALLEL_BYTES: usize = 1 << 20;
 
 /// Options of the operator.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Options {
-    /// Mini-batches in pinned memory at a time.
+    /// Maximum mini-batches in pinned memory.
     depth: usize,
 }
 
@@ -38,16 +38,16 @@ pub struct PcieDma {
     device: Device,
     stream: Stream,
     depth: usize,
-    /// Ends of the copies under way, the oldest first.
+    /// Ends of the copies in flight, the oldest first.
     under_way: VecDeque<Event>,
 }
 
 impl PcieDma {
-    /// Builds the operator. Options: `depth`, mini-batches in pinned memory at a time (3).
+    /// Builds the operator. Option `depth` (3): maximum mini-batches in pinned memory.
     ///
     /// # Errors
     ///
-    /// It is not to go from the host to a CUDA device of this machine, or an option is not one.
+    /// Places other than from the host to a CUDA device of this machine, or an invalid option.
     pub fn new(context: &TransferringContext) -> Result<Self> {
         let TransferringContext { dataset, from, to, gather, options } = context;
         if *from != Place::Host {
@@ -66,7 +66,7 @@ impl PcieDma {
         Ok(Self { dataset, gather: *gather, device, stream, depth: options.depth, under_way })
     }
 
-    /// What the features of `batch` will be on the device: rows, length of a row, element type.
+    /// Shape of the features of `batch` on the device: rows, elements per row, element type.
     fn features(&self, batch: &HostBatch) -> Option<(usize, usize, Dtype)> {
         match (&batch.features, &self.dataset.features) {
             (Some(features), _) => Some((features.num_rows(), features.dim, features.dtype)),
@@ -75,7 +75,7 @@ impl PcieDma {
         }
     }
 
-    /// Writes the bytes of the features.
+    /// Copies or gathers the features.
     fn write_features(&self, batch: &HostBatch, out: &mut [u8]) {
         match (&batch.features, &self.dataset.features) {
             (Some(features), _) => out.copy_from_slice(features.as_bytes()),
@@ -90,7 +90,7 @@ impl PcieDma {
         let feature_bytes = features.map(|(rows, dim, dtype)| rows * dim * dtype.size());
         let mut arena = Arena::new(&self.device, sizes(batch).chain(feature_bytes))?;
         let stream = &self.stream;
-        // The longest first, so that it is on its way while the others are written.
+        // Features first: their copy, the longest, overlaps the staging of the others.
         let features = match (features, feature_bytes) {
             (Some((_, dim, dtype)), Some(len)) => {
                 let bytes = arena.send_with(stream, len, |out| self.write_features(batch, out))?;
@@ -118,7 +118,7 @@ impl PcieDma {
             blocks,
             features,
             ready: stream.record(false)?,
-            used: Used::default(),
+            last_use: LastUse::default(),
         })
     }
 }

@@ -21,11 +21,11 @@ pub struct SimDma {
 }
 
 impl SimDma {
-    /// Builds the operator on a device; the context's options are not read.
+    /// Builds the operator on a device; the context's options are ignored.
     ///
     /// # Errors
     ///
-    /// It is not to go from the host to the device, or no thread can be started.
+    /// Places other than from the host to the device, or no thread can be started.
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         check(&DMA_KEY, context, [&Place::Host, device.place()])?;
         let stream = Stream::new(device, &DMA_KEY, Work::TransferringPcie, ())?;
@@ -52,7 +52,7 @@ impl Transferring for SimDma {
             _ => 0,
         };
         let counted = Counters::NONE.with(&LINK_BYTES, (batch.num_bytes() + missing) as u64);
-        // The source lives until the copy is over, as that of a DMA has to.
+        // The source lives until the copy is done, as for a real DMA.
         let copied = self.stream.submit(batch.id, batch, move |(), batch| {
             if gather {
                 fill_in(&dataset, batch);
@@ -63,7 +63,7 @@ impl Transferring for SimDma {
     }
 }
 
-/// Gathers the features of a mini-batch that comes without.
+/// Gathers missing features.
 fn fill_in(dataset: &Dataset, batch: &mut HostBatch) {
     if let (None, Some(matrix)) = (&batch.features, &dataset.features) {
         let mut features = BatchFeatures::like(matrix);

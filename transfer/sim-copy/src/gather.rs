@@ -11,7 +11,7 @@ use morphgl_sim::{Device, SimBatch, Stream, Work};
 use crate::GATHER_KEY;
 use crate::dma::check;
 
-/// Phase Transferring of what the simulated accelerator batched itself, `Transferring_PCIe+SIM_SimGather`.
+/// Phase Transferring of mini-batches sampled on the simulated accelerator, `Transferring_PCIe+SIM_SimGather`.
 #[derive(Debug)]
 pub struct SimGather {
     dataset: Arc<Dataset>,
@@ -21,11 +21,11 @@ pub struct SimGather {
 }
 
 impl SimGather {
-    /// Builds the operator on a device; the context's options are not read.
+    /// Builds the operator on a device; the context's options are ignored.
     ///
     /// # Errors
     ///
-    /// It is not to go from the device to itself, or no thread can be started.
+    /// Places other than the device, or no thread can be started.
     pub fn new(context: &TransferringContext, device: &Device) -> Result<Self> {
         check(&GATHER_KEY, context, [device.place(), device.place()])?;
         let stream = Stream::new(device, &GATHER_KEY, Work::TransferringDevice, ())?;
@@ -37,7 +37,7 @@ impl SimGather {
 impl Transferring for SimGather {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let mut ours = SimBatch::on(&self.device, &batch)?.clone();
-        // The clone is the same mini-batch: from here on it is the only one.
+        // The clone shares the slot: make it the only reference.
         drop(batch);
         let (dataset, gather) = (Arc::clone(&self.dataset), self.gather);
         let row_bytes = dataset.features.as_ref().filter(|_| gather).map_or(0, FeatureMatrix::row_bytes);

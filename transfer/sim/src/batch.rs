@@ -13,15 +13,15 @@ use crate::Device;
 use crate::digest::{copy, digest, with_features};
 use crate::memory::Slot;
 
-/// A mini-batch in the memory of a simulated device, with the digest its content had at its source.
+/// A mini-batch in simulated device memory, with the digest of its content at its source.
 ///
-/// Clones are the same mini-batch: its memory is given back when the last of them is dropped.
+/// Clones refer to the same mini-batch; its memory is freed with the last of them.
 #[derive(Clone)]
 pub struct SimBatch {
     id: BatchId,
     num_seeds: usize,
     device: Device,
-    /// What the content has to be.
+    /// Digest of the content at its source.
     expected: u64,
     slot: Arc<Slot>,
 }
@@ -39,11 +39,11 @@ impl SimBatch {
         Ok(Self { id: batch.id, num_seeds: batch.num_seeds, device: device.clone(), expected, slot: Arc::new(slot) })
     }
 
-    /// Makes the mini-batch `id` in the device's memory. `make` is given memory with old content, and leaves none of it.
+    /// Makes the mini-batch `id` in device memory. `make` receives a buffer with stale content, and overwrites all of it.
     ///
     /// # Errors
     ///
-    /// The memory is full, or what `make` fails with.
+    /// The memory is full, or the error of `make`.
     pub fn make(
         device: &Device,
         key: &Key,
@@ -56,7 +56,7 @@ impl SimBatch {
         Ok(Self { id, num_seeds, device: device.clone(), expected, slot: Arc::new(slot) })
     }
 
-    /// A mini-batch as one on `device`.
+    /// Borrows a mini-batch that lies on `device`.
     ///
     /// # Errors
     ///
@@ -82,11 +82,11 @@ impl SimBatch {
         }
     }
 
-    /// The content, after it was compared with what it was at its source.
+    /// The content, after verifying its digest.
     ///
     /// # Errors
     ///
-    /// It is no longer that: buffers were mixed up. The error names both mini-batches.
+    /// The digest differs, so buffers were mixed up. The error names both mini-batches.
     ///
     /// # Complexity
     ///
@@ -103,7 +103,7 @@ impl SimBatch {
         Err(Error::failed(self.id, format!("content was mixed up in simulated device memory: {what}")))
     }
 
-    /// The digest its content had at its source.
+    /// Digest of the content at its source.
     pub fn expected_digest(&self) -> u64 {
         self.expected
     }
@@ -114,11 +114,11 @@ impl SimBatch {
         if batch.features.is_some() { 0 } else { batch.input_nodes.len() }
     }
 
-    /// Fills in the features of the input nodes, where the mini-batch has none.
+    /// Gathers the features of the input nodes, if the mini-batch has none.
     ///
     /// # Errors
     ///
-    /// Content that was mixed up, or a mini-batch that other work still reads.
+    /// Mixed-up content, or a mini-batch that other work still reads.
     pub fn gather(&mut self, matrix: &FeatureMatrix) -> Result<()> {
         if self.content()?.features.is_some() {
             return Ok(());
@@ -133,7 +133,7 @@ impl SimBatch {
         self.content().map(|_| ())
     }
 
-    /// Changes the content behind the back of the digest, as a mix-up of buffers would: for tests of what catches it.
+    /// Changes the content without its digest, as a mix-up of buffers would; for tests of the detection.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl SimBatch {
         Arc::get_mut(&mut self.slot).ok_or_else(|| Error::setting(self.id, what))
     }
 
-    /// As a mini-batch.
+    /// The mini-batch as the registry's type.
     pub fn into_batch(self) -> MiniBatch {
         MiniBatch::Device(Box::new(self))
     }

@@ -1,4 +1,4 @@
-//! How long everything takes on the simulated accelerator, how much it holds, and what goes wrong.
+//! Configuration of the simulated accelerator: durations, memory, faults.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Work of a given duration: a phase on the hardware it runs on.
+/// A kind of work with a configured duration: a phase on some hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Work {
     /// `batching-cpu`: a worker on the host makes a mini-batch.
@@ -22,14 +22,14 @@ pub enum Work {
     Training,
 }
 
-/// A change of speed in the midst of a run: `slow=training*2@0:500`.
+/// A change of speed during a run: `slow=training*2@0:500`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
-    /// What changes.
+    /// Affected work.
     pub work: Work,
-    /// What its duration is multiplied by; below 1 it becomes faster.
+    /// Factor on its duration; below 1 it becomes faster.
     pub factor: f64,
-    /// The first mini-batch it holds for; it holds for all after it, in the order of (epoch, index).
+    /// First affected mini-batch; all later ones are affected, in the order of (epoch, index).
     pub from: BatchId,
 }
 
@@ -40,7 +40,7 @@ pub enum FaultKind {
     Error,
     /// `panic`: it panics.
     Panic,
-    /// `hang`: it holds its resources and does not come back, until its operator is dropped or
+    /// `hang`: it holds its resources without returning, until its operator is dropped or
     /// [`crate::Device::release`] is called.
     Hang,
     /// `memory`: the device's memory is full.
@@ -50,22 +50,22 @@ pub enum FaultKind {
 /// A failure at one mini-batch: `fault=training:panic@0:17`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fault {
-    /// What fails.
+    /// Failing work.
     pub work: Work,
-    /// How.
+    /// Kind of failure.
     pub kind: FaultKind,
-    /// At which mini-batch.
+    /// Failing mini-batch.
     pub at: BatchId,
 }
 
-/// All there is to say about a simulated accelerator.
+/// Configuration of a simulated accelerator.
 ///
 /// Written `batching-cpu=20ms,training=5ms,memory=14`: parts in any order, absent ones have their defaults. In JSON it is
 /// that text, or an object of the same parts (`{"training": "5ms", "memory": 14, "fault": ["training:panic@0:17"]}`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "String")]
 pub struct Config {
-    /// Duration of [`Work::BatchingCpu`], of one worker. Default 20 ms.
+    /// Duration of [`Work::BatchingCpu`] on one worker. Default 20 ms.
     pub batching_cpu: Duration,
     /// Duration of [`Work::TransferringPcie`]. Default 3 ms.
     pub transferring_pcie: Duration,
@@ -75,7 +75,7 @@ pub struct Config {
     pub transferring_device: Duration,
     /// Duration of [`Work::Training`]. Default 5 ms.
     pub training: Duration,
-    /// Mini-batches the device's memory holds. Default 14.
+    /// Capacity of device memory in mini-batches. Default 14.
     pub memory: usize,
     /// Coefficient of variation of every duration. Default 0: durations are constant.
     pub noise: f64,
@@ -83,8 +83,8 @@ pub struct Config {
     pub slow: Vec<Slow>,
     /// Failures. Default none.
     pub faults: Vec<Fault>,
-    /// Tells devices apart that are configured alike (`name=a`). Default empty; ASCII letters, digits, `-` and `_`, or
-    /// it cannot be read back.
+    /// Distinguishes devices of equal configuration (`name=a`). Default empty; ASCII letters, digits, `-` and `_` only, or it
+    /// cannot be parsed back.
     pub name: String,
 }
 
@@ -107,7 +107,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A device on which nothing takes time by itself, with memory for `memory` mini-batches: for tests of content.
+    /// A device with durations of zero and memory for `memory` mini-batches, for tests of content.
     pub fn instant(memory: usize) -> Self {
         let mut config = Self { memory, ..Self::default() };
         Work::ALL.into_iter().for_each(|work| *config.mean_mut(work) = Duration::ZERO);
@@ -125,7 +125,7 @@ impl Config {
         }
     }
 
-    /// The configured duration of a work, to be set.
+    /// Mutable access to the configured duration of a work.
     pub fn mean_mut(&mut self, work: Work) -> &mut Duration {
         match work {
             Work::BatchingCpu => &mut self.batching_cpu,
@@ -136,7 +136,7 @@ impl Config {
         }
     }
 
-    /// How long `work` takes for the mini-batch `id`: a function of the configuration and of both, the same in every run.
+    /// Duration of `work` for the mini-batch `id`: a function of the configuration and of both, the same in every run.
     ///
     /// Noise is log-normal with mean 1, drawn by a hash of (work, epoch, index).
     pub fn duration(&self, work: Work, id: BatchId) -> Duration {
@@ -158,7 +158,7 @@ impl Config {
         (normal * variance.sqrt() - variance / 2.0).exp()
     }
 
-    /// How `work` fails at the mini-batch `id`, where it does.
+    /// Configured failure of `work` at the mini-batch `id`, if any.
     pub fn fault(&self, work: Work, id: BatchId) -> Option<FaultKind> {
         self.faults.iter().find(|f| f.work == work && f.at == id).map(|f| f.kind)
     }

@@ -1,4 +1,4 @@
-//! A simulated device: its place, its configuration, its resources and its memory.
+//! A simulated device: place, configuration, resources and memory.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::resources::{Closed, Resources, Statistics, Stop};
 use crate::{Config, FaultKind, Work};
 
-/// A handle to one simulated device. Clones are the same device; it is gone with the last of them.
+/// A handle to a simulated device. Clones refer to the same device.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -21,12 +21,12 @@ struct Inner {
     memory: Arc<Memory>,
 }
 
-/// What is done on a device, by whom, for which mini-batch.
+/// An operation on a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation<'a> {
-    /// The operator; its hardware says which resources are held.
+    /// The operator; its hardware determines the resources held.
     pub key: &'a Key,
-    /// What it does: how long that takes, and whether it fails.
+    /// The work, which determines duration and failure.
     pub work: Work,
     /// The mini-batch.
     pub id: BatchId,
@@ -39,14 +39,14 @@ impl Operation<'_> {
 }
 
 impl Device {
-    /// A new device at `place`, which nobody else knows.
+    /// A new, unshared device at `place`.
     pub fn new(place: Place, config: Config) -> Self {
         let memory = Arc::new(Memory::new(config.memory));
         Self(Arc::new(Inner { place, config, resources: Resources::default(), memory }))
     }
 
-    /// The device of this place and configuration: the same one for all of this process who ask while anybody has it.
-    /// That is how operators that are built apart meet on one device.
+    /// The process-wide device of this place and configuration, shared while any handle exists, so that operators that are
+    /// built separately meet on one device.
     pub fn shared(place: Place, config: Config) -> Self {
         static DEVICES: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,32 +69,32 @@ impl Device {
         &self.0.config
     }
 
-    /// Whether both are handles to the same device.
+    /// Whether both handles refer to the same device.
     pub fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How its resources and its memory were used so far. Work that is under way is not counted.
+    /// Usage of resources and memory so far, without operations in flight.
     pub fn statistics(&self) -> Statistics {
         let (([pcie, sim], hanging), (memory_used, memory_peak)) = (self.0.resources.uses(), self.0.memory.used());
         Statistics { pcie, sim, memory_used, memory_peak, hanging }
     }
 
-    /// Lets every operation go that hangs now ([`FaultKind::Hang`], [`Statistics::hanging`]); each of them fails.
-    /// Those that come to hang later do hang.
+    /// Ends all operations that hang now ([`FaultKind::Hang`], [`Statistics::hanging`]); each of them fails. Later ones still
+    /// hang.
     pub fn release(&self) {
         self.0.resources.release();
     }
 
-    /// Holds the resources of the operator's hardware for the configured duration, with `run` as the beginning of it.
-    /// Where `run` takes longer than that, they are held for as long as it takes.
+    /// Runs `run` while holding the resources of the operator's hardware, for the configured duration or as long as `run`
+    /// takes, whichever is longer.
     ///
-    /// It waits in order until they are free. It returns the time they were held, and lets them go at once when `run`
-    /// fails. Resources that are not the device's, as the CPU, are not waited for.
+    /// It waits for the resources in order of arrival, returns the time they were held, and releases them at once if `run`
+    /// fails. Resources that are not the device's, such as the CPU, are not waited for.
     ///
     /// # Errors
     ///
-    /// The configuration's fault, or what `run` fails with.
+    /// The configured fault, or the error of `run`.
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl Device {
         Ok((value, held.since.elapsed()))
     }
 
-    /// Fails as configured.
+    /// Injects the configured fault.
     fn fail(&self, operation: Operation<'_>, stop: &Stop) -> Result<()> {
         let Operation { key, work, id } = operation;
         match self.config().fault(work, id) {

@@ -1,12 +1,12 @@
-//! Digests of content: what makes a mix-up of buffers visible.
+//! Content digests, by which mixed-up buffers are detected.
 
 use morphgl_graph_store::FeatureMatrix;
 use morphgl_registry::{BatchFeatures, HostBatch};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// The digest of a mini-batch: of everything it holds, its id and its features included.
+/// Digest of a mini-batch's whole content, id and features included.
 ///
-/// Mini-batches of the same bits have the same one; of others it differs, but for one in 2^64.
+/// Equal content has equal digests; different content collides with probability 2^-64.
 ///
 /// # Complexity
 ///
@@ -16,7 +16,7 @@ pub fn digest(batch: &HostBatch) -> u64 {
     combined(structure(batch), features.map(|f| (f.dim, f.dtype as usize, xxh3_64(f.as_bytes()))))
 }
 
-/// The digest `batch` has once it holds the features of its input nodes: taken from `matrix`, where they come from.
+/// Digest that `batch` will have with the features of its input nodes, computed from `matrix`.
 pub(crate) fn with_features(batch: &HostBatch, matrix: &FeatureMatrix) -> u64 {
     let mut hasher = Xxh3::new();
     for &node in &batch.input_nodes {
@@ -31,7 +31,7 @@ fn combined(structure: u64, features: Option<(usize, usize, u64)>) -> u64 {
     xxh3_64(bytemuck::cast_slice(&words))
 }
 
-/// Of all but the features. Lengths are hashed with each list, so that no list runs into the next.
+/// Digest of all but the features. Lengths are hashed too, so that adjacent lists cannot be confused.
 fn structure(batch: &HostBatch) -> u64 {
     let mut hasher = Xxh3::new();
     let mut list = |bytes: &[u8]| {
@@ -52,7 +52,7 @@ fn structure(batch: &HostBatch) -> u64 {
     hasher.digest()
 }
 
-/// Copies a mini-batch into the memory of another one.
+/// Copies a mini-batch into an existing one, reusing its memory.
 pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
     (to.id, to.num_seeds) = (from.id, from.num_seeds);
     to.input_nodes.clone_from(&from.input_nodes);

@@ -1,4 +1,4 @@
-//! The device's memory: room for so many mini-batches, and not for one more.
+//! Device memory, counted in mini-batches.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,11 +14,11 @@ pub(crate) struct Memory {
 struct State {
     used: usize,
     peak: usize,
-    /// Memory of mini-batches that are gone, with their old content: the next one is written over it.
+    /// Buffers of dropped mini-batches with stale content, for reuse.
     free: Vec<HostBatch>,
 }
 
-/// Room for one mini-batch, given back when this is dropped.
+/// Memory of one mini-batch, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Slot {
     memory: Arc<Memory>,
@@ -30,7 +30,7 @@ impl Memory {
         Self { capacity, state: Mutex::default() }
     }
 
-    /// Takes room for the mini-batch `id`; the slot's content is old.
+    /// Allocates a slot for the mini-batch `id`, with stale content.
     pub(crate) fn take(self: &Arc<Self>, key: &Key, id: BatchId) -> Result<Slot> {
         let mut state = self.lock();
         if state.used == self.capacity {
@@ -51,7 +51,7 @@ impl Memory {
         Error::setting(format!("{key}, {id}"), what)
     }
 
-    /// Mini-batches now, and the most there were.
+    /// Current and peak number of mini-batches.
     pub(crate) fn used(&self) -> (usize, usize) {
         let state = self.lock();
         (state.used, state.peak)

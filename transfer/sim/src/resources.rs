@@ -1,4 +1,4 @@
-//! The exclusive resources: who holds them, who waits for them, how long they were busy.
+//! Exclusive resources: holders, waiters, busy time.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,40 +15,40 @@ const RESOURCES: [Resource; 2] = [Resource::PCIE, SIM];
 /// Which of [`RESOURCES`] an operation holds.
 type Needs = [bool; 2];
 
-/// How a resource was used.
+/// Usage of a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Time it was held, in all.
+    /// Total time it was held.
     pub busy: Duration,
     /// Operations that held it.
     pub operations: u64,
-    /// Operations that found it occupied and had to wait. A schedule that respects resources leaves this 0.
+    /// Operations that found it occupied and waited; 0 for a schedule that respects resources.
     pub contended: u64,
 }
 
-/// What happened on a device so far.
+/// Usage of a device so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// The link between host and device.
     pub pcie: Use,
     /// The device itself.
     pub sim: Use,
-    /// Mini-batches in its memory now.
+    /// Mini-batches in its memory.
     pub memory_used: usize,
-    /// The most mini-batches that were in its memory at once.
+    /// Peak number of mini-batches in its memory.
     pub memory_peak: usize,
-    /// Operations that hang now.
+    /// Operations that hang.
     pub hanging: usize,
 }
 
-/// Tells a thread that its operator is gone. It interrupts every wait of the thread.
+/// Cancellation of an operator's thread; it interrupts every wait of the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     closed: Mutex<bool>,
     changed: Condvar,
 }
 
-/// The operator is gone.
+/// The operator was dropped.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -61,19 +61,19 @@ pub(crate) struct Resources {
 #[derive(Debug, Default)]
 struct State {
     taken: Needs,
-    /// Who waits, in order of arrival.
+    /// Waiting operations, in order of arrival.
     // Invariant: tickets ascend.
     queue: VecDeque<(u64, Needs)>,
     next: u64,
     uses: [Use; 2],
-    /// How often hanging operations were let go.
+    /// Number of releases of hanging operations.
     released: u64,
     hanging: usize,
 }
 
-/// Resources, held until this is dropped.
+/// Guard of held resources.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct ResourceGuard<'a> {
     resources: &'a Resources,
     needs: Needs,
     pub(crate) since: Instant,
@@ -87,7 +87,7 @@ impl Stop {
     pub(crate) fn close(&self, resources: &Resources) {
         *self.lock() = true;
         self.changed.notify_all();
-        // Locked, so that nobody is between looking at `closed` and waiting.
+        // Locked, so that no thread is between checking `closed` and waiting.
         drop(resources.lock());
         resources.changed.notify_all();
     }
@@ -115,13 +115,13 @@ impl Stop {
 }
 
 impl State {
-    /// Whether a waiting operation may go: its resources are free, and nobody before it waits for any of them.
+    /// Whether a waiting operation may proceed: its resources are free, and no earlier one waits for any of them.
     fn may_go(&self, ticket: u64, needs: Needs) -> bool {
         let before = self.queue.iter().take_while(|(other, _)| *other < ticket);
         !overlap(self.taken, needs) && before.into_iter().all(|(_, other)| !overlap(*other, needs))
     }
 
-    /// Counts the resources at which an arriving operation has to wait.
+    /// Counts the resources an arriving operation has to wait for.
     fn count_contended(&mut self, needs: Needs) {
         for (i, needed) in needs.into_iter().enumerate() {
             let occupied = self.taken[i] || self.queue.iter().any(|(_, other)| other[i]);
@@ -131,10 +131,10 @@ impl State {
 }
 
 impl Resources {
-    /// Takes all resources of `hardware` at once, as soon as they are free and nobody who came before waits for one of
-    /// them: in order, so that nobody starves, and at once, so that nobody holds one while waiting for another.
-    /// Hardware that is not the device's is not waited for.
-    pub(crate) fn acquire(&self, hardware: &Hardware, stop: &Stop) -> Result<Held<'_>, Closed> {
+    /// Acquires all resources of `hardware` atomically, once they are free and no earlier operation waits for one of them.
+    /// The order of arrival prevents starvation, and atomicity prevents deadlock. Hardware that is not the device's is
+    /// ignored.
+    pub(crate) fn acquire(&self, hardware: &Hardware, stop: &Stop) -> Result<ResourceGuard<'_>, Closed> {
         let needs = RESOURCES.map(|resource| hardware.resources().contains(&resource));
         let mut state = self.lock();
         state.count_contended(needs);
@@ -154,12 +154,12 @@ impl Resources {
             *taken |= needed;
         }
         drop(state);
-        // Who waited behind this one for the other resource may go now.
+        // Operations queued behind this one for other resources may proceed.
         self.changed.notify_all();
-        Ok(Held { resources: self, needs, since: Instant::now() })
+        Ok(ResourceGuard { resources: self, needs, since: Instant::now() })
     }
 
-    /// Waits until [`Resources::release`] or until the operator is gone.
+    /// Blocks until [`Resources::release`] or until the operator is dropped.
     pub(crate) fn hang(&self, stop: &Stop) -> Result<(), Closed> {
         let mut state = self.lock();
         let released = state.released;
@@ -171,13 +171,13 @@ impl Resources {
         if state.released == released { Err(Closed) } else { Ok(()) }
     }
 
-    /// Lets every hanging operation go.
+    /// Ends all hanging operations.
     pub(crate) fn release(&self) {
         self.lock().released += 1;
         self.changed.notify_all();
     }
 
-    /// The uses, in the order of [`RESOURCES`], and how many operations hang.
+    /// Usage in the order of [`RESOURCES`], and the number of hanging operations.
     pub(crate) fn uses(&self) -> ([Use; 2], usize) {
         let state = self.lock();
         (state.uses, state.hanging)
@@ -188,7 +188,7 @@ impl Resources {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ResourceGuard<'_> {
     fn drop(&mut self) {
         let busy = self.since.elapsed();
         let mut state = self.resources.lock();

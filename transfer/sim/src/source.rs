@@ -1,4 +1,4 @@
-//! Where the configuration comes from: an operator's options, else the environment.
+//! Source of the configuration: an operator's options, else the environment.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Config, Device};
 
-/// The environment variable that holds a [`Config`]. Unset or empty, there is no simulated accelerator.
+/// Environment variable with a [`Config`]; if unset or empty, there is no simulated accelerator.
 pub const VARIABLE: &str = "MORPHGL_SIM";
 
 const ABSENT: &str = "no simulated accelerator; set MORPHGL_SIM, for example MORPHGL_SIM=training=5ms";
@@ -28,11 +28,11 @@ fn environment() -> Option<Result<Config>> {
     read(std::env::var_os(VARIABLE))
 }
 
-/// Whether the environment asks for a simulated accelerator: what this crate's operators probe.
+/// Probe of the simulated operators: whether the environment configures a simulated accelerator.
 ///
 /// # Errors
 ///
-/// It does not, or what [`VARIABLE`] holds cannot be read.
+/// It does not, or the value of [`VARIABLE`] cannot be parsed.
 pub fn probe(_: &Machine) -> std::result::Result<(), Unavailable> {
     match environment() {
         None => Err(Unavailable { reason: ABSENT.to_string() }),
@@ -41,7 +41,7 @@ pub fn probe(_: &Machine) -> std::result::Result<(), Unavailable> {
     }
 }
 
-/// The device `sim:0`, where the environment asks for it; else none.
+/// The device `sim:0`, if the environment configures it.
 pub fn accelerators(machine: &Machine) -> Vec<Accelerator> {
     match environment() {
         Some(Ok(_)) => found(machine),
@@ -49,9 +49,9 @@ pub fn accelerators(machine: &Machine) -> Vec<Accelerator> {
     }
 }
 
-/// The device `sim:0`, whatever the environment says.
+/// The device `sim:0`, regardless of the environment.
 pub fn found(_: &Machine) -> Vec<Accelerator> {
-    // Its memory is counted in mini-batches; in bytes there is none to tell.
+    // Its memory is counted in mini-batches, not in bytes.
     vec![Accelerator { place: place(), name: "simulated accelerator".to_string(), memory_bytes: 0 }]
 }
 
@@ -59,8 +59,8 @@ fn place() -> Place {
     Place::Device { backend: "sim".into(), index: 0 }
 }
 
-/// The same operator, available whatever the environment says: for programs and tests that give every operator a
-/// configuration in its options. (The environment cannot be changed safely while threads run.)
+/// Makes an operator available regardless of the environment, for programs and tests that configure every operator by its
+/// options. (The environment cannot be changed safely while threads run.)
 pub const fn available(description: Description) -> Description {
     description.with_probe(always).with_accelerators(found)
 }
@@ -73,12 +73,12 @@ pub const OPTIONS: [OptionSpec; 1] = [OptionSpec::new(
     "durations, memory and faults of the simulated device",
 )];
 
-/// The device an operator is built on: that of `options.sim`, a [`Config`], else that of the environment.
-/// Operators of the same place and configuration share one device; `place` on the host means the first device.
+/// The device of an operator, configured by `options.sim` (a [`Config`]), else by the environment.
+/// Operators of the same place and configuration share one device; the host as a place means the first device.
 ///
 /// # Errors
 ///
-/// A configuration that cannot be read, none at all, an option besides it, or a place that no simulated device has.
+/// An invalid or missing configuration, another option, or a place that is no simulated device.
 pub fn device(key: &Key, at: &Place, options: &Value) -> Result<Device> {
     let at = match at {
         Place::Host => place(),

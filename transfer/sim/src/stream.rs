@@ -1,4 +1,4 @@
-//! A stream: one thread that does an operator's work in order, while its callers go on.
+//! Streams: a thread that executes an operator's work in order and asynchronously.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,9 +12,9 @@ use morphgl_registry::{BatchId, Error, Handle, Key, Result, Wait};
 use crate::resources::Stop;
 use crate::{Device, Operation, Work};
 
-/// A thread with a state of its own, that does one operation after another on a device.
+/// A thread with its own state that executes operations on a device, one after another.
 ///
-/// Dropping it ends what is under way and what is queued (their handles fail) and joins the thread.
+/// Dropping it cancels running and queued operations (their handles fail) and joins the thread.
 pub struct Stream<S> {
     device: Device,
     key: Key,
@@ -27,11 +27,11 @@ pub struct Stream<S> {
 type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 impl<S: Send + 'static> Stream<S> {
-    /// Starts the thread. Its operations are those of the operator `key`, as long as `work` takes.
+    /// Starts the thread. Its operations belong to the operator `key` and take the duration of `work`.
     ///
     /// # Errors
     ///
-    /// The system starts no more threads.
+    /// No thread can be started.
     pub fn new(device: &Device, key: &Key, work: Work, mut state: S) -> Result<Self> {
         let (sender, jobs) = channel::<Job<S>>();
         let run = move || jobs.into_iter().for_each(|job| job(&mut state));
@@ -40,10 +40,10 @@ impl<S: Send + 'static> Stream<S> {
         Ok(Self { device, key, work, stop, jobs: Some(sender), thread: Some(thread) })
     }
 
-    /// Queues an operation for the mini-batch `id`: [`Device::operate`] with `run`. What it works on, `kept`, lives
-    /// until the operation is over, and is dropped before its handle is ready.
+    /// Queues an operation for the mini-batch `id`: [`Device::operate`] with `run`. Its input `kept` lives until the operation
+    /// is done, and is dropped before the handle is ready.
     ///
-    /// A panic of `run` is a panic of whoever waits for the handle.
+    /// A panic of `run` is resumed by the wait for the handle.
     pub fn submit<T: Send + 'static, K: Send + 'static>(
         &self,
         id: BatchId,
@@ -59,7 +59,7 @@ impl<S: Send + 'static> Stream<S> {
         })
     }
 
-    /// Queues `run` behind all that was submitted; it holds no resource and takes no time.
+    /// Queues `run` behind all submitted work; it holds no resource and takes no time.
     pub fn after<T: Send + 'static>(&self, run: impl FnOnce(&mut S) -> Result<T> + Send + 'static) -> Handle<T> {
         self.push(self.key.to_string(), move |state| Ok((run(state)?, Duration::ZERO)))
     }
@@ -78,7 +78,7 @@ impl<S: Send + 'static> Stream<S> {
             }
         };
         if let Some(jobs) = &self.jobs {
-            // Where the thread is gone the job is dropped, and its promise with it: the handle fails.
+            // If the thread has ended, the job is dropped with its promise, and the handle fails.
             drop(jobs.send(Box::new(job)));
         }
         Handle::pending(Pending { context, shared })
@@ -90,7 +90,7 @@ impl<S> Drop for Stream<S> {
         self.device.close(&self.stop);
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // Panics of jobs are caught and handed to who waits for them: the thread itself ends well.
+            // Panics of jobs are caught and resumed by their waiters: the thread itself does not panic.
             drop(thread.join());
         }
     }
@@ -102,7 +102,7 @@ impl<S> fmt::Debug for Stream<S> {
     }
 }
 
-/// The outcome of a job, on its way from the stream's thread to the handle.
+/// Outcome of a job, passed from the stream's thread to the handle.
 struct Shared<T> {
     state: Mutex<State<T>>,
     done: Condvar,
@@ -111,7 +111,7 @@ struct Shared<T> {
 enum State<T> {
     Pending,
     Done(std::thread::Result<Result<(T, Duration)>>),
-    /// The job was dropped without being done.
+    /// The job was dropped without running.
     Dropped,
 }
 
@@ -126,7 +126,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The stream's end: a promise that is dropped is told to whoever waits.
+/// Sending side, held by the job; dropping it unfulfilled wakes the waiter.
 struct Promise<T>(Arc<Shared<T>>);
 
 impl<T> Promise<T> {
@@ -144,7 +144,7 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-/// The handle's end.
+/// Receiving side, held by the handle.
 struct Pending<T> {
     context: String,
     shared: Arc<Shared<T>>,

@@ -1,4 +1,4 @@
-//! The configuration as text: `Display` and `FromStr` are inverses.
+//! Text form of the configuration: `Display` and `FromStr` are inverses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use morphgl_registry::{BatchId, Error, ErrorKind, Result};
 use crate::{Config, Fault, FaultKind, Slow, Work};
 
 impl Work {
-    /// All of them, in the order they are printed.
+    /// All works, in printing order.
     pub const ALL: [Work; 5] =
         [Work::BatchingCpu, Work::TransferringPcie, Work::BatchingDevice, Work::TransferringDevice, Work::Training];
 
@@ -122,7 +122,7 @@ fn duration(part: &str, value: &str) -> Result<Duration> {
     let whole = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
     let nanos = whole.or_else(|| {
         let nanos = (digits.parse::<f64>().ok()? * unit as f64).round();
-        // Beyond, a number of nanoseconds has no room.
+        // Larger values overflow.
         (0.0..u64::MAX as f64).contains(&nanos).then_some(nanos as u64)
     });
     nanos.map(Duration::from_nanos).ok_or_else(|| wrong(part, cure))

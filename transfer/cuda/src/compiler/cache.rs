@@ -1,23 +1,23 @@
-//! A directory of what was compiled, by what it was compiled from.
+//! Content-addressed cache of compiled kernels on disk.
 
 use std::fs;
 use std::path::Path;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// The first bytes of a file of ours, and the version of its layout.
+/// First bytes of a cache file, with the version of its layout.
 const MAGIC: [u8; 8] = *b"morphgl1";
 
-/// What `make` makes of `content`: out of the directory if it lies there whole, else made, and put there.
+/// Returns the cached result for `content`, or calls `make` and stores its result.
 ///
-/// Files appear whole or not at all. A directory that cannot be written is done without.
+/// Files are written atomically; damaged ones are made again. A directory that cannot be written disables the cache.
 pub(super) fn get_or(
     directory: &Path,
     name: &str,
     content: &[&str],
     make: impl FnOnce() -> Result<Vec<u8>, String>,
 ) -> Result<Vec<u8>, String> {
-    // Lengths first, so that no two contents run together the same way.
+    // Lengths come first, so that no two contents concatenate to the same bytes.
     let mut all: Vec<u8> = content.iter().flat_map(|c| (c.len() as u64).to_le_bytes()).collect();
     content.iter().for_each(|c| all.extend_from_slice(c.as_bytes()));
     let path = directory.join(format!("{name}-{:032x}", xxh3_128(&all)));
@@ -31,13 +31,13 @@ pub(super) fn get_or(
         .and_then(|()| fs::write(&beside, sealed))
         .and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
-        // It costs compiling again next time, and nothing else.
+        // The only cost is another compilation next time.
         let _ = fs::remove_file(&beside);
     }
     Ok(made)
 }
 
-/// The payload of a file that is whole.
+/// Payload of an intact cache file.
 fn open(file: &[u8]) -> Option<&[u8]> {
     let (magic, rest) = file.split_at_checked(8)?;
     let (digest, payload) = rest.split_at_checked(8)?;

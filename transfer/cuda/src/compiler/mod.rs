@@ -1,4 +1,4 @@
-//! Kernels compiled by NVRTC: for the device at hand when the program runs, and into the PTX that comes with them.
+//! Kernel compilation by NVRTC: at run time for the device at hand, and ahead of time into the PTX beside the sources.
 
 mod cache;
 mod nvrtc;
@@ -8,28 +8,27 @@ use std::sync::OnceLock;
 
 pub use nvrtc::{Nvrtc, Resources, Target};
 
-use crate::Module;
+use crate::module::Module;
 
-/// The version of NVRTC that makes the PTX beside the kernels, as it writes it there. Later ones make PTX that older
-/// drivers refuse.
+/// Version of NVRTC that makes the PTX beside the kernels. Later versions make PTX that older drivers refuse.
 pub const PTX_VERSION: (u32, u32) = (12, 1);
-/// The architecture of that PTX, which every later one understands.
+/// Architecture of that PTX; every later one runs it.
 pub const PTX_ARCHITECTURE: u32 = 80;
-/// The drivers that take it.
+/// Drivers that load that PTX.
 pub const PTX_DRIVER: &str = "driver 530 (CUDA 12.1) or later";
 
-/// Machine code of a module's kernels for an architecture such as 90, out of the cache if it was made before.
+/// Machine code of a module's kernels for an architecture such as 90, from the cache if compiled before.
 ///
 /// # Errors
 ///
-/// There is no NVRTC, it does not know the architecture, or it refuses the source: then its log.
+/// NVRTC is missing, does not know the architecture, or rejects the source: then its log.
 pub fn for_device(module: &Module, architecture: u32) -> Result<Vec<u8>, String> {
     static NVRTC: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
     let nvrtc = NVRTC.get_or_init(Nvrtc::find).as_ref().map_err(Clone::clone)?;
     for_device_with(nvrtc, directory().as_deref(), module, architecture)
 }
 
-/// As [`for_device`], by a given NVRTC and cached in a given directory.
+/// [`for_device`] with a given NVRTC and cache directory.
 ///
 /// # Errors
 ///
@@ -54,7 +53,7 @@ pub fn for_device_with(
     cache::get_or(directory, &format!("{name}-sm_{architecture}"), &content, compile)
 }
 
-/// Where what was compiled is kept: `morphgl/kernels` in the user's cache; nowhere, if there is none.
+/// Cache directory, `morphgl/kernels` in the user's cache, if there is one.
 fn directory() -> Option<PathBuf> {
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let cache = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")))?;

@@ -1,4 +1,4 @@
-//! The compiler's library, which is loaded when it is needed.
+//! Bindings to NVRTC, loaded on demand.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use cudarc::nvrtc::sys;
 use libloading::Library;
 
-use crate::library;
+use crate::library::{self, call, functions};
 
 /// The header that kernels include.
 pub(super) const HEADER: &str = include_str!("../../include/morphgl.cuh");
@@ -15,17 +15,17 @@ const HEADER_NAME: &CStr = c"morphgl.cuh";
 const NAMES: [&str; 2] =
     if cfg!(windows) { ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"] } else { ["libnvrtc.so.13", "libnvrtc.so.12"] };
 
-/// What to compile for.
+/// Target of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// PTX for an architecture, such as 80, and all later ones: a driver compiles it on.
+    /// PTX for an architecture such as 80 and all later ones; the driver compiles it further.
     Ptx(u32),
     /// Machine code for one architecture.
     Cubin(u32),
 }
 
 impl Target {
-    /// The compiler's options.
+    /// Command-line options for NVRTC.
     pub fn options(self) -> [String; 2] {
         let architecture = match self {
             Self::Ptx(architecture) => format!("--gpu-architecture=compute_{architecture}"),
@@ -35,76 +35,48 @@ impl Target {
     }
 }
 
-macro_rules! functions {
-    ($(fn $function:ident($($argument:ty),* $(,)?);)*) => {
-        #[allow(non_snake_case, reason = "the names are the library's")]
-        struct Functions {
-            $($function: unsafe extern "C" fn($($argument),*) -> u32,)*
-        }
-
-        // The signatures are those of cudarc's bindings, but for the status: a number instead of an enum that a later
-        // library's values are not all in.
-        $(const _: unsafe fn($($argument),*) -> sys::nvrtcResult = sys::$function;)*
-
-        impl Functions {
-            fn load(library: &'static Library) -> Result<Self, String> {
-                Ok(Self {
-                    $($function: {
-                        type F = unsafe extern "C" fn($($argument),*) -> u32;
-                        // SAFETY: the signature is the library's, as above.
-                        *unsafe { library.get::<F>(stringify!($function)) }
-                            .map_err(|_| format!("NVRTC is too old: it has no {}", stringify!($function)))?
-                    },)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
-    fn nvrtcVersion(*mut c_int, *mut c_int);
-    fn nvrtcGetNumSupportedArchs(*mut c_int);
-    fn nvrtcGetSupportedArchs(*mut c_int);
-    fn nvrtcCreateProgram(
-        *mut sys::nvrtcProgram,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    );
-    fn nvrtcCompileProgram(sys::nvrtcProgram, c_int, *const *const c_char);
-    fn nvrtcGetProgramLogSize(sys::nvrtcProgram, *mut usize);
-    fn nvrtcGetProgramLog(sys::nvrtcProgram, *mut c_char);
-    fn nvrtcGetPTXSize(sys::nvrtcProgram, *mut usize);
-    fn nvrtcGetPTX(sys::nvrtcProgram, *mut c_char);
-    fn nvrtcGetCUBINSize(sys::nvrtcProgram, *mut usize);
-    fn nvrtcGetCUBIN(sys::nvrtcProgram, *mut c_char);
-    fn nvrtcDestroyProgram(*mut sys::nvrtcProgram);
+    /// libnvrtc.
+    Functions of sys -> nvrtcResult, String by describe {
+        fn nvrtcVersion(*mut c_int, *mut c_int);
+        fn nvrtcGetNumSupportedArchs(*mut c_int);
+        fn nvrtcGetSupportedArchs(*mut c_int);
+        fn nvrtcCreateProgram(
+            *mut sys::nvrtcProgram,
+            *const c_char,
+            *const c_char,
+            c_int,
+            *const *const c_char,
+            *const *const c_char,
+        );
+        fn nvrtcCompileProgram(sys::nvrtcProgram, c_int, *const *const c_char);
+        fn nvrtcGetProgramLogSize(sys::nvrtcProgram, *mut usize);
+        fn nvrtcGetProgramLog(sys::nvrtcProgram, *mut c_char);
+        fn nvrtcGetPTXSize(sys::nvrtcProgram, *mut usize);
+        fn nvrtcGetPTX(sys::nvrtcProgram, *mut c_char);
+        fn nvrtcGetCUBINSize(sys::nvrtcProgram, *mut usize);
+        fn nvrtcGetCUBIN(sys::nvrtcProgram, *mut c_char);
+        fn nvrtcDestroyProgram(*mut sys::nvrtcProgram);
+    }
 }
 
-/// NVRTC.
+fn describe(call: &str, status: u32) -> String {
+    format!("{call}: status {status}")
+}
+
+/// The NVRTC library.
 pub struct Nvrtc {
     functions: Functions,
     version: (u32, u32),
     architectures: Vec<u32>,
 }
 
-macro_rules! call {
-    ($functions:expr, $function:ident($($argument:expr),*)) => {
-        match ($functions.$function)($($argument),*) {
-            0 => Ok(()),
-            status => Err(format!("{}: status {status}", stringify!($function))),
-        }
-    };
-}
-
 impl Nvrtc {
-    /// The library that `MORPHGL_NVRTC` names, else the one that the loader finds.
+    /// Loads the library that `MORPHGL_NVRTC` names, else the one on the loader's path.
     ///
     /// # Errors
     ///
-    /// There is none, or it is too old.
+    /// The library is missing or too old.
     pub fn find() -> Result<Self, String> {
         if let Some(path) = std::env::var_os("MORPHGL_NVRTC") {
             return Self::open(&path);
@@ -119,7 +91,7 @@ impl Nvrtc {
         Self::of(Box::leak(Box::new(library)))
     }
 
-    /// The library at `path`.
+    /// Loads the library at `path`.
     ///
     /// # Errors
     ///
@@ -132,7 +104,7 @@ impl Nvrtc {
     }
 
     fn of(library: &'static Library) -> Result<Self, String> {
-        let functions = Functions::load(library)?;
+        let functions = Functions::load(library).map_err(|name| format!("NVRTC is too old: it has no {name}"))?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: they write numbers.
         unsafe {
@@ -146,26 +118,26 @@ impl Nvrtc {
         Ok(Self { functions, version: (major as u32, minor as u32), architectures })
     }
 
-    /// Its version, as in (12, 1).
+    /// Version, such as (12, 1).
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
-    /// Architectures it compiles for, as in 90.
+    /// Supported architectures, such as 90.
     pub fn architectures(&self) -> &[u32] {
         &self.architectures
     }
 
-    /// Compiles kernels that include `morphgl.cuh` and nothing else. PTX comes without a zero at its end.
+    /// Compiles kernels that include `morphgl.cuh` only. PTX is returned without a terminating zero.
     ///
     /// # Errors
     ///
-    /// The compiler refuses them: its log, in one line.
+    /// The compiler rejects them: its log, in one line.
     pub fn compile(&self, name: &str, source: &str, target: Target) -> Result<Vec<u8>, String> {
         self.build(name, source, target, &target.options()).map(|(bytes, _)| bytes)
     }
 
-    /// Machine code for an architecture, and what each of its kernels takes of a multiprocessor.
+    /// Machine code for an architecture, and the resources of each kernel.
     ///
     /// # Errors
     ///
@@ -213,24 +185,24 @@ impl Nvrtc {
     }
 }
 
-/// What a kernel takes of a multiprocessor, as the assembler says it.
+/// Resources of a kernel, as reported by the assembler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Its name.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Registers a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of shared memory a block, but for what is given at the launch.
+    /// Bytes of static shared memory per block.
     pub shared: u32,
-    /// Bytes of registers that a thread keeps in memory, stores and loads in its code.
+    /// Bytes of register spills per thread, stores plus loads.
     pub spills: u32,
-    /// Bytes of a thread's stack.
+    /// Bytes of stack per thread.
     pub stack: u32,
 }
 
-/// Reads the assembler's log: a kernel is named, then its stack and spills, then its registers and shared memory.
+/// Parses the assembler's log: for each kernel its name, then stack and spills, then registers and shared memory.
 fn resources(log: &str) -> Vec<Resources> {
-    /// The number before each of the words, 0 where it is not there.
+    /// The number before each of the words, 0 if missing.
     fn before<const N: usize>(line: &str, words: [&str; N]) -> [u32; N] {
         words.map(|word| {
             let text = line.split_once(word).map_or("", |(before, _)| before.trim_end());
@@ -248,7 +220,7 @@ fn resources(log: &str) -> Vec<Resources> {
             let [stack, stores, loads] =
                 before(line, [" bytes stack frame", " bytes spill stores", " bytes spill loads"]);
             (last.stack, last.spills) = (stack, stores + loads);
-        } else if line.contains("Used ") {
+        } else if line.contains("LastUse ") {
             [last.registers, last.shared] = before(line, [" registers", " bytes smem"]);
         }
     }
@@ -258,7 +230,7 @@ fn resources(log: &str) -> Vec<Resources> {
 type Size = unsafe extern "C" fn(sys::nvrtcProgram, *mut usize) -> u32;
 type Read = unsafe extern "C" fn(sys::nvrtcProgram, *mut c_char) -> u32;
 
-/// Something that a program has come to.
+/// Reads one result of a program (log, PTX or machine code).
 fn read(program: sys::nvrtcProgram, size: Size, read: Read) -> Result<Vec<u8>, String> {
     let mut len = 0;
     // SAFETY: the program exists; it writes a number.
@@ -287,10 +259,10 @@ mod tests {
                    ptxas info    : Compiling entry function 'a' for 'sm_90'\n\
                    ptxas info    : Function properties for a\n\
                    ptxas         .     8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads\n\
-                   ptxas info    : Used 53 registers, used 1 barriers, 8 bytes cumulative stack size, 2048 bytes smem\n\
+                   ptxas info    : LastUse 53 registers, used 1 barriers, 8 bytes cumulative stack size, 2048 bytes smem\n\
                    ptxas info    : Compiling entry function 'b' for 'sm_90'\n\
                    ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
-                   ptxas info    : Used 14 registers, 372 bytes cmem[0]\n";
+                   ptxas info    : LastUse 14 registers, 372 bytes cmem[0]\n";
         let kernel = |kernel: &str| kernel.to_string();
         let expected = [
             Resources { kernel: kernel("a"), registers: 53, shared: 2048, spills: 40, stack: 8 },

@@ -1,36 +1,29 @@
-//! The device's memory and pinned memory: both the host's, and counted.
+//! Allocations of emulated device memory and pinned memory, both from the host's heap.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 
 use super::failure;
-use crate::driver::{Address, Failure, Outcome};
+use crate::driver::{Address, Failure, MemoryKind, Outcome};
 
 const ALIGNMENT: usize = 256;
 
-/// Whose memory a block is of.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Memory {
-    Device,
-    Pinned,
-}
-
-/// What was handed out.
+/// Live allocations.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    sizes: HashMap<Address, (usize, Memory)>,
-    /// Bytes in use of either memory.
+    sizes: HashMap<Address, (usize, MemoryKind)>,
+    /// Bytes in use, by kind.
     used: [u64; 2],
 }
 
 impl Blocks {
     /// Bytes in use.
-    pub(super) fn used(&self, of: Memory) -> u64 {
+    pub(super) fn used(&self, of: MemoryKind) -> u64 {
         self.used[of as usize]
     }
 
-    /// A block of zeros, of a memory of `most` bytes.
-    pub(super) fn take(&mut self, call: &'static str, bytes: usize, of: Memory, most: u64) -> Outcome<Address> {
+    /// Allocates a zeroed block, within `most` bytes of its kind.
+    pub(super) fn take(&mut self, call: &'static str, bytes: usize, of: MemoryKind, most: u64) -> Outcome<Address> {
         let used = self.used(of);
         if (bytes as u64).checked_add(used).is_none_or(|used| used > most) {
             let what = format!("{bytes} bytes asked for, {used} of {most} in use");
@@ -47,7 +40,7 @@ impl Blocks {
         Ok(pointer as Address)
     }
 
-    /// Takes a block back.
+    /// Frees a block.
     pub(super) fn give(&mut self, address: Address) {
         let (bytes, of) = self.sizes.remove(&address).expect("memory is freed once, by whom it was given to");
         self.used[of as usize] -= bytes as u64;

@@ -1,4 +1,4 @@
-//! The emulated device: kernels run on the CPU, in the thread that launches them or, if it is to be late, waits for them.
+//! The emulated device: kernels run on the CPU, in the thread that launches them or, in late mode, that waits for them.
 
 mod blocks;
 mod queue;
@@ -8,17 +8,16 @@ mod work;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use self::blocks::{Blocks, Memory};
-use self::queue::{Item, Queues, Ticket};
+use self::blocks::Blocks;
+use self::queue::{QueueItem, Queues, Recording};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
-use crate::Module;
-use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, UNPREPARED};
-use crate::module::Emulated as Kernel;
+use crate::driver::{Address, Driver, Failure, Id, MemoryKind, Outcome, Peer, Precision, Product, Shape, UNPREPARED};
+use crate::lock::lock;
+use crate::module::{EmulatedKernel, Module};
 
 const PAGE: usize = 4096;
 
@@ -26,14 +25,14 @@ unsafe extern "C" {
     fn morphgl_emulation_bound(address: *mut c_void, bytes: usize, capacity: usize);
 }
 
-/// A device whose memory is the host's.
+/// A device whose memory is host memory.
 #[derive(Debug)]
-pub(crate) struct Emulated {
+pub(crate) struct EmulatedDevice {
     index: u32,
     settings: Settings,
     state: Mutex<State>,
     queues: Mutex<Queues>,
-    /// Calls so far, and the first one that is to fail.
+    /// Number of calls so far, and of the first one that fails.
     pub(crate) calls: AtomicU64,
     pub(crate) failing: AtomicU64,
 }
@@ -41,12 +40,12 @@ pub(crate) struct Emulated {
 #[derive(Debug, Default)]
 struct State {
     blocks: Blocks,
-    /// Ends of what is registered, by its begin.
+    /// Registered ranges: end by start.
     registered: BTreeMap<usize, usize>,
-    /// The last recording of each event.
-    events: HashMap<Id, Option<Arc<Ticket>>>,
-    functions: Vec<(&'static str, Kernel)>,
-    /// Streams that have means for products.
+    /// Latest recording of each event.
+    events: HashMap<Id, Option<Arc<Recording>>>,
+    functions: Vec<(&'static str, EmulatedKernel)>,
+    /// Streams with a cuBLAS handle.
     prepared: HashSet<Id>,
     captures: HashMap<Id, Vec<Work>>,
     graphs: HashMap<Id, Vec<Work>>,
@@ -57,11 +56,7 @@ fn failure(call: &'static str, what: impl Into<String>) -> Failure {
     Failure { call, what: what.into(), memory: false }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Emulated {
+impl EmulatedDevice {
     /// Device number `index` of a machine with these settings.
     pub(crate) fn new(index: u32, settings: Settings) -> Self {
         let failing = AtomicU64::new(u64::MAX);
@@ -79,7 +74,7 @@ impl Emulated {
         lock(&self.state)
     }
 
-    /// Begins a call, which fails if it is to.
+    /// Counts a call and injects its failure.
     fn enter(&self, call: &'static str) -> Outcome<()> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if number >= self.failing.load(Ordering::Relaxed) {
@@ -88,7 +83,7 @@ impl Emulated {
         lock(&self.queues).check()
     }
 
-    fn take(&self, call: &'static str, bytes: usize, of: Memory) -> Outcome<Address> {
+    fn take(&self, call: &'static str, bytes: usize, of: MemoryKind) -> Outcome<Address> {
         self.enter(call)?;
         self.state().blocks.take(call, bytes, of, self.settings.memory)
     }
@@ -99,24 +94,24 @@ impl Emulated {
         state.next
     }
 
-    /// Does the work, or writes it down, or leaves it for later.
+    /// Runs, captures or queues work.
     ///
     /// # Safety
     ///
-    /// As the driver's functions.
+    /// As for the driver's functions.
     unsafe fn submit(&self, stream: Id, work: Work) -> Outcome<()> {
         if let Some(capture) = self.state().captures.get_mut(&stream) {
             capture.push(work);
             return Ok(());
         }
         if self.settings.late {
-            return lock(&self.queues).push(stream, Item::Work(work));
+            return lock(&self.queues).push(stream, QueueItem::Work(work));
         }
         // SAFETY: the caller's promise.
         unsafe { work.run() }
     }
 
-    /// Refuses what a stream cannot do while its work is written down.
+    /// Rejects calls that are invalid during a capture.
     fn uncaptured(&self, call: &'static str, stream: Id) -> Outcome<()> {
         if self.state().captures.contains_key(&stream) {
             return Err(failure(call, "the stream's work is being captured: wait and record before or after that"));
@@ -124,15 +119,15 @@ impl Emulated {
         Ok(())
     }
 
-    /// The last recording of an event, if there is one.
-    fn ticket(&self, event: Id) -> Option<Arc<Ticket>> {
+    /// Latest recording of an event, if any.
+    fn recording(&self, event: Id) -> Option<Arc<Recording>> {
         self.state().events.get(&event).expect("an event is used until it is freed").clone()
     }
 }
 
-impl Driver for Emulated {
-    fn emulated(&self) -> Option<&Emulated> {
-        Some(self)
+impl Driver for EmulatedDevice {
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
     }
 
     fn name(&self) -> String {
@@ -146,7 +141,7 @@ impl Driver for Emulated {
     fn memory(&self) -> Outcome<[u64; 2]> {
         self.enter("cuMemGetInfo_v2")?;
         let most = self.settings.memory;
-        Ok([most - self.state().blocks.used(Memory::Device), most])
+        Ok([most - self.state().blocks.used(MemoryKind::Device), most])
     }
 
     fn peer(&self) -> Peer {
@@ -168,8 +163,8 @@ impl Driver for Emulated {
     }
 
     fn allocate(&self, bytes: usize) -> Outcome<Address> {
-        let address = self.take("cuMemAlloc_v2", bytes, Memory::Device)?;
-        // What was not written is not to be read: zeros would hide that.
+        let address = self.take("cuMemAlloc_v2", bytes, MemoryKind::Device)?;
+        // Garbage, because zeros would hide reads of unwritten memory.
         // SAFETY: it was just allocated.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0xa5, bytes) };
         Ok(address)
@@ -180,14 +175,14 @@ impl Driver for Emulated {
     }
 
     fn bound(&self, address: Address, bytes: usize, capacity: usize) {
-        // What works late may still use what was given back, or was longer.
+        // Queued work may still use returned memory, or a buffer's former length.
         let bytes = if self.settings.late { capacity } else { bytes };
         // SAFETY: the block has `capacity` bytes; it is only marked.
         unsafe { morphgl_emulation_bound(address as *mut c_void, bytes, capacity) };
     }
 
     fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
-        Ok(self.take("cuMemHostAlloc", bytes, Memory::Pinned)? as *mut u8)
+        Ok(self.take("cuMemHostAlloc", bytes, MemoryKind::Pinned)? as *mut u8)
     }
 
     fn free_pinned(&self, pointer: *mut u8) {
@@ -244,43 +239,43 @@ impl Driver for Emulated {
     fn record(&self, event: Id, stream: Id) -> Outcome<()> {
         self.enter("cuEventRecord")?;
         self.uncaptured("cuEventRecord", stream)?;
-        let ticket = Ticket::new(stream, !self.settings.late);
+        let recording = Recording::new(stream, !self.settings.late);
         if self.settings.late {
-            lock(&self.queues).push(stream, Item::Record(Arc::clone(&ticket)))?;
+            lock(&self.queues).push(stream, QueueItem::Record(Arc::clone(&recording)))?;
         }
-        self.state().events.insert(event, Some(ticket)).expect("an event is used until it is freed");
+        self.state().events.insert(event, Some(recording)).expect("an event is used until it is freed");
         Ok(())
     }
 
     fn wait(&self, stream: Id, event: Id) -> Outcome<()> {
         self.enter("cuStreamWaitEvent")?;
         self.uncaptured("cuStreamWaitEvent", stream)?;
-        match self.ticket(event) {
-            Some(ticket) if self.settings.late => lock(&self.queues).push(stream, Item::Wait(ticket)),
+        match self.recording(event) {
+            Some(recording) if self.settings.late => lock(&self.queues).push(stream, QueueItem::Wait(recording)),
             _ => Ok(()),
         }
     }
 
     fn is_done(&self, event: Id) -> Outcome<bool> {
         self.enter("cuEventQuery")?;
-        let Some(ticket) = self.ticket(event) else { return Ok(true) };
-        if ticket.happened().is_none() && ticket.poll() {
+        let Some(recording) = self.recording(event) else { return Ok(true) };
+        if recording.happened().is_none() && recording.poll() {
             // SAFETY: whoever gave the work promised it.
-            unsafe { lock(&self.queues).reach(&ticket) }?;
+            unsafe { lock(&self.queues).reach(&recording) }?;
         }
-        Ok(ticket.happened().is_some())
+        Ok(recording.happened().is_some())
     }
 
     fn wait_for(&self, event: Id) -> Outcome<()> {
         self.enter("cuEventSynchronize")?;
-        let Some(ticket) = self.ticket(event) else { return Ok(()) };
+        let Some(recording) = self.recording(event) else { return Ok(()) };
         // SAFETY: whoever gave the work promised it.
-        unsafe { lock(&self.queues).reach(&ticket) }
+        unsafe { lock(&self.queues).reach(&recording) }
     }
 
     fn elapsed(&self, start: Id, end: Id) -> Outcome<Duration> {
         self.enter("cuEventElapsedTime")?;
-        let moment = |event| self.ticket(event).and_then(|ticket| ticket.happened());
+        let moment = |event| self.recording(event).and_then(|recording| recording.happened());
         let (start, end) = moment(start).zip(moment(end)).ok_or_else(|| failure("cuEventElapsedTime", "not ready"))?;
         Ok(end.saturating_duration_since(start))
     }

@@ -1,95 +1,96 @@
-//! Streams that work as late as a device may: nothing is done before somebody waits for it, and then only what that
-//! waits for. Whoever forgot to wait reads what was there before.
+//! Late mode: streams run nothing until somebody waits, and then only the work that the wait depends on. A missing wait
+//! or event reads stale memory.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::failure;
 use super::work::Work;
 use crate::driver::{Id, Outcome};
+use crate::lock::lock;
 
 /// One recording of an event.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct Recording {
     stream: Id,
-    state: Mutex<TicketState>,
+    state: Mutex<RecordingState>,
 }
 
 #[derive(Debug, Default)]
-struct TicketState {
+struct RecordingState {
     happened: Option<Instant>,
     polls: u32,
 }
 
-impl Ticket {
-    /// One of a stream that has not happened, or has, now.
+impl Recording {
+    /// A recording on a stream, pending or happening now.
     pub(super) fn new(stream: Id, happened: bool) -> Arc<Self> {
-        let state = TicketState { happened: happened.then(Instant::now), polls: 0 };
+        let state = RecordingState { happened: happened.then(Instant::now), polls: 0 };
         Arc::new(Self { stream, state: Mutex::new(state) })
     }
 
     pub(super) fn happened(&self) -> Option<Instant> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).happened
+        lock(&self.state).happened
     }
 
     fn happen(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).happened = Some(Instant::now());
+        lock(&self.state).happened = Some(Instant::now());
     }
 
-    /// Whether it was asked for often enough that it should happen by itself.
+    /// Counts a query; true once polled often enough that the event should happen by itself.
     pub(super) fn poll(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.polls += 1;
         state.polls >= 3
     }
 }
 
 #[derive(Debug)]
-pub(super) enum Item {
+pub(super) enum QueueItem {
     Work(Work),
-    Record(Arc<Ticket>),
-    Wait(Arc<Ticket>),
+    Record(Arc<Recording>),
+    Wait(Arc<Recording>),
 }
 
-/// What streams still have to do.
+/// Pending work of all streams.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    items: HashMap<Id, VecDeque<Item>>,
-    /// The failure of work that was done late: every later call fails with it, as on a device.
+    items: HashMap<Id, VecDeque<QueueItem>>,
+    /// Failure of queued work, sticky as on a device: every later call fails with it.
     broken: Option<String>,
 }
 
 impl Queues {
-    pub(super) fn push(&mut self, stream: Id, item: Item) -> Outcome<()> {
+    pub(super) fn push(&mut self, stream: Id, item: QueueItem) -> Outcome<()> {
         self.check()?;
         self.items.entry(stream).or_default().push_back(item);
         Ok(())
     }
 
-    /// Whether work that was done late has failed.
+    /// Fails if queued work has failed.
     pub(super) fn check(&self) -> Outcome<()> {
         self.broken
             .as_ref()
             .map_or(Ok(()), |why| Err(failure("cuCtxSynchronize", format!("earlier work failed: {why}"))))
     }
 
-    /// Does what has to be done before a ticket happens.
+    /// Runs all work that a recording depends on.
     ///
     /// # Safety
     ///
-    /// What work was given with is valid until it is done.
-    pub(super) unsafe fn reach(&mut self, ticket: &Ticket) -> Outcome<()> {
-        while ticket.happened().is_none() {
+    /// The memory of all queued work is still valid.
+    pub(super) unsafe fn reach(&mut self, recording: &Recording) -> Outcome<()> {
+        while recording.happened().is_none() {
             // SAFETY: the caller's promise.
-            let Some(()) = unsafe { self.step(ticket.stream) }? else {
+            let Some(()) = unsafe { self.step(recording.stream) }? else {
                 return Err(failure("cuEventSynchronize", "the event's stream has no such record"));
             };
         }
         Ok(())
     }
 
-    /// Does all that a stream has been given.
+    /// Runs all work of a stream.
     ///
     /// # Safety
     ///
@@ -100,7 +101,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Does a stream's next piece of work, if there is one.
+    /// Runs a stream's next item, if there is one.
     ///
     /// # Safety
     ///
@@ -109,16 +110,16 @@ impl Queues {
         self.check()?;
         let Some(item) = self.items.get_mut(&stream).and_then(VecDeque::pop_front) else { return Ok(None) };
         match item {
-            Item::Work(work) => {
+            QueueItem::Work(work) => {
                 // SAFETY: the caller's promise.
                 if let Err(why) = unsafe { work.run() } {
                     self.broken = Some(why.to_string());
                     return Err(why);
                 }
             }
-            Item::Record(ticket) => ticket.happen(),
-            // SAFETY: the caller's promise. What is waited for was recorded before, so this comes to an end.
-            Item::Wait(ticket) => unsafe { self.reach(&ticket) }?,
+            QueueItem::Record(recording) => recording.happen(),
+            // SAFETY: the caller's promise. Recordings precede their waits, so the recursion ends.
+            QueueItem::Wait(recording) => unsafe { self.reach(&recording) }?,
         }
         Ok(Some(()))
     }

@@ -1,17 +1,17 @@
-//! How the emulated device is to behave.
+//! Settings of the emulated device.
 
-/// Settings, as `MORPHGL_EMULATION` gives them: words with commas between.
+/// Settings from `MORPHGL_EMULATION`: comma-separated words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `late`: streams do nothing before somebody waits for it.
+    /// `late`: streams run nothing until somebody waits.
     pub(crate) late: bool,
-    /// `memory=BYTES` of the device, and as many of pinned memory.
+    /// `memory=BYTES`: device memory, and as much pinned memory.
     pub(crate) memory: u64,
-    /// `locked=BYTES` of host memory that may be pinned in place.
+    /// `locked=BYTES`: host memory that may be pinned in place.
     pub(crate) locked: u64,
-    /// `devices=N` that the machine has. More can be opened, and each is one of its own.
+    /// `devices=N`: devices reported by the probe; more can be opened.
     pub(crate) devices: u32,
-    /// `apart=I-J`, as often as need be: devices that do not reach each other's memory.
+    /// `apart=I-J`, repeatable: pairs of devices without peer access.
     pub(crate) apart: Vec<[u32; 2]>,
 }
 
@@ -22,7 +22,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Those of the environment.
+    /// Reads the environment variable.
     pub(crate) fn from_env() -> Result<Self, String> {
         match std::env::var("MORPHGL_EMULATION") {
             Ok(text) => Self::parse(&text),
@@ -30,7 +30,7 @@ impl Settings {
         }
     }
 
-    /// Whether device `i` reaches the memory of device `j`.
+    /// Whether device `i` has peer access to device `j`.
     pub(crate) fn reaches(&self, i: u32, j: u32) -> bool {
         !self.apart.iter().any(|pair| *pair == [i, j] || *pair == [j, i])
     }

@@ -1,15 +1,14 @@
-//! What streams are given to do.
+//! Items of work on an emulated stream.
 
 use std::ffi::{c_int, c_void};
 
 use super::failure;
-use crate::arguments::Shape;
-use crate::driver::{Address, Outcome, Product};
-use crate::module::Emulated as Kernel;
+use crate::driver::{Address, Outcome, Product, Shape};
+use crate::module::EmulatedKernel;
 
 unsafe extern "C" {
     fn morphgl_emulation_launch(
-        kernel: Kernel,
+        kernel: EmulatedKernel,
         arguments: *mut *mut c_void,
         grid: *const u32,
         block: *const u32,
@@ -17,21 +16,21 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Work of a stream.
+/// An item of work.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     Copy { from: Address, to: Address, bytes: usize },
     Fill { at: Address, byte: u8, bytes: usize },
-    Launch { name: &'static str, kernel: Kernel, shape: Shape, arguments: Vec<u64> },
+    Launch { name: &'static str, kernel: EmulatedKernel, shape: Shape, arguments: Vec<u64> },
     Multiply(Product),
 }
 
 impl Work {
-    /// Does it.
+    /// Executes it.
     ///
     /// # Safety
     ///
-    /// What it was asked for with is still valid.
+    /// Its memory is valid.
     pub(super) unsafe fn run(&self) -> Outcome<()> {
         match self {
             // SAFETY: the ranges are valid.
@@ -61,7 +60,7 @@ impl Work {
 
 /// # Safety
 ///
-/// The matrices are valid, and nobody else uses them.
+/// The matrices are valid and not accessed concurrently.
 unsafe fn multiply(p: &Product) {
     let at =
         |i: usize, j: usize, stride: usize, transposed: bool| if transposed { j * stride + i } else { i * stride + j };

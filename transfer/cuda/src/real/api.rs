@@ -1,60 +1,16 @@
-//! The functions of libcuda and libcublas that this crate calls.
-//!
-//! cudarc names the libraries and knows the signatures, which are compared with these when this is compiled.
-//! Its own bindings panic when a function is missing, and take a status it does not know for undefined behaviour;
-//! here, all functions are looked up at once, and a status is a number.
+//! Function tables of libcuda and libcublas.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 
 use cudarc::cublas::sys as cublas;
 use cudarc::driver::sys as cuda;
-use libloading::Library;
 
-use crate::driver::{Failure, Outcome};
-
-macro_rules! functions {
-    ($(#[$meta:meta])* $name:ident of $sys:ident -> $status:ident {
-        $(fn $function:ident($($argument:ty),* $(,)?);)*
-    }) => {
-        $(#[$meta])*
-        #[derive(Debug)]
-        #[allow(non_snake_case, reason = "the names are the library's")]
-        pub(super) struct $name {
-            $(pub(super) $function: unsafe extern "C" fn($($argument),*) -> u32,)*
-            /// The name of a status.
-            describe: Describe,
-        }
-
-        $(const _: unsafe fn($($argument),*) -> $sys::$status = $sys::$function;)*
-
-        impl $name {
-            /// Looks all of them up; the name of the first one that is missing.
-            pub(super) fn load(library: &'static Library, describe: Describe) -> Result<Self, &'static str> {
-                Ok(Self {
-                    $($function: {
-                        type F = unsafe extern "C" fn($($argument),*) -> u32;
-                        // SAFETY: the signature is cudarc's, which made it from the library's header, but for the status:
-                        // an enum there, the same 32 bits here.
-                        *unsafe { library.get::<F>(stringify!($function)) }.map_err(|_| stringify!($function))?
-                    },)*
-                    describe,
-                })
-            }
-
-            /// A status as an outcome that names the call.
-            pub(super) fn check(&self, call: &'static str, status: u32) -> Outcome<()> {
-                if status == 0 { Ok(()) } else { Err((self.describe)(call, status)) }
-            }
-        }
-    };
-}
-
-/// Puts a status into words.
-type Describe = fn(&'static str, u32) -> Failure;
+use crate::driver::Failure;
+use crate::library::functions;
 
 functions! {
     /// libcuda.
-    Cuda of cuda -> CUresult {
+    Cuda of cuda -> CUresult, Failure by describe_cuda {
         fn cuInit(c_uint);
         fn cuDriverGetVersion(*mut c_int);
         fn cuDeviceGetCount(*mut c_int);
@@ -125,7 +81,7 @@ functions! {
 
 functions! {
     /// libcublas.
-    Cublas of cublas -> cublasStatus_t {
+    Cublas of cublas -> cublasStatus_t, Failure by describe_cublas {
         fn cublasCreate_v2(*mut cublas::cublasHandle_t);
         fn cublasDestroy_v2(cublas::cublasHandle_t);
         fn cublasSetStream_v2(cublas::cublasHandle_t, cublas::cudaStream_t);
@@ -150,17 +106,17 @@ functions! {
     }
 }
 
-/// The status of a full memory, in the driver.
+/// Driver status: out of memory.
 pub(super) const OUT_OF_MEMORY: u32 = cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
-/// The status of an event that has not happened.
+/// Driver status: the event has not happened.
 pub(super) const NOT_READY: u32 = cuda::CUresult::CUDA_ERROR_NOT_READY as u32;
-/// The status of memory that was made accessible before.
+/// Driver status: peer access was enabled before.
 pub(super) const ALREADY_ENABLED: u32 = cuda::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
-/// The status of a machine without a device.
+/// Driver status: no device.
 pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 
-/// Says a status of the driver by its name and its words there.
-pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
+/// Describes a driver status by its name and description in the driver.
+fn describe_cuda(call: &'static str, status: u32) -> Failure {
     let say = |symbol: &str| -> Option<String> {
         type Say = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
         // SAFETY: a status comes from the library, so it is loaded; the signature is that of its header, the enum as a
@@ -181,8 +137,8 @@ pub(super) fn describe_cuda(call: &'static str, status: u32) -> Failure {
     Failure { call, what, memory: status == OUT_OF_MEMORY }
 }
 
-/// Says a status of cuBLAS.
-pub(super) fn describe_cublas(call: &'static str, status: u32) -> Failure {
+/// Describes a cuBLAS status.
+fn describe_cublas(call: &'static str, status: u32) -> Failure {
     let what = match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",
         3 => "CUBLAS_STATUS_ALLOC_FAILED",
@@ -196,11 +152,3 @@ pub(super) fn describe_cublas(call: &'static str, status: u32) -> Failure {
     };
     Failure { call, what: what.to_string(), memory: status == 3 }
 }
-
-/// Calls a function of a table and checks its status.
-macro_rules! call {
-    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        $table.check(stringify!($function), ($table.$function)($($argument),*))
-    };
-}
-pub(super) use call;

@@ -1,26 +1,27 @@
-//! Matrix products by cuBLAS.
+//! GEMM by cuBLAS.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{OsString, c_int};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::api::{self, Cublas, Cuda, call};
+use super::api::{Cublas, Cuda};
 use crate::driver::{Failure, Id, Outcome, Precision, Product};
-use crate::library;
+use crate::library::{self, call};
+use crate::lock::lock;
 
-/// Bytes of device memory a handle works in; its own, so that a captured product takes none. So many are what NVIDIA
-/// recommends for Hopper: with less, products of few rows and columns and a long depth are not split along the depth.
+/// Bytes of the workspace of a handle, owned so that a captured GEMM allocates none. The size NVIDIA recommends for Hopper;
+/// with less, small GEMMs of great depth are not split along the depth.
 const WORKSPACE: usize = 32 << 20;
 
-/// File names of cuBLAS, the latest version first: its functions that are called here are the same in both.
+/// File names of cuBLAS, the latest version first; the functions called here are the same in both.
 const NAMES: [&str; 2] =
     if cfg!(windows) { ["cublas64_13.dll", "cublas64_12.dll"] } else { ["libcublas.so.13", "libcublas.so.12"] };
 
-/// The library that `MORPHGL_CUBLAS` names, else the one that the loader finds; looked for once.
+/// The library that `MORPHGL_CUBLAS` names, else the one on the loader's path; loaded once.
 fn library() -> Outcome<&'static Cublas> {
     static LIBRARY: OnceLock<Result<Cublas, String>> = OnceLock::new();
     let look = || {
@@ -39,7 +40,7 @@ fn library() -> Outcome<&'static Cublas> {
         };
         // It stays loaded: handles live as long as the process.
         let library = Box::leak(Box::new(library));
-        Cublas::load(library, api::describe_cublas).map_err(|name| format!("libcublas is too old: it has no {name}"))
+        Cublas::load(library).map_err(|name| format!("libcublas is too old: it has no {name}"))
     };
     let failure = |what: &String| Failure { call: "cublasCreate_v2", what: what.clone(), memory: false };
     LIBRARY.get_or_init(look).as_ref().map_err(failure)
@@ -50,10 +51,10 @@ struct Handle {
     workspace: CUdeviceptr,
 }
 
-// SAFETY: a handle may be used by any thread, one at a time: it is used under the lock alone.
+// SAFETY: a handle may be used by one thread at a time: it is used under the lock only.
 unsafe impl Send for Handle {}
 
-/// A handle for each stream that has multiplied. The device's context is current in every call.
+/// cuBLAS handles by stream. The device's context is current in every call.
 #[derive(Default)]
 pub(super) struct Blas(Mutex<HashMap<Id, Handle>>);
 
@@ -66,7 +67,7 @@ impl std::fmt::Debug for Blas {
 impl Blas {
     /// Creates the stream's cuBLAS handle, if there is none, and sets its math mode.
     pub(super) fn prepare(&self, cuda: &Cuda, stream: Id, precision: Precision) -> Outcome<()> {
-        let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = lock(&self.0);
         let handle = match handles.entry(stream) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(vacant) => vacant.insert(make(cuda, stream)?),
@@ -81,12 +82,12 @@ impl Blas {
 
     /// Whether the stream has a handle.
     pub(super) fn is_prepared(&self, stream: Id) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&stream)
+        lock(&self.0).contains_key(&stream)
     }
 
-    /// Gives up the stream's handle; its work is done.
+    /// Destroys the stream's handle; its work is done.
     pub(super) fn forget(&self, cuda: &Cuda, stream: Id) {
-        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+        let handle = lock(&self.0).remove(&stream);
         if let (Some(handle), Ok(blas)) = (handle, library()) {
             unmake(cuda, blas, &handle);
         }
@@ -101,13 +102,13 @@ impl Blas {
             c_int::try_from(n).map_err(|_| Failure { call: "cublasSgemm_v2", what: what(), memory: false })
         };
         let blas = library()?;
-        let handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = lock(&self.0);
         let handle = handles.get(&stream).expect("it was prepared").handle;
         let operation =
             |transpose| if transpose { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
         let [ta, tb] = p.transpose.map(operation);
         let [sa, sb, sout] = p.strides;
-        // cuBLAS reads columns: what we store by rows is transposed to it, and (ab)' is b'a'.
+        // cuBLAS is column-major: row-major matrices appear transposed, and (ab)ᵀ = bᵀaᵀ.
         // SAFETY: the caller's promise; alpha and beta are read before the call returns.
         unsafe {
             call!(
@@ -138,8 +139,8 @@ fn make(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
     let mut made = Handle { handle: std::ptr::null_mut(), workspace: 0 };
     // SAFETY: it writes a handle.
     unsafe { call!(blas, cublasCreate_v2(&mut made.handle)) }?;
-    // SAFETY: the stream is one of this context; the workspace stays until the handle goes. Setting a stream takes a
-    // workspace away, so it comes first.
+    // SAFETY: the stream belongs to this context; the workspace outlives the handle. Setting a stream resets the workspace,
+    // so it comes first.
     let set = unsafe {
         call!(blas, cublasSetStream_v2(made.handle, stream as usize as sys::cudaStream_t))
             .and_then(|()| call!(cuda, cuMemAlloc_v2(&mut made.workspace, WORKSPACE)))
@@ -155,7 +156,7 @@ fn make(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
 }
 
 fn unmake(cuda: &Cuda, blas: &Cublas, handle: &Handle) {
-    // What fails here is a device that is lost, and its memory with it.
+    // A failure means a lost device, whose memory is gone as well.
     // SAFETY: nothing uses the handle any more, nor its memory.
     let _ = unsafe { call!(blas, cublasDestroy_v2(handle.handle)) };
     if handle.workspace != 0 {

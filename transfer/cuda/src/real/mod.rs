@@ -1,4 +1,4 @@
-//! CUDA's own driver.
+//! The driver interface over libcuda.
 
 mod api;
 mod blas;
@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraphExec, CUstream};
 
-use self::api::{Cuda, call};
-use self::probe::Found;
-use crate::Module;
-use crate::arguments::Shape;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product};
+use self::api::Cuda;
+use self::probe::DeviceInfo;
+use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, Shape};
+use crate::library::call;
+use crate::module::Module;
 
-/// A device by its primary context, which everybody in this process shares.
+/// A device by its primary context, shared by the whole process.
 #[derive(Debug)]
-pub(crate) struct Real {
+pub(crate) struct CudaDevice {
     cuda: &'static Cuda,
-    found: Found,
+    found: DeviceInfo,
     device: sys::CUdevice,
     context: Context,
-    /// The range of streams' priorities, the highest last.
+    /// Range of stream priorities, the highest last.
     priorities: [i32; 2],
     blas: blas::Blas,
     modules: modules::Modules,
@@ -61,12 +61,12 @@ pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
     })?;
     let cuda = &machine.cuda;
     let (mut device, mut context) = (0, std::ptr::null_mut());
-    // SAFETY: they write a number and a handle, which `Real` releases.
+    // SAFETY: they write a number and a handle, which `CudaDevice` releases.
     unsafe {
         call!(cuda, cuDeviceGet(&mut device, ordinal as i32))?;
         call!(cuda, cuDevicePrimaryCtxRetain(&mut context, device))?;
     }
-    let mut real = Real {
+    let mut real = CudaDevice {
         cuda,
         found,
         device,
@@ -82,7 +82,7 @@ pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
     Ok(Box::new(real))
 }
 
-impl Real {
+impl CudaDevice {
     /// Makes the context current in this thread.
     fn enter(&self) -> Outcome<()> {
         let mut current = std::ptr::null_mut();
@@ -95,31 +95,31 @@ impl Real {
         unsafe { call!(self.cuda, cuCtxSetCurrent(self.context.0)) }
     }
 
-    /// Does what is done when something is dropped: a failure there is a device that is lost, which the next call says.
+    /// Runs a call of a drop: a failure means a lost device, which the next call reports.
     fn leave(&self, call: impl FnOnce() -> Outcome<()>) {
         let _ = self.enter().and_then(|()| call());
     }
 
     fn is_capturing(&self, id: Id) -> Outcome<bool> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the driver writes one of the three values that there have been since captures exist.
+        // SAFETY: the driver writes one of the enum's three values.
         unsafe { call!(self.cuda, cuStreamIsCapturing(stream(id), &mut status)) }?;
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 }
 
-impl Drop for Real {
+impl Drop for CudaDevice {
     fn drop(&mut self) {
         self.leave(|| {
             self.modules.unload(self.cuda);
             Ok(())
         });
-        // SAFETY: everything made in it is gone. What fails is a device that is lost.
+        // SAFETY: everything created in it is gone. A failure means a lost device.
         let _ = unsafe { call!(self.cuda, cuDevicePrimaryCtxRelease_v2(self.device)) };
     }
 }
 
-impl Driver for Real {
+impl Driver for CudaDevice {
     fn name(&self) -> String {
         self.found.name.clone()
     }
@@ -178,8 +178,8 @@ impl Driver for Real {
         // SAFETY: it writes an address.
         let asked = unsafe { call!(self.cuda, cuMemHostAlloc(&mut pointer, bytes, flags)) };
         asked.map_err(|failure| failure.of(format!("{bytes} bytes of page-locked host memory")))?;
-        // What the driver hands out is to be a value of every type.
-        // SAFETY: it is so many bytes, and nobody else's.
+        // Zeroed, so that it holds valid values of every Pod type.
+        // SAFETY: it has this length and is unshared.
         unsafe { std::ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
         Ok(pointer.cast())
     }
@@ -233,7 +233,7 @@ impl Driver for Real {
     }
 
     fn synchronize(&self, id: Id) -> Outcome<()> {
-        // cuStreamSynchronize spins in contexts that others have set to; an event of ours never does.
+        // cuStreamSynchronize spins in contexts configured to spin; a blocking event never does.
         let event = self.new_event(false)?;
         let waited = self.record(event, id).and_then(|()| self.wait_for(event));
         self.free_event(event);
@@ -352,7 +352,7 @@ impl Driver for Real {
 
     fn begin_capture(&self, on: Id) -> Outcome<()> {
         self.enter()?;
-        // Relaxed: other threads, and other streams of this one, go on with their work.
+        // Relaxed mode does not restrict other threads and streams.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is the driver's.
         unsafe { call!(self.cuda, cuStreamBeginCapture_v2(stream(on), mode)) }

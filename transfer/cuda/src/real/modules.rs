@@ -1,17 +1,19 @@
-//! Kernels on a device: compiled for it where there is a compiler, else from the PTX that comes with them.
+//! Kernel loading: compiled for the device if NVRTC is available, else from the embedded PTX.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CUjit_option, CUmodule};
 
-use super::api::{Cuda, call};
-use super::probe::Found;
+use super::api::Cuda;
+use super::probe::DeviceInfo;
 use super::{Failure, failure};
-use crate::Module;
 use crate::compiler::{self, PTX_DRIVER};
 use crate::driver::{Id, Outcome};
+use crate::library::call;
+use crate::lock::lock;
+use crate::module::Module;
 
 #[derive(Debug)]
 struct Loaded {
@@ -22,20 +24,20 @@ struct Loaded {
 // SAFETY: the driver's functions may be called from any thread.
 unsafe impl Send for Loaded {}
 
-/// Modules that are on the device, by name.
+/// Modules loaded on the device, by name.
 #[derive(Debug, Default)]
 pub(super) struct Modules(Mutex<HashMap<&'static str, Loaded>>);
 
 impl Modules {
-    /// A kernel; its module is loaded when its first one is asked for. The device's context is current.
+    /// Looks up a kernel; its module is loaded on first use. The device's context is current.
     pub(super) fn function(
         &self,
         cuda: &Cuda,
-        found: &Found,
+        found: &DeviceInfo,
         module: &'static Module,
         kernel: &'static str,
     ) -> Outcome<Id> {
-        let mut modules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = lock(&self.0);
         if !modules.contains_key(module.name) {
             let loaded = Loaded { module: load(cuda, found, module)?, functions: HashMap::new() };
             modules.insert(module.name, loaded);
@@ -50,7 +52,7 @@ impl Modules {
         // SAFETY: they write a handle and a number.
         unsafe {
             call!(cuda, cuModuleGetFunction(&mut function, loaded.module, name.as_ptr())).map_err(of)?;
-            // A block may have all of the shared memory that its kernel does not have already.
+            // Allow all shared memory left beside the kernel's static part.
             let bytes = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
             call!(cuda, cuFuncGetAttribute(&mut fixed, bytes, function)).map_err(of)?;
             let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -60,20 +62,20 @@ impl Modules {
         Ok(function as usize as Id)
     }
 
-    /// Takes all of them off the device.
+    /// Unloads all modules.
     pub(super) fn unload(&self, cuda: &Cuda) {
-        for (_, loaded) in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain() {
-            // SAFETY: nobody has a kernel of it any more. What fails is a device that is lost.
+        for (_, loaded) in lock(&self.0).drain() {
+            // SAFETY: no kernel of it is in use. A failure means a lost device.
             let _ = unsafe { call!(cuda, cuModuleUnload(loaded.module)) };
         }
     }
 }
 
-/// Loads what the compiler makes for this device, else the PTX.
-fn load(cuda: &Cuda, found: &Found, module: &'static Module) -> Outcome<CUmodule> {
+/// Loads machine code compiled for this device, else the PTX.
+fn load(cuda: &Cuda, found: &DeviceInfo, module: &'static Module) -> Outcome<CUmodule> {
     let compiled = compiler::for_device(module, found.capability);
     let own = match &compiled {
-        // An older driver may refuse what a newer compiler made.
+        // An older driver may reject the output of a newer compiler.
         Ok(cubin) => link(cuda, module, cubin).map_err(|e| e.to_string()),
         Err(why) => Err(why.clone()),
     };
@@ -85,7 +87,7 @@ fn load(cuda: &Cuda, found: &Found, module: &'static Module) -> Outcome<CUmodule
         let what = format!("{}: no PTX was built in, and {why}", module.name);
         return Err(failure("cuModuleLoadDataEx", what));
     }
-    // The driver reads PTX up to a zero.
+    // The driver expects zero-terminated PTX.
     let ptx = [module.ptx.as_bytes(), &[0]].concat();
     link(cuda, module, &ptx).map_err(|mut failure| {
         failure.what = format!("{}; PTX needs {PTX_DRIVER}; {why}", failure.what);

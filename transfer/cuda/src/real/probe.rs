@@ -1,4 +1,4 @@
-//! What CUDA this machine has, looked at once.
+//! Discovery of the CUDA driver and its devices, once per process.
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
@@ -6,26 +6,27 @@ use std::sync::OnceLock;
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 
-use super::api::{self, Cuda, call};
+use super::api::{self, Cuda};
 use crate::driver::{Failure, Outcome};
+use crate::library::call;
 
-/// The oldest driver that loads the kernels' PTX, as `cuDriverGetVersion` says it, and in words.
+/// Oldest driver that loads the kernels' PTX: value of `cuDriverGetVersion`, and in words.
 const OLDEST: (c_int, &str) = (12_010, "driver 530 (CUDA 12.1) or later is needed");
-/// The oldest architecture that kernels are compiled for.
+/// Oldest supported compute capability.
 const CAPABILITY: c_int = 80;
 
-/// A device that can be used.
+/// A usable device.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct DeviceInfo {
     pub(crate) ordinal: u32,
     pub(crate) name: String,
     pub(crate) memory_bytes: u64,
     pub(crate) multiprocessors: u32,
     /// Compute capability, as in 90.
     pub(crate) capability: u32,
-    /// Bytes of shared memory a block may ask for.
+    /// Maximum bytes of shared memory per block.
     pub(crate) shared_bytes: c_int,
-    /// Whether it can pin memory that the process cannot write.
+    /// Whether it can pin memory that the process maps read-only.
     pub(crate) pins_read_only: bool,
 }
 
@@ -33,12 +34,12 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(super) cuda: Cuda,
-    pub(crate) devices: Vec<Found>,
-    /// Why others cannot be used.
+    pub(crate) devices: Vec<DeviceInfo>,
+    /// Reasons why other devices are unusable.
     pub(crate) refused: Vec<String>,
 }
 
-/// What there is, or in words why there is nothing. Never panics.
+/// The driver and its devices, or the reason why there are none. Never panics.
 pub(crate) fn machine() -> Result<&'static Machine, String> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     MACHINE.get_or_init(look).as_ref().map_err(Clone::clone)
@@ -52,7 +53,7 @@ fn look() -> Result<Machine, String> {
     // SAFETY: as above; it is present, without which this panics.
     let library = unsafe { sys::culib() };
     let too_old = |what: String| format!("the CUDA driver is too old: {what}; {}", OLDEST.1);
-    let cuda = Cuda::load(library, api::describe_cuda).map_err(|name| too_old(format!("it has no {name}")))?;
+    let cuda = Cuda::load(library).map_err(|name| too_old(format!("it has no {name}")))?;
     // SAFETY: this is the first call, as it has to be.
     let status = unsafe { (cuda.cuInit)(0) };
     if status == api::NO_DEVICE {
@@ -71,7 +72,7 @@ fn look() -> Result<Machine, String> {
     unsafe { call!(cuda, cuDeviceGetCount(&mut count)) }.map_err(say)?;
     let looked: Vec<_> = (0..count).map(|ordinal| device(&cuda, ordinal)).collect();
     let refused: Vec<String> = looked.iter().filter_map(|d| d.as_ref().err().cloned()).collect();
-    let devices: Vec<Found> = looked.into_iter().flatten().collect();
+    let devices: Vec<DeviceInfo> = looked.into_iter().flatten().collect();
     match (devices.is_empty(), refused.is_empty()) {
         (false, _) => Ok(Machine { cuda, devices, refused }),
         (true, true) => Err("the CUDA driver finds no device".to_string()),
@@ -79,7 +80,7 @@ fn look() -> Result<Machine, String> {
     }
 }
 
-fn device(cuda: &Cuda, ordinal: c_int) -> Result<Found, String> {
+fn device(cuda: &Cuda, ordinal: c_int) -> Result<DeviceInfo, String> {
     let name = |device| -> Outcome<String> {
         let mut name = [0; 256];
         // SAFETY: it writes at most so many bytes.
@@ -116,7 +117,7 @@ fn device(cuda: &Cuda, ordinal: c_int) -> Result<Found, String> {
     let (mut memory_bytes, mut free, mut total) = (0, 0, 0);
     // SAFETY: it writes a number.
     unsafe { call!(cuda, cuDeviceTotalMem_v2(&mut memory_bytes, device)) }.map_err(|e| at(e.to_string()))?;
-    // A context is what takes memory first: who cannot have one can do nothing.
+    // A context is the first allocation: without one the device is unusable.
     let mut context = std::ptr::null_mut();
     // SAFETY: it writes a handle, which is released below, after it was made current and this was undone.
     let asked = unsafe {
@@ -134,7 +135,7 @@ fn device(cuda: &Cuda, ordinal: c_int) -> Result<Found, String> {
         Err(failure) if failure.memory => return Err(at("its memory is full: end what else uses it".to_string())),
         other => other.map_err(|e| at(e.to_string()))?,
     }
-    Ok(Found {
+    Ok(DeviceInfo {
         ordinal: ordinal as u32,
         memory_bytes: memory_bytes as u64,
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,

@@ -1,4 +1,4 @@
-//! What ends a layer, sums of columns, and rows of features as f32.
+//! Epilogue of a layer (bias, activation, dropout), column sums, and widening of features to f32.
 
 use morphgl_cuda::{Floats, Kernel, Shape};
 use morphgl_graph_store::Dtype;
@@ -17,8 +17,8 @@ fn code(activation: Option<Activation>) -> u32 {
     }
 }
 
-/// Adds the bias, applies the activation, drops: in place, each where there is one.
-pub(crate) fn finish(
+/// Epilogue in place: bias, activation and dropout, each optional.
+pub(crate) fn epilogue(
     gpu: &Gpu,
     values: Part,
     columns: usize,
@@ -48,9 +48,9 @@ pub(crate) fn finish(
     unsafe { gpu.launch(&gpu.kernels.train_finish, each(values.len().div_ceil(8)), arguments) }
 }
 
-/// The same backward, in place: the gradient of the result `output` becomes that of the values before activation and
-/// dropout; `bias` gets its columns' sums.
-pub(crate) fn finish_backward(
+/// Backward of the epilogue, in place: the gradient of `output` becomes that of the values before activation and dropout;
+/// `bias` receives its column sums.
+pub(crate) fn epilogue_backward(
     gpu: &mut Gpu,
     gradient: Part,
     columns: usize,
@@ -89,7 +89,7 @@ pub(crate) fn finish_backward(
     Ok(())
 }
 
-/// Rows in runs of equal length, each summed by one thread a column.
+/// Partition of rows into runs of equal length, each summed by one thread per column.
 struct Runs {
     rows: usize,
     count: usize,
@@ -99,23 +99,23 @@ struct Runs {
 impl Runs {
     fn of(len: usize, columns: usize) -> Self {
         let rows = len / columns.max(1);
-        // Enough threads for all multiprocessors, in few enough runs for the pass that adds them up.
+        // Enough runs to fill all multiprocessors, few enough for the pass that adds them up.
         let wanted = ((1 << 18) / columns.max(1)).clamp(1 << 10, 1 << 11);
         let each = rows.div_ceil(wanted).max(8);
         Self { rows, count: rows.div_ceil(each), each }
     }
 }
 
-/// What columns are multiplied by before they are summed.
+/// Factors applied before columns are summed.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Factors<'a> {
-    /// An element each.
+    /// One factor per element.
     pub(crate) elements: Option<Words<'a>>,
-    /// A number a row and head, and the width of a head.
+    /// One factor per row and head, and the width of a head.
     pub(crate) heads: Option<(Part, usize)>,
 }
 
-/// Sums of columns, in a fixed order.
+/// Column sums, in a fixed order.
 pub(crate) fn column_sums<'a>(
     gpu: &mut Gpu,
     x: Part,
@@ -155,7 +155,7 @@ fn columns_end(gpu: &Gpu, partials: Part, runs: usize, columns: usize, out: Word
     unsafe { gpu.launch(&gpu.kernels.train_columns_end, shape, arguments) }
 }
 
-/// The sum of a few numbers.
+/// Sum of a short array, in order.
 pub(crate) fn total(gpu: &Gpu, x: Part, out: Floats<'_>) -> Result<()> {
     assert!(out.len() == 1, "a sum is a number");
     let arguments = &mut [gpu.at(x), gpu.at(out), number(x.len()).into()];
@@ -172,7 +172,7 @@ pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Part>, out: 
     unsafe { gpu.launch(&gpu.kernels.train_add, each(out.len()), arguments) }
 }
 
-/// The first `len` elements of features as f32, with their dropout.
+/// Widens the first `len` elements of features to f32, with dropout.
 pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, len: usize, mask: Mask) -> Result<Part> {
     assert!(4 * x.words.len() + 3 >= len * x.dtype.size(), "elements to widen");
     let out = gpu.take(len)?;
@@ -214,7 +214,7 @@ mod tests {
         host.to_vec()
     }
 
-    /// The masks of the spec, bit for bit, for lengths that are no multiple of a group.
+    /// Masks equal the spec's bit for bit, also for lengths that are no multiple of a group.
     #[test]
     fn masks_are_the_specs() {
         let mut gpu = gpu();
@@ -225,9 +225,9 @@ mod tests {
             let [part, output] = [gpu.upload(&pinned), gpu.upload(&pinned)].map(|p| p.expect("memory"));
             let wide = widen(&mut gpu, Rows { words: part.into(), dtype: Dtype::F32 }, len, Mask::new(Some(dropout)));
             let wide = wide.expect("a launch");
-            finish(&gpu, part, columns, None, None, Mask::new(Some(dropout))).expect("a launch");
+            epilogue(&gpu, part, columns, None, None, Mask::new(Some(dropout))).expect("a launch");
             let end = (output, None, Mask::new(Some(dropout)));
-            finish_backward(&mut gpu, output, columns, None, end).expect("a launch");
+            epilogue_backward(&mut gpu, output, columns, None, end).expect("a launch");
             let mut expected = values;
             dropout.apply(0, &mut expected);
             for found in [part, wide, output] {
@@ -240,7 +240,7 @@ mod tests {
     fn columns_are_summed() {
         let mut gpu = gpu();
         for (rows, columns) in [(1, 1), (3, 40), (700, 5), (20_000, 2)] {
-            // Small whole numbers: every order of the sum gives the same.
+            // Small integers: the sum is exact in any order.
             let values: Vec<f32> = (0..rows * columns).map(|i| (i * 7 % 5) as f32).collect();
             let part = gpu.upload(&Pinned::of(gpu.stream.device(), &values).expect("memory")).expect("memory");
             let out = gpu.take(columns).expect("memory");

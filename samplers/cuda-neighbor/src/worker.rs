@@ -1,19 +1,27 @@
-//! A worker: gives the device one mini-batch after another, and waits for none of them.
+//! Batching worker: queues mini-batches on the device without waiting for them.
 
 use std::sync::Arc;
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, Pinned, Stream, Used, pending};
-use morphgl_registry::{BatchId, BatchingWorker, Error, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
+use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, LastUse, Pinned, Stream, pending};
+use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
 
-use crate::bounds::{Hop, MOST};
-use crate::expand::{Expand, Made};
+use crate::bounds::Hop;
+use crate::expand::{Expand, HopArrays};
 use crate::kernels::{Draws, GROUP, Places};
 use crate::launch::Launch;
-use crate::presample::Counters;
-use crate::sampler::Shared;
 use crate::scratch::{GROWN, Needs, Scratch, grow};
+use crate::shared::Shared;
 
-/// One worker: streams that take turns.
+/// Access counters per node, for pre-sampling.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// Mini-batches in which the node is an input node.
+    pub(crate) nodes: Buffer<u32>,
+    /// Hops that expand it, if it has a neighbour.
+    pub(crate) rows: Buffer<u32>,
+}
+
+/// A worker: streams used in turn.
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -30,12 +38,12 @@ impl Worker {
         Ok(Self { shared: Arc::clone(shared), scratch, turn: 0 })
     }
 
-    /// The stream of the next mini-batch.
+    /// Stream of the next mini-batch.
     pub(crate) fn stream(&self) -> &Stream {
         &self.scratch[self.turn].stream
     }
 
-    /// Gives the device the work of a mini-batch, which also counts its accesses where there are `counters`.
+    /// Queues the work of a mini-batch, including access counting if `counters` are given.
     pub(crate) fn make(&mut self, id: BatchId, counters: Option<&Counters>) -> Result<Handle<MiniBatch>> {
         let turn = self.turn;
         self.turn = (turn + 1) % self.scratch.len();
@@ -46,12 +54,12 @@ impl Worker {
 impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         self.shared.check(id)?;
-        // Its memory goes back to the device's pool, which hands it out again.
+        // Its memory returns to the device's pool for reuse.
         drop(recycled);
         self.make(id, None)
     }
 
-    /// Scratch memory as large on every stream as on that with the largest, the seeds' orders, and the topology.
+    /// Peak scratch memory of a stream times the number of streams, seed orders, and topology.
     fn num_bytes(&self) -> Option<u64> {
         let scratch = self.scratch.iter().map(Scratch::num_bytes).max().unwrap_or(0);
         let shared = self.shared.orders.num_bytes() + self.shared.graph.num_bytes();
@@ -123,7 +131,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
             grow(&scratch.stream, &mut degrees, room, bound.rows)?;
             scratch.grow_nodes(room, bound.rows, weighted)?;
             if scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)? {
-                // The nodes known so far go into the new table.
+                // Reinsert the nodes found so far into the new table.
                 let (nodes, table) = (nodes.as_ref().expect(GROWN), scratch.table.as_ref().expect(GROWN));
                 let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
                 launch.seeds((nodes, 0, bound.rows as u32), nodes, None, table)?;
@@ -135,7 +143,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
         scratch.grow_edges(&Needs { edges, picked: apart, large }, &shared.kernels)?;
         let indices = Buffer::new(&scratch.stream, edges as usize)?;
         let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
-        let made = Made { indptr, indices, weights: weights.transpose()? };
+        let made = HopArrays { indptr, indices, weights: weights.transpose()? };
         let draws = Draws { fanout: most, hop: hop as u32, id, seed: shared.settings.seed };
         Expand::new(shared, scratch, (&bound, places, draws), nodes.as_ref().expect(GROWN), &made).run()?;
         blocks.push(made);
@@ -163,7 +171,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
     let end = stream.record(true)?;
     let device = shared.device.clone();
     Ok(pending(start, end, move || {
-        // It was waited for.
+        // The work is done: the handle was waited for.
         settle(&counts, &nodes, &degrees, &labels, &blocks);
         let batch = CudaBatch {
             device,
@@ -175,13 +183,13 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
             blocks: blocks.into_iter().enumerate().rev().map(|(hop, made)| made.block(hop, &counts)).collect(),
             features: None,
             labels,
-            used: Used::default(),
+            last_use: LastUse::default(),
         };
         Ok(batch.into_batch())
     }))
 }
 
-/// Waits for the hop's sizes: its bounds are too large to give it room unasked.
+/// Waits for the hop's exact sizes, since its upper bounds are too large to allocate.
 fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> Result<Hop> {
     scratch.stream.copy(&scratch.counts, 0..scratch.counts.len(), &mut scratch.sizes, 0)?;
     scratch.stream.record(false)?.synchronize()?;
@@ -190,9 +198,15 @@ fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> 
     Ok(exact.with_edges(edges, shared.degrees.num_nodes()))
 }
 
-/// Lets the memory of a mini-batch whose `end` has happened be taken again without waiting for what its stream does now.
-fn settle(counts: &Pinned<u64>, nodes: &Buffer<u32>, degrees: &Buffer<f32>, labels: &Buffer<i32>, blocks: &[Made]) {
-    // SAFETY: they were made for this mini-batch, and all work on them so far was given before its `end`.
+/// Allows the memory of a finished mini-batch to be reused without waiting for its stream's later work.
+fn settle(
+    counts: &Pinned<u64>,
+    nodes: &Buffer<u32>,
+    degrees: &Buffer<f32>,
+    labels: &Buffer<i32>,
+    blocks: &[HopArrays],
+) {
+    // SAFETY: they belong to this mini-batch, and all work on them comes before its end event, which has happened.
     unsafe {
         counts.settle();
         nodes.settle();
@@ -206,7 +220,7 @@ fn settle(counts: &Pinned<u64>, nodes: &Buffer<u32>, degrees: &Buffer<f32>, labe
     }
 }
 
-impl Made {
+impl HopArrays {
     fn block(self, hop: usize, counts: &[u64]) -> CudaBlock {
         let (num_dst, num_src) = (counts[hop], counts[hop + 1]);
         let edges = counts[counts.len() / 2 + 1 + hop];
@@ -225,55 +239,6 @@ fn cut<T: bytemuck::Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
     buffer
 }
 
-/// How far the device gets without asking the host: to the end, or to the first hop that may be too large.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
-    /// Nodes there are then at most.
-    pub(crate) nodes: u64,
-    /// The largest value of the table.
-    pub(crate) values: u64,
-}
-
-impl Reach {
-    fn checked(self, id: BatchId) -> Result<Self> {
-        if self.values > MOST {
-            let what = "a hop may have more than 2^31 - 1 edges; give a smaller batch size or fanouts";
-            return Err(Error::setting(id, what));
-        }
-        Ok(self)
-    }
-}
-
-impl Shared {
-    /// Bounds of the seeds' own hop.
-    pub(crate) fn first_hop(&self) -> Hop {
-        let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
-        self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])
-    }
-
-    /// Whether a hop gets room by its bounds.
-    pub(crate) fn fits(&self, bound: &Hop) -> bool {
-        let weights = self.graph.weights.is_some();
-        bound.bytes(weights, self.settings.pick == Pick::Weighted) <= self.hop_bytes && bound.edges <= MOST / 2
-    }
-
-    /// How far the device gets from hop `hop` on, which is gone into in any case where it is `known`.
-    pub(crate) fn reach(&self, hop: usize, mut bound: Hop, known: bool) -> Reach {
-        let mut reach = Reach { nodes: bound.rows, values: bound.rows };
-        for at in hop..self.settings.fanouts.0.len() {
-            if at > hop {
-                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
-            }
-            if !(self.fits(&bound) || (known && at == hop)) {
-                return Reach { nodes: reach.nodes.max(bound.rows), ..reach };
-            }
-            reach.nodes = bound.nodes;
-            reach.values = reach.values.max(bound.rows + bound.edges);
-        }
-        reach
-    }
-}
-
 #[cfg(all(test, feature = "emulate"))]
 mod tests {
     use morphgl_conformance::batching::{Case, graphs, reference};
@@ -282,7 +247,7 @@ mod tests {
     use super::*;
     use crate::CudaNeighbor;
 
-    /// A table is cleared before its stamps come again.
+    /// A table is cleared before its stamps wrap around.
     #[test]
     fn stamps_run_out() {
         let case = Case { gather: false, ..Case::new(graphs::random(200, 6, false)) };

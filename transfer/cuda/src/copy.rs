@@ -1,0 +1,136 @@
+//! Copies between host and device, and fills.
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+use morphgl_registry::Result;
+
+use crate::driver::Address;
+use crate::memory::{Buffer, Pinned, Users};
+use crate::{Mapped, Stream};
+
+/// Memory that a copy can read.
+///
+/// # Safety
+///
+/// The span covers `len` elements that stay valid until the work of the streams in `users` is done.
+pub unsafe trait Readable<T: Pod> {
+    /// Where it lies.
+    fn span(&self) -> Span<'_>;
+}
+
+/// Memory that a copy can write.
+///
+/// # Safety
+///
+/// As [`Readable`], and a unique borrow permits writing to it.
+pub unsafe trait Writable<T: Pod>: Readable<T> {}
+
+/// Address range of memory, with the streams that use it.
+#[derive(Debug)]
+pub struct Span<'a> {
+    address: Address,
+    len: usize,
+    users: Users<'a>,
+    /// Interior addresses that no single copy may cross.
+    cuts: &'a [Address],
+}
+
+macro_rules! readable {
+    ($type:ident, |$memory:ident| $cuts:expr) => {
+        // SAFETY: pooled blocks are reused, and mapped pages unpinned, only after the work of their users.
+        unsafe impl<T: Pod> Readable<T> for $type<T> {
+            fn span(&self) -> Span<'_> {
+                let $memory = self;
+                Span { address: self.address(), len: self.len(), users: self.users(), cuts: $cuts }
+            }
+        }
+    };
+}
+readable!(Buffer, |_buffer| &[]);
+readable!(Pinned, |_pinned| &[]);
+readable!(Mapped, |mapped| mapped.cuts());
+// SAFETY: a buffer owns its block.
+unsafe impl<T: Pod> Writable<T> for Buffer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Pod> Writable<T> for Pinned<T> {}
+
+impl Stream {
+    /// Copies elements `range` of `from` to `to`, beginning at its element `at`.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses it, or earlier work failed.
+    ///
+    /// # Panics
+    ///
+    /// When either range is out of bounds, or memory belongs to another device.
+    pub fn copy<T: Pod>(
+        &self,
+        from: &impl Readable<T>,
+        range: Range<usize>,
+        to: &mut impl Writable<T>,
+        at: usize,
+    ) -> Result<()> {
+        let (from, to) = (from.span(), to.span());
+        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
+        assert!(at + range.len() <= to.len, "{} elements from {at} on of {}", range.len(), to.len);
+        let size = size_of::<T>();
+        self.copy_spans((from, range.start * size), (to, at * size), range.len() * size)
+    }
+
+    /// Copies bytes `range` of `from` to the beginning of `to`, whatever its element type.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::copy`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Stream::copy`].
+    pub fn copy_bytes<T: Pod>(
+        &self,
+        from: &impl Readable<u8>,
+        range: Range<usize>,
+        to: &mut impl Writable<T>,
+    ) -> Result<()> {
+        let (from, to) = (from.span(), to.span());
+        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
+        assert!(range.len() <= to.len * size_of::<T>(), "{} bytes to {} elements", range.len(), to.len);
+        self.copy_spans((from, range.start), (to, 0), range.len())
+    }
+
+    /// Copies `bytes` bytes between spans, from byte `skip` of the one to byte `at` of the other; both are in bounds.
+    fn copy_spans(&self, (from, skip): (Span<'_>, usize), (to, at): (Span<'_>, usize), bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        [from.users, to.users].into_iter().for_each(|users| users.mark(self));
+        let (mut source, mut target) = (from.address + skip as u64, to.address + at as u64);
+        let end = source + bytes as u64;
+        // Drivers refuse a copy across separately registered pieces of host memory.
+        let first = from.cuts.partition_point(|cut| *cut <= source);
+        for upto in from.cuts[first..].iter().copied().take_while(|cut| *cut < end).chain([end]) {
+            let bytes = upto - source;
+            // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, after the stream's work.
+            self.check(unsafe { self.device().driver().copy(self.id(), source, target, bytes as usize) })?;
+            (source, target) = (upto, target + bytes);
+        }
+        Ok(())
+    }
+
+    /// Fills a buffer with a byte.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::copy`].
+    pub fn fill<T: Pod>(&self, buffer: &mut Buffer<T>, byte: u8) -> Result<()> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        buffer.users().mark(self);
+        let bytes = buffer.len() * size_of::<T>();
+        // SAFETY: the buffer goes back to its pool only after the stream's work.
+        self.check(unsafe { self.device().driver().fill(self.id(), buffer.address(), byte, bytes) })
+    }
+}

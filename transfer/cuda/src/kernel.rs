@@ -1,0 +1,89 @@
+//! Kernels of a device, and their launch.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use morphgl_registry::Result;
+
+use crate::driver::{Id, Shape};
+use crate::{Argument, Device, Module, Stream};
+
+/// A kernel loaded on a device.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    name: &'static str,
+    function: Id,
+    device: Device,
+}
+
+impl Module {
+    /// Loads the kernel `name`.
+    ///
+    /// # Errors
+    ///
+    /// The driver or the compiler refuses it.
+    ///
+    /// # Panics
+    ///
+    /// When the module lists no such kernel.
+    pub fn kernel(&'static self, device: &Device, name: &str) -> Result<Kernel> {
+        let known = self.kernels.iter().find(|k| **k == name);
+        let name = known.unwrap_or_else(|| panic!("the kernels of {} are {:?}, not {name}", self.name, self.kernels));
+        let function = device.check(device.driver().function(self, name))?;
+        Ok(Kernel { name, function, device: device.clone() })
+    }
+}
+
+impl Kernel {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Occupancy: blocks of `block` threads with `shared` bytes of shared memory that a multiprocessor runs at a time.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses the query.
+    pub fn occupancy(&self, block: u32, shared: usize) -> Result<u32> {
+        self.device.check(self.device.driver().occupancy(self.function, block, shared))
+    }
+}
+
+impl Stream {
+    /// Launches a kernel.
+    ///
+    /// # Errors
+    ///
+    /// The driver refuses the launch, or earlier work failed.
+    ///
+    /// # Panics
+    ///
+    /// When the kernel, or memory that is an argument, belongs to another device.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` match the kernel's parameters in number, order and type; the kernel stays within their bounds; and until
+    /// it is done, no other stream or host thread writes to what it reads or touches what it writes.
+    pub unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
+        const MAX_ARGUMENTS: usize = 32;
+        let device = self.device();
+        assert!(arguments.len() <= MAX_ARGUMENTS, "{} has more than {MAX_ARGUMENTS} arguments", kernel.name);
+        assert!(kernel.device.is(device), "{} was loaded for {:?}", kernel.name, kernel.device);
+        let mut pointers = [std::ptr::null_mut::<c_void>(); MAX_ARGUMENTS];
+        for (pointer, argument) in pointers.iter_mut().zip(arguments.iter_mut()) {
+            if let Some(users) = argument.users {
+                users.mark(self);
+            }
+            *pointer = argument.value.as_mut_ptr().cast();
+        }
+        let pointers = &mut pointers[..arguments.len()];
+        device.inner().launches.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise; drivers copy arguments before they return.
+        let launched = unsafe { device.driver().launch(self.id(), kernel.function, shape, pointers) };
+        device.check(launched.map_err(|mut failure| {
+            failure.what = format!("kernel {}: {}", kernel.name, failure.what);
+            failure
+        }))
+    }
+}
