@@ -7,6 +7,7 @@ mod avx512;
 mod bounded;
 mod dispatch;
 mod epochs;
+mod hops;
 mod huge;
 mod lanes;
 mod limits;
@@ -21,6 +22,7 @@ mod weighted;
 
 pub use bounded::{RETRIES, bounded};
 pub use epochs::{Epochs, Order, check_host, check_threads, weight_sum};
+pub use hops::{Hop, HopSampler, gather_features, host_batch, sample_hops, set_labels};
 pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT, pick_uniform_lanes};
 pub use limits::{MAX_HOPS, check_limits, check_settings};
 pub use logarithm::ln;

@@ -25,7 +25,7 @@ impl Span {
 
 /// The picks of one hop, and the graph they are picked from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hop<'a> {
+pub(crate) struct RowPicker<'a> {
     pub(crate) indices: &'a [u32],
     pub(crate) picks: Picks<'a>,
 }
@@ -70,7 +70,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Hop<'_> {
+impl RowPicker<'_> {
     /// Fills `addresses` with where the picked neighbours of all rows stand in the graph's indices, and asks for them.
     pub(crate) fn pick(&self, rows: Rows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
         addresses.resize(rows.num_edges(), 0);

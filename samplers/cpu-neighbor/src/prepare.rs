@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_registry::{
-    BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
+use morphgl_graph_store::Topology;
+use morphgl_registry::{BatchId, BatchingWorker, Block, Error, Handle, HostBatch, MiniBatch, Result};
+use morphgl_sampler_core::{
+    Hop, HopSampler, Order, check_threads, gather_features, host_batch, sample_hops, set_labels,
 };
-use morphgl_sampler_core::{Order, Picks, check_threads};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::expand::Hop;
+use crate::expand::RowPicker;
 use crate::found::Found;
 use crate::sampler::Shared;
 use crate::stages::{Buffers, Stages};
@@ -44,11 +45,7 @@ impl BatchingWorker for Worker {
         let start = Instant::now();
         let Self { shared, pool, order, found, buffers } = self;
         let seeds = shared.epochs.seeds(id, order)?;
-        let mut batch = match recycled {
-            Some(MiniBatch::Host(batch)) => batch,
-            _ => HostBatch::default(),
-        };
-        batch.id = id;
+        let mut batch = HostBatch { id, ..host_batch(recycled) };
         match pool {
             Some(pool) => pool.install(|| prepare(shared, found, buffers, seeds, &mut batch)),
             None => prepare(shared, found, buffers, seeds, &mut batch),
@@ -65,54 +62,47 @@ fn prepare(
     seeds: &[u32],
     batch: &mut HostBatch,
 ) -> Result<()> {
-    let (dataset, settings) = (&*shared.dataset, &shared.settings);
-    let topology = &dataset.topology;
-    found.start(std::mem::take(&mut batch.input_nodes), std::mem::take(&mut batch.degrees), seeds, topology);
-    let hops = settings.fanouts.0.len();
-    batch.blocks.resize_with(hops, Block::default);
-    let mut newest = 0;
-    for hop in 0..hops {
-        let num_dst = found.len();
-        let first = match settings.expansion {
-            Expansion::All => 0,
-            Expansion::New => newest,
-        };
-        newest = num_dst;
-        // blocks[0] is the hop farthest from the seeds.
-        let block = &mut batch.blocks[hops - 1 - hop];
-        let picks = Picks::new(settings, topology.weights().map(|w| &**w), batch.id, hop);
-        picks.begin(block, num_dst, found.spans()[first..].iter().map(|span| span.range()))?;
-        // Of the last hop's nodes no neighbours are picked.
-        let locate = hop + 1 < hops || !found.knows_degrees();
-        let hop = Hop { indices: topology.indices(), picks };
-        Stages { hop, topology, first, locate }.run(found, buffers, block);
-        block.num_src = found.len();
-    }
-    batch.num_seeds = seeds.len();
-    (batch.input_nodes, batch.degrees) = found.finish();
+    let dataset = &*shared.dataset;
+    let parallel = buffers.len() > 1;
+    let mut sampler = Sampler { topology: &dataset.topology, found, buffers };
+    sample_hops(&mut sampler, &shared.settings, dataset.topology.weights().map(|w| &**w), seeds, batch)?;
     if let Some(sums) = &shared.weight_sums {
         batch.degrees.iter_mut().zip(&batch.input_nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
     }
-    batch.labels.clear();
-    if let Some(labels) = &dataset.labels {
-        let labels: &[i32] = labels;
-        batch.labels.extend(seeds.iter().map(|&v| labels[v as usize]));
-    }
-    gather(shared, buffers.len() > 1, batch);
+    set_labels(dataset.labels.as_deref(), batch);
+    gather_features(dataset.features.as_ref().filter(|_| shared.gather), parallel, batch);
     Ok(())
 }
 
-/// Fills in the features of the input nodes, or leaves them to transferring.
-fn gather(shared: &Shared, parallel: bool, batch: &mut HostBatch) {
-    let Some(matrix) = shared.dataset.features.as_ref().filter(|_| shared.gather) else {
-        batch.features = None;
-        return;
-    };
-    let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
-    let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
-    if parallel {
-        matrix.par_gather_rows(&batch.input_nodes, out);
-    } else {
-        matrix.gather_rows(&batch.input_nodes, out);
+/// Hops of one mini-batch, by the software pipeline of [`Stages`].
+struct Sampler<'w> {
+    topology: &'w Topology,
+    found: &'w mut Found,
+    buffers: &'w mut [Buffers],
+}
+
+impl HopSampler for Sampler<'_> {
+    fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
+        self.found.start(nodes, degrees, seeds, self.topology);
+        Ok(())
+    }
+
+    fn num_nodes(&self) -> usize {
+        self.found.len()
+    }
+
+    fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
+        let Self { topology, found, buffers } = self;
+        let Hop { picks, first, num_dst, is_last } = hop;
+        picks.begin(block, num_dst, found.spans()[first..].iter().map(|span| span.range()))?;
+        // Of the last hop's nodes no neighbours are picked.
+        let locate = !is_last || !found.knows_degrees();
+        let rows = RowPicker { indices: topology.indices(), picks };
+        Stages { rows, topology, first, locate }.run(found, buffers, block);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
+        Ok(self.found.finish())
     }
 }

@@ -6,7 +6,7 @@
 use morphgl_graph_store::Topology;
 use morphgl_registry::Block;
 
-use crate::expand::{Hop, Rows, Scratch};
+use crate::expand::{RowPicker, Rows, Scratch};
 use crate::found::Found;
 
 /// Edges a group has: enough to hide the way to memory, few enough that what was asked for is still in the cache when
@@ -18,7 +18,7 @@ const PART: usize = 1 << 14;
 /// A hop of a mini-batch: from which graph, and what is left to know of the nodes it finds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stages<'a> {
-    pub(crate) hop: Hop<'a>,
+    pub(crate) rows: RowPicker<'a>,
     pub(crate) topology: &'a Topology,
     /// First row that is expanded.
     pub(crate) first: usize,
@@ -56,12 +56,12 @@ impl Stages<'_> {
             let rows = Rows { spans: &found.spans()[row..*num_dst], indptr: &indptr[row..=*num_dst] };
             let (rows, _) = rows.split(GROUP);
             row += rows.spans.len();
-            self.hop.pick(rows, picking, scratch);
+            self.rows.pick(rows, picking, scratch);
             alike(picking, reading);
             let group = read..read + reading.len();
             let read_weights = weights.split_off_mut(..reading.len().min(weights.len())).unwrap_or_default();
-            self.hop.read_weights(reading, read_weights);
-            self.hop.read(reading, &mut indices[group.clone()]);
+            self.rows.read_weights(reading, read_weights);
+            self.rows.read(reading, &mut indices[group.clone()]);
             found.name(read - named, &mut indices[named..group.end], self.topology, self.locate);
             (named, read) = (read, group.end);
             std::mem::swap(picking, reading);
@@ -106,12 +106,12 @@ impl Stages<'_> {
         reading.clear();
         while read < picked.len() {
             let (rows, later) = rest.split(GROUP);
-            self.hop.pick(rows, picking, scratch);
+            self.rows.pick(rows, picking, scratch);
             alike(picking, reading);
             let group = read..read + reading.len();
             let of_weights = if weights.is_empty() { 0..0 } else { group.clone() };
-            self.hop.read_weights(reading, &mut weights[of_weights]);
-            self.hop.read(reading, &mut picked[group.clone()]);
+            self.rows.read_weights(reading, &mut weights[of_weights]);
+            self.rows.read(reading, &mut picked[group.clone()]);
             (read, rest) = (group.end, later);
             std::mem::swap(picking, reading);
         }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_platform::direct::{Reader, Want};
-use morphgl_registry::{
-    BatchFeatures, BatchId, BatchingWorker, Block, Error, Expansion, Handle, HostBatch, MiniBatch, Result,
-};
-use morphgl_sampler_core::{Order, Picks, Relabel, check_threads};
+use morphgl_registry::{BatchFeatures, BatchId, BatchingWorker, Block, Error, Handle, HostBatch, MiniBatch, Result};
+use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
 
 use crate::caches::check_nodes;
 use crate::expand::{Rows, Scratch, pick};
@@ -53,11 +51,7 @@ impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let seeds = self.shared.epochs.seeds(id, &mut self.order)?;
-        let mut batch = match recycled {
-            Some(MiniBatch::Host(batch)) => batch,
-            _ => HostBatch::default(),
-        };
-        batch.id = id;
+        let mut batch = HostBatch { id, ..host_batch(recycled) };
         let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
         made.map_err(|e| Error { context: id.to_string(), ..e })?;
         self.shared.counters.batch();
@@ -73,32 +67,57 @@ fn prepare(
     seeds: &[u32],
     batch: &mut HostBatch,
 ) -> Result<()> {
-    let settings = &shared.settings;
-    let Buffers { relabel, spans: found, offsets: scratch, picked, wants } = buffers;
-    relabel.start(std::mem::take(&mut batch.input_nodes));
-    seeds.iter().for_each(|&seed| {
-        relabel.local(seed);
-    });
-    found.clear();
     let weights = shared.dataset.topology.weights().map(|w| &**w);
-    let hops = settings.fanouts.0.len();
-    batch.blocks.resize_with(hops, Block::default);
-    let mut newest = 0;
-    for hop in 0..hops {
-        let num_dst = relabel.nodes().len();
-        spans(shared, reader, relabel.nodes(), scratch, found)?;
-        let first = match settings.expansion {
-            Expansion::All => 0,
-            Expansion::New => newest,
-        };
-        newest = num_dst;
-        // blocks[0] is the hop farthest from the seeds.
-        let block = &mut batch.blocks[hops - 1 - hop];
-        let picks = Picks::new(settings, weights, batch.id, hop);
-        picks.begin(block, num_dst, found[first..].iter().map(|span| span.range()))?;
+    let mut sampler = Sampler { shared, reader, buffers, degrees: Vec::new() };
+    sample_hops(&mut sampler, &shared.settings, weights, seeds, batch)?;
+    batch.labels.clear();
+    batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
+    gather(shared, reader, &mut buffers.wants, batch)
+}
+
+/// Hops of one mini-batch: offsets and neighbours are read from the dataset's files.
+struct Sampler<'w> {
+    shared: &'w Shared,
+    reader: &'w mut Reader,
+    buffers: &'w mut Buffers,
+    degrees: Vec<f32>,
+}
+
+impl Sampler<'_> {
+    /// Appends the spans of the nodes that have none yet.
+    fn locate(&mut self) -> Result<()> {
+        let Self { shared, reader, buffers: Buffers { relabel, spans, offsets, .. }, .. } = self;
+        let before = reader.stats();
+        shared.offsets.spans(&shared.files.indptr, &relabel.nodes()[spans.len()..], reader, offsets, spans)?;
+        shared.counters.read(What::Offsets, before, reader.stats());
+        Ok(())
+    }
+}
+
+impl HopSampler for Sampler<'_> {
+    fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
+        let Buffers { relabel, spans, .. } = &mut *self.buffers;
+        relabel.start(nodes);
+        seeds.iter().for_each(|&seed| {
+            relabel.local(seed);
+        });
+        spans.clear();
+        self.degrees = degrees;
+        Ok(())
+    }
+
+    fn num_nodes(&self) -> usize {
+        self.buffers.relabel.nodes().len()
+    }
+
+    fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
+        self.locate()?;
+        let Self { shared, reader, buffers: Buffers { relabel, spans, picked, .. }, .. } = self;
+        let Hop { picks, first, num_dst, .. } = hop;
+        picks.begin(block, num_dst, spans[first..].iter().map(|span| span.range()))?;
         let rows = Rows {
             nodes: &relabel.nodes()[first..],
-            spans: &found[first..],
+            spans: &spans[first..],
             indptr: &block.indptr[first..],
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
@@ -113,33 +132,19 @@ fn prepare(
             picked.wants.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
         })?;
         relabel.locals(&mut block.indices);
-        block.num_src = relabel.nodes().len();
+        Ok(())
     }
-    spans(shared, reader, relabel.nodes(), scratch, found)?;
-    batch.num_seeds = seeds.len();
-    batch.input_nodes = relabel.finish();
-    batch.degrees.clear();
-    match &shared.weight_sums {
-        Some(sums) => batch.degrees.extend(batch.input_nodes.iter().map(|&v| sums[v as usize])),
-        None => batch.degrees.extend(found.iter().map(|span| span.degree as f32)),
-    }
-    batch.labels.clear();
-    batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
-    gather(shared, reader, wants, batch)
-}
 
-/// Adds the spans of the nodes that have none yet.
-fn spans(
-    shared: &Shared,
-    reader: &mut Reader,
-    nodes: &[u32],
-    scratch: &mut offsets::Scratch,
-    found: &mut Vec<Span>,
-) -> Result<()> {
-    let before = reader.stats();
-    shared.offsets.spans(&shared.files.indptr, &nodes[found.len()..], reader, scratch, found)?;
-    shared.counters.read(What::Offsets, before, reader.stats());
-    Ok(())
+    fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
+        self.locate()?;
+        let (nodes, mut degrees) = (self.buffers.relabel.finish(), std::mem::take(&mut self.degrees));
+        degrees.clear();
+        match &self.shared.weight_sums {
+            Some(sums) => degrees.extend(nodes.iter().map(|&v| sums[v as usize])),
+            None => degrees.extend(self.buffers.spans.iter().map(|span| span.degree as f32)),
+        }
+        Ok((nodes, degrees))
+    }
 }
 
 /// Fills in the features of the input nodes, or leaves them to transferring.
