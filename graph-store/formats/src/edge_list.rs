@@ -82,12 +82,10 @@ pub fn import(
 fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
     let options = ingest.options();
     let mut chunks = Chunks::open(source, options.memory, ingest.progress())?;
-    let First { layout, is_header, left_out } = first(&mut chunks, &format.columns)?;
-    if is_header || format.columns != Columns::default() || !left_out.is_empty() {
-        let weight = layout.weight.map_or(String::new(), |w| format!(", weight {}", w + 1));
-        let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
-        let (source, target) = (layout.source + 1, layout.target + 1);
-        ingest.note(format!("columns: source {source}, target {target}{weight} of {}{rest}", layout.count));
+    let first = first(&mut chunks, &format.columns)?;
+    let layout = first.layout;
+    if first.is_header || format.columns != Columns::default() || !first.left_out.is_empty() {
+        ingest.note(first.chosen().note(layout.count, |place| (place + 1).to_string()));
     }
     let weighted = layout.weight.is_some() && !options.drop_weights;
     let more_columns = options.drop_weights && layout.is_plain();
