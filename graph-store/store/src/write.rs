@@ -110,7 +110,7 @@ impl DatasetWriter {
             arrays: self.arrays.clone(),
             provenance,
         };
-        crate::dataset::check_shapes(&self.target, &meta)?;
+        crate::meta::check_shapes(&self.target, &meta)?;
         let json = self.partial.join("graph.json");
         let text = serde_json::to_string_pretty(&meta).expect("a Meta holds only what JSON can say") + "\n";
         fs::write(&json, text).map_err(|e| Error::io(&json, e))?;

@@ -2,7 +2,6 @@
 
 mod expand;
 mod found;
-mod prepare;
 mod sampler;
 mod stages;
 

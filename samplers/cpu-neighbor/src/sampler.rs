@@ -8,7 +8,9 @@ use morphgl_sampler_core::{Epochs, check_host, check_settings, weight_sum};
 use rayon::prelude::*;
 
 use crate::found::Expected;
-use crate::prepare::Worker;
+use prepare::Worker;
+
+mod prepare;
 
 /// Phase Batching by neighbour sampling on CPU threads, `Batching_CPU_Neighbor`.
 #[derive(Debug, Clone)]

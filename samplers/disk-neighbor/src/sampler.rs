@@ -13,8 +13,10 @@ use crate::caches::{Caches, DiskGraph};
 use crate::files::Files;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
-use crate::prepare::Worker;
 use crate::stats::{Counters, Counts};
+use prepare::Worker;
+
+mod prepare;
 
 /// Bytes that a seed takes in the orders, and beside its label.
 const BYTES_A_SEED: u64 = Epochs::BYTES_A_SEED + 8;

@@ -4,16 +4,16 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
+use super::{EdgeListOptions, Ids, finish_kept, note_rounded};
 use crate::Ingest;
 use crate::compact::{self, Unnumbered};
-use crate::edge_list::{EdgeListOptions, Ids};
+use crate::ingest::nodes::Keys;
 use crate::names::Names;
-use crate::nodes::Keys;
 use crate::tabular::{Batch, TableFile, Values};
 use crate::text::choose;
 
 /// Reads the edges of the table `source` as the options say.
-pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
+pub(super) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
     let mut file = TableFile::open(source, ingest.progress())?;
     if format.columns.names.is_some() && file.is_text() {
         // `--columns` is for files without a header: the first row is an edge.
@@ -60,7 +60,7 @@ impl EdgeTable<'_> {
 
     fn told(&self, ingest: &mut Ingest<'_>) {
         if self.rounded > 0 {
-            crate::edge_list::note_rounded(ingest, self.rounded);
+            note_rounded(ingest, self.rounded);
         }
     }
 
@@ -131,7 +131,7 @@ impl EdgeTable<'_> {
             lowest = src.iter().chain(&dst).fold(lowest, |low, &id| low.min(id));
             edges.push(&src, &dst, weighted.then_some(&weights))?;
         }
-        crate::edge_list::finish_kept(edges, num_nodes, (first, lowest))
+        finish_kept(edges, num_nodes, (first, lowest))
     }
 
     fn compact(&mut self, ingest: &mut Ingest<'_>) -> Result<()> {

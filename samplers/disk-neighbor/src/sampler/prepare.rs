@@ -7,10 +7,10 @@ use morphgl_platform::direct::{Reader, Want};
 use morphgl_registry::{BatchFeatures, BatchId, BatchingWorker, Block, Error, Handle, HostBatch, MiniBatch, Result};
 use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
 
+use super::Shared;
 use crate::caches::check_nodes;
 use crate::expand::{Rows, Scratch, pick};
 use crate::offsets::{self, Span};
-use crate::sampler::Shared;
 use crate::stats::What;
 
 /// One worker, with buffers and reads of its own.

@@ -10,9 +10,9 @@ use morphgl_sampler_core::{
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::Shared;
 use crate::expand::RowPicker;
 use crate::found::Found;
-use crate::sampler::Shared;
 use crate::stages::{Buffers, Stages};
 
 /// One worker, with buffers of its own.
