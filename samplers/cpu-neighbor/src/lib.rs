@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod expand;
-mod found;
+mod frontier;
 mod sampler;
 mod stages;
 

@@ -7,7 +7,7 @@ use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result,
 use morphgl_sampler_core::{Epochs, check_host, check_settings, weight_sum};
 use rayon::prelude::*;
 
-use crate::found::Expected;
+use crate::frontier::Expected;
 use prepare::Worker;
 
 mod prepare;

@@ -12,7 +12,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::Shared;
 use crate::expand::RowPicker;
-use crate::found::Found;
+use crate::frontier::Frontier;
 use crate::stages::{Buffers, Stages};
 
 /// One worker, with buffers of its own.
@@ -22,7 +22,7 @@ pub(crate) struct Worker {
     /// The threads one mini-batch is spread over, where there are several.
     pool: Option<ThreadPool>,
     order: Option<Order>,
-    found: Found,
+    frontier: Frontier,
     /// One a thread.
     buffers: Vec<Buffers>,
 }
@@ -34,21 +34,21 @@ impl Worker {
             let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("batching-{i}"));
             builder.build().map_err(|e| Error::failed("threads of a batching worker", e))
         });
-        let found = Found::new(&shared.dataset.topology, Arc::clone(&shared.expected));
+        let frontier = Frontier::new(&shared.dataset.topology, Arc::clone(&shared.expected));
         let buffers = (0..threads).map(|_| Buffers::default()).collect();
-        Ok(Self { shared, pool: pool.transpose()?, order: None, found, buffers })
+        Ok(Self { shared, pool: pool.transpose()?, order: None, frontier, buffers })
     }
 }
 
 impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let Self { shared, pool, order, found, buffers } = self;
+        let Self { shared, pool, order, frontier, buffers } = self;
         let seeds = shared.epochs.seeds(id, order)?;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         match pool {
-            Some(pool) => pool.install(|| prepare(shared, found, buffers, seeds, &mut batch)),
-            None => prepare(shared, found, buffers, seeds, &mut batch),
+            Some(pool) => pool.install(|| prepare(shared, frontier, buffers, seeds, &mut batch)),
+            None => prepare(shared, frontier, buffers, seeds, &mut batch),
         }?;
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()))
     }
@@ -57,14 +57,14 @@ impl BatchingWorker for Worker {
 /// Makes the mini-batch `batch.id` of `seeds`; everything else in `batch` is old content, and only its memory is used.
 fn prepare(
     shared: &Shared,
-    found: &mut Found,
+    frontier: &mut Frontier,
     buffers: &mut [Buffers],
     seeds: &[u32],
     batch: &mut HostBatch,
 ) -> Result<()> {
     let dataset = &*shared.dataset;
     let parallel = buffers.len() > 1;
-    let mut sampler = Sampler { topology: &dataset.topology, found, buffers };
+    let mut sampler = Sampler { topology: &dataset.topology, frontier, buffers };
     sample_hops(&mut sampler, &shared.settings, dataset.topology.weights().map(|w| &**w), seeds, batch)?;
     if let Some(sums) = &shared.weight_sums {
         batch.degrees.iter_mut().zip(&batch.input_nodes).for_each(|(degree, &v)| *degree = sums[v as usize]);
@@ -77,32 +77,32 @@ fn prepare(
 /// Hops of one mini-batch, by the software pipeline of [`Stages`].
 struct Sampler<'w> {
     topology: &'w Topology,
-    found: &'w mut Found,
+    frontier: &'w mut Frontier,
     buffers: &'w mut [Buffers],
 }
 
 impl HopSampler for Sampler<'_> {
     fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
-        self.found.start(nodes, degrees, seeds, self.topology);
+        self.frontier.start(nodes, degrees, seeds, self.topology);
         Ok(())
     }
 
     fn num_nodes(&self) -> usize {
-        self.found.len()
+        self.frontier.len()
     }
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
-        let Self { topology, found, buffers } = self;
+        let Self { topology, frontier, buffers } = self;
         let Hop { picks, first, num_dst, is_last } = hop;
-        picks.begin(block, num_dst, found.spans()[first..].iter().map(|span| span.range()))?;
+        picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|row| row.range()))?;
         // Of the last hop's nodes no neighbours are picked.
-        let locate = !is_last || !found.knows_degrees();
+        let locate = !is_last || !frontier.knows_degrees();
         let rows = RowPicker { indices: topology.indices(), picks };
-        Stages { rows, topology, first, locate }.run(found, buffers, block);
+        Stages { rows, topology, first, locate }.run(frontier, buffers, block);
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
-        Ok(self.found.finish())
+        Ok(self.frontier.finish())
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_platform::direct::{Reader, Want};
+use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{BatchFeatures, BatchId, BatchingWorker, Block, Error, Handle, HostBatch, MiniBatch, Result};
 use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
 
 use super::Shared;
 use crate::caches::check_nodes;
 use crate::expand::{Rows, Scratch, pick};
-use crate::offsets::{self, Span};
+use crate::offsets::{self, CsrRow};
 use crate::stats::What;
 
 /// One worker, with buffers and reads of its own.
@@ -26,11 +26,11 @@ pub(crate) struct Worker {
 struct Buffers {
     relabel: Relabel,
     /// Of each node found so far.
-    spans: Vec<Span>,
+    spans: Vec<CsrRow>,
     offsets: offsets::Scratch,
     picked: Scratch,
     /// Feature rows that have to be read.
-    wants: Vec<Want>,
+    fetches: Vec<Fetch>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -72,7 +72,7 @@ fn prepare(
     sample_hops(&mut sampler, &shared.settings, weights, seeds, batch)?;
     batch.labels.clear();
     batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
-    gather(shared, reader, &mut buffers.wants, batch)
+    gather(shared, reader, &mut buffers.fetches, batch)
 }
 
 /// Hops of one mini-batch: offsets and neighbours are read from the dataset's files.
@@ -126,10 +126,10 @@ impl HopSampler for Sampler<'_> {
         shared.counters.rows(hits, misses);
         let before = reader.stats();
         let indices = &shared.files.indices;
-        indices.read(reader, &picked.wants, bytemuck::cast_slice_mut(&mut block.indices))?;
+        indices.read(reader, &picked.fetches, bytemuck::cast_slice_mut(&mut block.indices))?;
         shared.counters.read(What::Neighbors, before, reader.stats());
         check_nodes(indices, &block.indices, shared.num_nodes, |i| {
-            picked.wants.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
+            picked.fetches.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
         })?;
         relabel.locals(&mut block.indices);
         Ok(())
@@ -148,22 +148,22 @@ impl HopSampler for Sampler<'_> {
 }
 
 /// Fills in the features of the input nodes, or leaves them to transferring.
-fn gather(shared: &Shared, reader: &mut Reader, wants: &mut Vec<Want>, batch: &mut HostBatch) -> Result<()> {
+fn gather(shared: &Shared, reader: &mut Reader, fetches: &mut Vec<Fetch>, batch: &mut HostBatch) -> Result<()> {
     let (Some(on_disk), Some(matrix)) = (&shared.files.features, &shared.dataset.features) else {
         batch.features = None;
         return Ok(());
     };
     let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
     let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
-    wants.clear();
-    let mut missing = |i: usize, node: u32| wants.push(Want { element: node.into(), to: i as u32 });
+    fetches.clear();
+    let mut missing = |i: usize, node: u32| fetches.push(Fetch { element: node.into(), to: i as u32 });
     match &shared.caches.features {
         Some(cache) => cache.gather(&batch.input_nodes, out, missing),
         None => batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node)),
     }
-    wants.sort_unstable();
+    fetches.sort_unstable();
     let before = reader.stats();
-    on_disk.read(reader, wants, out)?;
+    on_disk.read(reader, fetches, out)?;
     shared.counters.read(What::Features, before, reader.stats());
     Ok(())
 }
