@@ -95,7 +95,7 @@ impl Dataset {
             Ok(nodes)
         };
         if options.verify {
-            // Names are read by who needs them.
+            // Names are read on demand.
             reader.optional("node_names", |m| reader.typed::<u8>("node_names", m))?;
             reader.optional("node_name_ends", |m| reader.typed::<u64>("node_name_ends", m))?;
         }
@@ -134,7 +134,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The same reader, for arrays that are looked at: into memory where all else is left on disk.
+    /// A reader for arrays that are checked: into memory even with [`Load::Disk`].
     fn in_ram(&self) -> Self {
         let load = if self.options.load == Load::Disk { Load::Ram } else { self.options.load };
         Self { options: OpenOptions { load, ..self.options }, ..*self }

@@ -4,7 +4,7 @@
 compile_error!("morphgl-graph-store maps little-endian files as they are and needs a little-endian machine");
 
 mod array;
-mod behind;
+mod background;
 mod check;
 mod checksum;
 mod dataset;

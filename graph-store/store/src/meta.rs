@@ -61,7 +61,7 @@ impl Meta {
             Error::invalid(&file, Position::Line(e.line() as u64), what, "import the dataset again")
         };
         let value: serde_json::Value = serde_json::from_str(&text).map_err(broken)?;
-        // The version is looked at before the rest: a newer file may have another shape.
+        // The version is checked before the rest: a newer file may have another structure.
         let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if value.get("format").and_then(|f| f.as_str()) == Some(DATASET_FORMAT) && version > u64::from(DATASET_VERSION)
         {

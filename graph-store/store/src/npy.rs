@@ -31,9 +31,9 @@ pub enum Load {
     #[default]
     Ram,
     /// Mapped from the files: pages come in as they are touched, and leave under memory pressure. Once a dataset is
-    /// open, the system is told to read no more of its topology and features than is touched ([`Array::advise`]).
+    /// open, its topology and features are advised for random access ([`Array::advise`]).
     Mmap,
-    /// Topology and features are mapped and not looked at, for operators that read the files themselves: only sizes and types
+    /// Topology and features are mapped and not read, for operators that read the files themselves: only sizes and types
     /// are checked, never the content, and `verify` is without effect. Splits are read into memory and checked.
     Disk,
 }

@@ -4,7 +4,7 @@ use morphgl_platform::philox::{key, philox4x32_10_lanes};
 
 use crate::stream::{Row, Stream};
 
-/// Rows that are drawn for side by side: one register of the widest instructions.
+/// Rows that are drawn for side by side: one register of the widest SIMD level.
 pub const LANES: usize = 16;
 
 /// The largest fanout [`pick_uniform_lanes`] draws: its work a pick grows with the fanout.

@@ -118,7 +118,7 @@ fn is_feature(name: &str) -> bool {
 }
 
 /// Says which columns were read.
-pub(super) fn said(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chosen) {
+pub(super) fn note_columns(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chosen) {
     let mut parts = Vec::new();
     let name = |i: usize| file.header.describe(i);
     for (what, place) in [("ids", chosen.id), ("labels", chosen.label), ("splits", chosen.split)] {

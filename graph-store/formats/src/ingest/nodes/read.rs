@@ -6,7 +6,7 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, NpyWriter, Position, Result};
 
-use super::columns::{Chosen, Given, ID, choose, said};
+use super::columns::{Chosen, Given, ID, choose, note_columns};
 use super::{Features, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
 use crate::elements::Kind;
@@ -83,7 +83,7 @@ fn text(ingest: &mut Ingest<'_>, path: &Path, given: Given, named: bool) -> Resu
         file.set_header(matches!(given, Given::Labels));
     }
     let chosen = choose(&file, given, ingest)?;
-    said(ingest, &file, &chosen);
+    note_columns(ingest, &file, &chosen);
     let places = chosen.all();
     let mut reader = Reader::new(ingest, path, given, &chosen, named);
     while let Some(batch) = file.next(&places)? {
