@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::NodeMap;
 
-/// How often what was asked for was held.
+/// Cache hits and misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hits {
-    /// Rows asked for that are held.
+    /// Requested rows in the cache.
     pub hits: u64,
-    /// Rows asked for that are not.
+    /// Requested rows not in the cache.
     pub misses: u64,
 }
 
 impl Hits {
-    /// Share of the rows asked for that are held; NaN where nothing was asked for.
+    /// Hit ratio; NaN without a request.
     pub fn rate(&self) -> f64 {
         self.hits as f64 / (self.hits + self.misses) as f64
     }
@@ -92,7 +92,7 @@ impl FeatureCache {
         self.misses.fetch_add(nodes.len() as u64 - hits, Ordering::Relaxed);
     }
 
-    /// How often [`FeatureCache::gather`] found what it was asked for.
+    /// Hits and misses of [`FeatureCache::gather`].
     pub fn hits(&self) -> Hits {
         Hits { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }

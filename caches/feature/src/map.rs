@@ -18,7 +18,7 @@ struct Word {
 }
 
 impl NodeMap {
-    /// Maps the nodes below `num_nodes` that `holds` says yes to; it is asked once for each node, in order.
+    /// Maps the nodes below `num_nodes` for which `holds` is true; it is called once for each node, in order.
     pub fn new(num_nodes: usize, mut holds: impl FnMut(u32) -> bool) -> Self {
         let mut words = Vec::with_capacity(num_nodes.div_ceil(64));
         let mut before = 0u32;
@@ -59,7 +59,7 @@ impl NodeMap {
         (word.bits & bit != 0).then(|| (word.before + (word.bits & (bit - 1)).count_ones()) as usize)
     }
 
-    /// The map itself, for those who look up elsewhere than here: for every 64 nodes the bits of those held, and how many
+    /// The map itself, for lookups on a device: for every 64 nodes the bits of those held, and how many
     /// are held before them.
     pub fn words(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.words.iter().map(|word| (word.bits, word.before))

@@ -1,13 +1,13 @@
-//! Which of many things of different size are worth their bytes.
+//! Greedy knapsack: items by benefit per byte.
 
-/// Bits of a hotness that are told apart: things that differ by less than a hundredth are alike.
+/// Bits of a hotness that count: items that differ by less than a hundredth are equal.
 const SHIFT: u32 = 16;
 
-/// One kind of thing that a cache may hold for a node.
+/// One kind of cache item, one for each node.
 pub struct Kind<'a> {
-    /// What holding it saves, by node; 0 is never worth holding.
+    /// Benefit of caching the item, by node; with 0 it is never cached.
     pub saving: &'a dyn Fn(u32) -> f32,
-    /// Bytes that holding it takes, by node.
+    /// Bytes of the item, by node.
     pub bytes: &'a dyn Fn(u32) -> u64,
 }
 
@@ -17,16 +17,16 @@ impl std::fmt::Debug for Kind<'_> {
     }
 }
 
-/// The line between what is held and what is not: by saving a byte, greedily (DUCATI §4.2).
+/// The threshold of benefit per byte above which items are cached (DUCATI §4.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     level: u32,
-    /// Bytes left for things exactly on the line.
+    /// Bytes left for items exactly at the threshold.
     rest: u64,
 }
 
 impl Cut {
-    /// Finds the line where the best things of all `kinds` together take at most `budget` bytes.
+    /// The threshold at which the best items of all `kinds` together take at most `budget` bytes.
     ///
     /// # Complexity
     ///
@@ -50,8 +50,8 @@ impl Cut {
         Self { level: 0, rest: 0 }
     }
 
-    /// Whether the thing of `kind` is held for `node`. Ask once for each node and kind, all nodes of a kind together and in
-    /// order: what lies exactly on the line is held while there is room.
+    /// Whether the item of `kind` is cached for `node`. To be called once for each node and kind, all nodes of a kind together
+    /// and in order: items exactly at the threshold are cached while there is room.
     pub fn holds(&mut self, kind: &Kind<'_>, node: u32) -> bool {
         match level(kind, node) {
             Some((level, _)) if level != self.level => level > self.level,

@@ -6,7 +6,7 @@ use morphgl_registry::{Result, SamplerSettings};
 
 use crate::Graph;
 
-/// Hotness of every node: expected accesses in an epoch, or what stands for them.
+/// Hotness of every node: expected accesses in an epoch, or a proxy for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hotness {
     /// Accesses of the node's features: mini-batches it is an input node of.
@@ -15,7 +15,7 @@ pub struct Hotness {
     pub rows: Arc<[f32]>,
 }
 
-/// A way to tell which nodes an epoch accesses most.
+/// A way to estimate hotness.
 pub trait Policy {
     /// Scores every node of `graph` for epochs of `seeds`, sampled as `settings` say.
     ///
@@ -25,7 +25,7 @@ pub trait Policy {
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness>;
 }
 
-/// In-degree: who has many neighbours is a neighbour of many, where edges go both ways (Aligraph; PaGraph).
+/// In-degree: where edges go both ways, a node with many neighbours is a neighbour of many (Aligraph; PaGraph).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Degree;
 

@@ -7,7 +7,7 @@ use crate::{Graph, Hotness, Policy};
 /// Counts the accesses of the first mini-batches of an epoch (GNNLab, EuroSys'22, §6: PreSC), scaled to a whole one.
 #[derive(Debug, Clone, Copy)]
 pub struct PreSample<'a> {
-    /// Who makes them, of the seeds and settings that are scored; in host memory.
+    /// The sampler, for the seeds and settings that are scored; in host memory.
     pub batching: &'a dyn Batching,
     /// The epoch whose mini-batches are used: one that is not trained.
     pub epoch: u32,

@@ -10,7 +10,7 @@ use morphgl_platform::PagePool;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use crate::elements::{ElementType, Kind, OTHER_ELEMENTS, Said};
+use crate::elements::{ElementType, Kind, OTHER_ELEMENTS, Parsed};
 use crate::plain::PlainFile;
 use crate::raw::{Bytes, Raw};
 use crate::text::no_archive;
@@ -204,7 +204,7 @@ impl<'z> Member<'z> {
     }
 
     /// Hands at most `elements` elements on as bytes, decoded by `decode`; `Err` of it says what is wrong.
-    fn chunks(&mut self, elements: u64, mut decode: impl FnMut(ElementType, &[u8]) -> Said<()>) -> Result<()> {
+    fn chunks(&mut self, elements: u64, mut decode: impl FnMut(ElementType, &[u8]) -> Parsed<()>) -> Result<()> {
         let size = self.ty.size.max(1);
         let mut bytes = elements.saturating_mul(size as u64).min(self.left);
         self.left -= bytes;

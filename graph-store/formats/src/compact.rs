@@ -9,7 +9,7 @@ use morphgl_ingest::{Scratch, Sorted, Sorter};
 use rayon::prelude::*;
 
 use crate::Ingest;
-use crate::nodes::Keys;
+use crate::ingest::nodes::Keys;
 use crate::text::{Chunks, Pairs, PairsFormat, parse};
 
 /// Reads all edges, writes `node_ids` and hands on the edges between the new ids; returns how many weights were rounded.

@@ -12,7 +12,7 @@ use morphgl_graph_store::{Error, Position, Result};
 use rayon::prelude::*;
 
 use crate::Progress;
-use crate::elements::Said;
+use crate::elements::Parsed;
 use crate::text::{Counted, newlines, pieces, real};
 
 /// Text parsed at a time.
@@ -80,7 +80,7 @@ impl<'p> Table<'p> {
         &mut self,
         width: usize,
         out: &mut Vec<T>,
-        parse: impl Fn(&str, &mut [T]) -> Said<()> + Sync,
+        parse: impl Fn(&str, &mut [T]) -> Parsed<()> + Sync,
     ) -> Result<bool> {
         out.clear();
         let values = self.pieces(|piece| {
@@ -178,7 +178,7 @@ pub(crate) fn fault(path: &Path, line: u64, what: impl Into<String>) -> Error {
 }
 
 /// Parses as many fields as `out` has room for, no more and no fewer.
-pub(crate) fn fields<T>(line: &str, out: &mut [T], parse: impl Fn(&str) -> Said<T>) -> Said<()> {
+pub(crate) fn fields<T>(line: &str, out: &mut [T], parse: impl Fn(&str) -> Parsed<T>) -> Parsed<()> {
     let mut fields = line.split(',');
     for (i, slot) in out.iter_mut().enumerate() {
         let Some(field) = fields.next() else { break };
@@ -189,18 +189,18 @@ pub(crate) fn fields<T>(line: &str, out: &mut [T], parse: impl Fn(&str) -> Said<
 }
 
 /// A count or an id.
-pub(crate) fn id(field: &str) -> Said<u64> {
+pub(crate) fn id(field: &str) -> Parsed<u64> {
     field.parse().map_err(|_| format!("{field:?} is not a whole number of at least 0"))
 }
 
 /// A feature value.
-pub(crate) fn feature(field: &str) -> Said<f32> {
+pub(crate) fn feature(field: &str) -> Parsed<f32> {
     let value = real(field.as_bytes()).ok_or_else(|| format!("{field:?} is not a number"))?;
     if value.is_finite() { Ok(value) } else { Err(format!("the feature is {field}, not a finite number")) }
 }
 
 /// A class number; nothing, NaN and -1 mean "no label" (-1).
-pub(crate) fn label(field: &str) -> Said<i32> {
+pub(crate) fn label(field: &str) -> Parsed<i32> {
     if field.is_empty() || field.eq_ignore_ascii_case("nan") {
         return Ok(-1);
     }

@@ -5,9 +5,7 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 use crate::Ingest;
 use crate::archive::{Archive, Member};
 use crate::elements::Kind;
-
-/// Feature values pushed at a time.
-pub(crate) const BATCH_VALUES: usize = 1 << 20;
+use crate::ingest::features::BATCH_VALUES;
 
 /// How the type of stored features is found, where the options name none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,9 @@ use morphgl_graph_store::{Error, Position, Result};
 
 use crate::tabular::columnar;
 use crate::text::{Chunks, First, Pairs, PairsFormat, first_line, parse};
-use crate::{EdgeSink, Ingest, Options, Progress, compact, edge_table};
+use crate::{EdgeSink, Ingest, Options, Progress, compact};
+
+mod table;
 
 pub use crate::text::{Column, Columns};
 
@@ -67,7 +69,7 @@ pub fn import(
     ingest.provenance("format", "edges");
     ingest.read_nodes(format.ids == Ids::Strings)?;
     if format.ids == Ids::Strings || is_columnar(source)? {
-        edge_table::edges(&mut ingest, source, format)?;
+        table::edges(&mut ingest, source, format)?;
     } else {
         text(&mut ingest, source, format)?;
     }
@@ -82,12 +84,10 @@ pub fn import(
 fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
     let options = ingest.options();
     let mut chunks = Chunks::open(source, options.memory, ingest.progress())?;
-    let First { layout, is_header, left_out } = first(&mut chunks, &format.columns)?;
-    if is_header || format.columns != Columns::default() || !left_out.is_empty() {
-        let weight = layout.weight.map_or(String::new(), |w| format!(", weight {}", w + 1));
-        let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
-        let (source, target) = (layout.source + 1, layout.target + 1);
-        ingest.note(format!("columns: source {source}, target {target}{weight} of {}{rest}", layout.count));
+    let first = first(&mut chunks, &format.columns)?;
+    let layout = first.layout;
+    if first.is_header || format.columns != Columns::default() || !first.left_out.is_empty() {
+        ingest.note(first.chosen().note(layout.count, |place| (place + 1).to_string()));
     }
     let weighted = layout.weight.is_some() && !options.drop_weights;
     let more_columns = options.drop_weights && layout.is_plain();
@@ -105,7 +105,7 @@ fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Res
     Ok(())
 }
 
-pub(crate) fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
+fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
     let what = "weights are whole numbers that f32 does not hold, and were rounded";
     ingest.note(format!("{rounded} {what}; if they are times, import with --drop-weights"));
 }
@@ -131,7 +131,7 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
 }
 
 /// Finishes edges whose ids are kept. `first` was subtracted from every id, and `lowest` is the lowest result.
-pub(crate) fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
+fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
     let highest = edges.csc.highest().map_or(0, u64::from).max(edges.ingest.least_nodes.saturating_sub(1));
     if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
         let what = format!("the ids reach {highest} with only {} edges", edges.len());

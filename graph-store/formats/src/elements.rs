@@ -4,7 +4,7 @@ use half::f16;
 use morphgl_graph_store::Dtype;
 
 /// What can only be said to be wrong: where it is, the caller knows.
-pub(crate) type Said<T> = Result<T, String>;
+pub(crate) type Parsed<T> = Result<T, String>;
 
 /// What cures elements that are whole, and not what is wanted.
 pub(crate) const OTHER_ELEMENTS: &str = "correct the array and save it again";

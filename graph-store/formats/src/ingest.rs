@@ -7,8 +7,15 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{ArrayMeta, DatasetWriter, Dtype, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
-use crate::nodes::NodeTable;
-use crate::{EdgeSink, FeatureSink, Options, Progress, features, random};
+use crate::{Options, Progress, random};
+use nodes::NodeTable;
+
+mod edges;
+pub(crate) mod features;
+pub(crate) mod nodes;
+
+pub use edges::EdgeSink;
+pub use features::FeatureSink;
 
 /// A dataset on its way from a source to a target. Dropping it unfinished leaves nothing behind.
 pub struct Ingest<'a> {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Dtype, Error, Position, Result};
 
 use crate::archive::Archive;
-use crate::dense::{self, BATCH_VALUES, Choice};
+use crate::dense::{self, Choice};
+use crate::ingest::features::BATCH_VALUES;
 use crate::pickle;
 use crate::sparse::SparseRows;
 use crate::{Ingest, Options, Progress};

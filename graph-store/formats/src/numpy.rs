@@ -18,10 +18,11 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_graph_store::{Error, Position, Result};
 
 use crate::elements::Kind;
-use crate::table::{Table, Tables};
+use crate::ingest::features::push_table;
+use crate::table::Tables;
 use crate::table_edges::{self, Entries, Scipy};
 use crate::{Ingest, Options, Progress, Rows};
 
@@ -89,7 +90,7 @@ pub fn import(
     ingest.least_nodes = ingest.kept_nodes(0);
     let num_nodes = table_edges::push(&mut ingest, source, num_nodes, format.rows, scipy)?;
     if let Some(name) = tables.one_of(&FEATURES)? {
-        features(&mut ingest, tables.array(name)?)?;
+        push_table(&mut ingest, tables.array(name)?)?;
     }
     if let Some(name) = tables.one_of(&LABELS)? {
         let mut table = tables.array(name)?;
@@ -151,42 +152,6 @@ fn rows_of_others(tables: &mut Tables) -> Result<Option<u64>> {
         }
     }
     Ok(None)
-}
-
-/// Number of values a row of a feature matrix has.
-pub(crate) fn feature_dim(table: &Table<'_>) -> Result<usize> {
-    if matches!(table.ty.kind, Kind::Object | Kind::Other) {
-        let cure = "save them as numbers, with astype('float32')";
-        return Err(Error::invalid(
-            &table.path,
-            Position::File,
-            "its elements are not numbers but objects or text",
-            cure,
-        ));
-    }
-    let (&[_, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
-        let order = if table.fortran { " in Fortran order" } else { "" };
-        let what = format!("features of shape {:?}{order}, expected [nodes, values] in C order", table.shape);
-        let cure = "save them with numpy.ascontiguousarray and reshape";
-        return Err(Error::invalid(&table.path, Position::File, what, cure));
-    };
-    Ok(usize::try_from(dim).unwrap_or(usize::MAX))
-}
-
-/// Streams a feature matrix.
-pub(crate) fn features(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
-    let path = table.path.clone();
-    let (dim, rows) = (feature_dim(&table)?, table.shape[0]);
-    let stored = match (table.ty.kind, table.ty.size) {
-        (Kind::Bool, _) | (Kind::Uint, 1) => Dtype::U8,
-        (Kind::Float, 2) => Dtype::F16,
-        _ => Dtype::F32,
-    };
-    ingest.progress().stage("features", Some(rows));
-    let (progress, memory) = (ingest.progress(), ingest.options().memory);
-    let mut sink = ingest.features(&path, dim, stored)?;
-    sink.push_table(&mut table, memory, progress)?;
-    sink.finish()
 }
 
 fn splits(ingest: &mut Ingest<'_>, tables: &mut Tables, num_nodes: u64) -> Result<()> {

@@ -1,8 +1,10 @@
 //! What an import does to the data on its way.
 
+use std::path::PathBuf;
+
 use morphgl_graph_store::{Dtype, Error, Position, Result};
 
-use crate::NodeFiles;
+use crate::Column;
 
 /// Options of every import, whatever the format.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,6 +119,38 @@ impl Options {
             ("features_normalized", self.normalize_features),
         ]
     }
+}
+
+/// Files of nodes beside a graph. Default: none.
+///
+/// A file is a `.npy` array, delimited text (plain, gzip, bzip2, xz or zstd), Parquet or Arrow IPC (Feather). Rows of a
+/// table with a column of ids belong to the nodes of these ids; else row `i` belongs to the node of the `i`-th lowest id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeFiles {
+    /// A table with columns of ids, labels, splits and features, as far as it has them.
+    pub table: Option<PathBuf>,
+    /// `[nodes, values]`, or a table whose columns are all features, but for that of ids.
+    pub features: Option<PathBuf>,
+    /// `[nodes]`, or a table with a column of labels: class numbers, or names, which are numbered in their order.
+    pub labels: Option<PathBuf>,
+    /// Ids, or a mask of all nodes: of training, validation and test nodes.
+    pub splits: [Option<PathBuf>; 3],
+    /// The columns that are read; by their names where they are `None`.
+    pub columns: NodeColumns,
+}
+
+/// Which columns of the tables are read. Default: by their names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeColumns {
+    /// Ids: `id`, `node`, `node_id`, `name`, or the nameless one that pandas writes.
+    pub id: Option<Column>,
+    /// Labels: `label`, `class`, `y`, `target` or `category`. Of a numpy array `[nodes, K]` the number of the column.
+    pub label: Option<Column>,
+    /// Splits: `split`, `fold` or `set` with `train`, `valid` or `val`, `test`; or three masks. Of numpy masks `[nodes, K]`
+    /// the number of the column.
+    pub split: Option<Column>,
+    /// Features: names of one word and a number, such as `f0` and `feat_12`.
+    pub features: Option<Vec<Column>>,
 }
 
 /// A seeded, uniform split of the labelled nodes (of all nodes where there are no labels).

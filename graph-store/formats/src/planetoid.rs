@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dtype, Error, Position, Result};
 
-use crate::dense::BATCH_VALUES;
+use crate::ingest::features::BATCH_VALUES;
 use crate::pickle::{self, Pickle};
 use crate::sparse::SparseRows;
 use crate::{Ingest, Options, Progress};

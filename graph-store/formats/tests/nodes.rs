@@ -89,6 +89,18 @@ fn a_table_gives_nodes_their_rows_by_their_ids() {
 }
 
 /// Nodes are those of the table, with an edge or without.
+/// Numbers among names are spelled as they stand in the file, leading zeros and all.
+#[test]
+fn labels_that_are_names_keep_their_spelling() {
+    let mut case = Case::new(Ids::Keep);
+    case.options.nodes.labels = case.file("l.csv", "label\n007\n7\n3.0\nabc\n0\n08\n");
+    let path = case.import("0 1\n1 5\n").unwrap();
+    assert!(notes(&path).contains("in their order: 0 = 0, 007 = 1, 08 = 2, 3.0 = 3, …"), "{}", notes(&path));
+    let numbers = case.file("l.csv", "label\n007\n0\n");
+    case.options.nodes.labels = numbers;
+    assert_eq!(nodes(&case.import("0 1\n").unwrap()), ["0:  / 7 / -", "1:  / 0 / -"]);
+}
+
 #[test]
 fn a_table_has_nodes_without_edges() {
     let mut case = Case::new(Ids::Keep);

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod alias;
-mod block_model;
 mod degrees;
 mod error;
 mod memory;

@@ -1,4 +1,4 @@
-//! What a generator takes of memory, known before anything is built, and how much of it goes on side by side.
+//! Memory of a generator, known before anything is built, and the parallelism that fits a budget.
 
 use crate::{Error, Result};
 
@@ -64,7 +64,7 @@ impl Footprint {
         self.resident.saturating_add(WRITERS + threads as u64 * THREAD)
     }
 
-    /// What goes on side by side within `memory` bytes.
+    /// The parallelism within `memory` bytes.
     ///
     /// # Errors
     ///
@@ -85,12 +85,12 @@ impl Footprint {
     }
 }
 
-/// Bytes that a buffer of pages takes of which `bytes` are in use: from 1 MiB on it lies in huge pages.
+/// Bytes that [`Pages`](morphgl_platform::Pages) of `bytes` take: from 1 MiB on they are huge.
 pub(crate) fn mapped(bytes: u64) -> u64 {
     bytes.saturating_add(8 << 10).next_multiple_of(if bytes >= 1 << 20 { 2 << 20 } else { 4 << 10 })
 }
 
-/// More than comes of a Poisson number of events with `each` edges, this mean in all: a chance below 10^-13.
+/// Upper bound of a Poisson number of events with `each` edges and this mean in all; exceeded with a chance below 10^-13.
 pub(crate) fn most_events(mean: f64, each: f64) -> f64 {
     mean + 8.0 * (each * mean).sqrt() + 64.0 * each
 }

@@ -30,7 +30,7 @@ pub(crate) trait Model: Sync {
     fn rows(&self, block: usize, buffers: &Buffers) -> Rows;
 }
 
-/// Who is told how far it is: stage, nodes done, nodes in all.
+/// Progress callback: stage, nodes done, nodes in all.
 pub(crate) type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 
 /// Makes blocks in parallel, a group at a time, and writes one group in order while the next is made.
@@ -129,7 +129,7 @@ fn all_features<T: Feature>(data: &NodeData) -> Vec<T> {
     values
 }
 
-/// Streams the dataset to `writer`, as much side by side as `plan` says.
+/// Streams the dataset to `writer`, with the parallelism of `plan`.
 pub(crate) fn to_disk(
     model: &impl Model,
     mut writer: DatasetWriter,

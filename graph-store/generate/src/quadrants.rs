@@ -34,7 +34,7 @@ pub(crate) struct Quadrants {
     scale: u32,
     /// Probability of (source bit, destination bit), indexed `2 * source + destination`.
     p: [f64; 4],
-    /// Edges to draw on the whole power of two, so that those within the nodes are as many as asked for.
+    /// Edges to draw on the whole power of two, so that the expected number within the nodes is the configured one.
     draws: f64,
     /// Row blocks in order; they cover the nodes.
     intervals: Vec<Interval>,

@@ -75,7 +75,7 @@ impl Permutation {
         Self { key, len, low_bits, high_mask: (1 << (bits - low_bits)) - 1, low_mask: (1 << low_bits) - 1 }
     }
 
-    /// Where `i` goes.
+    /// The image of `i`.
     ///
     /// # Complexity
     ///

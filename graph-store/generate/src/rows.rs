@@ -11,7 +11,7 @@ pub(crate) struct Rows {
     indices: Pages,
 }
 
-/// Memory that goes from one block of rows to the next, so that none of it is left to an allocator, which keeps some.
+/// Buffers, reused from block to block, so that no allocator keeps any.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     edges: PagePool,

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Dataset, DatasetWriter, Dtype};
 use serde_json::json;
 
-use crate::block_model::BlockModel;
 use crate::degrees::PowerLaw;
 use crate::node_data::{NodeConfig, NodeData, share};
 use crate::output;
 use crate::{Error, Result};
+use block_model::BlockModel;
+
+mod block_model;
 
 /// A graph of `classes` blocks whose nodes have power-law degrees and features that tell a little about their class.
 ///

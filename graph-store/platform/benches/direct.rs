@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use morphgl_platform::direct::{DirectFile, Method, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Fetch, Method, Reader, Settings, ring_refused};
 
 /// Time a point is measured.
 const ENOUGH: Duration = Duration::from_millis(700);
@@ -43,13 +43,13 @@ fn point(file: &DirectFile, most: usize, method: Method, depth: usize, json: boo
     let mut out = vec![0; most];
     let (start, mut state) = (Instant::now(), 1u64);
     while start.elapsed() < ENOUGH {
-        let wants: Vec<Want> = (0..4 * depth)
+        let fetches: Vec<Fetch> = (0..4 * depth)
             .map(|_| {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                Want { element: (state >> 20) % blocks, to: 0 }
+                Fetch { element: (state >> 20) % blocks, to: 0 }
             })
             .collect();
-        reader.read(file, 0, most, &wants, &mut out).expect("the disk reads");
+        reader.read(file, 0, most, &fetches, &mut out).expect("the disk reads");
     }
     let seconds = start.elapsed().as_secs_f64();
     let stats = reader.stats();

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use morphgl_platform::direct::{DirectFile, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Fetch, Reader, Settings, ring_refused};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::temp_dir().join(format!("morphgl-alone-direct-{}", std::process::id()));
@@ -17,11 +17,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{why}");
     }
     let blocks = file.num_bytes() / 4096;
-    let wants: Vec<Want> = (0..10_000u64).map(|i| Want { element: i * 7919 % blocks, to: 0 }).collect();
+    let fetches: Vec<Fetch> = (0..10_000u64).map(|i| Fetch { element: i * 7919 % blocks, to: 0 }).collect();
     for depth in [1, 8, 64] {
         let mut reader = Reader::new(Settings { depth, ..Settings::default() })?;
         let start = Instant::now();
-        reader.read(&file, 0, 4096, &wants, &mut [0; 4096])?;
+        reader.read(&file, 0, 4096, &fetches, &mut [0; 4096])?;
         let rate = reader.stats().reads as f64 / start.elapsed().as_secs_f64();
         println!("{depth:>3} in flight: {rate:.0} reads a second by {}", reader.method());
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use morphgl_platform::direct::{DirectFile, Method, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Fetch, Method, Reader, Settings, ring_refused};
 use proptest::prelude::*;
 
 /// A file of `len` bytes that tell where they are.
@@ -34,21 +34,21 @@ proptest! {
         if sort {
             picks.sort_unstable();
         }
-        let wants: Vec<Want> = picks.iter().zip(0..).map(|(&element, to)| Want { element, to }).collect();
+        let fetches: Vec<Fetch> = picks.iter().zip(0..).map(|(&element, to)| Fetch { element, to }).collect();
         let opened = DirectFile::open(file.path(), block).expect("the file opens");
         for method in methods() {
             let settings = Settings { depth, most: 16 << 10, gap, method: Some(method) };
             let mut reader = Reader::new(settings).expect("a reader");
             prop_assert_eq!(reader.method(), method);
-            let mut out = vec![0; wants.len() * unit];
-            reader.read(&opened, base, unit, &wants, &mut out).expect("the file is whole");
+            let mut out = vec![0; fetches.len() * unit];
+            reader.read(&opened, base, unit, &fetches, &mut out).expect("the file is whole");
             for (&element, found) in picks.iter().zip(out.chunks(unit)) {
                 let start = base as usize + element as usize * unit;
                 prop_assert_eq!(found, &bytes[start..start + unit]);
             }
             let stats = reader.stats();
             prop_assert_eq!(stats.wanted, out.len() as u64);
-            prop_assert!(stats.reads <= wants.len() as u64 && (stats.reads == 0) == wants.is_empty());
+            prop_assert!(stats.reads <= fetches.len() as u64 && (stats.reads == 0) == fetches.is_empty());
         }
     }
 }
@@ -58,14 +58,14 @@ fn a_file_that_ends_too_early_is_named_with_the_byte_and_the_reader_stays_usable
     let (file, bytes) = file(100_000);
     let opened = DirectFile::open(file.path(), 512).expect("the file opens");
     file.as_file().set_len(50_000).expect("it can be cut");
-    let wants: Vec<Want> = (0..1000).map(|i| Want { element: i, to: i as u32 }).collect();
+    let fetches: Vec<Fetch> = (0..1000).map(|i| Fetch { element: i, to: i as u32 }).collect();
     for method in methods() {
         let mut reader = Reader::new(Settings { method: Some(method), ..Settings::default() }).expect("a reader");
-        let error = reader.read(&opened, 0, 100, &wants, &mut vec![0; 100_000]).expect_err("half of it is gone");
+        let error = reader.read(&opened, 0, 100, &fetches, &mut vec![0; 100_000]).expect_err("half of it is gone");
         let text = error.to_string();
         assert!(text.contains("byte 50000") && text.contains(&*file.path().to_string_lossy()), "{text}");
         let mut out = vec![0; 100];
-        reader.read(&opened, 0, 100, &[Want { element: 3, to: 0 }], &mut out).expect("what is there is read");
+        reader.read(&opened, 0, 100, &[Fetch { element: 3, to: 0 }], &mut out).expect("what is there is read");
         assert_eq!(out, bytes[300..400]);
     }
 }
@@ -81,7 +81,7 @@ fn a_directory_cannot_be_read_and_says_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let opened = DirectFile::open(dir.path(), 4096).expect("directories open");
     let mut reader = Reader::new(Settings::default()).expect("a reader");
-    let error = reader.read(&opened, 0, 1, &[Want { element: 0, to: 0 }], &mut [0]).expect_err("no file");
+    let error = reader.read(&opened, 0, 1, &[Fetch { element: 0, to: 0 }], &mut [0]).expect_err("no file");
     assert!(error.to_string().contains("byte 0: cannot be read"), "{error}");
 }
 

@@ -3,7 +3,10 @@
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::{FeatureView, MAX_NODES};
+use crate::FeatureView;
+
+/// The largest number of nodes a graph may have: ids are `u32` in memory.
+pub const MAX_NODES: u64 = u32::MAX as u64;
 
 /// The first impossible element of an array.
 #[derive(Debug, PartialEq)]

@@ -1,28 +1,12 @@
 //! A dataset, opened: topology, features, labels, splits.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::check::{self, Fault};
 use crate::checksum::xxh3;
 use crate::{
-    Access, Array, ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Dtype, Element, Error, ErrorKind, FeatureMatrix, Meta,
-    Position, Result, Topology, read_npy,
+    Access, Array, ArrayMeta, Dtype, Element, Error, FeatureMatrix, Load, Meta, Position, Result, Topology, read_npy,
 };
-
-/// Where the arrays of an opened dataset lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Load {
-    /// Read into memory, in huge pages and by all threads of the current rayon pool.
-    #[default]
-    Ram,
-    /// Mapped from the files: pages come in as they are touched, and leave under memory pressure. Once a dataset is
-    /// open, the system is told to read no more of its topology and features than is touched ([`Array::advise`]).
-    Mmap,
-    /// Topology and features are mapped and not looked at, for operators that read the files themselves: only sizes and types
-    /// are checked, never the content, and `verify` is without effect. Splits are read into memory and checked.
-    Disk,
-}
 
 /// How a dataset is opened.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +70,7 @@ impl Dataset {
         let path = path.as_ref();
         let looked_at = options.load != Load::Disk;
         let options = OpenOptions { verify: options.verify && looked_at, ..options };
-        let meta = read_meta(path)?;
+        let meta = Meta::read(path)?;
         let reader = Reader { path, meta: &meta, options };
         let (indptr, indices) = (reader.vector::<u64>("indptr")?, reader.vector::<u32>("indices")?);
         let weights = reader.optional("weights", |m| reader.typed::<f32>("weights", m))?;
@@ -111,7 +95,7 @@ impl Dataset {
             Ok(nodes)
         };
         if options.verify {
-            // Names are read by who needs them.
+            // Names are read on demand.
             reader.optional("node_names", |m| reader.typed::<u8>("node_names", m))?;
             reader.optional("node_name_ends", |m| reader.typed::<u64>("node_name_ends", m))?;
         }
@@ -143,78 +127,6 @@ impl Dataset {
     }
 }
 
-/// Reads `graph.json` of the dataset at `path`.
-pub(crate) fn read_meta(path: &Path) -> Result<Meta> {
-    let file = path.join("graph.json");
-    let text = fs::read_to_string(&file).map_err(|e| {
-        if e.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
-            let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
-            Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
-        } else if e.kind() == std::io::ErrorKind::NotFound {
-            let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
-            Error::invalid(path, Position::File, "there is no such dataset", cure)
-        } else {
-            Error::io(&file, e)
-        }
-    })?;
-    let broken = |e: serde_json::Error| {
-        let what = format!("not a dataset description ({e})");
-        Error::invalid(&file, Position::Line(e.line() as u64), what, "import the dataset again")
-    };
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(broken)?;
-    // The version is looked at before the rest: a newer file may have another shape.
-    let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    if value.get("format").and_then(|f| f.as_str()) == Some(DATASET_FORMAT) && version > u64::from(DATASET_VERSION) {
-        let found = u32::try_from(version).unwrap_or(u32::MAX);
-        return Err(Error { path: file, kind: ErrorKind::Newer { found, supported: DATASET_VERSION } });
-    }
-    let meta: Meta = serde_json::from_value(value).map_err(broken)?;
-    if meta.format != DATASET_FORMAT || version == 0 {
-        let what = format!("the format is {:?} version {version}", meta.format);
-        return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
-    }
-    check_shapes(path, &meta)?;
-    Ok(meta)
-}
-
-/// Checks that the arrays' shapes fit one another.
-pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
-    let wrong = |file: &str, what: String| {
-        Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
-    };
-    if i32::try_from(meta.num_classes).is_err() {
-        return wrong("graph.json", format!("{} classes are more than labels of 32 bits can tell", meta.num_classes));
-    }
-    for (name, rank, rows) in [
-        ("indptr", 1, Some(meta.num_nodes.saturating_add(1))),
-        ("indices", 1, Some(meta.num_edges)),
-        ("weights", 1, Some(meta.num_edges)),
-        ("features", 2, Some(meta.num_nodes)),
-        ("labels", 1, Some(meta.num_nodes)),
-        ("node_ids", 1, Some(meta.num_nodes)),
-        ("node_name_ends", 1, Some(meta.num_nodes)),
-        ("train", 1, None),
-        ("valid", 1, None),
-        ("test", 1, None),
-    ] {
-        let Some(array) = meta.arrays.get(name) else {
-            if matches!(name, "indptr" | "indices") {
-                return wrong("graph.json", format!("the array {name} is missing"));
-            }
-            continue;
-        };
-        if array.shape.len() != rank {
-            return wrong(&array.file, format!("{name} has {} dimensions, expected {rank}", array.shape.len()));
-        }
-        if rows.is_some_and(|rows| array.shape[0] != rows) {
-            let rows = rows.unwrap_or(0);
-            let what = format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes);
-            return wrong(&array.file, what);
-        }
-    }
-    Ok(())
-}
-
 struct Reader<'a> {
     path: &'a Path,
     meta: &'a Meta,
@@ -222,7 +134,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The same reader, for arrays that are looked at: into memory where all else is left on disk.
+    /// A reader for arrays that are checked: into memory even with [`Load::Disk`].
     fn in_ram(&self) -> Self {
         let load = if self.options.load == Load::Disk { Load::Ram } else { self.options.load };
         Self { options: OpenOptions { load, ..self.options }, ..*self }

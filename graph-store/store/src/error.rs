@@ -16,7 +16,7 @@ pub struct Error {
     pub kind: ErrorKind,
 }
 
-/// Where in a file the fault lies.
+/// Position of a fault in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// The file as a whole.
@@ -84,7 +84,7 @@ impl fmt::Display for Error {
         let path = self.path.display();
         match &self.kind {
             ErrorKind::Io(e) => {
-                // libc's text ends in "(os error N)", which helps nobody who is not looking at errno tables.
+                // libc's text ends in "(os error N)", which helps no user.
                 let text = e.to_string();
                 let text = text.split(" (os error").next().unwrap_or(&text);
                 write!(f, "{path}: {}; {}", lower_first(text), io_cure(e))

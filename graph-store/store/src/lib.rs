@@ -4,7 +4,7 @@
 compile_error!("morphgl-graph-store maps little-endian files as they are and needs a little-endian machine");
 
 mod array;
-mod behind;
+mod background;
 mod check;
 mod checksum;
 mod dataset;
@@ -23,14 +23,15 @@ mod write;
 mod writeback;
 
 pub use array::{Dtype, Element};
-pub use dataset::{Dataset, Load, OpenOptions, Splits};
+pub use check::MAX_NODES;
+pub use dataset::{Dataset, OpenOptions, Splits};
 pub use error::{Error, ErrorKind, Position, Result};
 pub use features::{FeatureMatrix, FeatureView};
 pub use locate::ArrayFile;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
 pub use names::NodeNames;
-pub use npy::read_npy;
+pub use npy::{Load, read_npy};
 pub use npy_writer::NpyWriter;
 pub use shared::{Access, Array};
-pub use topology::{MAX_NODES, Topology};
+pub use topology::Topology;
 pub use write::DatasetWriter;

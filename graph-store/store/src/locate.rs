@@ -1,4 +1,4 @@
-//! Where an array of a dataset lies, for those who read its file themselves.
+//! Location of a dataset's array, for readers of its file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use crate::npy::read_header;
 use crate::{Dtype, Error, Meta, Position, Result};
 
-/// A stored array: which file it lies in, and where in it.
+/// A stored array: its file, and its offset there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayFile {
     /// The file.

@@ -1,11 +1,12 @@
 //! `graph.json`: what a dataset's arrays are.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, Result};
+use crate::{Dtype, Error, ErrorKind, Position, Result};
 
 /// Marks a `graph.json` as ours.
 pub const DATASET_FORMAT: &str = "morphgl-dataset";
@@ -42,7 +43,38 @@ impl Meta {
     ///
     /// No dataset there, a newer version, or arrays that do not fit one another.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        crate::dataset::read_meta(path.as_ref())
+        let path = path.as_ref();
+        let file = path.join("graph.json");
+        let text = fs::read_to_string(&file).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::NotFound && path.is_dir() {
+                let cure = "name a directory that `morphgl import` or `morphgl generate` wrote";
+                Error::invalid(path, Position::File, "not a dataset (it has no graph.json)", cure)
+            } else if e.kind() == std::io::ErrorKind::NotFound {
+                let cure = "check the path, or create a dataset with `morphgl import` or `morphgl generate`";
+                Error::invalid(path, Position::File, "there is no such dataset", cure)
+            } else {
+                Error::io(&file, e)
+            }
+        })?;
+        let broken = |e: serde_json::Error| {
+            let what = format!("not a dataset description ({e})");
+            Error::invalid(&file, Position::Line(e.line() as u64), what, "import the dataset again")
+        };
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(broken)?;
+        // The version is checked before the rest: a newer file may have another structure.
+        let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if value.get("format").and_then(|f| f.as_str()) == Some(DATASET_FORMAT) && version > u64::from(DATASET_VERSION)
+        {
+            let found = u32::try_from(version).unwrap_or(u32::MAX);
+            return Err(Error { path: file, kind: ErrorKind::Newer { found, supported: DATASET_VERSION } });
+        }
+        let meta: Meta = serde_json::from_value(value).map_err(broken)?;
+        if meta.format != DATASET_FORMAT || version == 0 {
+            let what = format!("the format is {:?} version {version}", meta.format);
+            return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
+        }
+        check_shapes(path, &meta)?;
+        Ok(meta)
     }
 }
 
@@ -57,4 +89,42 @@ pub struct ArrayMeta {
     pub shape: Vec<u64>,
     /// XXH3-64 of the elements' bytes (the npy header is left out), 16 hexadecimal digits.
     pub xxh3: String,
+}
+
+/// Checks that the arrays' shapes fit one another.
+pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
+    let wrong = |file: &str, what: String| {
+        Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))
+    };
+    if i32::try_from(meta.num_classes).is_err() {
+        return wrong("graph.json", format!("{} classes are more than labels of 32 bits can tell", meta.num_classes));
+    }
+    for (name, rank, rows) in [
+        ("indptr", 1, Some(meta.num_nodes.saturating_add(1))),
+        ("indices", 1, Some(meta.num_edges)),
+        ("weights", 1, Some(meta.num_edges)),
+        ("features", 2, Some(meta.num_nodes)),
+        ("labels", 1, Some(meta.num_nodes)),
+        ("node_ids", 1, Some(meta.num_nodes)),
+        ("node_name_ends", 1, Some(meta.num_nodes)),
+        ("train", 1, None),
+        ("valid", 1, None),
+        ("test", 1, None),
+    ] {
+        let Some(array) = meta.arrays.get(name) else {
+            if matches!(name, "indptr" | "indices") {
+                return wrong("graph.json", format!("the array {name} is missing"));
+            }
+            continue;
+        };
+        if array.shape.len() != rank {
+            return wrong(&array.file, format!("{name} has {} dimensions, expected {rank}", array.shape.len()));
+        }
+        if rows.is_some_and(|rows| array.shape[0] != rows) {
+            let rows = rows.unwrap_or(0);
+            let what = format!("{name} has {} rows, expected {rows} for {} nodes", array.shape[0], meta.num_nodes);
+            return wrong(&array.file, what);
+        }
+    }
+    Ok(())
 }

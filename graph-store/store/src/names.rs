@@ -1,4 +1,4 @@
-//! Names of nodes, where the graph's source knows them by text.
+//! Names of nodes whose ids are text in the graph's source.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::{Array, Error, Load, Meta, Position, Result, read_npy};
 
 /// The names of a dataset's nodes, in ascending order of their bytes: node `v` has the `v`-th name.
 ///
-/// In a dataset they are two arrays: `node_names`, the bytes of all names one behind the other, and `node_name_ends`,
+/// In a dataset they are two arrays: `node_names`, the bytes of all names, concatenated, and `node_name_ends`,
 /// where each one ends.
 #[derive(Debug)]
 pub struct NodeNames {

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use morphgl_platform::Pages;
 
-use crate::{Array, Dtype, Element, Error, Load, Position, Result};
+use crate::{Array, Dtype, Element, Error, Position, Result};
 
 mod header;
 
@@ -23,6 +23,20 @@ pub(crate) const HEADER_BYTES: usize = 128;
 /// Bytes a thread reads at once: whole huge pages, and enough to keep a disk busy.
 #[cfg(unix)]
 const READ_BYTES: usize = 8 << 20;
+
+/// Where the arrays of an opened dataset lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Load {
+    /// Read into memory, in huge pages and by all threads of the current rayon pool.
+    #[default]
+    Ram,
+    /// Mapped from the files: pages come in as they are touched, and leave under memory pressure. Once a dataset is
+    /// open, its topology and features are advised for random access ([`Array::advise`]).
+    Mmap,
+    /// Topology and features are mapped and not read, for operators that read the files themselves: only sizes and types
+    /// are checked, never the content, and `verify` is without effect. Splits are read into memory and checked.
+    Disk,
+}
 
 /// Reads a C-ordered `.npy` file of element type `T`; returns the array and its shape.
 ///

@@ -7,20 +7,20 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::behind::Behind;
+use crate::background::BackgroundFile;
 use crate::npy::{HEADER_BYTES, header};
 use crate::{ArrayMeta, Element, Error, Result};
 
-/// Files that are whole and that somebody else brings to the disk.
+/// Complete files that their owner syncs.
 pub(crate) type Unsynced = Arc<Mutex<Vec<(PathBuf, File)>>>;
 
 /// Writes a `.npy` file piece by piece; the shape is known at the end.
 ///
-/// Past the first half megabyte a thread of its own hashes and writes, and asks the disk to begin early: whoever makes
-/// the elements waits for the disk only when it is a megabyte behind. So an error may be told by a later call.
+/// Past the first half megabyte a background thread hashes, writes and starts write-back; `write` blocks only when that
+/// thread is a megabyte behind. So an error may be returned by a later call.
 pub struct NpyWriter<T: Element> {
     path: PathBuf,
-    out: Behind,
+    out: BackgroundFile,
     len: u64,
     unsynced: Option<Unsynced>,
     element: PhantomData<T>,
@@ -47,7 +47,7 @@ impl<T: Element> NpyWriter<T> {
         let io = |e| Error::io(&path, e);
         let mut file = File::create(&path).map_err(io)?;
         file.write_all(&[0; HEADER_BYTES]).map_err(io)?;
-        Ok(Self { path, out: Behind::new(file, HEADER_BYTES as u64), len: 0, unsynced, element: PhantomData })
+        Ok(Self { path, out: BackgroundFile::new(file, HEADER_BYTES as u64), len: 0, unsynced, element: PhantomData })
     }
 
     /// Appends elements.
@@ -90,7 +90,7 @@ impl<T: Element> NpyWriter<T> {
         match unsynced {
             None => sink.file.sync_all().map_err(io)?,
             Some(files) => {
-                sink.tell();
+                sink.start_writeback();
                 // A list of files is whole whatever happened to the thread that held the lock.
                 let mut files = files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 files.push((path, sink.file));

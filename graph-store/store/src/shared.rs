@@ -1,4 +1,4 @@
-//! A read-only array that lies in memory or in a mapped file, and does not tell which.
+//! A read-only array in memory or in a mapped file.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use crate::Element;
 #[derive(Clone)]
 pub struct Array<T: Element> {
     // Invariant: `start` is aligned for `T`, and the `len` elements from it lie within what `owner` owns, which nobody
-    // moves or writes to as long as an owner lives. The slice is found without asking who owns it.
+    // moves or writes to as long as an owner lives. The slice does not depend on the kind of owner.
     start: NonNull<T>,
     len: usize,
     owner: Owner<T>,

@@ -2,9 +2,6 @@
 
 use crate::{Access, Array};
 
-/// The largest number of nodes a graph may have: ids are `u32` in memory.
-pub const MAX_NODES: u64 = u32::MAX as u64;
-
 /// A graph in CSC form. Row `v` lists the source nodes of the edges that end in `v`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {

@@ -23,7 +23,7 @@ pub struct DatasetWriter {
 }
 
 impl DatasetWriter {
-    /// Starts a dataset that will stand at `target`. With `replace`, an existing dataset there gives way at the end.
+    /// Starts a dataset for `target`. With `replace`, an existing dataset there is replaced at the end.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl DatasetWriter {
             arrays: self.arrays.clone(),
             provenance,
         };
-        crate::dataset::check_shapes(&self.target, &meta)?;
+        crate::meta::check_shapes(&self.target, &meta)?;
         let json = self.partial.join("graph.json");
         let text = serde_json::to_string_pretty(&meta).expect("a Meta holds only what JSON can say") + "\n";
         fs::write(&json, text).map_err(|e| Error::io(&json, e))?;
@@ -126,23 +126,23 @@ impl DatasetWriter {
         }
         if let Err(e) = fs::rename(&self.partial, &self.target) {
             if replaced {
-                // The old dataset goes back to its place; should that fail too, the next writer brings it back.
+                // The old dataset is renamed back; should that fail too, the next writer does it.
                 let _ = fs::rename(&old, &self.target);
             }
             return Err(Error::io(&self.target, e));
         }
         self.finished = true;
-        // The new name is on the disk before the old dataset goes.
+        // The new name is synced before the old dataset is removed.
         sync_dir(self.target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
         if replaced {
-            // The new dataset stands; an old one that cannot be removed now is removed by the next writer.
+            // The new dataset is in place; an old one that cannot be removed now is removed by the next writer.
             let _ = fs::remove_dir_all(&old);
         }
         Ok(self.target.clone())
     }
 }
 
-/// Ends what a process that was killed while it replaced a dataset began: the old one goes back where no new one stands.
+/// Recovers from a process killed while it replaced a dataset: the old one is renamed back where there is no new one.
 fn restore(target: &Path, old: &Path) {
     if old.exists() {
         // Whatever fails here fails again, with a message, when the target is written.
@@ -150,7 +150,7 @@ fn restore(target: &Path, old: &Path) {
     }
 }
 
-/// Removes what processes that were killed left beside `partial`. Only where the system tells which processes live.
+/// Removes what killed processes left beside `partial`, where the system lists its processes.
 fn remove_stale(partial: &Path) {
     let (Some(parent), Some(name)) = (partial.parent(), partial.file_name().map(|n| n.to_string_lossy())) else {
         return;

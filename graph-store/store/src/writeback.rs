@@ -1,9 +1,8 @@
-//! Tells the system to bring written bytes to the disk before anyone waits for them.
+//! Early write-back: the system starts to write to disk before anyone waits for it.
 
 use std::fs::File;
 
-/// Starts writing `len` bytes from `from` on to the disk, and waits for nothing. Only a matter of time: what goes wrong
-/// is told by the sync at the end.
+/// Starts the write-back of `len` bytes from `from` on, without waiting. Errors are left to the sync at the end.
 #[cfg(target_os = "linux")]
 pub(crate) fn start(file: &File, from: u64, len: u64) {
     use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Which seeds a mini-batch has: a slice of its epoch's order.
+//! Seeds of a mini-batch: a slice of its epoch's order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -61,7 +61,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// The seeds in the order of `epoch`, made by the worker that asks first.
+    /// The seeds in the order of `epoch`, made by the first worker that needs it.
     pub fn order(&self, epoch: u32) -> Order {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = orders.iter().find(|order| order.epoch == epoch || !self.shuffle) {
@@ -95,7 +95,7 @@ impl Epochs {
     }
 }
 
-/// Checks that a sampler on the CPU is asked for at the host.
+/// Checks that a sampler on the CPU is built for the host.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn check_host(place: &Place) -> Result<()> {
     Err(Error::setting("place", format!("sampling on the CPU runs at host, not at {place}; {cure}")))
 }
 
-/// Checks that a worker is given a thread.
+/// Checks that a worker has a thread.
 ///
 /// # Errors
 ///

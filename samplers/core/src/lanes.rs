@@ -1,13 +1,10 @@
-//! Uniform picks of sixteen rows side by side.
+//! Sixteen rows side by side, and Floyd's method in them: the portable kernel.
 
-use morphgl_platform::SimdLevel;
 use morphgl_platform::philox::{key, philox4x32_10_lanes};
 
-use crate::dispatch::floyd;
 use crate::stream::{Row, Stream};
-use crate::uniform::{UniformScratch, pick_uniform};
 
-/// Rows that are drawn for side by side: one register of the widest instructions.
+/// Rows that are drawn for side by side: one register of the widest SIMD level.
 pub const LANES: usize = 16;
 
 /// The largest fanout [`pick_uniform_lanes`] draws: its work a pick grows with the fanout.
@@ -20,36 +17,6 @@ pub struct Lanes {
     pub nodes: [u32; LANES],
     /// Their degrees, each larger than the number of picks.
     pub degrees: [u32; LANES],
-}
-
-/// Picks `picks.len()` neighbours of each of sixteen rows, exactly those [`pick_uniform`] picks: `picks[i][lane]` is the
-/// `i`-th position of the row of `lanes.nodes[lane]`, ascending in `i`. Seed, mini-batch and hop are those of `row`; its
-/// node does not matter.
-///
-/// The same instructions run on all rows at once, as wide as the processor has them, without a branch that depends on
-/// what is drawn. A row that meets a rejected word (of `n` numbers, one word in `2^32 / n`) is picked again by itself.
-///
-/// # Panics
-///
-/// When more than [`MAX_LANES_FANOUT`] are to be picked, or a degree is not larger than that number.
-///
-/// # Complexity
-///
-/// O(fanout²) vector operations for sixteen rows, no memory beyond the stack.
-pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) {
-    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
-    let few = lanes.degrees.iter().min().copied().unwrap_or(0);
-    assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
-    let mut rejected = floyd(SimdLevel::current(), row, lanes, picks);
-    while rejected != 0 {
-        let lane = rejected.trailing_zeros() as usize;
-        rejected &= rejected - 1;
-        let mut alone = [0; MAX_LANES_FANOUT];
-        let alone = &mut alone[..picks.len()];
-        let row = Row { node: lanes.nodes[lane], ..*row };
-        pick_uniform(&row, lanes.degrees[lane], alone, &mut UniformScratch::default());
-        picks.iter_mut().zip(alone).for_each(|(pick, position)| pick[lane] = *position);
-    }
 }
 
 /// Floyd's method in every lane; says by a bit each in which lanes a word may have to be replaced, whose picks are void.
@@ -99,10 +66,13 @@ pub(crate) fn floyd_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
 
 #[cfg(test)]
 mod tests {
+    use morphgl_platform::SimdLevel;
     use morphgl_registry::BatchId;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::dispatch::floyd;
+    use crate::uniform::{UniformScratch, pick_uniform, pick_uniform_lanes};
 
     #[track_caller]
     fn check(row: &Row, lanes: &Lanes, len: usize) {

@@ -1,4 +1,4 @@
-//! What samplers can be asked for, checked once before the first mini-batch.
+//! Limits of sampler settings, checked once before the first mini-batch.
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::{Error, Fanout, Pick, Result, SamplerSettings, SeedSet};
@@ -7,7 +7,7 @@ use crate::stream::HOP_BITS;
 use crate::uniform::MAX_FANOUT;
 use crate::weighted::MAX_WEIGHTED_DEGREE;
 
-/// Hops a counter can tell apart.
+/// Most hops that a counter can number.
 pub const MAX_HOPS: usize = 1 << HOP_BITS;
 
 /// Checks that mini-batches of `seeds` can be made of `topology` as `settings` say, with no counter overflowing.
@@ -25,7 +25,7 @@ pub fn check_settings(topology: &Topology, seeds: &SeedSet, settings: &SamplerSe
     check_limits(topology.num_nodes(), topology.weights().is_some(), largest, seeds, settings)
 }
 
-/// Checks as [`check_settings`] does, of a graph that need not lie in memory: its largest in-degree is asked for last.
+/// Checks as [`check_settings`] does, for a graph that need not be in memory: its largest in-degree is computed last.
 ///
 /// # Errors
 ///

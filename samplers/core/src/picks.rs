@@ -83,7 +83,7 @@ impl<'a> Picks<'a> {
     ///
     /// # Errors
     ///
-    /// More edges than offsets of 32 bits can tell.
+    /// More edges than 32-bit offsets can address.
     pub fn begin(
         &self,
         block: &mut Block,

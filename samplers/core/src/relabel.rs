@@ -35,8 +35,8 @@ pub struct Relabel {
     table: Table,
     stamp: u32,
     nodes: Vec<u32>,
-    /// For values that nobody asks for; empty.
-    unasked: Vec<[u32; 2]>,
+    /// Buffer for values that are not needed; empty.
+    unused: Vec<[u32; 2]>,
     /// Nodes of the mini-batch before.
     expected: usize,
     level: SimdLevel,
@@ -44,8 +44,8 @@ pub struct Relabel {
 
 #[derive(Debug)]
 enum Table {
-    /// Lines of seven nodes, a word each: the node's value in the upper half, stamp and local id in the lower one; and the
-    /// next node's value. Cut behind the last node's successor.
+    /// Cache lines of seven nodes, a word each: the node's value in the upper half, stamp and local id in the lower one; the
+    /// eighth word has the next node's value. The table ends after the last node's successor.
     Direct {
         words: HugeWords<u64>,
         bits: u32,
@@ -67,7 +67,7 @@ impl Default for Relabel {
 
 impl Relabel {
     /// For a graph of `num_nodes` nodes: each is below that. Of a small one, `value` of each node, and of `num_nodes`, is kept
-    /// beside its local id: [`Relabel::locals_of_first`] gives those of new nodes without a further way to memory.
+    /// beside its local id: [`Relabel::locals_of_first`] gives those of new nodes without another memory access.
     ///
     /// # Complexity
     ///
@@ -84,7 +84,7 @@ impl Relabel {
     }
 
     fn with(table: Table) -> Self {
-        Self { table, stamp: 0, nodes: Vec::new(), unasked: Vec::new(), expected: 0, level: SimdLevel::current() }
+        Self { table, stamp: 0, nodes: Vec::new(), unused: Vec::new(), expected: 0, level: SimdLevel::current() }
     }
 
     /// Starts a mini-batch; `buffer` becomes the list of its nodes, its content is dropped.
@@ -129,14 +129,14 @@ impl Relabel {
     ///
     /// When a node is beyond the graph.
     pub fn locals(&mut self, nodes: &mut [u32]) {
-        let mut values = std::mem::take(&mut self.unasked);
+        let mut values = std::mem::take(&mut self.unused);
         self.locals_of_first(nodes.len(), nodes, &mut values);
         values.clear();
-        self.unasked = values;
+        self.unused = values;
     }
 
-    /// Replaces the first `count` of `nodes`, in order, by their local ids, and asks the processor to bring the places of
-    /// some of the others close, which makes it faster to go on with them. Where the table holds values, those of each new
+    /// Replaces the first `count` of `nodes`, in order, by their local ids, and prefetches the entries of
+    /// others, which come next. Where the table holds values, those of each new
     /// node `v` and of `v + 1` are appended to `values`.
     ///
     /// # Panics
@@ -210,7 +210,7 @@ impl Table {
     }
 }
 
-/// Bits that tell `count` local ids apart.
+/// Bits of a local id below `count`.
 fn bits(count: usize) -> u32 {
     usize::BITS - count.leading_zeros()
 }

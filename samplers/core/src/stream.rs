@@ -1,4 +1,4 @@
-//! Which counter belongs to which random number.
+//! The counter of each random number.
 
 use morphgl_registry::BatchId;
 

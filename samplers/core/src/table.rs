@@ -1,4 +1,4 @@
-//! The two tables of local ids, and how nodes are looked up in them.
+//! The two tables of local ids, and lookups in them.
 
 use morphgl_platform::prefetch;
 
@@ -11,12 +11,11 @@ pub(crate) type Bucket = [u64; SLOTS];
 /// successor's come with the same line.
 pub(crate) const NODES: usize = SLOTS - 1;
 
-/// How many nodes ahead the kernels ask for a place: on the graphs of `benches/sample`, where each node is asked for
-/// while others are looked up, 32 to 128 are the same, and sampling is 1.2 times as fast as with whole groups asked for
-/// before they are looked up.
+/// Prefetch distance of the kernels, in nodes: on the graphs of `benches/sample`, 32 to 128 are the same, and sampling is
+/// 1.2 times as fast as when whole groups are prefetched before they are looked up.
 pub(crate) const AHEAD: usize = 64;
 
-/// What the kernels know of the mini-batch.
+/// The mini-batch's nodes so far, for the kernels.
 #[derive(Debug)]
 pub(crate) struct Seen<'a> {
     /// The nodes seen so far, and room for new ones.
@@ -34,7 +33,7 @@ pub(crate) fn home(node: u32, num_buckets: usize) -> usize {
     ((u64::from(node.wrapping_mul(0x9E37_79B1)) * num_buckets as u64) >> 32) as usize
 }
 
-/// Where `node` is in a direct table: behind one more word for each line before its own. Exact for nodes below 2^30.
+/// Index of `node` in a direct table: its number, and one more for each line before its own. Exact for nodes below 2^30.
 #[inline(always)]
 pub(crate) fn place(node: u32) -> usize {
     ((u64::from(node) * u64::from(SEVENTH)) >> 32) as usize + node as usize
@@ -43,8 +42,8 @@ pub(crate) fn place(node: u32) -> usize {
 /// 2^32 / 7, rounded up.
 pub(crate) const SEVENTH: u32 = ((1u64 << 32) / NODES as u64) as u32 + 1;
 
-/// Replaces the first `count` of `ids` by local ids, and asks for places of those after them; returns the number of nodes
-/// seen. There has to be room for all of them, in `values` for the new ones alone.
+/// Replaces the first `count` of `ids` by local ids, and prefetches entries of those after them; returns the number of nodes
+/// seen. `seen.nodes` needs room for all of them, `values` for the new ones.
 ///
 /// Whether a node is new cannot be foreseen, and a branch on it would be mispredicted every third time: both outcomes
 /// are computed, and what is new is written anyway.
@@ -90,7 +89,7 @@ pub(crate) fn relabel_hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u3
         let mut at = home(node, table.len());
         loop {
             let bucket = &mut table[at];
-            // Both questions to all slots at once, in one sum: which slot is the node's, and how many are in use.
+            // One sum over all slots: which slot is the node's in the lower half, how many are in use in the upper one.
             let mut answers = [0u64; SLOTS];
             for (slot, (answer, &word)) in answers.iter_mut().zip(&*bucket).enumerate() {
                 let found = if word >> bits == key >> bits { 1 << slot } else { 0 };

@@ -1,6 +1,10 @@
 //! Uniform picks without replacement.
 
+use morphgl_platform::SimdLevel;
+
 use crate::bounded::bounded;
+use crate::dispatch;
+use crate::lanes::{LANES, Lanes, MAX_LANES_FANOUT};
 use crate::stream::{Row, Stream};
 
 /// The largest fanout of a uniform pick that leaves neighbours out: 64 blocks of retries for each draw fit the counter.
@@ -104,6 +108,36 @@ fn large(row: &Row, degree: u32, out: &mut [u32], chosen: &mut Vec<u64>) {
             *next.next().expect("as many bits are set as there are picks") = position;
             *word &= *word - 1;
         }
+    }
+}
+
+/// Picks `picks.len()` neighbours of each of sixteen rows, exactly those [`pick_uniform`] picks: `picks[i][lane]` is the
+/// `i`-th position of the row of `lanes.nodes[lane]`, ascending in `i`. Seed, mini-batch and hop are those of `row`; its
+/// node does not matter.
+///
+/// The same instructions run on all rows at once, as wide as the processor has them, without a branch that depends on
+/// what is drawn. A row that meets a rejected word (of `n` numbers, one word in `2^32 / n`) is picked again by itself.
+///
+/// # Panics
+///
+/// When more than [`MAX_LANES_FANOUT`] are to be picked, or a degree is not larger than that number.
+///
+/// # Complexity
+///
+/// O(fanout²) vector operations for sixteen rows, no memory beyond the stack.
+pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) {
+    assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
+    let few = lanes.degrees.iter().min().copied().unwrap_or(0);
+    assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
+    let mut rejected = dispatch::floyd(SimdLevel::current(), row, lanes, picks);
+    while rejected != 0 {
+        let lane = rejected.trailing_zeros() as usize;
+        rejected &= rejected - 1;
+        let mut alone = [0; MAX_LANES_FANOUT];
+        let alone = &mut alone[..picks.len()];
+        let row = Row { node: lanes.nodes[lane], ..*row };
+        pick_uniform(&row, lanes.degrees[lane], alone, &mut UniformScratch::default());
+        picks.iter_mut().zip(alone).for_each(|(pick, position)| pick[lane] = *position);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One hop: which neighbours of which rows are picked, and where they stand in the graph.
+//! One hop: which neighbours of which rows are picked, and their positions in the graph's indices.
 
 use std::ops::Range;
 
@@ -6,18 +6,18 @@ use morphgl_platform::prefetch_early;
 use morphgl_registry::Fanout;
 use morphgl_sampler_core::{LANES, Lanes, MAX_LANES_FANOUT, PickScratch, Picks, pick_uniform_lanes};
 
-/// Indices a line of the cache has.
+/// Indices in a cache line.
 const LINE: usize = 16;
 
-/// Where a node's in-neighbours stand.
+/// A node's CSR row: the range of its in-edges.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Span {
+pub(crate) struct CsrRow {
     pub(crate) start: u64,
     pub(crate) degree: u32,
     pub(crate) node: u32,
 }
 
-impl Span {
+impl CsrRow {
     pub(crate) fn range(self) -> Range<usize> {
         self.start as usize..self.start as usize + self.degree as usize
     }
@@ -25,7 +25,7 @@ impl Span {
 
 /// The picks of one hop, and the graph they are picked from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hop<'a> {
+pub(crate) struct RowPicker<'a> {
     pub(crate) indices: &'a [u32],
     pub(crate) picks: Picks<'a>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Scratch {
 /// Consecutive rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
-    pub(crate) spans: &'a [Span],
+    pub(crate) csr: &'a [CsrRow],
     /// Offsets of the rows' edges in the block, one more than rows.
     pub(crate) indptr: &'a [u32],
 }
@@ -52,26 +52,26 @@ impl<'a> Rows<'a> {
     pub(crate) fn split(self, edges: usize) -> (Rows<'a>, Rows<'a>) {
         let enough = u64::from(self.indptr[0]) + edges as u64;
         let rows = self.indptr[1..].iter().position(|&end| u64::from(end) >= enough);
-        let rows = rows.map_or(self.spans.len(), |last| last + 1);
-        let (left, right) = self.spans.split_at(rows);
-        (Rows { spans: left, indptr: &self.indptr[..=rows] }, Rows { spans: right, indptr: &self.indptr[rows..] })
+        let rows = rows.map_or(self.csr.len(), |last| last + 1);
+        let (left, right) = self.csr.split_at(rows);
+        (Rows { csr: left, indptr: &self.indptr[..=rows] }, Rows { csr: right, indptr: &self.indptr[rows..] })
     }
 
     /// Number of the rows' edges.
     pub(crate) fn num_edges(&self) -> usize {
-        (self.indptr[self.spans.len()] - self.indptr[0]) as usize
+        (self.indptr[self.csr.len()] - self.indptr[0]) as usize
     }
 
     /// Each row with the place of its edges among those of all rows.
-    fn iter(self) -> impl Iterator<Item = (Span, Range<usize>)> + 'a {
+    fn iter(self) -> impl Iterator<Item = (CsrRow, Range<usize>)> + 'a {
         let base = self.indptr[0];
         let place = move |ends: &[u32]| (ends[0] - base) as usize..(ends[1] - base) as usize;
-        self.spans.iter().copied().zip(self.indptr.windows(2).map(place))
+        self.csr.iter().copied().zip(self.indptr.windows(2).map(place))
     }
 }
 
-impl Hop<'_> {
-    /// Fills `addresses` with where the picked neighbours of all rows stand in the graph's indices, and asks for them.
+impl RowPicker<'_> {
+    /// Fills `addresses` with the positions of the picked neighbours of all rows in the graph's indices, and prefetches them.
     pub(crate) fn pick(&self, rows: Rows<'_>, addresses: &mut Vec<u64>, scratch: &mut Scratch) {
         addresses.resize(rows.num_edges(), 0);
         match self.picks.fanout {
@@ -82,9 +82,9 @@ impl Hop<'_> {
         }
     }
 
-    /// Asks for the edge at `address`.
+    /// Prefetches the edge at `address`.
     #[inline(always)]
-    fn ask(&self, address: u64) {
+    fn prefetch(&self, address: u64) {
         prefetch_early(self.indices, address as usize);
         if let Some(weights) = self.picks.weights {
             prefetch_early(weights, address as usize);
@@ -93,33 +93,33 @@ impl Hop<'_> {
 
     /// Takes all neighbours of a row.
     #[inline(always)]
-    fn take_all(&self, span: Span, out: &mut [u64]) {
+    fn take_all(&self, row: CsrRow, out: &mut [u64]) {
         for (p, address) in out.iter_mut().enumerate() {
-            *address = span.start + p as u64;
+            *address = row.start + p as u64;
             if p % LINE == 0 {
-                self.ask(*address);
+                self.prefetch(*address);
             }
         }
         if let Some(&last) = out.last() {
-            self.ask(last);
+            self.prefetch(last);
         }
     }
 
-    /// Sixteen rows at a time.
+    /// Picks for sixteen rows at a time.
     fn pick_lanes(&self, rows: Rows<'_>, k: u32, addresses: &mut [u64], scratch: &mut Scratch) {
         let mut lanes = Lanes { nodes: [0; LANES], degrees: [k + 1; LANES] };
         let mut places = [(0u64, 0usize); LANES];
         let mut filled = 0;
         scratch.lanes.resize(k as usize, [0; LANES]);
         let picks = &mut scratch.lanes[..k as usize];
-        for (span, place) in rows.iter() {
-            if span.degree <= k {
-                self.take_all(span, &mut addresses[place]);
+        for (row, place) in rows.iter() {
+            if row.degree <= k {
+                self.take_all(row, &mut addresses[place]);
                 continue;
             }
-            lanes.nodes[filled] = span.node;
-            lanes.degrees[filled] = span.degree;
-            places[filled] = (span.start, place.start);
+            lanes.nodes[filled] = row.node;
+            lanes.degrees[filled] = row.degree;
+            places[filled] = (row.start, place.start);
             filled += 1;
             if filled == LANES {
                 self.draw(&lanes, &places, picks, addresses);
@@ -131,43 +131,43 @@ impl Hop<'_> {
         }
     }
 
-    /// Draws for the lanes that have a place: the start of the row, and of its addresses.
+    /// Draws for as many lanes as there are `places`: the start of the row, and of its addresses.
     #[inline(always)]
     fn draw(&self, lanes: &Lanes, places: &[(u64, usize)], picks: &mut [[u32; LANES]], addresses: &mut [u64]) {
         pick_uniform_lanes(&self.picks.row(0), lanes, picks);
         for (lane, &(start, at)) in places.iter().enumerate() {
             for (address, pick) in addresses[at..at + picks.len()].iter_mut().zip(&*picks) {
                 *address = start + u64::from(pick[lane]);
-                self.ask(*address);
+                self.prefetch(*address);
             }
         }
     }
 
-    /// One row after another: fanouts that are large, or -1, and picks by weight.
+    /// Picks row by row: for large fanouts, for -1, and by weight.
     fn pick_rows(&self, rows: Rows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
-        for (span, place) in rows.iter() {
+        for (row, place) in rows.iter() {
             let out = &mut addresses[place];
-            if out.len() == span.degree as usize {
-                self.take_all(span, out);
+            if out.len() == row.degree as usize {
+                self.take_all(row, out);
                 continue;
             }
             scratch.positions.resize(out.len(), 0);
-            self.picks.pick(span.node, span.range(), &mut scratch.positions, &mut scratch.alone);
+            self.picks.pick(row.node, row.range(), &mut scratch.positions, &mut scratch.alone);
             for (address, &position) in out.iter_mut().zip(&scratch.positions) {
-                *address = span.start + u64::from(position);
-                self.ask(*address);
+                *address = row.start + u64::from(position);
+                self.prefetch(*address);
             }
         }
     }
 
-    /// Reads the picked neighbours, which were asked for a while ago.
+    /// Loads the picked neighbours, prefetched by [`RowPicker::pick`].
     pub(crate) fn read(&self, addresses: &[u64], picked: &mut [u32]) {
         for (node, &address) in picked.iter_mut().zip(addresses) {
             *node = self.indices[address as usize];
         }
     }
 
-    /// Reads the weights of the picked neighbours, where there are any.
+    /// Loads the weights of the picked neighbours, where there are any.
     pub(crate) fn read_weights(&self, addresses: &[u64], weights: &mut [f32]) {
         if let Some(all) = self.picks.weights {
             for (weight, &address) in weights.iter_mut().zip(addresses) {

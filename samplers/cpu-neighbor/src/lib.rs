@@ -1,8 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod expand;
-mod found;
-mod prepare;
+mod frontier;
 mod sampler;
 mod stages;
 

@@ -7,8 +7,10 @@ use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result,
 use morphgl_sampler_core::{Epochs, check_host, check_settings, weight_sum};
 use rayon::prelude::*;
 
-use crate::found::Expected;
-use crate::prepare::Worker;
+use crate::frontier::Expected;
+use prepare::Worker;
+
+mod prepare;
 
 /// Phase Batching by neighbour sampling on CPU threads, `Batching_CPU_Neighbor`.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{DiskNeighbor, HotnessPolicy, Options};
 use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Dtype, Load, OpenOptions};
-use morphgl_platform::direct::{DirectFile, Reader, Settings, Want, ring_refused};
+use morphgl_platform::direct::{DirectFile, Fetch, Reader, Settings, ring_refused};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Place, SamplerSettings, SeedSet};
 use serde_json::json;
 
@@ -253,13 +253,13 @@ fn random_reads(file: &DirectFile, block: usize, depth: usize, threads: usize, r
             let (blocks, mut out) = (file.num_bytes() / block as u64, vec![0; block]);
             let mut state = (round << 32) + thread + 1;
             while start.elapsed() < Duration::from_millis(400) {
-                let wants: Vec<Want> = (0..8 * depth)
+                let fetches: Vec<Fetch> = (0..8 * depth)
                     .map(|_| {
                         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                        Want { element: (state >> 20) % blocks, to: 0 }
+                        Fetch { element: (state >> 20) % blocks, to: 0 }
                     })
                     .collect();
-                reader.read(file, 0, block, &wants, &mut out).expect("the disk reads");
+                reader.read(file, 0, block, &fetches, &mut out).expect("the disk reads");
             }
             reader.stats().reads
         };

@@ -1,22 +1,22 @@
-//! What is held in memory: the rows of the topology and of the features that save most reads a byte.
+//! Caches of CSR rows and feature rows: a knapsack by saved reads per byte.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use morphgl_feature_cache::{FeatureCache, NodeMap};
 use morphgl_hotness::{Cut, Degree, Graph, Hotness, Inclusion, Kind, Policy};
-use morphgl_platform::direct::{Reader, Want};
+use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Expansion, Result, SamplerSettings};
 
 use crate::files::{Files, OnDisk};
-use crate::offsets::{Offsets, Span};
+use crate::offsets::{CsrRow, Offsets};
 use crate::options::HotnessPolicy;
 
-/// Neighbours that are looked at at once when the array passes by.
+/// Neighbours read at once in a pass over the array.
 const PASS: usize = 1 << 21;
-/// Rows that are brought into the cache at once.
+/// Feature rows read into the cache at once.
 const FILL: usize = 1 << 13;
-/// Bytes a read brings for the price of one, roughly: longer rows take several.
+/// Bytes that cost about one read; longer rows cost several.
 const READ: u64 = 4096;
 
 /// The caches, and how they were filled.
@@ -24,11 +24,11 @@ const READ: u64 = 4096;
 pub(crate) struct Caches {
     pub(crate) features: Option<FeatureCache>,
     pub(crate) rows: Option<RowCache>,
-    /// How hotness was found.
+    /// The hotness policy.
     pub(crate) by: &'static str,
 }
 
-/// In-neighbours of the nodes held.
+/// Cached CSR rows.
 pub(crate) struct RowCache {
     map: NodeMap,
     // Invariant: one more than nodes held, ascending, the last is the number of `ids`.
@@ -43,7 +43,7 @@ impl fmt::Debug for RowCache {
 }
 
 impl RowCache {
-    /// All in-neighbours of `node`, where they are held.
+    /// All in-neighbours of `node`, if its row is cached.
     #[inline]
     pub(crate) fn get(&self, node: u32) -> Option<&[u32]> {
         let slot = self.map.get(node)?;
@@ -68,7 +68,7 @@ pub(crate) struct DiskGraph<'a> {
 }
 
 impl DiskGraph<'_> {
-    fn span(&self, node: u32) -> Span {
+    fn span(&self, node: u32) -> CsrRow {
         self.offsets.get(node).expect("caches are made only where offsets are in memory")
     }
 }
@@ -91,7 +91,7 @@ impl Graph for DiskGraph<'_> {
             check_nodes(self.indices, part, self.num_nodes, |i| first + i as u64)?;
             let end = first + part.len() as u64;
             while node < self.num_nodes {
-                let Span { start, degree } = self.span(node);
+                let CsrRow { start, degree } = self.span(node);
                 let stop = start + u64::from(degree);
                 if start >= end {
                     break;
@@ -125,7 +125,7 @@ pub(crate) fn check_nodes(
     Err(indices.wrong(element(at), what))
 }
 
-/// Bytes a node that finding its hotness takes.
+/// Bytes a node that computing hotness takes.
 fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
     match (policy, settings.expansion) {
         (HotnessPolicy::None, _) => 0,
@@ -136,7 +136,7 @@ fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
 }
 
 impl Caches {
-    /// Fills caches of at most `budget` bytes; finding out with what takes no more than that, either.
+    /// Fills caches of at most `budget` bytes; computing the hotness takes no more either.
     pub(crate) fn new(
         graph: &DiskGraph<'_>,
         files: &Files,
@@ -192,8 +192,8 @@ fn fill(on_disk: &OnDisk, reader: &mut Reader, map: &NodeMap, rows: &mut [u8]) -
     for part in rows.chunks_mut(FILL * on_disk.unit) {
         // The count comes first: a node that is taken and has no place in this part would be lost to the next.
         let places = 0..(part.len() / on_disk.unit) as u32;
-        let wants: Vec<Want> = places.zip(&mut nodes).map(|(to, node)| Want { element: node.into(), to }).collect();
-        on_disk.read(reader, &wants, part)?;
+        let fetches: Vec<Fetch> = places.zip(&mut nodes).map(|(to, node)| Fetch { element: node.into(), to }).collect();
+        on_disk.read(reader, &fetches, part)?;
     }
     Ok(())
 }

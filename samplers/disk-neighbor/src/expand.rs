@@ -1,16 +1,16 @@
-//! One hop: which neighbours are picked, and which of them have to be read.
+//! One hop: picks neighbours, and lists those that have to be read.
 
-use morphgl_platform::direct::Want;
+use morphgl_platform::direct::Fetch;
 use morphgl_sampler_core::{PickScratch, Picks};
 
 use crate::caches::RowCache;
-use crate::offsets::Span;
+use crate::offsets::CsrRow;
 
 /// Consecutive rows and the room for what they pick.
 #[derive(Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) nodes: &'a [u32],
-    pub(crate) spans: &'a [Span],
+    pub(crate) spans: &'a [CsrRow],
     /// Offsets of the rows, one more than rows, from 0.
     pub(crate) indptr: &'a [u32],
     /// Global ids of the neighbours.
@@ -19,19 +19,19 @@ pub(crate) struct Rows<'a> {
     pub(crate) weights: &'a mut [f32],
 }
 
-/// Buffers that are used again from hop to hop.
+/// Buffers, reused from hop to hop.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     alone: PickScratch,
-    /// The neighbours that have to be read, in the order of the file.
-    pub(crate) wants: Vec<Want>,
+    /// The neighbours to be read, in the order of the file.
+    pub(crate) fetches: Vec<Fetch>,
 }
 
-/// Picks the neighbours of all rows: those of rows in memory are there then, the others stand in `scratch.wants`.
-/// Returns how many rows were in memory, and how many were not.
+/// Picks the neighbours of all rows: those of cached rows are copied, the others are listed in `scratch.fetches`. Returns
+/// the numbers of cache hits and misses.
 pub(crate) fn pick(picks: &Picks<'_>, rows: Rows<'_>, cache: Option<&RowCache>, scratch: &mut Scratch) -> (u64, u64) {
     let (mut hits, mut misses) = (0, 0);
-    scratch.wants.clear();
+    scratch.fetches.clear();
     for (row, (&node, &span)) in rows.nodes.iter().zip(rows.spans).enumerate() {
         let range = rows.indptr[row] as usize..rows.indptr[row + 1] as usize;
         if range.is_empty() {
@@ -48,11 +48,11 @@ pub(crate) fn pick(picks: &Picks<'_>, rows: Rows<'_>, cache: Option<&RowCache>, 
             out.iter_mut().for_each(|p| *p = neighbors[*p as usize]);
             hits += 1;
         } else {
-            let want = |(&position, to)| Want { element: span.start + u64::from(position), to };
-            scratch.wants.extend(out.iter().zip(rows.indptr[row]..).map(want));
+            let fetch = |(&position, to)| Fetch { element: span.start + u64::from(position), to };
+            scratch.fetches.extend(out.iter().zip(rows.indptr[row]..).map(fetch));
             misses += 1;
         }
     }
-    scratch.wants.sort_unstable();
+    scratch.fetches.sort_unstable();
     (hits, misses)
 }

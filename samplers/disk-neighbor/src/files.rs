@@ -1,12 +1,12 @@
 //! The arrays that are read from their files.
 
 use morphgl_graph_store::{ArrayFile, Dataset, Dtype, Error as StoreError, Position};
-use morphgl_platform::direct::{self, DirectFile, Reader, Settings, Want};
+use morphgl_platform::direct::{self, DirectFile, Fetch, Reader, Settings};
 use morphgl_registry::{Error, Result};
 
 use crate::options::Options;
 
-/// Bytes of a read when a whole array passes by.
+/// Bytes of a read in a pass over a whole array.
 const LONG: usize = 1 << 20;
 /// Such reads in flight.
 const LONG_DEPTH: usize = 8;
@@ -31,28 +31,28 @@ impl OnDisk {
         Error::failed("reading the dataset", StoreError::invalid(self.file.path(), at, what, cure))
     }
 
-    /// Brings scattered elements.
-    pub(crate) fn read(&self, reader: &mut Reader, wants: &[Want], out: &mut [u8]) -> Result<()> {
-        reader.read(&self.file, self.base, self.unit, wants, out).map_err(failed)
+    /// Reads scattered elements.
+    pub(crate) fn read(&self, reader: &mut Reader, fetches: &[Fetch], out: &mut [u8]) -> Result<()> {
+        reader.read(&self.file, self.base, self.unit, fetches, out).map_err(failed)
     }
 
-    /// Brings elements that follow one another, from `first` on, until `out` is full; `reader` is a long one.
+    /// Reads consecutive elements from `first` on until `out` is full, by a [`Files::long_reader`].
     pub(crate) fn pass(&self, reader: &mut Reader, first: u64, out: &mut [u8]) -> Result<()> {
-        // Pieces of one page are the elements: far fewer than the array's own.
+        // Pages stand in for the elements: there are far fewer of them.
         let (start, piece) = (self.base + first * self.unit as u64, 4096);
         let whole = (out.len() / piece) as u64;
-        let wants: Vec<Want> = (0..whole).map(|i| Want { element: i, to: i as u32 }).collect();
-        let read = |reader: &mut Reader, base, unit, wants: &[Want], out: &mut [u8]| {
-            reader.read(&self.file, base, unit, wants, out).map_err(failed)
+        let fetches: Vec<Fetch> = (0..whole).map(|i| Fetch { element: i, to: i as u32 }).collect();
+        let read = |reader: &mut Reader, base, unit, fetches: &[Fetch], out: &mut [u8]| {
+            reader.read(&self.file, base, unit, fetches, out).map_err(failed)
         };
-        read(reader, start, piece, &wants, out)?;
+        read(reader, start, piece, &fetches, out)?;
         let done = whole as usize * piece;
         let rest = &mut out[done..];
         if rest.is_empty() {
             return Ok(());
         }
         let unit = rest.len();
-        read(reader, start + done as u64, unit, &[Want { element: 0, to: 0 }], rest)
+        read(reader, start + done as u64, unit, &[Fetch { element: 0, to: 0 }], rest)
     }
 }
 

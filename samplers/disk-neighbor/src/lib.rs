@@ -5,7 +5,6 @@ mod expand;
 mod files;
 mod offsets;
 mod options;
-mod prepare;
 mod sampler;
 mod stats;
 

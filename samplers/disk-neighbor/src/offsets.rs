@@ -1,25 +1,25 @@
-//! Where each node's row begins: in memory where it fits, else read.
+//! Row offsets: in memory where they fit, else read.
 
 use std::ops::Range;
 
-use morphgl_platform::direct::{Reader, Want};
+use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::Result;
 
 use crate::files::OnDisk;
 
 /// Nodes that share a base.
 const GROUP: usize = 64;
-/// Offsets that are looked at at once when the array passes by.
+/// Offsets read at once in a pass over the array.
 const PASS: usize = 1 << 19;
 
-/// Where a node's in-neighbours stand.
+/// A node's CSR row: the range of its in-edges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct CsrRow {
     pub(crate) start: u64,
     pub(crate) degree: u32,
 }
 
-impl Span {
+impl CsrRow {
     /// The in-edges.
     pub(crate) fn range(self) -> Range<usize> {
         self.start as usize..self.start as usize + self.degree as usize
@@ -48,7 +48,7 @@ impl Offsets {
         }
     }
 
-    /// Passes over the offsets, checks them, and keeps them where `keep` says so; with the largest degree.
+    /// Reads and checks all offsets, and keeps them if `keep`; with the largest degree.
     pub(crate) fn load(indptr: &OnDisk, num_edges: u64, reader: &mut Reader, keep: bool) -> Result<(Self, u64)> {
         let len = indptr.len as usize;
         let (mut bases, mut far) = (Vec::new(), Vec::new());
@@ -83,41 +83,41 @@ impl Offsets {
         Ok((if keep { Self::Ram { bases, far } } else { Self::Disk { num_edges } }, largest))
     }
 
-    /// The span of `node`, where offsets are in memory.
+    /// The CSR row of `node`, where offsets are in memory.
     #[inline]
-    pub(crate) fn get(&self, node: u32) -> Option<Span> {
+    pub(crate) fn get(&self, node: u32) -> Option<CsrRow> {
         let Self::Ram { bases, far } = self else { return None };
         let v = node as usize;
         let start = bases[v / GROUP] + u64::from(far[v]);
         let end = bases[(v + 1) / GROUP] + u64::from(far[v + 1]);
-        Some(Span { start, degree: (end - start) as u32 })
+        Some(CsrRow { start, degree: (end - start) as u32 })
     }
 
-    /// Appends the spans of `nodes`.
+    /// Appends the CSR rows of `nodes`.
     pub(crate) fn spans(
         &self,
         indptr: &OnDisk,
         nodes: &[u32],
         reader: &mut Reader,
         scratch: &mut Scratch,
-        spans: &mut Vec<Span>,
+        spans: &mut Vec<CsrRow>,
     ) -> Result<()> {
         let &Self::Disk { num_edges } = self else {
             spans.extend(nodes.iter().filter_map(|&node| self.get(node)));
             return Ok(());
         };
-        let Scratch { wants, pairs } = scratch;
-        wants.clear();
-        wants.extend(
+        let Scratch { fetches, pairs } = scratch;
+        fetches.clear();
+        fetches.extend(
             nodes.iter().zip(0u32..).flat_map(|(&node, i)| {
-                [0, 1].map(|end| Want { element: u64::from(node) + end, to: 2 * i + end as u32 })
+                [0, 1].map(|end| Fetch { element: u64::from(node) + end, to: 2 * i + end as u32 })
             }),
         );
-        wants.sort_unstable();
+        fetches.sort_unstable();
         pairs.clear();
         pairs.resize(2 * nodes.len(), 0);
-        indptr.read(reader, wants, bytemuck::cast_slice_mut(pairs))?;
-        // All of them were checked when they passed by; a file that changed since is told from one that did not.
+        indptr.read(reader, fetches, bytemuck::cast_slice_mut(pairs))?;
+        // All offsets were checked by `load`: a fault here means that the file changed since.
         for (&node, pair) in nodes.iter().zip(pairs.chunks_exact(2)) {
             let degree = pair[1].checked_sub(pair[0]).and_then(|d| u32::try_from(d).ok());
             let Some(degree) = degree.filter(|_| pair[1] <= num_edges) else {
@@ -126,7 +126,7 @@ impl Offsets {
                     format!("the offset {end} follows {start}, and there were {num_edges} edges: the file changed");
                 return Err(indptr.wrong(u64::from(node) + 1, what));
             };
-            spans.push(Span { start: pair[0], degree });
+            spans.push(CsrRow { start: pair[0], degree });
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Offsets {
 /// Buffers of [`Offsets::spans`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    wants: Vec<Want>,
+    fetches: Vec<Fetch>,
     pairs: Vec<u64>,
 }
 

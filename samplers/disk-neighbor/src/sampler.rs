@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use morphgl_graph_store::Dataset;
-use morphgl_platform::direct::{Method, Reader, Want};
+use morphgl_platform::direct::{Fetch, Method, Reader};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings, SeedSet};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
@@ -13,8 +13,10 @@ use crate::caches::{Caches, DiskGraph};
 use crate::files::Files;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
-use crate::prepare::Worker;
 use crate::stats::{Counters, Counts};
+use prepare::Worker;
+
+mod prepare;
 
 /// Bytes that a seed takes in the orders, and beside its label.
 const BYTES_A_SEED: u64 = Epochs::BYTES_A_SEED + 8;
@@ -174,9 +176,9 @@ fn labels(
     let Some(on_disk) = files.labels.as_ref().filter(|_| dataset.labels.is_some()) else { return Ok(None) };
     let mut nodes = seeds.nodes().to_vec();
     nodes.sort_unstable();
-    let wants: Vec<Want> = nodes.iter().zip(0..).map(|(&node, to)| Want { element: node.into(), to }).collect();
+    let fetches: Vec<Fetch> = nodes.iter().zip(0..).map(|(&node, to)| Fetch { element: node.into(), to }).collect();
     let mut labels = vec![0i32; nodes.len()];
-    on_disk.read(reader, &wants, bytemuck::cast_slice_mut(&mut labels))?;
+    on_disk.read(reader, &fetches, bytemuck::cast_slice_mut(&mut labels))?;
     let classes = dataset.num_classes as i32;
     if let Some(i) = labels.iter().position(|&l| l < -1 || l >= classes) {
         let what = format!("the label is {}, outside -1 (none) and 0..{classes}", labels[i]);

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use morphgl_registry::{
-    BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, HostBatch, MiniBatch, Place, Result,
-};
-use morphgl_sampler_core::check_threads;
+use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Place, Result};
+use morphgl_sampler_core::{check_threads, host_batch};
 use morphgl_sim::{Device, Operation, Work};
 
 use crate::CPU_KEY;
@@ -55,10 +53,7 @@ struct Worker {
 impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         self.shared.check(id)?;
-        let mut batch = match recycled {
-            Some(MiniBatch::Host(batch)) => batch,
-            _ => HostBatch::default(),
-        };
+        let mut batch = host_batch(recycled);
         let operation = Operation { key: &CPU_KEY, work: Work::BatchingCpu, id };
         let (batch, took) = self.device.operate(operation, || {
             self.sampler.make(id, &mut batch)?;

@@ -1,10 +1,13 @@
-//! Makes mini-batches, plainly: the same ones as every batching operator.
+//! Plain neighbour sampling: the same mini-batches as every batching operator.
 
 use std::sync::Arc;
 
-use morphgl_graph_store::Dataset;
-use morphgl_registry::{BatchFeatures, BatchId, BatchingContext, Expansion, HostBatch, Result, SamplerSettings};
-use morphgl_sampler_core::{Epochs, Order, PickScratch, Picks, Relabel, check_settings, weight_sum};
+use morphgl_graph_store::{Dataset, Topology};
+use morphgl_registry::{BatchId, BatchingContext, Block, HostBatch, Result, SamplerSettings};
+use morphgl_sampler_core::{
+    Epochs, Hop, HopSampler, Order, PickScratch, Relabel, check_settings, gather_features, sample_hops, set_labels,
+    weight_sum,
+};
 
 /// What all workers read.
 #[derive(Debug)]
@@ -48,61 +51,52 @@ impl Sampler {
 
     /// Makes the mini-batch `id`, one of the epoch; all that is in `batch` is old content.
     pub(crate) fn make(&mut self, id: BatchId, batch: &mut HostBatch) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let (dataset, settings) = (&*shared.dataset, &shared.settings);
-        self.relabel.start(std::mem::take(&mut batch.input_nodes));
-        let seeds = shared.epochs.seeds(id, &mut self.order)?;
-        batch.num_seeds = seeds.len();
-        for &seed in seeds {
-            self.relabel.local(seed);
-        }
-        let hops = settings.fanouts.0.len();
+        let Self { shared, order, relabel, scratch } = self;
+        let dataset = &*shared.dataset;
         batch.id = id;
-        batch.blocks.resize_with(hops, Default::default);
-        let mut newest = 0;
-        for hop in 0..hops {
-            let num_dst = self.relabel.nodes().len();
-            self.hop(hop, newest, batch)?;
-            newest = num_dst;
-        }
-        batch.input_nodes = self.relabel.finish();
-        let nodes = &batch.input_nodes;
-        batch.degrees.clear();
-        batch.degrees.extend(nodes.iter().map(|&v| degree(dataset, v)));
-        batch.labels.clear();
-        if let Some(labels) = &dataset.labels {
-            batch.labels.extend(nodes[..batch.num_seeds].iter().map(|&v| labels[v as usize]));
-        }
-        match dataset.features.as_ref().filter(|_| shared.gather) {
-            None => batch.features = None,
-            Some(matrix) => {
-                let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
-                matrix.gather_rows(nodes, features.resize(nodes.len(), matrix.dim(), matrix.dtype()));
-            }
-        }
+        let seeds = shared.epochs.seeds(id, order)?;
+        let weights = dataset.topology.weights().map(|w| &**w);
+        let mut hops = Hops { topology: &dataset.topology, relabel, scratch, degrees: Vec::new() };
+        sample_hops(&mut hops, &shared.settings, weights, seeds, batch)?;
+        set_labels(dataset.labels.as_deref(), batch);
+        gather_features(dataset.features.as_ref().filter(|_| shared.gather), false, batch);
+        Ok(())
+    }
+}
+
+/// Hops of one mini-batch, row by row.
+struct Hops<'w> {
+    topology: &'w Topology,
+    relabel: &'w mut Relabel,
+    scratch: &'w mut PickScratch,
+    degrees: Vec<f32>,
+}
+
+impl HopSampler for Hops<'_> {
+    fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
+        self.relabel.start(nodes);
+        seeds.iter().for_each(|&seed| {
+            self.relabel.local(seed);
+        });
+        self.degrees = degrees;
         Ok(())
     }
 
-    /// Expands the nodes found so far, with [`Expansion::New`] those from `newest` on.
-    fn hop(&mut self, hop: usize, newest: usize, batch: &mut HostBatch) -> Result<()> {
-        let Self { shared, relabel, scratch, .. } = self;
-        let Shared { dataset, settings, .. } = &**shared;
-        let topology = &dataset.topology;
-        let weights = topology.weights().map(|w| &**w);
-        let first = if settings.expansion == Expansion::All { 0 } else { newest };
-        // The seeds' own hop is the last block.
-        let last = batch.blocks.len() - 1;
-        let block = &mut batch.blocks[last - hop];
-        let picks = Picks::new(settings, weights, batch.id, hop);
-        let nodes = &relabel.nodes()[first..];
-        picks.begin(block, relabel.nodes().len(), nodes.iter().map(|&node| topology.edge_range(node)))?;
-        for row in first..block.num_dst {
+    fn num_nodes(&self) -> usize {
+        self.relabel.nodes().len()
+    }
+
+    fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
+        let Self { topology, relabel, scratch, .. } = self;
+        let Hop { picks, first, num_dst, .. } = hop;
+        picks.begin(block, num_dst, relabel.nodes()[first..].iter().map(|&node| topology.edge_range(node)))?;
+        for row in first..num_dst {
             let place = block.indptr[row] as usize..block.indptr[row + 1] as usize;
             let node = relabel.nodes()[row];
             let edges = topology.edge_range(node);
             let picked = &mut block.indices[place.clone()];
             picks.pick(node, edges.clone(), picked, scratch);
-            if let (Some(all), Some(weights)) = (weights, &mut block.weights) {
+            if let (Some(all), Some(weights)) = (picks.weights, &mut block.weights) {
                 let weights = weights[place].iter_mut();
                 weights.zip(&*picked).for_each(|(weight, &position)| *weight = all[edges.start + position as usize]);
             }
@@ -110,16 +104,22 @@ impl Sampler {
                 *id = relabel.local(topology.indices()[edges.start + *id as usize]);
             }
         }
-        block.num_src = relabel.nodes().len();
         Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
+        let (nodes, mut degrees) = (self.relabel.finish(), std::mem::take(&mut self.degrees));
+        degrees.clear();
+        degrees.extend(nodes.iter().map(|&node| degree(self.topology, node)));
+        Ok((nodes, degrees))
     }
 }
 
 /// In-degree of a node, with edge weights their sum.
-fn degree(dataset: &Dataset, node: u32) -> f32 {
-    let range = dataset.topology.edge_range(node);
-    match dataset.topology.weights() {
-        Some(weights) => weight_sum(&weights[range]),
-        None => range.len() as f32,
+fn degree(topology: &Topology, node: u32) -> f32 {
+    let edges = topology.edge_range(node);
+    match topology.weights() {
+        Some(weights) => weight_sum(&weights[edges]),
+        None => edges.len() as f32,
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
-use crate::elements::Said;
+use crate::elements::Parsed;
 
 /// Nodes and edges of each graph of a set.
 pub(super) struct Counts {
@@ -51,7 +51,7 @@ impl<'c> Renumber<'c> {
     }
 
     /// Takes one edge; `Err` says why it is impossible.
-    pub(super) fn edge(&mut self, source: u64, target: u64) -> Said<()> {
+    pub(super) fn edge(&mut self, source: u64, target: u64) -> Parsed<()> {
         while self.left == 0 {
             self.first += self.counts.graphs[self.graph][0];
             self.graph += 1;

@@ -11,7 +11,7 @@ use morphgl_ingest::{EdgeBlock, EdgeBlockMaker};
 use crate::archive::Archive;
 use crate::csv_gz::{self, Table};
 use crate::dense::{self, Choice};
-use crate::elements::Said;
+use crate::elements::Parsed;
 use crate::text::{Pairs, Scan};
 use crate::{Ingest, Options, Progress};
 use counts::{Counts, Renumber};
@@ -153,7 +153,7 @@ fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::resul
 fn column<T: Copy + Default + Send>(
     path: PathBuf,
     progress: &dyn Progress,
-    parse: impl Fn(&str) -> Said<T> + Sync,
+    parse: impl Fn(&str) -> Parsed<T> + Sync,
 ) -> Result<Vec<T>> {
     let stage = path.file_name().unwrap_or_default().to_string_lossy().replace(".csv.gz", "");
     let mut table = Table::open(path, &stage, progress)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use morphgl_graph_store::{Error, Position, Result};
 
 use super::Machine;
-use crate::elements::{ElementType, Kind, Said};
+use crate::elements::{ElementType, Kind, Parsed};
 use crate::sparse::SparseRows;
 
 /// The classes and functions a pickle may name, and no others.
@@ -83,7 +83,7 @@ pub(crate) struct ArrayState {
 
 impl<'a> Machine<'a> {
     /// The instance that calling `callable` with `args` stands for; `Err` says why there is none.
-    pub(crate) fn construct(&self, callable: Value, args: Value) -> Said<Object<'a>> {
+    pub(crate) fn construct(&self, callable: Value, args: Value) -> Parsed<Object<'a>> {
         let Some(Object::Class(class)) = callable.object().map(|i| &self.objects[i]) else {
             return Err("a call of something that is not a class".into());
         };
@@ -114,7 +114,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Gives an instance its state; `Err` says why the state does not fit.
-    pub(crate) fn build(&mut self, target: Value, state: Value) -> Said<()> {
+    pub(crate) fn build(&mut self, target: Value, state: Value) -> Parsed<()> {
         let Some(target) = target.object() else { return Err("state for a plain value".into()) };
         let built = match (&self.objects[target], self.items(state)) {
             (Object::Dtype(ty), Some([_, order, ..])) => {

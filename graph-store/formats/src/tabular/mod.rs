@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use crate::text::{open_text, real};
+use crate::text::{Header, open_text, real};
 use crate::{Column, Progress};
 
 /// Maximum number of rows in a batch.
@@ -156,10 +156,7 @@ trait Source {
 /// An open table.
 pub(crate) struct TableFile<'p> {
     pub(crate) path: PathBuf,
-    /// Names of the columns, in lower case; of text without a header they are its first fields.
-    pub(crate) names: Vec<String>,
-    /// Whether its columns are named.
-    pub(crate) named: bool,
+    pub(crate) header: Header,
     source: Box<dyn Source>,
     progress: &'p dyn Progress,
     /// Bytes read so far of a text file; `None` for other formats, whose progress is counted in rows.
@@ -194,9 +191,10 @@ impl<'p> TableFile<'p> {
                 (Box::new(delimited::Delimited::new(path, reader)?), Some(bytes))
             }
         };
-        let names: Vec<String> = source.names().iter().map(|name| name.trim().to_lowercase()).collect();
-        let named = bytes.is_none() || names.iter().all(|name| real(name.as_bytes()).is_none());
-        let mut table = Self { path: path.into(), names, named, source, progress, bytes, told: 0 };
+        let mut header = Header::new(source.names().iter().map(String::as_str), true);
+        let named = bytes.is_none() || header.names.iter().all(|name| real(name.as_bytes()).is_none());
+        header.named = named;
+        let mut table = Self { path: path.into(), header, source, progress, bytes, told: 0 };
         table.set_header(named);
         Ok(table)
     }
@@ -208,31 +206,13 @@ impl<'p> TableFile<'p> {
 
     /// Says whether the first row of text names the columns.
     pub(crate) fn set_header(&mut self, header: bool) {
-        self.named = header;
+        self.header.named = header;
         self.source.set_header(header);
     }
 
     /// The place of a column.
     pub(crate) fn place(&self, column: &Column) -> Result<usize> {
-        let place = match column {
-            Column::Number(n) => n.checked_sub(1).filter(|&place| place < self.names.len()),
-            Column::Name(name) => self.names.iter().position(|n| self.named && *n == name.trim().to_lowercase()),
-        };
-        place.ok_or_else(|| {
-            let there = if self.named { format!("named {}", self.list()) } else { "without names".into() };
-            let what = format!("there is no column {column}: there are {}, {there}", self.names.len());
-            Error::invalid(&self.path, Position::File, what, "give its name or its number from 1")
-        })
-    }
-
-    /// The first column that has one of `names`.
-    pub(crate) fn known(&self, names: &[&str]) -> Option<usize> {
-        self.names.iter().position(|name| self.named && names.contains(&name.as_str()))
-    }
-
-    /// The names, for messages.
-    pub(crate) fn list(&self) -> String {
-        self.names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
+        self.header.place(column).map_err(|(what, cure)| Error::invalid(&self.path, Position::File, what, cure))
     }
 
     /// The next rows of the columns at `places`; `None` at the end.

@@ -36,6 +36,15 @@ impl fmt::Display for Column {
     }
 }
 
+/// The first row of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Names of the columns, in lower case; without a header, the first fields.
+    pub(crate) names: Vec<String>,
+    /// Whether these name the columns.
+    pub(crate) named: bool,
+}
+
 /// What separates the fields of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Separator {
@@ -82,6 +91,14 @@ pub(crate) struct First {
     pub(crate) left_out: Vec<String>,
 }
 
+impl First {
+    /// The columns that are read.
+    pub(crate) fn chosen(&self) -> Chosen {
+        let Layout { source, target, weight, .. } = self.layout;
+        Chosen { source, target, weight, left_out: self.left_out.clone() }
+    }
+}
+
 /// Known names, in lower case: of the source's column, the target's, the weight's, and of columns that are never read.
 const SRC: &[&str] =
     &["src", "source", "from", "u", "row", "source_id", "from_id", "fromnodeid", "id_1", "node_1", "id1"];
@@ -93,7 +110,7 @@ const INDEX: &[&str] = &["", "id", "index", "unnamed: 0", "edge_id"];
 /// What is wrong, and the cure.
 pub(crate) type Wrong = (String, &'static str);
 
-/// Which columns are read, by their places.
+/// The columns of a table of edges that are read, by their places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) source: usize,
@@ -101,6 +118,16 @@ pub(crate) struct Chosen {
     pub(crate) weight: Option<usize>,
     /// Names of columns that are not read.
     pub(crate) left_out: Vec<String>,
+}
+
+impl Chosen {
+    /// The note that says which of `count` columns were read; `describe` names the column at a place.
+    pub(crate) fn note(&self, count: usize, describe: impl Fn(usize) -> String) -> String {
+        let Self { source, target, weight, left_out } = self;
+        let weight = weight.map_or(String::new(), |place| format!(", weight {}", describe(place)));
+        let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
+        format!("columns: source {}, target {}{weight} of {count}{rest}", describe(*source), describe(*target))
+    }
 }
 
 /// What separates the fields of lines like this one.
@@ -143,7 +170,7 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, Wrong>
     let separator = separator_of(line);
     let found: Vec<&[u8]> = fields(line, separator).collect();
     let numbers = found.iter().filter(|f| is_number(f)).count();
-    let names: Vec<String> = found.iter().map(|f| String::from_utf8_lossy(f).trim().to_lowercase()).collect();
+    let names: Vec<_> = found.iter().map(|f| String::from_utf8_lossy(f)).collect();
     if found.len() < 2 {
         let what = format!("expected two node ids or the names of two columns, found \"{}\"", excerpt(line));
         return Err((what, "check that this is a list of edges, one a line"));
@@ -155,43 +182,64 @@ pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, Wrong>
             "correct it, say which columns are ids by --src and --dst, or read ids that are names with --ids strings";
         return Err((what, cure));
     }
-    let chosen = choose(&names, is_header, columns)?;
-    let Chosen { source, target, weight, left_out } = chosen;
+    let header = Header::new(names.iter().map(|name| &**name), is_header);
+    let Chosen { source, target, weight, left_out } = choose(&header, columns)?;
     let layout = Layout { separator, source, target, weight, count: found.len(), attributes: false };
     Ok(First { layout, is_header, left_out })
 }
 
-/// Chooses the columns of a table whose first row is `first`, and has the names of the columns or not.
-pub(crate) fn choose(first: &[String], named: bool, columns: &Columns) -> Result<Chosen, Wrong> {
-    let count = first.len();
-    let (names, named) = match (&columns.names, named) {
-        (Some(names), _) if names.len() != count => {
-            let what = format!("--columns has {} names, the first line {count} fields", names.len());
-            return Err((what, "name every column, those that are not read too"));
-        }
-        (Some(names), _) => (names.iter().map(|n| n.trim().to_lowercase()).collect(), true),
-        (None, true) => (first.to_vec(), true),
-        (None, false) => (Vec::new(), false),
-    };
-    let at = |column: &Column| {
+impl Header {
+    /// The header that `names` make, in any case.
+    pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>, named: bool) -> Self {
+        Self { names: names.map(|name| name.trim().to_lowercase()).collect(), named }
+    }
+
+    /// The place of a column.
+    pub(crate) fn place(&self, column: &Column) -> Result<usize, Wrong> {
         let place = match column {
-            Column::Number(n) => n.checked_sub(1).filter(|&place| place < count),
-            Column::Name(name) => names.iter().position(|n| *n == name.trim().to_lowercase()),
+            Column::Number(n) => n.checked_sub(1).filter(|&place| place < self.names.len()),
+            Column::Name(name) => self.names.iter().position(|n| self.named && *n == name.trim().to_lowercase()),
         };
         place.ok_or_else(|| {
-            let there = if named { format!("named {}", list(&names)) } else { "without names".to_string() };
-            let what = format!("there is no column {column}: there are {count}, {there}");
+            let there = if self.named { format!("named {}", self.list()) } else { "without names".into() };
+            let what = format!("there is no column {column}: there are {}, {there}", self.names.len());
             (what, "give its name or its number from 1")
         })
-    };
-    let known = |of: &[&str]| names.iter().position(|n| of.contains(&n.as_str()));
+    }
+
+    /// The first column that has one of `names`.
+    pub(crate) fn known(&self, names: &[&str]) -> Option<usize> {
+        self.names.iter().position(|name| self.named && names.contains(&name.as_str()))
+    }
+
+    /// The names, for messages.
+    pub(crate) fn list(&self) -> String {
+        self.names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The column at `place`, for messages: its name, or its number from 1.
+    pub(crate) fn describe(&self, place: usize) -> String {
+        if self.named { format!("{:?}", self.names[place]) } else { (place + 1).to_string() }
+    }
+}
+
+/// Chooses the columns of a table of edges.
+pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Wrong> {
+    let count = first.names.len();
+    let given_names = columns.names.as_ref().map(|names| Header::new(names.iter().map(String::as_str), true));
+    if let Some(Header { names, .. }) = given_names.as_ref().filter(|header| header.names.len() != count) {
+        let what = format!("--columns has {} names, the first line {count} fields", names.len());
+        return Err((what, "name every column, those that are not read too"));
+    }
+    let header = given_names.as_ref().unwrap_or(first);
+    let named = header.named;
     let given = |column: &Option<Column>, of: &[&str], place: usize| match column {
-        Some(column) => at(column).map(Some),
-        None if named => Ok(known(of)),
+        Some(column) => header.place(column).map(Some),
+        None if named => Ok(header.known(of)),
         None => Ok(Some(place).filter(|&place| place < count)),
     };
     let unknown = || {
-        let what = format!("the columns are named {}, of which not all are known", list(&names));
+        let what = format!("the columns are named {}, of which not all are known", header.list());
         (what, NAME_THEM)
     };
     let (Some(source), Some(target)) = (given(&columns.src, SRC, 0)?, given(&columns.dst, DST, 1)?) else {
@@ -199,7 +247,7 @@ pub(crate) fn choose(first: &[String], named: bool, columns: &Columns) -> Result
     };
     let weight = match &columns.weight {
         None if !named && count > 3 && columns.src.is_none() && columns.dst.is_none() => {
-            return Err((format!("the first line has {count} columns: \"{}\"", first.join(" ")), NAME_THEM));
+            return Err((format!("the first line has {count} columns: \"{}\"", first.names.join(" ")), NAME_THEM));
         }
         None if !named && (columns.src.is_some() || columns.dst.is_some()) => None,
         column => given(column, WEIGHT, 2)?,
@@ -211,18 +259,14 @@ pub(crate) fn choose(first: &[String], named: bool, columns: &Columns) -> Result
     let left_out: Vec<usize> = (0..count).filter(|&i| !read.contains(&Some(i))).collect();
     // Whoever says which columns are read has left out the others.
     let chosen = columns.src.is_some() && columns.dst.is_some();
-    if named && !chosen && left_out.iter().any(|&i| !INDEX.contains(&names[i].as_str())) {
+    if named && !chosen && left_out.iter().any(|&i| !INDEX.contains(&header.names[i].as_str())) {
         return Err(unknown());
     }
-    let left_out = left_out.into_iter().filter_map(|i| names.get(i).cloned()).collect();
+    let left_out = left_out.into_iter().filter(|_| named).map(|i| header.names[i].clone()).collect();
     Ok(Chosen { source, target, weight, left_out })
 }
 
 const NAME_THEM: &str = "say by --src, --dst and --weight which ones are read, or name all of them by --columns";
-
-fn list(names: &[String]) -> String {
-    names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
-}
 
 /// Whether a field is a number.
 fn is_number(field: &[u8]) -> bool {

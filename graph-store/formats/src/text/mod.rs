@@ -7,8 +7,8 @@ mod pairs;
 mod scan;
 
 pub(crate) use chunks::{Chunk, Chunks, Counted, open_text};
-pub(crate) use columns::{Chosen, First, Layout, Separator, choose, fields, first_line, separator_of};
 pub use columns::{Column, Columns};
+pub(crate) use columns::{First, Header, Layout, Separator, choose, fields, first_line, separator_of};
 pub(crate) use columns::{attribute, with_attributes};
 pub(crate) use foreign::no_archive;
 pub(crate) use pairs::{Pairs, PairsFormat};

@@ -23,7 +23,7 @@ pub use self::{
     engine::{Method, ring_refused},
     error::{Error, ErrorKind, Result},
     file::DirectFile,
-    plan::Want,
+    plan::Fetch,
     reader::{Reader, Settings, Stats},
 };
 

@@ -1,13 +1,13 @@
-//! Which reads bring what is wanted: sorted, cut at blocks, neighbours in one.
+//! Merging of element fetches into block-aligned reads.
 
 use std::ops::Range;
 
-/// One element of an array on disk, and where it is to go. An element is as many bytes as the reader is told.
+/// One element of an array on disk, and its place in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Want {
-    /// Which element of the array.
+pub struct Fetch {
+    /// Index in the array.
     pub element: u64,
-    /// Which element of the output.
+    /// Index in the output.
     pub to: u32,
 }
 
@@ -18,11 +18,11 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     /// Bytes, a multiple of the block.
     pub(crate) len: usize,
-    /// What it brings.
-    pub(crate) wants: Range<usize>,
+    /// The fetches it serves.
+    pub(crate) fetches: Range<usize>,
 }
 
-/// How wants are laid out in the file, and how reads are cut.
+/// The array's layout in the file, and the limits of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     /// Byte of the file that element 0 begins at.
@@ -30,36 +30,36 @@ pub(crate) struct Layout {
     /// Bytes of an element.
     pub(crate) unit: usize,
     pub(crate) block: u64,
-    /// Bytes that may be read in vain between two wants.
+    /// Most unwanted bytes between two fetches of one read.
     pub(crate) gap: u64,
-    /// Bytes of a read at most.
+    /// Most bytes of a read.
     pub(crate) most: u64,
 }
 
 impl Layout {
     /// First byte of an element.
-    pub(crate) fn start(&self, want: Want) -> u64 {
-        self.base + want.element * self.unit as u64
+    pub(crate) fn start(&self, fetch: Fetch) -> u64 {
+        self.base + fetch.element * self.unit as u64
     }
 
-    /// The read that begins with `wants[first]`: it takes along the wants that follow, as long as they ascend and are close.
-    pub(crate) fn request(&self, wants: &[Want], first: usize) -> Request {
-        let blocks = |want: Want| {
-            let start = self.start(want);
+    /// The read that begins with `fetches[first]` and serves those after it as long as they ascend and are close.
+    pub(crate) fn request(&self, fetches: &[Fetch], first: usize) -> Request {
+        let blocks = |fetch: Fetch| {
+            let start = self.start(fetch);
             let end = start + self.unit as u64;
             (start / self.block * self.block, end.next_multiple_of(self.block))
         };
-        let (start, mut end) = blocks(wants[first]);
+        let (start, mut end) = blocks(fetches[first]);
         let mut last = first + 1;
-        while let Some(&want) = wants.get(last) {
-            let (from, to) = blocks(want);
+        while let Some(&fetch) = fetches.get(last) {
+            let (from, to) = blocks(fetch);
             if from < start || from > end + self.gap || to.max(end) - start > self.most {
                 break;
             }
             end = end.max(to);
             last += 1;
         }
-        Request { offset: start, len: (end - start) as usize, wants: first..last }
+        Request { offset: start, len: (end - start) as usize, fetches: first..last }
     }
 }
 
@@ -79,19 +79,19 @@ mod tests {
                 elements.sort_unstable();
             }
             let layout = Layout { base, unit, block: 512, gap, most: 4096 };
-            let wants: Vec<Want> = elements.into_iter().zip(0..).map(|(element, to)| Want { element, to }).collect();
+            let fetches: Vec<Fetch> = elements.into_iter().zip(0..).map(|(element, to)| Fetch { element, to }).collect();
             let mut next = 0;
-            while next < wants.len() {
-                let request = layout.request(&wants, next);
-                prop_assert_eq!(request.wants.start, next);
-                prop_assert!(request.wants.end > next);
+            while next < fetches.len() {
+                let request = layout.request(&fetches, next);
+                prop_assert_eq!(request.fetches.start, next);
+                prop_assert!(request.fetches.end > next);
                 prop_assert!(request.len as u64 <= 4096 && request.offset.is_multiple_of(512) && request.len.is_multiple_of(512));
-                for &want in &wants[request.wants.clone()] {
-                    let start = layout.start(want);
+                for &fetch in &fetches[request.fetches.clone()] {
+                    let start = layout.start(fetch);
                     prop_assert!(start >= request.offset);
                     prop_assert!(start + unit as u64 <= request.offset + request.len as u64);
                 }
-                next = request.wants.end;
+                next = request.fetches.end;
             }
         }
     }
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn neighbours_share_a_read_and_strangers_do_not() {
         let layout = Layout { base: 128, unit: 256, block: 4096, gap: 0, most: 8192 };
-        let wants = [0u64, 1, 15, 16, 17, 100].map(|element| Want { element, to: 0 });
+        let fetches = [0u64, 1, 15, 16, 17, 100].map(|element| Fetch { element, to: 0 });
         // Row 15 crosses into the second page, row 31 would cross into the third.
-        assert_eq!(layout.request(&wants, 0), Request { offset: 0, len: 8192, wants: 0..5 });
-        assert_eq!(layout.request(&wants, 5), Request { offset: 24576, len: 4096, wants: 5..6 });
+        assert_eq!(layout.request(&fetches, 0), Request { offset: 0, len: 8192, fetches: 0..5 });
+        assert_eq!(layout.request(&fetches, 5), Request { offset: 24576, len: 4096, fetches: 5..6 });
     }
 }

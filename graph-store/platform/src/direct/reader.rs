@@ -1,20 +1,20 @@
-//! Brings scattered elements of an array's file into memory.
+//! Scattered reads of an array's elements, many in flight.
 
 use std::io;
 
 use super::engine::{Engine, Method, engine};
 use super::error::Result;
 use super::file::DirectFile;
-use super::plan::{Layout, Request, Want};
+use super::plan::{Fetch, Layout, Request};
 
-/// How a reader reads.
+/// Settings of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Reads in flight at most. Default 128.
+    /// Most reads in flight. Default 128.
     pub depth: usize,
-    /// Bytes of a read at most: also the memory of each read in flight. Default 64 KiB.
+    /// Most bytes of a read, and the memory of each read in flight. Default 64 KiB.
     pub most: usize,
-    /// Bytes that may be read in vain between two elements, to read both at once. Default 0.
+    /// Most unwanted bytes between two elements of one read. Default 0.
     pub gap: usize,
     /// How reads are carried out; `None` takes io_uring, and threads where the kernel refuses it. Default `None`.
     pub method: Option<Method>,
@@ -26,14 +26,14 @@ impl Default for Settings {
     }
 }
 
-/// What a reader has done.
+/// Counters of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Reads of the file.
     pub reads: u64,
     /// Bytes they brought.
     pub bytes: u64,
-    /// Bytes of the elements that were wanted.
+    /// Bytes of the elements that were fetched.
     pub wanted: u64,
 }
 
@@ -45,7 +45,7 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-/// Reads elements of files; not shared, but to be moved to any thread.
+/// Reads elements of files, from any one thread at a time.
 #[derive(Debug)]
 pub struct Reader {
     settings: Settings,
@@ -84,20 +84,20 @@ impl Reader {
         self.refused.as_deref()
     }
 
-    /// What was read since the beginning.
+    /// Counters since the reader was made.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Bytes that may be read in vain between two elements, from now on.
+    /// Sets [`Settings::gap`] from now on.
     pub fn set_gap(&mut self, gap: usize) {
         self.settings.gap = gap;
     }
 
     /// Copies elements of `unit` bytes, the first of which begins at byte `base` of `file`, to their places in `out`.
     ///
-    /// All reads are on their way, `depth` at a time, while those that are done are copied from. Elements close to one another
-    /// are read at once where they follow one another in `wants`: sort them.
+    /// `depth` reads are in flight while completed ones are copied from. Close elements share a read where they are
+    /// neighbours in `fetches`, which should therefore be sorted.
     ///
     /// # Errors
     ///
@@ -106,17 +106,17 @@ impl Reader {
     /// # Panics
     ///
     /// When an element does not fit into one read (`most` less a block), or its place not into `out`.
-    pub fn read(&mut self, file: &DirectFile, base: u64, unit: usize, wants: &[Want], out: &mut [u8]) -> Result<()> {
+    pub fn read(&mut self, file: &DirectFile, base: u64, unit: usize, fetches: &[Fetch], out: &mut [u8]) -> Result<()> {
         let block = file.block();
         let most = self.settings.most / block * block;
         assert!(unit.next_multiple_of(block) + block <= most, "an element of {unit} bytes fits into a read of {most}");
         let layout = Layout { base, unit, block: block as u64, gap: self.settings.gap as u64, most: most as u64 };
         let (mut next, mut failed) = (0, None);
         loop {
-            while next < wants.len() && failed.is_none() {
+            while next < fetches.len() && failed.is_none() {
                 let Some(slot) = self.free.pop() else { break };
-                let request = layout.request(wants, next);
-                next = request.wants.end;
+                let request = layout.request(fetches, next);
+                next = request.fetches.end;
                 self.engine.start(slot, file, request.offset, request.len);
                 self.requests[slot] = request;
             }
@@ -129,21 +129,21 @@ impl Reader {
             if failed.is_some() {
                 continue;
             }
-            let done = whole(self.engine.as_mut(), slot, file, request, read, &layout, wants);
+            let done = whole(self.engine.as_mut(), slot, file, request, read, &layout, fetches);
             if let Err(e) = done {
                 failed = Some(e);
                 continue;
             }
             self.stats.reads += 1;
             self.stats.bytes += request.len as u64;
-            self.stats.wanted += (request.wants.len() * unit) as u64;
-            copy(self.engine.bytes(slot), request, &layout, wants, out);
+            self.stats.wanted += (request.fetches.len() * unit) as u64;
+            copy(self.engine.bytes(slot), request, &layout, fetches, out);
         }
         failed.map_or(Ok(()), Err)
     }
 }
 
-/// Sees to it that all that `request` wants is in its slot.
+/// Sees to it that all that `request` fetches is in its slot.
 fn whole(
     engine: &mut dyn Engine,
     slot: usize,
@@ -151,9 +151,9 @@ fn whole(
     request: &Request,
     read: io::Result<usize>,
     layout: &Layout,
-    wants: &[Want],
+    fetches: &[Fetch],
 ) -> Result<()> {
-    let end = wants[request.wants.clone()].iter().map(|&w| layout.start(w)).max().unwrap_or(0) + layout.unit as u64;
+    let end = fetches[request.fetches.clone()].iter().map(|&w| layout.start(w)).max().unwrap_or(0) + layout.unit as u64;
     let needed = (end - request.offset) as usize;
     if read.as_ref().is_ok_and(|&read| read >= needed) {
         return Ok(());
@@ -167,21 +167,21 @@ fn whole(
     }
 }
 
-fn copy(bytes: &[u8], request: &Request, layout: &Layout, wants: &[Want], out: &mut [u8]) {
+fn copy(bytes: &[u8], request: &Request, layout: &Layout, fetches: &[Fetch], out: &mut [u8]) {
     let unit = layout.unit;
-    let wants = &wants[request.wants.clone()];
-    let from = |want: Want| (layout.start(want) - request.offset) as usize;
+    let fetches = &fetches[request.fetches.clone()];
+    let from = |fetch: Fetch| (layout.start(fetch) - request.offset) as usize;
     if unit == 4 {
         // Most elements are ids, and a copy of known length is one instruction.
-        for &want in wants {
-            let to = 4 * want.to as usize;
-            let id: [u8; 4] = bytes[from(want)..from(want) + 4].try_into().expect("four bytes");
+        for &fetch in fetches {
+            let to = 4 * fetch.to as usize;
+            let id: [u8; 4] = bytes[from(fetch)..from(fetch) + 4].try_into().expect("four bytes");
             out[to..to + 4].copy_from_slice(&id);
         }
         return;
     }
-    for &want in wants {
-        let to = unit * want.to as usize;
-        out[to..to + unit].copy_from_slice(&bytes[from(want)..from(want) + unit]);
+    for &fetch in fetches {
+        let to = unit * fetch.to as usize;
+        out[to..to + unit].copy_from_slice(&bytes[from(fetch)..from(fetch) + unit]);
     }
 }

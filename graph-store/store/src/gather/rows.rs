@@ -1,5 +1,4 @@
-//! The copying of scattered rows with whatever instructions the processor has. All `unsafe` of the gather is here and in
-//! the registers.
+//! Copies of scattered rows at every SIMD level. All `unsafe` of the gather is here and in `registers`.
 
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
@@ -15,13 +14,13 @@ mod registers;
 const LINE: usize = 64;
 /// How many rows ahead the gather prefetches, how many bytes of each row, and which rows it stores past the caches.
 #[derive(Debug, Clone, Copy)]
-struct Asking {
-    /// Rows between the one asked for and the one copied.
+struct PrefetchTuning {
+    /// Rows between the one prefetched and the one copied.
     ahead: usize,
     /// The same where stores are streamed.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
     ahead_streaming: usize,
-    /// Whether rows are then asked for into the second cache alone.
+    /// Whether rows are then prefetched into the second-level cache only.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
     second_streaming: bool,
     /// Bytes of a row, from its first on.
@@ -31,26 +30,31 @@ struct Asking {
     streams_from: [usize; 2],
 }
 
-/// What of the row follows its head an Intel processor fetches by itself, having seen it begin, and with more lines under way
-/// than it grants to those who ask: streamed rows of 1204 bytes come at 8.2 GB/s in place of 5.6, of 3072 bytes at 10.1 in
-/// place of 7.5 (`benches/gather.rs`; one thread of a Sapphire Rapids server). Streaming stores take up buffers that the misses
-/// of the first cache need, so that rows are asked for into the second one, and earlier.
-const INTEL: Asking =
-    Asking { ahead: 8, ahead_streaming: 16, second_streaming: true, head_bytes: 384, streams_from: [512, 512] };
+/// Distances for Intel: its hardware prefetcher fetches what follows a row's head, with more lines in flight than software
+/// prefetches get: streamed rows of 1204 bytes come at 8.2 GB/s instead of 5.6, of 3072 bytes at 10.1 instead of 7.5
+/// (`benches/gather.rs`; one thread of a Sapphire Rapids server). Streaming stores occupy fill buffers that
+/// first-level misses need, so rows are then prefetched into the second level, and earlier.
+const INTEL: PrefetchTuning =
+    PrefetchTuning { ahead: 8, ahead_streaming: 16, second_streaming: true, head_bytes: 384, streams_from: [512, 512] };
 /// Rows of 200 to 1,024 bytes come at 0.9 to 1.5 times the fastest plain loop's speed (the same bench; one and two threads of a
-/// Zen 5 server at AVX2, three runs). Asked for into the second cache, streamed rows of 512 bytes come at half of it in about
+/// Zen 5 server at AVX2, three runs). Prefetched into the second-level cache, streamed rows of 512 bytes come at half of it in about
 /// half of the runs; not streamed, rows of 400 bytes at 0.82 to 0.86 on two threads. At AVX-512, where lines that a row shares are put together
 /// in a slower way, they are at 0.82 to 1.03, and streamed at 0.80 to 0.88.
-const OTHERS: Asking =
-    Asking { ahead: 16, ahead_streaming: 24, second_streaming: false, head_bytes: 1024, streams_from: [192, 512] };
+const OTHERS: PrefetchTuning = PrefetchTuning {
+    ahead: 16,
+    ahead_streaming: 24,
+    second_streaming: false,
+    head_bytes: 1024,
+    streams_from: [192, 512],
+};
 
 /// Bytes of a row from which on a large output is streamed at this level on this processor.
 pub(super) fn streams_from(level: SimdLevel) -> usize {
-    let [avx2, others] = Asking::here().streams_from;
+    let [avx2, others] = PrefetchTuning::here().streams_from;
     if level < SimdLevel::Avx512 { avx2 } else { others }
 }
 
-impl Asking {
+impl PrefetchTuning {
     /// The distances for this processor's vendor.
     fn here() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -88,9 +92,9 @@ pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usi
     // One pass over 4 bytes a row, without branches, is what it costs to leave the copying unchecked.
     let Some(&last) = nodes.iter().max() else { return };
     assert!((last as usize) < num_rows, "row {last} does not exist, there are {num_rows}");
-    let asking = Asking::here();
+    let tuning = PrefetchTuning::here();
     match level {
-        SimdLevel::Portable => portable(rows, row_bytes, nodes, out, asking),
+        SimdLevel::Portable => portable(rows, row_bytes, nodes, out, tuning),
         #[cfg(target_arch = "x86_64")]
         _ => {
             assert!(level <= SimdLevel::detected(), "this processor has no {level}");
@@ -99,10 +103,10 @@ pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usi
             // `out` is borrowed mutably, so that the two do not overlap; and the processor has the instructions.
             unsafe {
                 match (level >= SimdLevel::Avx512, stores) {
-                    (true, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to, asking),
-                    (true, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to, asking),
-                    (false, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to, asking),
-                    (false, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to, asking),
+                    (true, Stores::Cached) => x86::cached_512(from, row_bytes, nodes, to, tuning),
+                    (true, Stores::Streaming) => x86::streaming_512(from, row_bytes, nodes, to, tuning),
+                    (false, Stores::Cached) => x86::cached_256(from, row_bytes, nodes, to, tuning),
+                    (false, Stores::Streaming) => x86::streaming_256(from, row_bytes, nodes, to, tuning),
                 }
             }
         }
@@ -111,11 +115,11 @@ pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usi
     let _ = stores;
 }
 
-fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8], asking: Asking) {
+fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8], tuning: PrefetchTuning) {
     for (i, (&node, to)) in nodes.iter().zip(out.chunks_exact_mut(row_bytes)).enumerate() {
-        if let Some(&later) = nodes.get(i + asking.ahead) {
+        if let Some(&later) = nodes.get(i + tuning.ahead) {
             let start = later as usize * row_bytes;
-            (start..start + row_bytes.min(asking.head_bytes)).step_by(LINE).for_each(|byte| prefetch(rows, byte));
+            (start..start + row_bytes.min(tuning.head_bytes)).step_by(LINE).for_each(|byte| prefetch(rows, byte));
         }
         let start = node as usize * row_bytes;
         to.copy_from_slice(&rows[start..start + row_bytes]);
@@ -132,23 +136,23 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::registers::{Avx2, Avx512, Registers};
-    use super::{Asking, LINE};
+    use super::{LINE, PrefetchTuning};
 
-    /// Lines of the output asked for ahead, in rows.
+    /// Rows of the output that are prefetched ahead.
     const AHEAD_OUT: usize = 2;
 
     macro_rules! compiled {
         ($($features:literal, $registers:ty: $cached:ident, $streaming:ident;)*) => { $(
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $cached(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
+            pub(super) unsafe fn $cached(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, tuning: PrefetchTuning) {
                 // SAFETY: the caller's promises.
-                unsafe { cached::<$registers>(from, row, nodes, to, asking) }
+                unsafe { cached::<$registers>(from, row, nodes, to, tuning) }
             }
 
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $streaming(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
+            pub(super) unsafe fn $streaming(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, tuning: PrefetchTuning) {
                 // SAFETY: the caller's promises.
-                unsafe { streaming::<$registers>(from, row, nodes, to, asking) }
+                unsafe { streaming::<$registers>(from, row, nodes, to, tuning) }
             }
         )* };
     }
@@ -157,9 +161,9 @@ mod x86 {
         "avx2", Avx2: cached_256, streaming_256;
     }
 
-    /// Asks for the first `bytes` of a row, into the cache that `HINT` means.
+    /// Prefetches the first `bytes` of a row, into the cache of `HINT`.
     #[inline(always)]
-    fn ask<const HINT: i32>(from: *const u8, row: usize, later: Option<&u32>, bytes: usize) {
+    fn prefetch_row<const HINT: i32>(from: *const u8, row: usize, later: Option<&u32>, bytes: usize) {
         let Some(&later) = later else { return };
         let from = from.wrapping_add(later as usize * row);
         let end = from.wrapping_add(row.min(bytes));
@@ -171,20 +175,20 @@ mod x86 {
         }
     }
 
-    /// Asks for all lines of the `bytes` at `at`, to write them.
+    /// Prefetches all lines of the `bytes` at `at` for writing.
     #[inline(always)]
-    fn ask_to_write(at: *const u8, bytes: usize) {
+    fn prefetch_for_write(at: *const u8, bytes: usize) {
         for line in (0..bytes).step_by(LINE) {
-            // SAFETY: as in `ask`.
+            // SAFETY: as in `prefetch_row`.
             unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(line).cast()) };
         }
     }
 
     #[inline(always)]
-    unsafe fn cached<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
+    unsafe fn cached<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, tuning: PrefetchTuning) {
         for (i, &node) in nodes.iter().enumerate() {
-            ask::<_MM_HINT_T0>(from, row, nodes.get(i + asking.ahead), asking.head_bytes);
-            ask_to_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
+            prefetch_row::<_MM_HINT_T0>(from, row, nodes.get(i + tuning.ahead), tuning.head_bytes);
+            prefetch_for_write(to.wrapping_add((i + AHEAD_OUT) * row), row);
             // SAFETY: the caller's promises; every access stays within the row, the last one by overlap or by length.
             unsafe {
                 let (from, to) = (from.add(node as usize * row), to.add(i * row));
@@ -209,18 +213,18 @@ mod x86 {
     // one the bytes outside the output belong to others and are left alone.
 
     #[inline(always)]
-    unsafe fn streaming<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, asking: Asking) {
+    unsafe fn streaming<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, tuning: PrefetchTuning) {
         // Bytes of the line at `at` that are full, and those before the output among them.
         let mut full = to.addr() % LINE;
         let mut others = full;
         let mut at = to.wrapping_sub(full);
         let mut line = R::Line::default();
         for (i, &node) in nodes.iter().enumerate() {
-            let later = nodes.get(i + asking.ahead_streaming);
-            if asking.second_streaming {
-                ask::<_MM_HINT_T1>(from, row, later, asking.head_bytes);
+            let later = nodes.get(i + tuning.ahead_streaming);
+            if tuning.second_streaming {
+                prefetch_row::<_MM_HINT_T1>(from, row, later, tuning.head_bytes);
             } else {
-                ask::<_MM_HINT_T0>(from, row, later, asking.head_bytes);
+                prefetch_row::<_MM_HINT_T0>(from, row, later, tuning.head_bytes);
             }
             // SAFETY: the caller's promises. What is put aside ends with the line, all else lies within row and output,
             // and streamed lines are aligned and whole.

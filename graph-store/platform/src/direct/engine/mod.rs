@@ -33,15 +33,15 @@ pub(crate) trait Engine: fmt::Debug + Send {
     fn method(&self) -> Method;
     /// Starts the read of `len` bytes at `offset` into `slot`, which is free.
     fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize);
-    /// Waits until a read is done; its slot, free again, and the bytes read. Only with a read in flight.
+    /// Waits for a read; returns its slot, free again, and the bytes read. Only with a read in flight.
     fn wait(&mut self) -> (usize, io::Result<usize>);
-    /// What lies in a free slot.
+    /// Bytes of a free slot.
     fn bytes(&self, slot: usize) -> &[u8];
-    /// The same, to be written to.
+    /// Bytes of a free slot, mutable.
     fn bytes_mut(&mut self, slot: usize) -> &mut [u8];
 }
 
-/// Why io_uring cannot be used here; `None` where it can, by one reader at least: what a user's rings take together is limited.
+/// Why io_uring cannot be used here; `None` where it can, by one reader at least: a user's rings share a memory limit.
 pub fn ring_refused() -> Option<String> {
     #[cfg(target_os = "linux")]
     return ring::Ring::new(1, 4096).err().map(|e| refused(&e));
@@ -56,7 +56,7 @@ fn refused(error: &io::Error) -> String {
     }
 }
 
-/// The engine of `method`, or of whichever works, the ring first; with why it is not the ring, where nobody asked for threads.
+/// The engine of `method`, or else io_uring, or else threads; with the reason for threads where nobody asked for them.
 pub(crate) fn engine(
     method: Option<Method>,
     depth: usize,

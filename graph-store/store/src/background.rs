@@ -1,4 +1,4 @@
-//! A file that is hashed and written behind its writer's back, by a thread of its own.
+//! A file that is hashed and written by a background thread.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,38 +14,38 @@ use crate::writeback;
 
 /// Bytes handed to the thread at a time.
 const BUFFER: usize = 512 << 10;
-/// Buffers in all: one being filled, the others on their way.
+/// Number of buffers: one being filled, the others queued.
 const BUFFERS: usize = 3;
-/// Bytes after which the disk is asked to begin, so that the sync at the end finds little left.
+/// Bytes after which write-back is started, so that the sync at the end finds little left.
 const EARLY: u64 = 8 << 20;
 
-/// The bytes of a file, in order. A file of less than a buffer never sees a thread.
+/// A file written from its first byte to its last; less than a buffer is written without a thread.
 ///
-/// Buffers are pages, since they go from thread to thread: an allocator would keep some for each.
-pub(crate) struct Behind {
+/// Buffers are [`Pages`], since they pass between threads: an allocator would keep some for each.
+pub(crate) struct BackgroundFile {
     buffer: Pages,
     made: usize,
     state: State,
 }
 
 enum State {
-    Here(Sink),
-    There {
+    Inline(Sink),
+    Threaded {
         full: SyncSender<Pages>,
         empty: Receiver<Pages>,
         thread: JoinHandle<(Sink, io::Result<()>)>,
     },
-    /// An error was told, or the writer is done.
-    Gone,
+    /// An error was returned, or the file is finished.
+    Closed,
 }
 
-/// What the bytes go into.
+/// The file and the hash of what is written to it.
 pub(crate) struct Sink {
     pub(crate) file: File,
     pub(crate) hash: Box<Xxh3>,
-    /// Bytes written, and of these the ones the disk was told of.
+    /// Bytes written, and those whose write-back was started.
     at: u64,
-    told: u64,
+    started: u64,
 }
 
 impl Sink {
@@ -53,24 +53,24 @@ impl Sink {
         self.hash.update(bytes);
         self.file.write_all(bytes)?;
         self.at += bytes.len() as u64;
-        if self.at - self.told >= EARLY {
-            self.tell();
+        if self.at - self.started >= EARLY {
+            self.start_writeback();
         }
         Ok(())
     }
 
-    /// Asks the disk to begin with all that is written.
-    pub(crate) fn tell(&mut self) {
-        writeback::start(&self.file, self.told, self.at - self.told);
-        self.told = self.at;
+    /// Starts the write-back of all bytes written.
+    pub(crate) fn start_writeback(&mut self) {
+        writeback::start(&self.file, self.started, self.at - self.started);
+        self.started = self.at;
     }
 }
 
-impl Behind {
-    /// Writes to `file` from byte `at` on, where it stands.
+impl BackgroundFile {
+    /// Writes to `file` from byte `at` on, which is its position.
     pub(crate) fn new(file: File, at: u64) -> Self {
-        let sink = Sink { file, hash: Box::new(Xxh3::new()), at, told: 0 };
-        Self { buffer: Pages::new(), made: 0, state: State::Here(sink) }
+        let sink = Sink { file, hash: Box::new(Xxh3::new()), at, started: 0 };
+        Self { buffer: Pages::new(), made: 0, state: State::Inline(sink) }
     }
 
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -89,7 +89,7 @@ impl Behind {
         Ok(())
     }
 
-    /// One more buffer, of which what is written takes memory.
+    /// A new buffer; it takes memory as it is filled.
     fn make(&mut self) -> io::Result<Pages> {
         self.made += 1;
         let mut buffer = Pages::zeroed(BUFFER)?;
@@ -97,12 +97,12 @@ impl Behind {
         Ok(buffer)
     }
 
-    /// Gives the full buffer to the thread, and takes an empty one.
+    /// Queues the full buffer, and takes an empty one.
     fn hand_over(&mut self) -> io::Result<()> {
-        if let State::Here(_) = self.state {
+        if let State::Inline(_) = self.state {
             self.start()?;
         }
-        let State::There { full, empty, .. } = &self.state else {
+        let State::Threaded { full, empty, .. } = &self.state else {
             return Err(io::Error::other("the file could not be written before"));
         };
         if full.send(mem::take(&mut self.buffer)).is_err() {
@@ -120,7 +120,7 @@ impl Behind {
     }
 
     fn start(&mut self) -> io::Result<()> {
-        let State::Here(mut sink) = mem::replace(&mut self.state, State::Gone) else {
+        let State::Inline(mut sink) = mem::replace(&mut self.state, State::Closed) else {
             unreachable!("the thread is started once");
         };
         let (full, from_here) = sync_channel::<Pages>(BUFFERS);
@@ -131,26 +131,26 @@ impl Behind {
                     return (sink, Err(e));
                 }
                 buffer.resize(0);
-                // At the end nobody wants buffers any more.
+                // At the end no buffers are needed any more.
                 let _ = to_here.send(buffer);
             }
             (sink, Ok(()))
         };
         let thread = Builder::new().name("npy-writer".into()).spawn(run)?;
-        self.state = State::There { full, empty, thread };
+        self.state = State::Threaded { full, empty, thread };
         Ok(())
     }
 
-    /// Waits until all that was handed over is written.
+    /// Waits until all queued buffers are written.
     fn join(&mut self) -> io::Result<Sink> {
-        match mem::replace(&mut self.state, State::Gone) {
-            State::Here(sink) => Ok(sink),
-            State::There { full, thread, .. } => {
+        match mem::replace(&mut self.state, State::Closed) {
+            State::Inline(sink) => Ok(sink),
+            State::Threaded { full, thread, .. } => {
                 drop(full);
                 let (sink, result) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 result.map(|()| sink)
             }
-            State::Gone => Err(io::Error::other("the file could not be written before")),
+            State::Closed => Err(io::Error::other("the file could not be written before")),
         }
     }
 
@@ -162,10 +162,10 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for BackgroundFile {
     fn drop(&mut self) {
-        // Whoever drops an unfinished file removes it: nothing shall be written to it from now on.
-        if let State::There { full, thread, .. } = mem::replace(&mut self.state, State::Gone) {
+        // An unfinished file is removed by its owner: nothing may be written to it from now on.
+        if let State::Threaded { full, thread, .. } = mem::replace(&mut self.state, State::Closed) {
             drop(full);
             let _ = thread.join();
         }
@@ -188,7 +188,7 @@ mod tests {
             for piece in [4096 + 5, BUFFER, 3 * BUFFER + 1] {
                 let bytes: Vec<u8> = (0..total as u64).map(|i| ((i * i) >> 7) as u8).collect();
                 let path = dir.path().join("file");
-                let mut out = Behind::new(File::create(&path).unwrap(), 0);
+                let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0);
                 bytes.chunks(piece).for_each(|piece| out.write(piece).unwrap());
                 let sink = out.finish().unwrap();
                 assert_eq!(sink.hash.digest(), xxh3_64(&bytes), "{total} bytes by {piece}");
@@ -197,13 +197,13 @@ mod tests {
         }
     }
 
-    /// A file that is open for reading alone takes no byte: the thread's error is told, and later calls fail too.
+    /// Writes to a read-only file fail: the thread's error is returned, and later calls fail too.
     #[test]
-    fn an_error_of_the_thread_is_told() {
+    fn an_error_of_the_thread_is_returned() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "").unwrap();
-        let mut out = Behind::new(File::open(&path).unwrap(), 0);
+        let mut out = BackgroundFile::new(File::open(&path).unwrap(), 0);
         let results: Vec<_> = (0..8).map(|_| out.write(&[1; BUFFER]).is_ok()).collect();
         assert!(results[0] && !results[7] && results.is_sorted_by_key(|ok| !ok), "{results:?}");
         assert!(out.finish().is_err());
@@ -213,7 +213,7 @@ mod tests {
     fn what_is_dropped_unfinished_is_written_no_further() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let mut out = Behind::new(File::create(&path).unwrap(), 0);
+        let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0);
         (0..4).for_each(|_| out.write(&[1; BUFFER]).unwrap());
         drop(out);
         let len = fs::metadata(&path).unwrap().len();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, NpyWriter, Position, Result};
 
-use super::columns::{Chosen, Given, ID, choose, said};
+use super::columns::{Chosen, Given, ID, choose, note_columns};
 use super::{Features, Keys, NO_SPLIT, NodeTable};
 use crate::Ingest;
 use crate::elements::Kind;
@@ -74,11 +74,16 @@ fn array(ingest: &Ingest<'_>, path: &Path, given: Given, named: bool) -> Result<
 fn text(ingest: &mut Ingest<'_>, path: &Path, given: Given, named: bool) -> Result<NodeTable> {
     let mut file = TableFile::open(path, ingest.progress())?;
     // A list of names, one a line, has no header.
-    if named && given != Given::Table && file.named && file.known(ID).is_none() && file.names.len() == 1 {
+    if named
+        && given != Given::Table
+        && file.header.named
+        && file.header.known(ID).is_none()
+        && file.header.names.len() == 1
+    {
         file.set_header(matches!(given, Given::Labels));
     }
     let chosen = choose(&file, given, ingest)?;
-    said(ingest, &file, &chosen);
+    note_columns(ingest, &file, &chosen);
     let places = chosen.all();
     let mut reader = Reader::new(ingest, path, given, &chosen, named);
     while let Some(batch) = file.next(&places)? {
@@ -94,6 +99,8 @@ struct Reader<'p> {
     rows: usize,
     keys: Option<Keys>,
     labels: Vec<i32>,
+    /// Rows whose label is a number spelled otherwise than by its digits (`007`, `3.0`), and how; in case labels are names.
+    spelled: Vec<(usize, Vec<u8>)>,
     /// All labels as text, from the first one on that is not a number.
     classes: Option<Texts>,
     splits: Vec<u8>,
@@ -106,7 +113,19 @@ impl<'p> Reader<'p> {
     fn new(ingest: &Ingest<'_>, path: &'p Path, given: Given, chosen: &Chosen, named: bool) -> Self {
         let keys = chosen.id.map(|_| if named { Keys::Names(Texts::default()) } else { Keys::Numbers(Vec::new()) });
         let spool = (!chosen.features.is_empty()).then(|| ingest.dir().join(format!("{given:?}.rows.npy")));
-        Self { path, given, rows: 0, keys, labels: vec![], classes: None, splits: vec![], spool, out: None, dim: 0 }
+        Self {
+            path,
+            given,
+            rows: 0,
+            keys,
+            labels: vec![],
+            spelled: vec![],
+            classes: None,
+            splits: vec![],
+            spool,
+            out: None,
+            dim: 0,
+        }
     }
 
     fn wrong(&self, batch: &Batch, row: usize, what: String, cure: &str) -> Error {
@@ -168,13 +187,23 @@ impl<'p> Reader<'p> {
                         let what = format!("the label {} is no class", label.unwrap_or(-1));
                         return Err(self.wrong(batch, row, what, "correct it; -1 or nothing stands for none"));
                     };
+                    if let Values::Texts(texts) = column {
+                        let text = texts.get(row).trim_ascii();
+                        let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || !text.starts_with(b"0"));
+                        if label >= 0 && !plain {
+                            self.spelled.push((self.labels.len(), text.to_vec()));
+                        }
+                    }
                     self.labels.push(label);
                 }
                 // The first label that is not a number: all labels are class names, those before it too.
                 Err(name) => {
-                    let mut classes = Texts::default();
-                    for label in self.labels.drain(..) {
-                        classes.push(if label < 0 { String::new() } else { label.to_string() }.as_bytes());
+                    let (mut classes, mut spelled) = (Texts::default(), self.spelled.drain(..).peekable());
+                    for (row, label) in self.labels.drain(..).enumerate() {
+                        match spelled.next_if(|(at, _)| *at == row) {
+                            Some((_, text)) => classes.push(&text),
+                            None => classes.push(if label < 0 { String::new() } else { label.to_string() }.as_bytes()),
+                        }
                     }
                     classes.push(name.as_bytes());
                     self.classes = Some(classes);

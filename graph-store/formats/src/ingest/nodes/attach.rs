@@ -5,8 +5,9 @@ use std::path::Path;
 use morphgl_graph_store::{Dtype, Error, Load, Position, Result, read_npy};
 
 use super::{Features, NO_SPLIT, NodeTable, Places};
+use crate::Ingest;
+use crate::ingest::features::{self, BATCH_VALUES};
 use crate::table::open_array;
-use crate::{Ingest, dense, numpy};
 
 /// Which node each row of a file belongs to.
 enum Rows {
@@ -90,7 +91,7 @@ impl Ingest<'_> {
 
     fn attach_features(&mut self, path: &Path, features: &Features, to: &Rows, num_nodes: u64) -> Result<()> {
         let (rows, dim) = match (features, to) {
-            (Features::Array(path), Rows::InOrder) => return numpy::features(self, open_array(path)?),
+            (Features::Array(path), Rows::InOrder) => return features::push_table(self, open_array(path)?),
             (Features::Array(path), _) => self.spool(path)?,
             (Features::Rows(rows, dim), _) => (rows.clone(), *dim),
         };
@@ -113,7 +114,7 @@ impl Ingest<'_> {
         let progress = self.progress();
         let mut sink = self.features(path, dim, Dtype::F32)?;
         let mut block = Vec::new();
-        for rows in row_of.chunks((dense::BATCH_VALUES / dim.max(1)).max(1)) {
+        for rows in row_of.chunks((BATCH_VALUES / dim.max(1)).max(1)) {
             block.clear();
             rows.iter().for_each(|&row| block.extend_from_slice(&values[row as usize * dim..][..dim]));
             sink.push(&block)?;
@@ -127,13 +128,13 @@ impl Ingest<'_> {
     /// Copies an array as f32 into a temporary file inside the unfinished dataset, to read its rows in any order.
     fn spool(&self, path: &Path) -> Result<(std::path::PathBuf, usize)> {
         let mut array = open_array(path)?;
-        let dim = numpy::feature_dim(&array)?;
+        let dim = features::feature_dim(&array)?;
         let to = self.dir().join("features.rows.npy");
         let mut out = morphgl_graph_store::NpyWriter::<f32>::create(&to)?;
         let mut values = Vec::new();
         while array.remaining() > 0 {
             values.clear();
-            array.floats(dense::BATCH_VALUES as u64, &mut values)?;
+            array.floats(BATCH_VALUES as u64, &mut values)?;
             out.write(&values)?;
         }
         out.finish(Some(dim))?;

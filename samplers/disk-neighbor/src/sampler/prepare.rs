@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use morphgl_platform::direct::{Reader, Want};
+use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{
     BatchFeatures, BatchId, BatchingWorker, Block, CACHE_HITS, CACHE_REQUESTS, Counters, DISK_BYTES, DISK_READS, Error,
-    Expansion, Handle, HostBatch, MiniBatch, Result,
+    Handle, HostBatch, MiniBatch, Result,
 };
-use morphgl_sampler_core::{Order, Picks, Relabel, check_threads};
+use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
 
+use super::Shared;
 use crate::caches::check_nodes;
 use crate::expand::{Rows, Scratch, pick};
-use crate::offsets::{self, Span};
-use crate::sampler::Shared;
+use crate::offsets::{self, CsrRow};
 use crate::stats::What;
 
 /// One worker, with buffers and reads of its own.
@@ -29,11 +29,11 @@ pub(crate) struct Worker {
 struct Buffers {
     relabel: Relabel,
     /// Of each node found so far.
-    spans: Vec<Span>,
+    spans: Vec<CsrRow>,
     offsets: offsets::Scratch,
     picked: Scratch,
     /// Feature rows that have to be read.
-    wants: Vec<Want>,
+    fetches: Vec<Fetch>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -54,18 +54,14 @@ impl BatchingWorker for Worker {
     fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let seeds = self.shared.epochs.seeds(id, &mut self.order)?;
-        let mut batch = match recycled {
-            Some(MiniBatch::Host(batch)) => batch,
-            _ => HostBatch::default(),
-        };
-        batch.id = id;
+        let mut batch = HostBatch { id, ..host_batch(recycled) };
         let before = self.reader.stats();
         let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
         made.map_err(|e| Error { context: id.to_string(), ..e })?;
         self.shared.counters.batch();
         let read = self.reader.stats();
         let [rows, missed] = match &batch.features {
-            Some(_) => [batch.input_nodes.len() as u64, self.buffers.wants.len() as u64],
+            Some(_) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
             None => [0, 0],
         };
         let counted = Counters::NONE
@@ -85,32 +81,57 @@ fn prepare(
     seeds: &[u32],
     batch: &mut HostBatch,
 ) -> Result<()> {
-    let settings = &shared.settings;
-    let Buffers { relabel, spans: found, offsets: scratch, picked, wants } = buffers;
-    relabel.start(std::mem::take(&mut batch.input_nodes));
-    seeds.iter().for_each(|&seed| {
-        relabel.local(seed);
-    });
-    found.clear();
     let weights = shared.dataset.topology.weights().map(|w| &**w);
-    let hops = settings.fanouts.0.len();
-    batch.blocks.resize_with(hops, Block::default);
-    let mut newest = 0;
-    for hop in 0..hops {
-        let num_dst = relabel.nodes().len();
-        spans(shared, reader, relabel.nodes(), scratch, found)?;
-        let first = match settings.expansion {
-            Expansion::All => 0,
-            Expansion::New => newest,
-        };
-        newest = num_dst;
-        // blocks[0] is the hop farthest from the seeds.
-        let block = &mut batch.blocks[hops - 1 - hop];
-        let picks = Picks::new(settings, weights, batch.id, hop);
-        picks.begin(block, num_dst, found[first..].iter().map(|span| span.range()))?;
+    let mut sampler = Sampler { shared, reader, buffers, degrees: Vec::new() };
+    sample_hops(&mut sampler, &shared.settings, weights, seeds, batch)?;
+    batch.labels.clear();
+    batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
+    gather(shared, reader, &mut buffers.fetches, batch)
+}
+
+/// Hops of one mini-batch: offsets and neighbours are read from the dataset's files.
+struct Sampler<'w> {
+    shared: &'w Shared,
+    reader: &'w mut Reader,
+    buffers: &'w mut Buffers,
+    degrees: Vec<f32>,
+}
+
+impl Sampler<'_> {
+    /// Appends the spans of the nodes that have none yet.
+    fn locate(&mut self) -> Result<()> {
+        let Self { shared, reader, buffers: Buffers { relabel, spans, offsets, .. }, .. } = self;
+        let before = reader.stats();
+        shared.offsets.spans(&shared.files.indptr, &relabel.nodes()[spans.len()..], reader, offsets, spans)?;
+        shared.counters.read(What::Offsets, before, reader.stats());
+        Ok(())
+    }
+}
+
+impl HopSampler for Sampler<'_> {
+    fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
+        let Buffers { relabel, spans, .. } = &mut *self.buffers;
+        relabel.start(nodes);
+        seeds.iter().for_each(|&seed| {
+            relabel.local(seed);
+        });
+        spans.clear();
+        self.degrees = degrees;
+        Ok(())
+    }
+
+    fn num_nodes(&self) -> usize {
+        self.buffers.relabel.nodes().len()
+    }
+
+    fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
+        self.locate()?;
+        let Self { shared, reader, buffers: Buffers { relabel, spans, picked, .. }, .. } = self;
+        let Hop { picks, first, num_dst, .. } = hop;
+        picks.begin(block, num_dst, spans[first..].iter().map(|span| span.range()))?;
         let rows = Rows {
             nodes: &relabel.nodes()[first..],
-            spans: &found[first..],
+            spans: &spans[first..],
             indptr: &block.indptr[first..],
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
@@ -119,58 +140,44 @@ fn prepare(
         shared.counters.rows(hits, misses);
         let before = reader.stats();
         let indices = &shared.files.indices;
-        indices.read(reader, &picked.wants, bytemuck::cast_slice_mut(&mut block.indices))?;
+        indices.read(reader, &picked.fetches, bytemuck::cast_slice_mut(&mut block.indices))?;
         shared.counters.read(What::Neighbors, before, reader.stats());
         check_nodes(indices, &block.indices, shared.num_nodes, |i| {
-            picked.wants.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
+            picked.fetches.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
         })?;
         relabel.locals(&mut block.indices);
-        block.num_src = relabel.nodes().len();
+        Ok(())
     }
-    spans(shared, reader, relabel.nodes(), scratch, found)?;
-    batch.num_seeds = seeds.len();
-    batch.input_nodes = relabel.finish();
-    batch.degrees.clear();
-    match &shared.weight_sums {
-        Some(sums) => batch.degrees.extend(batch.input_nodes.iter().map(|&v| sums[v as usize])),
-        None => batch.degrees.extend(found.iter().map(|span| span.degree as f32)),
-    }
-    batch.labels.clear();
-    batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
-    gather(shared, reader, wants, batch)
-}
 
-/// Adds the spans of the nodes that have none yet.
-fn spans(
-    shared: &Shared,
-    reader: &mut Reader,
-    nodes: &[u32],
-    scratch: &mut offsets::Scratch,
-    found: &mut Vec<Span>,
-) -> Result<()> {
-    let before = reader.stats();
-    shared.offsets.spans(&shared.files.indptr, &nodes[found.len()..], reader, scratch, found)?;
-    shared.counters.read(What::Offsets, before, reader.stats());
-    Ok(())
+    fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
+        self.locate()?;
+        let (nodes, mut degrees) = (self.buffers.relabel.finish(), std::mem::take(&mut self.degrees));
+        degrees.clear();
+        match &self.shared.weight_sums {
+            Some(sums) => degrees.extend(nodes.iter().map(|&v| sums[v as usize])),
+            None => degrees.extend(self.buffers.spans.iter().map(|span| span.degree as f32)),
+        }
+        Ok((nodes, degrees))
+    }
 }
 
 /// Fills in the features of the input nodes, or leaves them to transferring.
-fn gather(shared: &Shared, reader: &mut Reader, wants: &mut Vec<Want>, batch: &mut HostBatch) -> Result<()> {
+fn gather(shared: &Shared, reader: &mut Reader, fetches: &mut Vec<Fetch>, batch: &mut HostBatch) -> Result<()> {
     let (Some(on_disk), Some(matrix)) = (&shared.files.features, &shared.dataset.features) else {
         batch.features = None;
         return Ok(());
     };
     let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
     let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
-    wants.clear();
-    let mut missing = |i: usize, node: u32| wants.push(Want { element: node.into(), to: i as u32 });
+    fetches.clear();
+    let mut missing = |i: usize, node: u32| fetches.push(Fetch { element: node.into(), to: i as u32 });
     match &shared.caches.features {
         Some(cache) => cache.gather(&batch.input_nodes, out, missing),
         None => batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node)),
     }
-    wants.sort_unstable();
+    fetches.sort_unstable();
     let before = reader.stats();
-    on_disk.read(reader, wants, out)?;
+    on_disk.read(reader, fetches, out)?;
     shared.counters.read(What::Features, before, reader.stats());
     Ok(())
 }

@@ -48,16 +48,16 @@ pub(super) fn choose(file: &TableFile<'_>, given: Given, ingest: &Ingest<'_>) ->
     let columns = &ingest.options().nodes.columns;
     let place = |column: &Option<Column>, known: &[&str]| match column {
         Some(column) => file.place(column).map(Some),
-        None => Ok(file.known(known)),
+        None => Ok(file.header.known(known)),
     };
-    let width = file.names.len();
-    let mut chosen = Chosen { id: place(&columns.id, ID)?.or_else(|| file.known(INDEX)), ..Chosen::default() };
+    let width = file.header.names.len();
+    let mut chosen = Chosen { id: place(&columns.id, ID)?.or_else(|| file.header.known(INDEX)), ..Chosen::default() };
     let wanted = || columns.features.iter().flatten().map(|column| file.place(column)).collect::<Result<Vec<_>>>();
     let rest = |chosen: &Chosen| (0..width).filter(|i| !chosen.all().contains(i)).collect::<Vec<_>>();
     let wrong = |what: String, cure: &str| Err(Error::invalid(&file.path, Position::File, what, cure));
     match given {
         Given::Split(part) => {
-            let masks = file.known(MASKS[usize::from(part)]).filter(|_| width == 1 || chosen.id.is_some());
+            let masks = file.header.known(MASKS[usize::from(part)]).filter(|_| width == 1 || chosen.id.is_some());
             match (masks, chosen.id, width) {
                 (Some(mask), ..) => chosen.masks[usize::from(part)] = Some(mask),
                 (None, Some(_), _) => {}
@@ -74,7 +74,7 @@ pub(super) fn choose(file: &TableFile<'_>, given: Given, ingest: &Ingest<'_>) ->
             let known = place(&columns.label, LABEL)?;
             chosen.label = known.or_else(|| <[usize; 1]>::try_from(rest(&chosen)).ok().map(|[only]| only));
             if chosen.label.is_none() {
-                let what = format!("which column has the labels is not known: there are {}", file.list());
+                let what = format!("which column has the labels is not known: there are {}", file.header.list());
                 return wrong(what, "name it by --label-column, and that of ids by --id-column");
             }
         }
@@ -88,18 +88,20 @@ pub(super) fn choose(file: &TableFile<'_>, given: Given, ingest: &Ingest<'_>) ->
             chosen.label = place(&columns.label, LABEL)?;
             chosen.split = place(&columns.split, SPLIT)?;
             if chosen.split.is_none() {
-                chosen.masks = MASKS.map(|names| file.known(names));
+                chosen.masks = MASKS.map(|names| file.header.known(names));
             }
             let left = rest(&chosen);
             chosen.features = match &columns.features {
                 Some(_) => wanted()?,
-                None => left.iter().copied().filter(|&i| file.named && is_feature(&file.names[i])).collect(),
+                None => {
+                    left.iter().copied().filter(|&i| file.header.named && is_feature(&file.header.names[i])).collect()
+                }
             };
             let asked =
                 [&columns.id, &columns.label, &columns.split].iter().any(|c| c.is_some()) || columns.features.is_some();
             let unknown: Vec<usize> = left.into_iter().filter(|i| !chosen.features.contains(i)).collect();
-            if !asked && unknown.iter().any(|&i| !INDEX.contains(&file.names[i].as_str())) {
-                let what = format!("the columns are {}, of which not all are known", file.list());
+            if !asked && unknown.iter().any(|&i| !INDEX.contains(&file.header.names[i].as_str())) {
+                let what = format!("the columns are {}, of which not all are known", file.header.list());
                 let cure =
                     "say by --id-column, --label-column, --split-column and --feature-columns which ones are read";
                 return wrong(what, cure);
@@ -116,9 +118,9 @@ fn is_feature(name: &str) -> bool {
 }
 
 /// Says which columns were read.
-pub(super) fn said(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chosen) {
+pub(super) fn note_columns(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chosen) {
     let mut parts = Vec::new();
-    let name = |i: usize| if file.named { format!("{:?}", file.names[i]) } else { (i + 1).to_string() };
+    let name = |i: usize| file.header.describe(i);
     for (what, place) in [("ids", chosen.id), ("labels", chosen.label), ("splits", chosen.split)] {
         parts.extend(place.map(|place| format!("{what} {}", name(place))));
     }
@@ -127,7 +129,7 @@ pub(super) fn said(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chose
         parts.push(format!("{} features", chosen.features.len()));
     }
     let read = chosen.all();
-    let left: Vec<String> = (0..file.names.len()).filter(|i| !read.contains(i)).map(name).collect();
+    let left: Vec<String> = (0..file.header.names.len()).filter(|i| !read.contains(i)).map(name).collect();
     let left = if left.is_empty() { String::new() } else { format!("; left out: {}", left.join(", ")) };
     let file = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     ingest.note(format!("{file}: {}{left}", parts.join(", ")));

@@ -8,6 +8,7 @@
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
+use super::Parameters;
 use crate::alias::{Slot, build, draw};
 use crate::memory::{Footprint, mapped, most_events};
 use crate::node_data::NodeData;
@@ -15,7 +16,6 @@ use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
 use crate::rows::{Buffers, Rows};
-use crate::sbm::Parameters;
 
 /// Expected degrees are kept in these fractions, as integers: their sums are exact, whoever adds them up.
 const UNIT: f64 = 64.0;

@@ -7,11 +7,15 @@ use morphgl_graph_store::{ArrayMeta, Dtype, Error, NpyWriter, Position, Result};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
 
+use crate::elements::Kind;
 use crate::encode::{Bad, Encode};
 use crate::plain::Filled;
 use crate::raw::Raw;
 use crate::table::Table;
 use crate::{Ingest, Progress, RandomFeatures, pipeline, random};
+
+/// Feature values pushed at a time.
+pub(crate) const BATCH_VALUES: usize = 1 << 20;
 
 /// Values converted at a time by one thread.
 const CHUNK: usize = 1 << 14;
@@ -218,4 +222,40 @@ impl Rows {
             Out::U8(out) => out.finish(dim),
         }
     }
+}
+
+/// Number of values a row of a feature matrix has.
+pub(crate) fn feature_dim(table: &Table<'_>) -> Result<usize> {
+    if matches!(table.ty.kind, Kind::Object | Kind::Other) {
+        let cure = "save them as numbers, with astype('float32')";
+        return Err(Error::invalid(
+            &table.path,
+            Position::File,
+            "its elements are not numbers but objects or text",
+            cure,
+        ));
+    }
+    let (&[_, dim], false) = (table.shape.as_slice(), table.fortran && table.shape.len() > 1) else {
+        let order = if table.fortran { " in Fortran order" } else { "" };
+        let what = format!("features of shape {:?}{order}, expected [nodes, values] in C order", table.shape);
+        let cure = "save them with numpy.ascontiguousarray and reshape";
+        return Err(Error::invalid(&table.path, Position::File, what, cure));
+    };
+    Ok(usize::try_from(dim).unwrap_or(usize::MAX))
+}
+
+/// Streams a feature matrix.
+pub(crate) fn push_table(ingest: &mut Ingest<'_>, mut table: Table<'_>) -> Result<()> {
+    let path = table.path.clone();
+    let (dim, rows) = (feature_dim(&table)?, table.shape[0]);
+    let stored = match (table.ty.kind, table.ty.size) {
+        (Kind::Bool, _) | (Kind::Uint, 1) => Dtype::U8,
+        (Kind::Float, 2) => Dtype::F16,
+        _ => Dtype::F32,
+    };
+    ingest.progress().stage("features", Some(rows));
+    let (progress, memory) = (ingest.progress(), ingest.options().memory);
+    let mut sink = ingest.features(&path, dim, stored)?;
+    sink.push_table(&mut table, memory, progress)?;
+    sink.finish()
 }

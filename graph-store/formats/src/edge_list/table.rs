@@ -4,38 +4,32 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
+use super::{EdgeListOptions, Ids, finish_kept, note_rounded};
 use crate::Ingest;
 use crate::compact::{self, Unnumbered};
-use crate::edge_list::{EdgeListOptions, Ids};
+use crate::ingest::nodes::Keys;
 use crate::names::Names;
-use crate::nodes::Keys;
 use crate::tabular::{Batch, TableFile, Values};
-use crate::text::{Chosen, choose};
+use crate::text::choose;
 
 /// Reads the edges of the table `source` as the options say.
-pub(crate) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
+pub(super) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
     let mut file = TableFile::open(source, ingest.progress())?;
-    let mut named = file.named;
     if format.columns.names.is_some() && file.is_text() {
         // `--columns` is for files without a header: the first row is an edge.
-        named = false;
         file.set_header(false);
     }
-    let chosen = choose(&file.names, named, &format.columns).map_err(|(what, cure)| match format.ids {
-        Ids::Strings if named && file.is_text() => {
+    let chosen = choose(&file.header, &format.columns).map_err(|(what, cure)| match format.ids {
+        Ids::Strings if file.header.named && file.is_text() => {
             (what, "name columns by --src and --dst, or, where the first line is an edge, by --columns src,dst")
         }
         _ => (what, cure),
     });
     let wrong = |(what, cure)| Error::invalid(source, Position::File, what, cure);
-    let Chosen { source: src, target: dst, weight, left_out } = chosen.map_err(wrong)?;
-    let of = |place: usize| if named { format!("{:?}", file.names[place]) } else { (place + 1).to_string() };
-    let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
-    let last = weight.map_or(String::new(), |place| format!(", weight {}", of(place)));
-    let line = format!("columns: source {}, target {}{last} of {}{rest}", of(src), of(dst), file.names.len());
-    ingest.note(line);
-    let weight = weight.filter(|_| !ingest.options().drop_weights);
-    let places: Vec<usize> = [src, dst].into_iter().chain(weight).collect();
+    let chosen = chosen.map_err(wrong)?;
+    ingest.note(chosen.note(file.header.names.len(), |place| file.header.describe(place)));
+    let weight = chosen.weight.filter(|_| !ingest.options().drop_weights);
+    let places: Vec<usize> = [chosen.source, chosen.target].into_iter().chain(weight).collect();
     let mut table = EdgeTable { source, file, places, first_id: format.first_id, rounded: 0 };
     match format.ids {
         Ids::Keep => table.kept(ingest, format.num_nodes)?,
@@ -66,7 +60,7 @@ impl EdgeTable<'_> {
 
     fn told(&self, ingest: &mut Ingest<'_>) {
         if self.rounded > 0 {
-            crate::edge_list::note_rounded(ingest, self.rounded);
+            note_rounded(ingest, self.rounded);
         }
     }
 
@@ -87,7 +81,11 @@ impl EdgeTable<'_> {
             match values.int(row) {
                 Ok(Some(id)) if id >= 0 && id as u64 >= first && id as u64 - first <= most => Ok(id as u64 - first),
                 Ok(Some(id)) if id >= 0 && id as u64 >= first => {
-                    wrong(format!("the node id {id} does not fit"), "import with compact ids (--ids compact)")
+                    let cure = match most < MAX_NODES - 1 {
+                        true => "give a larger number of nodes, or number them anew without gaps by --ids compact",
+                        false => "number the nodes anew without gaps by --ids compact",
+                    };
+                    wrong(format!("the node id {id} does not fit"), cure)
                 }
                 Ok(Some(id)) => wrong(format!("the node id {id} is below the first one, {first}"), "correct it"),
                 Ok(None) => wrong("a node id is missing".into(), "correct or remove the row"),
@@ -133,7 +131,7 @@ impl EdgeTable<'_> {
             lowest = src.iter().chain(&dst).fold(lowest, |low, &id| low.min(id));
             edges.push(&src, &dst, weighted.then_some(&weights))?;
         }
-        crate::edge_list::finish_kept(edges, num_nodes, (first, lowest))
+        finish_kept(edges, num_nodes, (first, lowest))
     }
 
     fn compact(&mut self, ingest: &mut Ingest<'_>) -> Result<()> {

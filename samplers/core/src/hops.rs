@@ -1,0 +1,117 @@
+//! The loop over a mini-batch's hops, which all samplers on the host share.
+
+use std::mem;
+
+use morphgl_graph_store::FeatureMatrix;
+use morphgl_registry::{BatchFeatures, Block, Expansion, HostBatch, MiniBatch, Result, SamplerSettings};
+
+use crate::picks::Picks;
+
+/// What differs between samplers: where rows are read from, and how a hop's edges are picked, loaded and relabelled.
+pub trait HopSampler {
+    /// Begins a mini-batch: the seeds get the first local ids. `nodes` and `degrees` are memory to use again.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read.
+    fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()>;
+
+    /// Number of nodes with a local id.
+    fn num_nodes(&self) -> usize;
+
+    /// Expands the frontier: begins `block` by [`Picks::begin`], and fills in local ids and weights of the neighbours.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Picks::begin`]; the graph cannot be read.
+    fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()>;
+
+    /// Ends the mini-batch: its nodes by local id, and their degrees.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be read.
+    fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)>;
+}
+
+/// One hop: how neighbours are picked, and of which nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Hop<'a> {
+    /// How neighbours are picked.
+    pub picks: Picks<'a>,
+    /// Local id of the first node of the frontier, which ends with `num_dst`.
+    pub first: usize,
+    /// Number of destination nodes: of nodes with a local id.
+    pub num_dst: usize,
+    /// Whether no hop follows.
+    pub is_last: bool,
+}
+
+/// Samples all hops of `batch.id`, and sets blocks, input nodes, degrees and the number of seeds. Memory of `batch` is
+/// used again, its content is not. `weights` are those of the graph's edges.
+///
+/// # Errors
+///
+/// Those of the sampler.
+#[inline]
+pub fn sample_hops(
+    sampler: &mut impl HopSampler,
+    settings: &SamplerSettings,
+    weights: Option<&[f32]>,
+    seeds: &[u32],
+    batch: &mut HostBatch,
+) -> Result<()> {
+    sampler.start(seeds, mem::take(&mut batch.input_nodes), mem::take(&mut batch.degrees))?;
+    let hops = settings.fanouts.0.len();
+    batch.blocks.resize_with(hops, Block::default);
+    let mut newest = 0;
+    for hop in 0..hops {
+        let num_dst = sampler.num_nodes();
+        let first = match settings.expansion {
+            Expansion::All => 0,
+            Expansion::New => newest,
+        };
+        newest = num_dst;
+        // blocks[0] is the hop farthest from the seeds.
+        let block = &mut batch.blocks[hops - 1 - hop];
+        let picks = Picks::new(settings, weights, batch.id, hop);
+        sampler.expand(Hop { picks, first, num_dst, is_last: hop + 1 == hops }, block)?;
+        block.num_src = sampler.num_nodes();
+    }
+    batch.num_seeds = seeds.len();
+    (batch.input_nodes, batch.degrees) = sampler.finish()?;
+    Ok(())
+}
+
+/// The mini-batch whose memory a worker on the host uses again; an empty one without.
+pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
+    match recycled {
+        Some(MiniBatch::Host(batch)) => batch,
+        _ => HostBatch::default(),
+    }
+}
+
+/// Sets the labels of the seeds, where the graph has any.
+pub fn set_labels(labels: Option<&[i32]>, batch: &mut HostBatch) {
+    batch.labels.clear();
+    if let Some(labels) = labels {
+        let seeds = &batch.input_nodes[..batch.num_seeds];
+        batch.labels.extend(seeds.iter().map(|&v| labels[v as usize]));
+    }
+}
+
+/// Gathers the features of the input nodes from memory, on the threads of the current pool if `parallel`; without a
+/// matrix there are none.
+pub fn gather_features(matrix: Option<&FeatureMatrix>, parallel: bool, batch: &mut HostBatch) {
+    let Some(matrix) = matrix else {
+        batch.features = None;
+        return;
+    };
+    let features = batch.features.get_or_insert_with(|| BatchFeatures::like(matrix));
+    let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
+    if parallel {
+        matrix.par_gather_rows(&batch.input_nodes, out);
+    } else {
+        matrix.gather_rows(&batch.input_nodes, out);
+    }
+}
