@@ -1,4 +1,4 @@
-//! Sorted blocks of records into one sorted sequence: cut into ranges of keys, which are sorted side by side.
+//! Merge of sorted blocks: cut into ranges of keys, which are sorted in parallel.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use morphgl_graph_store::Result;
 use crate::radix::{self, Scratch, WIDEST};
 use crate::records::{Keyed, Narrow, Record, Records, Sorted};
 
-/// Every so many records of a block, a key is looked at to find where ranges shall begin.
+/// Sampling interval, in records of a block, for the bounds of ranges.
 const SAMPLE: usize = 256;
 /// Keys of which so many ranges could be made are cut, and not sorted as one range.
 const HEAVY: usize = 4;
@@ -97,16 +97,15 @@ pub(crate) struct Merge {
     pub(crate) len: usize,
     /// Records that each buffer has room for: more than a slice where that makes for huge pages.
     pub(crate) room: usize,
-    /// Threads that sort side by side, each in buffers of its own.
+    /// Threads that sort, each in buffers of its own.
     pub(crate) threads: usize,
-    /// Slices made something of side by side, as many as wait to be handed on.
+    /// Slices of a wave: `make` runs on one wave while `emit` takes the one before.
     pub(crate) wave: usize,
 }
 
 impl Merge {
-    /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. Every slice goes
-    /// through `make`, on the thread that sorted it, and what that makes goes to `emit`, in order, while the next slices
-    /// are sorted.
+    /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. `make` is called
+    /// on every slice, on the thread that sorted it, and `emit` on its results, in order, while the next slices are sorted.
     ///
     /// # Complexity
     ///
@@ -175,7 +174,7 @@ impl Merge {
                 let gather = |range: usize| {
                     let pieces = pieces(range).map(|(block, piece)| &block.records[piece]);
                     let from = if range == 0 { start } else { ends[range - 1] };
-                    // The last range ends behind all keys, and the first may be empty.
+                    // The last range ends after all keys, and the first may be empty.
                     let last = if ends[range] == u64::MAX { any } else { ends[range].saturating_sub(1) };
                     self.range(pieces, Narrow::of::<R>(from, last, any as u32), &scratch, make)
                 };
@@ -245,7 +244,7 @@ impl Merge {
     }
 }
 
-/// What is made of slices and waits while the next ones are made something of.
+/// The results of one wave of slices, which are emitted while the next wave is made.
 struct Waves<'e, T, E> {
     ready: Vec<T>,
     emit: &'e mut E,
@@ -294,7 +293,7 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
     let mut starts: Vec<u64> = samples.into_iter().step_by(step).collect();
     let again = |keys: &[u64]| -> Vec<u64> { keys.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect() };
     if low == 0 {
-        // A key seen twice is a range of its own, with the key behind it as its end.
+        // A key seen twice is a range of its own, with the next key as its end.
         starts.extend(again(&starts).into_iter().filter_map(|key| key.checked_add(1)));
     } else {
         let mut heavy: Vec<u64> = starts.windows(HEAVY).filter(|w| w[0] == w[HEAVY - 1]).map(|w| w[0]).collect();

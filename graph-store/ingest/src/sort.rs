@@ -205,7 +205,7 @@ impl<R: Record> Sorter<R> {
                 // Moved, not copied: a row may fill nearly all blocks.
                 return std::mem::replace(block, Block::new(Records::default(), 0));
             }
-            // A buffer that comes back, or each merge would add one.
+            // A recycled buffer: otherwise each merge would add one.
             let mut records = self.scratch.take();
             records.extend_from_slice(&block.records[at..]);
             block.records.truncate(at);
