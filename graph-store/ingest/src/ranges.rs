@@ -14,6 +14,13 @@ const HEAVY: usize = 4;
 /// Where its ranges may begin is remembered of blocks with so many times as many records.
 const REMEMBERED: usize = 16;
 
+/// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
+const BLOCK_BYTES: u64 = 2 << 20;
+pub(crate) const RANGE_BYTES: u64 = 256 << 10;
+/// Bytes of a block below which fewer threads merge, rather than in smaller ranges.
+const FEW_BYTES: u64 = 64 << 10;
+/// Least bytes of any buffer.
+const PAGE: u64 = 4 << 10;
 /// Records sorted by the bits of their keys from `low` on.
 #[derive(Debug)]
 pub(crate) struct Block<R> {
@@ -104,6 +111,18 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
+    /// A merge on `threads` threads within a quarter of `memory`: an eighth for the four buffers of each thread, an eighth
+    /// for the slices that wait and those being made, of one and a half times a range's bytes at most.
+    pub(crate) fn within<R: Record>(memory: u64, unique: bool, threads: u64) -> Self {
+        let room = (memory / 32 / threads).max(FEW_BYTES).min(memory / 64).min(BLOCK_BYTES);
+        let range = (room / 8).min(RANGE_BYTES);
+        let merging = (memory / 32 / room.max(PAGE)).clamp(1, threads);
+        // Enough that the threads end at nearly the same time.
+        let wave = (memory / 16 / (range + range / 2).max(2 * PAGE)).clamp(merging, (8 * threads).max(128));
+        let records = |bytes: u64| (bytes as usize / size_of::<R>()).max(16);
+        Self { unique, len: records(range), room: records(room), threads: merging as usize, wave: wave as usize }
+    }
+
     /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. `make` is called
     /// on every slice, on the thread that sorted it, and `emit` on its results, in order, while the next slices are sorted.
     ///
