@@ -176,7 +176,7 @@ impl<'z> Member<'z> {
         Ok(())
     }
 
-    /// Takes at most `elements` elements as they are; what lies in a file of its own is not read yet.
+    /// At most `elements` elements, not decoded; those of a file of its own are not read yet.
     pub(crate) fn raw(&mut self, elements: u64, pool: &PagePool) -> Result<Raw> {
         let bytes = elements.saturating_mul(self.ty.size as u64).min(self.left);
         let (first, at, len) = (self.count() - self.remaining(), self.at, bytes as usize);

@@ -1,4 +1,4 @@
-//! Node ids of 64 bits, numbered anew without gaps, outside of memory.
+//! External renumbering of 64-bit node ids without gaps.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -52,10 +52,10 @@ pub(crate) fn id_sorter(ingest: &Ingest<'_>) -> Sorter<u64> {
     Sorter::new(ingest.dir().join("ids.spill"), ingest.options().memory / 4, true)
 }
 
-/// Where each id stands among the sorted ids.
+/// Ranks of ids among the sorted ids.
 pub(crate) struct Ranks<'i> {
     ids: &'i [u64],
-    /// Bits of an id that do not tell its bucket.
+    /// Low bits of an id that do not count for its bucket.
     shift: u32,
     /// Where each bucket of ids begins, and the end of the last one.
     starts: Vec<u32>,

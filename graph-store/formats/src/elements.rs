@@ -3,10 +3,10 @@
 use half::f16;
 use morphgl_graph_store::Dtype;
 
-/// What can only be said to be wrong: where it is, the caller knows.
+/// A parsed value, or the fault without its position, which the caller knows.
 pub(crate) type Parsed<T> = Result<T, String>;
 
-/// What cures elements that are whole, and not what is wanted.
+/// Cure for elements that are intact but unsuitable.
 pub(crate) const OTHER_ELEMENTS: &str = "correct the array and save it again";
 
 /// What kind of number an element is.

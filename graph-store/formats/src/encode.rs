@@ -1,10 +1,10 @@
-//! Feature values on their way from f32 to the type they are stored in.
+//! Conversion of feature values from f32 to the stored type.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use morphgl_graph_store::Dtype;
 
-/// A value that cannot be stored, and where it stands.
+/// A value that cannot be stored, and its index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bad {
     pub(crate) at: usize,
@@ -17,7 +17,7 @@ impl Bad {
     }
 }
 
-/// How rows of f32 become bytes of the stored type.
+/// Encoder of f32 rows into bytes of the stored type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Encode {
     pub(crate) dim: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Encode {
 impl Encode {
     /// Fills `out` with whole rows in the stored type; the first value that cannot be stored.
     pub(crate) fn values(self, rows: &[f32], out: &mut [u8]) -> Option<Bad> {
-        // The source's values are looked at first: a row with a NaN must not be scaled into a row of them.
+        // The source's values are checked first: a row with a NaN must not be scaled into a row of NaNs.
         if let Some(bad) = first(rows, |v| v.is_finite(), |v| v) {
             return Some(bad);
         }

@@ -84,7 +84,7 @@ fn matrix<T, U: Element>(dir: &Path, values: &[T], dim: usize, convert: impl Fn(
     Ok(())
 }
 
-/// A directory that goes away unless it was renamed.
+/// A directory that is removed unless it was renamed.
 struct Partial(PathBuf);
 
 impl Drop for Partial {

@@ -1,4 +1,4 @@
-//! The pipeline every import goes through: edges, features, labels and splits, checked, into one dataset.
+//! The pipeline of every import: edges, features, labels and splits, checked, into one dataset.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(crate) mod nodes;
 pub use edges::EdgeSink;
 pub use features::FeatureSink;
 
-/// A dataset on its way from a source to a target. Dropping it unfinished leaves nothing behind.
+/// An import in progress. Dropping it unfinished leaves nothing on disk.
 pub struct Ingest<'a> {
     source: PathBuf,
     pub(crate) writer: DatasetWriter,
@@ -189,12 +189,12 @@ impl<'a> Ingest<'a> {
         self.provenance.insert(key.into(), value.into());
     }
 
-    /// Says in a line what was read otherwise than it stands there, what was changed, or what was left out.
+    /// Adds a line to the provenance's notes: what was interpreted, changed or left out.
     pub fn note(&mut self, what: impl Into<String>) {
         self.notes.push(what.into());
     }
 
-    /// Checks that everything fits together, adds what the options ask for and puts the dataset in its place.
+    /// Checks that all arrays fit together, adds random features, labels and splits, and renames the dataset to its target.
     ///
     /// # Errors
     ///

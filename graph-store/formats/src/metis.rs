@@ -1,6 +1,6 @@
 //! METIS graph files, of any `fmt` (vertex sizes, vertex weights, edge weights) and `ncon`.
 //!
-//! Line `v` lists the neighbours of node `v`, from 1; every edge stands on both its ends' lines and becomes two.
+//! Line `v` lists the neighbours of node `v`, from 1; every edge is on the lines of both its ends and becomes two edges.
 //! Vertex sizes and vertex weights are passed over: they guide a partitioner, and a dataset has no place for them.
 //! Plain, gzip or zstd.
 

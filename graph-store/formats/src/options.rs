@@ -1,4 +1,4 @@
-//! What an import does to the data on its way.
+//! Options of an import.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub struct Options {
     pub name: Option<String>,
     /// Adds the reverse of every edge; duplicates are dropped then. Default false.
     pub symmetrise: bool,
-    /// Turns every edge round: source and target change places. Default false.
+    /// Swaps source and target of every edge. Default false.
     pub reverse: bool,
     /// Drops edges from a node to itself. Default false.
     pub drop_self_loops: bool,
@@ -39,7 +39,7 @@ pub struct Options {
     /// Bytes that sorting and what is read may take, at least [`Options::LEAST_MEMORY`], on top of
     /// [`Options::fixed_memory`] and of what is held whole. Default 2 GiB.
     pub memory: u64,
-    /// Replaces a dataset that stands at the target. Default false.
+    /// Replaces an existing dataset at the target. Default false.
     pub replace: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Work that is taken up in order, done side by side and handed on in order.
+//! Ordered pipeline: jobs begin in order, run in parallel, and their results are taken in order.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use morphgl_graph_store::Result;
 
-/// Results on their way from the workers to the taker.
+/// The reorder buffer between the workers and the consumer.
 struct State<T> {
     /// Results that are ready, by number.
     ready: BTreeMap<u64, Result<T>>,
@@ -13,7 +13,7 @@ struct State<T> {
     next: u64,
     /// How many results there are, once that is known.
     count: Option<u64>,
-    /// The taker is gone, or a worker panicked: nobody starts anything new.
+    /// The consumer failed, or a worker panicked: no job is started any more.
     stopped: bool,
 }
 
@@ -24,7 +24,7 @@ struct Shared<T> {
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is whole at every instruction that may panic.
+        // The state is consistent at every instruction that may panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -38,7 +38,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Stops all others when whoever holds it panics.
+/// Stops the pipeline when its holder panics.
 struct StopOnPanic<'s, T>(&'s Shared<T>);
 
 impl<T> Drop for StopOnPanic<'_, T> {
@@ -49,14 +49,14 @@ impl<T> Drop for StopOnPanic<'_, T> {
     }
 }
 
-/// How many jobs of `bytes` may be under way: four a thread, within a quarter of `memory`; at least two.
+/// Most jobs of `bytes` in flight: four a thread, within a quarter of `memory`; at least two.
 pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
     (memory / 4 / bytes.max(1)).min(4 * rayon::current_num_threads() as u64).max(2)
 }
 
-/// Calls `next` until it is done, one call at a time; does each of its jobs by `work`, on twice as many threads as rayon's
-/// pool has (of which some wait for a disk), or `ahead` where that is less; and hands the results to `take` on this
-/// thread, in the order of the jobs. At most `ahead` jobs are begun that are not handed on. The first error, in the order of the jobs, ends it all.
+/// Calls `next` until it returns no job, one call at a time; runs each job by `work`, on twice as many threads as rayon's
+/// pool has (some wait for a disk), or on `ahead` if that is less; and passes the results to `take` on this thread, in the
+/// order of the jobs. At most `ahead` jobs are begun and not taken. The first error, in the order of the jobs, ends it.
 pub(crate) fn ordered<J, T: Send>(
     ahead: u64,
     next: impl FnMut() -> Result<Option<J>> + Send,
@@ -69,7 +69,7 @@ pub(crate) fn ordered<J, T: Send>(
     let worker = || {
         let _guard = StopOnPanic(&shared);
         loop {
-            // Whoever waits for room keeps the others from the next job: it has the next number.
+            // The lock is held while waiting for room: the job with the next number has to begin first.
             let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
             let number = jobs.1;
             let mut state = shared.lock();

@@ -1,6 +1,6 @@
-//! A plain file that threads read side by side: past the page cache where it does not lie in there.
+//! A plain file that threads read in parallel: past the page cache where it is not cached.
 //!
-//! A direct read spares the copy and the making of cached pages, some 3 ns for 16 bytes, and brings a disk nearer to its
+//! A direct read saves the copy and the allocation of cached pages, some 3 ns for 16 bytes, and comes nearer to the disk's
 //! rate.
 
 use std::fs::{File, Metadata};
@@ -11,9 +11,9 @@ use std::path::Path;
 use morphgl_platform::Pages;
 use morphgl_platform::direct::{open_direct, read_blocks};
 
-/// What direct reads begin and end at multiples of.
+/// Alignment of direct reads.
 const BLOCK: u64 = 4 << 10;
-/// Fewer bytes are not worth asking where they lie.
+/// Least bytes for which the page cache is queried.
 const LEAST: usize = 64 << 10;
 
 /// A file, read by position.
@@ -70,7 +70,7 @@ impl PlainFile {
         if let Some(direct) = self.direct.as_ref().filter(|_| len >= LEAST && !system::is_cached(&self.file, at, len)) {
             let from = (at % BLOCK) as usize;
             let out = pages.resize((from + len).next_multiple_of(BLOCK as usize));
-            // Whatever a direct read refuses, the other way tells better.
+            // A refused direct read is repeated as a plain one, whose error is better.
             if out.as_ptr().addr().is_multiple_of(BLOCK as usize)
                 && read_blocks(direct, BLOCK as usize, at - from as u64, out).is_ok_and(|read| read >= from + len)
             {
@@ -94,7 +94,7 @@ mod system {
         file.read_exact_at(out, at)
     }
 
-    /// Whether most of these bytes lie in the page cache, or nobody knows: kernels tell from 6.5 on.
+    /// Whether most of these bytes are in the page cache; true where the kernel (before 6.5) cannot tell.
     pub(super) fn is_cached(file: &File, at: u64, len: usize) -> bool {
         /// The number is the same on all machines but Alpha.
         const CACHESTAT: libc::c_long = 451;

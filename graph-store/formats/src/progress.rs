@@ -1,6 +1,6 @@
-//! How an import says how far it is.
+//! Progress of an import.
 
-/// Hears of an import's stages; called from several threads.
+/// Listener to an import's progress; called from several threads.
 pub trait Progress: Sync {
     /// A stage begins; `total` is its number of bytes or items, where known.
     fn stage(&self, name: &str, total: Option<u64>);
@@ -9,7 +9,7 @@ pub trait Progress: Sync {
     fn advance(&self, n: u64);
 }
 
-/// Says nothing.
+/// Ignores progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

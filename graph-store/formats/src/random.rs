@@ -10,7 +10,7 @@ pub(crate) fn hash(seed: u64, index: u64) -> u64 {
     splitmix64(splitmix64(z))
 }
 
-/// A value of zero mean and unit variance, in ±3.5: four uniform shares summed, so that no libm is asked.
+/// A value of zero mean and unit variance, in ±3.5: a sum of four uniform numbers, so that it does not depend on a libm.
 pub(crate) fn normal(seed: u64, index: u64) -> f32 {
     let bits = hash(seed, index);
     let sum: u64 = (0..4).map(|i| bits >> (16 * i) & 0xffff).sum();

@@ -1,4 +1,4 @@
-//! A stretch of an array as the bytes it is made of, read and decoded by whoever has time.
+//! A stretch of an array as bytes, to be read and decoded on any thread.
 
 use std::io;
 use std::path::PathBuf;

@@ -278,7 +278,7 @@ impl CscBuilder {
     }
 
     /// Sorts the edges and writes `indptr`, `indices` and `weights` of a graph of `num_nodes` nodes, the number of the
-    /// options where these have one; `advance` is told of edges as they are written.
+    /// options where these have one; `advance` is called with numbers of edges as they are written.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Sorted edges into the arrays of a CSC topology, written as they come.
+//! CSC arrays from sorted edges, written as they come.
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter, Result};
 use morphgl_platform::{PagePool, Pages};
@@ -7,7 +7,7 @@ use crate::records::{Record, Sorted};
 
 const BUFFER: usize = 1 << 15;
 
-/// What some records, sorted by (target, source), add to the arrays.
+/// A piece of the arrays, from some records sorted by (target, source).
 #[derive(Debug)]
 pub(crate) struct Part {
     /// The rows that have edges here, and how many edges of the part come before those of each.
@@ -73,7 +73,7 @@ pub(crate) struct CscWriter {
     num_edges: u64,
     /// Rows whose first offset is written.
     rows: u64,
-    /// The node whose edge to itself comes next, where every node shall have one.
+    /// The node whose self-loop comes next, where every node gets one.
     next_loop: Option<u64>,
     num_nodes: u64,
 }
@@ -149,7 +149,7 @@ impl CscWriter {
         Ok(())
     }
 
-    /// Writes the missing edges of nodes to themselves that come before `key`, and passes over the one that is `key`.
+    /// Writes the missing self-loops before `key`, and skips the one that is `key`.
     fn loops_before(&mut self, key: u64) -> Result<()> {
         while let Some(v) = self.next_loop.filter(|&v| v < self.num_nodes && (v << 32 | v) <= key) {
             self.next_loop = Some(v + 1);

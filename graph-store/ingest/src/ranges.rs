@@ -1,4 +1,4 @@
-//! Sorted blocks of records into one sorted sequence: cut into ranges of keys, which are sorted side by side.
+//! Merge of sorted blocks: cut into ranges of keys, which are sorted in parallel.
 
 use rayon::prelude::*;
 
@@ -7,13 +7,20 @@ use morphgl_graph_store::Result;
 use crate::radix::{self, Scratch, WIDEST};
 use crate::records::{Keyed, Narrow, Record, Records, Sorted};
 
-/// Every so many records of a block, a key is looked at to find where ranges shall begin.
+/// Sampling interval, in records of a block, for the bounds of ranges.
 const SAMPLE: usize = 256;
 /// Keys of which so many ranges could be made are cut, and not sorted as one range.
 const HEAVY: usize = 4;
 /// Where its ranges may begin is remembered of blocks with so many times as many records.
 const REMEMBERED: usize = 16;
 
+/// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
+const BLOCK_BYTES: u64 = 2 << 20;
+pub(crate) const RANGE_BYTES: u64 = 256 << 10;
+/// Bytes of a block below which fewer threads merge, rather than in smaller ranges.
+const FEW_BYTES: u64 = 64 << 10;
+/// Least bytes of any buffer.
+const PAGE: u64 = 4 << 10;
 /// Records sorted by the bits of their keys from `low` on.
 #[derive(Debug)]
 pub(crate) struct Block<R> {
@@ -97,16 +104,27 @@ pub(crate) struct Merge {
     pub(crate) len: usize,
     /// Records that each buffer has room for: more than a slice where that makes for huge pages.
     pub(crate) room: usize,
-    /// Threads that sort side by side, each in buffers of its own.
+    /// Threads that sort, each in buffers of its own.
     pub(crate) threads: usize,
-    /// Slices made something of side by side, as many as wait to be handed on.
+    /// Slices of a wave: `make` runs on one wave while `emit` takes the one before.
     pub(crate) wave: usize,
 }
 
 impl Merge {
-    /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. Every slice goes
-    /// through `make`, on the thread that sorted it, and what that makes goes to `emit`, in order, while the next slices
-    /// are sorted.
+    /// A merge on `threads` threads within a quarter of `memory`: an eighth for the four buffers of each thread, an eighth
+    /// for the slices that wait and those being made, of one and a half times a range's bytes at most.
+    pub(crate) fn within<R: Record>(memory: u64, unique: bool, threads: u64) -> Self {
+        let room = (memory / 32 / threads).max(FEW_BYTES).min(memory / 64).min(BLOCK_BYTES);
+        let range = (room / 8).min(RANGE_BYTES);
+        let merging = (memory / 32 / room.max(PAGE)).clamp(1, threads);
+        // Enough that the threads end at nearly the same time.
+        let wave = (memory / 16 / (range + range / 2).max(2 * PAGE)).clamp(merging, (8 * threads).max(128));
+        let records = |bytes: u64| (bytes as usize / size_of::<R>()).max(16);
+        Self { unique, len: records(range), room: records(room), threads: merging as usize, wave: wave as usize }
+    }
+
+    /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. `make` is called
+    /// on every slice, on the thread that sorted it, and `emit` on its results, in order, while the next slices are sorted.
     ///
     /// # Complexity
     ///
@@ -175,7 +193,7 @@ impl Merge {
                 let gather = |range: usize| {
                     let pieces = pieces(range).map(|(block, piece)| &block.records[piece]);
                     let from = if range == 0 { start } else { ends[range - 1] };
-                    // The last range ends behind all keys, and the first may be empty.
+                    // The last range ends after all keys, and the first may be empty.
                     let last = if ends[range] == u64::MAX { any } else { ends[range].saturating_sub(1) };
                     self.range(pieces, Narrow::of::<R>(from, last, any as u32), &scratch, make)
                 };
@@ -245,7 +263,7 @@ impl Merge {
     }
 }
 
-/// What is made of slices and waits while the next ones are made something of.
+/// The results of one wave of slices, which are emitted while the next wave is made.
 struct Waves<'e, T, E> {
     ready: Vec<T>,
     emit: &'e mut E,
@@ -294,7 +312,7 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
     let mut starts: Vec<u64> = samples.into_iter().step_by(step).collect();
     let again = |keys: &[u64]| -> Vec<u64> { keys.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect() };
     if low == 0 {
-        // A key seen twice is a range of its own, with the key behind it as its end.
+        // A key seen twice is a range of its own, with the next key as its end.
         starts.extend(again(&starts).into_iter().filter_map(|key| key.checked_add(1)));
     } else {
         let mut heavy: Vec<u64> = starts.windows(HEAVY).filter(|w| w[0] == w[HEAVY - 1]).map(|w| w[0]).collect();

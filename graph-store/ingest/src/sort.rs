@@ -8,20 +8,13 @@ use morphgl_graph_store::Result;
 use morphgl_platform::PagePool;
 
 use crate::radix::Scratch;
-use crate::ranges::{Block, Merge};
+use crate::ranges::{Block, Merge, RANGE_BYTES};
 use crate::records::{Record, Records, Sorted};
 use crate::spill::{self, Spill};
 
 /// Most runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
 const RUN_BYTES: u64 = 512 << 10;
-/// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
-const BLOCK_BYTES: u64 = 2 << 20;
-const RANGE_BYTES: u64 = 256 << 10;
-/// Bytes of a block below which fewer threads merge, rather than in smaller ranges.
-const FEW_BYTES: u64 = 64 << 10;
-/// Least bytes of any buffer.
-const PAGE: u64 = 4 << 10;
 /// Bits that one pass sorts by.
 const ONE_PASS: u32 = 12;
 
@@ -83,7 +76,7 @@ impl<R: Record> Sorter<R> {
     pub fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
         let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
         let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
-        let merging = merging::<R>(memory, unique, rayon::current_num_threads() as u64);
+        let merging = Merge::within::<R>(memory, unique, rayon::current_num_threads() as u64);
         Self { blocks, held: 0, capacity, filling, merging, memory, path, spill: None, scratch }
     }
 
@@ -205,7 +198,7 @@ impl<R: Record> Sorter<R> {
                 // Moved, not copied: a row may fill nearly all blocks.
                 return std::mem::replace(block, Block::new(Records::default(), 0));
             }
-            // A buffer that comes back, or each merge would add one.
+            // A recycled buffer: otherwise each merge would add one.
             let mut records = self.scratch.take();
             records.extend_from_slice(&block.records[at..]);
             block.records.truncate(at);
@@ -259,22 +252,6 @@ impl<R: Record> Sorter<R> {
         }
         spill.merge(&spill.runs, self.memory, merge, make, emit)
     }
-}
-
-/// How to merge on `threads` threads within a quarter of `memory`: an eighth for the four buffers of each thread, an
-/// eighth for the slices that wait and those being made, of one and a half times a range's bytes at most.
-fn merging<R: Record>(memory: u64, unique: bool, threads: u64) -> Merge {
-    let room = (memory / 32 / threads).max(FEW_BYTES).min(memory / 64).min(BLOCK_BYTES);
-    let range = (room / 8).min(RANGE_BYTES);
-    let merging = (memory / 32 / room.max(PAGE)).clamp(1, threads);
-    // Enough that the threads end at nearly the same time.
-    let wave = (memory / 16 / (range + range / 2).max(2 * PAGE)).clamp(merging, (8 * threads).max(128));
-    Merge { unique, len: records::<R>(range), room: records::<R>(room), threads: merging as usize, wave: wave as usize }
-}
-
-/// Records that `bytes` hold, and at least a few.
-fn records<R>(bytes: u64) -> usize {
-    (bytes as usize / size_of::<R>()).max(16)
 }
 
 #[cfg(test)]

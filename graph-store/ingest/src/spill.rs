@@ -12,10 +12,10 @@ use rayon::prelude::*;
 use crate::ranges::{Block, Merge};
 use crate::records::{Record, Records, Sorted};
 
-/// Every so many records of a run, a key is remembered.
+/// Interval, in records of a run, at which a key is remembered.
 const STRIDE: u64 = 4096;
 
-/// Sorted runs, one after another in a file that goes away with this.
+/// Sorted runs, one after another in a file that is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Spill {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Spill {
     pub(crate) runs: Vec<Run>,
 }
 
-/// Where a run lies.
+/// A run's place in the file.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// In records.

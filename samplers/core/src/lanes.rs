@@ -7,7 +7,7 @@ use crate::stream::{Row, Stream};
 /// Rows that are drawn for side by side: one register of the widest SIMD level.
 pub const LANES: usize = 16;
 
-/// The largest fanout [`pick_uniform_lanes`] draws: its work a pick grows with the fanout.
+/// The largest fanout [`pick_uniform_lanes`](crate::pick_uniform_lanes) draws: its work a pick grows with the fanout.
 pub const MAX_LANES_FANOUT: usize = 64;
 
 /// Sixteen rows of one hop that each have more neighbours than are picked.

@@ -110,7 +110,7 @@ impl Graph for DiskGraph<'_> {
     }
 }
 
-/// Refuses in-neighbours that do not exist; `element` tells which element of the file one is.
+/// Refuses in-neighbours that do not exist; `element` gives the index in the file.
 pub(crate) fn check_nodes(
     indices: &OnDisk,
     nodes: &[u32],

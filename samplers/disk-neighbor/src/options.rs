@@ -1,4 +1,4 @@
-//! What this operator alone can be told.
+//! Options of this operator.
 
 use morphgl_platform::direct::Method;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};

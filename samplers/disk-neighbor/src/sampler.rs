@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) offsets: Offsets,
     pub(crate) caches: Caches,
     pub(crate) counters: Counters,
-    /// Why a reader has threads although nobody asked for them; empty as long as all have io_uring.
+    /// Why a reader fell back to threads; empty as long as all have io_uring.
     refused: OnceLock<String>,
     /// Sum of each node's edge weights, where the graph has weights.
     pub(crate) weight_sums: Option<Vec<f32>>,
@@ -136,7 +136,7 @@ impl DiskNeighbor {
     }
 }
 
-/// In words: where what lies, and how the rest is read.
+/// A summary of what is cached and how the rest is read.
 impl fmt::Debug for DiskNeighbor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { offsets, caches, files, options, num_nodes, .. } = &*self.0;

@@ -24,7 +24,7 @@ const VALUE_BYTES: u64 = 3 * 4;
 /// Values of a table that are read at a time.
 const STRETCH: u64 = 1 << 19;
 
-/// Takes feature rows in order, as f32, and stores them in the type the options ask for.
+/// Takes feature rows in order, as f32, and stores them in the type of the options.
 #[derive(Debug)]
 pub struct FeatureSink<'s, 'a> {
     ingest: &'s mut Ingest<'a>,
@@ -74,7 +74,7 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         result
     }
 
-    /// Appends all rows of `table`, in stretches that are read and converted side by side.
+    /// Appends all rows of `table`, in stretches that are read and converted in parallel.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ impl Counts {
         Ok(Self { graphs, num_nodes, num_edges })
     }
 
-    /// What is wrong with an edge behind the last one.
+    /// The fault of an edge after the last one.
     pub(super) fn too_many(&self) -> String {
         format!("more edges than the {} promised", self.num_edges)
     }

@@ -59,7 +59,7 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let edges = column(file("num-edge-list"), progress, csv_gz::id)?;
     let counts = Counts::new(&file("num-node-list"), &nodes, &edges)?;
 
-    // The labels come first: they tell soonest when the counts are wrong.
+    // Labels are read first: they show wrong counts soonest.
     if file("node-label").exists() {
         let labels = column(file("node-label"), progress, csv_gz::label)?;
         check_labels(&file("node-label"), &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
@@ -238,7 +238,7 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Streams `edge_index`: its two rows lie one after the other, so two readers go through the member side by side.
+/// Streams `edge_index`: its two rows lie one after the other, so two readers read the member at the same time.
 fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts) -> Result<()> {
     const STEP: u64 = 1 << 18;
     let path = archive.path.clone();

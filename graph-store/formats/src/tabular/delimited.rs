@@ -95,7 +95,7 @@ impl Delimited {
     }
 }
 
-/// Converts an error of the csv crate, which began to read behind `before` lines.
+/// Converts an error of the csv crate, which began to read after `before` lines.
 fn wrong(path: &Path, before: u64, error: &csv::Error) -> Error {
     let at = error.position().map_or(Position::File, |p| Position::Line(before + p.line()));
     let what = match error.kind() {

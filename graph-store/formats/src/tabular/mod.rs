@@ -1,7 +1,7 @@
 //! Tables of columns, read in batches: delimited text, Parquet and Arrow IPC (Feather).
 //!
 //! For node tables and for edges that the fast reader of `text` does not read. A batch holds the chosen columns of some
-//! rows; text becomes numbers only where the column's meaning asks for numbers.
+//! rows; text is parsed as numbers only in columns that hold numbers.
 
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -72,7 +72,7 @@ impl Texts {
 }
 
 impl Batch {
-    /// Where row `i` stands.
+    /// Position of row `i` in the file.
     pub(crate) fn position(&self, i: usize) -> Position {
         self.lines.get(i).map_or(Position::Element(self.first + i as u64), |&line| Position::Line(line))
     }
@@ -199,7 +199,7 @@ impl<'p> TableFile<'p> {
         Ok(table)
     }
 
-    /// Whether it is text, where only the caller can tell a header from a first row of data.
+    /// Whether it is text, whose first row may be a header or data.
     pub(crate) fn is_text(&self) -> bool {
         self.bytes.is_some()
     }

@@ -1,4 +1,4 @@
-//! Which column of a list of edges holds what: by the names in its first line, or as the caller says.
+//! Columns of an edge list: by the names in its first line, or as the caller says.
 
 use std::fmt;
 
@@ -141,7 +141,7 @@ pub(crate) fn separator_of(line: &[u8]) -> Separator {
     if mixed { Separator::Blanks } else { separator }
 }
 
-/// A line's ids and the dictionary behind them, if there is one.
+/// A line's ids and the dictionary after them, if there is one.
 pub(crate) fn with_attributes(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let (ids, attributes) = line.split_at(line.iter().position(|&b| b == b'{')?);
     let ids = ids.trim_ascii();
@@ -257,7 +257,7 @@ pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Wrong>
     }
     let read = [Some(source), Some(target), weight];
     let left_out: Vec<usize> = (0..count).filter(|&i| !read.contains(&Some(i))).collect();
-    // Whoever says which columns are read has left out the others.
+    // A caller who names the columns leaves out the others on purpose.
     let chosen = columns.src.is_some() && columns.dst.is_some();
     if named && !chosen && left_out.iter().any(|&i| !INDEX.contains(&header.names[i].as_str())) {
         return Err(unknown());

@@ -185,7 +185,7 @@ fn checked_id<I: Id>(scan: &Scan<'_>, read: Option<u64>, format: PairsFormat) ->
 }
 
 impl Pairs<u32> {
-    /// The edges, whose weights there are where they were asked for.
+    /// The edges, with weights if `weighted`.
     pub(crate) fn edges(&self, weighted: bool) -> Edges<'_> {
         Edges { sources: &self.sources, targets: &self.targets, weights: weighted.then_some(&self.weights) }
     }

@@ -6,7 +6,7 @@ use super::LineError;
 pub(crate) struct Scan<'t> {
     text: &'t [u8],
     at: usize,
-    /// Lines behind the cursor.
+    /// Lines before the cursor.
     line: u64,
 }
 
