@@ -161,11 +161,6 @@ impl CudaNative {
         outcome(pass.gpu, state, (batch.id, classes, true), start)
     }
 
-    /// Downloads a flat buffer as tensors.
-    fn flat(&self, values: &morphgl_cuda::Buffer<f32>) -> Result<Vec<f32>> {
-        values.to_vec(&self.gpu.stream)
-    }
-
     /// The optimizer's tensors, by name and shape.
     fn state_specs(&self) -> Vec<morphgl_model_spec::ParameterSpec> {
         let trainable = &self.layout.trainable;
@@ -253,7 +248,7 @@ impl Training for CudaNative {
 
     fn gradients(&mut self) -> Result<Gradients> {
         let count = self.state.counters.to_vec(&self.gpu.stream)?[0];
-        let values = self.flat(&self.state.gradients)?;
+        let values = self.state.gradients.to_vec(&self.gpu.stream)?;
         Ok(Gradients { tensors: self.layout.tensors(&self.layout.trainable, &values), count })
     }
 
@@ -275,7 +270,7 @@ impl Training for CudaNative {
     }
 
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(self.layout.tensors(&self.layout.specs, &self.flat(&self.state.parameters)?))
+        Ok(self.layout.tensors(&self.layout.specs, &self.state.parameters.to_vec(&self.gpu.stream)?))
     }
 
     fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
@@ -287,7 +282,8 @@ impl Training for CudaNative {
         let step = self.state.counters.to_vec(&self.gpu.stream)?[1];
         let step = vec![(step / STEP_BASE) as f32, (step % STEP_BASE) as f32];
         let [first, second] = &self.state.moments;
-        let moments = [self.flat(first)?, self.flat(second)?].map(|m| self.layout.tensors(&self.layout.trainable, &m));
+        let moments = [first.to_vec(&self.gpu.stream)?, second.to_vec(&self.gpu.stream)?]
+            .map(|m| self.layout.tensors(&self.layout.trainable, &m));
         let [first, second] = moments.map(|tensors| tensors.into_iter().map(|t| t.values));
         let values = std::iter::once(step).chain(first.zip(second).flat_map(|(m, v)| [m, v]));
         let tensors = self.state_specs().into_iter().zip(values);

@@ -26,7 +26,7 @@ impl<T: Pod> Spread<T> {
     ///
     /// # Errors
     ///
-    /// The device has no access to a part ([`Device::reaches`]), work on a part failed, or memory is full.
+    /// The device has no access to a part ([`crate::Device::reaches`]), work on a part failed, or memory is full.
     pub fn new(stream: &Stream, parts: Vec<Buffer<T>>) -> Result<Self> {
         let reader = stream.device();
         for part in &parts {
