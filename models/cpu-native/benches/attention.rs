@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use morphgl_model_spec::{Dropout, DropoutSite};
-use morphgl_training_cpu_native::Level;
+use morphgl_platform::SimdLevel;
 use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use rayon::prelude::*;
 
@@ -115,7 +115,7 @@ fn main() {
     let threads = argument("--threads").unwrap_or_else(|| "1,4".into());
     let threads: Vec<usize> = threads.split(',').map(|t| t.parse().expect("--threads takes numbers")).collect();
     let set: usize = argument("--instructions").map_or(0, |i| i.parse().expect("--instructions takes a number"));
-    let level = Level::available()[set];
+    let level = SimdLevel::available().rev().nth(set).expect("a level");
     if !json {
         println!("{level:?}; ms: min / median / max of {rounds} rounds; limit: ms min, and its share of ours");
     }

@@ -6,10 +6,10 @@ use morphgl_model_spec::ModelKind;
 use morphgl_registry::Block;
 
 use crate::buffer::resize;
+use crate::csr::{Sorted, sort_by_source};
 use crate::gather::Lists;
 use crate::parallel;
 use crate::rows::Nodes;
-use crate::sort::{Sorted, sort_by_source};
 
 /// What a model's layers need of a block.
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ fn rescale(block: &Block, row: usize, degree: f32) -> f32 {
 /// Costs are in multiply-adds of a wide product, 60 of which take a nanosecond (AVX-512, one thread): a message waits for
 /// its row, a product of fewer than 30 columns for its input. Measured on a GCN from 128 to 16, 330,000 edges: 24 ms
 /// for sums first and 32 for products first, where the formula gives 20 and 30.
-pub(crate) fn transform_first(block: &Block, [in_dim, out_dim]: [usize; 2], first: bool) -> bool {
+pub(crate) fn transform_is_cheaper(block: &Block, [in_dim, out_dim]: [usize; 2], first: bool) -> bool {
     let (edges, src, dst) = (block.num_edges() as f64, block.num_src as f64, block.num_dst as f64);
     let row = in_dim as f64 * out_dim.max(30) as f64;
     let messages = |width: usize| edges * (600.0 + 12.0 * width as f64);
@@ -181,18 +181,6 @@ pub(crate) fn transform_first(block: &Block, [in_dim, out_dim]: [usize; 2], firs
     let sums_first = passes * dst * row + (1.0 + back) * messages(in_dim) + sort;
     let products_first = passes * src * row + 2.0 * messages(out_dim) + 700.0 * edges;
     products_first < sums_first
-}
-
-/// Checks that offsets are those of so many edges.
-///
-/// # Panics
-///
-/// When they do not begin with 0, ascend, and end with the number of edges.
-pub(crate) fn check_offsets(indptr: &[u32], edges: usize) {
-    let ends = (indptr.first().copied(), indptr.last().map(|&end| end as usize));
-    assert_eq!(ends, (Some(0), Some(edges)), "first and last offset of {edges} edges");
-    // Without branches: it is done before every sum.
-    assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
 }
 
 #[cfg(test)]
@@ -209,10 +197,10 @@ mod tests {
             weights: None,
         };
         let sampled = block(1_000, 400, 3_000);
-        assert!(!transform_first(&sampled, [128, 256], true) && !transform_first(&sampled, [128, 16], true));
+        assert!(!transform_is_cheaper(&sampled, [128, 256], true) && !transform_is_cheaper(&sampled, [128, 16], true));
         // Over a whole graph, rows are as many before as after, and edges many.
         let whole = block(1_000, 1_000, 20_000);
-        assert!(transform_first(&whole, [256, 16], true) && transform_first(&whole, [256, 16], false));
-        assert!(!transform_first(&whole, [16, 256], false));
+        assert!(transform_is_cheaper(&whole, [256, 16], true) && transform_is_cheaper(&whole, [256, 16], false));
+        assert!(!transform_is_cheaper(&whole, [16, 256], false));
     }
 }

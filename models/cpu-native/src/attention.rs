@@ -7,7 +7,7 @@
 //! Forward keeps the coefficients and both halves of the scores. Backward has a pass by destination row, which turns
 //! the output's gradient into the scores', and a pass by source node over the transposed block, which the caller builds
 //! ([`Transposed`]); every number is written by one task, so there are no atomics, and the bits do not depend on the
-//! number of threads. They do depend on the [`Level`].
+//! number of threads. They do depend on the [`SimdLevel`].
 //!
 //! Parallel over the pool that calls. Time O(entries · heads · width + num_src · heads · width).
 
@@ -19,8 +19,8 @@ mod parts;
 
 use morphgl_model_spec::Dropout;
 
-use crate::Level;
-use crate::adjacency::check_offsets;
+use crate::csr::check_offsets;
+use morphgl_platform::SimdLevel;
 
 /// Heads whose coefficients can be dropped, at most.
 pub const MAX_DROPPED_HEADS: usize = 1024;
@@ -64,7 +64,7 @@ pub struct Options {
     /// Dropout of the coefficients: element `edge * heads + head`, the self loop of row v being edge `num_edges + v`.
     pub dropout: Option<Dropout>,
     /// What to compute with.
-    pub level: Level,
+    pub level: SimdLevel,
 }
 
 /// What is attended to, and the attention vectors.

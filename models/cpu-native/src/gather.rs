@@ -7,8 +7,8 @@ use std::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use morphgl_graph_store::FeatureView;
 
-use crate::adjacency::check_offsets;
-use crate::level::Level;
+use crate::csr::check_offsets;
+use morphgl_platform::SimdLevel;
 
 mod sums;
 
@@ -81,7 +81,7 @@ impl<'a> Lists<'a> {
 ///
 /// When `x` or `out` is too short.
 pub(crate) fn sum_rows(
-    level: Level,
+    level: SimdLevel,
     lists: &Lists<'_>,
     rows: Range<usize>,
     x: FeatureView<'_>,
@@ -152,7 +152,7 @@ mod tests {
                     exact[row * width + c] = sum;
                 }
             }
-            for level in Level::available() {
+            for level in SimdLevel::available().rev() {
                 for x in [FeatureView::F32(&floats), FeatureView::F16(&halves), FeatureView::Bf16(&brains), FeatureView::U8(&bytes)] {
                     let mut out = vec![7.0; rows * width];
                     let middle = rows / 2;

@@ -6,17 +6,23 @@ use morphgl_graph_store::FeatureView;
 use morphgl_model_spec::{Activation, Dropout, DropoutSite, LayerShape, ModelKind, ModelSpec, ParameterSpec};
 use morphgl_registry::{BatchId, Block};
 
-use crate::adjacency::{Adjacency, transform_first};
+use crate::adjacency::{Adjacency, transform_is_cheaper};
 use crate::attention::{Attention, Edges, Inputs, Options};
 use crate::buffer::{Buffer, resize};
-use crate::finish::{self, Finish, Part};
+use crate::epilogue::{self, Epilogue, Part};
 use crate::gather::sum_rows;
-use crate::level::Level;
 use crate::parallel::{self, with_scratch};
-use crate::places::Places;
-use crate::product::{Left, Right, multiply, pack, packed_len, tiles};
+use morphgl_platform::SimdLevel;
+
+use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles};
 use crate::rows::Rows;
 use crate::sparse::{Sparse, transpose};
+
+mod backward;
+mod parameters;
+
+pub(crate) use backward::Upstream;
+use parameters::ParameterRanges;
 
 /// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
 pub(crate) const ROWS: usize = 96;
@@ -30,9 +36,9 @@ const WIDE: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The sums are multiplied; without neighbours, the rows themselves.
-    SumFirst,
+    AggregateFirst,
     /// The products are summed.
-    ProductFirst,
+    TransformFirst,
     /// The products are attended to.
     Attend,
 }
@@ -61,13 +67,13 @@ pub(crate) struct Layer {
     pub(crate) shape: LayerShape,
     /// Width of the product: all heads.
     pub(crate) width: usize,
-    pub(crate) places: Places,
+    pub(crate) ranges: ParameterRanges,
     activation: Option<Activation>,
     dropout: f32,
     attention_dropout: f32,
     pub(crate) order: Order,
     /// What the last pass ended the layer with.
-    pub(crate) finish: Finish,
+    pub(crate) epilogue: Epilogue,
     pub(crate) attention_mask: Option<Dropout>,
     packed: [Buffer; 2],
     /// Both weights side by side: see [`Layer::joins`].
@@ -81,13 +87,13 @@ pub(crate) struct Layer {
     /// What attention keeps for its backward.
     pub(crate) kept: Buffer,
     pub(crate) out: Buffer,
-    pub(crate) back: crate::backward::Memory,
+    pub(crate) back: backward::Memory,
 }
 
 /// What a pass over a layer reads beside the layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
-    pub(crate) level: Level,
+    pub(crate) level: SimdLevel,
     pub(crate) parameters: &'a [f32],
     /// The block and what was prepared of it; `None` for a model that reads no graph.
     pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
@@ -117,12 +123,12 @@ impl Layer {
             kind: spec.kind,
             shape,
             width: shape.heads * shape.head_dim,
-            places: Places::find(spec.kind, index, specs),
+            ranges: ParameterRanges::find(spec.kind, index, specs),
             activation: (!shape.last).then_some(spec.activation),
             dropout: if shape.last { 0.0 } else { spec.dropout },
             attention_dropout: spec.attention_dropout,
-            order: Order::SumFirst,
-            finish: Finish { activation: None, dropout: None },
+            order: Order::AggregateFirst,
+            epilogue: Epilogue { activation: None, dropout: None },
             attention_mask: None,
             packed: Default::default(),
             weights: Vec::new(),
@@ -139,32 +145,34 @@ impl Layer {
     pub(crate) fn decide(&mut self, block: Option<&Block>, nonzeros: bool) {
         self.order = match (self.kind, block) {
             (ModelKind::Gat, _) => Order::Attend,
-            _ if nonzeros => Order::ProductFirst,
-            (_, Some(block)) if transform_first(block, [self.shape.in_dim, self.shape.out_dim], self.index == 0) => {
-                Order::ProductFirst
+            _ if nonzeros => Order::TransformFirst,
+            (_, Some(block))
+                if transform_is_cheaper(block, [self.shape.in_dim, self.shape.out_dim], self.index == 0) =>
+            {
+                Order::TransformFirst
             }
-            _ => Order::SumFirst,
+            _ => Order::AggregateFirst,
         };
     }
 
     /// Computes the layer; its output is in `out`.
     pub(crate) fn forward(&mut self, context: Context<'_>, mode: Mode) {
-        self.finish = Finish {
+        self.epilogue = Epilogue {
             activation: self.activation,
             dropout: mode.dropout(self.index, DropoutSite::Hidden, self.dropout),
         };
         self.attention_mask = mode.dropout(self.index, DropoutSite::Attention, self.attention_dropout);
         self.pack(context);
         match self.order {
-            Order::SumFirst => self.sum_first(context, mode),
-            Order::ProductFirst => self.product_first(context, mode),
+            Order::AggregateFirst => self.aggregate_first(context, mode),
+            Order::TransformFirst => self.transform_first(context, mode),
             Order::Attend => self.attend(context, mode),
         }
     }
 
     fn pack(&mut self, Context { level, parameters, nonzeros, .. }: Context<'_>) {
         let (depth, columns) = (self.shape.in_dim, self.width);
-        let weights = [&self.places.neighbours, &self.places.own].map(|place| {
+        let weights = [&self.ranges.neighbours, &self.ranges.own].map(|place| {
             let place = place.as_ref()?;
             Some(&parameters[place.clone()])
         });
@@ -191,9 +199,9 @@ impl Layer {
 
     /// Whether a sum and the node's own row are multiplied as one row of both: on tiles, whose depth is a multiple of 32,
     /// less is multiplied in vain then, and nothing is added to the output.
-    pub(crate) fn joins(&self, level: Level) -> bool {
-        let both = self.places.neighbours.is_some() && self.places.own.is_some();
-        both && self.order == Order::SumFirst && tiles(level, [self.width, self.shape.in_dim])
+    pub(crate) fn joins(&self, level: SimdLevel) -> bool {
+        let both = self.ranges.neighbours.is_some() && self.ranges.own.is_some();
+        both && self.order == Order::AggregateFirst && tiles(level, [self.width, self.shape.in_dim])
     }
 
     /// Whether rows of the store are not kept from the forward to the backward pass of sums.
@@ -201,17 +209,17 @@ impl Layer {
         self.width >= WIDE
     }
 
-    fn sum_first(&mut self, context: Context<'_>, mode: Mode) {
+    fn aggregate_first(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, num_dst, .. } = context;
-        let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
-        let lists = self.places.neighbours.is_some().then(|| {
+        let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
+        let lists = self.ranges.neighbours.is_some().then(|| {
             let (block, adjacency) = context.graph();
             adjacency.lists(block, x.nodes)
         });
         let joins = self.joins(level);
         let [neighbours, own] = &self.packed;
-        let own = self.places.own.is_some().then_some(own);
-        let bias = &context.parameters[self.places.bias.clone()];
+        let own = self.ranges.own.is_some().then_some(own);
+        let bias = &context.parameters[self.ranges.bias.clone()];
         let summed = if lists.is_some() { depth } else { 0 };
         let keep = own.is_some() && context.keeps(mode) && !self.reads_again();
         let copied = if keep { depth } else { 0 };
@@ -245,7 +253,7 @@ impl Layer {
                     times(level, (x, own_rows), sizes, packed, out, (lists.is_some(), self.index > 0));
                 }
             }
-            finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
+            epilogue::forward(level, epilogue, Part { width, first: rows.start }, bias, out);
         });
     }
 
@@ -273,10 +281,10 @@ impl Layer {
         });
     }
 
-    fn product_first(&mut self, context: Context<'_>, mode: Mode) {
+    fn transform_first(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, num_dst, .. } = context;
-        let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
-        let has_neighbours = self.places.neighbours.is_some();
+        let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
+        let has_neighbours = self.ranges.neighbours.is_some();
         if has_neighbours {
             self.products(context, mode);
         }
@@ -284,9 +292,9 @@ impl Layer {
             let (block, adjacency) = context.graph();
             (adjacency.lists(block, None), FeatureView::F32(self.middle.read(block.num_src * width)))
         });
-        let own = self.places.own.is_some().then_some(&self.packed[1]);
+        let own = self.ranges.own.is_some().then_some(&self.packed[1]);
         let of_nonzeros = context.nonzeros.map(Sparse::lists);
-        let bias = &context.parameters[self.places.bias.clone()];
+        let bias = &context.parameters[self.ranges.bias.clone()];
         let outputs = [(self.out.get(num_dst * width), ROWS * width)];
         parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
             let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
@@ -305,7 +313,7 @@ impl Layer {
                 }
                 (None, _) => {}
             }
-            finish::forward(level, finish, Part { width, first: rows.start }, bias, out);
+            epilogue::forward(level, epilogue, Part { width, first: rows.start }, bias, out);
         });
     }
 
@@ -318,7 +326,7 @@ impl Layer {
             slope: 0.2,
             self_loops: true,
             dropout: self.attention_mask,
-            level: Level::best(),
+            level: SimdLevel::current(),
         };
         Attention::new(edges, options)
     }
@@ -334,13 +342,13 @@ impl Layer {
         let (block, _) = context.graph();
         let attention = self.attention(block);
         let values = self.middle.read(block.num_src * self.width);
-        let inputs = inputs(&self.places, context.parameters, values);
+        let inputs = inputs(&self.ranges, context.parameters, values);
         let kept = self.kept.get(attention.kept_len());
         let (width, heads, averages) = (self.shape.out_dim, self.shape.heads, self.width != self.shape.out_dim);
         let attended = if averages { &mut self.wide } else { &mut self.out };
         attention.forward(inputs, kept, attended.get(num_dst * self.width));
         let (wide, all) = (&self.wide, self.width);
-        let (finish, bias) = (self.finish, &context.parameters[self.places.bias.clone()]);
+        let (epilogue, bias) = (self.epilogue, &context.parameters[self.ranges.bias.clone()]);
         let outputs = [(self.out.get(num_dst * width), ROWS * width)];
         parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
             if averages {
@@ -351,7 +359,7 @@ impl Layer {
                     }
                 }
             }
-            finish::forward(level, finish, Part { width, first: task * ROWS }, bias, out);
+            epilogue::forward(level, epilogue, Part { width, first: task * ROWS }, bias, out);
         });
     }
 }
@@ -366,14 +374,14 @@ pub(crate) fn join([left, right]: [&[f32]; 2], width: usize, out: &mut [f32]) {
 }
 
 /// What attention reads.
-pub(crate) fn inputs<'a>(places: &Places, parameters: &'a [f32], values: &'a [f32]) -> Inputs<'a> {
-    let [src, dst] = places.attention.as_ref().expect("a layer that attends has attention vectors");
+pub(crate) fn inputs<'a>(ranges: &ParameterRanges, parameters: &'a [f32], values: &'a [f32]) -> Inputs<'a> {
+    let [src, dst] = ranges.attention.as_ref().expect("a layer that attends has attention vectors");
     Inputs { values, att_src: &parameters[src.clone()], att_dst: &parameters[dst.clone()] }
 }
 
 /// Rows of the input times a packed weight.
 fn times(
-    level: Level,
+    level: SimdLevel,
     (x, rows): (Rows<'_>, Range<usize>),
     sizes: [usize; 3],
     packed: &[f32],

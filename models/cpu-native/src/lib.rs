@@ -2,31 +2,27 @@
 
 mod adjacency;
 pub mod attention;
-mod backward;
 mod buffer;
-mod finish;
+mod csr;
+mod epilogue;
 mod gather;
+mod gemm;
 mod infer;
 mod layer;
-mod level;
 mod loss;
 mod network;
 mod optimizer;
 mod parallel;
-mod places;
 mod prefetch;
 pub mod probe;
-mod product;
 mod rows;
 mod simd;
-mod sort;
 mod sparse;
 mod support;
 mod trainer;
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
 
-pub use level::Level;
 pub use network::{Times, Work};
 pub use support::supports;
 pub use trainer::CpuNative;

@@ -7,14 +7,13 @@ use morphgl_model_spec::{DropoutSite, ModelSpec, ParameterSpec};
 use morphgl_registry::{Block, Score};
 
 use crate::adjacency::{self, Adjacency};
-use crate::backward::Upstream;
 use crate::buffer::{Buffer, resize};
-use crate::layer::{Context, Layer, Mode, Order, ROWS};
-use crate::level::Level;
+use crate::layer::{Context, Layer, Mode, Order, ROWS, Upstream};
 use crate::loss::cross_entropy;
 use crate::parallel;
 use crate::rows::{Nodes, Rows};
 use crate::sparse::{Nonzeros, Side, Sparse};
+use morphgl_platform::SimdLevel;
 
 /// Edges a task looks up.
 const EDGES: usize = 1 << 14;
@@ -23,7 +22,7 @@ const EDGES: usize = 1 << 14;
 #[derive(Debug)]
 pub(crate) struct Network {
     spec: ModelSpec,
-    level: Level,
+    level: SimdLevel,
     layers: Vec<Layer>,
     adjacencies: Vec<Adjacency>,
     /// Where the store's features are nearly all zeros: its nonzeros, and those of a mini-batch.
@@ -86,7 +85,7 @@ impl<'a> Input<'a> {
 }
 
 impl Network {
-    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: Level, nonzeros: Option<Nonzeros>) -> Self {
+    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: SimdLevel, nonzeros: Option<Nonzeros>) -> Self {
         Self {
             spec: spec.clone(),
             level,
@@ -102,7 +101,7 @@ impl Network {
     }
 
     /// The same at another level.
-    pub(crate) fn at(self, level: Level) -> Self {
+    pub(crate) fn at(self, level: SimdLevel) -> Self {
         Self { level, ..self }
     }
 
@@ -117,14 +116,14 @@ impl Network {
             let dst = input.num_dst(l) as f64;
             let (src, edges) = input.blocks.get(l).map_or((dst, 0.0), |b| (b.num_src as f64, b.num_edges() as f64));
             let (depth, width) = (layer.shape.in_dim as f64, layer.width as f64);
-            let own = if layer.places.own.is_some() { dst } else { 0.0 };
-            let neighbours = if layer.places.neighbours.is_none() { 0.0 } else { dst };
+            let own = if layer.ranges.own.is_some() { dst } else { 0.0 };
+            let neighbours = if layer.ranges.neighbours.is_none() { 0.0 } else { dst };
             let (rows, message) = match layer.order {
-                Order::SumFirst => (neighbours + own, depth),
-                Order::ProductFirst | Order::Attend => (src + own, width),
+                Order::AggregateFirst => (neighbours + own, depth),
+                Order::TransformFirst | Order::Attend => (src + own, width),
             };
             let passes = if l > 0 { 3.0 } else { 2.0 };
-            let summed = if layer.order == Order::SumFirst && l == 0 { 1.0 } else { 2.0 };
+            let summed = if layer.order == Order::AggregateFirst && l == 0 { 1.0 } else { 2.0 };
             work.flops += passes * 2.0 * rows * depth * width;
             work.bytes += 4.0 * (passes * rows * (depth + width) + summed * edges * message);
         }
@@ -139,7 +138,7 @@ impl Network {
         self.layers.iter_mut().enumerate().for_each(|(l, layer)| layer.decide(input.blocks.get(l), sparse && l == 0));
         if !input.blocks.is_empty() {
             let layers = &self.layers;
-            let by_source = |l: usize| training && (l > 0 || layers[l].order != Order::SumFirst);
+            let by_source = |l: usize| training && (l > 0 || layers[l].order != Order::AggregateFirst);
             adjacency::prepare(&mut self.adjacencies, self.spec.kind, input.blocks, input.degrees, &by_source);
         }
         if sparse {
@@ -161,7 +160,7 @@ impl Network {
     /// Looks up the nodes of the first block's edges, where their features are summed out of the store.
     fn find_sources(&mut self, input: Input<'_>, mode: Mode) {
         let dropped = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout).is_some();
-        let summed = self.layers[0].order == Order::SumFirst && self.layers[0].places.neighbours.is_some();
+        let summed = self.layers[0].order == Order::AggregateFirst && self.layers[0].ranges.neighbours.is_some();
         let (Some((_, nodes)), Some(block), true) = (input.nodes, input.blocks.first(), summed && !dropped) else {
             return self.sources.clear();
         };
@@ -185,7 +184,7 @@ impl Network {
             }
         }
         if let Mode::Training { .. } = mode {
-            let places = &self.layers[0].places;
+            let places = &self.layers[0].ranges;
             if places.neighbours.is_some() {
                 sparse.sort(Side::All, rows);
             }
@@ -317,7 +316,7 @@ fn input_of<'a>(
 }
 
 fn context<'a>(
-    level: Level,
+    level: SimdLevel,
     (adjacencies, nonzeros): (&'a [Adjacency], &'a Option<(Nonzeros, Sparse)>),
     parameters: &'a [f32],
     input: Input<'a>,

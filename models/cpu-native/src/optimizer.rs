@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use morphgl_model_spec::{Adam, OptimizerSpec, ParameterSpec, WeightDecayOn, optimizer_state, read_optimizer_state};
+use morphgl_platform::SimdLevel;
 use morphgl_registry::{NamedTensor, Result};
 
-use crate::level::{Level, leveled};
 use crate::parallel;
+use crate::simd::dispatch;
 
 /// Elements one task updates.
 const TASK: usize = 1 << 14;
@@ -20,9 +21,9 @@ pub(crate) struct Optimizer {
     second: Vec<f32>,
 }
 
-leveled! {
+dispatch! {
     /// One step of Adam; whether all parameters are still numbers.
-    fn update = update_inner(adam: &Adam, values: &mut [f32], m: &mut [f32], v: &mut [f32], grad: &[f32], scale: f32) -> bool
+    fn update(adam: &Adam, values: &mut [f32], m: &mut [f32], v: &mut [f32], grad: &[f32], scale: f32) -> bool = update_inner
 }
 
 #[inline(always)]
@@ -40,7 +41,7 @@ impl Optimizer {
     /// returns whether all are still numbers.
     pub(crate) fn step(
         &mut self,
-        level: Level,
+        level: SimdLevel,
         parameters: &mut [f32],
         gradients: &[f32],
         first_layer: usize,

@@ -6,10 +6,11 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles, tiles_flops};
 use crate::layer::ROWS;
-use crate::level::Level;
 use crate::parallel;
-use crate::product::{Left, Right, multiply, pack, packed_len, tiles, tiles_flops};
+use crate::simd::vector_level;
+use morphgl_platform::SimdLevel;
 
 /// The best of a few trials, in seconds.
 fn best(trials: usize, mut run: impl FnMut()) -> f64 {
@@ -36,14 +37,14 @@ pub fn peak_flops() -> Peaks {
     const TASKS: usize = 64;
     /// Whole strips of every level's tiles.
     const COLUMNS: usize = 64;
-    let (level, rows, data) = (Level::best(), 6, [0.5f32; COLUMNS]);
+    let (level, rows, data) = (SimdLevel::current(), 6, [0.5f32; COLUMNS]);
     // Strides of 0: every step of the depth reads the same numbers.
     let left = Left { values: &data, by_row: 1, by_depth: 0, zeros: false };
     let right = Right { values: &data, by_depth: 0, by_panel: 0, packed: false };
     let mut out = vec![0.0f32; TASKS * rows * COLUMNS];
     let seconds = best(9, || {
         parallel::tasks(TASKS, [(&mut out, rows * COLUMNS)], &|_, [out]| {
-            multiply(level.without_tiles(), [rows, COLUMNS, DEPTH], (left, right), out, false);
+            multiply(vector_level(level), [rows, COLUMNS, DEPTH], (left, right), out, false);
         });
     });
     black_box(&out);
@@ -59,7 +60,7 @@ pub fn peak_flops() -> Peaks {
 
 /// Whether products of `rows` x `columns` are on tiles here.
 pub fn on_tiles(rows: usize, columns: usize) -> bool {
-    tiles(Level::best(), [rows, columns])
+    tiles(SimdLevel::current(), [rows, columns])
 }
 
 /// Bytes a second that the pool that calls reads in order out of 256 MiB.
@@ -85,7 +86,7 @@ pub fn read_bandwidth() -> f64 {
 ///
 /// On tiles, if they are not thin for that and `with_tiles`.
 pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f64; 2] {
-    let level = if with_tiles { Level::best() } else { Level::best().without_tiles() };
+    let level = if with_tiles { SimdLevel::current() } else { vector_level(SimdLevel::current()) };
     let weight = vec![0.5f32; depth * columns];
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
     let [mut input, mut out, mut partial]: [Buffer; 3] = Default::default();
@@ -120,7 +121,7 @@ pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> 
 /// Seconds of a product whose left factor has this share of nonzeros, and of the same with every zero multiplied: a weight's
 /// gradient of `rows` x `columns` by blocks of rows, in the calling thread. Not on tiles.
 pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> [f64; 2] {
-    let level = Level::best().without_tiles();
+    let level = vector_level(SimdLevel::current());
     let mut state = 1u64;
     let mut number = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

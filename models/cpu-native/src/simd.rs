@@ -1,36 +1,54 @@
-//! Vectors of f32 of every SIMD level.
+//! SIMD dispatch, and vectors of f32 at every SIMD level.
 //!
-//! Loops are written once, over [`Simd`], and inlined into functions compiled for one level (see `versions!`).
-//! The methods are unsafe because the caller must run on a processor that has the level.
+//! Hot loops are written once, generic over [`Simd`], and inlined into functions compiled for one level ([`dispatch!`]).
+//! Methods of [`Simd`] are unsafe because the caller must run on a processor that has the level.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
+use morphgl_platform::SimdLevel;
 use wide::{f32x4, u32x4};
 
-/// Makes `$name(level, …)`, which runs the generic function `$body::<S>(…)` compiled for the level.
-macro_rules! versions {
-    ($(#[$meta:meta])* $vis:vis $name:ident, $body:ident, $($arg:ident: $type:ty),+) => {
-        $crate::level::compiled! {
+/// Defines `fn name(level: SimdLevel, …)`, which calls `body(…)` or `body::<S>(…)`, an `#[inline(always)]` function,
+/// compiled for `level`. A generic body is an `unsafe fn` that needs nothing but the instructions of `S`, or whose other
+/// preconditions the callers of `name` keep.
+macro_rules! dispatch {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $body:ident::<S>) => {
+        morphgl_platform::simd_dispatch! {
             $(#[$meta])*
-            $vis fn $name($($arg: $type),+);
-            avx512: {
-                // SAFETY: the function is called on processors with these instructions alone.
-                unsafe { $body::<simd::Avx512>($($arg),+) }
-            }
-            avx2: {
-                // SAFETY: as above.
-                unsafe { $body::<simd::Avx2>($($arg),+) }
-            }
-            portable: {
-                // SAFETY: portable code needs no instructions.
-                unsafe { $body::<simd::Portable>($($arg),+) }
-            }
+            $vis fn $name($($arg: $ty),*);
+            // SAFETY: an arm runs on processors that have its level alone.
+            avx512: unsafe { $body::<$crate::simd::Avx512>($($arg),*) },
+            // SAFETY: as above.
+            avx2: unsafe { $body::<$crate::simd::Avx2>($($arg),*) },
+            // SAFETY: the portable level is the target's baseline.
+            portable: unsafe { $body::<$crate::simd::Portable>($($arg),*) },
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {
+        morphgl_platform::simd_dispatch! {
+            $(#[$meta])*
+            $vis fn $name($($arg: $ty),*) $(-> $ret)?;
+            avx512: $body($($arg),*), avx2: $body($($arg),*), portable: $body($($arg),*)
         }
     };
 }
-pub(crate) use versions;
+pub(crate) use dispatch;
+
+/// The level of the vector registers: AVX-512 beside AMX tiles, else `level` itself.
+pub(crate) fn vector_level(level: SimdLevel) -> SimdLevel {
+    #[cfg(target_arch = "x86_64")]
+    if level == SimdLevel::Amx {
+        return SimdLevel::Avx512;
+    }
+    level
+}
+
+/// Whether wide GEMMs run on AMX tiles at this level.
+pub(crate) fn has_tiles(level: SimdLevel) -> bool {
+    vector_level(level) != level
+}
 
 /// A vector of f32. All methods need the processor to have the instructions; loads and stores need `LANES` (or `n`)
 /// valid elements at the pointer, `1 <= n <= LANES`.

@@ -10,10 +10,10 @@ use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
 
 use crate::buffer::{Buffer, resize};
+use crate::csr::{Sorted, sort_by_source};
 use crate::gather::{Lists, sum_rows};
-use crate::level::Level;
 use crate::parallel;
-use crate::sort::{Sorted, sort_by_source};
+use morphgl_platform::SimdLevel;
 
 /// Rows of a task that reads features.
 const ROWS: usize = 256;
@@ -170,7 +170,7 @@ impl Sparse {
     /// elements for each of them. `sums` is scratch.
     pub(crate) fn gradient(
         &self,
-        level: Level,
+        level: SimdLevel,
         side: Side,
         (grad, width): (&[f32], usize),
         sums: &mut Buffer,
@@ -241,7 +241,7 @@ mod tests {
             sparse.sort(Side::First, first);
             let mut transposed = vec![0.0; dim * width];
             transpose(&weight, [width, dim], &mut transposed, false);
-            for level in Level::available() {
+            for level in SimdLevel::available().rev() {
                 let mut out = vec![0.0; nodes.len() * width];
                 sum_rows(level, &sparse.lists(), 0..nodes.len(), FeatureView::F32(&transposed), width, &mut out);
                 for (i, &node) in nodes.iter().enumerate() {

@@ -17,11 +17,12 @@ use morphgl_training_core::{
 
 use crate::infer::Model;
 use crate::layer::Mode;
-use crate::level::Level;
 use crate::network::{Input, Network, Times, Work};
 use crate::optimizer::Optimizer;
+use crate::simd::{has_tiles, vector_level};
 use crate::sparse::Nonzeros;
 use crate::{KEY, supports};
+use morphgl_platform::SimdLevel;
 
 /// Trains on CPU threads.
 pub struct CpuNative {
@@ -29,7 +30,7 @@ pub struct CpuNative {
     dataset: Arc<Dataset>,
     seed: u64,
     pool: Arc<rayon::ThreadPool>,
-    level: Level,
+    level: SimdLevel,
     // All are trainable: batch normalisation is not supported.
     specs: Vec<ParameterSpec>,
     // Invariant: the elements of `specs`, one after the other; the first layer's stand first.
@@ -45,7 +46,7 @@ pub struct CpuNative {
 impl fmt::Debug for CpuNative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, layers) = (self.spec.model.kind, self.spec.model.layers);
-        let tiles = if self.level.tiles() { ", AMX tiles" } else { "" };
+        let tiles = if has_tiles(self.level) { ", AMX tiles" } else { "" };
         write!(f, "CpuNative({layers}-layer {kind}, {} threads{tiles})", self.pool.current_num_threads())
     }
 }
@@ -64,7 +65,7 @@ impl CpuNative {
         let specs = spec.model.parameters();
         let parameters: Vec<f32> =
             initial_parameters(&spec.model, context.seed).into_iter().flat_map(|t| t.values).collect();
-        let level = Level::best();
+        let level = SimdLevel::current();
         let pool = start_threads(KEY, context.threads)?;
         let features = context.dataset.features.as_ref().map(|f| (f.view(), f.dim()));
         let sparse = features.filter(|(view, dim)| view.is_sparse(*dim));
@@ -88,7 +89,7 @@ impl CpuNative {
 
     /// The same on a processor without AMX: for comparison.
     pub fn without_tiles(mut self) -> Self {
-        self.level = self.level.without_tiles();
+        self.level = vector_level(self.level);
         self.network = self.network.at(self.level);
         self
     }

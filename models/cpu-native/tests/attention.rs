@@ -1,7 +1,7 @@
 //! Graph attention against a reference of its own in f64, differences, and itself on other threads and instructions.
 
 use morphgl_model_spec::{Dropout, DropoutSite};
-use morphgl_training_cpu_native::Level;
+use morphgl_platform::SimdLevel;
 use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn random(seed: u64, len: usize) -> Vec<f32> {
 
 fn options(heads: usize, width: usize, self_loops: bool, dropped: f32) -> Options {
     let dropout = Dropout::new(5, 1, 2, 0, DropoutSite::Attention, dropped);
-    Options { heads, width, slope: 0.2, self_loops, dropout, level: Level::best() }
+    Options { heads, width, slope: 0.2, self_loops, dropout, level: SimdLevel::current() }
 }
 
 impl Case {
@@ -181,7 +181,7 @@ fn small(options: Options) -> Case {
 
 #[test]
 fn the_reference_on_every_shape_and_instruction_set() {
-    for level in Level::available() {
+    for level in SimdLevel::available().rev() {
         let shapes = [(1, 64), (1, 40), (4, 16), (4, 64), (8, 8), (8, 32), (3, 10), (5, 47), (2, 33), (7, 1), (1, 200)];
         for (heads, width) in shapes {
             for (self_loops, dropped) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
@@ -225,7 +225,7 @@ fn gradients_are_those_of_differences() {
 #[test]
 fn the_bits_are_the_same_on_any_number_of_threads() {
     for (heads, width) in [(1, 64), (4, 16), (3, 5)] {
-        for level in Level::available() {
+        for level in SimdLevel::available().rev() {
             let options = Options { level, ..options(heads, width, true, 0.3) };
             let case = Case::random(4000, 9000, 20, options, 3);
             let on = |threads: usize| {
@@ -243,7 +243,7 @@ fn the_bits_are_the_same_on_any_number_of_threads() {
 /// Scores far apart: the softmax does not overflow, and what vanishes is 0.
 #[test]
 fn scores_of_any_size() {
-    for level in Level::available() {
+    for level in SimdLevel::available().rev() {
         let mut case = small(Options { level, ..options(2, 8, true, 0.0) });
         case.values.iter_mut().for_each(|x| *x *= 1e4);
         let results = case.run();

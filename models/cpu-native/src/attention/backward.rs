@@ -4,18 +4,18 @@ use std::array::from_fn;
 use std::ops::Range;
 
 use super::factors::Factors;
-use super::kernels::{self, Terms, prefetch_row, rows_ahead};
+use super::kernels::{self, WeightedRows, prefetch_row, rows_ahead};
 use super::parts::{Parts, Share};
 use super::{Attention, Grads, Inputs, Transposed, WORK, for_heads};
 use crate::prefetch::prefetch;
-use crate::simd::{self, Simd, versions};
+use crate::simd::{Simd, dispatch};
 
-versions!(rows, rows_of, a: &Attention<'_>, known: Known<'_>, rows: Range<usize>, outputs: RowOutputs<'_>);
-versions!(sources, sources_of, a: &Attention<'_>, known: Found<'_>, nodes: Range<usize>, outputs: NodeOutputs<'_>);
+dispatch!(fn rows(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<usize>, outputs: RowOutputs<'_>) = rows_of::<S>);
+dispatch!(fn sources(a: &Attention<'_>, known: NodeInputs<'_>, nodes: Range<usize>, outputs: NodeOutputs<'_>) = sources_of::<S>);
 
 /// What the gradients of scores are computed from.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct RowInputs<'a> {
     values: &'a [f32],
     grad: &'a [f32],
     coefficients: &'a [f32],
@@ -33,7 +33,7 @@ struct RowOutputs<'a> {
 
 /// What the gradients of values are computed from.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct NodeInputs<'a> {
     inputs: Inputs<'a>,
     transposed: Transposed<'a>,
     grad: &'a [f32],
@@ -82,12 +82,12 @@ pub(super) fn run(
     let (heads, cols, level) = (a.options.heads, a.cols(), a.options.level);
     let Scratch { pairs, src, dst, sums } = scratch;
     let Kept { coefficients, src: of_src, dst: of_dst } = kept;
-    let known = Known { values: inputs.values, grad, coefficients, src: of_src, dst: of_dst };
+    let known = RowInputs { values: inputs.values, grad, coefficients, src: of_src, dst: of_dst };
     let shares = [Share::Entry { own: a.options.self_loops, each: 2 * heads }, Share::Row(heads)];
     Parts::new(a.edges.indptr, WORK).run(shares, [&mut *pairs, &mut *dst], &|part, [pairs, dst]| {
         rows(level, a, known, part, RowOutputs { pairs, dst });
     });
-    let found = Found { inputs, transposed, grad, pairs, dst };
+    let found = NodeInputs { inputs, transposed, grad, pairs, dst };
     let shares = [Share::Row(cols), Share::Row(heads), Share::Part(2 * cols)];
     let parts = node_parts(a, transposed.indptr);
     parts.run(shares, [grads.values, src, &mut *sums], &|part, [values, src, sums]| {
@@ -103,7 +103,7 @@ pub(super) fn run(
 }
 
 #[inline(always)]
-unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: Known<'_>, rows: Range<usize>, outputs: RowOutputs<'_>) {
+unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<usize>, outputs: RowOutputs<'_>) {
     let (heads, width, cols) = (a.options.heads, a.options.width, a.cols());
     let first_entry = a.entry(rows.start);
     let ahead = rows_ahead(cols);
@@ -172,7 +172,7 @@ fn scores_of<const N: usize>(
     head: usize,
     stride: usize,
     a: &Attention<'_>,
-    known: Known<'_>,
+    known: RowInputs<'_>,
     row: usize,
     coefficients: &[f32],
     pairs: &mut [f32],
@@ -221,7 +221,7 @@ fn score<const N: usize>(
 
 /// The gradients of the rows that a source node's edges end in.
 struct Destinations<'a> {
-    found: Found<'a>,
+    found: NodeInputs<'a>,
     cols: usize,
     heads: usize,
     self_loops: bool,
@@ -251,7 +251,7 @@ impl<'a> Destinations<'a> {
     }
 }
 
-impl Terms for Destinations<'_> {
+impl WeightedRows for Destinations<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
         self.len
@@ -277,9 +277,9 @@ impl Terms for Destinations<'_> {
 }
 
 #[inline(always)]
-unsafe fn sources_of<S: Simd>(a: &Attention<'_>, found: Found<'_>, nodes: Range<usize>, outputs: NodeOutputs<'_>) {
+unsafe fn sources_of<S: Simd>(a: &Attention<'_>, found: NodeInputs<'_>, nodes: Range<usize>, outputs: NodeOutputs<'_>) {
     let (heads, width, cols, self_loops) = (a.options.heads, a.options.width, a.cols(), a.options.self_loops);
-    let Found { inputs, transposed, grad, pairs, dst } = found;
+    let NodeInputs { inputs, transposed, grad, pairs, dst } = found;
     let (of_src, of_dst) = outputs.sums.split_at_mut(cols);
     of_src.fill(0.0);
     of_dst.fill(0.0);

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use super::factors::Factors;
-use super::kernels::{self, Terms, prefetch_row, rows_ahead};
+use super::kernels::{self, WeightedRows, prefetch_row, rows_ahead};
 use super::parts::{Parts, Share};
 use super::{Attention, Inputs, WORK, for_heads};
-use crate::simd::{self, Simd, versions};
+use crate::simd::{Simd, dispatch};
 
 /// Entries whose exponentials are taken together; their coefficients stay in the first cache.
 const GROUP: usize = 512;
 
-versions!(halves, halves_of, a: &Attention<'_>, inputs: Inputs<'_>, rows: Range<usize>, halves: Halves<'_>);
-versions!(rows, rows_of, a: &Attention<'_>, known: Known<'_>, rows: Range<usize>, outputs: Outputs<'_>);
+dispatch!(fn halves(a: &Attention<'_>, inputs: Inputs<'_>, rows: Range<usize>, halves: Halves<'_>) = halves_of::<S>);
+dispatch!(fn rows(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<usize>, outputs: Outputs<'_>) = rows_of::<S>);
 
 /// The halves of the scores, `heads` numbers a node: a score is the sum of its source's and its destination's.
 struct Halves<'a> {
@@ -22,7 +22,7 @@ struct Halves<'a> {
 
 /// What the rows are computed from.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct RowInputs<'a> {
     values: &'a [f32],
     src: &'a [f32],
     dst: &'a [f32],
@@ -42,7 +42,7 @@ pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], 
     by_node.run(shares, [&mut *src, &mut *dst], &|rows, [src, dst]| {
         halves(level, a, inputs, rows, Halves { src, dst });
     });
-    let known = Known { values: inputs.values, src, dst };
+    let known = RowInputs { values: inputs.values, src, dst };
     let shares = [Share::Entry { own: a.options.self_loops, each: heads }, Share::Row(a.cols())];
     Parts::new(a.edges.indptr, WORK).run(shares, [coefficients, out], &|part, [coefficients, out]| {
         rows(level, a, known, part, Outputs { coefficients, out });
@@ -74,7 +74,7 @@ unsafe fn half_of<S: Simd>(row: &[f32], att: &[f32], width: usize, out: &mut [f3
 }
 
 #[inline(always)]
-unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: Known<'_>, rows: Range<usize>, outputs: Outputs<'_>) {
+unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<usize>, outputs: Outputs<'_>) {
     let (heads, cols) = (a.options.heads, a.cols());
     let first_entry = a.entry(rows.start);
     let mut of_edges = a.options.dropout.map(|d| Factors::new(d, heads, a.edge(rows.end)));
@@ -107,7 +107,7 @@ unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: Known<'_>, rows: Range<usiz
 
 /// The scores of a row's entries, less the largest of each head.
 #[inline(always)]
-fn scores(a: &Attention<'_>, known: Known<'_>, row: usize, out: &mut [f32]) {
+fn scores(a: &Attention<'_>, known: RowInputs<'_>, row: usize, out: &mut [f32]) {
     for_heads!(a.options.heads, scores_of(a, known, row, out));
 }
 
@@ -117,7 +117,7 @@ fn scores_of<const N: usize>(
     head: usize,
     stride: usize,
     a: &Attention<'_>,
-    known: Known<'_>,
+    known: RowInputs<'_>,
     row: usize,
     out: &mut [f32],
 ) {
@@ -196,7 +196,7 @@ struct Sources<'a> {
     coefficients: &'a [f32],
 }
 
-impl Terms for Sources<'_> {
+impl WeightedRows for Sources<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
         self.len

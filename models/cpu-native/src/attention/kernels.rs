@@ -7,7 +7,7 @@ use crate::prefetch::{line, prefetch};
 use crate::simd::Simd;
 
 /// Rows to be summed, each head with a coefficient of its own.
-pub(super) trait Terms {
+pub(super) trait WeightedRows {
     /// Number of rows.
     fn len(&self) -> usize;
     /// Row `k`, `heads * width` elements.
@@ -48,7 +48,7 @@ struct Place {
 
 /// Adds the rows of `terms`, each head times its coefficient, to `out`.
 #[inline(always)]
-pub(super) unsafe fn add_rows<S: Simd, T: Terms>(terms: &T, heads: usize, width: usize, out: &mut [f32]) {
+pub(super) unsafe fn add_rows<S: Simd, T: WeightedRows>(terms: &T, heads: usize, width: usize, out: &mut [f32]) {
     assert_eq!(out.len(), heads * width, "elements of a row");
     let vectors = width.div_ceil(S::LANES);
     let mut head = 0;
@@ -74,7 +74,7 @@ pub(super) unsafe fn add_rows<S: Simd, T: Terms>(terms: &T, heads: usize, width:
 
 /// One head, as many vectors at once as there are.
 #[inline(always)]
-unsafe fn add_head<S: Simd, T: Terms>(terms: &T, mut place: Place, out: &mut [f32]) {
+unsafe fn add_head<S: Simd, T: WeightedRows>(terms: &T, mut place: Place, out: &mut [f32]) {
     while place.at < place.width {
         let vectors = (place.width - place.at).div_ceil(S::LANES);
         // SAFETY: the same contract.
@@ -97,7 +97,7 @@ unsafe fn add_head<S: Simd, T: Terms>(terms: &T, mut place: Place, out: &mut [f3
 }
 
 #[inline(always)]
-unsafe fn add_block<S: Simd, T: Terms, const HEADS: usize, const VECTORS: usize>(
+unsafe fn add_block<S: Simd, T: WeightedRows, const HEADS: usize, const VECTORS: usize>(
     terms: &T,
     place: Place,
     out: &mut [f32],
@@ -114,7 +114,7 @@ unsafe fn add_block<S: Simd, T: Terms, const HEADS: usize, const VECTORS: usize>
 
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "heads and vectors are places in the row too")]
-unsafe fn add_vectors<S: Simd, T: Terms, const HEADS: usize, const VECTORS: usize, const TAIL: bool>(
+unsafe fn add_vectors<S: Simd, T: WeightedRows, const HEADS: usize, const VECTORS: usize, const TAIL: bool>(
     terms: &T,
     place: Place,
     out: &mut [f32],
@@ -255,14 +255,14 @@ unsafe fn exp_vector<S: Simd>(x: S::V) -> S::V {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Level;
-    use crate::simd::{self, versions};
+    use crate::simd::dispatch;
+    use morphgl_platform::SimdLevel;
 
-    versions!(exp_of, exp, values: &mut [f32]);
+    dispatch!(fn exp_of(values: &mut [f32]) = exp::<S>);
 
     #[test]
     fn exponentials_are_exact_to_two_units() {
-        for level in Level::available() {
+        for level in SimdLevel::available().rev() {
             let mut x: Vec<f32> = (0..200_000).map(|i| -87.2 * i as f32 / 200_000.0).collect();
             x.extend([0.0, -0.0, -f32::MIN_POSITIVE, -1e-30, -f32::EPSILON]);
             let mut values = x.clone();
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn exponentials_do_not_depend_on_the_place() {
-        for level in Level::available() {
+        for level in SimdLevel::available().rev() {
             let x: Vec<f32> = (0..100).map(|i| -0.37 * i as f32).collect();
             let mut whole = x.clone();
             exp_of(level, &mut whole);

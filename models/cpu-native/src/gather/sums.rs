@@ -6,15 +6,14 @@ use morphgl_graph_store::FeatureView;
 
 use super::Lists;
 use crate::prefetch::prefetch;
-use crate::simd::{self, Element, Simd, versions};
+use crate::simd::{Element, Simd, dispatch};
 
 /// Entries between the row that is prefetched and the one that is summed.
 const AHEAD: usize = 6;
 
-versions! {
+dispatch! {
     /// As `super::sum_rows`, which has checked that all rows of the lists are in `x`, and that `out` has all `rows`.
-    pub(super) run, run_of,
-    lists: &Lists<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32]
+    pub(super) fn run(lists: &Lists<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32]) = run_of::<S>
 }
 
 #[inline(always)]

@@ -1,9 +1,9 @@
 //! What ends a layer, over the rows of a task: bias, activation, dropout; and what begins its backward.
 
 use morphgl_model_spec::{Activation, Dropout};
-use morphgl_platform::SimdLevel;
+use morphgl_platform::{SimdLevel, simd_dispatch};
 
-use crate::level::{Level, leveled};
+use crate::simd::dispatch;
 
 #[cfg(target_arch = "x86_64")]
 mod mask;
@@ -12,12 +12,12 @@ mod mask_avx2;
 
 /// What follows a layer's product.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Finish {
+pub(crate) struct Epilogue {
     pub(crate) activation: Option<Activation>,
     pub(crate) dropout: Option<Dropout>,
 }
 
-impl Finish {
+impl Epilogue {
     /// Whether the output and its gradient may have many zeros.
     pub(crate) fn makes_zeros(&self) -> bool {
         self.activation == Some(Activation::Relu) || self.dropout.is_some()
@@ -35,28 +35,28 @@ pub(crate) struct Part {
 const PIECE: usize = 2048;
 
 /// Adds the bias, applies the activation, drops.
-pub(crate) fn forward(level: Level, finish: Finish, part: Part, bias: &[f32], values: &mut [f32]) {
+pub(crate) fn forward(level: SimdLevel, epilogue: Epilogue, part: Part, bias: &[f32], values: &mut [f32]) {
     if part.width == 0 {
         return;
     }
     let piece = (PIECE / part.width).max(1) * part.width;
     let mut first = part.first as u64 * part.width as u64;
     for values in values.chunks_mut(piece) {
-        activate(level, finish, part.width, bias, values);
-        drop(level, finish, first, values);
+        activate(level, epilogue, part.width, bias, values);
+        drop(level, epilogue, first, values);
         first += values.len() as u64;
     }
 }
 
-leveled! {
+dispatch! {
     /// Adds the bias, applies the activation.
-    fn activate = activate_inner(finish: Finish, width: usize, bias: &[f32], values: &mut [f32])
+    fn activate(epilogue: Epilogue, width: usize, bias: &[f32], values: &mut [f32]) = activate_inner
 }
 
 #[inline(always)]
-fn activate_inner(finish: Finish, width: usize, bias: &[f32], values: &mut [f32]) {
+fn activate_inner(epilogue: Epilogue, width: usize, bias: &[f32], values: &mut [f32]) {
     for row in values.chunks_exact_mut(width) {
-        match finish.activation {
+        match epilogue.activation {
             Some(Activation::Relu) => row.iter_mut().zip(bias).for_each(|(o, &b)| {
                 let x = *o + b;
                 // Not `max`, which would hide what is not a number.
@@ -72,36 +72,36 @@ fn activate_inner(finish: Finish, width: usize, bias: &[f32], values: &mut [f32]
 }
 
 /// Drops elements `first`, `first + 1`, …
-fn drop(level: Level, finish: Finish, first: u64, values: &mut [f32]) {
-    let Some(dropout) = finish.dropout else { return };
-    match level.simd() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level says that the processor has AVX-512.
-        SimdLevel::Avx512 | SimdLevel::Amx => unsafe { mask::apply(&dropout, first, values) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level says that the processor has AVX2.
-        SimdLevel::Avx2 => unsafe { mask_avx2::apply(&dropout, first, values) },
-        SimdLevel::Portable => dropout.apply(first, values),
+fn drop(level: SimdLevel, epilogue: Epilogue, first: u64, values: &mut [f32]) {
+    if let Some(dropout) = epilogue.dropout {
+        apply_dropout(level, &dropout, first, values);
     }
+}
+
+simd_dispatch! {
+    fn apply_dropout(dropout: &Dropout, first: u64, values: &mut [f32]);
+    avx512: mask::apply(dropout, first, values),
+    avx2: mask_avx2::apply(dropout, first, values),
+    portable: dropout.apply(first, values),
 }
 
 /// Turns the gradient of a finished layer's rows into that of the rows before activation and dropout.
-pub(crate) fn backward(level: Level, finish: Finish, part: Part, output: &[f32], grad: &mut [f32]) {
-    deactivate(level, finish, output, grad);
-    if finish.activation != Some(Activation::Relu) {
-        drop(level, finish, part.first as u64 * part.width as u64, grad);
+pub(crate) fn backward(level: SimdLevel, epilogue: Epilogue, part: Part, output: &[f32], grad: &mut [f32]) {
+    deactivate(level, epilogue, output, grad);
+    if epilogue.activation != Some(Activation::Relu) {
+        drop(level, epilogue, part.first as u64 * part.width as u64, grad);
     }
 }
 
-leveled! {
+dispatch! {
     /// The gradient before the activation; with relu, before the dropout as well.
-    fn deactivate = deactivate_inner(finish: Finish, output: &[f32], grad: &mut [f32])
+    fn deactivate(epilogue: Epilogue, output: &[f32], grad: &mut [f32]) = deactivate_inner
 }
 
 #[inline(always)]
-fn deactivate_inner(finish: Finish, output: &[f32], grad: &mut [f32]) {
-    let scale = finish.dropout.map_or(1.0, |d| d.scale());
-    match finish.activation {
+fn deactivate_inner(epilogue: Epilogue, output: &[f32], grad: &mut [f32]) {
+    let scale = epilogue.dropout.map_or(1.0, |d| d.scale());
+    match epilogue.activation {
         // What was dropped is 0 as well, so the output tells all.
         Some(Activation::Relu) => {
             grad.iter_mut().zip(output).for_each(|(g, &y)| *g = if y > 0.0 { *g * scale } else { 0.0 });
@@ -113,9 +113,9 @@ fn deactivate_inner(finish: Finish, output: &[f32], grad: &mut [f32]) {
     }
 }
 
-leveled! {
+dispatch! {
     /// Adds the rows to `sums`.
-    fn add_rows = add_rows_inner(rows: &[f32], sums: &mut [f32])
+    pub(crate) fn add_rows(rows: &[f32], sums: &mut [f32]) = add_rows_inner
 }
 
 #[inline(always)]
@@ -138,10 +138,10 @@ mod tests {
             // Blocks beyond 2^32 have another counter.
             let first = if high { (1 << 35) - 1_000 + first } else { first };
             let dropout = Dropout::new(7, 2, 3, 1, DropoutSite::Hidden, p);
-            let finish = Finish { activation: None, dropout };
-            for level in Level::available() {
+            let epilogue = Epilogue { activation: None, dropout };
+            for level in SimdLevel::available().rev() {
                 let mut values: Vec<f32> = (0..len).map(|i| i as f32 - 40.5).collect();
-                drop(level, finish, first, &mut values);
+                drop(level, epilogue, first, &mut values);
                 for (i, x) in values.into_iter().enumerate() {
                     let factor = match dropout {
                         None => 1.0,

@@ -8,6 +8,18 @@ use std::ops::Range;
 use crate::buffer::resize;
 use crate::parallel;
 
+/// Checks that offsets are those of so many edges.
+///
+/// # Panics
+///
+/// When they do not begin with 0, ascend, and end with the number of edges.
+pub(crate) fn check_offsets(indptr: &[u32], edges: usize) {
+    let ends = (indptr.first().copied(), indptr.last().map(|&end| end as usize));
+    assert_eq!(ends, (Some(0), Some(edges)), "first and last offset of {edges} edges");
+    // Without branches: it is done before every sum.
+    assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
+}
+
 /// What the sort writes, a number an edge; positions and coefficients only where there is room for them.
 pub(crate) struct Sorted<'a> {
     pub(crate) rows: &'a mut [u32],
@@ -18,7 +30,7 @@ pub(crate) struct Sorted<'a> {
 /// Edges below which one thread sorts faster than several.
 const ALONE: usize = 1 << 14;
 
-/// Places that tasks write to, each another one.
+/// ParameterRanges that tasks write to, each another one.
 #[derive(Clone, Copy)]
 struct Slots<T>(*mut T, usize);
 
@@ -51,9 +63,7 @@ pub(crate) fn sort_by_source(
     coefficient: &(impl Fn(usize, usize) -> f32 + Sync),
 ) {
     let (num_dst, num_edges) = (offsets.len() - 1, sources.len());
-    let ends = (offsets[0], offsets[num_dst] as usize);
-    assert_eq!(ends, (0, num_edges), "offsets of all edges");
-    assert!(offsets.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
+    check_offsets(offsets, num_edges);
     let runs = if num_edges < ALONE { 1 } else { rayon::current_num_threads() };
     resize(indptr, num_src + 1);
     resize(counts, runs * num_src);

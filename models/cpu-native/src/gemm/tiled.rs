@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 
+use morphgl_platform::SimdLevel;
+
 use super::amx::{self, BLOCK, Block, Tiles};
 use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
 use super::{Left, Times};
 use crate::buffer::Buffer;
-use crate::level::Level;
 use crate::parallel;
+use crate::simd::has_tiles;
 
 thread_local! {
     static SCRATCH: RefCell<[Buffer; 3]> = const { RefCell::new([Buffer::new(), Buffer::new(), Buffer::new()]) };
@@ -27,8 +29,8 @@ enum Planes<'a> {
 /// # Panics
 ///
 /// When a right factor is too short, or the level has no tiles.
-pub(super) fn multiply_all(level: Level, sizes: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
-    assert!(level.tiles(), "a processor with AMX");
+pub(super) fn multiply_all(level: SimdLevel, sizes: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
+    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
     // SAFETY: a level with tiles has AVX-512 too, and its outputs and its left factor are checked.
     unsafe { run(sizes, left, times) };
 }
@@ -131,8 +133,8 @@ fn dwords(scratch: &mut Buffer, len: usize) -> &mut [u32] {
 }
 
 /// As `super::pack`, which has checked the lengths.
-pub(super) fn pack(level: Level, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
-    assert!(level.tiles(), "a processor with AMX");
+pub(super) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
+    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
     let stride = if transposed { depth } else { columns };
     let matrix = Matrix { values: weight, stride, lines: columns, depth, by_line: transposed };
     let outputs = [(out, line_len(depth))];
@@ -145,8 +147,8 @@ pub(super) fn pack(level: Level, weight: &[f32], [depth, columns]: [usize; 2], t
 }
 
 /// As `super::tiles_flops`.
-pub(super) fn flops(level: Level) -> f64 {
-    assert!(level.tiles(), "a processor with AMX");
+pub(super) fn flops(level: SimdLevel) -> f64 {
+    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
     // SAFETY: a level with tiles.
     let multiply_adds = unsafe { amx::turn(1 << 14) };
     2.0 * multiply_adds as f64 / split::PRODUCTS as f64

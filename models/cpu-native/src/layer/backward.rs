@@ -7,16 +7,16 @@ use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
 
+use super::{Context, Layer, Order, ROWS, inputs, join};
 use crate::attention::{Grads, Transposed};
 use crate::buffer::{Buffer, resize};
-use crate::finish::{self, Part};
+use crate::epilogue::{self, Part};
 use crate::gather::{Lists, sum_rows};
-use crate::layer::{Context, Layer, Order, ROWS, inputs, join};
-use crate::level::Level;
+use crate::gemm::{Left, Right, multiply, multiply_all, pack, packed_len};
 use crate::parallel::{self, with_scratch};
-use crate::product::{Left, Right, multiply, multiply_all, pack, packed_len};
 use crate::rows::Rows;
 use crate::sparse::{Side, Sparse};
+use morphgl_platform::SimdLevel;
 
 /// Lanes at most: enough to be shared evenly, few enough that adding them up costs little.
 const LANES: usize = 16;
@@ -51,13 +51,13 @@ pub(crate) enum Upstream<'a> {
 
 impl Upstream<'_> {
     /// The gradient of rows `rows` of the output.
-    fn fill(&self, level: Level, rows: Range<usize>, width: usize, out: &mut [f32]) {
+    fn fill(&self, level: SimdLevel, rows: Range<usize>, width: usize, out: &mut [f32]) {
         let put = |from: &[f32], out: &mut [f32], add: bool| {
             let start = (rows.start * width).min(from.len());
             let from = &from[start..(rows.end * width).min(from.len())];
             let (first, rest) = out.split_at_mut(from.len());
             if add {
-                finish::add_rows(level, from, first);
+                epilogue::add_rows(level, from, first);
             } else {
                 first.copy_from_slice(from);
                 rest.fill(0.0);
@@ -95,17 +95,17 @@ impl Layer {
     pub(crate) fn upstream<'a>(&'a self, context: Context<'a>) -> Upstream<'a> {
         let (width, num_dst) = (self.shape.in_dim, context.num_dst);
         match self.order {
-            Order::SumFirst => {
-                let lists = self.places.neighbours.is_some().then(|| {
+            Order::AggregateFirst => {
+                let lists = self.ranges.neighbours.is_some().then(|| {
                     let (block, adjacency) = context.graph();
                     (adjacency.lists_by_source(block), block.num_src)
                 });
                 let sums = if lists.is_some() { self.middle.read(num_dst * width) } else { &[] };
                 let own = if self.own_in_out() { &self.out } else { &self.back.own };
-                let own = if self.places.own.is_some() { own.read(num_dst * width) } else { &[] };
+                let own = if self.ranges.own.is_some() { own.read(num_dst * width) } else { &[] };
                 Upstream::Sums { lists, sums, own }
             }
-            Order::ProductFirst | Order::Attend => {
+            Order::TransformFirst | Order::Attend => {
                 Upstream::Rows(self.back.sums.read(context.graph().0.num_src * width))
             }
         }
@@ -119,7 +119,7 @@ impl Layer {
     /// Adds the gradients of the parameters to `gradients`; computes that of the input where there is a layer before.
     pub(crate) fn backward(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         if self.index > 0 {
-            for (place, packed) in [&self.places.neighbours, &self.places.own].into_iter().zip(&mut self.back.packed) {
+            for (place, packed) in [&self.ranges.neighbours, &self.ranges.own].into_iter().zip(&mut self.back.packed) {
                 if let Some(place) = place {
                     let (depth, columns) = (self.width, self.shape.in_dim);
                     let packed = packed.get(packed_len(context.level, depth, columns));
@@ -128,8 +128,8 @@ impl Layer {
             }
         }
         match self.order {
-            Order::SumFirst => self.backward_of_sums(context, upstream, gradients),
-            Order::ProductFirst | Order::Attend => {
+            Order::AggregateFirst => self.backward_of_sums(context, upstream, gradients),
+            Order::TransformFirst | Order::Attend => {
                 self.output_gradient(context, upstream, gradients);
                 if self.order == Order::Attend {
                     self.backward_of_attention(context, gradients);
@@ -147,7 +147,7 @@ impl Layer {
         let Context { level, num_dst, .. } = context;
         let width = self.width;
         let Memory { output, products, sums, .. } = &mut self.back;
-        if let Some(place) = &self.places.neighbours {
+        if let Some(place) = &self.ranges.neighbours {
             let (block, adjacency) = context.graph();
             let len = block.num_src * width;
             if self.order != Order::Attend {
@@ -160,7 +160,7 @@ impl Layer {
             let grad = (products.read(len), width);
             nonzeros.gradient(level, Side::All, grad, sums, &mut gradients[place.clone()]);
         }
-        if let Some(place) = &self.places.own {
+        if let Some(place) = &self.ranges.own {
             let grad = (output.read(num_dst * width), width);
             nonzeros.gradient(level, Side::First, grad, sums, &mut gradients[place.clone()]);
         }
@@ -168,8 +168,8 @@ impl Layer {
 
     fn backward_of_sums(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         let Context { level, x, num_dst, .. } = context;
-        let (depth, width, finish) = (self.shape.in_dim, self.width, self.finish);
-        let (summed, own) = (self.places.neighbours.is_some(), self.places.own.is_some());
+        let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
+        let (summed, own) = (self.ranges.neighbours.is_some(), self.ranges.own.is_some());
         let (deeper, size) = (self.index > 0, width * depth);
         let copied = || Rows::local(FeatureView::F32(self.copied.read(num_dst * depth)));
         // What was read out of the store was kept, or is read again.
@@ -197,10 +197,16 @@ impl Layer {
                     let grad = &mut grad[..m * width];
                     upstream.fill(level, rows.clone(), width, grad);
                     let inside = |width: usize| (rows.start - lane * each) * width..(rows.end - lane * each) * width;
-                    finish::backward(level, finish, Part { width, first: rows.start }, &output[inside(width)], grad);
-                    finish::add_rows(level, grad, bias);
+                    epilogue::backward(
+                        level,
+                        epilogue,
+                        Part { width, first: rows.start },
+                        &output[inside(width)],
+                        grad,
+                    );
+                    epilogue::add_rows(level, grad, bias);
                     let within = inside(depth);
-                    let zeros = finish.makes_zeros();
+                    let zeros = epilogue.makes_zeros();
                     let left = Left::transposed(grad, width).with_zeros(zeros);
                     if joins {
                         join([&sums[within.clone()], x.dense(rows.clone(), depth, scratch)], depth, both);
@@ -225,7 +231,7 @@ impl Layer {
                 }
             });
         });
-        let places = [&self.places.neighbours, &self.places.own].into_iter().flatten();
+        let places = [&self.ranges.neighbours, &self.ranges.own].into_iter().flatten();
         if joins {
             resize(vectors, part);
             vectors.fill(0.0);
@@ -234,12 +240,12 @@ impl Layer {
             for (side, place) in places.enumerate() {
                 for (both, own) in weights.chunks_exact(2 * depth).zip(gradients[place.clone()].chunks_exact_mut(depth))
                 {
-                    finish::add_rows(level, &both[side * depth..(side + 1) * depth], own);
+                    epilogue::add_rows(level, &both[side * depth..(side + 1) * depth], own);
                 }
             }
-            finish::add_rows(level, bias, &mut gradients[self.places.bias.clone()]);
+            epilogue::add_rows(level, bias, &mut gradients[self.ranges.bias.clone()]);
         } else {
-            let places = places.chain(std::iter::once(&self.places.bias));
+            let places = places.chain(std::iter::once(&self.ranges.bias));
             add_lanes(level, partial.read(count * part), part, places, gradients);
         }
     }
@@ -247,7 +253,7 @@ impl Layer {
     /// The gradient of the output before activation, as a whole, and that of the bias.
     fn output_gradient(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         let Context { level, num_dst, .. } = context;
-        let (width, finish) = (self.shape.out_dim, self.finish);
+        let (width, epilogue) = (self.shape.out_dim, self.epilogue);
         let output = self.out.read(num_dst * width);
         let (each, count) = lanes(num_dst);
         let Memory { output: grad, partial, .. } = &mut self.back;
@@ -257,11 +263,11 @@ impl Layer {
             for (rows, grad) in blocks(lane, each, num_dst).zip(grad.chunks_mut(ROWS * width)) {
                 upstream.fill(level, rows.clone(), width, grad);
                 let here = rows.start * width..rows.end * width;
-                finish::backward(level, finish, Part { width, first: rows.start }, &output[here], grad);
-                finish::add_rows(level, grad, bias);
+                epilogue::backward(level, epilogue, Part { width, first: rows.start }, &output[here], grad);
+                epilogue::add_rows(level, grad, bias);
             }
         });
-        add_lanes(level, partial.read(count * width), width, std::iter::once(&self.places.bias), gradients);
+        add_lanes(level, partial.read(count * width), width, std::iter::once(&self.ranges.bias), gradients);
     }
 
     fn backward_of_attention(&mut self, context: Context<'_>, gradients: &mut [f32]) {
@@ -288,15 +294,15 @@ impl Layer {
         let by_source = adjacency.by_source();
         let transposed = Transposed { indptr: &by_source.indptr, dst: &by_source.rows, edge: &by_source.edges };
         attention.backward(
-            (inputs(&self.places, context.parameters, self.middle.read(block.num_src * all)), transposed),
+            (inputs(&self.ranges, context.parameters, self.middle.read(block.num_src * all)), transposed),
             self.kept.read(attention.kept_len()),
             grad,
             scratch.get(attention.scratch_len()),
             Grads { values: products.get(block.num_src * all), att_src, att_dst },
         );
-        let places = self.places.attention.as_ref().expect("a layer that attends has attention vectors");
+        let places = self.ranges.attention.as_ref().expect("a layer that attends has attention vectors");
         for (place, found) in places.iter().zip(vectors.chunks_exact(all)) {
-            finish::add_rows(context.level, found, &mut gradients[place.clone()]);
+            epilogue::add_rows(context.level, found, &mut gradients[place.clone()]);
         }
     }
 
@@ -305,7 +311,7 @@ impl Layer {
         let Context { level, x, num_dst, .. } = context;
         let (block, adjacency) = context.graph();
         let (depth, width, num_src) = (self.shape.in_dim, self.width, block.num_src);
-        let (own, deeper, size) = (self.places.own.is_some(), self.index > 0, width * depth);
+        let (own, deeper, size) = (self.ranges.own.is_some(), self.index > 0, width * depth);
         let attends = self.order == Order::Attend;
         let copied = || Rows::local(FeatureView::F32(self.copied.read(num_src * depth)));
         // What was read out of the store was kept.
@@ -356,7 +362,7 @@ impl Layer {
                 }
             });
         });
-        let places = [&self.places.neighbours, &self.places.own].into_iter().flatten();
+        let places = [&self.ranges.neighbours, &self.ranges.own].into_iter().flatten();
         add_lanes(level, partial.read(count * part), part, places, gradients);
     }
 }
@@ -366,7 +372,7 @@ const TASK: usize = 1 << 12;
 
 /// Adds the lanes' sums, `part` numbers each, to the gradients; `places` says where their pieces belong.
 fn add_lanes<'a>(
-    level: Level,
+    level: SimdLevel,
     lanes: &[f32],
     part: usize,
     places: impl Iterator<Item = &'a Range<usize>>,
@@ -378,7 +384,7 @@ fn add_lanes<'a>(
         parallel::tasks(len.div_ceil(TASK), [(&mut gradients[place.clone()], TASK)], &|task, [sums]| {
             let first = start + task * TASK;
             for lane in lanes.chunks_exact(part) {
-                finish::add_rows(level, &lane[first..first + sums.len()], sums);
+                epilogue::add_rows(level, &lane[first..first + sums.len()], sums);
             }
         });
         start += len;

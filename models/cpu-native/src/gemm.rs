@@ -8,19 +8,18 @@ mod amx;
 #[cfg(test)]
 mod exact;
 mod kernel;
-mod sparse;
+mod skip_zeros;
 #[cfg(target_arch = "x86_64")]
 mod split;
 #[cfg(target_arch = "x86_64")]
 mod tiled;
 
-use morphgl_platform::SimdLevel;
+use morphgl_platform::{SimdLevel, simd_dispatch};
 
-use crate::level::Level;
 use crate::parallel;
-use crate::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
+use crate::simd::{Portable, has_tiles};
 
 /// The left factor: element (row, depth) stands at `row * by_row + depth * by_depth`.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +66,7 @@ impl<'a> Right<'a> {
     }
 
     /// What [`pack`] wrote at the same level.
-    pub(crate) fn packed(level: Level, values: &'a [f32], depth: usize) -> Self {
+    pub(crate) fn packed(level: SimdLevel, values: &'a [f32], depth: usize) -> Self {
         let panel = panel(level);
         Self { values, by_panel: panel * depth, by_depth: panel, packed: true }
     }
@@ -87,8 +86,8 @@ const LEAST: usize = 96;
 
 /// Whether a result of `rows` x `columns`, or any where a factor of `depth` x `columns` is packed, is computed on tiles:
 /// a matter of the level and of these sizes alone.
-pub(crate) fn tiles(level: Level, sides: [usize; 2]) -> bool {
-    level.tiles() && sides.iter().all(|&side| side >= LEAST)
+pub(crate) fn tiles(level: SimdLevel, sides: [usize; 2]) -> bool {
+    has_tiles(level) && sides.iter().all(|&side| side >= LEAST)
 }
 
 /// Writes `left * right` to the `rows` x `columns` matrix `out`, or adds it if `add`.
@@ -97,7 +96,7 @@ pub(crate) fn tiles(level: Level, sides: [usize; 2]) -> bool {
 ///
 /// When a factor or the output is too short.
 pub(crate) fn multiply(
-    level: Level,
+    level: SimdLevel,
     sizes: [usize; 3],
     (left, right): (Left<'_>, Right<'_>),
     out: &mut [f32],
@@ -112,7 +111,7 @@ pub(crate) fn multiply(
 ///
 /// When a factor or an output is too short.
 pub(crate) fn multiply_all(
-    level: Level,
+    level: SimdLevel,
     [rows, columns, depth]: [usize; 3],
     left: Left<'_>,
     mut times: [Option<Times<'_, '_>>; 2],
@@ -143,7 +142,7 @@ pub(crate) fn multiply_all(
         let last = right.column(columns_there - 1) + (depth - 1) * right.by_depth;
         assert!(last < right.values.len(), "{depth} x {columns} elements of the right factor");
     }
-    if left.zeros && sparse::multiply_all(level, [rows, columns, depth], left, &mut times) {
+    if left.zeros && skip_zeros::multiply_all(level, [rows, columns, depth], left, &mut times) {
         return;
     }
     for (right, out, add) in times.into_iter().flatten() {
@@ -152,9 +151,9 @@ pub(crate) fn multiply_all(
 }
 
 /// Floating point operations of products that the tiles do on this call from registers alone; `None` without tiles.
-pub(crate) fn tiles_flops(level: Level) -> Option<f64> {
+pub(crate) fn tiles_flops(level: SimdLevel) -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
-    if level.tiles() {
+    if has_tiles(level) {
         return Some(tiled::flops(level));
     }
     let _ = level;
@@ -162,7 +161,7 @@ pub(crate) fn tiles_flops(level: Level) -> Option<f64> {
 }
 
 /// Floats that [`pack`] writes.
-pub(crate) fn packed_len(level: Level, depth: usize, columns: usize) -> usize {
+pub(crate) fn packed_len(level: SimdLevel, depth: usize, columns: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     if tiles(level, [columns, depth]) {
         return split::len(columns, depth);
@@ -170,20 +169,17 @@ pub(crate) fn packed_len(level: Level, depth: usize, columns: usize) -> usize {
     depth * columns.next_multiple_of(panel(level))
 }
 
-/// Columns of a panel of a packed matrix: those of the kernel's tiles, so that a tile reads its panel from end to end.
-fn panel(level: Level) -> usize {
-    match level.simd() {
-        SimdLevel::Portable => kernel::tile_columns::<Portable>(),
-        #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx2 => kernel::tile_columns::<Avx2>(),
-        #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Amx => kernel::tile_columns::<Avx512>(),
-    }
+simd_dispatch! {
+    /// Columns of a panel of a packed matrix: those of the kernel's tiles, so that a tile reads its panel from end to end.
+    fn panel() -> usize;
+    avx512: kernel::tile_columns::<Avx512>(),
+    avx2: kernel::tile_columns::<Avx2>(),
+    portable: kernel::tile_columns::<Portable>(),
 }
 
 /// Packs a `depth` x `columns` right factor into panels, or splits it into tiles: `weight` has its rows, or, if
 /// `transposed`, its columns as rows.
-pub(crate) fn pack(level: Level, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
+pub(crate) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
     let len = packed_len(level, depth, columns);
     assert!(weight.len() == depth * columns && out.len() == len, "a weight and its panels");
     if depth == 0 {
@@ -259,7 +255,7 @@ mod tests {
             };
             let (at, bt) = (transposed(&a, rows, depth), transposed(&b, depth, columns));
             let mut bits: Option<Vec<f32>> = None;
-            for level in Level::available() {
+            for level in SimdLevel::available().rev() {
                 let len = packed_len(level, depth, columns);
                 // What is behind the last column is not to matter.
                 let mut panels = [vec![f32::NAN; len], vec![f32::NAN; len]];
@@ -287,7 +283,7 @@ mod tests {
                     prop_assert_eq!(&twice, &out);
                     if tiles(level, [columns, if right.packed { depth } else { rows }]) {
                         prop_assert_eq!(tiled.get_or_insert(out.clone()), &out);
-                    } else if level.fused() {
+                    } else if level > SimdLevel::Portable || cfg!(target_arch = "aarch64") {
                         prop_assert_eq!(bits.get_or_insert(out.clone()), &out);
                     }
                 }

@@ -7,12 +7,11 @@ use std::ops::Range;
 
 use super::{Left, Right};
 use crate::prefetch::{LINE, prefetch_early};
-use crate::simd::{self, Simd, versions};
+use crate::simd::{Simd, dispatch};
 
-versions! {
+dispatch! {
     /// Computes a product whose factors and output are long enough for its sizes, as `super::multiply` has checked.
-    pub(super) run, run_of,
-    sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool
+    pub(super) fn run(sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool) = run_of::<S>
 }
 
 /// Columns of the widest tile.
@@ -38,12 +37,12 @@ struct Tile {
 
 /// Memory that is prefetched while a product is computed: the right factor's rows behind those multiplied, which the next
 /// product reads. Tiles read a piece of every row, which hardware prefetchers do not follow.
-struct Ahead {
+struct PrefetchCursor {
     from: *const f32,
     end: *const f32,
 }
 
-impl Ahead {
+impl PrefetchCursor {
     fn new(right: &Right<'_>, depth: usize) -> Self {
         let own = if right.packed { right.values.len() } else { depth * right.by_depth };
         let behind = right.values.get(own..).unwrap_or_default();
@@ -76,7 +75,7 @@ unsafe fn run_of<S: Simd>(
     add: bool,
 ) {
     let strip = tile_columns::<S>();
-    let mut ahead = Ahead::new(&right, depth);
+    let mut ahead = PrefetchCursor::new(&right, depth);
     let mut first = 0;
     while first < columns {
         let mut width = strip.min(columns - first);
@@ -121,7 +120,7 @@ unsafe fn run_of<S: Simd>(
 ///
 /// As [`run_of`]; `tile` is the first of `rows` rows, and `vectors` at most those of [`tile_columns`].
 #[inline(always)]
-unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: usize, ahead: &mut Ahead) {
+unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: usize, ahead: &mut PrefetchCursor) {
     // SAFETY: the caller's promise. Widths that a level's tiles never have are left out when it is compiled.
     unsafe {
         match vectors {
@@ -143,7 +142,11 @@ unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: 
 ///
 /// As [`strip_of`].
 #[inline(always)]
-unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, rows: usize, ahead: &mut Ahead) {
+unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(
+    tile: Tile,
+    rows: usize,
+    ahead: &mut PrefetchCursor,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         if S::REGISTERS > 16 {
@@ -164,7 +167,7 @@ unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(tile: Tile, 
 unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     mut tile: Tile,
     mut rows: usize,
-    ahead: &mut Ahead,
+    ahead: &mut PrefetchCursor,
 ) {
     // SAFETY: the tile moves by the rows that it has done, and is no higher than those left.
     unsafe {
@@ -192,7 +195,7 @@ unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
 #[inline(always)]
 unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     t: Tile,
-    ahead: &mut Ahead,
+    ahead: &mut PrefetchCursor,
 ) -> usize {
     // Steps whose addresses differ by constants: a thin tile waits for its addresses otherwise.
     const STEPS: usize = 4;

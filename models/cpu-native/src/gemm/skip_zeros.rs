@@ -8,8 +8,8 @@ use std::cell::RefCell;
 
 use super::{Left, Right, Times, kernel, panel};
 use crate::buffer::{Buffer, resize};
-use crate::level::Level;
-use crate::simd::{self, Simd, versions};
+use crate::simd::{Simd, dispatch};
+use morphgl_platform::SimdLevel;
 
 /// Share of nonzeros up to which zeros are skipped; the dense kernel is as fast from about 0.75 on (bench `step`).
 const AT_MOST: f64 = 0.6;
@@ -34,7 +34,7 @@ thread_local! {
 ///
 /// Returns false, and has done nothing, where the left factor has too few zeros or the product is too small.
 pub(super) fn multiply_all(
-    level: Level,
+    level: SimdLevel,
     [rows, columns, depth]: [usize; 3],
     left: Left<'_>,
     times: &mut [Option<Times<'_, '_>>; 2],
@@ -63,11 +63,10 @@ pub(super) fn multiply_all(
     })
 }
 
-versions! {
+dispatch! {
     /// Writes bit masks of the left factor's nonzeros: one word a row for the first 64 elements of the inner dimension, then
     /// one a row for the next 64, and so on.
-    find, find_of,
-    sizes: [usize; 2], left: Left<'_>, masks: &mut [u64]
+    fn find(sizes: [usize; 2], left: Left<'_>, masks: &mut [u64]) = find_of::<S>
 }
 
 /// # Safety
@@ -134,10 +133,9 @@ fn transpose(square: &mut [u64; BITS]) {
     }
 }
 
-versions! {
+dispatch! {
     /// Packs rows as `super::pack` does, in the calling thread.
-    pack, pack_of,
-    right: Right<'_>, sizes: [usize; 2], panels: &mut [f32]
+    fn pack(right: Right<'_>, sizes: [usize; 2], panels: &mut [f32]) = pack_of::<S>
 }
 
 /// # Safety
@@ -160,10 +158,9 @@ unsafe fn pack_of<S: Simd>(right: Right<'_>, [depth, columns]: [usize; 2], panel
     }
 }
 
-versions! {
+dispatch! {
     /// Computes a product by a packed factor.
-    run, run_of,
-    sizes: [usize; 3], left: (Left<'_>, &[u64]), right: Right<'_>, out: &mut [f32], add: bool
+    fn run(sizes: [usize; 3], left: (Left<'_>, &[u64]), right: Right<'_>, out: &mut [f32], add: bool) = run_of::<S>
 }
 
 /// Columns of the result that fit in registers, and 64 depths, whose rows of the right factor fit in the first-level cache.
@@ -285,7 +282,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::product::{multiply_all, pack, packed_len};
+    use crate::gemm::{multiply_all, pack, packed_len};
+    use crate::simd::vector_level;
 
     #[test]
     fn bits_are_transposed() {
@@ -316,7 +314,7 @@ mod tests {
             let a: Vec<f32> = (0..rows * depth).map(|i| if i / depth % 7 == 3 { 0.0 } else { number(share) }).collect();
             let b: Vec<f32> = (0..depth * columns).map(|_| number(1.0)).collect();
             let at: Vec<f32> = (0..depth * rows).map(|i| a[i % rows * depth + i / rows]).collect();
-            for level in Level::available().into_iter().map(Level::without_tiles) {
+            for level in SimdLevel::available().rev().map(vector_level) {
                 let mut panels = vec![f32::NAN; packed_len(level, depth, columns)];
                 pack(level, &b, [depth, columns], false, &mut panels);
                 for left in [Left::rows(&a, depth), Left::transposed(&at, rows)] {
@@ -341,7 +339,7 @@ mod tests {
 
     #[test]
     fn few_zeros_and_small_products_are_left_to_the_dense_kernel() {
-        let level = Level::best().without_tiles();
+        let level = vector_level(SimdLevel::current());
         for (zero_of, side, expected) in [(2, 64, true), (3, 64, false), (2, FROM - 1, false)] {
             let a: Vec<f32> = (0..side * side).map(|i| f32::from(u8::from(i % zero_of != 0))).collect();
             let mut out = vec![0.0; side * side];
