@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod check;
+pub mod mapped;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -4,3 +4,8 @@
 fn conforms() {
     morphgl_conformance::transferring::run(&morphgl_transferring_cpu_checked::DESCRIPTION);
 }
+
+#[test]
+fn the_sampler_conforms() {
+    morphgl_conformance::batching::run_neighbor(&morphgl_transferring_cpu_checked::mapped::DESCRIPTION);
+}

@@ -62,3 +62,22 @@ fn its_option_is_listed_set_and_checked_and_its_counter_is_reported() {
         assert!(stderr.contains(told), "{stderr}");
     }
 }
+
+#[test]
+fn its_sampler_reads_from_disk_is_planned_and_counts() {
+    let key = "Batching_CPU+Disk_Mapped";
+    let ops = json(&["ops", "--json"]);
+    let row = ops["operators"].as_array().expect("a list").iter().find(|o| o["key"] == key).expect("it is listed");
+    assert_eq!((&row["reads"], &row["counters"][0]["name"]), (&"disk".into(), &"csr_rows".into()));
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let dataset = dir.path().join("graph").display().to_string();
+    json(&["generate", "sbm", "-o", &dataset, "--nodes", "3000", "--json"]);
+    let small = ["train", &dataset, "--json", "--epochs", "1", "--hidden", "8", "--layers", "2", "--fanouts", "3,3"];
+    let quick = ["--evaluation", "none", "--profile-seconds", "0.1", "--batch-size", "256", "--batching"];
+    let train = |key: &str| json(&[&small[..], &quick, &[key]].concat());
+    let (mapped, memory) = (train(key), train("Batching_CPU_Neighbor"));
+    assert_eq!(mapped["plan"]["schedule"]["shares"][0]["keys"]["batching"], key);
+    assert!(mapped["counters"][key]["csr_rows"].as_u64().expect("a count") > 0);
+    assert_eq!(mapped["epochs"][0]["loss"], memory["epochs"][0]["loss"]);
+}
