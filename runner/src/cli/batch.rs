@@ -42,7 +42,7 @@ pub(crate) struct BatchArgs {
     /// fastest]
     #[arg(long, value_name = "KEY")]
     training: Option<Key>,
-    /// Set an operator's option, such as Training_CUDA_Native.tf32=true; may be repeated. `morphgl ops --options` lists them
+    /// Set an operator's option; may be repeated. `morphgl ops --options` lists keys, names and values
     #[arg(long, value_name = "KEY.NAME=VALUE", value_parser = values::setting)]
     set: Vec<(Key, String, Value)>,
 }

@@ -11,7 +11,7 @@ use super::{Outcome, show};
 #[command(after_help = "Examples:
   morphgl ops
   morphgl ops --options                                        what --set can set, and what is counted
-  morphgl train --set Batching_CPU+Disk_Neighbor.depth=64
+  morphgl ops --options --json | jq '.operators[] | {key, options}'
   morphgl ops --json | jq '.operators[] | select(.available).key'")]
 pub(crate) struct Args {
     /// Lists the options of every operator, which --set sets, and its counters

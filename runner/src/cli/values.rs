@@ -47,7 +47,7 @@ pub(crate) fn fractions(text: &str) -> Result<[f64; 3], String> {
 pub(crate) fn setting(text: &str) -> Result<(Key, String, Value), String> {
     let parts = text.split_once('=').and_then(|(name, value)| Some((name.rsplit_once('.')?, value)));
     let Some(((key, name), value)) = parts.filter(|((_, name), _)| !name.is_empty()) else {
-        return Err("expected KEY.NAME=VALUE, such as Training_CUDA_Native.tf32=true".to_string());
+        return Err("expected KEY.NAME=VALUE; `morphgl ops --options` lists keys and names".to_string());
     };
     let key = key.parse().map_err(|e: morphgl_registry::Error| e.to_string())?;
     Ok((key, name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
@@ -108,14 +108,14 @@ mod tests {
         for wrong in ["", "0.5,0.5", "0.5,0.5,0.5", "-0.1,0.5,0.5", "nan,0,0", "a,b,c"] {
             assert!(fractions(wrong).is_err(), "{wrong}");
         }
-        let key = "Transferring_CUDA+PCIe_ZeroCopy";
+        let key = "Transferring_NPU+PCIe_Fake";
         for (text, value) in
             [("0.5", json!(0.5)), ("true", json!(true)), ("all", json!("all")), ("[\"cuda:1\"]", json!(["cuda:1"]))]
         {
             let read = setting(&format!("{key}.peers={text}")).expect("an option");
             assert_eq!((read.0.to_string().as_str(), read.1.as_str(), read.2), (key, "peers", value));
         }
-        for wrong in ["", "x", "peers=1", "Training_CPU_Native=1", "Training_CPU_Native.=1", "Nobody.x=1"] {
+        for wrong in ["", "x", "peers=1", "Training_NPU_Fake=1", "Training_NPU_Fake.=1", "Nobody.x=1"] {
             assert!(setting(wrong).is_err(), "{wrong}");
         }
         assert!(feature_dtype("bf16").is_ok() && feature_dtype("i64").is_err());
