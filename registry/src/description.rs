@@ -51,12 +51,12 @@ impl fmt::Debug for Build {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureFill {
-    /// Always: `gather` makes no difference.
+    /// Every mini-batch gets features, whatever `gather` in the context says.
     Always,
-    /// Where `gather` of its context is set.
+    /// Mini-batches get features where `gather` in the context is set.
     #[default]
     OnRequest,
-    /// Never: another operator of the route does.
+    /// No mini-batch gets features; another operator of the route fills them in.
     Never,
 }
 
@@ -76,10 +76,10 @@ pub struct Description {
     pub key: Key,
     /// What it does, in one line without a full stop.
     pub summary: &'static str,
-    /// Where what it reads lies. Batching reads the dataset, in host memory or on disk; transferring and training read
+    /// The place it reads from. Batching reads the dataset, in host memory or on disk; transferring and training read
     /// mini-batches.
     pub reads: At,
-    /// Where what it makes lies.
+    /// The place it writes to.
     pub writes: At,
     /// Whether it can run here.
     pub probe: Probe,

@@ -28,7 +28,7 @@ pub use operator::{
     Batching, BatchingContext, BatchingWorker, Gradients, NamedTensor, Score, Training, TrainingContext, Transferring,
     TransferringContext,
 };
-pub use option::{OptionRole, OptionSpec, OptionType, nearest};
+pub use option::{OptionRole, OptionSpec, OptionType};
 pub use place::{At, Place};
 pub use route::Route;
 pub use settings::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};

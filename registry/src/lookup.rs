@@ -97,11 +97,6 @@ impl Registry {
         option::check(key, self.get(key)?.options, given)
     }
 
-    /// Whether an operator with this key runs on a simulated device; false where there is none.
-    pub fn is_simulated(&self, key: &Key) -> bool {
-        self.find(key).is_some_and(|d| d.simulated)
-    }
-
     fn find(&self, key: &Key) -> Option<&Description> {
         self.descriptions.binary_search_by(|d| d.key.cmp(key)).ok().map(|i| &self.descriptions[i])
     }

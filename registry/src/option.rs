@@ -107,8 +107,8 @@ impl fmt::Display for OptionType {
     }
 }
 
-/// The name in `known` that is most like `name`, where one is like it at all.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The name in `known` with the highest Jaro-Winkler similarity to `name`; `None` where none is above 0.7.
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |k: &str| strsim::jaro_winkler(&name.to_lowercase(), &k.to_lowercase());
     let scored = known.into_iter().map(|k| (likeness(k), k)).filter(|(score, _)| *score > 0.7);
     scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)

@@ -66,7 +66,7 @@ impl Options {
         if options.is_null() {
             return Ok(Self::default());
         }
-        let known = "memory_bytes, hotness, depth, block, gap, threads";
+        let known = SPECS.map(|spec| spec.name).join(", ");
         let wrong = |what: String| Error::setting("options", what);
         let options: Self = serde_json::from_value(options.clone())
             .map_err(|e| wrong(format!("{e}; Batching_CPU+Disk_Neighbor has {known}")))?;
