@@ -4,13 +4,17 @@
     docs/benchmarks/ingest.py --binary target/release/morphgl [--before OLD] --data DIR --out FILE [--rounds 5] [--cores 0,1]
 
 Makes a random graph of --edges edges in DIR as csv, csv.gz, npy, Parquet and Feather (the last two want pyarrow), where they
-are not there yet. OLD is another build of morphgl; what it cannot read is measured by the newer one alone. With --cores
-both run on these cores alone (taskset). FILE gets a line a run, and standard output the table.
+are not there yet. `bv` in --files is the WebGraph BV graph whose basename is --bv; it wants builds with `--features bv`.
+OLD is another build of morphgl; what it cannot read is measured by the newer one alone. With --cores both run on these
+cores alone (taskset). FILE gets a line a run, and standard output the table. CPU seconds are user and system time: on a
+shared machine they spread less than seconds do.
 """
 import argparse
 import gzip
 import json
 import pathlib
+import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -27,6 +31,7 @@ parser.add_argument("--edges", type=int, default=20_000_000)
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--cores", help="for example 0, or 0,1")
 parser.add_argument("--files", default="csv,gz,npy,parquet,feather")
+parser.add_argument("--bv", type=pathlib.Path, help="basename of a BV graph, for bv in --files")
 args = parser.parse_args()
 args.data.mkdir(parents=True, exist_ok=True)
 
@@ -44,7 +49,7 @@ def make():
         arrays.mkdir()
         np.save(arrays / "src.npy", src)
         np.save(arrays / "dst.npy", dst)
-    if not (args.data / "edges.parquet").exists():
+    if {"parquet", "feather"} & set(args.files.split(",")) and not (args.data / "edges.parquet").exists():
         import pyarrow as pa
         from pyarrow import feather, parquet
 
@@ -59,17 +64,31 @@ FILES = {
     "npy": ["numpy", "npy"],
     "parquet": ["edges", "edges.parquet"],
     "feather": ["edges", "edges.feather"],
+    "bv": ["bv", args.bv],
 }
 
 
+def num_edges(name):
+    if name != "bv":
+        return args.edges
+    properties = args.bv.with_name(args.bv.name + ".properties").read_text()
+    return int(re.search(r"(?m)^arcs=(\d+)", properties)[1])
+
+
+def cpu_seconds():
+    """User and system time of all finished child processes."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def seconds(binary, words):
-    """Of one import into a dataset that is removed; None where the binary cannot."""
+    """Wall and CPU seconds of one import into a dataset that is removed; None where the binary cannot."""
     target = args.data / "dataset"
     pin = ["taskset", "-c", args.cores] if args.cores else []
     command = [*pin, str(binary), "import", words[0], str(args.data / words[1]), "-o", str(target), "--force", "--quiet"]
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), cpu_seconds()
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    took = time.perf_counter() - start
+    took = time.perf_counter() - start, cpu_seconds() - cpu
     shutil.rmtree(target, ignore_errors=True)
     return took if done.returncode == 0 else None
 
@@ -77,10 +96,11 @@ def seconds(binary, words):
 def main():
     make()
     shown = lambda v: f"{statistics.median(v):.3g} ({min(v):.3g}–{max(v):.3g})"
-    print(f"{args.edges / 1e6:g} M edges, cores {args.cores or 'all'}; medians (least–most) of {args.rounds} rounds in turns\n")
-    print("| file | seconds | M edges/s | before | now / before (rounds) |\n|---|---|---|---|---|")
+    print(f"cores {args.cores or 'all'}; medians (min–max) of {args.rounds} rounds, the builds alternating\n")
+    print("| file | edges | seconds | M edges/s | before | now / before: seconds | now / before: CPU seconds |\n|---|---|---|---|---|---|---|")
     with open(args.out, "a") as out:
         for name in args.files.split(","):
+            edges = num_edges(name)
             runs = {"now": [], "before": []}
             for turn in range(args.rounds + 1):
                 order = [("now", args.binary), ("before", args.before)]
@@ -89,12 +109,14 @@ def main():
                     # The first round finds nothing in the page cache.
                     if took is not None and turn > 0:
                         runs[who].append(took)
-                        line = {"file": name, "who": who, "round": turn, "seconds": took, "edges": args.edges, "cores": args.cores}
+                        line = {"file": name, "who": who, "round": turn, "seconds": took[0], "cpu_seconds": took[1], "edges": edges, "cores": args.cores}
                         print(json.dumps(line), file=out, flush=True)
             now, before = runs["now"], runs["before"]
-            ratio = shown([a / b for a, b in zip(now, before)]) if before else "–"
-            rate = args.edges / statistics.median(now) / 1e6
-            print(f"| {name} | {shown(now)} | {rate:.1f} | {shown(before) if before else '–'} | {ratio} |", flush=True)
+            wall = lambda runs: [r[0] for r in runs]
+            ratio = lambda i: shown([a[i] / b[i] for a, b in zip(now, before)]) if before else "–"
+            rate = edges / statistics.median(wall(now)) / 1e6
+            old = shown(wall(before)) if before else "–"
+            print(f"| {name} | {edges / 1e6:.3g} M | {shown(wall(now))} | {rate:.1f} | {old} | {ratio(0)} | {ratio(1)} |", flush=True)
 
 
 if __name__ == "__main__":
