@@ -1,6 +1,7 @@
 //! The three roles an operator can play, and what each is built from.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
@@ -82,12 +83,24 @@ impl Batching for Arc<dyn Batching> {
 
 /// One worker of a batching operator.
 pub trait BatchingWorker: Send {
-    /// Prepares a mini-batch. The buffers of `recycled`, a mini-batch no longer needed, are used again where they can be.
+    /// Prepares one trainer's share of a mini-batch: the seeds at positions `seeds` of it, with the draws that they have in
+    /// the whole. Positions behind its last seed are left out. The buffers of `recycled`, a mini-batch no longer needed, are
+    /// used again where they can be.
     ///
     /// # Errors
     ///
-    /// `id.index` is not below `num_batches`, or the operator's own failures.
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>>;
+    /// `id.index` is not below `num_batches`, the share has no seed, or the operator's own failures.
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        seeds: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>>;
+
+    /// Prepares a whole mini-batch, as [`Self::prepare_share`] does.
+    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+        self.prepare_share(id, 0..usize::MAX, recycled)
+    }
 
     /// Bytes that it takes at the operator's place beside mini-batches, for any it was asked for so far: its own buffers,
     /// and what lies there for it to read. What the memory governor plans with; `None` leaves that to an estimate of buffers

@@ -7,6 +7,7 @@ pub mod graphs;
 mod laws;
 pub mod reference;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
@@ -95,6 +96,17 @@ impl Subject<'_> {
         ids.iter().map(&mut batch).collect()
     }
 
+    /// Shares of a mini-batch from one worker.
+    pub(crate) fn shares(&self, case: &Case, id: BatchId, shares: &[Range<usize>]) -> Vec<Result<HostBatch>> {
+        let operator = self.build(case).unwrap_or_else(|e| panic!("{case:?} is a valid case: {e}"));
+        let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
+        let mut share = |share: &Range<usize>| match worker.prepare_share(id, share.clone(), None)?.wait()?.0 {
+            MiniBatch::Host(batch) => Ok(batch),
+            MiniBatch::Device(batch) => batch.to_host(),
+        };
+        shares.iter().map(&mut share).collect()
+    }
+
     /// All mini-batches of an epoch.
     pub(crate) fn epoch(&self, case: &Case, epoch: u32) -> Vec<HostBatch> {
         self.batches(case, 1, &ids(case, epoch), true)
@@ -125,6 +137,7 @@ pub fn run(description: &Description) {
         laws::batches_fit_the_graph(&subject, &case);
         laws::every_seed_comes_once_an_epoch(&subject, &case);
         laws::batches_are_a_function_of_their_id(&subject, &case);
+        laws::shares_have_their_seeds(&subject, &case);
     }
     let case = Case::new(graphs::random(120, 7, true));
     laws::seed_and_epoch_change_the_draws(&subject, &case);
@@ -154,6 +167,7 @@ pub fn run_neighbor(description: &Description) {
                     laws::batches_fit_the_graph(&subject, &case);
                     laws::rows_keep_to_the_fanout(&subject, &case);
                     laws::batches_equal_the_reference(&subject, &case);
+                    laws::shares_equal_the_reference(&subject, &case);
                 }
             }
         }

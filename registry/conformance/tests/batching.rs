@@ -1,5 +1,6 @@
 //! The suite of phase Batching, held to operators that are right and to operators with one fault each.
 
+use std::ops::Range;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
@@ -58,13 +59,25 @@ impl<const FAULT: u8> Batching for Faulty<FAULT> {
 }
 
 impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         if id.index as usize >= self.num_batches() {
             return Err(Error::setting(id, "there is no such mini-batch; ask for one of the epoch"));
         }
         // Fault 9: the epoch does not matter.
         let drawn = BatchId { epoch: if FAULT == 9 { 0 } else { id.epoch }, index: id.index };
-        let mut batch = reference::sample(&self.0, drawn);
+        // Fault 10: a share is the whole mini-batch.
+        let share = if FAULT == 10 { 0..usize::MAX } else { share };
+        let batch_size = self.0.settings.batch_size;
+        let num_seeds = batch_size.min(self.0.seeds.nodes().len() - id.index as usize * batch_size);
+        if share.start >= share.end.min(num_seeds) {
+            return Err(Error::setting(id, "the share has no seed; give one with a seed"));
+        }
+        let mut batch = reference::sample_share(&self.0, drawn, share);
         batch.id = id;
         spoil(FAULT, &mut batch, recycled);
         Ok(Handle::ready(MiniBatch::Host(batch), Duration::ZERO))
@@ -108,4 +121,5 @@ fn every_fault_is_found() {
     refused::<7>(run_neighbor, "blocks of");
     refused::<8>(run, "more often than the graph has it");
     refused::<9>(run, "another epoch");
+    refused::<10>(run, "seeds of the share");
 }

@@ -1,5 +1,6 @@
 //! Seeds of a mini-batch: a slice of its epoch's order.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use morphgl_registry::{BatchId, Error, Place, Result, SamplerSettings, SeedSet};
@@ -48,19 +49,6 @@ impl Epochs {
         self.num_seeds().div_ceil(self.batch_size)
     }
 
-    /// Checks that an epoch has this mini-batch.
-    ///
-    /// # Errors
-    ///
-    /// It has not.
-    pub fn check(&self, id: BatchId) -> Result<()> {
-        let num_batches = self.num_batches();
-        if id.index as usize >= num_batches {
-            return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
-        }
-        Ok(())
-    }
-
     /// The seeds in the order of `epoch`, made by the first worker that needs it.
     pub fn order(&self, epoch: u32) -> Order {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,20 +67,38 @@ impl Epochs {
         order
     }
 
-    /// The seeds of a mini-batch; `order` is the worker's own, made anew where it is of another epoch.
+    /// The seeds of a share of a mini-batch: those at positions `share` of it, as far as it has them. `order` is the worker's
+    /// own, made anew where it is of another epoch.
     ///
     /// # Errors
     ///
-    /// An epoch has no such mini-batch.
-    pub fn seeds<'o>(&self, id: BatchId, order: &'o mut Option<Order>) -> Result<&'o [u32]> {
-        self.check(id)?;
+    /// An epoch has no such mini-batch, or there is no seed at these positions.
+    pub fn seeds<'o>(&self, id: BatchId, share: Range<usize>, order: &'o mut Option<Order>) -> Result<&'o [u32]> {
+        let positions = seed_positions(self.num_seeds(), self.batch_size, id, share)?;
         if order.as_ref().is_none_or(|known| known.epoch != id.epoch) {
             *order = Some(self.order(id.epoch));
         }
-        let nodes = &order.as_ref().expect("it was just made").nodes;
-        let first = id.index as usize * self.batch_size;
-        Ok(&nodes[first..nodes.len().min(first.saturating_add(self.batch_size))])
+        Ok(&order.as_ref().expect("it was just made").nodes[positions])
     }
+}
+
+/// Positions, in the epoch's order of `num_seeds` seeds, of the seeds at positions `share` of the mini-batch `id`. The last
+/// mini-batch may have fewer than `batch_size` seeds, and positions behind its last seed are left out.
+///
+/// # Errors
+///
+/// An epoch has no such mini-batch, or it has no seed at these positions.
+pub fn seed_positions(num_seeds: usize, batch_size: usize, id: BatchId, share: Range<usize>) -> Result<Range<usize>> {
+    let num_batches = num_seeds.div_ceil(batch_size);
+    if id.index as usize >= num_batches {
+        return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
+    }
+    let first = id.index as usize * batch_size;
+    let size = batch_size.min(num_seeds - first);
+    if share.start >= share.end.min(size) {
+        return Err(Error::setting(id, format!("it has {size} seeds, none at {share:?}; give a share with a seed")));
+    }
+    Ok(first + share.start..first + share.end.min(size))
 }
 
 /// Checks that a sampler on the CPU is built for the host.
@@ -143,8 +149,9 @@ mod tests {
             let mut order = None;
             for epoch in [0, 1, 2, 1, 0] {
                 let batches = (0..3).map(|index| BatchId { epoch, index });
-                let found: Vec<Vec<u32>> =
-                    batches.map(|id| epochs.seeds(id, &mut order).expect("a mini-batch").to_vec()).collect();
+                let found: Vec<Vec<u32>> = batches
+                    .map(|id| epochs.seeds(id, 0..usize::MAX, &mut order).expect("a mini-batch").to_vec())
+                    .collect();
                 assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1]);
                 let mut expected = epochs.seeds.nodes().to_vec();
                 if shuffle {
@@ -159,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_mini_batch_after_the_last_is_refused() {
-        let error = epochs(true).seeds(BatchId { epoch: 0, index: 3 }, &mut None).expect_err("there are three");
+        let error =
+            epochs(true).seeds(BatchId { epoch: 0, index: 3 }, 0..usize::MAX, &mut None).expect_err("there are three");
         assert!(error.to_string().ends_with("an epoch has 3; ask for an index below that"), "{error}");
     }
 

@@ -21,7 +21,7 @@ mod uniform;
 mod weighted;
 
 pub use bounded::{RETRIES, bounded};
-pub use epochs::{Epochs, Order, check_host, check_threads, weight_sum};
+pub use epochs::{Epochs, Order, check_host, check_threads, seed_positions, weight_sum};
 pub use hops::{Hop, HopSampler, gather_features, host_batch, sample_hops, set_labels};
 pub use lanes::{LANES, Lanes, MAX_LANES_FANOUT};
 pub use limits::{MAX_HOPS, check_limits, check_settings};

@@ -25,7 +25,7 @@ pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>)
     let mut under_way = None;
     for epoch in 0..epochs {
         for index in 0..made {
-            let handle = worker.make(BatchId { epoch: u32::MAX - epoch, index }, Some(&counters))?;
+            let handle = worker.make(BatchId { epoch: u32::MAX - epoch, index }, 0..usize::MAX, Some(&counters))?;
             // Two in flight, so that the device stays busy and memory bounded.
             if let Some(before) = under_way.replace(handle) {
                 before.wait()?;

@@ -1,9 +1,11 @@
 //! State that all workers share.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::Device;
 use morphgl_registry::{BatchId, BatchingContext, Error, Pick, Result, SamplerSettings};
+use morphgl_sampler_core::seed_positions;
 
 use crate::bounds::{Degrees, Hop, MOST};
 use crate::graph::Graph;
@@ -55,12 +57,9 @@ impl Shared {
         self.orders.len().div_ceil(self.settings.batch_size)
     }
 
-    pub(crate) fn check(&self, id: BatchId) -> Result<()> {
-        let num_batches = self.num_batches();
-        if id.index as usize >= num_batches {
-            return Err(Error::setting(id, format!("an epoch has {num_batches}; ask for an index below that")));
-        }
-        Ok(())
+    /// Positions of a share's seeds in the epoch's order.
+    pub(crate) fn seeds(&self, id: BatchId, share: Range<usize>) -> Result<Range<usize>> {
+        seed_positions(self.orders.len(), self.settings.batch_size, id, share)
     }
 
     /// Refuses mini-batches whose upper bounds exceed the free device memory.

@@ -1,5 +1,6 @@
 //! Batching worker: queues mini-batches on the device without waiting for them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, LastUse, Pinned, Stream, pending};
@@ -44,19 +45,28 @@ impl Worker {
     }
 
     /// Queues the work of a mini-batch, including access counting if `counters` are given.
-    pub(crate) fn make(&mut self, id: BatchId, counters: Option<&Counters>) -> Result<Handle<MiniBatch>> {
+    pub(crate) fn make(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        counters: Option<&Counters>,
+    ) -> Result<Handle<MiniBatch>> {
         let turn = self.turn;
         self.turn = (turn + 1) % self.scratch.len();
-        make(&self.shared, &mut self.scratch[turn], id, counters)
+        make(&self.shared, &mut self.scratch[turn], id, share, counters)
     }
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
-        self.shared.check(id)?;
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         // Its memory returns to the device's pool for reuse.
         drop(recycled);
-        self.make(id, None)
+        self.make(id, share, None)
     }
 
     /// Peak scratch memory of a stream times the number of streams, seed orders, and topology.
@@ -67,12 +77,17 @@ impl BatchingWorker for Worker {
     }
 }
 
-fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&Counters>) -> Result<Handle<MiniBatch>> {
+fn make(
+    shared: &Shared,
+    scratch: &mut Scratch,
+    id: BatchId,
+    share: Range<usize>,
+    counters: Option<&Counters>,
+) -> Result<Handle<MiniBatch>> {
+    let seeds = shared.seeds(id, share)?;
     let fanouts = &shared.settings.fanouts.0;
     let hops = fanouts.len() as u32;
     let order = shared.orders.get(id.epoch, &scratch.stream)?;
-    let first = id.index as usize * shared.settings.batch_size;
-    let seeds = first..shared.orders.len().min(first.saturating_add(shared.settings.batch_size));
     let start = scratch.stream.record(true)?;
     scratch.stream.wait(&order.ready)?;
 
@@ -89,7 +104,7 @@ fn make(shared: &Shared, scratch: &mut Scratch, id: BatchId, counters: Option<&C
     {
         let (nodes, table) = (nodes.as_ref().expect(GROWN), scratch.table.as_ref().expect(GROWN));
         let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
-        launch.seeds((&order.nodes, first as u64, seeds.len() as u32), nodes, Some(&scratch.counts), table)?;
+        launch.seeds((&order.nodes, seeds.start as u64, seeds.len() as u32), nodes, Some(&scratch.counts), table)?;
     }
 
     let mut blocks = Vec::with_capacity(fanouts.len());

@@ -58,8 +58,13 @@ fn accesses_are_counted_as_on_the_host() {
         }
     }
     impl morphgl_registry::BatchingWorker for Worker {
-        fn prepare(&mut self, id: BatchId, _: Option<MiniBatch>) -> morphgl_registry::Result<Handle<MiniBatch>> {
-            let (batch, took) = self.0.prepare(id, None)?.wait()?;
+        fn prepare_share(
+            &mut self,
+            id: BatchId,
+            share: std::ops::Range<usize>,
+            _: Option<MiniBatch>,
+        ) -> morphgl_registry::Result<Handle<MiniBatch>> {
+            let (batch, took) = self.0.prepare_share(id, share, None)?.wait()?;
             Ok(Handle::ready(MiniBatch::Host(host(&batch)), took))
         }
     }

@@ -1,5 +1,6 @@
 //! Batching on simulated CPU workers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Place, Result};
@@ -40,23 +41,26 @@ impl Batching for CpuSimNeighbor {
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         check_threads(threads)?;
         let sampler = Sampler::new(&self.shared);
-        Ok(Box::new(Worker { shared: Arc::clone(&self.shared), device: self.device.clone(), sampler }))
+        Ok(Box::new(Worker { device: self.device.clone(), sampler }))
     }
 }
 
 struct Worker {
-    shared: Arc<Shared>,
     device: Device,
     sampler: Sampler,
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
-        self.shared.check(id)?;
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let mut batch = host_batch(recycled);
         let operation = Operation { key: &CPU_KEY, work: Work::BatchingCpu, id };
         let (batch, took) = self.device.operate(operation, || {
-            self.sampler.make(id, &mut batch)?;
+            self.sampler.make(id, share, &mut batch)?;
             Ok(MiniBatch::Host(batch))
         })?;
         Ok(Handle::ready(batch, took))

@@ -1,5 +1,6 @@
 //! Batching on the device.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Result};
@@ -44,24 +45,27 @@ impl Batching for SimNeighbor {
         check_threads(threads)?;
         let sampler = Sampler::new(&self.shared);
         let stream = Stream::new(&self.device, &DEVICE_KEY, Work::BatchingDevice, sampler)?;
-        Ok(Box::new(Worker { shared: Arc::clone(&self.shared), device: self.device.clone(), stream }))
+        Ok(Box::new(Worker { device: self.device.clone(), stream }))
     }
 }
 
 struct Worker {
-    shared: Arc<Shared>,
     device: Device,
     stream: Stream<Sampler>,
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
-        self.shared.check(id)?;
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         // A mini-batch of the device gives its memory back, and the device hands it out again.
         drop(recycled);
         let device = self.device.clone();
         Ok(self.stream.submit(id, (), move |sampler, ()| {
-            Ok(SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.make(id, batch))?.into_batch())
+            Ok(SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.make(id, share, batch))?.into_batch())
         }))
     }
 }

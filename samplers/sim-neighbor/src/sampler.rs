@@ -1,5 +1,6 @@
 //! Plain neighbour sampling: the same mini-batches as every batching operator.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, Topology};
@@ -29,10 +30,6 @@ impl Shared {
     pub(crate) fn num_batches(&self) -> usize {
         self.epochs.num_batches()
     }
-
-    pub(crate) fn check(&self, id: BatchId) -> Result<()> {
-        self.epochs.check(id)
-    }
 }
 
 /// One worker's sampler, with buffers of its own.
@@ -49,12 +46,12 @@ impl Sampler {
         Self { shared: Arc::clone(shared), order: None, relabel: Relabel::default(), scratch: PickScratch::default() }
     }
 
-    /// Makes the mini-batch `id`, one of the epoch; all that is in `batch` is old content.
-    pub(crate) fn make(&mut self, id: BatchId, batch: &mut HostBatch) -> Result<()> {
+    /// Makes a share of the mini-batch `id`, one of the epoch; all that is in `batch` is old content.
+    pub(crate) fn make(&mut self, id: BatchId, share: Range<usize>, batch: &mut HostBatch) -> Result<()> {
         let Self { shared, order, relabel, scratch } = self;
         let dataset = &*shared.dataset;
         batch.id = id;
-        let seeds = shared.epochs.seeds(id, order)?;
+        let seeds = shared.epochs.seeds(id, share, order)?;
         let weights = dataset.topology.weights().map(|w| &**w);
         let mut hops = Hops { topology: &dataset.topology, relabel, scratch, degrees: Vec::new() };
         sample_hops(&mut hops, &shared.settings, weights, seeds, batch)?;

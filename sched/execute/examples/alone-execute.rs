@@ -3,6 +3,7 @@
 //! Prints the throughput of a pipeline of operators that sleep, and the executor's own time a mini-batch.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,12 @@ fn work(sleep: Duration) -> Duration {
 }
 
 impl BatchingWorker for Sleepy {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        _share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let mut batch = recycled.map(MiniBatch::into_host).transpose()?.unwrap_or_default();
         batch.input_nodes.clear();
         batch.input_nodes.push(id.index);

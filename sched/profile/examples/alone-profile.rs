@@ -1,6 +1,7 @@
 //! Profiles operators of one's own, without the runner. Run: `cargo run -p morphgl-profile --example alone-profile`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +26,12 @@ impl Batching for Asleep {
 }
 
 impl BatchingWorker for Asleep {
-    fn prepare(&mut self, id: BatchId, _recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        _share: Range<usize>,
+        _recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         thread::sleep(Duration::from_millis(3));
         let batch = HostBatch { id, num_seeds: 1, input_nodes: vec![id.index], ..HostBatch::default() };
         Ok(Handle::ready(MiniBatch::Host(batch), Duration::from_millis(3)))

@@ -1,6 +1,7 @@
 //! What has to hold, a function a law.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
@@ -149,6 +150,44 @@ pub(super) fn seed_and_epoch_change_the_draws(subject: &Subject<'_>, case: &Case
     let blocks =
         |batches: Vec<HostBatch>| -> Vec<_> { batches.into_iter().map(|b| (b.input_nodes, b.blocks)).collect() };
     assert_ne!(blocks(base), blocks(subject.epoch(&fixed, 1)), "another epoch");
+}
+
+/// A share has the seeds at its positions, positions behind the last seed are left out, and a share without a seed is refused.
+pub(super) fn shares_have_their_seeds(subject: &Subject<'_>, case: &Case) {
+    for id in ids(case, 2) {
+        let whole = subject.batches(case, 1, &[id], false).remove(0);
+        let n = whole.num_seeds;
+        let shares = cuts(n);
+        for (share, part) in shares.iter().zip(subject.shares(case, id, &shares)) {
+            let part = part.unwrap_or_else(|e| panic!("share {share:?} of {id}: {e}"));
+            assert_eq!(
+                part.seeds(),
+                &whole.seeds()[share.start..share.end.min(n)],
+                "seeds of the share {share:?} of {id}"
+            );
+        }
+        for refused in subject.shares(case, id, &[0..0, n..n + 1]) {
+            one_line("a share without a seed", &refused.expect_err("a share without a seed").to_string());
+        }
+    }
+}
+
+/// A share is what the reference makes of its seeds alone, with the draws of the whole mini-batch.
+pub(super) fn shares_equal_the_reference(subject: &Subject<'_>, case: &Case) {
+    let id = ids(case, 2).pop().expect("an epoch has a mini-batch");
+    let shares = cuts(reference::sample(case, id).num_seeds);
+    for (share, part) in shares.iter().zip(subject.shares(case, id, &shares)) {
+        let part = part.unwrap_or_else(|e| panic!("share {share:?} of {id}: {e}"));
+        let expected = reference::sample_share(case, id, share.clone());
+        assert_eq!(part.input_nodes, expected.input_nodes, "input nodes of the share {share:?} of {id}");
+        assert_eq!(part.blocks, expected.blocks, "blocks of the share {share:?} of {id}");
+    }
+}
+
+/// Shares of a mini-batch of `n` seeds: the first seed, the last, the middle, and all from the second on.
+fn cuts(n: usize) -> Vec<Range<usize>> {
+    let cuts = vec![0..1, n - 1..n, n / 3..(2 * n / 3).max(n / 3 + 1), 1..n + 5];
+    cuts.into_iter().filter(|cut| cut.start < n).collect()
 }
 
 /// Without `gather`, or without features, a mini-batch holds none.

@@ -3,6 +3,7 @@
 //! It shares with the operators the words that Philox gives, the logarithm and nothing else.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use morphgl_graph_store::Dataset;
 use morphgl_platform::philox::philox4x32_10;
@@ -13,9 +14,19 @@ use super::Case;
 
 /// The mini-batch `id` of the case.
 pub fn sample(case: &Case, id: BatchId) -> HostBatch {
+    sample_share(case, id, 0..usize::MAX)
+}
+
+/// The part of the mini-batch `id` that the seeds at positions `share` need alone; positions behind its last seed are left out.
+///
+/// # Panics
+///
+/// When the share begins behind the last seed.
+pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch {
     let (dataset, settings) = (&*case.dataset, &case.settings);
     let order = order(case, id.epoch);
     let seeds = order.chunks(settings.batch_size).nth(id.index as usize).expect("the mini-batch is one of the epoch");
+    let seeds = &seeds[share.start..share.end.min(seeds.len())];
     let mut nodes = seeds.to_vec();
     let mut local: HashMap<u32, u32> = nodes.iter().copied().zip(0..).collect();
     let (mut blocks, mut newest) = (Vec::new(), 0);

@@ -1,6 +1,7 @@
 //! Operators of an invented accelerator, and their like on the host: they batch a ring and count what arrives.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,9 +107,15 @@ struct RingWorker {
 }
 
 impl BatchingWorker for RingWorker {
-    fn prepare(&mut self, id: BatchId, _recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        _recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let size = self.context.settings.batch_size;
         let seeds = self.context.seeds.nodes().chunks(size).nth(id.index as usize);
+        let seeds = seeds.and_then(|seeds| seeds.get(share.start..share.end.min(seeds.len())));
         let input_nodes = seeds.ok_or_else(|| Error::setting("ring", "no such mini-batch"))?.to_vec();
         let n = input_nodes.len();
         let block = Block { num_dst: n, num_src: n, indptr: vec![0; n + 1], ..Block::default() };

@@ -1,5 +1,6 @@
 //! A sampler that reads the dataset's files as the page cache holds them: a plain batching operator that reads from disk.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -73,11 +74,16 @@ struct Worker {
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let Self { shared, order, relabel, scratch } = self;
         let Shared { dataset, settings, epochs, gather } = &**shared;
-        let seeds = epochs.seeds(id, order)?;
+        let seeds = epochs.seeds(id, share, order)?;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         let weights = dataset.topology.weights().map(|w| &**w);
         let mut hops = Hops { topology: &dataset.topology, relabel, scratch, degrees: Vec::new(), rows: 0 };

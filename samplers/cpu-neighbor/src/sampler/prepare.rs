@@ -1,5 +1,6 @@
 //! A worker: makes one mini-batch after another in the same memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,10 +42,15 @@ impl Worker {
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let Self { shared, pool, order, frontier, buffers } = self;
-        let seeds = shared.epochs.seeds(id, order)?;
+        let seeds = shared.epochs.seeds(id, share, order)?;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         match pool {
             Some(pool) => pool.install(|| prepare(shared, frontier, buffers, seeds, &mut batch)),

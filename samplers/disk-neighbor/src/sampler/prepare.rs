@@ -1,5 +1,6 @@
 //! A worker: makes one mini-batch after another in the same memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -51,9 +52,14 @@ impl Worker {
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let seeds = self.shared.epochs.seeds(id, &mut self.order)?;
+        let seeds = self.shared.epochs.seeds(id, share, &mut self.order)?;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         let before = self.reader.stats();
         let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);

@@ -1,6 +1,7 @@
 //! The operators: on the host, and on a device whose mini-batches are counted.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -117,7 +118,12 @@ impl Batching for FakeBatching {
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        _share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let _held = self.world.hold(&self.resources, id);
         let mut batch = recycled.unwrap_or_else(|| match self.on_device {

@@ -1,6 +1,7 @@
 //! Operators whose durations are known, on the host and on a device, and that fail when told to.
 
 use std::any::Any;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -155,7 +156,12 @@ impl Batching for FakeBatching {
 }
 
 impl BatchingWorker for Worker {
-    fn prepare(&mut self, id: BatchId, recycled: Option<MiniBatch>) -> Result<Handle<MiniBatch>> {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        _share: Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
         drop(recycled);
         let n = self.seen.prepared.fetch_add(1, Ordering::SeqCst);
         self.seen.indices.lock().expect("not poisoned").push(id.index);
