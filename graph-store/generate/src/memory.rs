@@ -96,44 +96,4 @@ pub(crate) fn most_events(mean: f64, each: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// What the plan has going on at the same time fits; the least is enough, and one byte less is not.
-        #[test]
-        fn every_plan_fits(
-            resident in 0u64..1 << 30,
-            build in 1u64..1 << 24,
-            making in 1u64..1 << 26,
-            waiting in 1u64..1 << 26,
-            threads in 1usize..200,
-            more in 0u64..1 << 32,
-        ) {
-            let piece = Piece { making, waiting };
-            let small = Piece { making: making / 2, waiting: waiting / 3 };
-            let footprint = Footprint { resident, build, rows: piece, features: small, labels: small };
-            let least = footprint.least(threads);
-            prop_assert!(footprint.plan(least - 1, threads).is_err());
-            for memory in [least, least + more] {
-                let plan = footprint.plan(memory, threads).unwrap();
-                let fixed = footprint.fixed(threads);
-                prop_assert!(fixed + plan.builders as u64 * build <= memory);
-                for (piece, group) in [(piece, plan.rows), (small, plan.features), (small, plan.labels)] {
-                    prop_assert!((1..=4 * threads).contains(&group));
-                    prop_assert!(fixed + piece.group(group as u64, threads as u64) <= memory, "{plan:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn sizes_beyond_all_memory_do_not_wrap() {
-        let piece = Piece { making: u64::MAX / 2, waiting: u64::MAX / 2 };
-        let all = Footprint { resident: 0, build: 1, rows: piece, features: piece, labels: piece };
-        assert!(all.plan(u64::MAX - 1, 64).is_err());
-        assert!(most_events(0.0, 1.0) >= 1.0);
-    }
-}
+mod tests;
