@@ -3,13 +3,13 @@
 use half::f16;
 use morphgl_graph_store::Dtype;
 
-/// A parsed value, or the fault without its position, which the caller knows.
+/// A parsed value, or the fault; the caller knows the position.
 pub(crate) type Parsed<T> = Result<T, String>;
 
 /// Cure for elements that are intact but unsuitable.
 pub(crate) const OTHER_ELEMENTS: &str = "correct the array and save it again";
 
-/// What kind of number an element is.
+/// Kind of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Uint,
     Float,
     Object,
-    /// Bytes, text, dates: read past, never decoded.
+    /// Bytes, text, dates: skipped, never decoded.
     Other,
 }
 
@@ -71,7 +71,7 @@ impl ElementType {
         known.then_some(Self { kind, size, big })
     }
 
-    /// Whether elements lie in a file as they lie in a dataset.
+    /// Whether elements have the same bytes in a dataset of `dtype`.
     pub(crate) fn is(self, dtype: Dtype) -> bool {
         let same = match dtype {
             Dtype::F32 => (Kind::Float, 4),
@@ -82,7 +82,11 @@ impl ElementType {
         (self.kind, self.size) == same && (!self.big || self.size == 1)
     }
 
-    /// The name people know the type by.
+    fn expected(self, what: &str) -> String {
+        format!("elements of type {}, expected {what}", self.name())
+    }
+
+    /// numpy's name of the type.
     pub(crate) fn name(self) -> String {
         let bits = self.size * 8;
         match self.kind {
@@ -95,8 +99,8 @@ impl ElementType {
         }
     }
 
-    /// Appends whole numbers; `Err` when the elements are none, with the type's name.
-    /// An unsigned number past `i64::MAX` becomes `i64::MAX`, which no later range check lets through.
+    /// Appends whole numbers; `Err` when the elements are none. An unsigned number above `i64::MAX` becomes `i64::MAX`,
+    /// which every later range check refuses.
     pub(crate) fn ints(self, bytes: &[u8], out: &mut Vec<i64>) -> Result<(), String> {
         let mut push = |v: i64| {
             out.push(v);
@@ -104,23 +108,23 @@ impl ElementType {
         };
         decode!(self, bytes, |v: bool => push(i64::from(v)), i8 => push(i64::from(v)), i16 => push(i64::from(v)),
             i32 => push(i64::from(v)), i64 => push(v), u8 => push(i64::from(v)), u16 => push(i64::from(v)),
-            u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.name()))
+            u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.expected("integers")))
     }
 
-    /// Appends node ids below 2^32 - 1; false where there are others or the elements are of a type that is read one by
-    /// one, and `out` is of no use then.
+    /// Appends node ids below 2^32 - 1; false, with any content in `out`, where there are others or the elements are of a type
+    /// that is decoded one by one.
     pub(crate) fn ids(self, bytes: &[u8], out: &mut Vec<u32>) -> bool {
         fn all<const N: usize>(bytes: &[u8], out: &mut Vec<u32>, read: impl Fn([u8; N]) -> u64) -> bool {
             let (elements, _) = bytes.as_chunks::<N>();
             let start = out.len();
-            // A negative number is a huge one here.
+            // A negative number has high bits here.
             let mut bits = 0;
             out.extend(elements.iter().map(|e| {
                 let id = read(*e);
                 bits |= id;
                 id as u32
             }));
-            // Only where every low bit is set somewhere can an id be the one too many.
+            // The id 2^32 - 1 is possible only where every low bit is set in some id.
             bits < u64::from(u32::MAX) || bits == u64::from(u32::MAX) && !out[start..].contains(&u32::MAX)
         }
         match (self.kind, self.size, self.big) {
@@ -140,7 +144,7 @@ impl ElementType {
         decode!(self, bytes, |v: f32 => push(v), f64 => push(v as f32), f16 => push(v.to_f32()),
             bool => push(u8::from(v).into()), i8 => push(v.into()), i16 => push(v.into()), i32 => push(v as f32),
             i64 => push(v as f32), u8 => push(v.into()), u16 => push(v.into()), u32 => push(v as f32),
-            u64 => push(v as f32); Err(self.name()))
+            u64 => push(v as f32); Err(self.expected("numbers")))
     }
 
     /// Appends class numbers: a NaN or -1 is "no label" (-1). `Err` says what the offending element holds.
@@ -154,7 +158,7 @@ impl ElementType {
         };
         if self.kind != Kind::Float {
             let mut ints = Vec::with_capacity(bytes.len() / self.size.max(1));
-            self.ints(bytes, &mut ints).map_err(|name| format!("labels of type {name}"))?;
+            self.ints(bytes, &mut ints)?;
             return ints.into_iter().try_for_each(whole);
         }
         let mut real = |v: f64| match v {
@@ -162,7 +166,7 @@ impl ElementType {
             v if v.fract() == 0.0 && v.abs() < f64::from(i32::MAX) => whole(v as i64),
             v => Err(format!("the label is {v}")),
         };
-        decode!(self, bytes, |v: f32 => real(v.into()), f64 => real(v), f16 => real(v.to_f64()); Err(self.name()))
+        decode!(self, bytes, |v: f32 => real(v.into()), f64 => real(v), f16 => real(v.to_f64()); Err(self.expected("numbers")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Seeded numbers that are a function of their place, the same on every machine.
+//! Seeded numbers that are a function of their index, the same on every machine.
 
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
 
@@ -24,9 +24,9 @@ fn below(seed: u64, index: u64, bound: u64) -> u64 {
 }
 
 /// A node's class, uniform over all classes.
-pub(crate) fn class(wanted: &RandomLabels, node: u64) -> i32 {
+pub(crate) fn class(labels: &RandomLabels, node: u64) -> i32 {
     // Makes labels independent of features and splits of the same seed.
-    below(wanted.seed ^ 0x6c61_6265_6c73, node, wanted.num_classes as u64) as i32
+    below(labels.seed ^ 0x6c61_6265_6c73, node, labels.num_classes as u64) as i32
 }
 
 /// Shuffles `nodes` and cuts them into train, valid and test, each in ascending order.

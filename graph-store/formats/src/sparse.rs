@@ -1,6 +1,11 @@
 //! A sparse matrix by rows, checked once, that gives dense rows one at a time.
 
-use crate::dense::is_small_integer;
+use crate::elements::Parsed;
+
+/// Whether u8 represents `value` exactly.
+pub(crate) fn is_small_integer(value: f32) -> bool {
+    (0.0..=255.0).contains(&value) && value.fract() == 0.0
+}
 
 /// A matrix in compressed sparse rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +19,8 @@ pub(crate) struct SparseRows {
 }
 
 impl SparseRows {
-    /// Checks and takes a matrix; `Err` says what is wrong with it.
-    pub(crate) fn new(shape: [i64; 2], indptr: Vec<i64>, indices: Vec<i64>, values: Vec<f32>) -> Result<Self, String> {
+    /// Checks a matrix; `Err` says what is wrong with it.
+    pub(crate) fn new(shape: [i64; 2], indptr: Vec<i64>, indices: Vec<i64>, values: Vec<f32>) -> Parsed<Self> {
         let [Ok(num_rows), Ok(num_cols)] = shape.map(usize::try_from) else {
             return Err(format!("the shape {shape:?} is impossible"));
         };
@@ -61,7 +66,7 @@ impl SparseRows {
         &self.values
     }
 
-    /// Whether u8 holds every value of the dense matrix exactly.
+    /// Whether u8 represents every value of the dense matrix exactly: entries of one column add up, so their sums count.
     pub(crate) fn has_small_integers(&self) -> bool {
         let mut sums = vec![0.0; self.num_cols];
         (0..self.num_rows).all(|row| {

@@ -61,8 +61,8 @@ impl PowerLaw {
             .collect()
     }
 
-    /// By what the rates must be multiplied so that, once duplicates and self-loops are gone, a node of `partners`
-    /// equally likely partners keeps `degree` of them on average. Rates alone would give that many with duplicates.
+    /// Factor of the rates with which a node of `partners` equally likely partners has `degree` of them on average once
+    /// duplicates and self-loops are dropped. Rates alone would give that many with duplicates.
     ///
     /// # Errors
     ///

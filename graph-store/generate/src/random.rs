@@ -1,15 +1,15 @@
-//! Counter-based random numbers: every value is a function of a key and an index, so no thread owns a state.
+//! Counter-based random numbers: every value is a function of a key and an index, without a state.
 //!
 //! A key's value `i` is the `i`-th output of SplitMix64 started at that key (Steele, Lea, Flood, OOPSLA 2014, §5),
 //! computed directly: its state after `i` steps is `key + i * SPLITMIX_STEP`.
 
 use morphgl_platform::{SPLITMIX_STEP, splitmix64};
 
-/// Names an endless sequence of random values.
+/// Key of an endless sequence of random values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 
-/// What a key is used for, so that no two uses share a sequence.
+/// Purpose of a key, so that no two purposes share a sequence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
     Rank = 1,

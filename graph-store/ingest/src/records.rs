@@ -1,4 +1,4 @@
-//! Records of edges, and the memory they lie in.
+//! Records of edges, and vectors of them in mapped memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -203,12 +203,12 @@ impl<R> fmt::Debug for Records<R> {
 }
 
 impl<R: Keyed> Records<R> {
-    /// Records there is room for.
+    /// Capacity in records.
     pub(crate) fn capacity(&self) -> usize {
         self.pages.len() / size_of::<R>()
     }
 
-    /// Makes room for `more` records.
+    /// Reserves capacity for `more` records.
     pub fn reserve(&mut self, more: usize) {
         if self.len + more > self.capacity() {
             self.move_to(self.len + more);
@@ -223,7 +223,7 @@ impl<R: Keyed> Records<R> {
             self.pages = Pages::new();
         }
         let mut pages =
-            Pages::zeroed(bytes).unwrap_or_else(|e| panic!("no room for {capacity} edges being sorted: {e}"));
+            Pages::zeroed(bytes).unwrap_or_else(|e| panic!("no memory for {capacity} edges to be sorted: {e}"));
         let used = self.len * size_of::<R>();
         pages[..used].copy_from_slice(&self.pages[..used]);
         self.pages = pages;
@@ -237,7 +237,7 @@ impl<R: Keyed> Records<R> {
         self.len = self.len.min(len);
     }
 
-    /// As long as `len`, with whatever lay there.
+    /// Sets the length to `len`, with any content.
     pub(crate) fn set_len(&mut self, len: usize) {
         if len > self.capacity() {
             self.clear();
@@ -252,7 +252,7 @@ impl<R: Keyed> Records<R> {
         let start = self.len;
         self.len += most;
         let written = fill(&mut self[start..]);
-        assert!(written <= most, "{written} records written into room for {most}");
+        assert!(written <= most, "{written} records written into a capacity of {most}");
         self.len = start + written;
     }
 
@@ -266,18 +266,18 @@ impl<R: Keyed> Records<R> {
 
     /// Removes all but the first of neighbours with the same key.
     pub fn dedup(&mut self) {
-        let mut kept = 0;
+        let mut len = 0;
         let records = &mut **self;
         for i in 0..records.len() {
-            if kept == 0 || records[i].key() != records[kept - 1].key() {
-                records[kept] = records[i];
-                kept += 1;
+            if len == 0 || records[i].key() != records[len - 1].key() {
+                records[len] = records[i];
+                len += 1;
             }
         }
-        self.len = kept;
+        self.len = len;
     }
 
-    /// Gives back room that is not used.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         if self.capacity() > self.len {
             self.move_to(self.len);

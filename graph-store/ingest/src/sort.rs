@@ -1,5 +1,4 @@
-//! External sort of edges: sorted blocks in memory, spilled as sorted runs to one file, and merged. Stable, whatever the
-//! budget.
+//! External sort: sorted blocks in memory, spilled as sorted runs to one file, and merged. Stable for every budget.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use crate::ranges::{Block, Merge, RANGE_BYTES};
 use crate::records::{Record, Records, Sorted};
 use crate::spill::{self, Spill};
 
-/// Most runs merged at a time, and the share of the budget that each needs.
+/// Maximum number of runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
 const RUN_BYTES: u64 = 512 << 10;
 /// Bits that one pass sorts by.
@@ -32,24 +31,19 @@ impl<R: Record> BlockMaker<R> {
         self.scratch.take()
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer.
     pub(crate) fn give(&self, buffer: Records<R>) {
         self.scratch.give(buffer);
     }
 
-    /// Sorts what will be a block.
+    /// Sorts the records of a block.
     pub(crate) fn sorted(&self, records: Records<R>) -> Block<R> {
         Block::sort(records, self.bits, &self.scratch)
     }
 
-    /// Sorts edges without weights into a block, or gives the buffer back.
-    pub(crate) fn placed(
-        &self,
-        sources: &[u32],
-        targets: &[u32],
-        buffer: Records<R>,
-    ) -> std::result::Result<Block<R>, Records<R>> {
-        Block::place(sources, targets, self.bits, buffer)
+    /// Sorts edges without weights into a block; `None` where that is not one pass over the targets.
+    pub(crate) fn placed(&self, sources: &[u32], targets: &[u32]) -> Option<Block<R>> {
+        Block::place(sources, targets, self.bits, || self.buffer())
     }
 }
 
@@ -57,11 +51,11 @@ impl<R: Record> BlockMaker<R> {
 #[derive(Debug)]
 pub struct Sorter<R> {
     blocks: Vec<Block<R>>,
-    /// Records that the blocks have room for.
-    held: usize,
-    /// Records that may be held.
-    capacity: usize,
-    /// The block that single records go to.
+    /// Capacity of the blocks, in records.
+    resident: usize,
+    /// Maximum of `resident`.
+    max_resident: usize,
+    /// The block that single records are appended to.
     filling: Records<R>,
     merging: Merge,
     memory: u64,
@@ -74,16 +68,23 @@ impl<R: Record> Sorter<R> {
     /// A sorter whose records stay within half of `memory` bytes, and its merges within a quarter; with `unique`, only
     /// the first record of a key remains. Records beyond the budget spill to the file `path`.
     pub fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
-        let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
-        let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
-        let merging = Merge::within::<R>(memory, unique, rayon::current_num_threads() as u64);
-        Self { blocks, held: 0, capacity, filling, merging, memory, path, spill: None, scratch }
+        Self {
+            blocks: Vec::new(),
+            resident: 0,
+            max_resident: (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize,
+            filling: Records::default(),
+            merging: Merge::within::<R>(memory, unique, rayon::current_num_threads() as u64),
+            memory,
+            path,
+            spill: None,
+            scratch: Arc::default(),
+        }
     }
 
     /// Records a block should have.
     pub(crate) fn block_len(&self) -> usize {
-        // As many as the buffers of the merge have room for, which are huge pages then.
-        self.merging.room
+        // The capacity of the merge's buffers, which are huge pages then.
+        self.merging.capacity
     }
 
     /// Appends records.
@@ -112,7 +113,7 @@ impl<R: Record> Sorter<R> {
     /// A maker of blocks for this sorter.
     pub(crate) fn maker(&self) -> BlockMaker<R> {
         // One pass sorts a block; more bits only where that would leave far too many records to a range.
-        let ranges = self.capacity as u64 * size_of::<R>() as u64 / (2 * RANGE_BYTES);
+        let ranges = self.max_resident as u64 * size_of::<R>() as u64 / (2 * RANGE_BYTES);
         let bits = (u64::BITS - ranges.leading_zeros()).clamp(ONE_PASS, 32);
         BlockMaker { scratch: Arc::clone(&self.scratch), bits }
     }
@@ -120,7 +121,7 @@ impl<R: Record> Sorter<R> {
     /// Appends a block.
     pub(crate) fn push_block(&mut self, block: Block<R>) -> Result<()> {
         self.close()?;
-        self.hold(block)
+        self.add(block)
     }
 
     /// Makes a block of the single records.
@@ -130,22 +131,21 @@ impl<R: Record> Sorter<R> {
         }
         let maker = self.maker();
         let records = std::mem::replace(&mut self.filling, maker.buffer());
-        let block = maker.sorted(records);
-        self.hold(block)
+        self.add(maker.sorted(records))
     }
 
-    fn hold(&mut self, mut block: Block<R>) -> Result<()> {
+    fn add(&mut self, mut block: Block<R>) -> Result<()> {
         if self.merging.unique && block.low == 0 {
             block.records.dedup();
         }
-        // What a block has room for counts. Buffers far too large, as after duplicates, are cut.
+        // The capacity of a block counts. Buffers far too large, as after duplicates, are cut.
         if block.records.capacity() > 2 * block.records.len() {
             block.records.shrink();
         }
-        if self.held + block.records.capacity() > self.capacity {
+        if self.resident + block.records.capacity() > self.max_resident {
             self.spill_run()?;
         }
-        self.held += block.records.capacity();
+        self.resident += block.records.capacity();
         self.blocks.push(block);
         Ok(())
     }
@@ -157,7 +157,7 @@ impl<R: Record> Sorter<R> {
     }
 
     fn spill_run(&mut self) -> Result<()> {
-        if self.held == 0 {
+        if self.resident == 0 {
             return Ok(());
         }
         let spill = match &mut self.spill {
@@ -168,20 +168,20 @@ impl<R: Record> Sorter<R> {
         let (pool, merge) = (PagePool::new(), self.merging);
         let encode = |records: Sorted<'_, R>| spill::encoded(records, &pool);
         merge.blocks(&mut self.blocks, &encode, &mut |bytes| spill.append::<R>(&bytes))?;
-        // The next blocks take the buffers of these.
+        // The next blocks reuse the buffers of these.
         self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
-        self.held = 0;
+        self.resident = 0;
         Ok(())
     }
 
-    /// Sorts the records that will stay before all others, if their targets come in order from now on, and takes them out
-    /// of the blocks; `make` and `emit` as in [`Merge::blocks`]. Does nothing while few are held.
+    /// Sorts the records that precede all later ones, if targets come in order from now on, and removes them from the
+    /// blocks; `make` and `emit` as in [`Merge::blocks`]. Does nothing while few are resident.
     pub(crate) fn merge_early<T: Send>(
         &mut self,
         make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
-        let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.held >= self.capacity / 2;
+        let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.resident >= self.max_resident / 2;
         if self.spill.is_some() || !many || !self.filling.is_empty() {
             return Ok(());
         }
@@ -209,13 +209,13 @@ impl<R: Record> Sorter<R> {
         self.blocks.retain(|block| !block.records.is_empty());
         self.merging.blocks(&mut self.blocks, make, emit)?;
         self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
-        self.held = rests.iter().map(|block| block.records.capacity()).sum();
+        self.resident = rests.iter().map(|block| block.records.capacity()).sum();
         self.blocks = rests;
         Ok(())
     }
 
-    /// Sorts all records. Each slice of them goes through `make`, on the thread that sorted it; the results go to `emit`,
-    /// in order, while the next slices are sorted.
+    /// Sorts all records. Each slice of them passes through `make`, on the thread that sorted it; the results are passed to
+    /// `emit`, in order, while the next slices are sorted.
     ///
     /// # Errors
     ///

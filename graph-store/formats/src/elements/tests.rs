@@ -8,7 +8,10 @@ fn both_byte_orders_and_every_width_decode() {
     ElementType::parse("<u8").unwrap().ints(&u64::MAX.to_le_bytes(), &mut ints).unwrap();
     ElementType::parse("|b1").unwrap().ints(&[1, 0], &mut ints).unwrap();
     assert_eq!(ints, [258, -5, i64::MAX, 1, 0]);
-    assert_eq!(ElementType::parse("<f4").unwrap().ints(&[0; 4], &mut ints), Err("float32".into()));
+    assert_eq!(
+        ElementType::parse("<f4").unwrap().ints(&[0; 4], &mut ints),
+        Err("elements of type float32, expected integers".into())
+    );
     let mut floats = Vec::new();
     ElementType::parse("<f2").unwrap().floats(&f16::from_f32(1.5).to_le_bytes(), &mut floats).unwrap();
     ElementType::parse("<f8").unwrap().floats(&0.1f64.to_le_bytes(), &mut floats).unwrap();

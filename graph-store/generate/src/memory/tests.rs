@@ -8,15 +8,15 @@ proptest! {
     fn every_plan_fits(
         resident in 0u64..1 << 30,
         build in 1u64..1 << 24,
-        making in 1u64..1 << 26,
-        waiting in 1u64..1 << 26,
+        scratch in 1u64..1 << 26,
+        block in 1u64..1 << 26,
         threads in 1usize..200,
         more in 0u64..1 << 32,
     ) {
-        let piece = Piece { making, waiting };
-        let small = Piece { making: making / 2, waiting: waiting / 3 };
+        let piece = BlockMemory { scratch, block };
+        let small = BlockMemory { scratch: scratch / 2, block: block / 3 };
         let footprint = Footprint { resident, build, rows: piece, features: small, labels: small };
-        let least = footprint.least(threads);
+        let least = footprint.min_memory(threads);
         prop_assert!(footprint.plan(least - 1, threads).is_err());
         for memory in [least, least + more] {
             let plan = footprint.plan(memory, threads).unwrap();
@@ -32,8 +32,8 @@ proptest! {
 
 #[test]
 fn sizes_beyond_all_memory_do_not_wrap() {
-    let piece = Piece { making: u64::MAX / 2, waiting: u64::MAX / 2 };
+    let piece = BlockMemory { scratch: u64::MAX / 2, block: u64::MAX / 2 };
     let all = Footprint { resident: 0, build: 1, rows: piece, features: piece, labels: piece };
     assert!(all.plan(u64::MAX - 1, 64).is_err());
-    assert!(most_events(0.0, 1.0) >= 1.0);
+    assert!(max_events(0.0, 1.0) >= 1.0);
 }

@@ -75,9 +75,9 @@ fn merging_early_needs_no_more_buffers_with_every_merge() {
         let mut records = sorter.maker().buffer();
         (0..10).for_each(|j| records.extend_from_slice(&[(((10 * i + j) / 7) << 32) | ((7 * j) % 10)]));
         sorter.push_block(sorter.maker().sorted(records)).unwrap();
-        let before = sorter.held;
+        let before = sorter.resident;
         sorter.merge_early(&|_: Sorted<'_, u64>| (), &mut |()| Ok(())).unwrap();
-        merges += usize::from(sorter.held < before);
+        merges += usize::from(sorter.resident < before);
     }
     let buffers = sorter.blocks.len() + sorter.scratch.waiting();
     assert!(merges > 30 && buffers < many + 4, "{buffers} buffers after {merges} merges of {many} blocks");

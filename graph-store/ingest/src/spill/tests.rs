@@ -21,7 +21,7 @@ fn long_runs_merge_by_spans() {
             actual.extend(records);
             Ok(())
         };
-        let merge = Merge { unique, len: 1000, room: 0, threads: 2, wave: 9 };
+        let merge = Merge { unique, len: 1000, capacity: 0, threads: 2, wave: 9 };
         spill.merge(&spill.runs, 1 << 20, merge, &|records: Sorted<'_, Weighted>| records.to_vec(), &mut emit).unwrap();
         expected.sort_by_key(|r| r.key());
         if unique {

@@ -7,7 +7,7 @@ fn layout(line: &str, columns: &Columns) -> (Layout, bool) {
 
 fn places(line: &str, columns: &Columns) -> (usize, usize, Option<usize>) {
     let (layout, _) = layout(line, columns);
-    (layout.source, layout.target, layout.weight)
+    (layout.columns.source, layout.columns.target, layout.columns.weight)
 }
 
 #[test]

@@ -2,7 +2,7 @@ use morphgl_graph_store::NpyWriter;
 
 use super::*;
 
-/// What a job holds hangs on its edges alone, however many rows lie between them.
+/// Memory of a segment's rows depends on its edges alone, however many rows lie between them.
 #[test]
 fn rows_without_edges_take_no_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -12,8 +12,8 @@ fn rows_without_edges_take_no_memory() {
     let mut out = NpyWriter::create(dir.path().join("indptr.npy")).unwrap();
     out.write(&offsets).unwrap();
     out.finish(None).unwrap();
-    let mut tables = Tables::open(dir.path()).unwrap();
-    let mut compressed = Compressed::new(tables.array("indptr").unwrap(), Rows::Sources);
+    let mut tables = ArraySet::open(dir.path()).unwrap();
+    let mut compressed = CompressedRows::new(tables.array("indptr").unwrap(), Rows::Sources);
     let rows = [2, 1].map(|count| compressed.rows_of(count).unwrap().0);
     assert_eq!(rows, [vec![(4999, 1), (8999, 2)], vec![(8999, 1)]]);
     compressed.end().unwrap();
