@@ -4,17 +4,17 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Error, Load, Result, read_npy};
+use morphgl_graph_store::{Error, Result};
 use morphgl_ingest::{Scratch, Sorted, Sorter};
 use rayon::prelude::*;
 
 use crate::Ingest;
 use crate::ingest::nodes::Keys;
-use crate::text::{Chunks, Pairs, PairsFormat, parse};
+use crate::text::{Chunks, Pairs, PairsFormat, parse_next};
 
-/// Reads all edges, writes `node_ids` and hands on the edges between the new ids; returns how many weights were rounded.
+/// Reads all edges, writes `node_ids` and imports the edges between the new ids; returns how many weights were rounded.
 ///
-/// Two passes: the ids go through a sorter that keeps one of each while the edges wait in a file; then each id is
+/// Two passes: the ids go through a sorter that keeps one of each while the edges are spooled to a file; then each id is
 /// looked up in the sorted ids, which are mapped, so that their size does not count against the budget.
 pub(crate) fn edges(
     ingest: &mut Ingest<'_>,
@@ -22,29 +22,52 @@ pub(crate) fn edges(
     chunks: &mut Chunks<'_>,
     lines: PairsFormat,
 ) -> Result<u64> {
-    let (edges, ids, rounded) = collect(ingest, source, chunks, lines)?;
-    finish(ingest, source, edges, ids)?;
+    let (mut edges, mut sorter) = (EdgeSpool::create(ingest, lines.weighted)?, id_sorter(ingest));
+    let (mut rounded, scratch) = (0, Scratch::default());
+    let parse = |text: &[u8]| {
+        let pairs = Pairs::<u64>::parse(text, lines)?;
+        let mut ids = scratch.take();
+        ids.reserve(2 * pairs.sources.len());
+        ids.extend_from_slice(&pairs.sources);
+        ids.extend_from_slice(&pairs.targets);
+        scratch.sort(&mut ids, 0);
+        ids.dedup();
+        Ok((pairs, ids))
+    };
+    while let Some(pieces) = parse_next(chunks, parse)? {
+        for (pairs, ids) in pieces {
+            sorter.push(&ids)?;
+            scratch.give(ids);
+            edges.write([&pairs.sources, &pairs.targets], &pairs.weights)?;
+            rounded += pairs.rounded;
+        }
+    }
+    finish(ingest, source, edges, sorter)?;
     Ok(rounded)
 }
 
-/// Sorts the ids, writes them as `node_ids` and passes on the edges with each id replaced by its rank.
-pub(crate) fn finish(ingest: &mut Ingest<'_>, source: &Path, edges: Unnumbered, mut ids: Sorter<u64>) -> Result<()> {
+/// Sorts the ids, writes them as `node_ids` and imports the edges with each id replaced by its rank.
+pub(crate) fn finish(ingest: &mut Ingest<'_>, source: &Path, edges: EdgeSpool, mut ids: Sorter<u64>) -> Result<()> {
     // Node files may list nodes without an edge.
     for keys in ingest.node_keys() {
         let Keys::Numbers(numbers) = keys else { continue };
-        let mut numbers = numbers.clone();
-        numbers.sort_unstable();
-        numbers.dedup();
-        ids.push(&numbers)?;
+        push_ids(&mut ids, numbers.clone())?;
     }
     let mut stream = ingest.writer.stream::<u64>("node_ids")?;
     ids.merge(&|ids: Sorted<'_, u64>| ids.to_vec(), &mut |ids: Vec<u64>| stream.write(&ids))?;
     let num_nodes = stream.len();
     let meta = stream.finish(None)?;
-    ingest.add_node_ids(source, num_nodes, meta);
-    let (ids, _) = read_npy::<u64>(&ingest.dir().join("node_ids.npy"), Load::Mmap)?;
+    ingest.add_rows("node_ids", source, num_nodes, meta);
+    let ids = ingest.array::<u64>("node_ids")?;
     let ranks = Ranks::new(&ids, ingest.options().memory);
-    edges.number(ingest, source, num_nodes, |id| ranks.of(id))
+    edges.replay(ingest, source, num_nodes, |id| ranks.of(id))
+}
+
+/// Pushes ids to be sorted, each once.
+pub(crate) fn push_ids(sorter: &mut Sorter<u64>, mut ids: Vec<u64>) -> Result<()> {
+    ids.sort_unstable();
+    ids.dedup();
+    sorter.push(&ids)
 }
 
 /// An external sorter for node ids, within a quarter of the memory budget: there are far fewer nodes than edges.
@@ -53,20 +76,20 @@ pub(crate) fn id_sorter(ingest: &Ingest<'_>) -> Sorter<u64> {
 }
 
 /// Ranks of ids among the sorted ids.
-pub(crate) struct Ranks<'i> {
+struct Ranks<'i> {
     ids: &'i [u64],
-    /// Low bits of an id that do not count for its bucket.
+    /// Number of low bits of an id that are not part of its bucket.
     shift: u32,
-    /// Where each bucket of ids begins, and the end of the last one.
+    /// Offset of each bucket of ids, and the end of the last one.
     starts: Vec<u32>,
 }
 
 impl<'i> Ranks<'i> {
-    /// Buckets of about one id each where the ids lie evenly, within a sixteenth of `memory`.
+    /// Buckets of about one id each where the ids are evenly spread, within a sixteenth of `memory`.
     fn new(ids: &'i [u64], memory: u64) -> Self {
-        let most = (memory / 16 / 4).min(2 * ids.len() as u64).max(1);
+        let max_buckets = (memory / 16 / 4).min(2 * ids.len() as u64).max(1);
         let highest = ids.last().copied().unwrap_or(0);
-        let shift = (0..u64::BITS - 1).find(|&shift| highest >> shift < most).unwrap_or(u64::BITS - 1);
+        let shift = (0..u64::BITS - 1).find(|&shift| highest >> shift < max_buckets).unwrap_or(u64::BITS - 1);
         let mut starts = vec![0u32; (highest >> shift) as usize + 2];
         ids.iter().for_each(|id| starts[(id >> shift) as usize + 1] += 1);
         (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
@@ -81,39 +104,9 @@ impl<'i> Ranks<'i> {
     }
 }
 
-/// Reads the edges, the ids that they join, and how many weights were rounded.
-fn collect(
-    ingest: &Ingest<'_>,
-    source: &Path,
-    chunks: &mut Chunks<'_>,
-    lines: PairsFormat,
-) -> Result<(Unnumbered, Sorter<u64>, u64)> {
-    let (mut edges, mut sorter) = (Unnumbered::create(ingest, lines.weighted)?, id_sorter(ingest));
-    let (mut rounded, scratch) = (0, Scratch::default());
-    while let Some(chunk) = chunks.next()? {
-        let pieces = parse(source, &chunk, |text| {
-            let pairs = Pairs::<u64>::parse(text, lines)?;
-            let mut ids = scratch.take();
-            ids.reserve(2 * pairs.sources.len());
-            ids.extend_from_slice(&pairs.sources);
-            ids.extend_from_slice(&pairs.targets);
-            scratch.sort(&mut ids, 0);
-            ids.dedup();
-            Ok((pairs, ids))
-        })?;
-        for (pairs, ids) in pieces {
-            sorter.push(&ids)?;
-            scratch.give(ids);
-            edges.write([&pairs.sources, &pairs.targets], &pairs.weights)?;
-            rounded += pairs.rounded;
-        }
-    }
-    Ok((edges, sorter, rounded))
-}
-
-/// Edges whose ids have no node numbers yet, spilled block by block to a temporary file inside the unfinished dataset:
+/// Edges whose ids have no node numbers yet, spooled block by block to a temporary file inside the unfinished dataset:
 /// sources, targets, weights.
-pub(crate) struct Unnumbered {
+pub(crate) struct EdgeSpool {
     path: PathBuf,
     out: BufWriter<File>,
     weighted: bool,
@@ -121,7 +114,7 @@ pub(crate) struct Unnumbered {
     blocks: Vec<usize>,
 }
 
-impl Unnumbered {
+impl EdgeSpool {
     pub(crate) fn create(ingest: &Ingest<'_>, weighted: bool) -> Result<Self> {
         let path = ingest.dir().join("edges.raw");
         let file = File::create(&path).map_err(|e| Error::io(&path, e))?;
@@ -137,8 +130,8 @@ impl Unnumbered {
         Ok(())
     }
 
-    /// Passes on the edges with each id replaced by `node(id)`.
-    pub(crate) fn number(
+    /// Imports the edges with each id replaced by `node(id)`.
+    pub(crate) fn replay(
         mut self,
         ingest: &mut Ingest<'_>,
         source: &Path,

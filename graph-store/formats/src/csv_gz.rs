@@ -1,191 +1,121 @@
-//! Gzipped CSV without a header, as OGB publishes it: read as a stream, parsed in parallel by blocks of lines.
+//! Gzipped CSV without a header, as OGB publishes it, parsed in parallel.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
 
-use flate2::bufread::MultiGzDecoder;
 use morphgl_graph_store::{Error, Position, Result};
-use rayon::prelude::*;
 
-use crate::Progress;
+use crate::Ingest;
 use crate::elements::Parsed;
-use crate::text::{Counted, newlines, pieces, real};
+use crate::files::{invalid, magic};
+use crate::text::{Chunks, LineError, newlines, parse_chunk, real};
 
-/// Text parsed at a time.
-const BLOCK: usize = 4 << 20;
-/// Longest line: 1 << 20 features of 60 digits.
-const MAX_LINE: usize = 64 << 20;
+const CURE: &str = "the file is damaged or something else: download it again";
 
-/// A gzipped table of numbers, decompressed ahead by a thread.
-pub(crate) struct Table<'p> {
-    pub(crate) path: PathBuf,
-    decompressed: Receiver<io::Result<Vec<u8>>>,
-    progress: &'p dyn Progress,
-    read: Arc<AtomicU64>,
-    reported: u64,
-    /// Text that is not parsed yet: the beginning of a line.
-    text: Vec<u8>,
+/// A gzipped table of numbers.
+pub(crate) struct CsvReader<'p> {
+    chunks: Chunks<'p>,
     /// Lines parsed so far.
-    lines: u64,
-    end: bool,
+    pub(crate) lines: u64,
 }
 
-impl<'p> Table<'p> {
+impl<'p> CsvReader<'p> {
     /// Opens `path`; its compressed bytes are the progress of the stage `stage`.
-    pub(crate) fn open(path: PathBuf, stage: &str, progress: &'p dyn Progress) -> Result<Self> {
-        let file = File::open(&path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                let cure = "name the directory that holds OGB's raw/ and split/, complete";
-                Error::invalid(&path, Position::File, "there is no such file", cure)
-            }
-            _ => Error::io(&path, e),
-        })?;
-        progress.stage(stage, file.metadata().ok().map(|m| m.len()));
-        let read = Arc::new(AtomicU64::new(0));
-        let counted = Counted { file, read: Arc::clone(&read) };
-        let mut reader = MultiGzDecoder::new(BufReader::with_capacity(1 << 17, counted));
-        let (send, decompressed) = sync_channel(1);
-        std::thread::spawn(move || {
-            loop {
-                let mut block = Vec::with_capacity(BLOCK);
-                let read = (&mut reader).take(BLOCK as u64).read_to_end(&mut block);
-                // What came before an error tells its line. A receiver that is gone has met an error of its own.
-                let sent = match read {
-                    Ok(n) => send.send(Ok(block)).is_ok() && n > 0,
-                    Err(e) => {
-                        let _ = (block.is_empty() || send.send(Ok(block)).is_ok()) && send.send(Err(e)).is_ok();
-                        false
-                    }
-                };
-                if !sent {
-                    return;
-                }
-            }
-        });
-        Ok(Self { path, decompressed, progress, read, reported: 0, text: vec![], lines: 0, end: false })
+    pub(crate) fn open(path: &Path, stage: &str, ingest: &Ingest<'p>) -> Result<Self> {
+        if !path.exists() {
+            return invalid(
+                path,
+                "there is no such file",
+                "name the directory that holds OGB's raw/ and split/, complete",
+            );
+        }
+        if !magic(path)?.starts_with(&[0x1f, 0x8b]) {
+            return Err(fault(path, 1, "the gzip data is damaged"));
+        }
+        Ok(Self { chunks: Chunks::open(path, stage, ingest.options().memory, ingest.progress())?, lines: 0 })
     }
 
-    /// Lines parsed so far.
-    pub(crate) fn lines(&self) -> u64 {
-        self.lines
+    /// Parses the next lines in pieces of whole lines, in parallel; no pieces at the end of the table.
+    pub(crate) fn pieces<T: Send>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
+    ) -> Result<Vec<T>> {
+        let Some(chunk) = self.chunks.next()? else { return Ok(Vec::new()) };
+        let pieces = parse_chunk(&self.chunks, &chunk, parse)?;
+        // The table's last line may lack its newline.
+        self.lines += newlines(chunk.bytes()) + u64::from(!chunk.bytes().ends_with(b"\n"));
+        Ok(pieces)
     }
 
     /// Parses the next lines, each into `width` values of `out` (which is cleared); false at the end of the table.
     /// `parse` fills one line's values, or says what is wrong with it.
-    pub(crate) fn block<T: Copy + Default + Send>(
+    pub(crate) fn rows<T: Copy + Default + Send>(
         &mut self,
         width: usize,
         out: &mut Vec<T>,
         parse: impl Fn(&str, &mut [T]) -> Parsed<()> + Sync,
     ) -> Result<bool> {
         out.clear();
-        let values = self.pieces(|piece| {
-            let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
+        let pieces = self.pieces(|piece| {
             let mut values = Vec::new();
-            for (i, line) in piece.split(|&b| b == b'\n').enumerate() {
-                let at = values.len();
-                values.resize(at + width, T::default());
-                let text = std::str::from_utf8(line).map_err(|_| "the line is not text".to_string());
-                text.and_then(|text| parse(text.trim_end_matches('\r'), &mut values[at..]))
-                    .map_err(|what| (i as u64, what))?;
+            for (i, line) in (0..).zip(piece.strip_suffix(b"\n").unwrap_or(piece).split(|&b| b == b'\n')) {
+                let start = values.len();
+                values.resize(start + width, T::default());
+                line_text(line).and_then(|text| parse(text, &mut values[start..])).map_err(|e| line_error(i, e))?;
             }
             Ok(values)
         })?;
-        values.iter().for_each(|values| out.extend_from_slice(values));
-        Ok(!values.is_empty())
+        pieces.iter().for_each(|values| out.extend_from_slice(values));
+        Ok(!pieces.is_empty())
     }
 
-    /// Parses the next lines in pieces of whole lines, side by side; nothing at the end of the table. `parse` says what
-    /// is wrong with which line of its piece.
-    pub(crate) fn pieces<T: Send>(
-        &mut self,
-        parse: impl Fn(&[u8]) -> std::result::Result<T, (u64, String)> + Sync,
-    ) -> Result<Vec<T>> {
-        self.fill()?;
-        let whole =
-            if self.end { self.text.len() } else { self.text.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1) };
-        let pieces = pieces(&self.text[..whole]);
-        let parsed: Vec<_> = pieces.par_iter().map(|piece| (parse(piece), newlines(piece))).collect();
-        let mut out = Vec::with_capacity(parsed.len());
-        for (parsed, lines) in parsed {
-            match parsed {
-                Ok(parsed) => out.push(parsed),
-                Err((line, what)) => return self.fail(self.lines + line + 1, what),
-            }
-            self.lines += lines;
-        }
-        // The table's last line may lack its newline.
-        self.lines += u64::from(whole > 0 && self.text[whole - 1] != b'\n');
-        self.text.drain(..whole);
-        Ok(out)
-    }
-
-    /// Values the first line has; `None` when the table is empty.
+    /// Number of values in the first line; `None` when the table is empty.
     pub(crate) fn width(&mut self) -> Result<Option<usize>> {
-        self.fill()?;
-        let first = self.text.split(|&b| b == b'\n').next().unwrap_or(&[]);
-        Ok((!self.text.is_empty()).then(|| first.iter().filter(|&&b| b == b',').count() + 1))
+        Ok(self.chunks.peek_line()?.map(|(line, _)| line.split(|&b| b == b',').count()))
     }
 
-    /// Reads until a block of whole lines is there, or the end.
-    fn fill(&mut self) -> Result<()> {
-        while !self.end && (self.text.len() < BLOCK || !self.text.contains(&b'\n')) {
-            if self.text.len() > MAX_LINE {
-                return self.fail(self.lines + 1, format!("a line of more than {MAX_LINE} bytes"));
-            }
-            // The channel ends only behind an empty block, which ends this loop, or behind an error.
-            let read = self.decompressed.recv().unwrap_or_else(|_| Ok(vec![]));
-            let done = self.read.load(Ordering::Relaxed);
-            self.progress.advance(done - self.reported);
-            self.reported = done;
-            match read {
-                Ok(block) => {
-                    self.end = block.is_empty();
-                    if self.text.is_empty() {
-                        self.text = block;
-                    } else {
-                        self.text.extend_from_slice(&block);
-                    }
-                }
-                Err(e) => {
-                    let line = self.lines + self.text.iter().filter(|&&b| b == b'\n').count() as u64 + 1;
-                    return match e.kind() {
-                        io::ErrorKind::UnexpectedEof => self.fail(line, "the gzip data ends early"),
-                        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                            self.fail(line, "the gzip data is damaged")
-                        }
-                        _ => Err(Error::io(&self.path, e)),
-                    };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// An error on line `line`, counted from 1.
-    pub(crate) fn fail<T>(&self, line: u64, what: impl Into<String>) -> Result<T> {
-        Err(fault(&self.path, line, what))
+    /// The error of line `line`, counted from 1.
+    pub(crate) fn fault(&self, line: u64, what: impl Into<String>) -> Error {
+        fault(self.chunks.path(), line, what)
     }
 }
 
-/// An error on line `line` of the table at `path`.
-pub(crate) fn fault(path: &Path, line: u64, what: impl Into<String>) -> Error {
-    Error::invalid(path, Position::Line(line), what, "the file is damaged or something else: download it again")
+fn fault(path: &Path, line: u64, what: impl Into<String>) -> Error {
+    Error::invalid(path, Position::Line(line), what, CURE)
 }
 
-/// Parses as many fields as `out` has room for, no more and no fewer.
+/// The error of line `line` of a piece, counted from 0.
+pub(crate) fn line_error(line: u64, what: String) -> LineError {
+    LineError { line, what, cure: CURE }
+}
+
+/// A line without the carriage return of Windows.
+pub(crate) fn line_text(line: &[u8]) -> Parsed<&str> {
+    let text = std::str::from_utf8(line).map_err(|_| "the line is not text")?;
+    Ok(text.trim_end_matches('\r'))
+}
+
+/// All lines of a table of one column.
+pub(crate) fn column<T: Copy + Default + Send>(
+    path: PathBuf,
+    ingest: &Ingest<'_>,
+    parse: impl Fn(&str) -> Parsed<T> + Sync,
+) -> Result<Vec<T>> {
+    let stage = path.file_name().unwrap_or_default().to_string_lossy().replace(".csv.gz", "");
+    let mut table = CsvReader::open(&path, &stage, ingest)?;
+    let (mut all, mut block) = (vec![], vec![]);
+    while table.rows(1, &mut block, |line, out| fields(line, out, &parse))? {
+        all.extend_from_slice(&block);
+    }
+    Ok(all)
+}
+
+/// Parses as many fields as `out` is long, no more and no fewer.
 pub(crate) fn fields<T>(line: &str, out: &mut [T], parse: impl Fn(&str) -> Parsed<T>) -> Parsed<()> {
-    let mut fields = line.split(',');
-    for (i, slot) in out.iter_mut().enumerate() {
-        let Some(field) = fields.next() else { break };
-        *slot = parse(field.trim()).map_err(|what| format!("column {}: {what}", i + 1))?;
+    for (i, (value, field)) in out.iter_mut().zip(line.split(',')).enumerate() {
+        *value = parse(field.trim()).map_err(|what| format!("column {}: {what}", i + 1))?;
     }
-    let found = line.split(',').count();
-    if found == out.len() { Ok(()) } else { Err(format!("{found} columns, expected {}", out.len())) }
+    let count = line.split(',').count();
+    if count == out.len() { Ok(()) } else { Err(format!("{count} columns, expected {}", out.len())) }
 }
 
 /// A count or an id.
@@ -209,25 +139,4 @@ pub(crate) fn label(field: &str) -> Parsed<i32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_count_columns_and_name_the_bad_one() {
-        let mut out = [0; 3];
-        assert_eq!(fields("1, 2,3", &mut out, id), Ok(()));
-        assert_eq!(out, [1, 2, 3]);
-        assert_eq!(fields("1,2", &mut out, id), Err("2 columns, expected 3".into()));
-        assert_eq!(fields("1,2,3,4", &mut out, id), Err("4 columns, expected 3".into()));
-        assert_eq!(fields("1,-2,3", &mut out, id), Err("column 2: \"-2\" is not a whole number of at least 0".into()));
-    }
-
-    #[test]
-    fn numbers_are_read_as_ogb_writes_them() {
-        assert_eq!(feature("-0.057943"), Ok(-0.057943));
-        assert_eq!(feature("1e-3"), Ok(1e-3));
-        assert!(feature("nan").is_err() && feature("inf").is_err() && feature("").is_err());
-        assert_eq!((label("nan"), label(""), label("7"), label("7.0")), (Ok(-1), Ok(-1), Ok(7), Ok(7)));
-        assert!(label("0.5").is_err() && label("-2").is_err() && label("99999999999").is_err());
-    }
-}
+mod tests;

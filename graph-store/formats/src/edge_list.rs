@@ -2,37 +2,36 @@
 //!
 //! A line is a source id, a target id and perhaps a weight, separated by blanks, tabs, commas or semicolons. Lines
 //! that begin with `#` or `%` are comments. Where the first other line names the columns, they are read by their names;
-//! else its number of fields decides whether there are weights. [`Columns`] says otherwise.
+//! else its number of fields decides whether there are weights. [`Columns`] overrides both.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use morphgl_graph_store::{Error, Position, Result};
 
+use crate::files::{invalid, magic};
 use crate::tabular::columnar;
-use crate::text::{Chunks, First, Pairs, PairsFormat, first_line, parse};
+use crate::text::{Chunks, FirstLine, Pairs, PairsFormat, first_line, parse_next};
 use crate::{EdgeSink, Ingest, Options, Progress, compact};
 
 mod table;
 
 pub use crate::text::{Column, Columns};
 
-/// How an edge list is read.
+/// Options of an edge list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EdgeListOptions {
-    /// Which columns are read.
+    /// The columns that are read.
     pub columns: Columns,
-    /// What becomes of the node ids. Default: they are kept.
+    /// The treatment of node ids. Default: they are kept.
     pub ids: Ids,
-    /// The id of the first node, taken off every id that is kept: 1 for lists that count from 1. Default 0.
+    /// The id of the first node, subtracted from every id that is kept: 1 for lists that count from 1. Default 0.
     pub first_id: u64,
     /// Number of nodes, for a graph whose last nodes have no edges. Default: the highest id plus one.
     pub num_nodes: Option<u64>,
 }
 
-/// What becomes of the node ids of an edge list.
+/// Treatment of the node ids of an edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ids {
     /// They are kept, so that features and labels in id order fit. Ids that leave most nodes without an edge, or pass
@@ -45,7 +44,7 @@ pub enum Ids {
     Strings,
 }
 
-/// Nodes without edges that kept ids may leave: so many for every edge, and so many in any case.
+/// Maximum number of nodes without edges that kept ids may leave: for every edge, and in any case.
 const GAPS_PER_EDGE: u64 = 64;
 const GAPS: u64 = 1 << 20;
 
@@ -53,7 +52,7 @@ const GAPS: u64 = 1 << 20;
 ///
 /// # Errors
 ///
-/// A line that is no edge, with its number; ids that do not fit; and whatever the disk refuses.
+/// A line that is no edge, with its number; ids that do not fit; an IO error.
 ///
 /// # Complexity
 ///
@@ -68,7 +67,7 @@ pub fn import(
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "edges");
     ingest.read_nodes(format.ids == Ids::Strings)?;
-    if format.ids == Ids::Strings || is_columnar(source)? {
+    if format.ids == Ids::Strings || columnar(&magic(source)?).is_some() {
         table::edges(&mut ingest, source, format)?;
     } else {
         text(&mut ingest, source, format)?;
@@ -83,13 +82,19 @@ pub fn import(
 /// Reads lines of numbers.
 fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
     let options = ingest.options();
-    let mut chunks = Chunks::open(source, options.memory, ingest.progress())?;
-    let first = first(&mut chunks, &format.columns)?;
-    let layout = first.layout;
-    if first.is_header || format.columns != Columns::default() || !first.left_out.is_empty() {
-        ingest.note(first.chosen().note(layout.count, |place| (place + 1).to_string()));
+    let mut chunks = Chunks::open(source, "read", options.memory, ingest.progress())?;
+    let Some((line, number)) = chunks.peek_content(b"#%")? else {
+        return invalid(source, "there is no edge", "check that this is the right file and format");
+    };
+    let FirstLine { layout, is_header, ignored } = first_line(line, &format.columns)
+        .map_err(|(what, cure)| Error::invalid(source, Position::Line(number), what, cure))?;
+    if is_header {
+        chunks.skip_line();
     }
-    let weighted = layout.weight.is_some() && !options.drop_weights;
+    if is_header || format.columns != Columns::default() || !ignored.is_empty() {
+        ingest.note(layout.columns.note(layout.count, &ignored, |column| (column + 1).to_string()));
+    }
+    let weighted = layout.columns.weight.is_some() && !options.drop_weights;
     let more_columns = options.drop_weights && layout.is_plain();
     let lines = PairsFormat { layout, weighted, more_columns, first_id: format.first_id, num_nodes: format.num_nodes };
     let rounded = match format.ids {
@@ -99,31 +104,30 @@ fn text(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Res
         }
         _ => keep(ingest, source, &mut chunks, lines)?,
     };
-    if rounded > 0 {
-        note_rounded(ingest, rounded);
-    }
+    note_rounded(ingest, rounded);
     Ok(())
 }
 
 fn note_rounded(ingest: &mut Ingest<'_>, rounded: u64) {
-    let what = "weights are whole numbers that f32 does not hold, and were rounded";
-    ingest.note(format!("{rounded} {what}; if they are times, import with --drop-weights"));
+    if rounded > 0 {
+        let what = "weights are whole numbers that f32 does not hold, and were rounded";
+        ingest.note(format!("{rounded} {what}; if they are times, import with --drop-weights"));
+    }
 }
 
 fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: PairsFormat) -> Result<u64> {
-    ingest.least_nodes = ingest.kept_nodes(lines.first_id);
+    ingest.keep_ids(lines.first_id);
     let mut edges = ingest.edges(source, lines.num_nodes, lines.weighted)?;
     let blocks = edges.csc.block_maker();
     let (rounded, lowest) = (AtomicU64::new(0), AtomicU32::new(u32::MAX));
-    while let Some(chunk) = chunks.next()? {
-        let block = |text: &[u8]| {
-            let pairs = Pairs::<u32>::parse(text, lines)?;
-            rounded.fetch_add(pairs.rounded, Ordering::Relaxed);
-            let least = pairs.sources.iter().chain(&pairs.targets).fold(u32::MAX, |least, &id| least.min(id));
-            lowest.fetch_min(least, Ordering::Relaxed);
-            Ok(blocks.block(pairs.edges(lines.weighted), false))
-        };
-        let parsed = parse(source, &chunk, block)?;
+    let block = |text: &[u8]| {
+        let pairs = Pairs::<u32>::parse(text, lines)?;
+        rounded.fetch_add(pairs.rounded, Ordering::Relaxed);
+        let min = pairs.sources.iter().chain(&pairs.targets).fold(u32::MAX, |min, &id| min.min(id));
+        lowest.fetch_min(min, Ordering::Relaxed);
+        Ok(blocks.block(pairs.edges(lines.weighted), false))
+    };
+    while let Some(parsed) = parse_next(chunks, block)? {
         edges.csc.push_blocks(parsed)?;
     }
     finish_kept(edges, lines.num_nodes, (lines.first_id, lowest.into_inner()))?;
@@ -132,43 +136,14 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
 
 /// Finishes edges whose ids are kept. `first` was subtracted from every id, and `lowest` is the lowest result.
 fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
-    let highest = edges.csc.highest().map_or(0, u64::from).max(edges.ingest.least_nodes.saturating_sub(1));
+    let highest = edges.csc.highest().map_or(0, u64::from).max(edges.ingest.min_nodes.saturating_sub(1));
     if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
         let what = format!("the ids reach {highest} with only {} edges", edges.len());
-        let cure = "import with compact ids or give the number of nodes";
-        return Err(Error::invalid(edges.csc.source(), Position::File, what, cure));
+        return invalid(edges.csc.source(), what, "import with compact ids or give the number of nodes");
     }
     if first == 0 && lowest > 0 {
         let what = format!("the lowest node id is {lowest}: nodes below it have no edges");
         edges.ingest.note(format!("{what}; for ids that count from 1 import with --first-id 1"));
     }
     edges.finish().map(|_| ())
-}
-
-/// Whether the file is Parquet or Arrow IPC.
-fn is_columnar(source: &Path) -> Result<bool> {
-    let mut head = Vec::new();
-    let read = File::open(source).and_then(|file| file.take(8).read_to_end(&mut head));
-    // A missing file or a directory gets its error message from the text reader.
-    Ok(read.is_ok() && columnar(&head).is_some())
-}
-
-/// Passes over the comments and a header, and says what the columns are.
-fn first(chunks: &mut Chunks<'_>, columns: &Columns) -> Result<First> {
-    let path = chunks.path().to_path_buf();
-    chunks.skip_byte_order_mark()?;
-    while let Some((line, number)) = chunks.peek_line()? {
-        let begins = line.trim_ascii_start();
-        if begins.is_empty() || begins.starts_with(b"#") || begins.starts_with(b"%") {
-            chunks.skip_line();
-            continue;
-        }
-        let found = first_line(line, columns);
-        let first = found.map_err(|(what, cure)| Error::invalid(&path, Position::Line(number), what, cure))?;
-        if first.is_header {
-            chunks.skip_line();
-        }
-        return Ok(first);
-    }
-    Err(Error::invalid(path, Position::File, "there is no edge", "check that this is the right file and format"))
 }

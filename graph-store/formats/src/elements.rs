@@ -3,13 +3,13 @@
 use half::f16;
 use morphgl_graph_store::Dtype;
 
-/// A parsed value, or the fault without its position, which the caller knows.
+/// A parsed value, or the fault; the caller knows the position.
 pub(crate) type Parsed<T> = Result<T, String>;
 
 /// Cure for elements that are intact but unsuitable.
 pub(crate) const OTHER_ELEMENTS: &str = "correct the array and save it again";
 
-/// What kind of number an element is.
+/// Kind of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Uint,
     Float,
     Object,
-    /// Bytes, text, dates: read past, never decoded.
+    /// Bytes, text, dates: skipped, never decoded.
     Other,
 }
 
@@ -71,7 +71,7 @@ impl ElementType {
         known.then_some(Self { kind, size, big })
     }
 
-    /// Whether elements lie in a file as they lie in a dataset.
+    /// Whether elements have the same bytes in a dataset of `dtype`.
     pub(crate) fn is(self, dtype: Dtype) -> bool {
         let same = match dtype {
             Dtype::F32 => (Kind::Float, 4),
@@ -82,7 +82,11 @@ impl ElementType {
         (self.kind, self.size) == same && (!self.big || self.size == 1)
     }
 
-    /// The name people know the type by.
+    fn expected(self, what: &str) -> String {
+        format!("elements of type {}, expected {what}", self.name())
+    }
+
+    /// numpy's name of the type.
     pub(crate) fn name(self) -> String {
         let bits = self.size * 8;
         match self.kind {
@@ -95,8 +99,8 @@ impl ElementType {
         }
     }
 
-    /// Appends whole numbers; `Err` when the elements are none, with the type's name.
-    /// An unsigned number past `i64::MAX` becomes `i64::MAX`, which no later range check lets through.
+    /// Appends whole numbers; `Err` when the elements are none. An unsigned number above `i64::MAX` becomes `i64::MAX`,
+    /// which every later range check refuses.
     pub(crate) fn ints(self, bytes: &[u8], out: &mut Vec<i64>) -> Result<(), String> {
         let mut push = |v: i64| {
             out.push(v);
@@ -104,23 +108,23 @@ impl ElementType {
         };
         decode!(self, bytes, |v: bool => push(i64::from(v)), i8 => push(i64::from(v)), i16 => push(i64::from(v)),
             i32 => push(i64::from(v)), i64 => push(v), u8 => push(i64::from(v)), u16 => push(i64::from(v)),
-            u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.name()))
+            u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.expected("integers")))
     }
 
-    /// Appends node ids below 2^32 - 1; false where there are others or the elements are of a type that is read one by
-    /// one, and `out` is of no use then.
+    /// Appends node ids below 2^32 - 1; false, with any content in `out`, where there are others or the elements are of a type
+    /// that is decoded one by one.
     pub(crate) fn ids(self, bytes: &[u8], out: &mut Vec<u32>) -> bool {
         fn all<const N: usize>(bytes: &[u8], out: &mut Vec<u32>, read: impl Fn([u8; N]) -> u64) -> bool {
             let (elements, _) = bytes.as_chunks::<N>();
             let start = out.len();
-            // A negative number is a huge one here.
+            // A negative number has high bits here.
             let mut bits = 0;
             out.extend(elements.iter().map(|e| {
                 let id = read(*e);
                 bits |= id;
                 id as u32
             }));
-            // Only where every low bit is set somewhere can an id be the one too many.
+            // The id 2^32 - 1 is possible only where every low bit is set in some id.
             bits < u64::from(u32::MAX) || bits == u64::from(u32::MAX) && !out[start..].contains(&u32::MAX)
         }
         match (self.kind, self.size, self.big) {
@@ -140,7 +144,7 @@ impl ElementType {
         decode!(self, bytes, |v: f32 => push(v), f64 => push(v as f32), f16 => push(v.to_f32()),
             bool => push(u8::from(v).into()), i8 => push(v.into()), i16 => push(v.into()), i32 => push(v as f32),
             i64 => push(v as f32), u8 => push(v.into()), u16 => push(v.into()), u32 => push(v as f32),
-            u64 => push(v as f32); Err(self.name()))
+            u64 => push(v as f32); Err(self.expected("numbers")))
     }
 
     /// Appends class numbers: a NaN or -1 is "no label" (-1). `Err` says what the offending element holds.
@@ -154,7 +158,7 @@ impl ElementType {
         };
         if self.kind != Kind::Float {
             let mut ints = Vec::with_capacity(bytes.len() / self.size.max(1));
-            self.ints(bytes, &mut ints).map_err(|name| format!("labels of type {name}"))?;
+            self.ints(bytes, &mut ints)?;
             return ints.into_iter().try_for_each(whole);
         }
         let mut real = |v: f64| match v {
@@ -162,7 +166,7 @@ impl ElementType {
             v if v.fract() == 0.0 && v.abs() < f64::from(i32::MAX) => whole(v as i64),
             v => Err(format!("the label is {v}")),
         };
-        decode!(self, bytes, |v: f32 => real(v.into()), f64 => real(v), f16 => real(v.to_f64()); Err(self.name()))
+        decode!(self, bytes, |v: f32 => real(v.into()), f64 => real(v), f16 => real(v.to_f64()); Err(self.expected("numbers")))
     }
 }
 
@@ -192,43 +196,4 @@ impl Number for bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_byte_orders_and_every_width_decode() {
-        let mut ints = Vec::new();
-        ElementType::parse(">i4").unwrap().ints(&[0, 0, 1, 2], &mut ints).unwrap();
-        ElementType::parse("<i8").unwrap().ints(&(-5i64).to_le_bytes(), &mut ints).unwrap();
-        ElementType::parse("<u8").unwrap().ints(&u64::MAX.to_le_bytes(), &mut ints).unwrap();
-        ElementType::parse("|b1").unwrap().ints(&[1, 0], &mut ints).unwrap();
-        assert_eq!(ints, [258, -5, i64::MAX, 1, 0]);
-        assert_eq!(ElementType::parse("<f4").unwrap().ints(&[0; 4], &mut ints), Err("float32".into()));
-        let mut floats = Vec::new();
-        ElementType::parse("<f2").unwrap().floats(&f16::from_f32(1.5).to_le_bytes(), &mut floats).unwrap();
-        ElementType::parse("<f8").unwrap().floats(&0.1f64.to_le_bytes(), &mut floats).unwrap();
-        assert_eq!(floats, [1.5, 0.1f32]);
-    }
-
-    #[test]
-    fn labels_take_nan_for_none_and_refuse_fractions() {
-        let mut labels = Vec::new();
-        let float = ElementType::parse("<f4").unwrap();
-        let bytes: Vec<u8> = [f32::NAN, 3.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
-        float.labels(&bytes, &mut labels).unwrap();
-        assert_eq!(labels, [-1, 3, 0]);
-        assert_eq!(float.labels(&0.5f32.to_le_bytes(), &mut labels), Err("the label is 0.5".into()));
-        let int = ElementType::parse("<i8").unwrap();
-        assert_eq!(int.labels(&(-2i64).to_le_bytes(), &mut labels), Err("the label is -2".into()));
-    }
-
-    #[test]
-    fn types_that_are_no_numbers_are_named() {
-        assert_eq!(ElementType::parse("<U10").unwrap().size, 40);
-        assert_eq!(ElementType::parse("|O").unwrap().kind, Kind::Object);
-        assert_eq!(ElementType::parse("<M8[ns]").unwrap().kind, Kind::Other);
-        for bad in ["", "<", "<i3", "i", "<f16", "x4", "<i99999999999"] {
-            assert_eq!(ElementType::parse(bad), None, "{bad:?}");
-        }
-    }
-}
+mod tests;

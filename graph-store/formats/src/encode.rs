@@ -6,14 +6,15 @@ use morphgl_graph_store::Dtype;
 
 /// A value that cannot be stored, and its index.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bad {
-    pub(crate) at: usize,
+pub(crate) struct Unstorable {
+    pub(crate) index: usize,
     pub(crate) value: f32,
 }
 
-impl Bad {
+impl Unstorable {
+    /// The same value after `values` others.
     pub(crate) fn after(self, values: usize) -> Self {
-        Self { at: self.at + values, ..self }
+        Self { index: self.index + values, ..self }
     }
 }
 
@@ -26,14 +27,12 @@ pub(crate) struct Encode {
 }
 
 impl Encode {
-    /// Fills `out` with whole rows in the stored type; the first value that cannot be stored.
-    pub(crate) fn values(self, rows: &[f32], out: &mut [u8]) -> Option<Bad> {
+    /// Fills `out` with whole rows in the stored type; returns the first value that cannot be stored.
+    pub(crate) fn values(self, rows: &[f32], out: &mut [u8]) -> Option<Unstorable> {
         // The source's values are checked first: a row with a NaN must not be scaled into a row of NaNs.
-        if let Some(bad) = first(rows, |v| v.is_finite(), |v| v) {
-            return Some(bad);
-        }
-        if !self.normalize {
-            return self.narrow(rows, out);
+        let fault = first(rows, f32::is_finite, |v| v);
+        if fault.is_some() || !self.normalize {
+            return fault.or_else(|| self.narrow(rows, out));
         }
         let mut scaled = Vec::with_capacity(rows.len());
         for row in rows.chunks(self.dim) {
@@ -44,7 +43,7 @@ impl Encode {
         self.narrow(&scaled, out)
     }
 
-    fn narrow(self, values: &[f32], out: &mut [u8]) -> Option<Bad> {
+    fn narrow(self, values: &[f32], out: &mut [u8]) -> Option<Unstorable> {
         match self.dtype {
             Dtype::F16 => {
                 let out: &mut [f16] = bytemuck::cast_slice_mut(out);
@@ -67,8 +66,8 @@ impl Encode {
         }
     }
 
-    /// The first value of rows that are in the stored type already and that is not finite.
-    pub(crate) fn bad_bytes(self, bytes: &[u8]) -> Option<Bad> {
+    /// The first value that is not finite, of rows that have the stored type already.
+    pub(crate) fn stored_fault(self, bytes: &[u8]) -> Option<Unstorable> {
         match self.dtype {
             Dtype::F16 => first(bytemuck::cast_slice(bytes), f16::is_finite, f16::to_f32),
             Dtype::Bf16 => first(bytemuck::cast_slice(bytes), bf16::is_finite, bf16::to_f32),
@@ -78,15 +77,15 @@ impl Encode {
     }
 }
 
-/// The first value that is not `good`: looked for only where there is one.
-fn first<T: Copy>(values: &[T], good: impl Fn(T) -> bool, value: impl Fn(T) -> f32) -> Option<Bad> {
+/// The first value that is not `good`; the search for its index begins only where there is one.
+fn first<T: Copy>(values: &[T], good: impl Fn(T) -> bool, value: impl Fn(T) -> f32) -> Option<Unstorable> {
     if values.iter().fold(true, |all, &v| all & good(v)) {
         return None;
     }
-    values.iter().position(|&v| !good(v)).map(|at| Bad { at, value: value(values[at]) })
+    values.iter().position(|&v| !good(v)).map(|index| Unstorable { index, value: value(values[index]) })
 }
 
-/// The first finite value that is none any more once narrowed.
-fn infinite<T: Copy>(values: &[f32], narrow: &[T], finite: impl Fn(T) -> bool) -> Option<Bad> {
-    first(narrow, finite, |_| 0.0).map(|bad| Bad { value: values[bad.at], ..bad })
+/// The first finite value that is not finite once narrowed.
+fn infinite<T: Copy>(values: &[f32], narrow: &[T], finite: impl Fn(T) -> bool) -> Option<Unstorable> {
+    first(narrow, finite, |_| 0.0).map(|fault| Unstorable { value: values[fault.index], ..fault })
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{ArrayMeta, DatasetWriter, Dtype, Error, Load, Position, Result, read_npy};
+use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
+use crate::files::{file_name, invalid};
 use crate::{Options, Progress, random};
 use nodes::NodeTable;
 
@@ -17,6 +18,9 @@ pub(crate) mod nodes;
 pub use edges::EdgeSink;
 pub use features::FeatureSink;
 
+/// Names of the splits, as arrays of the dataset.
+const SPLITS: [&str; 3] = ["train", "valid", "test"];
+
 /// An import in progress. Dropping it unfinished leaves nothing on disk.
 pub struct Ingest<'a> {
     source: PathBuf,
@@ -24,13 +28,13 @@ pub struct Ingest<'a> {
     options: &'a Options,
     progress: &'a dyn Progress,
     provenance: BTreeMap<String, Value>,
-    /// Known when the edges are finished.
+    /// `None` until the edges are finished.
     pub(crate) num_nodes: Option<u64>,
     /// Lower bound of the number of nodes, from the node files.
-    pub(crate) least_nodes: u64,
-    /// The node files' content, once they are read.
+    pub(crate) min_nodes: u64,
+    /// Content of the node files; `None` until they are read.
     pub(crate) nodes: Option<Vec<NodeTable>>,
-    /// Arrays with one row a node, and how many rows they have: compared with the number of nodes at the end.
+    /// Arrays with one row a node: name, file and number of rows, which is compared with the number of nodes at the end.
     rows: Vec<(&'static str, PathBuf, u64)>,
     /// Highest node of a split, by the file it came from.
     splits: Option<(PathBuf, Option<u32>)>,
@@ -53,14 +57,14 @@ impl<'a> Ingest<'a> {
             progress,
             provenance: BTreeMap::new(),
             num_nodes: None,
-            least_nodes: 0,
+            min_nodes: 0,
             nodes: None,
             rows: Vec::new(),
             splits: None,
             num_classes: None,
             notes: Vec::new(),
         };
-        ingest.provenance("source", source.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()));
+        ingest.provenance("source", file_name(source));
         for (name, set) in options.changes() {
             if set {
                 ingest.provenance(name, true);
@@ -74,12 +78,12 @@ impl<'a> Ingest<'a> {
         self.options
     }
 
-    /// Where to say how far the import is.
+    /// The listener to the import's progress.
     pub fn progress(&self) -> &'a dyn Progress {
         self.progress
     }
 
-    /// Directory for files an importer needs on the way; what it leaves there must be removed before the end.
+    /// Directory for temporary files of an importer, which removes them before the end.
     pub fn dir(&self) -> &Path {
         self.writer.dir()
     }
@@ -99,29 +103,38 @@ impl<'a> Ingest<'a> {
     ///
     /// # Errors
     ///
-    /// No columns; a disk that refuses.
+    /// No columns; an IO error.
     pub fn features<'s>(&'s mut self, source: &Path, dim: usize, stored: Dtype) -> Result<FeatureSink<'s, 'a>> {
         self.refuse_second("features", source)?;
         FeatureSink::new(source, self, dim, stored)
     }
 
-    pub(crate) fn add_features(&mut self, source: &Path, num_rows: u64, meta: ArrayMeta) {
-        self.writer.add("features", meta);
-        self.rows.push(("features", source.to_path_buf(), num_rows));
+    /// Adds an array with a row for each node, which was written as `meta` says.
+    pub(crate) fn add_rows(&mut self, name: &'static str, source: &Path, num_rows: u64, meta: ArrayMeta) {
+        self.writer.add(name, meta);
+        self.rows.push((name, source.to_path_buf(), num_rows));
+    }
+
+    /// Writes and adds a vector with an element for each node.
+    fn write_rows<T: Element>(&mut self, name: &'static str, source: &Path, values: &[T]) -> Result<()> {
+        let mut stream = self.writer.stream(name)?;
+        stream.write(values)?;
+        let meta = stream.finish(None)?;
+        self.add_rows(name, source, values.len() as u64, meta);
+        Ok(())
     }
 
     /// Refuses an array that another file has given already.
     fn refuse_second(&self, array: &str, source: &Path) -> Result<()> {
         let Some((_, first, _)) = self.rows.iter().find(|(name, ..)| *name == array) else { return Ok(()) };
-        let what = format!("{array} are given by {} already", first.display());
-        Err(Error::invalid(source, Position::File, what, "leave out one of the two"))
+        invalid(source, format!("{array} are given by {} already", first.display()), "leave out one of the two")
     }
 
     /// Takes the class of each node, -1 for none; the number of classes is the highest plus one when `None`.
     ///
     /// # Errors
     ///
-    /// A label outside -1 and the classes; a disk that refuses.
+    /// A label outside -1 and the classes; an IO error.
     pub fn labels(&mut self, source: &Path, labels: &[i32], num_classes: Option<usize>) -> Result<()> {
         self.refuse_second("labels", source)?;
         let highest = labels.iter().max().map_or(0, |&l| i64::from(l) + 1) as usize;
@@ -130,27 +143,25 @@ impl<'a> Ingest<'a> {
             let what = format!("the label of node {i} is {}, outside -1 (none) and 0..{num_classes}", labels[i]);
             return Err(Error::invalid(source, Position::Element(i as u64), what, "correct the labels"));
         }
-        let mut known = vec![false; num_classes];
-        labels.iter().filter(|l| **l >= 0).for_each(|&l| known[l as usize] = true);
-        let without: Vec<String> = (0..num_classes).filter(|&c| !known[c]).map(|c| c.to_string()).collect();
-        if known.first() == Some(&false) && without.len() < num_classes {
+        let mut has_node = vec![false; num_classes];
+        labels.iter().filter(|l| **l >= 0).for_each(|&l| has_node[l as usize] = true);
+        let empty: Vec<String> = (0..num_classes).filter(|&c| !has_node[c]).map(|c| c.to_string()).collect();
+        if has_node.first() == Some(&false) && empty.len() < num_classes {
             self.note("no node is of class 0; if labels count from 1, take 1 off them");
-        } else if !without.is_empty() && without.len() < num_classes {
-            let some = without.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-            let more = if without.len() > 5 { ", …" } else { "" };
-            self.note(format!("{} of {num_classes} classes have no node: {some}{more}", without.len()));
+        } else if !empty.is_empty() && empty.len() < num_classes {
+            let some = empty[..empty.len().min(5)].join(", ");
+            let more = if empty.len() > 5 { ", …" } else { "" };
+            self.note(format!("{} of {num_classes} classes have no node: {some}{more}", empty.len()));
         }
-        self.writer.array("labels", labels, None)?;
-        self.rows.push(("labels", source.to_path_buf(), labels.len() as u64));
         self.num_classes = Some(num_classes);
-        Ok(())
+        self.write_rows("labels", source, labels)
     }
 
-    /// Takes the source's own splits (ignored when the options ask for a random one).
+    /// Takes the source's own splits (ignored when the options name a random one).
     ///
     /// # Errors
     ///
-    /// A disk that refuses; nodes that do not exist are found by [`Ingest::finish`].
+    /// An IO error; [`Ingest::finish`] finds nodes that do not exist.
     pub fn splits(&mut self, source: &Path, train: &[u32], valid: &[u32], test: &[u32]) -> Result<()> {
         if self.options.split.is_some() {
             self.note("the source's own split was left out for a random one (--split)");
@@ -158,33 +169,27 @@ impl<'a> Ingest<'a> {
         }
         if let Some((first, _)) = &self.splits {
             let what = format!("splits are given by {} already", first.display());
-            return Err(Error::invalid(source, Position::File, what, "leave out one of the two"));
-        }
-        for (name, nodes) in [("train", train), ("valid", valid), ("test", test)] {
-            self.writer.array(name, nodes, None)?;
+            return invalid(source, what, "leave out one of the two");
         }
         let highest = [train, valid, test].into_iter().flatten().max().copied();
         self.splits = Some((source.to_path_buf(), highest));
-        Ok(())
+        self.write_splits([train, valid, test])
+    }
+
+    fn write_splits(&mut self, splits: [&[u32]; 3]) -> Result<()> {
+        SPLITS.into_iter().zip(splits).try_for_each(|(name, nodes)| self.writer.array(name, nodes, None))
     }
 
     /// Takes the ids the nodes had in the source.
     ///
     /// # Errors
     ///
-    /// A disk that refuses.
+    /// An IO error.
     pub fn node_ids(&mut self, source: &Path, ids: &[u64]) -> Result<()> {
-        self.writer.array("node_ids", ids, None)?;
-        self.rows.push(("node ids", source.to_path_buf(), ids.len() as u64));
-        Ok(())
+        self.write_rows("node_ids", source, ids)
     }
 
-    pub(crate) fn add_node_ids(&mut self, source: &Path, num_rows: u64, meta: ArrayMeta) {
-        self.writer.add("node_ids", meta);
-        self.rows.push(("node ids", source.to_path_buf(), num_rows));
-    }
-
-    /// Notes where the data came from, for `graph.json`.
+    /// Adds a fact about the origin of the data to `graph.json`.
     pub fn provenance(&mut self, key: &str, value: impl Into<Value>) {
         self.provenance.insert(key.into(), value.into());
     }
@@ -204,75 +209,71 @@ impl<'a> Ingest<'a> {
     ///
     /// When the edges were not given.
     pub fn finish(mut self) -> Result<PathBuf> {
-        let num_nodes = self.num_nodes.expect("an importer gives the edges before it finishes");
+        let (options, num_nodes) =
+            (self.options, self.num_nodes.expect("an importer gives the edges before it finishes"));
         self.attach_nodes(num_nodes)?;
         for (name, path, rows) in &self.rows {
             if *rows != num_nodes {
-                let what = format!("{name} for {rows} nodes, but the graph has {num_nodes}");
-                return Err(Error::invalid(path, Position::File, what, "give every node its row"));
+                let what = format!("{} for {rows} nodes, but the graph has {num_nodes}", name.replace('_', " "));
+                return invalid(path, what, "give every node its row");
             }
         }
-        if let Some((path, Some(highest))) = &self.splits
-            && u64::from(*highest) >= num_nodes
-        {
-            let what = format!("the split has node {highest}, but there are {num_nodes} nodes");
-            return Err(Error::invalid(path, Position::File, what, "correct the split or pass a random one"));
-        }
-        if self.splits.is_some() {
-            self.look_at_splits(num_nodes)?;
+        if let Some((path, highest)) = &self.splits {
+            if let Some(highest) = highest.filter(|&highest| u64::from(highest) >= num_nodes) {
+                let what = format!("the split has node {highest}, but there are {num_nodes} nodes");
+                return invalid(path, what, "correct the split or pass a random one");
+            }
+            self.note_odd_splits(num_nodes)?;
         }
         for (option, array, given) in [
-            ("--random-labels", "labels", self.options.random_labels.is_some()),
-            ("--random-features", "features", self.options.random_features.is_some()),
+            ("--random-labels", "labels", options.random_labels.is_some()),
+            ("--random-features", "features", options.random_features.is_some()),
         ] {
             if given && self.has(array) {
                 self.note(format!("the graph has {array} of its own: {option} was left out"));
             }
         }
-        if let (Some(wanted), false) = (&self.options.random_labels, self.has("labels")) {
-            let labels: Vec<i32> = (0..num_nodes).map(|v| random::class(wanted, v)).collect();
-            let source = self.source.clone();
-            self.labels(&source, &labels, Some(wanted.num_classes))?;
-            self.provenance("random_labels_seed", wanted.seed);
+        let source = self.source.clone();
+        if let (Some(random_labels), false) = (&options.random_labels, self.has("labels")) {
+            let labels: Vec<i32> = (0..num_nodes).map(|v| random::class(random_labels, v)).collect();
+            self.labels(&source, &labels, Some(random_labels.num_classes))?;
+            self.provenance("random_labels_seed", random_labels.seed);
         }
-        if let Some(shares) = self.options.split {
-            let nodes = self.labelled(num_nodes)?;
-            for (name, nodes) in ["train", "valid", "test"].into_iter().zip(random::split(nodes, &shares)) {
-                self.writer.array(name, &nodes, None)?;
-            }
+        if let Some(shares) = options.split {
+            let splits = random::split(self.labelled(num_nodes)?, &shares);
+            self.write_splits(splits.each_ref().map(Vec::as_slice))?;
             self.provenance("split_seed", shares.seed);
         }
-        if let (Some(wanted), false) = (&self.options.random_features, self.has("features")) {
-            let meta = features::random(&self, num_nodes, wanted)?;
-            self.writer.add("features", meta);
-            self.provenance("random_features_seed", wanted.seed);
+        if let (Some(random_features), false) = (&options.random_features, self.has("features")) {
+            features::random(&mut self, &source, num_nodes, random_features)?;
+            self.provenance("random_features_seed", random_features.seed);
         }
         if !self.notes.is_empty() {
             let notes = std::mem::take(&mut self.notes);
             self.provenance("notes", notes);
         }
-        let stem = self.source.file_stem().map(|n| n.to_string_lossy().into_owned());
-        let name = self.options.name.clone().or(stem).unwrap_or_else(|| "graph".into());
+        let stem = source.file_stem().map(|n| n.to_string_lossy().into_owned());
+        let name = options.name.clone().or(stem).unwrap_or_else(|| "graph".into());
         self.writer.finish(&name, self.num_classes.unwrap_or(0), self.provenance)
     }
 
     /// Notes what is odd about the source's splits: nodes in several of them, training nodes without a label.
-    fn look_at_splits(&mut self, num_nodes: u64) -> Result<()> {
+    fn note_odd_splits(&mut self, num_nodes: u64) -> Result<()> {
         let mut seen = vec![false; num_nodes as usize];
-        let mut twice = 0;
-        for name in ["train", "valid", "test"] {
-            let (nodes, _) = read_npy::<u32>(&self.dir().join(format!("{name}.npy")), Load::Mmap)?;
-            twice += nodes.iter().filter(|&&v| std::mem::replace(&mut seen[v as usize], true)).count();
+        let mut repeated = 0;
+        for name in SPLITS {
+            let nodes = self.array::<u32>(name)?;
+            repeated += nodes.iter().filter(|&&v| std::mem::replace(&mut seen[v as usize], true)).count();
         }
-        if twice > 0 {
-            self.note(format!("{twice} nodes are in more than one split: their accuracy says nothing of unseen nodes"));
+        if repeated > 0 {
+            let what = "nodes are in more than one split: their accuracy says nothing of unseen nodes";
+            self.note(format!("{repeated} {what}"));
         }
         if self.has("labels") {
-            let (labels, _) = read_npy::<i32>(&self.dir().join("labels.npy"), Load::Mmap)?;
-            let (train, _) = read_npy::<u32>(&self.dir().join("train.npy"), Load::Mmap)?;
-            let without = train.iter().filter(|&&v| labels[v as usize] < 0).count();
-            if without > 0 {
-                self.note(format!("{without} of {} training nodes have no label, and teach nothing", train.len()));
+            let (labels, train) = (self.array::<i32>("labels")?, self.array::<u32>("train")?);
+            let unlabelled = train.iter().filter(|&&v| labels[v as usize] < 0).count();
+            if unlabelled > 0 {
+                self.note(format!("{unlabelled} of {} training nodes have no label, and teach nothing", train.len()));
             }
         }
         Ok(())
@@ -282,12 +283,17 @@ impl<'a> Ingest<'a> {
         self.rows.iter().any(|(name, ..)| *name == array)
     }
 
+    /// An array that was written already.
+    pub(crate) fn array<T: Element>(&self, name: &str) -> Result<Array<T>> {
+        Ok(read_npy(&self.dir().join(format!("{name}.npy")), Load::Mmap)?.0)
+    }
+
     /// Nodes with a label; all of them where there are no labels.
     fn labelled(&self, num_nodes: u64) -> Result<Vec<u32>> {
         if !self.has("labels") {
             return Ok((0..num_nodes as u32).collect());
         }
-        let (labels, _) = read_npy::<i32>(&self.dir().join("labels.npy"), Load::Mmap)?;
+        let labels = self.array::<i32>("labels")?;
         Ok((0..).zip(labels.iter()).filter(|&(_, &l)| l >= 0).map(|(v, _)| v).collect())
     }
 }

@@ -1,24 +1,24 @@
 #![doc = include_str!("../README.md")]
 
 mod archive;
+mod array_edges;
 mod compact;
 mod csv_gz;
-mod dense;
 mod elements;
 mod encode;
 mod export;
+mod files;
 mod ingest;
 mod names;
+mod npy;
 mod options;
 mod pickle;
 mod pipeline;
 mod plain;
 mod progress;
 mod random;
-mod raw;
+mod segment;
 mod sparse;
-mod table;
-mod table_edges;
 mod tabular;
 mod text;
 

@@ -1,30 +1,31 @@
 //! METIS graph files, of any `fmt` (vertex sizes, vertex weights, edge weights) and `ncon`.
 //!
 //! Line `v` lists the neighbours of node `v`, from 1; every edge is on the lines of both its ends and becomes two edges.
-//! Vertex sizes and vertex weights are passed over: they guide a partitioner, and a dataset has no place for them.
+//! Vertex sizes and vertex weights are skipped: they guide a partitioner, and a dataset does not store them.
 //! Plain, gzip or zstd.
 
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
-use crate::text::{Chunks, LineError, Scan, excerpt, parse, real};
+use crate::files::invalid;
+use crate::text::{Chunks, LineError, Scan, excerpt, parse_next, real};
 use crate::{Ingest, Options, Progress, random};
 
-/// What the first line says.
+/// The numbers of the first line.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     num_nodes: u64,
-    /// Undirected.
+    /// Undirected edges.
     num_edges: u64,
-    /// Numbers before the neighbours of a line.
+    /// Number of vertex sizes and weights before the neighbours of a line.
     vertex_numbers: usize,
     weighted: bool,
 }
 
-/// The nodes of a piece of text.
+/// The rows of a piece of text.
 #[derive(Debug, Default)]
-struct Lines {
+struct NodeLines {
     degrees: Vec<u32>,
     neighbors: Vec<u32>,
     weights: Vec<f32>,
@@ -35,31 +36,30 @@ struct Lines {
 /// # Errors
 ///
 /// A line that cannot be read, with its number; other numbers of nodes and edges than the first line promises; an edge
-/// that only one of its ends lists; and whatever the disk refuses.
+/// that only one of its ends lists; an IO error.
 ///
 /// # Complexity
 ///
 /// O(E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
-    let mut chunks = Chunks::open(source, options.memory, progress)?;
-    let header = header(&mut chunks)?;
+    let mut chunks = Chunks::open(source, "read", options.memory, progress)?;
+    let header = header(&mut chunks, source)?;
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "metis");
     let mut edges = ingest.edges(source, Some(header.num_nodes), header.weighted)?;
-    let mut nodes = 0u64;
+    let wrong = |what: String| invalid(source, what, "correct the first line or download the file again");
+    let mut num_nodes = 0u64;
     let mut balance = 0u64;
     let mut rows = Vec::new();
-    while let Some(chunk) = chunks.next()? {
-        for piece in parse(source, &chunk, |text| lines(text, header))? {
+    while let Some(pieces) = parse_next(&mut chunks, |text| lines(text, header))? {
+        for piece in pieces {
             rows.clear();
             for degree in piece.degrees {
-                if nodes < header.num_nodes {
-                    rows.extend(std::iter::repeat_n(nodes as u32, degree as usize));
-                    nodes += 1;
+                if num_nodes < header.num_nodes {
+                    rows.extend(std::iter::repeat_n(num_nodes as u32, degree as usize));
+                    num_nodes += 1;
                 } else if degree > 0 {
-                    let what = format!("more than the {} nodes that the first line promises", header.num_nodes);
-                    let cure = "correct the first line or download the file again";
-                    return Err(Error::invalid(source, Position::File, what, cure));
+                    return wrong(format!("more than the {} nodes that the first line promises", header.num_nodes));
                 }
             }
             for (&u, &v) in piece.neighbors.iter().zip(&rows) {
@@ -68,47 +68,41 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
             edges.push(&piece.neighbors, &rows, header.weighted.then_some(&piece.weights))?;
         }
     }
-    let wrong = |what: String| {
-        Err(Error::invalid(source, Position::File, what, "correct the first line or download the file again"))
-    };
-    if nodes != header.num_nodes {
-        return wrong(format!("{nodes} nodes, but the first line promises {}", header.num_nodes));
+    if num_nodes != header.num_nodes {
+        return wrong(format!("{num_nodes} nodes, but the first line promises {}", header.num_nodes));
     }
     if u128::from(edges.len()) != 2 * u128::from(header.num_edges) {
-        let (promised, found) = (header.num_edges, edges.len());
-        return wrong(format!("{found} neighbours, but the first line promises {promised} edges, each listed twice"));
+        let (neighbors, promised) = (edges.len(), header.num_edges);
+        return wrong(format!(
+            "{neighbors} neighbours, but the first line promises {promised} edges, each listed twice"
+        ));
     }
     if balance != 0 {
         let cure = "list every edge on the lines of both its ends, or import the graph as an edge list";
-        return Err(Error::invalid(source, Position::File, "an edge is listed on one end's line only", cure));
+        return invalid(source, "an edge is listed on one end's line only", cure);
     }
     edges.finish()?;
     ingest.finish()
 }
 
-/// A number that differs for (u, v) and (v, u): summed over a graph with both, the differences cancel; over any other,
-/// they do with a chance of 2^-64.
+/// A number that differs for (u, v) and (v, u): summed over a graph with both, the differences cancel; over any other they
+/// cancel with a probability of 2^-64.
 fn mark(u: u32, v: u32) -> u64 {
     random::hash(u64::from(u) << 32 | u64::from(v), 0)
 }
 
-fn header(chunks: &mut Chunks<'_>) -> Result<Header> {
-    let path = chunks.path().to_path_buf();
-    while let Some((line, number)) = chunks.peek_line()? {
-        if line.starts_with(b"%") || line.trim_ascii().is_empty() {
-            chunks.skip_line();
-            continue;
-        }
-        let text = String::from_utf8_lossy(line);
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        let header = parse_header(&words).ok_or_else(|| {
-            let what = format!("expected nodes, edges and perhaps fmt and ncon, found \"{}\"", excerpt(line));
-            Error::invalid(&path, Position::Line(number), what, "check that this is a METIS graph")
-        })?;
-        chunks.skip_line();
-        return Ok(header);
-    }
-    Err(Error::invalid(path, Position::File, "the file is empty", "check that this is a METIS graph"))
+fn header(chunks: &mut Chunks<'_>, source: &Path) -> Result<Header> {
+    const CURE: &str = "check that this is a METIS graph";
+    let Some((line, number)) = chunks.peek_content(b"%")? else {
+        return invalid(source, "the file is empty", CURE);
+    };
+    let text = String::from_utf8_lossy(line);
+    let header = parse_header(&text.split_ascii_whitespace().collect::<Vec<_>>()).ok_or_else(|| {
+        let what = format!("expected nodes, edges and perhaps fmt and ncon, found \"{}\"", excerpt(line));
+        Error::invalid(source, Position::Line(number), what, CURE)
+    })?;
+    chunks.skip_line();
+    Ok(header)
 }
 
 fn parse_header(words: &[&str]) -> Option<Header> {
@@ -126,9 +120,9 @@ fn parse_header(words: &[&str]) -> Option<Header> {
     Some(Header { num_nodes, num_edges, vertex_numbers, weighted: digit(0) })
 }
 
-fn lines(text: &[u8], header: Header) -> std::result::Result<Lines, LineError> {
+fn lines(text: &[u8], header: Header) -> std::result::Result<NodeLines, LineError> {
     let mut scan = Scan::new(text);
-    let mut lines = Lines::default();
+    let mut lines = NodeLines::default();
     while !scan.is_at_end() {
         scan.blanks();
         if scan.peek() != Some(b'%') {
@@ -139,10 +133,10 @@ fn lines(text: &[u8], header: Header) -> std::result::Result<Lines, LineError> {
     Ok(lines)
 }
 
-fn line(scan: &mut Scan<'_>, header: Header, lines: &mut Lines) -> std::result::Result<(), LineError> {
+fn line(scan: &mut Scan<'_>, header: Header, lines: &mut NodeLines) -> std::result::Result<(), LineError> {
     const CURE: &str = "correct the line";
     let before = lines.neighbors.len();
-    // Behind the last node there may be empty lines, which have no numbers either.
+    // After the last node there may be empty lines, which have no numbers either.
     let vertex_numbers = if scan.at_line_end() { 0 } else { header.vertex_numbers };
     for _ in 0..vertex_numbers {
         if scan.whole().is_none() {

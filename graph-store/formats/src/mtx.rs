@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Error, Position, Result};
 
-use crate::text::{Chunks, Layout, Pairs, PairsFormat, excerpt, parse};
+use crate::files::invalid;
+use crate::text::{Chunks, Layout, Pairs, PairsFormat, excerpt, parse_next};
 use crate::{Ingest, Options, Progress};
 
-/// What the first lines of the file say.
+/// The first lines of the file.
 struct Header {
     weighted: bool,
     symmetric: bool,
@@ -23,14 +24,14 @@ struct Header {
 /// # Errors
 ///
 /// A matrix that is not square, dense, complex or skew; an entry outside the matrix; a negative value (import without
-/// weights then); fewer or more entries than announced; and whatever the disk refuses.
+/// weights then); fewer or more entries than announced; an IO error.
 ///
 /// # Complexity
 ///
 /// O(E log E) time, `options.memory` bytes.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
-    let mut chunks = Chunks::open(source, options.memory, progress)?;
-    let header = header(&mut chunks)?;
+    let mut chunks = Chunks::open(source, "read", options.memory, progress)?;
+    let header = header(&mut chunks, source)?;
     let mut ingest = Ingest::new(source, target, options, progress)?;
     ingest.provenance("format", "mtx");
     let weighted = header.weighted && !options.drop_weights;
@@ -39,31 +40,24 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let lines = PairsFormat { layout, weighted, more_columns, first_id: 1, num_nodes };
     let mut edges = ingest.edges(source, num_nodes, weighted)?;
     let blocks = edges.csc.block_maker();
-    while let Some(chunk) = chunks.next()? {
-        let block = |text: &[u8]| {
-            let pairs = Pairs::<u32>::parse(text, lines)?;
-            Ok(blocks.block(pairs.edges(weighted), header.symmetric))
-        };
-        let parsed = parse(source, &chunk, block)?;
+    let block = |text: &[u8]| {
+        let pairs = Pairs::<u32>::parse(text, lines)?;
+        Ok(blocks.block(pairs.edges(weighted), header.symmetric))
+    };
+    while let Some(parsed) = parse_next(&mut chunks, block)? {
         edges.csc.push_blocks(parsed)?;
     }
     let entries = edges.len();
     if entries != header.entries {
         let what = format!("{entries} entries, but the header promises {}", header.entries);
-        return Err(Error::invalid(
-            source,
-            Position::File,
-            what,
-            "the file was cut short or altered: download it again",
-        ));
+        return invalid(source, what, "the file was cut short or altered: download it again");
     }
     edges.finish()?;
     ingest.finish()
 }
 
-fn header(chunks: &mut Chunks<'_>) -> Result<Header> {
-    let path = chunks.path().to_path_buf();
-    let fail = |line: u64, what: String, cure: &str| Err(Error::invalid(&path, Position::Line(line), what, cure));
+fn header(chunks: &mut Chunks<'_>, source: &Path) -> Result<Header> {
+    let fail = |line: u64, what: String, cure: &str| Err(Error::invalid(source, Position::Line(line), what, cure));
     let right_file = "check that this is a MatrixMarket file";
     let banner = match chunks.peek_line()? {
         Some((line, _)) => String::from_utf8_lossy(&line[..line.len().min(200)]).to_lowercase(),
@@ -74,32 +68,27 @@ fn header(chunks: &mut Chunks<'_>) -> Result<Header> {
         let what = format!("expected \"%%MatrixMarket matrix …\", found \"{}\"", excerpt(banner.as_bytes()));
         return fail(1, what, right_file);
     };
-    let known = layout == "coordinate"
+    let is_supported = layout == "coordinate"
         && matches!(field, "pattern" | "real" | "integer" | "double")
         && matches!(symmetry, "general" | "symmetric");
-    if !known {
+    if !is_supported {
         let what = format!("a matrix of kind \"{layout} {field} {symmetry}\"");
         return fail(1, what, "write it as coordinate, pattern or real or integer, general or symmetric");
     }
     chunks.skip_line();
-    while let Some((line, number)) = chunks.peek_line()? {
-        let line = line.trim_ascii();
-        if !line.is_empty() && !line.starts_with(b"%") {
-            let text = String::from_utf8_lossy(line);
-            let sizes: Option<Vec<u64>> = text.split_ascii_whitespace().map(|w| w.parse().ok()).collect();
-            let Some(&[rows, columns, entries]) = sizes.as_deref() else {
-                let what = format!("expected rows, columns and entries, found \"{}\"", excerpt(line));
-                return fail(number, what, right_file);
-            };
-            if rows != columns {
-                let what = format!("a matrix of {rows} rows and {columns} columns is no graph");
-                return fail(number, what, "import a square matrix");
-            }
-            let (weighted, symmetric) = (field != "pattern", symmetry == "symmetric");
-            chunks.skip_line();
-            return Ok(Header { weighted, symmetric, num_nodes: rows, entries });
-        }
-        chunks.skip_line();
+    let Some((line, number)) = chunks.peek_content(b"%")? else {
+        return fail(1, "the line of sizes is missing".into(), "the file was cut short: download it again");
+    };
+    let text = String::from_utf8_lossy(line);
+    let sizes: Option<Vec<u64>> = text.split_ascii_whitespace().map(|w| w.parse().ok()).collect();
+    let Some(&[rows, columns, entries]) = sizes.as_deref() else {
+        let what = format!("expected rows, columns and entries, found \"{}\"", excerpt(line));
+        return fail(number, what, right_file);
+    };
+    if rows != columns {
+        let what = format!("a matrix of {rows} rows and {columns} columns is no graph");
+        return fail(number, what, "import a square matrix");
     }
-    fail(1, "the line of sizes is missing".into(), "the file was cut short: download it again")
+    chunks.skip_line();
+    Ok(Header { weighted: field != "pattern", symmetric: symmetry == "symmetric", num_nodes: rows, entries })
 }

@@ -1,12 +1,14 @@
-//! Node ids that are text: numbered while edges are read, and anew in the order of the names when all are known.
+//! Node ids that are text: numbered while edges are read, and again in the order of the names at the end.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 use morphgl_graph_store::{MAX_NODES, Result};
 use rayon::prelude::*;
 
 use crate::Ingest;
+use crate::files::invalid;
 use crate::tabular::Texts;
 
 /// Distinct names, numbered in the order of first appearance.
@@ -15,14 +17,9 @@ use crate::tabular::Texts;
 #[derive(Default)]
 pub(crate) struct Names {
     texts: Texts,
-    /// Numbers by the hash of their name, with a list where several names have the same hash.
-    numbers: HashMap<u64, Numbers>,
+    /// Numbers by the hash of their name, or, where another name has the same hash, by the next free value.
+    numbers: HashMap<u64, u32>,
     hasher: RandomState,
-}
-
-enum Numbers {
-    One(u32),
-    More(Vec<u32>),
 }
 
 impl Names {
@@ -30,28 +27,23 @@ impl Names {
         self.texts.get(number as usize)
     }
 
-    /// The number of a name; `None` where there are more names than nodes can have.
-    pub(crate) fn number(&mut self, name: &[u8]) -> Option<u32> {
-        let hash = self.hasher.hash_one(name);
-        let known = match self.numbers.get(&hash) {
-            Some(Numbers::One(number)) => Some(*number).filter(|&number| self.name(number) == name),
-            Some(Numbers::More(numbers)) => numbers.iter().copied().find(|&number| self.name(number) == name),
-            None => None,
-        };
-        if known.is_some() {
-            return known;
-        }
-        let number = u32::try_from(self.texts.len()).ok().filter(|&n| u64::from(n) < MAX_NODES)?;
-        self.texts.push(name);
-        match self.numbers.entry(hash).or_insert(Numbers::One(number)) {
-            Numbers::One(first) if *first == number => {}
-            Numbers::One(first) => {
-                let first = *first;
-                self.numbers.insert(hash, Numbers::More(vec![first, number]));
+    /// The number of a name; an error of `source` where there are more names than nodes can have.
+    pub(crate) fn number(&mut self, name: &[u8], source: &Path) -> Result<u32> {
+        let mut hash = self.hasher.hash_one(name);
+        while let Some(&number) = self.numbers.get(&hash) {
+            if self.name(number) == name {
+                return Ok(number);
             }
-            Numbers::More(numbers) => numbers.push(number),
+            hash = hash.wrapping_add(1);
         }
-        Some(number)
+        let number = self.texts.len() as u64;
+        if number >= MAX_NODES {
+            let what = format!("more than the {MAX_NODES} nodes that ids of 32 bits allow");
+            return invalid(source, what, "cut the graph into smaller ones");
+        }
+        self.texts.push(name);
+        self.numbers.insert(hash, number as u32);
+        Ok(number as u32)
     }
 
     /// Writes the names sorted, as `node_names` and `node_name_ends`; returns the node of each number.
@@ -75,15 +67,4 @@ impl Names {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_has_one_number() {
-        let mut names = Names::default();
-        let numbers: Vec<_> =
-            ["b", "a", "", "b", "ab", "a", ""].map(|name| names.number(name.as_bytes()).unwrap()).into();
-        assert_eq!(numbers, [0, 1, 2, 0, 3, 1, 2]);
-        assert_eq!((names.name(3), names.name(2)), (&b"ab"[..], &b""[..]));
-    }
-}
+mod tests;

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_graph_store::{Dtype, Result};
 
 use crate::archive::Archive;
-use crate::dense::{self, Choice};
-use crate::ingest::features::BATCH_VALUES;
+use crate::elements::Kind;
+use crate::files::{DOWNLOAD, invalid};
+use crate::ingest::features::{self, BATCH_VALUES};
+use crate::npy::ArrayReader;
 use crate::pickle;
-use crate::sparse::SparseRows;
+use crate::sparse::{SparseRows, is_small_integer};
 use crate::{Ingest, Options, Progress};
 
 /// Imports `source`, an `.npz` file of one attributed graph, into a dataset at `target`.
@@ -36,28 +38,24 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let Some(adjacency) = sparse(&mut archive, "adj", "adj_matrix", options.memory)? else {
         let what = format!("no adj_matrix and no adj_data among the arrays {:?}", archive.names());
         let cure = "this is no gnn-benchmark file; arrays of your own are read by `morphgl import numpy`";
-        return Err(Error::invalid(source, Position::File, what, cure));
+        return invalid(source, what, cure);
     };
     let num_nodes = adjacency.num_rows;
     if adjacency.num_cols != num_nodes {
         let what = format!("the adjacency matrix is {num_nodes} x {}", adjacency.num_cols);
-        return Err(Error::invalid(
-            source,
-            Position::File,
-            what,
-            "a graph needs a square one: download the file again",
-        ));
+        return invalid(source, what, "a graph needs a square one: download the file again");
     }
-    let labels = match ["labels", "node_label"].into_iter().find(|name| archive.has(name)) {
-        Some(name) => Some(read_labels(&mut archive, name, num_nodes)?),
-        None => None,
-    };
+    let labels = ["labels", "node_label"].into_iter().find(|name| archive.has(name));
+    let labels = labels.map(|name| read_labels(&mut archive, name, num_nodes)).transpose()?;
     let mut ingest = Ingest::new(source, target, &options, progress)?;
     push_edges(&mut ingest, source, &adjacency)?;
     drop(adjacency);
-    match sparse(&mut archive, "attr", "node_attr", options.memory)? {
-        Some(features) => push_sparse(&mut ingest, source, &features, num_nodes)?,
-        None => push_dense(&mut ingest, &mut archive, num_nodes)?,
+    if let Some(features) = sparse(&mut archive, "attr", "node_attr", options.memory)? {
+        push_sparse(&mut ingest, source, &features, num_nodes)?;
+    } else if let Some(name) = ["attr_matrix", "node_attr"].into_iter().find(|name| archive.has(name)) {
+        let exact = options.feature_dtype.is_none() && has_small_integers(archive.array(name)?)?;
+        let wide = if exact { Dtype::U8 } else { Dtype::F32 };
+        features::push_array(&mut ingest, archive.array(name)?, wide)?;
     }
     if let Some(labels) = labels {
         ingest.labels(source, &labels, None)?;
@@ -66,38 +64,36 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     ingest.finish()
 }
 
-/// The matrix of the plain arrays `{prefix}_data` … or of the pickled object `object`, whichever is there.
+/// The matrix of the plain arrays `{prefix}_data` … or of the pickled object `object`, whichever exists.
 fn sparse(archive: &mut Archive, prefix: &str, object: &str, memory: u64) -> Result<Option<SparseRows>> {
     if archive.has(&format!("{prefix}_data")) {
-        let mut ints = |part: &str| archive.member(&format!("{prefix}_{part}"))?.fits(memory)?.all_ints();
+        let mut ints = |part: &str| archive.array(&format!("{prefix}_{part}"))?.fits(memory)?.all_ints();
         let (shape, indptr, indices) = (ints("shape")?, ints("indptr")?, ints("indices")?);
-        let mut data = archive.member(&format!("{prefix}_data"))?.fits(memory)?;
+        let mut data = archive.array(&format!("{prefix}_data"))?.fits(memory)?;
         let mut values = vec![];
         data.floats(u64::MAX, &mut values)?;
-        let path = data.path.clone();
-        let fail = |what: String| Err(Error::invalid(&path, Position::File, what, "download the file again"));
+        let fail = |what: String| invalid(&data.path, what, DOWNLOAD);
         let [rows, cols] = shape[..] else { return fail(format!("{prefix}_shape holds {} numbers", shape.len())) };
         return SparseRows::new([rows, cols], indptr, indices, values).map(Some).or_else(fail);
     }
     if !archive.has(object) {
         return Ok(None);
     }
-    let mut member = archive.member(object)?;
-    if member.ty.kind != crate::elements::Kind::Object {
+    let mut array = archive.array(object)?;
+    if array.ty.kind != Kind::Object {
         return Ok(None);
     }
-    let bytes = member.object_bytes(memory)?;
-    let pickle = pickle::read(&member.path, &bytes)?;
+    let bytes = array.object_bytes(memory)?;
+    let pickle = pickle::read(&array.path, &bytes)?;
     pickle.csr(pickle.unwrap_object(pickle.root), object).map(Some)
 }
 
 fn read_labels(archive: &mut Archive, name: &str, num_nodes: usize) -> Result<Vec<i32>> {
-    let mut member = archive.member(name)?;
-    if member.shape != [num_nodes as u64] {
-        let what = format!("labels of shape {:?} for {num_nodes} nodes", member.shape);
-        return Err(Error::invalid(&member.path, Position::File, what, "download the file again"));
+    let mut array = archive.array(name)?;
+    if array.shape != [num_nodes as u64] {
+        return invalid(&array.path, format!("labels of shape {:?} for {num_nodes} nodes", array.shape), DOWNLOAD);
     }
-    member.labels()
+    array.labels()
 }
 
 fn push_edges(ingest: &mut Ingest<'_>, source: &Path, adjacency: &SparseRows) -> Result<()> {
@@ -114,26 +110,23 @@ fn push_edges(ingest: &mut Ingest<'_>, source: &Path, adjacency: &SparseRows) ->
 fn push_sparse(ingest: &mut Ingest<'_>, source: &Path, features: &SparseRows, num_nodes: usize) -> Result<()> {
     if features.num_rows != num_nodes {
         let what = format!("{} feature rows for {num_nodes} nodes", features.num_rows);
-        return Err(Error::invalid(source, Position::File, what, "download the file again"));
+        return invalid(source, what, DOWNLOAD);
     }
-    let dim = features.num_cols;
-    let mut rows = vec![0.0; (BATCH_VALUES / dim.max(1)).clamp(1, num_nodes.max(1)) * dim];
-    // Entries of one column add up, so the sums are what has to fit.
-    let small = features.has_small_integers();
-    let mut sink = ingest.features(source, dim, if small { Dtype::U8 } else { Dtype::F32 })?;
-    let step = rows.len() / dim.max(1);
-    for start in (0..num_nodes).step_by(step.max(1)) {
-        let count = step.min(num_nodes - start);
-        for (i, row) in rows.chunks_exact_mut(dim.max(1)).take(count).enumerate() {
-            features.dense_row(start + i, row);
-        }
-        sink.push(&rows[..count * dim])?;
-    }
+    let stored = if features.has_small_integers() { Dtype::U8 } else { Dtype::F32 };
+    let mut sink = ingest.features(source, features.num_cols, stored)?;
+    sink.push_rows(num_nodes, |node, row| features.dense_row(node, row))?;
     sink.finish()
 }
 
-/// Streams a dense `attr_matrix` or `node_attr`, where there is one.
-fn push_dense(ingest: &mut Ingest<'_>, archive: &mut Archive, num_nodes: usize) -> Result<()> {
-    let Some(name) = ["attr_matrix", "node_attr"].into_iter().find(|name| archive.has(name)) else { return Ok(()) };
-    dense::push_matrix(ingest, archive, name, num_nodes as u64, Choice::Exact)
+/// Whether u8 represents every value exactly; takes a pass over the values.
+fn has_small_integers(mut array: ArrayReader<'_>) -> Result<bool> {
+    let mut values = vec![];
+    while array.remaining() > 0 {
+        values.clear();
+        array.floats(BATCH_VALUES as u64, &mut values)?;
+        if !values.iter().all(|&v| is_small_integer(v)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

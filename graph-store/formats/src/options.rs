@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use morphgl_graph_store::{Dtype, Error, Position, Result};
+use morphgl_graph_store::{Dtype, Result};
 
 use crate::Column;
+use crate::files::invalid;
 
 /// Options of every import, whatever the format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// What the dataset is called; the source's file name by default.
+    /// Name of the dataset; the source's file name by default.
     pub name: Option<String>,
     /// Adds the reverse of every edge; duplicates are dropped then. Default false.
     pub symmetrise: bool,
@@ -23,11 +24,11 @@ pub struct Options {
     pub add_self_loops: bool,
     /// Ignores the weights of the source. Default false.
     pub drop_weights: bool,
-    /// Draws splits anew, instead of the source's own. Default: the source's own, where it has any.
+    /// Draws random splits instead of the source's own. Default: the source's own, where it has any.
     pub split: Option<RandomSplit>,
-    /// Features for a graph that has none. Default: it stays without.
+    /// Random features for a graph that has none. Default: none.
     pub random_features: Option<RandomFeatures>,
-    /// Labels for a graph that has none. Default: it stays without.
+    /// Random labels for a graph that has none. Default: none.
     pub random_labels: Option<RandomLabels>,
     /// Features, labels, splits and ids in files of their own. Default: none.
     pub nodes: NodeFiles,
@@ -36,8 +37,8 @@ pub struct Options {
     /// Divides each feature row by the sum of its absolute values, as PyG's `NormalizeFeatures` does for rows that
     /// sum to at least 1; rows of zeros stay. Default false.
     pub normalize_features: bool,
-    /// Bytes that sorting and what is read may take, at least [`Options::LEAST_MEMORY`], on top of
-    /// [`Options::fixed_memory`] and of what is held whole. Default 2 GiB.
+    /// Bytes for reading and sorting, at least [`Options::LEAST_MEMORY`], besides [`Options::fixed_memory`] and arrays that are
+    /// held whole. Default 2 GiB.
     pub memory: u64,
     /// Replaces an existing dataset at the target. Default false.
     pub replace: bool,
@@ -66,42 +67,38 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The least `memory` that is kept to; with less, an import takes this much.
+    /// The minimum of `memory`; with less, an import takes this much.
     pub const LEAST_MEMORY: u64 = 1 << 20;
 
-    /// Bytes that an import takes beside `memory` on the threads of the current rayon pool: 16 MiB for the buffers of
-    /// readers and writers, and 512 KiB a thread for stacks and what an allocator keeps.
+    /// Bytes that an import takes besides `memory` on the threads of the current rayon pool: 16 MiB for the buffers of
+    /// readers and writers, and 512 KiB a thread for stacks and the caches of an allocator.
     pub fn fixed_memory() -> u64 {
         (16 << 20) + rayon::current_num_threads() as u64 * (512 << 10)
     }
 
     /// Refuses options that no import can follow; errors name the option as `morphgl import` spells it.
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |option: &str, what: String, cure: &str| Err(Error::invalid(option, Position::File, what, cure));
-        for (option, dtype) in
-            [("--dtype", self.feature_dtype), ("--random-features", self.random_features.map(|r| r.dtype))]
-        {
-            if let Some(dtype) = dtype
-                && !matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U8)
-            {
-                return wrong(option, format!("features cannot be {dtype}"), "use f32, f16, bf16 or u8");
+        let features = [("--dtype", self.feature_dtype), ("--random-features", self.random_features.map(|r| r.dtype))];
+        for (option, dtype) in features {
+            if let Some(dtype) = dtype.filter(|d| !matches!(d, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U8)) {
+                return invalid(option, format!("features cannot be {dtype}"), "use f32, f16, bf16 or u8");
             }
         }
         if self.normalize_features && self.feature_dtype == Some(Dtype::U8) {
-            let what = "normalised features are fractions, which u8 cannot hold".into();
-            return wrong("--dtype", what, "use f32, f16 or bf16");
+            let what = "normalised features are fractions, which u8 cannot hold";
+            return invalid("--dtype", what, "use f32, f16 or bf16");
         }
         if self.random_features.is_some_and(|r| r.dim == 0) {
-            return wrong("--random-features", "the features have no columns".into(), "give a dimension of at least 1");
+            return invalid("--random-features", "the features have no columns", "give a dimension of at least 1");
         }
-        if self.random_labels.is_some_and(|r| i32::try_from(r.num_classes).is_ok_and(|classes| classes < 1)) {
-            return wrong("--random-labels", "there are no classes".into(), "give a number of at least 1");
+        if self.random_labels.is_some_and(|r| r.num_classes == 0) {
+            return invalid("--random-labels", "there are no classes", "give a number of at least 1");
         }
         if let Some(RandomSplit { train, valid, test, .. }) = self.split {
             let shares = [train, valid, test];
             if shares.iter().any(|s| !(0.0..=1.0).contains(s)) || shares.iter().sum::<f64>() > 1.0 + 1e-9 {
                 let what = format!("the shares are {train}, {valid} and {test}");
-                return wrong("--split", what, "give three numbers of at least 0 that sum to at most 1");
+                return invalid("--split", what, "give three numbers of at least 0 that sum to at most 1");
             }
         }
         Ok(())
@@ -127,19 +124,19 @@ impl Options {
 /// table with a column of ids belong to the nodes of these ids; else row `i` belongs to the node of the `i`-th lowest id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFiles {
-    /// A table with columns of ids, labels, splits and features, as far as it has them.
+    /// A table with any of columns of ids, labels, splits and features.
     pub table: Option<PathBuf>,
-    /// `[nodes, values]`, or a table whose columns are all features, but for that of ids.
+    /// `[nodes, values]`, or a table whose columns are all features, except that of ids.
     pub features: Option<PathBuf>,
     /// `[nodes]`, or a table with a column of labels: class numbers, or names, which are numbered in their order.
     pub labels: Option<PathBuf>,
     /// Ids, or a mask of all nodes: of training, validation and test nodes.
     pub splits: [Option<PathBuf>; 3],
-    /// The columns that are read; by their names where they are `None`.
+    /// The columns of the tables.
     pub columns: NodeColumns,
 }
 
-/// Which columns of the tables are read. Default: by their names.
+/// The columns of node files that are read. Default: by their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeColumns {
     /// Ids: `id`, `node`, `node_id`, `name`, or the nameless one that pandas writes.
@@ -186,10 +183,10 @@ pub struct RandomLabels {
     pub seed: u64,
 }
 
-/// What row `v` of a row-wise source lists.
+/// Content of row `v` of a row-wise source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// The source nodes of the edges into `v` (CSC, in-neighbours): rows are stored as they come.
+    /// The source nodes of the edges into `v` (CSC, in-neighbours): rows are stored as they are.
     Sources,
     /// The target nodes of the edges out of `v` (CSR, successors): the dataset stores the transpose.
     Targets,

@@ -1,101 +1,42 @@
-//! Ordered pipeline: jobs begin in order, run in parallel, and their results are taken in order.
+//! Ordered pipeline: jobs begin in order, run in parallel, and their results are consumed in order.
 
-use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
 
 use morphgl_graph_store::Result;
 
-/// The reorder buffer between the workers and the consumer.
-struct State<T> {
-    /// Results that are ready, by number.
-    ready: BTreeMap<u64, Result<T>>,
-    /// Number of the result handed on next.
-    next: u64,
-    /// How many results there are, once that is known.
-    count: Option<u64>,
-    /// The consumer failed, or a worker panicked: no job is started any more.
-    stopped: bool,
-}
-
-struct Shared<T> {
-    state: Mutex<State<T>>,
-    changed: Condvar,
-}
-
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is consistent at every instruction that may panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'s>(&self, state: MutexGuard<'s, State<T>>) -> MutexGuard<'s, State<T>> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stop(&self) {
-        self.lock().stopped = true;
-        self.changed.notify_all();
-    }
-}
-
-/// Stops the pipeline when its holder panics.
-struct StopOnPanic<'s, T>(&'s Shared<T>);
-
-impl<T> Drop for StopOnPanic<'_, T> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-        }
-    }
-}
-
-/// Most jobs of `bytes` in flight: four a thread, within a quarter of `memory`; at least two.
+/// Maximum number of jobs of `bytes` in flight: four a thread, within a quarter of `memory`; at least two.
 pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
     (memory / 4 / bytes.max(1)).min(4 * rayon::current_num_threads() as u64).max(2)
 }
 
 /// Calls `next` until it returns no job, one call at a time; runs each job by `work`, on twice as many threads as rayon's
-/// pool has (some wait for a disk), or on `ahead` if that is less; and passes the results to `take` on this thread, in the
-/// order of the jobs. At most `ahead` jobs are begun and not taken. The first error, in the order of the jobs, ends it.
+/// pool has (some wait for a disk), or on `ahead` if that is less; and passes the results to `consume` on this thread, in
+/// the order of the jobs. At most `ahead` jobs wait for it. The first error, in the order of the jobs, ends the pipeline.
 pub(crate) fn ordered<J, T: Send>(
     ahead: u64,
     next: impl FnMut() -> Result<Option<J>> + Send,
     work: impl Fn(J) -> Result<T> + Sync,
-    mut take: impl FnMut(T) -> Result<()>,
+    mut consume: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
-    let state = State { ready: BTreeMap::new(), next: 0, count: None, stopped: false };
-    let shared = Shared { state: Mutex::new(state), changed: Condvar::new() };
-    let jobs = Mutex::new((next, 0u64));
+    // Reorder buffer: a channel for the result of each job, in the order of the jobs.
+    let (order, results) = sync_channel::<Receiver<Result<T>>>(ahead.saturating_sub(1) as usize);
+    // The sender is dropped when no further job may begin, which ends the consumer's loop.
+    let jobs = Mutex::new((next, Some(order)));
     let worker = || {
-        let _guard = StopOnPanic(&shared);
         loop {
-            // The lock is held while waiting for room: the job with the next number has to begin first.
             let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = jobs.1;
-            let mut state = shared.lock();
-            while !state.stopped && state.count.is_none() && number >= state.next + ahead {
-                state = shared.wait(state);
-            }
-            if state.stopped || state.count.is_some() {
-                return;
-            }
-            drop(state);
-            let job = (jobs.0)();
-            jobs.1 += 1;
-            if !matches!(job, Ok(Some(_))) {
-                // An error is the last result.
-                shared.lock().count = Some(number + u64::from(job.is_err()));
+            // Taken out meanwhile, so that a panic of `next` drops it.
+            let Some(order) = jobs.1.take() else { return };
+            let Some(job) = (jobs.0)().transpose() else { return };
+            let (send, result) = channel();
+            // Blocks under the lock while the buffer is full, and fails once the consumer has ended.
+            if order.send(result).is_ok() && job.is_ok() {
+                jobs.1 = Some(order);
             }
             drop(jobs);
-            let result = match job {
-                Ok(Some(job)) => Some(work(job)),
-                Ok(None) => None,
-                Err(e) => Some(Err(e)),
-            };
-            if let Some(result) = result {
-                shared.lock().ready.insert(number, result);
-            }
-            shared.changed.notify_all();
+            // A consumer that has ended needs no result.
+            let _ = send.send(job.and_then(&work));
         }
     };
     std::thread::scope(|scope| {
@@ -103,90 +44,16 @@ pub(crate) fn ordered<J, T: Send>(
         for _ in 0..(2 * rayon::current_num_threads() as u64).min(ahead.max(1)) {
             scope.spawn(worker);
         }
-        let _guard = StopOnPanic(&shared);
-        let mut state = shared.lock();
-        loop {
-            let number = state.next;
-            if let Some(result) = state.ready.remove(&number) {
-                state.next += 1;
-                shared.changed.notify_all();
-                drop(state);
-                if let Err(e) = result.and_then(&mut take) {
-                    shared.stop();
-                    return Err(e);
-                }
-                state = shared.lock();
-            } else if state.stopped || state.count.is_some_and(|count| number >= count) {
-                // Stopped by a panic, which the scope passes on.
-                return Ok(());
-            } else {
-                state = shared.wait(state);
+        for result in results {
+            match result.recv() {
+                Ok(result) => consume(result?)?,
+                // A worker panicked; the scope passes the panic on.
+                Err(_) => break,
             }
         }
+        Ok(())
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use morphgl_graph_store::{Error, Position};
-
-    use super::*;
-
-    fn fault(n: u64) -> Error {
-        Error::invalid(Path::new("x"), Position::Element(n), "bad", "cure")
-    }
-
-    /// Runs `count` jobs of which some fail; the results handed on, and the error.
-    fn run(count: u64, ahead: u64, source_fails: Option<u64>, work_fails: &[u64]) -> (Vec<u64>, Option<String>) {
-        let (mut n, mut taken, open) = (0, Vec::new(), AtomicU64::new(0));
-        let result = ordered(
-            ahead,
-            || {
-                if source_fails == Some(n) {
-                    return Err(fault(n));
-                }
-                n += 1;
-                assert!(open.fetch_add(1, Ordering::SeqCst) <= ahead, "jobs begun and not handed on");
-                Ok((n <= count).then_some(n - 1))
-            },
-            |job| {
-                if job % 3 == 0 {
-                    std::thread::yield_now();
-                }
-                if work_fails.contains(&job) { Err(fault(job)) } else { Ok(job * 10) }
-            },
-            |value| {
-                taken.push(value);
-                open.fetch_sub(1, Ordering::SeqCst);
-                Ok(())
-            },
-        );
-        (taken, result.err().map(|e| e.to_string()))
-    }
-
-    #[test]
-    fn results_come_in_order_and_the_first_error_ends_them() {
-        for ahead in [1, 2, 8] {
-            for count in [0, 1, 2, 50, 300] {
-                assert_eq!(run(count, ahead, None, &[]), ((0..count).map(|n| n * 10).collect(), None));
-            }
-            let (taken, error) = run(300, ahead, None, &[200, 77, 78]);
-            assert_eq!((taken.len(), error), (77, Some(fault(77).to_string())));
-            let (taken, error) = run(300, ahead, Some(31), &[40]);
-            assert_eq!((taken.len(), error), (31, Some(fault(31).to_string())));
-        }
-    }
-
-    #[test]
-    fn a_panic_of_a_worker_is_passed_on() {
-        let run = || ordered(4, || Ok(Some(())), |()| -> Result<()> { panic!("as told") }, Ok);
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| ()));
-        let result = std::panic::catch_unwind(run);
-        std::panic::set_hook(hook);
-        assert!(result.is_err(), "{result:?}");
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A plain file that threads read in parallel: past the page cache where it is not cached.
+//! A plain file that threads read in parallel: by direct reads where it is not in the page cache.
 //!
 //! A direct read saves the copy and the allocation of cached pages, some 3 ns for 16 bytes, and comes nearer to the disk's
 //! rate.
@@ -13,23 +13,23 @@ use morphgl_platform::direct::{open_direct, read_blocks};
 
 /// Alignment of direct reads.
 const BLOCK: u64 = 4 << 10;
-/// Least bytes for which the page cache is queried.
-const LEAST: usize = 64 << 10;
+/// Shortest read for which the page cache is queried.
+const MIN_DIRECT: usize = 64 << 10;
 
 /// A file, read by position.
 pub(crate) struct PlainFile {
     file: File,
-    /// The same, without the page cache; `None` where that cannot be.
+    /// The same, for direct reads; `None` where the file system has none.
     direct: Option<File>,
 }
 
-/// Bytes of a file, somewhere in a buffer.
-pub(crate) struct Filled {
+/// Bytes of a file, at an offset in their buffer.
+pub(crate) struct FilledPages {
     pages: Pages,
     from: usize,
 }
 
-impl Deref for Filled {
+impl Deref for FilledPages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -37,14 +37,14 @@ impl Deref for Filled {
     }
 }
 
-impl From<Pages> for Filled {
+impl From<Pages> for FilledPages {
     fn from(pages: Pages) -> Self {
         Self { pages, from: 0 }
     }
 }
 
-impl Filled {
-    /// The buffer, to be used again.
+impl FilledPages {
+    /// The buffer, for reuse.
     pub(crate) fn into_pages(self) -> Pages {
         self.pages
     }
@@ -60,22 +60,29 @@ impl PlainFile {
         self.file.metadata()
     }
 
-    /// Fills `out` from byte `at` on, whatever else is read from the file meanwhile.
+    /// Fills `out` from byte `at` on; any number of threads may read at the same time.
+    #[cfg(unix)]
     pub(crate) fn read_at(&self, out: &mut [u8], at: u64) -> io::Result<()> {
-        system::read_exact_at(&self.file, out, at)
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, out, at)
+    }
+
+    /// Never called: without reads by position, arrays are read as streams.
+    #[cfg(not(unix))]
+    pub(crate) fn read_at(&self, _out: &mut [u8], _at: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// The `len` bytes from byte `at` on, in `pages`.
-    pub(crate) fn fill(&self, mut pages: Pages, at: u64, len: usize) -> io::Result<Filled> {
-        if let Some(direct) = self.direct.as_ref().filter(|_| len >= LEAST && !system::is_cached(&self.file, at, len)) {
+    pub(crate) fn fill(&self, mut pages: Pages, at: u64, len: usize) -> io::Result<FilledPages> {
+        if let Some(direct) = self.direct.as_ref().filter(|_| len >= MIN_DIRECT && !is_cached(&self.file, at, len)) {
             let from = (at % BLOCK) as usize;
             let out = pages.resize((from + len).next_multiple_of(BLOCK as usize));
-            // A refused direct read is repeated as a plain one, whose error is better.
+            // A refused direct read is repeated as a plain one, for its error message.
             if out.as_ptr().addr().is_multiple_of(BLOCK as usize)
                 && read_blocks(direct, BLOCK as usize, at - from as u64, out).is_ok_and(|read| read >= from + len)
             {
                 pages.resize(from + len);
-                return Ok(Filled { pages, from });
+                return Ok(FilledPages { pages, from });
             }
         }
         self.read_at(pages.resize(len), at)?;
@@ -83,87 +90,26 @@ impl PlainFile {
     }
 }
 
+/// Whether most of these bytes are in the page cache; true where the kernel (before Linux 6.5) has no answer.
 #[cfg(target_os = "linux")]
-mod system {
-    use std::fs::File;
-    use std::io;
+fn is_cached(file: &File, at: u64, len: usize) -> bool {
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::FileExt;
-
-    pub(super) fn read_exact_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
-        file.read_exact_at(out, at)
-    }
-
-    /// Whether most of these bytes are in the page cache; true where the kernel (before 6.5) cannot tell.
-    pub(super) fn is_cached(file: &File, at: u64, len: usize) -> bool {
-        /// The number is the same on all machines but Alpha.
-        const CACHESTAT: libc::c_long = 451;
-        let range = [at, len as u64];
-        // Pages cached, dirty, under write-back, evicted, recently evicted.
-        let mut pages = [0u64; 5];
-        // SAFETY: the kernel reads two numbers of `range` and writes five to `pages`, which are as long.
-        let failed = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), pages.as_mut_ptr(), 0) } != 0;
-        // SAFETY: the call has no conditions.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-        failed || pages[0] * page * 2 > len as u64
-    }
+    /// The number is the same on all machines but Alpha.
+    const CACHESTAT: libc::c_long = 451;
+    let range = [at, len as u64];
+    // Pages cached, dirty, under write-back, evicted, recently evicted.
+    let mut pages = [0u64; 5];
+    // SAFETY: the kernel reads two numbers of `range` and writes five to `pages`, which are as long.
+    let failed = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), pages.as_mut_ptr(), 0) } != 0;
+    // SAFETY: the call has no conditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    failed || pages[0] * page * 2 > len as u64
 }
 
 #[cfg(not(target_os = "linux"))]
-mod system {
-    use std::fs::File;
-    use std::io;
-
-    #[cfg(unix)]
-    pub(super) fn read_exact_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(file, out, at)
-    }
-
-    /// Never called: without reads by position, no array is taken for a plain file.
-    #[cfg(not(unix))]
-    pub(super) fn read_exact_at(_file: &File, _out: &mut [u8], _at: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn is_cached(_file: &File, _at: u64, _len: usize) -> bool {
-        true
-    }
+fn is_cached(_file: &File, _at: u64, _len: usize) -> bool {
+    true
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Beginnings and ends on and beside blocks, up to the end of the file and past it; cached or not.
-    #[test]
-    fn every_way_reads_the_same_bytes() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        let all: Vec<u8> = (0..300_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        std::fs::write(&path, &all).unwrap();
-        let file = PlainFile::open(&path).unwrap();
-        let last = all.len();
-        for (from, to) in
-            [(0, 4096), (0, last), (128, last), (128, 90_000), (8192, last - 1), (last - 5, last), (4095, 69_631)]
-        {
-            let expected = &all[from..to];
-            let filled = file.fill(Pages::new(), from as u64, to - from).unwrap();
-            assert!(filled[..] == *expected, "{from}..{to}");
-            if let Some(direct) = &file.direct {
-                let start = from / 4096 * 4096;
-                let mut pages = Pages::new();
-                let out = pages.resize((to - start).next_multiple_of(4096));
-                let read = read_blocks(direct, 4096, start as u64, out).expect("the disk reads");
-                assert!(read >= to - start, "{from}..{to}");
-                assert!(out[from - start..to - start] == *expected, "{from}..{to}");
-            }
-        }
-        let past = file.fill(Pages::new(), 128, last).err().map(|e| e.kind());
-        assert_eq!(past, Some(io::ErrorKind::UnexpectedEof));
-        if let Some(direct) = &file.direct {
-            let mut pages = Pages::new();
-            let read = read_blocks(direct, 4096, 0, pages.resize(last.next_multiple_of(4096))).expect("the disk reads");
-            assert_eq!(read, last);
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dtype, Error, Position, Result};
 
-use crate::ingest::features::BATCH_VALUES;
+use crate::files::{DOWNLOAD, invalid};
 use crate::pickle::{self, Pickle};
 use crate::sparse::SparseRows;
 use crate::{Ingest, Options, Progress};
@@ -15,8 +15,8 @@ const VALID_NODES: usize = 500;
 
 /// Imports the Planetoid set whose files begin with `source`, such as `data/ind.cora`, into a dataset at `target`.
 ///
-/// The graph becomes undirected, without self-loops and duplicates, whatever the options say, for the published lists
-/// are meant so. Nodes in a gap of the test range (Citeseer has 15) have zero features and no label.
+/// The graph becomes undirected, without self-loops and duplicates, whatever the options say, as the published lists are
+/// meant. Nodes in a gap of the test range (Citeseer has 15) have zero features and no label.
 /// The split is the public one: the nodes of `.y` train, the next 500 validate, those of `.test.index` test.
 ///
 /// # Errors
@@ -54,7 +54,13 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     let options = Options { name: options.name.clone().or(Some(name).filter(|n| !n.is_empty())), ..options };
     let mut ingest = Ingest::new(source, target, &options, progress)?;
     push_edges(&mut ingest, &graph, layout.num_nodes)?;
-    push_features(&mut ingest, &files.path("allx"), &all, &test, &layout)?;
+    let mut sink = ingest.features(&files.path("allx"), all.num_cols, Dtype::F32)?;
+    sink.push_rows(layout.num_nodes, |node, out| match layout.row(node) {
+        Row::All(row) => all.dense_row(row, out),
+        Row::Test(row) => test.dense_row(row, out),
+        Row::Gap => out.fill(0.0),
+    })?;
+    sink.finish()?;
     let labels: Vec<i32> = (0..layout.num_nodes)
         .map(|v| match layout.row(v) {
             Row::All(row) => all_labels[row],
@@ -63,18 +69,14 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
         })
         .collect();
     ingest.labels(&files.path("ally"), &labels, None)?;
-    let train = ids(0..train_labels.len());
-    let valid = ids(train_labels.len()..train_labels.len() + VALID_NODES);
-    let mut tested: Vec<u32> = test_index.clone();
-    tested.sort_unstable();
-    ingest.splits(&files.path("test.index"), &train, &valid, &tested)?;
+    let nodes: Vec<u32> = (0..(train_labels.len() + VALID_NODES) as u32).collect();
+    let (train, valid) = nodes.split_at(train_labels.len());
+    let mut test_nodes = test_index;
+    test_nodes.sort_unstable();
+    ingest.splits(&files.path("test.index"), train, valid, &test_nodes)?;
     ingest.provenance("format", "planetoid");
     ingest.provenance("gaps", layout.gaps());
     ingest.finish()
-}
-
-fn ids(range: std::ops::Range<usize>) -> Vec<u32> {
-    range.map(|v| v as u32).collect()
 }
 
 fn push_edges(ingest: &mut Ingest<'_>, graph: &Pickle<'_>, num_nodes: usize) -> Result<()> {
@@ -83,7 +85,7 @@ fn push_edges(ingest: &mut Ingest<'_>, graph: &Pickle<'_>, num_nodes: usize) -> 
         for id in [u, v] {
             if id < 0 || id >= num_nodes as i64 {
                 let what = format!("an edge {u} - {v} to a node that does not exist, there are {num_nodes}");
-                return Err(Error::invalid(graph.path, Position::File, what, "download the files of one set together"));
+                return invalid(graph.path, what, "download the files of one set together");
             }
         }
         sources.push(v as u32);
@@ -96,32 +98,7 @@ fn push_edges(ingest: &mut Ingest<'_>, graph: &Pickle<'_>, num_nodes: usize) -> 
     Ok(())
 }
 
-fn push_features(
-    ingest: &mut Ingest<'_>,
-    path: &Path,
-    all: &SparseRows,
-    test: &SparseRows,
-    layout: &Layout,
-) -> Result<()> {
-    let dim = all.num_cols;
-    let mut sink = ingest.features(path, dim, Dtype::F32)?;
-    let rows_a_batch = (BATCH_VALUES / dim.max(1)).clamp(1, layout.num_nodes.max(1));
-    let mut batch = vec![0.0; rows_a_batch * dim];
-    for start in (0..layout.num_nodes).step_by(rows_a_batch) {
-        let rows = rows_a_batch.min(layout.num_nodes - start);
-        for (i, out) in batch.chunks_exact_mut(dim.max(1)).take(rows).enumerate() {
-            match layout.row(start + i) {
-                Row::All(row) => all.dense_row(row, out),
-                Row::Test(row) => test.dense_row(row, out),
-                Row::Gap => out.fill(0.0),
-            }
-        }
-        sink.push(&batch[..rows * dim])?;
-    }
-    sink.finish()
-}
-
-/// Which row of which file a node's features and label are in.
+/// The file and row of the features and label of each node.
 struct Layout {
     num_nodes: usize,
     /// Nodes of `.allx`: the first ones.
@@ -145,37 +122,31 @@ impl Layout {
         test_labels: &[i32],
         test_index: &[u32],
     ) -> Result<Self> {
-        if all.num_rows != all_labels.len() {
-            return files
-                .misfit("ally", format!("{} label rows for {} feature rows in .allx", all_labels.len(), all.num_rows));
+        let first = all.num_rows;
+        if first != all_labels.len() {
+            let what = format!("{} label rows for {first} feature rows in .allx", all_labels.len());
+            return files.misfit("ally", what);
         }
-        if test.num_rows != test_labels.len() || test.num_rows != test_index.len() {
-            let what = format!(
-                "{} feature rows, {} label rows, {} test nodes",
-                test.num_rows,
-                test_labels.len(),
-                test_index.len()
-            );
-            return files.misfit("tx", what);
+        let (rows, labels, nodes) = (test.num_rows, test_labels.len(), test_index.len());
+        if rows != labels || rows != nodes {
+            return files.misfit("tx", format!("{rows} feature rows, {labels} label rows, {nodes} test nodes"));
         }
         if all.num_cols != test.num_cols {
             return files.misfit("tx", format!("{} features, but .allx has {}", test.num_cols, all.num_cols));
         }
-        let first = all.num_rows;
+        let misplaced = |what: String| files.misfit("test.index", what);
         let end = test_index.iter().max().map_or(first, |&v| v as usize + 1);
         // The published gaps are a few nodes; a number far outside would only make a huge empty dataset.
-        if end > first + 2 * test.num_rows {
-            return files
-                .misfit("test.index", format!("test node {} of about {} nodes", end - 1, first + test.num_rows));
+        if end > first + 2 * rows {
+            return misplaced(format!("test node {} of about {} nodes", end - 1, first + rows));
         }
         if let Some(&begin) = test_index.iter().min().filter(|&&v| v as usize != first) {
-            return files
-                .misfit("test.index", format!("the test nodes begin at {begin}, those of .allx end at {first}"));
+            return misplaced(format!("the test nodes begin at {begin}, those of .allx end at {first}"));
         }
-        let mut test_rows = vec![None; end.saturating_sub(first)];
+        let mut test_rows = vec![None; end - first];
         for (row, &v) in test_index.iter().enumerate() {
             if test_rows[v as usize - first].replace(row).is_some() {
-                return files.misfit("test.index", format!("test node {v} is listed twice"));
+                return misplaced(format!("test node {v} is listed twice"));
             }
         }
         Ok(Self { num_nodes: first + test_rows.len(), first, test_rows })
@@ -184,7 +155,7 @@ impl Layout {
     fn row(&self, node: usize) -> Row {
         match node.checked_sub(self.first) {
             None => Row::All(node),
-            Some(place) => self.test_rows[place].map_or(Row::Gap, Row::Test),
+            Some(i) => self.test_rows[i].map_or(Row::Gap, Row::Test),
         }
     }
 
@@ -232,9 +203,7 @@ impl Files<'_> {
             return self.misfit(ending, format!("labels of shape {:?}, expected one-hot rows in C order", array.shape));
         };
         let mut hot = vec![];
-        if let Err(ty) = array.ty.ints(array.bytes, &mut hot) {
-            return self.misfit(ending, format!("labels of type {ty}, expected integers"));
-        }
+        array.ty.ints(array.bytes, &mut hot).or_else(|fault| self.misfit(ending, fault))?;
         if classes == 0 || hot.len() as u64 != rows * classes {
             return self.misfit(ending, format!("labels of shape {:?}", array.shape));
         }
@@ -255,7 +224,7 @@ impl Files<'_> {
         let parse = |(i, line): (usize, &str)| {
             line.trim().parse().map_err(|_| {
                 let what = format!("{line:?} is not a node number");
-                Error::invalid(&path, Position::Line(i as u64 + 1), what, "download the file again")
+                Error::invalid(&path, Position::Line(i as u64 + 1), what, DOWNLOAD)
             })
         };
         text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
@@ -263,6 +232,6 @@ impl Files<'_> {
 
     fn misfit<T>(&self, ending: &str, what: impl Into<String>) -> Result<T> {
         let cure = "the files do not belong together or are damaged: download them again";
-        Err(Error::invalid(self.path(ending), Position::File, what, cure))
+        invalid(self.path(ending), what, cure)
     }
 }

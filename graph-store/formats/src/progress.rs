@@ -1,6 +1,6 @@
 //! Progress of an import.
 
-/// Listener to an import's progress; called from several threads.
+/// Listener to the progress of an import; called from several threads.
 pub trait Progress: Sync {
     /// A stage begins; `total` is its number of bytes or items, where known.
     fn stage(&self, name: &str, total: Option<u64>);

@@ -1,6 +1,11 @@
 //! A sparse matrix by rows, checked once, that gives dense rows one at a time.
 
-use crate::dense::is_small_integer;
+use crate::elements::Parsed;
+
+/// Whether u8 represents `value` exactly.
+pub(crate) fn is_small_integer(value: f32) -> bool {
+    (0.0..=255.0).contains(&value) && value.fract() == 0.0
+}
 
 /// A matrix in compressed sparse rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +19,8 @@ pub(crate) struct SparseRows {
 }
 
 impl SparseRows {
-    /// Checks and takes a matrix; `Err` says what is wrong with it.
-    pub(crate) fn new(shape: [i64; 2], indptr: Vec<i64>, indices: Vec<i64>, values: Vec<f32>) -> Result<Self, String> {
+    /// Checks a matrix; `Err` says what is wrong with it.
+    pub(crate) fn new(shape: [i64; 2], indptr: Vec<i64>, indices: Vec<i64>, values: Vec<f32>) -> Parsed<Self> {
         let [Ok(num_rows), Ok(num_cols)] = shape.map(usize::try_from) else {
             return Err(format!("the shape {shape:?} is impossible"));
         };
@@ -61,7 +66,7 @@ impl SparseRows {
         &self.values
     }
 
-    /// Whether u8 holds every value of the dense matrix exactly.
+    /// Whether u8 represents every value of the dense matrix exactly: entries of one column add up, so their sums count.
     pub(crate) fn has_small_integers(&self) -> bool {
         let mut sums = vec![0.0; self.num_cols];
         (0..self.num_rows).all(|row| {
@@ -75,35 +80,4 @@ impl SparseRows {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_become_dense_and_repeated_columns_add_up() {
-        let m = SparseRows::new([2, 3], vec![0, 3, 3], vec![2, 0, 2], vec![1.0, 2.0, 4.0]).unwrap();
-        let mut row = [9.0; 3];
-        m.dense_row(0, &mut row);
-        assert_eq!(row, [2.0, 0.0, 5.0]);
-        m.dense_row(1, &mut row);
-        assert_eq!(row, [0.0; 3]);
-        assert!(m.has_small_integers());
-        let large = SparseRows::new([1, 1], vec![0, 2], vec![0, 0], vec![200.0, 100.0]).unwrap();
-        assert!(!large.has_small_integers(), "300 does not fit u8 although each entry does");
-    }
-
-    #[test]
-    fn impossible_matrices_are_refused() {
-        let check = |indptr: &[i64], indices: &[i64], values: &[f32], what: &str| {
-            let fault = SparseRows::new([2, 2], indptr.to_vec(), indices.to_vec(), values.to_vec()).unwrap_err();
-            assert!(fault.contains(what), "{fault}");
-        };
-        check(&[0, 1], &[0], &[1.0], "2 row offsets for 2 rows");
-        check(&[0, 1, 2], &[0], &[1.0], "row offsets from 0 to 2");
-        check(&[0, 2, 1], &[0], &[1.0], "decreases from 2 to 1");
-        check(&[0, 1, 1], &[2], &[1.0], "in column 2");
-        check(&[0, 1, 1], &[-1], &[1.0], "in column -1");
-        check(&[0, 1, 1], &[0], &[f32::NAN], "is NaN");
-        check(&[0, 1, 1], &[0], &[], "1 column numbers for 0 values");
-        assert!(SparseRows::new([-1, 2], vec![], vec![], vec![]).unwrap_err().contains("impossible"));
-    }
-}
+mod tests;

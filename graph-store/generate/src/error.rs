@@ -1,4 +1,4 @@
-//! What can go wrong: an argument that makes no sense, or a disk that refuses.
+//! Errors: an impossible argument, or an IO error of the store.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum Error {
     Argument {
         /// Name of the configuration's field.
         name: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
-        /// What to pass instead.
+        /// The cure.
         cure: String,
     },
     /// The dataset could not be written.

@@ -1,21 +1,23 @@
-//! Memory of a generator, known before anything is built, and the parallelism that fits a budget.
+//! Memory of a generator, computed before anything is built, and the parallelism that fits a budget.
 
 use crate::{Error, Result};
 
-/// Bytes that the writers of all arrays hold: up to eight, each with three buffers of half a MiB.
+/// Bytes of the writers of all arrays: up to eight, each with three buffers of half a MiB.
 const WRITERS: u64 = 12 << 20;
-/// Bytes of a thread: what it touches of its stack, and what an allocator keeps for it (mimalloc: a page of 64 KiB for
-/// every size that it asks for).
+/// Bytes of a thread: the touched part of its stack, and an allocator's cache for it (mimalloc: a page of 64 KiB for every size
+/// that it allocates).
 const THREAD: u64 = 512 << 10;
 
-/// Bytes that something takes: what a thread has while it makes it, and what waits to be written.
+/// Bytes of a block of rows, features or labels.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
-    pub(crate) making: u64,
-    pub(crate) waiting: u64,
+pub(crate) struct BlockMemory {
+    /// Scratch of the thread that makes the block.
+    pub(crate) scratch: u64,
+    /// The block itself, until it is written.
+    pub(crate) block: u64,
 }
 
-/// What a model needs in memory.
+/// Memory of a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Footprint {
     /// Bytes that stay as long as the model.
@@ -23,41 +25,42 @@ pub(crate) struct Footprint {
     /// Bytes of a thread while the model is built.
     pub(crate) build: u64,
     /// The largest block of rows.
-    pub(crate) rows: Piece,
+    pub(crate) rows: BlockMemory,
     /// The largest block of features.
-    pub(crate) features: Piece,
+    pub(crate) features: BlockMemory,
     /// The largest block of labels and splits.
-    pub(crate) labels: Piece,
+    pub(crate) labels: BlockMemory,
 }
 
-/// How many threads build the model, and how many pieces are in a group: one group is made while another is written.
+/// Parallelism: blocks are made in groups, one while another is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
+    /// Threads that build the model.
     pub(crate) builders: usize,
+    /// Blocks in a group of rows, of features, of labels.
     pub(crate) rows: usize,
     pub(crate) features: usize,
     pub(crate) labels: usize,
 }
 
-impl Piece {
-    /// Bytes of a group being made on `threads` threads while another waits.
-    fn group(self, pieces: u64, threads: u64) -> u64 {
-        pieces.min(threads).saturating_mul(self.making).saturating_add((2 * pieces).saturating_mul(self.waiting))
+impl BlockMemory {
+    /// Bytes of a group of `blocks` that is made on `threads` threads while another is written.
+    fn group(self, blocks: u64, threads: u64) -> u64 {
+        blocks.min(threads).saturating_mul(self.scratch).saturating_add((2 * blocks).saturating_mul(self.block))
     }
 
-    /// The largest group for `memory` bytes, at least one piece.
-    fn pieces(self, memory: u64, threads: u64) -> usize {
-        // Four pieces a thread even out how long they take.
-        (1..=4 * threads).rev().find(|&pieces| self.group(pieces, threads) <= memory).unwrap_or(1) as usize
+    /// The largest group for `memory` bytes, at least one block.
+    fn max_blocks(self, memory: u64, threads: u64) -> usize {
+        // Four blocks a thread balance the threads.
+        (1..=4 * threads).rev().find(|&blocks| self.group(blocks, threads) <= memory).unwrap_or(1) as usize
     }
 }
 
 impl Footprint {
-    /// The least bytes in which the dataset is written by `threads` threads.
-    pub(crate) fn least(&self, threads: usize) -> u64 {
-        let stages = [self.rows, self.features, self.labels].map(|piece| piece.group(1, 1));
-        let most = stages.into_iter().fold(self.build, u64::max);
-        self.fixed(threads).saturating_add(most)
+    /// The minimum bytes for `threads` threads to write the dataset.
+    pub(crate) fn min_memory(&self, threads: usize) -> u64 {
+        let stages = [self.rows, self.features, self.labels].map(|block| block.group(1, 1));
+        self.fixed(threads).saturating_add(stages.into_iter().fold(self.build, u64::max))
     }
 
     fn fixed(&self, threads: usize) -> u64 {
@@ -68,72 +71,32 @@ impl Footprint {
     ///
     /// # Errors
     ///
-    /// They are less than the least.
+    /// They are less than [`Footprint::min_memory`].
     pub(crate) fn plan(&self, memory: u64, threads: usize) -> Result<Plan> {
-        let least = self.least(threads);
-        if memory < least {
+        let min_memory = self.min_memory(threads);
+        if memory < min_memory {
             let what = format!("{} KiB do not hold the tables and two blocks of rows or features", memory >> 10);
-            return Err(Error::argument("memory", what, format!("pass at least {} MiB", least.div_ceil(1 << 20))));
+            return Err(Error::argument("memory", what, format!("pass at least {} MiB", min_memory.div_ceil(1 << 20))));
         }
         let (rest, threads) = (memory - self.fixed(threads), threads as u64);
         Ok(Plan {
             builders: (rest / self.build.max(1)).clamp(1, threads) as usize,
-            rows: self.rows.pieces(rest, threads),
-            features: self.features.pieces(rest, threads),
-            labels: self.labels.pieces(rest, threads),
+            rows: self.rows.max_blocks(rest, threads),
+            features: self.features.max_blocks(rest, threads),
+            labels: self.labels.max_blocks(rest, threads),
         })
     }
 }
 
-/// Bytes that [`Pages`](morphgl_platform::Pages) of `bytes` take: from 1 MiB on they are huge.
+/// Bytes of [`Pages`](morphgl_platform::Pages) for `bytes`: from 1 MiB on they are huge.
 pub(crate) fn mapped(bytes: u64) -> u64 {
     bytes.saturating_add(8 << 10).next_multiple_of(if bytes >= 1 << 20 { 2 << 20 } else { 4 << 10 })
 }
 
-/// Upper bound of a Poisson number of events with `each` edges and this mean in all; exceeded with a chance below 10^-13.
-pub(crate) fn most_events(mean: f64, each: f64) -> f64 {
+/// Upper bound of a Poisson number of events with `each` edges and this mean in all; exceeded with a probability below 10^-13.
+pub(crate) fn max_events(mean: f64, each: f64) -> f64 {
     mean + 8.0 * (each * mean).sqrt() + 64.0 * each
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// What the plan has going on at the same time fits; the least is enough, and one byte less is not.
-        #[test]
-        fn every_plan_fits(
-            resident in 0u64..1 << 30,
-            build in 1u64..1 << 24,
-            making in 1u64..1 << 26,
-            waiting in 1u64..1 << 26,
-            threads in 1usize..200,
-            more in 0u64..1 << 32,
-        ) {
-            let piece = Piece { making, waiting };
-            let small = Piece { making: making / 2, waiting: waiting / 3 };
-            let footprint = Footprint { resident, build, rows: piece, features: small, labels: small };
-            let least = footprint.least(threads);
-            prop_assert!(footprint.plan(least - 1, threads).is_err());
-            for memory in [least, least + more] {
-                let plan = footprint.plan(memory, threads).unwrap();
-                let fixed = footprint.fixed(threads);
-                prop_assert!(fixed + plan.builders as u64 * build <= memory);
-                for (piece, group) in [(piece, plan.rows), (small, plan.features), (small, plan.labels)] {
-                    prop_assert!((1..=4 * threads).contains(&group));
-                    prop_assert!(fixed + piece.group(group as u64, threads as u64) <= memory, "{plan:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn sizes_beyond_all_memory_do_not_wrap() {
-        let piece = Piece { making: u64::MAX / 2, waiting: u64::MAX / 2 };
-        let all = Footprint { resident: 0, build: 1, rows: piece, features: piece, labels: piece };
-        assert!(all.plan(u64::MAX - 1, 64).is_err());
-        assert!(most_events(0.0, 1.0) >= 1.0);
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
-//! What belongs to nodes: class, label, features, split. Each is a function of the node's id and the seed.
+//! Data of nodes: class, label, features, split. Each is a function of the node's id and the seed.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use morphgl_graph_store::{Dtype, Element, MAX_NODES};
 
-use crate::memory::{Piece, mapped};
+use crate::memory::{BlockMemory, mapped};
 use crate::random::{Key, Permutation, Purpose, index};
 use crate::{Error, Result};
 
@@ -29,10 +29,10 @@ pub(crate) struct NodeConfig {
 #[derive(Debug)]
 pub(crate) struct NodeData {
     pub(crate) config: NodeConfig,
-    /// Deals ranks: a node's class is its rank modulo the classes, its expected degree the quantile at its rank.
+    /// Ranks of nodes: a node's class is its rank modulo the classes, its expected degree the quantile at its rank.
     rank: Permutation,
     split: Permutation,
-    /// Where train, valid and test end in the permuted order.
+    /// Ends of train, valid and test in the permuted order.
     split_ends: [u64; 3],
     /// Mean feature vectors times the signal, one class after the other; empty until they are made.
     means: Vec<f32>,
@@ -40,7 +40,7 @@ pub(crate) struct NodeData {
     feature_key: Key,
 }
 
-/// An element type features may have.
+/// An element type of features.
 pub(crate) trait Feature: Element + Default {
     /// Narrows a row.
     fn narrow(from: &[f32], to: &mut [Self]);
@@ -91,7 +91,7 @@ impl NodeData {
         })
     }
 
-    /// Makes what features need, and takes its memory.
+    /// Computes the means of the classes, which features need.
     pub(crate) fn make_means(&mut self) {
         let NodeConfig { classes, dim, signal, seed, .. } = self.config;
         let key = Key::new(seed, Purpose::ClassMean);
@@ -109,21 +109,21 @@ impl NodeData {
     }
 
     /// Bytes of a block of features, and of the row that is narrowed.
-    pub(crate) fn features_piece(&self) -> Piece {
+    pub(crate) fn features_memory(&self) -> BlockMemory {
         let (dim, rows) = (self.config.dim as u64, self.block_rows() as u64);
-        Piece { making: mapped(4 * dim), waiting: mapped(rows * dim * self.config.dtype.size() as u64) }
+        BlockMemory { scratch: mapped(4 * dim), block: mapped(rows * dim * self.config.dtype.size() as u64) }
     }
 
     /// Bytes of a block of labels, and of each split's nodes, which are as many at most.
-    pub(crate) fn labels_piece(&self) -> Piece {
-        Piece { making: 0, waiting: 4 * mapped(4 * LABELS as u64) }
+    pub(crate) fn labels_memory(&self) -> BlockMemory {
+        BlockMemory { scratch: 0, block: 4 * mapped(4 * LABELS as u64) }
     }
 
     pub(crate) fn nodes(&self) -> u64 {
         self.config.nodes
     }
 
-    /// A node's place in a random order of all nodes.
+    /// A node's rank in a random order of all nodes.
     pub(crate) fn rank(&self, node: u64) -> u64 {
         self.rank.at(node)
     }
@@ -133,7 +133,7 @@ impl NodeData {
         (rank % self.config.classes as u64) as u32
     }
 
-    /// The class a node is said to have: another one for a few, by the label noise.
+    /// A node's label: another class than its own for a few, by the label noise.
     pub(crate) fn label(&self, node: u64) -> i32 {
         let key = self.label_key.child(node);
         if key.unit(0) < self.config.label_noise {
@@ -143,13 +143,13 @@ impl NodeData {
         }
     }
 
-    /// Which of train, valid and test a node belongs to: 0, 1, 2, or 3 for none.
+    /// A node's split: 0 train, 1 valid, 2 test, or 3 for none.
     pub(crate) fn split(&self, node: u64) -> usize {
-        let place = self.split.at(node);
-        self.split_ends.iter().position(|&end| place < end).unwrap_or(3)
+        let rank = self.split.at(node);
+        self.split_ends.iter().position(|&end| rank < end).unwrap_or(3)
     }
 
-    /// Writes the features of consecutive nodes from `first`, as many as `out` has rows; `row` is room for one.
+    /// Writes the features of consecutive nodes from `first`, as many as `out` has rows; `row` is a buffer for one.
     pub(crate) fn features<T: Feature>(&self, first: u64, out: &mut [T], row: &mut [f32]) {
         let dim = self.config.dim;
         for (node, out) in (first..).zip(out.chunks_exact_mut(dim)) {

@@ -1,22 +1,22 @@
 //! From a model to a dataset, in memory or streamed to disk. Both run the same blocks in the same order.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use half::{bf16, f16};
 use morphgl_graph_store::{Dataset, DatasetWriter, Dtype, FeatureMatrix, Splits, Topology};
 use morphgl_platform::{PagePool, Pages};
 use rayon::prelude::*;
+use serde_json::{Value, json};
 
 use crate::Result;
 use crate::memory::Plan;
 use crate::node_data::{Feature, LABELS, NodeData};
 use crate::rows::{Buffers, Rows};
 
-/// Memory a generator may use when nobody says otherwise: 2 GiB.
+/// Default memory of a generator: 2 GiB.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
-/// Rows whose ends are written at a time.
+/// Number of rows whose ends are written at a time.
 const ENDS: usize = 1 << 12;
 const SPLITS: [&str; 3] = ["train", "valid", "test"];
 
@@ -25,7 +25,7 @@ pub(crate) trait Model: Sync {
     fn data(&self) -> &NodeData;
     /// Number of blocks of consecutive rows; fixed by the configuration, whatever the memory and threads.
     fn num_blocks(&self) -> usize;
-    /// What the rows of a block are made in.
+    /// Buffers for the rows of blocks.
     fn buffers(&self) -> Buffers;
     fn rows(&self, block: usize, buffers: &Buffers) -> Rows;
 }
@@ -60,7 +60,7 @@ fn labels_and_splits(data: &NodeData, block: usize, pool: &PagePool) -> [Pages; 
     {
         let [labels, mut splits @ ..] = pages.each_mut().map(|p| bytemuck::cast_slice_mut::<_, u32>(p.resize(4 * len)));
         for (label, node) in labels.iter_mut().zip(nodes) {
-            // The same bits: there is a signed class for "none".
+            // The same bits: classes are signed, for "none".
             *label = data.label(node).cast_unsigned();
             let split = data.split(node);
             if let Some(nodes) = splits.get_mut(split) {
@@ -121,7 +121,7 @@ pub(crate) fn in_memory(model: &impl Model, name: String) -> Dataset {
 
 fn all_features<T: Feature>(data: &NodeData) -> Vec<T> {
     let dim = data.config.dim;
-    // Small blocks: the default dataset is to fill every core.
+    // Small blocks, so that the default dataset fills every core.
     let rows = data.block_rows().div_ceil(4);
     let mut values = vec![T::default(); data.nodes() as usize * dim];
     let blocks = values.par_chunks_mut(rows * dim).enumerate();
@@ -134,7 +134,7 @@ pub(crate) fn to_disk(
     model: &impl Model,
     mut writer: DatasetWriter,
     name: &str,
-    provenance: BTreeMap<String, serde_json::Value>,
+    provenance: &[(&str, Value)],
     plan: Plan,
     progress: Progress<'_>,
 ) -> Result<PathBuf> {
@@ -157,7 +157,7 @@ pub(crate) fn to_disk(
     };
     let buffers = model.buffers();
     pipeline(model.num_blocks(), plan.rows, |b| model.rows(b, &buffers), write)?;
-    // Their memory is counted on for features.
+    // Before features, which need their memory.
     drop(buffers);
     writer.add("indptr", indptr.finish(None)?);
     writer.add("indices", indices.finish(None)?);
@@ -183,7 +183,18 @@ pub(crate) fn to_disk(
     for (name, stream) in SPLITS.into_iter().zip(splits) {
         writer.add(name, stream.finish(None)?);
     }
-    Ok(writer.finish(name, data.config.classes, provenance)?)
+    let config = &data.config;
+    let common = [
+        ("nodes", json!(nodes)),
+        ("classes", json!(config.classes)),
+        ("dim", json!(config.dim)),
+        ("dtype", json!(config.dtype.to_string())),
+        ("signal", json!(config.signal)),
+        ("splits", json!(config.splits)),
+        ("seed", json!(config.seed)),
+    ];
+    let provenance = common.iter().chain(provenance).map(|(key, value)| (key.to_string(), value.clone()));
+    Ok(writer.finish(name, config.classes, provenance.collect())?)
 }
 
 fn features_to_disk<T: Feature>(

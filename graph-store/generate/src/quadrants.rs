@@ -1,12 +1,12 @@
-//! R-MAT made row block by row block: the edges of a cell of the adjacency matrix are a function of the cell.
+//! R-MAT by blocks of rows: the edges of a cell of the adjacency matrix are a function of the cell.
 //!
 //! Rows are cut into intervals that share their ids' leading bits, finer where the hubs are. A cell is one interval of
-//! destinations by one of sources; its number of edges is a Poisson number whose mean is the product of the
-//! probabilities of the bits that it fixes, and each edge draws the other bits. With `symmetrise` a row block is made
-//! of the cells of its row and, turned over, those of its column.
+//! destinations by one of sources; its number of edges is a Poisson number whose mean is the product of the probabilities of
+//! the bits that it fixes, and each edge draws the other bits. With `symmetrise` a block of rows consists of the cells of its
+//! row and of the transposed cells of its column.
 
 use crate::alias::{Slot, build, draw};
-use crate::memory::{Footprint, most_events};
+use crate::memory::{Footprint, max_events};
 use crate::node_data::NodeData;
 use crate::output::Model;
 use crate::poisson::poisson;
@@ -24,7 +24,7 @@ struct Interval {
     prefix: u64,
 }
 
-const EVERYTHING: Interval = Interval { level: 0, prefix: 0 };
+const ALL: Interval = Interval { level: 0, prefix: 0 };
 
 #[derive(Debug)]
 pub(crate) struct Quadrants {
@@ -38,9 +38,10 @@ pub(crate) struct Quadrants {
     draws: f64,
     /// Row blocks in order; they cover the nodes.
     intervals: Vec<Interval>,
-    /// The largest expected number of edges of a row block, and the most rows.
-    largest: f64,
-    most_rows: u64,
+    /// Maximum expected number of edges of a row block.
+    max_expected: f64,
+    /// Maximum number of rows of a row block.
+    max_rows: u64,
     /// One level's quadrants, and those of `STRIDE` levels: item = source bits above destination bits.
     single: Vec<Slot>,
     stride: Vec<Slot>,
@@ -70,39 +71,39 @@ impl Quadrants {
             p,
             draws: edge_factor * data.nodes() as f64 / inside,
             intervals: Vec::new(),
-            largest: 0.0,
-            most_rows: 0,
+            max_expected: 0.0,
+            max_rows: 0,
             single: table(1),
             stride: table(STRIDE),
             data,
         };
         // At most some hundred blocks of equal load, each small enough for a fraction of the memory.
-        let limit = (model.expected(EVERYTHING) / 256.0).clamp(65536.0, 4_194_304.0);
-        model.cut(EVERYTHING, limit);
+        let limit = (model.expected(ALL) / 256.0).clamp(65536.0, 4_194_304.0);
+        model.cut(ALL, limit);
         Ok(model)
     }
 
-    /// The same, with all that features need.
+    /// The same model, ready to make features.
     pub(crate) fn with_means(mut self) -> Self {
         self.data.make_means();
         self
     }
 
-    /// More edges than are drawn for the rows of a block, but for a chance below 10^-13.
-    fn most_edges(&self) -> u64 {
-        // Those of a cell on the diagonal come in twos where they are turned over, too.
-        most_events(self.largest, 2.0) as u64
+    /// Upper bound of the edges drawn for the rows of a block, exceeded with a probability below 10^-13.
+    fn max_edges(&self) -> u64 {
+        // Those of a cell on the diagonal are drawn in pairs where they are transposed.
+        max_events(self.max_expected, 2.0) as u64
     }
 
     pub(crate) fn footprint(&self) -> Footprint {
-        // A vector that grew by doubling, and what it grew from.
+        // A vector that grew by doubling, and the one it was copied from.
         let intervals = 3 * self.intervals.len() * size_of::<Interval>();
         Footprint {
             resident: self.data.means_bytes() + intervals as u64,
             build: 0,
-            rows: Buffers::piece(self.most_rows, self.most_edges()),
-            features: self.data.features_piece(),
-            labels: self.data.labels_piece(),
+            rows: Buffers::memory(self.max_rows, self.max_edges()),
+            features: self.data.features_memory(),
+            labels: self.data.labels_memory(),
         }
     }
 
@@ -124,16 +125,16 @@ impl Quadrants {
                 self.cut(Interval { level: interval.level + 1, prefix: 2 * interval.prefix + bit }, limit);
             }
         } else {
-            self.largest = self.largest.max(expected);
-            self.most_rows = self.most_rows.max(self.range(interval).1);
+            self.max_expected = self.max_expected.max(expected);
+            self.max_rows = self.max_rows.max(self.range(interval).1);
             self.intervals.push(interval);
         }
     }
 
     /// Expected edges of the rows of an interval.
     fn expected(&self, rows: Interval) -> f64 {
-        let turned = if self.symmetrise { self.mean(EVERYTHING, rows) } else { 0.0 };
-        self.mean(rows, EVERYTHING) + turned
+        let transposed = if self.symmetrise { self.mean(ALL, rows) } else { 0.0 };
+        self.mean(rows, ALL) + transposed
     }
 
     /// Expected number of edges of a cell.
@@ -153,8 +154,8 @@ impl Quadrants {
 
     /// Draws the edges of a cell as (destination, source).
     fn cell(&self, to: Interval, from: Interval, mut edge: impl FnMut(u32, u32)) {
-        let name = |i: Interval| 1u64 << i.level | i.prefix;
-        let key = self.key.child(name(to)).child(name(from));
+        let number = |i: Interval| 1u64 << i.level | i.prefix;
+        let key = self.key.child(number(to)).child(number(from));
         let ends = key.child(0);
         let (common, fixed) = (to.level.min(from.level), to.level.max(from.level));
         for i in 0..poisson(key, self.mean(to, from)) {
@@ -201,7 +202,7 @@ impl Model for Quadrants {
     }
 
     fn buffers(&self) -> Buffers {
-        Buffers::new(self.most_edges())
+        Buffers::new(self.max_edges())
     }
 
     fn rows(&self, block: usize, buffers: &Buffers) -> Rows {
@@ -214,7 +215,7 @@ impl Model for Quadrants {
                     self.cell(other, rows, |to, from| edges.push(from, to));
                 }
             } else {
-                self.cell(rows, EVERYTHING, |to, from| edges.push(to, from));
+                self.cell(rows, ALL, |to, from| edges.push(to, from));
             }
         })
     }
@@ -223,24 +224,19 @@ impl Model for Quadrants {
 /// The probability that both ends of an edge on `2^scale` ids are below `nodes`.
 fn share_inside(p: [f64; 4], scale: u32, nodes: u64) -> f64 {
     let last = nodes - 1;
-    // For each end: whether its bits so far equal those of the last node; once below, they stay below.
+    // Share of edges by whether the bits of either end so far equal those of the last node; once below, they stay below.
     let mut share = [[0.0; 2]; 2];
     share[1][1] = 1.0;
     for level in (0..scale).rev() {
-        let bit = (last >> level & 1) as usize;
+        let last_bit = (last >> level & 1) as usize;
+        // `None` for an end above the last node.
+        let equal =
+            |equal: usize, bit: usize| (equal == 0 || bit <= last_bit).then_some(equal & usize::from(bit == last_bit));
         let mut next = [[0.0; 2]; 2];
-        for (s_equal, row) in share.iter().enumerate() {
-            for (d_equal, &now) in row.iter().enumerate() {
-                for s in 0..2 {
-                    for d in 0..2 {
-                        let (s_over, d_over) = (s_equal == 1 && s > bit, d_equal == 1 && d > bit);
-                        if !s_over && !d_over {
-                            let s_next = usize::from(s_equal == 1 && s == bit);
-                            let d_next = usize::from(d_equal == 1 && d == bit);
-                            next[s_next][d_next] += now * p[2 * s + d];
-                        }
-                    }
-                }
+        for i in 0..16 {
+            let (s_equal, d_equal, s, d) = (i >> 3, i >> 2 & 1, i >> 1 & 1, i & 1);
+            if let (Some(s_next), Some(d_next)) = (equal(s_equal, s), equal(d_equal, d)) {
+                next[s_next][d_next] += share[s_equal][d_equal] * p[2 * s + d];
             }
         }
         share = next;
@@ -249,16 +245,4 @@ fn share_inside(p: [f64; 4], scale: u32, nodes: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_share_inside_equals_a_sum_over_all_pairs() {
-        let p = [0.57, 0.19, 0.19, 0.05];
-        let pair = |s: u64, d: u64| -> f64 { (0..5).map(|l| p[(2 * (s >> l & 1) + (d >> l & 1)) as usize]).product() };
-        for nodes in 17..=32u64 {
-            let exact: f64 = (0..nodes).flat_map(|s| (0..nodes).map(move |d| pair(s, d))).sum();
-            assert!((share_inside(p, 5, nodes) - exact).abs() < 1e-12, "{nodes} nodes");
-        }
-    }
-}
+mod tests;

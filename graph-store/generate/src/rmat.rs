@@ -1,6 +1,5 @@
 //! R-MAT: configuration and entry points.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dataset, DatasetWriter, Dtype};
@@ -75,15 +74,14 @@ pub fn rmat(config: &RmatConfig) -> Result<Dataset> {
     Ok(output::in_memory(&config.model()?.with_means(), config.name()))
 }
 
-/// Generates the same graph as [`rmat`] into a dataset at `target`, within `memory` bytes beside what the process had.
+/// Generates the same graph as [`rmat`] into a dataset at `target`, within `memory` bytes besides those of the process before.
 ///
-/// `progress` hears (stage, nodes done, nodes in all) from one thread at a time; the stages are "edges", "features"
-/// and "labels".
+/// `progress` is called with (stage, nodes done, nodes in all) by one thread at a time; the stages are "edges", "features" and
+/// "labels".
 ///
 /// # Errors
 ///
-/// As [`rmat`]; `memory` is less than [`RmatConfig::least_memory`]; `target` exists and `replace` is false; the disk
-/// refuses.
+/// As [`rmat`]; `memory` is less than [`RmatConfig::least_memory`]; `target` exists and `replace` is false; an IO error.
 pub fn rmat_to_disk(
     config: &RmatConfig,
     target: &Path,
@@ -94,18 +92,24 @@ pub fn rmat_to_disk(
     let model = config.model()?;
     let plan = model.footprint().plan(memory, rayon::current_num_threads())?;
     let writer = DatasetWriter::create(target, replace)?;
-    output::to_disk(&model.with_means(), writer, &config.name(), config.provenance(), plan, progress)
+    let provenance = [
+        ("generator", json!("rmat")),
+        ("edge_factor", json!(config.edge_factor)),
+        ("quadrants", json!(config.quadrants)),
+        ("symmetrise", json!(config.symmetrise)),
+    ];
+    output::to_disk(&model.with_means(), writer, &config.name(), &provenance, plan, progress)
 }
 
 impl RmatConfig {
-    /// The least memory in which [`rmat_to_disk`] writes this graph on the threads of the current rayon pool: two blocks
-    /// of rows or features, beside the buffers of the writers and what threads take.
+    /// The minimum memory for [`rmat_to_disk`] on the threads of the current rayon pool: two blocks of rows or features,
+    /// besides the buffers of the writers and the memory of threads.
     ///
     /// # Errors
     ///
     /// As [`rmat`].
     pub fn least_memory(&self) -> Result<u64> {
-        Ok(self.model()?.footprint().least(rayon::current_num_threads()))
+        Ok(self.model()?.footprint().min_memory(rayon::current_num_threads()))
     }
 
     fn model(&self) -> Result<Quadrants> {
@@ -133,24 +137,5 @@ impl RmatConfig {
 
     fn name(&self) -> String {
         format!("rmat-{}", self.nodes)
-    }
-
-    fn provenance(&self) -> BTreeMap<String, serde_json::Value> {
-        [
-            ("generator", json!("rmat")),
-            ("nodes", json!(self.nodes)),
-            ("edge_factor", json!(self.edge_factor)),
-            ("quadrants", json!(self.quadrants)),
-            ("symmetrise", json!(self.symmetrise)),
-            ("classes", json!(self.classes)),
-            ("dim", json!(self.dim)),
-            ("dtype", json!(self.dtype.to_string())),
-            ("signal", json!(self.signal)),
-            ("splits", json!([self.train, self.valid, self.test])),
-            ("seed", json!(self.seed)),
-        ]
-        .into_iter()
-        .map(|(k, v)| (k.to_string(), v))
-        .collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use morphgl_platform::{PagePool, Pages};
 
-use crate::memory::{Piece, mapped};
+use crate::memory::{BlockMemory, mapped};
 
 /// Consecutive rows: their degrees, and their source nodes row after row, sorted and without duplicates.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,29 +11,29 @@ pub(crate) struct Rows {
     indices: Pages,
 }
 
-/// Buffers, reused from block to block, so that no allocator keeps any.
+/// Buffers of the rows of blocks, reused from block to block.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     edges: PagePool,
     ends: PagePool,
     degrees: PagePool,
     indices: PagePool,
-    /// Edges that there is room for; more are drawn again.
-    most: usize,
+    /// Capacity in edges; a block with more is drawn again.
+    max_edges: usize,
 }
 
-/// Takes edges as they are drawn.
+/// Sink of the edges that are drawn.
 #[derive(Debug)]
 pub(crate) struct Edges<'b> {
-    room: &'b mut [[u32; 2]],
-    /// Edges that came, whether there was room for them or not.
+    buffer: &'b mut [[u32; 2]],
+    /// Number of edges pushed, those beyond the buffer's end included.
     len: usize,
 }
 
 impl Edges<'_> {
-    /// Takes the edge `from` → `to`.
+    /// Appends the edge `from` → `to`.
     pub(crate) fn push(&mut self, to: u32, from: u32) {
-        if let Some(slot) = self.room.get_mut(self.len) {
+        if let Some(slot) = self.buffer.get_mut(self.len) {
             *slot = [to, from];
         }
         self.len += 1;
@@ -51,31 +51,30 @@ impl Rows {
 }
 
 impl Buffers {
-    /// For blocks of at most `most` edges, as a rule.
-    pub(crate) fn new(most: u64) -> Self {
-        let most = usize::try_from(most).unwrap_or(usize::MAX / 64).max(1);
+    /// For blocks of at most `max_edges` edges, as a rule.
+    pub(crate) fn new(max_edges: u64) -> Self {
+        let max_edges = usize::try_from(max_edges).unwrap_or(usize::MAX / 64).max(1);
         let [edges, ends, degrees, indices] = std::array::from_fn(|_| PagePool::new());
-        Self { edges, ends, degrees, indices, most }
+        Self { edges, ends, degrees, indices, max_edges }
     }
 
-    /// Bytes of blocks of at most `rows` rows and `most` edges: eight bytes an edge as drawn, and four once sorted.
-    pub(crate) fn piece(rows: u64, most: u64) -> Piece {
-        let making = mapped(most.saturating_mul(8)).saturating_add(mapped((rows + 1) * 8));
-        Piece { making, waiting: mapped(most.saturating_mul(4)).saturating_add(mapped(rows * 4)) }
+    /// Bytes of blocks of at most `rows` rows and `max_edges` edges: eight bytes an edge as drawn, and four once sorted.
+    pub(crate) fn memory(rows: u64, max_edges: u64) -> BlockMemory {
+        let scratch = mapped(max_edges.saturating_mul(8)).saturating_add(mapped((rows + 1) * 8));
+        BlockMemory { scratch, block: mapped(max_edges.saturating_mul(4)).saturating_add(mapped(rows * 4)) }
     }
 
-    /// The rows `first .. first + len` of what `draw` draws, which is the same whenever it is called.
+    /// The rows `first .. first + len` of the edges that `draw` draws, the same ones in every call.
     pub(crate) fn rows(&self, first: u32, len: usize, draw: impl Fn(&mut Edges<'_>)) -> Rows {
         let mut buffer = self.edges.take();
-        let mut most = self.most;
+        let mut max_edges = self.max_edges;
         loop {
-            let mut edges = Edges { room: bytemuck::cast_slice_mut(buffer.resize(8 * most)), len: 0 };
+            let mut edges = Edges { buffer: bytemuck::cast_slice_mut(buffer.resize(8 * max_edges)), len: 0 };
             draw(&mut edges);
-            if edges.len <= most {
-                let Edges { room, len: drawn } = edges;
-                return self.assemble(first, len, &room[..drawn]);
+            if edges.len <= max_edges {
+                return self.assemble(first, len, &edges.buffer[..edges.len]);
             }
-            most = edges.len;
+            max_edges = edges.len;
         }
     }
 
@@ -94,8 +93,8 @@ impl Buffers {
         for i in 0..len {
             ends[i + 1] += ends[i];
         }
-        // Room for the most there can be, or a later block would need another.
-        indices.resize(4 * edges.len().max(self.most));
+        // The full capacity, or a later block would need another buffer.
+        indices.resize(4 * edges.len().max(self.max_edges));
         let out: &mut [u32] = bytemuck::cast_slice_mut(&mut indices);
         // Scattering moves ends[r] from the start of row r to its end, which is the start of row r + 1.
         for &[to, from] in edges {
@@ -126,24 +125,4 @@ impl Buffers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-
-    proptest! {
-        /// In enough room, in too little, and in buffers that others have used.
-        #[test]
-        fn equals_a_set(edges in prop::collection::vec((10u32..17, 0u32..25), 0..200), most in 0u64..300) {
-            let buffers = Buffers::new(most);
-            let set: BTreeSet<(u32, u32)> = edges.iter().copied().filter(|(to, from)| to != from).collect();
-            let degrees: Vec<u32> =
-                (10..17).map(|v| set.iter().filter(|e| e.0 == v).count() as u32).collect();
-            let indices: Vec<u32> = set.into_iter().map(|e| e.1).collect();
-            for _ in 0..2 {
-                let rows = buffers.rows(10, 7, |out| edges.iter().for_each(|&(to, from)| out.push(to, from)));
-                prop_assert_eq!((rows.degrees(), rows.indices()), (&degrees[..], &indices[..]));
-            }
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,5 @@
 //! The degree-corrected stochastic block model: configuration and entry points.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::{Dataset, DatasetWriter, Dtype};
@@ -82,15 +81,14 @@ pub fn sbm(config: &SbmConfig) -> Result<Dataset> {
     Ok(output::in_memory(&model, config.name()))
 }
 
-/// Generates the same graph as [`sbm`] into a dataset at `target`, within `memory` bytes beside what the process had.
+/// Generates the same graph as [`sbm`] into a dataset at `target`, within `memory` bytes besides those of the process before.
 ///
-/// `progress` hears (stage, nodes done, nodes in all) from one thread at a time; the stages are "edges", "features"
-/// and "labels".
+/// `progress` is called with (stage, nodes done, nodes in all) by one thread at a time; the stages are "edges", "features" and
+/// "labels".
 ///
 /// # Errors
 ///
-/// As [`sbm`]; `memory` is less than [`SbmConfig::least_memory`]; `target` exists and `replace` is false; the disk
-/// refuses.
+/// As [`sbm`]; `memory` is less than [`SbmConfig::least_memory`]; `target` exists and `replace` is false; an IO error.
 pub fn sbm_to_disk(
     config: &SbmConfig,
     target: &Path,
@@ -103,10 +101,17 @@ pub fn sbm_to_disk(
     let writer = DatasetWriter::create(target, replace)?;
     progress("edges", 0, config.nodes);
     let model = BlockModel::new(parameters, plan.builders);
-    output::to_disk(&model, writer, &config.name(), config.provenance(), plan, progress)
+    let provenance = [
+        ("generator", json!("sbm")),
+        ("degree", json!(config.degree)),
+        ("homophily", json!(config.homophily)),
+        ("label_noise", json!(config.label_noise)),
+        ("exponent", json!(config.exponent)),
+    ];
+    output::to_disk(&model, writer, &config.name(), &provenance, plan, progress)
 }
 
-/// A checked configuration with what follows from it.
+/// A checked configuration and the values derived from it.
 #[derive(Debug)]
 pub(crate) struct Parameters {
     pub(crate) data: NodeData,
@@ -154,37 +159,17 @@ impl Parameters {
 }
 
 impl SbmConfig {
-    /// The least memory in which [`sbm_to_disk`] writes this graph on the threads of the current rayon pool: 12 bytes a
-    /// node and two blocks of rows or features, beside the buffers of the writers and what threads take.
+    /// The minimum memory for [`sbm_to_disk`] on the threads of the current rayon pool: 12 bytes a node and two blocks of rows or
+    /// features, besides the buffers of the writers and the memory of threads.
     ///
     /// # Errors
     ///
     /// As [`sbm`].
     pub fn least_memory(&self) -> Result<u64> {
-        Ok(BlockModel::footprint(&Parameters::new(self)?).least(rayon::current_num_threads()))
+        Ok(BlockModel::footprint(&Parameters::new(self)?).min_memory(rayon::current_num_threads()))
     }
 
     fn name(&self) -> String {
         format!("sbm-{}", self.nodes)
-    }
-
-    fn provenance(&self) -> BTreeMap<String, serde_json::Value> {
-        [
-            ("generator", json!("sbm")),
-            ("nodes", json!(self.nodes)),
-            ("degree", json!(self.degree)),
-            ("classes", json!(self.classes)),
-            ("dim", json!(self.dim)),
-            ("dtype", json!(self.dtype.to_string())),
-            ("homophily", json!(self.homophily)),
-            ("signal", json!(self.signal)),
-            ("label_noise", json!(self.label_noise)),
-            ("exponent", json!(self.exponent)),
-            ("splits", json!([self.train, self.valid, self.test])),
-            ("seed", json!(self.seed)),
-        ]
-        .into_iter()
-        .map(|(k, v)| (k.to_string(), v))
-        .collect()
     }
 }

@@ -6,12 +6,13 @@ use morphgl_graph_store::{DatasetWriter, Error, MAX_NODES, Position, Result};
 use morphgl_platform::PagePool;
 use rayon::prelude::*;
 
-use crate::csc::{CscWriter, Part};
-use crate::edge_blocks::{AnyBlock, AnyMaker, Changes, EdgeBlock, EdgeBlockMaker, Edges, Fault};
+use crate::csc::{CscPart, CscWriter};
+use crate::edge_blocks::{AnyBlock, AnyMaker, EdgeBlock, EdgeBlockMaker, Edges, Fault, Transform};
+use crate::ranges::Block;
 use crate::records::{Record, Sorted, Weighted};
 use crate::sort::Sorter;
 
-/// The graph that edges make, and the memory it may be made in.
+/// Options of a graph, and the memory to build it in.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeOptions {
     /// Number of nodes; `None` for the highest id plus one.
@@ -34,7 +35,7 @@ pub struct EdgeOptions {
     pub memory: u64,
 }
 
-/// Edges that did not become part of the graph.
+/// Numbers of edges that are not part of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
     /// Self-loops.
@@ -56,7 +57,7 @@ pub struct CscBuilder {
     sorted: u64,
     self_loops: u64,
     highest: Option<u32>,
-    /// The writer, once targets are promised to come in order: rows are written as soon as they are complete.
+    /// The writer, once targets come in order: rows are written as soon as they are complete.
     csc: Option<CscWriter>,
     /// Edges written so far.
     written: u64,
@@ -131,7 +132,7 @@ impl CscBuilder {
         self.highest
     }
 
-    /// Edges sorted or waiting that are not written yet.
+    /// Number of edges that are not written yet.
     pub fn pending(&self) -> u64 {
         self.sorted - self.written
     }
@@ -140,7 +141,7 @@ impl CscBuilder {
     ///
     /// # Errors
     ///
-    /// A node that does not exist, a weight that is negative or not finite, a disk that refuses.
+    /// A node that does not exist, a weight that is negative or not finite, an IO error.
     ///
     /// # Panics
     ///
@@ -164,11 +165,11 @@ impl CscBuilder {
         if sources.len() <= len / 2 {
             return self.push_few(&maker, slices(0));
         }
-        // A few blocks a thread at a time: blocks not taken yet stay, with scratch, within a quarter of the memory.
-        let few = self.options.memory / 4 / (len as u64 * self.edge_bytes()).max(1);
-        let few = len * (few as usize).clamp(1, 4 * rayon::current_num_threads());
-        for start in (0..sources.len()).step_by(few) {
-            let starts: Vec<usize> = (start..(start + few).min(sources.len())).step_by(len).collect();
+        // A few blocks a thread at a time: blocks that are not appended yet stay, with scratch, within a quarter of the memory.
+        let batch = self.options.memory / 4 / (len as u64 * self.edge_bytes()).max(1);
+        let batch = len * (batch as usize).clamp(1, 4 * rayon::current_num_threads());
+        for start in (0..sources.len()).step_by(batch) {
+            let starts: Vec<usize> = (start..(start + batch).min(sources.len())).step_by(len).collect();
             let made: Vec<_> = starts.par_iter().map(|&i| maker.block(slices(i), false)).collect();
             self.push_blocks(made)?;
         }
@@ -176,8 +177,8 @@ impl CscBuilder {
     }
 
     fn push_few(&mut self, maker: &EdgeBlockMaker, edges: Edges<'_>) -> Result<()> {
-        fn push<R: Record>(sorter: &mut Sorter<R>, edges: &Edges<'_>, changes: Changes) -> Result<u64> {
-            let records = edges.collect(changes, sorter.maker().buffer());
+        fn push<R: Record>(sorter: &mut Sorter<R>, edges: &Edges<'_>, transform: Transform) -> Result<u64> {
+            let records = edges.collect(transform, sorter.maker().buffer());
             sorter.push(&records)?;
             let len = records.len() as u64;
             sorter.maker().give(records);
@@ -185,8 +186,8 @@ impl CscBuilder {
         }
         let highest = maker.checked(&edges).map_err(|fault| self.error(fault))?;
         self.highest = self.highest.max(highest);
-        let (changes, edges) = (maker.changes(false), maker.turned(edges));
-        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, changes)?);
+        let (transform, edges) = (maker.transform(false), maker.oriented(edges));
+        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, transform)?);
         self.pushed += edges.sources.len() as u64;
         self.self_loops += maker.self_loops(&edges);
         Ok(())
@@ -202,7 +203,7 @@ impl CscBuilder {
         EdgeBlockMaker { num_nodes, symmetrise, reverse, drop_self_loops, maker }
     }
 
-    /// Edges a block should be made of.
+    /// Number of edges for a block.
     pub fn block_len(&self) -> usize {
         with_sorter!(&self.sorter, sorter => sorter.block_len())
     }
@@ -219,20 +220,18 @@ impl CscBuilder {
     ///
     /// As [`CscBuilder::push`].
     pub fn push_blocks(&mut self, blocks: impl IntoIterator<Item = EdgeBlock>) -> Result<()> {
+        fn push<R: Record>(sorter: &mut Sorter<R>, block: Block<R>, sorted: &mut u64) -> Result<()> {
+            *sorted += block.records.len() as u64;
+            sorter.push_block(block)
+        }
         for block in blocks {
             let records = block.records.map_err(|fault| self.error(fault))?;
             self.highest = self.highest.max(block.highest);
             self.pushed += block.pushed;
             self.self_loops += block.self_loops;
             match (&mut self.sorter, records) {
-                (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => {
-                    self.sorted += block.records.len() as u64;
-                    sorter.push_block(block)?;
-                }
-                (AnySorter::Weighted(sorter), AnyBlock::Weighted(block)) => {
-                    self.sorted += block.records.len() as u64;
-                    sorter.push_block(block)?;
-                }
+                (AnySorter::Plain(sorter), AnyBlock::Plain(block)) => push(sorter, block, &mut self.sorted)?,
+                (AnySorter::Weighted(sorter), AnyBlock::Weighted(block)) => push(sorter, block, &mut self.sorted)?,
                 _ => unreachable!("blocks are made for the builder's own sorter"),
             }
             self.write_early()?;
@@ -240,17 +239,17 @@ impl CscBuilder {
         Ok(())
     }
 
-    /// The error of a fault in the edges that come next.
+    /// The error of a fault in the next edges.
     fn error(&self, fault: Fault) -> Error {
         Error::invalid(&self.source, Position::Element(self.pushed + fault.at), fault.what, fault.cure)
     }
 
-    /// Promises that no edge from now on has a target below those of the edges before: rows are then written while others
-    /// are pushed, where the number of nodes is known and no edge is reversed.
+    /// Promises that no later edge has a target below those of the edges before it: rows are then written while others are
+    /// pushed, where the number of nodes is known and no edge is reversed.
     ///
     /// # Errors
     ///
-    /// A disk that refuses.
+    /// An IO error.
     pub fn targets_in_order(&mut self, writer: &DatasetWriter) -> Result<()> {
         let EdgeOptions { num_nodes, symmetrise, reverse, .. } = self.options;
         if let Some(num_nodes) = num_nodes.filter(|_| !symmetrise && !reverse) {
@@ -268,12 +267,12 @@ impl CscBuilder {
     fn write_early(&mut self) -> Result<()> {
         let Some(csc) = &mut self.csc else { return Ok(()) };
         let (pool, written) = (&self.pool, &mut self.written);
-        let mut emit = |part: Part| {
+        let mut emit = |part: CscPart| {
             *written += part.len();
             csc.write(&part)
         };
         with_sorter!(&mut self.sorter, sorter => {
-            sorter.merge_early(&|records: Sorted<'_, _>| Part::of(records, pool), &mut emit)
+            sorter.merge_early(&|records: Sorted<'_, _>| CscPart::of(records, pool), &mut emit)
         })
     }
 
@@ -282,7 +281,7 @@ impl CscBuilder {
     ///
     /// # Errors
     ///
-    /// A disk that refuses.
+    /// An IO error.
     pub fn finish(
         mut self,
         num_nodes: u64,
@@ -294,13 +293,13 @@ impl CscBuilder {
             None => self.csc_writer(writer, num_nodes)?,
         };
         let Self { sorter, pool, sorted, mut written, self_loops, .. } = self;
-        let mut emit = |part: Part| {
+        let mut emit = |part: CscPart| {
             advance(part.len());
             written += part.len();
             csc.write(&part)
         };
         with_sorter!(sorter, sorter => {
-            sorter.merge(&|records: Sorted<'_, _>| Part::of(records, &pool), &mut emit)?
+            sorter.merge(&|records: Sorted<'_, _>| CscPart::of(records, &pool), &mut emit)?
         });
         csc.finish(writer)?;
         Ok(Dropped { self_loops, duplicates: sorted - written })

@@ -1,4 +1,4 @@
-//! CSC arrays from sorted edges, written as they come.
+//! CSC arrays from sorted edges, written part by part.
 
 use morphgl_graph_store::{DatasetWriter, NpyWriter, Result};
 use morphgl_platform::{PagePool, Pages};
@@ -7,18 +7,18 @@ use crate::records::{Record, Sorted};
 
 const BUFFER: usize = 1 << 15;
 
-/// A piece of the arrays, from some records sorted by (target, source).
+/// A part of the arrays, from some records sorted by (target, source).
 #[derive(Debug)]
-pub(crate) struct Part {
-    /// The rows that have edges here, and how many edges of the part come before those of each.
+pub(crate) struct CscPart {
+    /// The rows that have edges here, and the number of edges of the part before those of each.
     rows: Vec<(u32, u32)>,
     indices: Pages,
     /// Empty without weights.
     weights: Pages,
 }
 
-impl Part {
-    /// Makes the part of some records, on any thread, in buffers of `pool`.
+impl CscPart {
+    /// The part of some records, in buffers of `pool`.
     pub(crate) fn of<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Self {
         let (mut indices, mut weights) = (pool.take(), Pages::new());
         let out: &mut [u32] = bytemuck::cast_slice_mut(indices.resize(4 * records.len()));
@@ -40,16 +40,16 @@ impl Part {
         Self { rows, indices, weights }
     }
 
-    /// Edges of the part.
+    /// Number of edges.
     pub(crate) fn len(&self) -> u64 {
         self.indices.len() as u64 / 4
     }
 }
 
-/// The rows of some edges in order, and how many edges come before those of each.
+/// The rows of some edges in order, and the number of edges before those of each.
 fn rows<T: Copy>(edges: &[T], row: impl Fn(T) -> u32) -> Vec<(u32, u32)> {
     let (mut rows, mut last) = (Vec::new(), None);
-    // Most edges are of the row of the edge before: where the last of a few is, all are.
+    // Most edges are in the row of the edge before; the last of a few in that row means all of them are.
     for (few, i) in edges.chunks(8).zip((0u32..).step_by(8)) {
         if last == Some(row(few[few.len() - 1])) {
             continue;
@@ -71,9 +71,9 @@ pub(crate) struct CscWriter {
     indices: Buffered<u32>,
     weights: Option<Buffered<f32>>,
     num_edges: u64,
-    /// Rows whose first offset is written.
+    /// Number of rows whose first offset is written.
     rows: u64,
-    /// The node whose self-loop comes next, where every node gets one.
+    /// The node of the next self-loop, where every node gets one.
     next_loop: Option<u64>,
     num_nodes: u64,
 }
@@ -98,9 +98,9 @@ impl<T: morphgl_graph_store::Element> Buffered<T> {
         Ok(())
     }
 
-    /// Takes many values, where single ones never come.
+    /// Writes many values of a stream without single ones.
     fn extend(&mut self, values: &[T]) -> Result<()> {
-        debug_assert!(self.buffer.is_empty(), "{} values wait", self.buffer.len());
+        debug_assert!(self.buffer.is_empty(), "{} values are buffered", self.buffer.len());
         self.out.write(values)
     }
 
@@ -125,8 +125,8 @@ impl CscWriter {
         })
     }
 
-    /// Appends what was made of the records that come next.
-    pub(crate) fn write(&mut self, part: &Part) -> Result<()> {
+    /// Appends the next part.
+    pub(crate) fn write(&mut self, part: &CscPart) -> Result<()> {
         let indices: &[u32] = bytemuck::cast_slice(&part.indices);
         let weights: &[f32] = bytemuck::cast_slice(&part.weights);
         if self.next_loop.is_none() {

@@ -1,4 +1,4 @@
-//! Blocks of edges: checked, changed as the options say, and sorted.
+//! Blocks of edges: checked, transformed by the options, and sorted.
 
 use morphgl_graph_store::MAX_NODES;
 
@@ -30,14 +30,15 @@ impl EdgeBlockMaker {
             Ok(highest) => highest,
             Err(fault) => return EdgeBlock { pushed: 0, self_loops: 0, highest: None, records: Err(fault) },
         };
-        let (changes, edges) = (self.changes(mirror), self.turned(edges));
+        let (transform, edges) = (self.transform(mirror), self.oriented(edges));
         let records = match &self.maker {
-            AnyMaker::Plain(maker) if !changes.mirror && !changes.drop_self_loops => {
-                let placed = maker.placed(edges.sources, edges.targets, maker.buffer());
-                AnyBlock::Plain(placed.unwrap_or_else(|buffer| maker.sorted(edges.collect(changes, buffer))))
+            AnyMaker::Plain(maker) => {
+                let is_identity = !transform.mirror && !transform.drop_self_loops;
+                let placed = if is_identity { maker.placed(edges.sources, edges.targets) } else { None };
+                let sorted = || maker.sorted(edges.collect(transform, maker.buffer()));
+                AnyBlock::Plain(placed.unwrap_or_else(sorted))
             }
-            AnyMaker::Plain(maker) => AnyBlock::Plain(maker.sorted(edges.collect(changes, maker.buffer()))),
-            AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(changes, maker.buffer()))),
+            AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(transform, maker.buffer()))),
         };
         EdgeBlock {
             pushed: edges.sources.len() as u64,
@@ -47,8 +48,8 @@ impl EdgeBlockMaker {
         }
     }
 
-    /// The edges, reversed where the options say so.
-    pub(crate) fn turned<'e>(&self, edges: Edges<'e>) -> Edges<'e> {
+    /// The edges, reversed by the option.
+    pub(crate) fn oriented<'e>(&self, edges: Edges<'e>) -> Edges<'e> {
         match self.reverse {
             true => Edges { sources: edges.targets, targets: edges.sources, ..edges },
             false => edges,
@@ -61,11 +62,11 @@ impl EdgeBlockMaker {
         if self.drop_self_loops { loops.count() as u64 } else { 0 }
     }
 
-    pub(crate) fn changes(&self, mirror: bool) -> Changes {
-        Changes { mirror: mirror || self.symmetrise, drop_self_loops: self.drop_self_loops }
+    pub(crate) fn transform(&self, mirror: bool) -> Transform {
+        Transform { mirror: mirror || self.symmetrise, drop_self_loops: self.drop_self_loops }
     }
 
-    /// Highest id of the edges.
+    /// Checks ids and weights; the highest id of the edges.
     pub(crate) fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
         let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
         let limit = self.num_nodes.unwrap_or(MAX_NODES);
@@ -87,14 +88,14 @@ impl EdgeBlockMaker {
     }
 }
 
-/// Edges as they come: `sources[i]` → `targets[i]`.
+/// Edges `sources[i]` → `targets[i]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Edges<'e> {
-    /// Where each edge begins.
+    /// Source of each edge.
     pub sources: &'e [u32],
-    /// Where each edge ends, as many.
+    /// Target of each edge.
     pub targets: &'e [u32],
-    /// The weight of each edge, where there are any.
+    /// Weight of each edge, where there are any.
     pub weights: Option<&'e [f32]>,
 }
 
@@ -120,7 +121,7 @@ pub(crate) enum AnyBlock {
     Weighted(Block<Weighted>),
 }
 
-/// What is wrong with the edge `at`, counted from the first of its slice.
+/// A fault of the edge `at`, counted from the first of its slice.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) at: u64,
@@ -128,31 +129,31 @@ pub(crate) struct Fault {
     pub(crate) cure: &'static str,
 }
 
-/// Edges added and dropped.
+/// Edges to add and to drop.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Changes {
+pub(crate) struct Transform {
     mirror: bool,
     drop_self_loops: bool,
 }
 
 impl Edges<'_> {
     /// The records of the edges, in `records`.
-    pub(crate) fn collect<R: Record>(&self, changes: Changes, mut records: Records<R>) -> Records<R> {
-        records.append(self.sources.len() << u32::from(changes.mirror), |out| {
-            if !changes.mirror && !changes.drop_self_loops && self.weights.is_none() {
+    pub(crate) fn collect<R: Record>(&self, transform: Transform, mut records: Records<R>) -> Records<R> {
+        records.append(self.sources.len() << u32::from(transform.mirror), |out| {
+            if !transform.mirror && !transform.drop_self_loops && self.weights.is_none() {
                 let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
                 out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
                 return out.len();
             }
             let mut len = 0;
             for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
-                if u == v && changes.drop_self_loops {
+                if u == v && transform.drop_self_loops {
                     continue;
                 }
                 let weight = self.weights.map_or(1.0, |w| w[i]);
                 out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
                 len += 1;
-                if changes.mirror && u != v {
+                if transform.mirror && u != v {
                     out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
                     len += 1;
                 }

@@ -7,17 +7,17 @@ use crate::records::{Keyed, Record, Records};
 
 /// Widest digit: its counters take a third of a small first-level cache.
 pub(crate) const WIDEST: u32 = 12;
-/// Bits that get digits beyond those that would count the records.
+/// Bits that get digits beyond those that number the records.
 const SPARE: u32 = 6;
-/// Places a record is inserted before at most.
+/// Maximum distance of an insertion.
 const FAR: usize = 32;
 
 /// A pool of sort buffers, so that no sort faults in fresh pages.
 #[derive(Debug)]
 pub struct Scratch<R> {
     buffers: Mutex<Vec<Records<R>>>,
-    /// Records that every buffer has room for.
-    room: usize,
+    /// Capacity of every buffer in records.
+    capacity: usize,
 }
 
 impl<R> Default for Scratch<R> {
@@ -27,8 +27,8 @@ impl<R> Default for Scratch<R> {
 }
 
 impl<R> Scratch<R> {
-    pub(crate) fn new(room: usize) -> Self {
-        Self { buffers: Mutex::default(), room }
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { buffers: Mutex::default(), capacity }
     }
 }
 
@@ -39,7 +39,7 @@ impl<R: Keyed> Scratch<R> {
         let buffer = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut buffer = buffer.unwrap_or_default();
         buffer.clear();
-        buffer.reserve(self.room);
+        buffer.reserve(self.capacity);
         buffer
     }
 
@@ -48,7 +48,7 @@ impl<R: Keyed> Scratch<R> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
 
-    /// Buffers that wait.
+    /// Number of free buffers.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).len()
@@ -66,11 +66,10 @@ impl<R: Keyed> Scratch<R> {
     }
 }
 
-/// Sorts by the bits of the key from `low` on; records that agree in them keep their order. The two vectors may change
-/// places.
+/// Sorts by the bits of the key from `low` on; records that agree in them keep their order. The two vectors may be swapped.
 ///
-/// Digits are laid over the bits that differ, in either half of the key, least significant first. Of whole keys, only as
-/// many of the upper bits get digits as tell nearly all records apart; the few that are left are inserted.
+/// Digits cover the bits that differ, in either half of the key, least significant first. Of whole keys, only as many of the
+/// upper bits get digits as distinguish nearly all records; the few that remain are sorted by insertion.
 ///
 /// # Complexity
 ///
@@ -87,7 +86,7 @@ pub(crate) fn sort<R: Keyed>(records: &mut Records<R>, scratch: &mut Records<R>,
     }
     assert!(records.len() <= u32::MAX as usize, "{} records in one sort", records.len());
     let differ = records.iter().fold(0, |all, r| all | (r.key() ^ first.key())) & (u64::MAX << low);
-    // What an earlier sort left is overwritten, record by record.
+    // The content of an earlier sort is overwritten, record by record.
     scratch.set_len(records.len());
     let mut left = if low == 0 { records.len().ilog2() + SPARE } else { u64::BITS };
     let mut halves = [0..0, 0..0];
@@ -108,7 +107,7 @@ pub(crate) fn sort<R: Keyed>(records: &mut Records<R>, scratch: &mut Records<R>,
             from += width;
         }
     }
-    // All digits are counted in one pass, as far as their counters share the first-level cache.
+    // Digits whose counters share the first-level cache are counted in one pass.
     for digits in digits[..count].chunks(3) {
         match digits {
             [a, b, c] => passes(records, scratch, [*a, *b, *c]),
@@ -134,7 +133,7 @@ fn insert<R: Keyed>(records: &mut [R], low: u32) {
         }
         records[to] = record;
         if from - to == FAR {
-            // Too many agree: all of them at once.
+            // Too many agree: they are sorted at once.
             let upper = record.key() >> low;
             let start = records[..from].partition_point(|r| r.key() >> low < upper);
             let end = from + records[from..].partition_point(|r| r.key() >> low == upper);
@@ -145,11 +144,11 @@ fn insert<R: Keyed>(records: &mut [R], low: u32) {
 }
 
 /// Replaces `records` by those of edges without weights, sorted by the bits of the targets from `low` on, of which only
-/// [`WIDEST`] differ; edges that agree in them keep their order. Returns where those of each value of these bits end.
+/// [`WIDEST`] differ; edges that agree in them keep their order. Returns the end of the edges of each value of these bits.
 ///
 /// # Complexity
 ///
-/// O(n) time, without scratch: edges go from where they lie to their places.
+/// O(n) time, without scratch.
 pub(crate) fn place<R: Record>(sources: &[u32], targets: &[u32], low: u32, records: &mut Records<R>) -> Vec<u32> {
     let digit = |target: u32| (target >> low) as usize % COUNTERS;
     let mut counters = [0u32; COUNTERS];
@@ -175,7 +174,7 @@ struct Digit {
     mask: u64,
 }
 
-/// Most digits: each half of a key has at most three.
+/// Maximum number of digits: each half of a key has at most three.
 const DIGITS: usize = 6;
 const COUNTERS: usize = 1 << WIDEST;
 
@@ -209,45 +208,4 @@ fn passes<R: Keyed, const N: usize>(records: &mut Records<R>, scratch: &mut Reco
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::records::Weighted;
-
-    proptest! {
-        #[test]
-        fn equals_the_stable_sort_of_the_library(
-            keys in prop::collection::vec((0u64..5000, 0u64..70_000), 0..700),
-            shifts in prop::sample::select(vec![(32, 0), (40, 1), (0, 0), (33, 31)]),
-            low in prop::sample::select(vec![0u32, 7, 32]),
-        ) {
-            let key = |&(a, b): &(u64, u64)| a << shifts.0 | b << shifts.1;
-            let mut actual = Records::default();
-            keys.iter().map(key).zip((0u16..).map(f32::from)).for_each(|(k, w)| actual.extend_from_slice(&[Weighted::new(k, w)]));
-            let mut expected = actual.to_vec();
-            expected.sort_by_key(|r| r.key() >> low);
-            let mut scratch = Records::default();
-            scratch.extend_from_slice(&[Weighted::new(7, 7.0)]);
-            sort(&mut actual, &mut scratch, low);
-            prop_assert_eq!(&actual[..], &expected[..]);
-        }
-    }
-
-    /// One key far from all others takes the digits' bits from them.
-    #[test]
-    fn records_that_agree_in_their_upper_bits_are_sorted() {
-        for (len, outlier) in [(100, 1 << 62), (5000, 1 << 62), (5000, 1 << 31)] {
-            let mut actual = Records::default();
-            actual.append(len, |out| {
-                let key = |i: u64| if i == 50 { outlier } else { i * 7919 % 97 };
-                (0u64..).zip(out).for_each(|(i, out)| *out = Weighted::new(key(i), i as f32));
-                len
-            });
-            let mut expected = actual.to_vec();
-            expected.sort_by_key(|r| r.key());
-            sort(&mut actual, &mut Records::default(), 0);
-            assert!(actual[..] == expected[..], "{len} records beside {outlier:x}");
-        }
-    }
-}
+mod tests;

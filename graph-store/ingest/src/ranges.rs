@@ -9,18 +9,19 @@ use crate::records::{Keyed, Narrow, Record, Records, Sorted};
 
 /// Sampling interval, in records of a block, for the bounds of ranges.
 const SAMPLE: usize = 256;
-/// Keys of which so many ranges could be made are cut, and not sorted as one range.
+/// Number of ranges from which on the records of one key are cut, and not sorted as one range.
 const HEAVY: usize = 4;
-/// Where its ranges may begin is remembered of blocks with so many times as many records.
-const REMEMBERED: usize = 16;
+/// Records per counter from which on a block keeps the counters of its sort, to find its ranges.
+const KEEP_ENDS: usize = 16;
 
 /// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
 const BLOCK_BYTES: u64 = 2 << 20;
 pub(crate) const RANGE_BYTES: u64 = 256 << 10;
 /// Bytes of a block below which fewer threads merge, rather than in smaller ranges.
 const FEW_BYTES: u64 = 64 << 10;
-/// Least bytes of any buffer.
+/// Minimum bytes of a buffer.
 const PAGE: u64 = 4 << 10;
+
 /// Records sorted by the bits of their keys from `low` on.
 #[derive(Debug)]
 pub(crate) struct Block<R> {
@@ -28,8 +29,8 @@ pub(crate) struct Block<R> {
     pub(crate) low: u32,
     /// All bits that any of the keys has.
     any: u64,
-    /// Where the records end whose bits from `low` on are `first`, and those of each value after it; empty where nobody
-    /// counted them.
+    /// End of the records whose bits from `low` on are `first`, and of those of each value after it; empty where they were
+    /// not counted.
     ends: Vec<u32>,
     first: u64,
 }
@@ -40,8 +41,8 @@ impl<R: Record> Block<R> {
         Self { records, low, any, ends: Vec::new(), first: 0 }
     }
 
-    /// Sorts records by the upper `bits` of what differs in their targets, and leaves the rest to the ranges; wholly where
-    /// there is one target only.
+    /// Sorts records by the upper `bits` of the bits in which their targets differ, and leaves the rest to the ranges; wholly
+    /// where there is one target only.
     pub(crate) fn sort(mut records: Records<R>, bits: u32, scratch: &Scratch<R>) -> Self {
         let Some(first) = records.first().map(|r| r.key()) else { return Self::new(records, 0) };
         let differ = records.iter().fold(0, |all, r| all | (r.key() ^ first));
@@ -52,34 +53,34 @@ impl<R: Record> Block<R> {
         Self::new(records, low)
     }
 
-    /// The same of edges without weights, which go from where they lie to their places in `records`; `Err` gives the
-    /// buffer back where that is not one pass over the targets.
+    /// Sorts edges without weights as [`Block::sort`] does, from their arrays to the records of a `buffer`; `None` where that is
+    /// not one pass over the targets.
     pub(crate) fn place(
         sources: &[u32],
         targets: &[u32],
         bits: u32,
-        mut records: Records<R>,
-    ) -> std::result::Result<Self, Records<R>> {
+        buffer: impl FnOnce() -> Records<R>,
+    ) -> Option<Self> {
         let first = targets.first().copied().unwrap_or(0);
         let top = u32::BITS - targets.iter().fold(0, |all, target| all | (target ^ first)).leading_zeros();
         let low = top.saturating_sub(bits);
         if top - low > WIDEST || targets.len() > u32::MAX as usize || targets.is_sorted() {
-            return Err(records);
+            return None;
         }
+        let mut records = buffer();
         let ends = radix::place(sources, targets, low, &mut records);
         if records.is_sorted_by_key(|r| r.key()) {
-            return Ok(Self::new(records, 0));
+            return Some(Self::new(records, 0));
         }
         let mut block = Self::new(records, 32 + low);
-        if block.records.len() >= REMEMBERED * ends.len() {
+        if block.records.len() >= KEEP_ENDS * ends.len() {
             block.first = u64::from(first >> low) / ends.len() as u64 * ends.len() as u64;
             block.ends = ends;
         }
-        Ok(block)
+        Some(block)
     }
 
-    /// First position from `from` on whose key is at least `key`: as it was counted, or in steps that double, as it is near
-    /// as a rule.
+    /// First index from `from` on whose key is at least `key`: by the counters, or by doubling steps, as it is near as a rule.
     fn seek(&self, from: usize, key: u64) -> usize {
         if !self.ends.is_empty() && key.trailing_zeros() >= self.low {
             let before = (key >> self.low).saturating_sub(self.first).min(self.ends.len() as u64) as usize;
@@ -90,20 +91,20 @@ impl<R: Record> Block<R> {
         while step < rest.len() && rest[step].key() < key {
             step *= 2;
         }
-        let (least, most) = (step / 2, (step + 1).min(rest.len()));
-        from + least + rest[least..most].partition_point(|r| r.key() < key)
+        let (low, high) = (step / 2, (step + 1).min(rest.len()));
+        from + low + rest[low..high].partition_point(|r| r.key() < key)
     }
 }
 
-/// How blocks are merged.
+/// Merge of blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Merge {
-    /// Whether of equal keys the first record alone remains.
+    /// Whether only the first record of a key remains.
     pub(crate) unique: bool,
-    /// Records of a slice, about.
+    /// Approximate number of records in a slice.
     pub(crate) len: usize,
-    /// Records that each buffer has room for: more than a slice where that makes for huge pages.
-    pub(crate) room: usize,
+    /// Capacity of each buffer in records: more than a slice where the buffers are huge pages then.
+    pub(crate) capacity: usize,
     /// Threads that sort, each in buffers of its own.
     pub(crate) threads: usize,
     /// Slices of a wave: `make` runs on one wave while `emit` takes the one before.
@@ -112,15 +113,15 @@ pub(crate) struct Merge {
 
 impl Merge {
     /// A merge on `threads` threads within a quarter of `memory`: an eighth for the four buffers of each thread, an eighth
-    /// for the slices that wait and those being made, of one and a half times a range's bytes at most.
+    /// for the slices that are ready and those being made, of one and a half times a range's bytes at most.
     pub(crate) fn within<R: Record>(memory: u64, unique: bool, threads: u64) -> Self {
-        let room = (memory / 32 / threads).max(FEW_BYTES).min(memory / 64).min(BLOCK_BYTES);
-        let range = (room / 8).min(RANGE_BYTES);
-        let merging = (memory / 32 / room.max(PAGE)).clamp(1, threads);
+        let buffer = (memory / 32 / threads).max(FEW_BYTES).min(memory / 64).min(BLOCK_BYTES);
+        let range = (buffer / 8).min(RANGE_BYTES);
+        let merging = (memory / 32 / buffer.max(PAGE)).clamp(1, threads);
         // Enough that the threads end at nearly the same time.
         let wave = (memory / 16 / (range + range / 2).max(2 * PAGE)).clamp(merging, (8 * threads).max(128));
         let records = |bytes: u64| (bytes as usize / size_of::<R>()).max(16);
-        Self { unique, len: records(range), room: records(room), threads: merging as usize, wave: wave as usize }
+        Self { unique, len: records(range), capacity: records(buffer), threads: merging as usize, wave: wave as usize }
     }
 
     /// Sorts the records of all blocks, slice by slice; of equal keys, those of earlier blocks come first. `make` is called
@@ -128,7 +129,7 @@ impl Merge {
     ///
     /// # Complexity
     ///
-    /// O(n) for keys of bounded length; what is made of two waves of slices, and four buffers a thread.
+    /// O(n) for keys of bounded length; memory for the results of two waves of slices, and four buffers a thread.
     pub(crate) fn blocks<R: Record, T: Send>(
         &self,
         blocks: &mut [Block<R>],
@@ -137,23 +138,23 @@ impl Merge {
     ) -> Result<()> {
         let mut waves = Waves { ready: Vec::new(), emit, threads: self.threads };
         if in_order(blocks) {
-            let slices = self.in_turn(blocks);
-            // A few waves at least: what one makes is written while the next is made.
+            let slices = self.slices_in_order(blocks);
+            // A few waves at least: one is written while the next is made.
             let wave = self.wave.min(slices.len().div_ceil(4)).max(1);
             slices
                 .chunks(wave)
                 .try_for_each(|wave| waves.next(wave.par_iter().map(|slice| make(Sorted::Whole(slice)))))?;
             return waves.end();
         }
-        // As many bytes for either: huge pages, where they are.
-        let scratch = (Scratch::new(self.room), Scratch::new(self.room * size_of::<R>() / size_of::<u32>()));
+        // The same bytes for both: huge pages, where they are.
+        let scratch = (Scratch::new(self.capacity), Scratch::new(self.capacity * size_of::<R>() / size_of::<u32>()));
         let any = blocks.iter().fold(0, |any, block| any | block.any);
         let starts = starts(blocks, self.len.max(1), &scratch.0, self.threads);
         let blocks = &*blocks;
         let mut at = vec![0usize; blocks.len()];
         let mut next = 0;
         while next < starts.len() {
-            // A key that alone makes a range is not gathered: it may be most of the graph. The last range has its end too.
+            // The range of a single key is not gathered, since it may be most of the graph. The last range has that end, too.
             let alone = |i: usize| i > 0 && starts[i] < u64::MAX && starts[i] - starts[i - 1] == 1;
             let ends = if alone(next) {
                 &starts[next..=next]
@@ -174,7 +175,7 @@ impl Merge {
                 ends.iter().map(&mut cut).collect()
             };
             blocks.par_iter().zip(&at).with_min_len(32).map(seek).collect_into_vec(&mut cuts);
-            // What range `range` has of each block.
+            // The piece of each block in range `range`.
             let pieces = |range: usize| {
                 let cuts = at.iter().zip(&cuts);
                 let ends = cuts.map(move |(&at, cut)| (if range == 0 { at } else { cut[range - 1] })..cut[range]);
@@ -204,7 +205,7 @@ impl Merge {
         waves.end()
     }
 
-    /// What `make` makes of the sorted records of all pieces, which are sorted narrow where they can be.
+    /// The result of `make` for the sorted records of all pieces, which are sorted as narrow keys where that is possible.
     fn range<'p, R: Record, T>(
         &self,
         pieces: impl Iterator<Item = &'p [R]> + Clone,
@@ -224,7 +225,7 @@ impl Merge {
         made
     }
 
-    /// The records of all pieces, each as `map` makes it, sorted in a buffer of `scratch`.
+    /// The records of all pieces, each mapped by `map`, sorted in a buffer of `scratch`.
     fn sorted<'p, R: Record, K: Keyed>(
         &self,
         pieces: impl Iterator<Item = &'p [R]> + Clone,
@@ -248,8 +249,8 @@ impl Merge {
         keys
     }
 
-    /// Slices of the records of blocks that are sorted one after another.
-    fn in_turn<'b, R: Record>(&self, blocks: &'b mut [Block<R>]) -> Vec<&'b [R]> {
+    /// Slices of the records of blocks that are in order.
+    fn slices_in_order<'b, R: Record>(&self, blocks: &'b mut [Block<R>]) -> Vec<&'b [R]> {
         if self.unique {
             blocks.par_iter_mut().for_each(|block| block.records.dedup());
         }
@@ -287,20 +288,20 @@ impl<T: Send, E: FnMut(T) -> Result<()> + Send> Waves<'_, T, E> {
     }
 }
 
-/// Items that a thread takes one after another, so that no more than `threads` take any; one where the pool has no more.
+/// Number of consecutive items for one thread, so that at most `threads` work; one where the pool has no more.
 fn stretch(items: usize, threads: usize) -> usize {
     if threads < rayon::current_num_threads() { items.div_ceil(threads.max(1)).max(1) } else { 1 }
 }
 
-/// Whether the blocks, one after another, are sorted: the input was.
+/// Whether the concatenated blocks are sorted, as those of a sorted input.
 fn in_order<R: Record>(blocks: &[Block<R>]) -> bool {
     let filled = || blocks.iter().filter(|b| !b.records.is_empty());
     let ends = |b: &Block<R>| (b.records[0].key(), b.records[b.records.len() - 1].key());
     blocks.iter().all(|b| b.low == 0) && filled().zip(filled().skip(1)).all(|(a, b)| ends(a).1 <= ends(b).0)
 }
 
-/// Where ranges of about `len` records end, ascending; the last is `u64::MAX` and means the end of all. Within keys that
-/// no block tells apart and that are many times as many records, the blocks are sorted wholly first.
+/// Ends of ranges of about `len` records, ascending; the last is `u64::MAX` and means the end of all. Where the blocks do not
+/// distinguish keys of many times as many records, those are sorted wholly first.
 fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, threads: usize) -> Vec<u64> {
     let low = blocks.iter().map(|b| b.low).max().unwrap_or(0);
     let mask = u64::MAX << low;
@@ -335,7 +336,7 @@ fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, 
             let cuts: Vec<u64> = samples.into_iter().step_by(step).collect();
             starts.extend(again(&cuts).into_iter().filter_map(|key| key.checked_add(1)));
             starts.extend(cuts);
-            // What follows begins a range: nothing is cut that is not sorted.
+            // The next key begins a range: only sorted records are cut.
             starts.extend(first.checked_add(1 << low));
         }
     }

@@ -1,4 +1,4 @@
-//! Records of edges, and the memory they lie in.
+//! Records of edges, and vectors of them in mapped memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -203,12 +203,12 @@ impl<R> fmt::Debug for Records<R> {
 }
 
 impl<R: Keyed> Records<R> {
-    /// Records there is room for.
+    /// Capacity in records.
     pub(crate) fn capacity(&self) -> usize {
         self.pages.len() / size_of::<R>()
     }
 
-    /// Makes room for `more` records.
+    /// Reserves capacity for `more` records.
     pub fn reserve(&mut self, more: usize) {
         if self.len + more > self.capacity() {
             self.move_to(self.len + more);
@@ -223,7 +223,7 @@ impl<R: Keyed> Records<R> {
             self.pages = Pages::new();
         }
         let mut pages =
-            Pages::zeroed(bytes).unwrap_or_else(|e| panic!("no room for {capacity} edges being sorted: {e}"));
+            Pages::zeroed(bytes).unwrap_or_else(|e| panic!("no memory for {capacity} edges to be sorted: {e}"));
         let used = self.len * size_of::<R>();
         pages[..used].copy_from_slice(&self.pages[..used]);
         self.pages = pages;
@@ -237,7 +237,7 @@ impl<R: Keyed> Records<R> {
         self.len = self.len.min(len);
     }
 
-    /// As long as `len`, with whatever lay there.
+    /// Sets the length to `len`, with any content.
     pub(crate) fn set_len(&mut self, len: usize) {
         if len > self.capacity() {
             self.clear();
@@ -252,7 +252,7 @@ impl<R: Keyed> Records<R> {
         let start = self.len;
         self.len += most;
         let written = fill(&mut self[start..]);
-        assert!(written <= most, "{written} records written into room for {most}");
+        assert!(written <= most, "{written} records written into a capacity of {most}");
         self.len = start + written;
     }
 
@@ -266,18 +266,18 @@ impl<R: Keyed> Records<R> {
 
     /// Removes all but the first of neighbours with the same key.
     pub fn dedup(&mut self) {
-        let mut kept = 0;
+        let mut len = 0;
         let records = &mut **self;
         for i in 0..records.len() {
-            if kept == 0 || records[i].key() != records[kept - 1].key() {
-                records[kept] = records[i];
-                kept += 1;
+            if len == 0 || records[i].key() != records[len - 1].key() {
+                records[len] = records[i];
+                len += 1;
             }
         }
-        self.len = kept;
+        self.len = len;
     }
 
-    /// Gives back room that is not used.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         if self.capacity() > self.len {
             self.move_to(self.len);
@@ -302,35 +302,4 @@ impl<R: Keyed> DerefMut for Records<R> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn they_are_a_vector() {
-        let mut records = Records::<Weighted>::default();
-        let all: Vec<_> = (0..5000u64).map(|i| Weighted::new(i / 3, i as f32)).collect();
-        all.chunks(7).for_each(|r| records.extend_from_slice(r));
-        records.extend_from_slice(&all[..7]);
-        assert_eq!((&records[..5000], &records[5000..]), (&all[..], &all[..7]));
-        records.truncate(5000);
-        records.dedup();
-        assert_eq!(records[..], all.iter().copied().step_by(3).collect::<Vec<_>>()[..]);
-        records.shrink();
-        assert_eq!(records.capacity(), 1667);
-        records.append(9, |out| {
-            out[0] = all[1];
-            1
-        });
-        assert_eq!((records.len(), records[1667]), (1668, all[1]));
-        records.clear();
-        assert!(records.is_empty());
-    }
-
-    #[test]
-    fn what_is_encoded_is_decoded() {
-        let record = Weighted::new(1 << 63 | 5, 0.1);
-        let mut bytes = [0; 12];
-        record.encode(&mut bytes);
-        assert_eq!((Weighted::decode(&bytes), record.weight()), (record, 0.1));
-    }
-}
+mod tests;

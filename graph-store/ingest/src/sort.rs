@@ -1,5 +1,4 @@
-//! External sort of edges: sorted blocks in memory, spilled as sorted runs to one file, and merged. Stable, whatever the
-//! budget.
+//! External sort: sorted blocks in memory, spilled as sorted runs to one file, and merged. Stable for every budget.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use crate::ranges::{Block, Merge, RANGE_BYTES};
 use crate::records::{Record, Records, Sorted};
 use crate::spill::{self, Spill};
 
-/// Most runs merged at a time, and the share of the budget that each needs.
+/// Maximum number of runs merged at a time, and the share of the budget that each needs.
 const FAN_IN: usize = 512;
 const RUN_BYTES: u64 = 512 << 10;
 /// Bits that one pass sorts by.
@@ -32,24 +31,19 @@ impl<R: Record> BlockMaker<R> {
         self.scratch.take()
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer.
     pub(crate) fn give(&self, buffer: Records<R>) {
         self.scratch.give(buffer);
     }
 
-    /// Sorts what will be a block.
+    /// Sorts the records of a block.
     pub(crate) fn sorted(&self, records: Records<R>) -> Block<R> {
         Block::sort(records, self.bits, &self.scratch)
     }
 
-    /// Sorts edges without weights into a block, or gives the buffer back.
-    pub(crate) fn placed(
-        &self,
-        sources: &[u32],
-        targets: &[u32],
-        buffer: Records<R>,
-    ) -> std::result::Result<Block<R>, Records<R>> {
-        Block::place(sources, targets, self.bits, buffer)
+    /// Sorts edges without weights into a block; `None` where that is not one pass over the targets.
+    pub(crate) fn placed(&self, sources: &[u32], targets: &[u32]) -> Option<Block<R>> {
+        Block::place(sources, targets, self.bits, || self.buffer())
     }
 }
 
@@ -57,11 +51,11 @@ impl<R: Record> BlockMaker<R> {
 #[derive(Debug)]
 pub struct Sorter<R> {
     blocks: Vec<Block<R>>,
-    /// Records that the blocks have room for.
-    held: usize,
-    /// Records that may be held.
-    capacity: usize,
-    /// The block that single records go to.
+    /// Capacity of the blocks, in records.
+    resident: usize,
+    /// Maximum of `resident`.
+    max_resident: usize,
+    /// The block that single records are appended to.
     filling: Records<R>,
     merging: Merge,
     memory: u64,
@@ -74,16 +68,23 @@ impl<R: Record> Sorter<R> {
     /// A sorter whose records stay within half of `memory` bytes, and its merges within a quarter; with `unique`, only
     /// the first record of a key remains. Records beyond the budget spill to the file `path`.
     pub fn new(path: PathBuf, memory: u64, unique: bool) -> Self {
-        let capacity = (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize;
-        let (blocks, filling, scratch) = (Vec::new(), Records::default(), Arc::default());
-        let merging = Merge::within::<R>(memory, unique, rayon::current_num_threads() as u64);
-        Self { blocks, held: 0, capacity, filling, merging, memory, path, spill: None, scratch }
+        Self {
+            blocks: Vec::new(),
+            resident: 0,
+            max_resident: (memory / 2 / size_of::<R>() as u64).clamp(16, isize::MAX as u64 / 32) as usize,
+            filling: Records::default(),
+            merging: Merge::within::<R>(memory, unique, rayon::current_num_threads() as u64),
+            memory,
+            path,
+            spill: None,
+            scratch: Arc::default(),
+        }
     }
 
     /// Records a block should have.
     pub(crate) fn block_len(&self) -> usize {
-        // As many as the buffers of the merge have room for, which are huge pages then.
-        self.merging.room
+        // The capacity of the merge's buffers, which are huge pages then.
+        self.merging.capacity
     }
 
     /// Appends records.
@@ -112,7 +113,7 @@ impl<R: Record> Sorter<R> {
     /// A maker of blocks for this sorter.
     pub(crate) fn maker(&self) -> BlockMaker<R> {
         // One pass sorts a block; more bits only where that would leave far too many records to a range.
-        let ranges = self.capacity as u64 * size_of::<R>() as u64 / (2 * RANGE_BYTES);
+        let ranges = self.max_resident as u64 * size_of::<R>() as u64 / (2 * RANGE_BYTES);
         let bits = (u64::BITS - ranges.leading_zeros()).clamp(ONE_PASS, 32);
         BlockMaker { scratch: Arc::clone(&self.scratch), bits }
     }
@@ -120,7 +121,7 @@ impl<R: Record> Sorter<R> {
     /// Appends a block.
     pub(crate) fn push_block(&mut self, block: Block<R>) -> Result<()> {
         self.close()?;
-        self.hold(block)
+        self.add(block)
     }
 
     /// Makes a block of the single records.
@@ -130,22 +131,21 @@ impl<R: Record> Sorter<R> {
         }
         let maker = self.maker();
         let records = std::mem::replace(&mut self.filling, maker.buffer());
-        let block = maker.sorted(records);
-        self.hold(block)
+        self.add(maker.sorted(records))
     }
 
-    fn hold(&mut self, mut block: Block<R>) -> Result<()> {
+    fn add(&mut self, mut block: Block<R>) -> Result<()> {
         if self.merging.unique && block.low == 0 {
             block.records.dedup();
         }
-        // What a block has room for counts. Buffers far too large, as after duplicates, are cut.
+        // The capacity of a block counts. Buffers far too large, as after duplicates, are cut.
         if block.records.capacity() > 2 * block.records.len() {
             block.records.shrink();
         }
-        if self.held + block.records.capacity() > self.capacity {
+        if self.resident + block.records.capacity() > self.max_resident {
             self.spill_run()?;
         }
-        self.held += block.records.capacity();
+        self.resident += block.records.capacity();
         self.blocks.push(block);
         Ok(())
     }
@@ -157,7 +157,7 @@ impl<R: Record> Sorter<R> {
     }
 
     fn spill_run(&mut self) -> Result<()> {
-        if self.held == 0 {
+        if self.resident == 0 {
             return Ok(());
         }
         let spill = match &mut self.spill {
@@ -168,20 +168,20 @@ impl<R: Record> Sorter<R> {
         let (pool, merge) = (PagePool::new(), self.merging);
         let encode = |records: Sorted<'_, R>| spill::encoded(records, &pool);
         merge.blocks(&mut self.blocks, &encode, &mut |bytes| spill.append::<R>(&bytes))?;
-        // The next blocks take the buffers of these.
+        // The next blocks reuse the buffers of these.
         self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
-        self.held = 0;
+        self.resident = 0;
         Ok(())
     }
 
-    /// Sorts the records that will stay before all others, if their targets come in order from now on, and takes them out
-    /// of the blocks; `make` and `emit` as in [`Merge::blocks`]. Does nothing while few are held.
+    /// Sorts the records that precede all later ones, if targets come in order from now on, and removes them from the
+    /// blocks; `make` and `emit` as in [`Merge::blocks`]. Does nothing while few are resident.
     pub(crate) fn merge_early<T: Send>(
         &mut self,
         make: &(impl Fn(Sorted<'_, R>) -> T + Sync),
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
-        let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.held >= self.capacity / 2;
+        let many = self.blocks.len() >= 4 * rayon::current_num_threads() || self.resident >= self.max_resident / 2;
         if self.spill.is_some() || !many || !self.filling.is_empty() {
             return Ok(());
         }
@@ -209,13 +209,13 @@ impl<R: Record> Sorter<R> {
         self.blocks.retain(|block| !block.records.is_empty());
         self.merging.blocks(&mut self.blocks, make, emit)?;
         self.blocks.drain(..).for_each(|block| self.scratch.give(block.records));
-        self.held = rests.iter().map(|block| block.records.capacity()).sum();
+        self.resident = rests.iter().map(|block| block.records.capacity()).sum();
         self.blocks = rests;
         Ok(())
     }
 
-    /// Sorts all records. Each slice of them goes through `make`, on the thread that sorted it; the results go to `emit`,
-    /// in order, while the next slices are sorted.
+    /// Sorts all records. Each slice of them passes through `make`, on the thread that sorted it; the results are passed to
+    /// `emit`, in order, while the next slices are sorted.
     ///
     /// # Errors
     ///
@@ -255,124 +255,4 @@ impl<R: Record> Sorter<R> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::records::Weighted;
-
-    #[track_caller]
-    fn check<R: Record + PartialEq>(records: &[R], memory: u64, unique: bool) -> usize {
-        let dir = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(dir.path().join("spill"), memory, unique);
-        records.chunks(37).for_each(|r| sorter.push(r).unwrap());
-        let runs = sorter.runs();
-        let mut actual = Vec::new();
-        let mut emit = |slice: Vec<R>| {
-            actual.extend(slice);
-            Ok(())
-        };
-        sorter.merge(&|records: Sorted<'_, R>| records.to_vec(), &mut emit).unwrap();
-        let mut expected = records.to_vec();
-        expected.sort_by_key(|r| r.key());
-        if unique {
-            expected.dedup_by_key(|r| r.key());
-        }
-        assert_eq!(actual, expected);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "spill files are gone");
-        runs
-    }
-
-    proptest! {
-        #[test]
-        fn every_budget_sorts_alike(
-            keys in prop::collection::vec(0u64..40, 0..400),
-            memory in prop::sample::select(vec![0u64, 600, 3_000, 1 << 20]),
-            unique: bool,
-        ) {
-            check(&keys, memory, unique);
-            let weighted: Vec<_> = keys.iter().enumerate().map(|(i, &k)| Weighted::new(k, i as f32)).collect();
-            check(&weighted, memory, unique);
-        }
-    }
-
-    #[test]
-    fn many_runs_take_several_levels() {
-        let keys: Vec<u64> = (0..5_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).collect();
-        // The last sixteen that fit and what came after them are still in memory.
-        assert_eq!(check(&keys, 0, false), 5_000 / 16 - 1);
-        assert_eq!(check(&keys, 1 << 20, false), 0);
-    }
-
-    /// What comes before the rest is nothing: no block is copied.
-    #[test]
-    fn blocks_of_one_target_stay_where_they_are() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), 1 << 20, false);
-        let many = 4 * rayon::current_num_threads();
-        for i in 0..2 * many as u64 {
-            let mut records = sorter.maker().buffer();
-            records.extend_from_slice(&[7 << 32 | i, 7 << 32 | (i + 1)]);
-            sorter.push_block(sorter.maker().sorted(records)).unwrap();
-        }
-        let places = |sorter: &Sorter<u64>| sorter.blocks.iter().map(|b| b.records.as_ptr()).collect::<Vec<_>>();
-        let before = places(&sorter);
-        sorter.merge_early(&|_: Sorted<'_, u64>| (), &mut |()| panic!("a row that may grow is written")).unwrap();
-        assert_eq!(places(&sorter), before);
-    }
-
-    /// Rows that begin in one block and end in the next leave a rest at every merge: in a buffer that was there.
-    #[test]
-    fn merging_early_needs_no_more_buffers_with_every_merge() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), 1 << 20, false);
-        let (many, mut merges) = (4 * rayon::current_num_threads(), 0);
-        for i in 0..40 * many as u64 {
-            let mut records = sorter.maker().buffer();
-            (0..10).for_each(|j| records.extend_from_slice(&[(((10 * i + j) / 7) << 32) | ((7 * j) % 10)]));
-            sorter.push_block(sorter.maker().sorted(records)).unwrap();
-            let before = sorter.held;
-            sorter.merge_early(&|_: Sorted<'_, u64>| (), &mut |()| Ok(())).unwrap();
-            merges += usize::from(sorter.held < before);
-        }
-        let buffers = sorter.blocks.len() + sorter.scratch.waiting();
-        assert!(merges > 30 && buffers < many + 4, "{buffers} buffers after {merges} merges of {many} blocks");
-    }
-
-    /// Targets in order, sources in none; one target with more edges than memory holds.
-    #[test]
-    fn what_is_whole_is_merged_early() {
-        for memory in [2_000, 20_000, 1 << 20] {
-            let dir = tempfile::tempdir().unwrap();
-            let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), memory, false);
-            let source = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-            let target = |i: u64| if (20_000..25_000).contains(&i) { 20_000 } else { i } / 7;
-            let all: Vec<u64> = (0..60_000).map(|i| target(i) << 32 | source(i)).collect();
-            let (mut actual, mut early) = (Vec::new(), 0);
-            let make = |records: Sorted<'_, u64>| records.to_vec();
-            for some in all.chunks(100) {
-                let mut records = sorter.maker().buffer();
-                records.extend_from_slice(some);
-                let block = sorter.maker().sorted(records);
-                sorter.push_block(block).unwrap();
-                let mut emit = |records: Vec<u64>| {
-                    actual.extend(records);
-                    Ok(())
-                };
-                sorter.merge_early(&make, &mut emit).unwrap();
-                early = actual.len();
-            }
-            assert!(early > 0 || memory < 1 << 20, "{early} edges early in {memory} bytes");
-            let mut emit = |records: Vec<u64>| {
-                actual.extend(records);
-                Ok(())
-            };
-            sorter.merge(&make, &mut emit).unwrap();
-            let mut expected = all;
-            expected.sort_unstable();
-            assert!(actual == expected, "{memory} bytes");
-        }
-    }
-}
+mod tests;

@@ -25,7 +25,7 @@ pub(crate) struct Spill {
     pub(crate) runs: Vec<Run>,
 }
 
-/// A run's place in the file.
+/// A sorted run in the file.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// In records.
@@ -38,7 +38,7 @@ pub(crate) struct Run {
 pub(crate) fn encoded<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Pages {
     let mut bytes = pool.take();
     let mut out = bytes.resize(records.len() * R::BYTES).chunks_exact_mut(R::BYTES);
-    records.for_each(|record| record.encode(out.next().expect("there is room for every record")));
+    records.for_each(|record| record.encode(out.next().expect("the pages are as long as the records")));
     bytes
 }
 
@@ -70,8 +70,8 @@ impl Spill {
     /// Sorts the records of `runs`; of equal keys, those of earlier runs come first. `make` and `emit` as in
     /// [`Merge::blocks`].
     ///
-    /// The keys are cut into spans of which two fit a quarter of `memory`; while one is sorted and handed on, the next
-    /// is read.
+    /// The keys are cut into spans of which two fit a quarter of `memory`; while one is sorted and emitted, the next is
+    /// read.
     pub(crate) fn merge<R: Record, T: Send>(
         &self,
         runs: &[Run],
@@ -81,7 +81,7 @@ impl Spill {
         emit: &mut (impl FnMut(T) -> Result<()> + Send),
     ) -> Result<()> {
         let ends = ends(runs, memory / 8 / size_of::<R>() as u64);
-        // Whichever thread reads, it reads into the same pages: an allocator would keep some for each.
+        // One pool of pages for all threads: an allocator would keep some for each.
         let pool = PagePool::new();
         let reader = |run| RunReader { spill: self, run, at: 0, pool: &pool };
         let mut readers: Vec<RunReader<'_>> = runs.iter().map(reader).collect();
@@ -89,12 +89,16 @@ impl Spill {
         let mut ready: Vec<Block<R>> = Vec::new();
         for end in ends {
             if end.is_some_and(|end| end - start == 1) {
-                // One key, perhaps more often than memory can hold.
+                // One key, perhaps of more records than fit memory.
                 merge.blocks(&mut ready, make, emit)?;
                 ready.clear();
                 let mut first = true;
                 for reader in &mut readers {
-                    while let Some(mut records) = reader.some_below::<R>(end.expect("a span of one key has an end"))? {
+                    loop {
+                        let mut records = reader.below::<R>(end, reader.at + STRIDE)?;
+                        if records.is_empty() {
+                            break;
+                        }
                         if merge.unique {
                             records.truncate(usize::from(first));
                         }
@@ -105,7 +109,7 @@ impl Spill {
             } else {
                 let (written, read) = rayon::join(
                     || merge.blocks(&mut ready, make, emit),
-                    || readers.iter_mut().map(|reader| reader.all_below(end)).collect::<Result<Vec<_>>>(),
+                    || readers.iter_mut().map(|reader| reader.span(end)).collect::<Result<Vec<_>>>(),
                 );
                 written?;
                 ready = read?;
@@ -141,32 +145,27 @@ impl Drop for Spill {
 struct RunReader<'s> {
     spill: &'s Spill,
     run: &'s Run,
-    /// Records handed on.
+    /// Number of records returned.
     at: u64,
     pool: &'s PagePool,
 }
 
 impl RunReader<'_> {
     /// The records from here on whose keys are below `end`.
-    fn all_below<R: Record>(&mut self, end: Option<u64>) -> Result<Block<R>> {
-        let len = self.run.range.end - self.run.range.start;
+    fn span<R: Record>(&mut self, end: Option<u64>) -> Result<Block<R>> {
         let strides = end.map(|end| self.run.keys.partition_point(|&key| key < end) as u64);
-        let to = strides.map_or(len, |strides| (strides * STRIDE).min(len));
-        let mut records = self.read::<R>(to)?;
+        let records = self.below(end, strides.map_or(u64::MAX, |strides| strides * STRIDE))?;
+        Ok(Block::new(records, 0))
+    }
+
+    /// The records from here to `to`, or the end of the run, whose keys are below `end`.
+    fn below<R: Record>(&mut self, end: Option<u64>, to: u64) -> Result<Records<R>> {
+        let mut records = self.read::<R>(to.min(self.run.range.end - self.run.range.start))?;
         if let Some(end) = end {
             records.truncate(records.partition_point(|r| r.key() < end));
         }
         self.at += records.len() as u64;
-        Ok(Block::new(records, 0))
-    }
-
-    /// A stride of the records whose keys are below `end`; `None` when there are no more.
-    fn some_below<R: Record>(&mut self, end: u64) -> Result<Option<Records<R>>> {
-        let len = self.run.range.end - self.run.range.start;
-        let mut records = self.read::<R>((self.at + STRIDE).min(len))?;
-        records.truncate(records.partition_point(|r| r.key() < end));
-        self.at += records.len() as u64;
-        Ok(Some(records).filter(|r| !r.is_empty()))
+        Ok(records)
     }
 
     /// The records from here to `to`.
@@ -195,44 +194,4 @@ impl RunReader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::records::{Keyed, Weighted};
-
-    /// Runs longer than a stride, spans shorter than the runs, and one key that no span holds.
-    #[test]
-    fn long_runs_merge_by_spans() {
-        let dir = tempfile::tempdir().unwrap();
-        for unique in [false, true] {
-            let mut spill = Spill::create(&dir.path().join("spill")).unwrap();
-            let (mut expected, pool) = (Vec::<Weighted>::new(), PagePool::new());
-            for run in 0..5u64 {
-                let key =
-                    |i: u64| if i.is_multiple_of(2) { 1 << 33 } else { ((i * 7919 + run * 104_729) % 30_011) << 20 };
-                let mut records: Vec<_> =
-                    (0..40_000).map(|i| Weighted::new(key(i), (run * 40_000 + i) as f32)).collect();
-                records.sort_by_key(|r| r.key());
-                spill.begin();
-                records
-                    .chunks(777)
-                    .try_for_each(|r| spill.append::<Weighted>(&encoded(Sorted::Whole(r), &pool)))
-                    .unwrap();
-                expected.extend(records);
-            }
-            let mut actual = Vec::new();
-            let mut emit = |records: Vec<Weighted>| {
-                actual.extend(records);
-                Ok(())
-            };
-            let merge = Merge { unique, len: 1000, room: 0, threads: 2, wave: 9 };
-            spill
-                .merge(&spill.runs, 1 << 20, merge, &|records: Sorted<'_, Weighted>| records.to_vec(), &mut emit)
-                .unwrap();
-            expected.sort_by_key(|r| r.key());
-            if unique {
-                expected.dedup_by_key(|r| r.key());
-            }
-            assert!(actual == expected, "unique: {unique}");
-        }
-    }
-}
+mod tests;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::Result;
 use morphgl_ingest::{CscBuilder, EdgeOptions};
 
 use crate::Ingest;
+use crate::files::invalid;
 
 /// Takes edges in any order, sorts them within the memory budget and writes the graph.
 ///
@@ -45,7 +46,7 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     ///
     /// # Errors
     ///
-    /// A node that does not exist, a weight that is negative or not finite, a disk that refuses.
+    /// A node that does not exist, a weight that is negative or not finite, an IO error.
     ///
     /// # Panics
     ///
@@ -68,14 +69,12 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     ///
     /// # Errors
     ///
-    /// No edge and no number of nodes; a disk that refuses.
+    /// No edge and no number of nodes; an IO error.
     pub fn finish(self) -> Result<u64> {
         let Self { ingest, csc, num_nodes } = self;
-        let least = ingest.least_nodes;
-        let highest = csc.highest().map(|h| u64::from(h) + 1).or((least > 0).then_some(least));
-        let Some(num_nodes) = num_nodes.or(highest.map(|n| n.max(least))) else {
-            let cure = "check that this is the right file and format";
-            return Err(Error::invalid(csc.source(), Position::File, "there is no edge", cure));
+        let known = csc.highest().map_or(0, |highest| u64::from(highest) + 1).max(ingest.min_nodes);
+        let Some(num_nodes) = num_nodes.or((known > 0).then_some(known)) else {
+            return invalid(csc.source(), "there is no edge", "check that this is the right file and format");
         };
         let progress = ingest.progress();
         progress.stage("sort", Some(csc.pending()));

@@ -1,10 +1,11 @@
-//! How many nodes and edges each graph of a set has, and what that makes of its edges in one graph of them all.
+//! Numbers of nodes and edges of each graph of a set, and the renumbering of its edges in the union of the graphs.
 
 use std::path::Path;
 
-use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
+use morphgl_graph_store::{MAX_NODES, Result};
 
 use crate::elements::Parsed;
+use crate::files::invalid;
 
 /// Nodes and edges of each graph of a set.
 pub(super) struct Counts {
@@ -15,7 +16,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn new(path: &Path, nodes: &[u64], edges: &[u64]) -> Result<Self> {
-        let fail = |what: String| Err(Error::invalid(path, Position::File, what, "download the files again"));
+        let fail = |what: String| invalid(path, what, "download the files again");
         if nodes.len() != edges.len() || nodes.is_empty() {
             return fail(format!("{} node counts and {} edge counts", nodes.len(), edges.len()));
         }
@@ -33,11 +34,11 @@ impl Counts {
     }
 }
 
-/// Turns edges within each graph into edges of the one graph of them all.
+/// Turns edges within each graph into edges of the union of the graphs.
 pub(super) struct Renumber<'c> {
     counts: &'c Counts,
     graph: usize,
-    /// Edges of this graph to come.
+    /// Number of this graph's edges to come.
     left: u64,
     /// Id of this graph's first node.
     first: u64,
@@ -50,7 +51,7 @@ impl<'c> Renumber<'c> {
         Self { counts, graph: 0, left: counts.graphs[0][1], first: 0, sources: vec![], targets: vec![] }
     }
 
-    /// Takes one edge; `Err` says why it is impossible.
+    /// Appends one edge; `Err` says why it is impossible.
     pub(super) fn edge(&mut self, source: u64, target: u64) -> Parsed<()> {
         while self.left == 0 {
             self.first += self.counts.graphs[self.graph][0];

@@ -9,21 +9,21 @@ use morphgl_graph_store::{Dtype, Error, Position, Result};
 use morphgl_ingest::{EdgeBlock, EdgeBlockMaker};
 
 use crate::archive::Archive;
-use crate::csv_gz::{self, Table};
-use crate::dense::{self, Choice};
-use crate::elements::Parsed;
-use crate::text::{Pairs, Scan};
-use crate::{Ingest, Options, Progress};
+use crate::csv_gz::{self, CsvReader, column, line_error};
+use crate::files::{DAMAGED, file_name, invalid};
+use crate::ingest::features::push_array;
+use crate::text::{LineError, Pairs, Scan};
+use crate::{EdgeSink, Ingest, Options, Progress};
 use counts::{Counts, Renumber};
 
 /// Imports `source`, the directory that holds OGB's `raw/` and `split/`, into a dataset at `target`.
 ///
 /// Read are `raw/edge`, `node-feat`, `node-label`, `num-node-list` and `num-edge-list` (each `.csv.gz`), or, where
 /// there is a `raw/data.npz`, that and `raw/node-label.npz`; and the one split in `split/`.
-/// Features and labels may be missing. A set of many graphs becomes one graph of them all, without splits, for OGB's are
-/// of graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
-/// among them), which [`Options::symmetrise`] does. `node_year` and edge features are not stored; that they were there
-/// stands in the dataset's provenance.
+/// Features and labels may be missing. A set of many graphs becomes the union of its graphs, without splits, since OGB
+/// splits the graphs then. Edges are stored as they are listed: OGB's loader adds the reverse edges of some sets (products
+/// among them), which [`Options::symmetrise`] does. `node_year` and edge features are not stored; the dataset's provenance
+/// says whether they exist.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     if !raw.is_dir() {
         let cure = "name the directory that holds OGB's raw/ and split/; of the package ogb, \
             NodePropPredDataset(\"ogbn-arxiv\", root=\".\") downloads it as ogbn_arxiv";
-        return Err(Error::invalid(&raw, Position::File, "there is no such directory", cure));
+        return invalid(raw, "there is no such directory", cure);
     }
     let mut ingest = Ingest::new(source, target, options, progress)?;
     let counts = if raw.join("data.npz").exists() { binary(&mut ingest, &raw)? } else { text(&mut ingest, &raw)? };
@@ -52,35 +52,42 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     ingest.finish()
 }
 
+/// Adds the provenance of data that a dataset does not store.
+fn note_unstored(ingest: &mut Ingest<'_>, years: bool, edge_features: bool) {
+    for (name, exists) in [("node_year", years), ("edge_features", edge_features)] {
+        ingest.provenance(name, if exists { "present, not stored" } else { "absent" });
+    }
+}
+
 fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
-    let progress = ingest.progress();
     let file = |name: &str| raw.join(format!("{name}.csv.gz"));
-    let nodes = column(file("num-node-list"), progress, csv_gz::id)?;
-    let edges = column(file("num-edge-list"), progress, csv_gz::id)?;
+    let nodes = column(file("num-node-list"), ingest, csv_gz::id)?;
+    let edges = column(file("num-edge-list"), ingest, csv_gz::id)?;
     let counts = Counts::new(&file("num-node-list"), &nodes, &edges)?;
 
-    // Labels are read first: they show wrong counts soonest.
-    if file("node-label").exists() {
-        let labels = column(file("node-label"), progress, csv_gz::label)?;
-        check_labels(&file("node-label"), &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
-        ingest.labels(&file("node-label"), &labels, None)?;
+    // Labels are read first: wrong counts show in them soonest.
+    let label_path = file("node-label");
+    if label_path.exists() {
+        let labels = column(label_path.clone(), ingest, csv_gz::label)?;
+        check_labels(&label_path, &labels, counts.num_nodes, |i| Position::Line(i as u64 + 1))?;
+        ingest.labels(&label_path, &labels, None)?;
     }
 
-    let mut table = Table::open(file("edge"), "edges", progress)?;
+    let mut table = CsvReader::open(&file("edge"), "edges", ingest)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
     let (blocks, mut renumber) = (sink.csc.block_maker(), Renumber::new(&counts));
     loop {
-        let mut line = table.lines();
+        let mut line = table.lines;
         let pieces = table.pieces(|text| edges_of(text, &counts, &blocks))?;
         if pieces.is_empty() {
             break;
         }
         for piece in pieces {
             match piece {
-                Piece::Ready(block) => {
+                Piece::Block(block) => {
                     line += block.num_edges();
                     if line > counts.num_edges {
-                        return table.fail(counts.num_edges + 1, counts.too_many());
+                        return Err(table.fault(counts.num_edges + 1, counts.too_many()));
                     }
                     sink.csc.push_blocks([block])?;
                 }
@@ -88,13 +95,11 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
                     for (&u, &v) in pairs.sources.iter().zip(&pairs.targets) {
                         line += 1;
                         if line > counts.num_edges {
-                            return table.fail(line, counts.too_many());
+                            return Err(table.fault(line, counts.too_many()));
                         }
-                        renumber.edge(u, v).or_else(|what| table.fail(line, what))?;
+                        renumber.edge(u, v).map_err(|what| table.fault(line, what))?;
                     }
-                    sink.push(&renumber.sources, &renumber.targets, None)?;
-                    renumber.sources.clear();
-                    renumber.targets.clear();
+                    push_renumbered(&mut sink, &mut renumber)?;
                 }
             }
         }
@@ -103,22 +108,29 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     sink.finish()?;
 
     if file("node-feat").exists() {
-        features(ingest, file("node-feat"), counts.num_nodes)?;
+        features(ingest, &file("node-feat"), counts.num_nodes)?;
     }
-    ingest.provenance("node_year", if file("node_year").exists() { "present, not stored" } else { "absent" });
-    ingest.provenance("edge_features", if file("edge-feat").exists() { "present, not stored" } else { "absent" });
+    note_unstored(ingest, file("node_year").exists(), file("edge-feat").exists());
     Ok(counts)
+}
+
+/// Pushes the edges that `renumber` has collected.
+fn push_renumbered(sink: &mut EdgeSink<'_, '_>, renumber: &mut Renumber<'_>) -> Result<()> {
+    sink.push(&renumber.sources, &renumber.targets, None)?;
+    renumber.sources.clear();
+    renumber.targets.clear();
+    Ok(())
 }
 
 /// Edges of a piece of text.
 enum Piece {
     /// Of the only graph, checked and sorted.
-    Ready(EdgeBlock),
+    Block(EdgeBlock),
     /// As they are listed: of one of several graphs, or with a fault in them.
     Raw(Pairs<u64>),
 }
 
-fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::result::Result<Piece, (u64, String)> {
+fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::result::Result<Piece, LineError> {
     let mut scan = Scan::new(text);
     let mut raw = Pairs::<u64>::with_capacity(0);
     // A line has nine bytes or more in any file where this matters.
@@ -128,49 +140,32 @@ fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::resul
         let (u, v) = match scan.plain_pair(|b| b == b',') {
             Some(pair) => pair,
             None => {
-                let fault = |what| (scan.lines(), what);
-                let line = std::str::from_utf8(scan.line()).map_err(|_| fault("the line is not text".into()))?;
                 let mut pair = [0; 2];
-                csv_gz::fields(line.trim_end_matches('\r'), &mut pair, csv_gz::id).map_err(fault)?;
+                csv_gz::line_text(scan.line())
+                    .and_then(|line| csv_gz::fields(line, &mut pair, csv_gz::id))
+                    .map_err(|what| line_error(scan.lines(), what))?;
                 scan.next_line();
                 (pair[0], pair[1])
             }
         };
         if raw.sources.is_empty() && u.max(v) < nodes {
-            pairs.sources.push(u as u32);
-            pairs.targets.push(v as u32);
+            pairs.push(u as u32, v as u32);
         } else {
             raw.sources.extend(pairs.sources.drain(..).map(u64::from));
             raw.targets.extend(pairs.targets.drain(..).map(u64::from));
-            raw.sources.push(u);
-            raw.targets.push(v);
+            raw.push(u, v);
         }
     }
-    Ok(if raw.sources.is_empty() { Piece::Ready(blocks.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
+    Ok(if raw.sources.is_empty() { Piece::Block(blocks.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
 }
 
-/// All lines of a table of one column.
-fn column<T: Copy + Default + Send>(
-    path: PathBuf,
-    progress: &dyn Progress,
-    parse: impl Fn(&str) -> Parsed<T> + Sync,
-) -> Result<Vec<T>> {
-    let stage = path.file_name().unwrap_or_default().to_string_lossy().replace(".csv.gz", "");
-    let mut table = Table::open(path, &stage, progress)?;
-    let (mut all, mut block) = (vec![], vec![]);
-    while table.block(1, &mut block, |line, out| csv_gz::fields(line, out, &parse))? {
-        all.extend_from_slice(&block);
-    }
-    Ok(all)
-}
-
-fn features(ingest: &mut Ingest<'_>, path: PathBuf, num_nodes: u64) -> Result<()> {
-    let mut table = Table::open(path.clone(), "features", ingest.progress())?;
+fn features(ingest: &mut Ingest<'_>, path: &Path, num_nodes: u64) -> Result<()> {
+    let mut table = CsvReader::open(path, "features", ingest)?;
     let Some(dim) = table.width()? else { return expect_lines(&table, num_nodes, "nodes") };
-    let mut sink = ingest.features(&path, dim, Dtype::F32)?;
+    let mut sink = ingest.features(path, dim, Dtype::F32)?;
     let mut rows = vec![];
-    while table.block(dim, &mut rows, |line, out| csv_gz::fields(line, out, csv_gz::feature))? {
-        if table.lines() > num_nodes {
+    while table.rows(dim, &mut rows, |line, out| csv_gz::fields(line, out, csv_gz::feature))? {
+        if table.lines > num_nodes {
             break;
         }
         sink.push(&rows)?;
@@ -179,23 +174,20 @@ fn features(ingest: &mut Ingest<'_>, path: PathBuf, num_nodes: u64) -> Result<()
     sink.finish()
 }
 
-fn expect_lines(table: &Table<'_>, expected: u64, what: &str) -> Result<()> {
-    if table.lines() == expected {
+fn expect_lines(table: &CsvReader<'_>, expected: u64, what: &str) -> Result<()> {
+    let lines = table.lines;
+    if lines == expected {
         return Ok(());
     }
-    table.fail(table.lines().min(expected) + 1, format!("{} lines for {expected} {what}", table.lines()))
+    Err(table.fault(lines.min(expected) + 1, format!("{lines} lines for {expected} {what}")))
 }
 
 /// A class number cannot exceed the number of nodes: one that does is an id or a measurement.
 fn check_labels(path: &Path, labels: &[i32], num_nodes: u64, at: impl Fn(usize) -> Position) -> Result<()> {
     check_count(path, labels.len() as u64, num_nodes)?;
-    match labels.iter().position(|&l| i64::from(l) >= num_nodes.max(2) as i64) {
-        Some(i) => {
-            let what = format!("the label {} is out of range for {num_nodes} nodes", labels[i]);
-            Err(Error::invalid(path, at(i), what, "classes are numbered from 0: renumber them"))
-        }
-        None => Ok(()),
-    }
+    let Some(i) = labels.iter().position(|&l| i64::from(l) >= num_nodes.max(2) as i64) else { return Ok(()) };
+    let what = format!("the label {} is out of range for {num_nodes} nodes", labels[i]);
+    Err(Error::invalid(path, at(i), what, "classes are numbered from 0: renumber them"))
 }
 
 fn check_count(path: &Path, labels: u64, num_nodes: u64) -> Result<()> {
@@ -203,38 +195,37 @@ fn check_count(path: &Path, labels: u64, num_nodes: u64) -> Result<()> {
         return Ok(());
     }
     let cure = "the file is cut short or of another set: download it again";
-    Err(Error::invalid(path, Position::File, format!("{labels} labels for {num_nodes} nodes"), cure))
+    invalid(path, format!("{labels} labels for {num_nodes} nodes"), cure)
 }
 
 fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let path = raw.join("data.npz");
     let mut archive = Archive::open(&path)?;
     let mut count = |name: &str| -> Result<Vec<u64>> {
-        let mut member = archive.member(name)?;
-        let counts = member.all_ints()?;
-        counts.iter().map(|&c| u64::try_from(c).or_else(|_| member.fail(0, format!("a count of {c}")))).collect()
+        let mut array = archive.array(name)?;
+        let counts = array.all_ints()?;
+        counts.iter().map(|&c| u64::try_from(c).or_else(|_| array.fail(0, format!("a count of {c}")))).collect()
     };
     let (nodes, edges) = (count("num_nodes_list")?, count("num_edges_list")?);
     let counts = Counts::new(&path, &nodes, &edges)?;
     let label_path = raw.join("node-label.npz");
     if label_path.exists() {
         let mut label_archive = Archive::open(&label_path)?;
-        let mut member = label_archive.member("node_label")?;
-        if !matches!(member.shape[..], [_] | [_, 1]) {
-            let what = format!("labels of shape {:?}: sets of several targets a node are not stored", member.shape);
-            return Err(Error::invalid(&member.path, Position::File, what, "keep one column"));
+        let mut array = label_archive.array("node_label")?;
+        if !matches!(array.shape[..], [_] | [_, 1]) {
+            let what = format!("labels of shape {:?}: sets of several targets a node are not stored", array.shape);
+            return invalid(&array.path, what, "keep one column");
         }
-        check_count(&member.path, member.shape[0], counts.num_nodes)?;
-        let labels = member.labels()?;
-        check_labels(&member.path, &labels, counts.num_nodes, |i| Position::Element(i as u64))?;
+        check_count(&array.path, array.shape[0], counts.num_nodes)?;
+        let labels = array.labels()?;
+        check_labels(&array.path, &labels, counts.num_nodes, |i| Position::Element(i as u64))?;
         ingest.labels(&label_path, &labels, None)?;
     }
     binary_edges(ingest, &mut archive, &counts)?;
     if archive.has("node_feat") {
-        dense::push_matrix(ingest, &mut archive, "node_feat", counts.num_nodes, Choice::Source)?;
+        push_array(ingest, archive.array("node_feat")?, Dtype::F32)?;
     }
-    ingest.provenance("node_year", if archive.has("node_year") { "present, not stored" } else { "absent" });
-    ingest.provenance("edge_features", if archive.has("edge_feat") { "present, not stored" } else { "absent" });
+    note_unstored(ingest, archive.has("node_year"), archive.has("edge_feat"));
     Ok(counts)
 }
 
@@ -244,8 +235,8 @@ fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts)
     let path = archive.path.clone();
     let progress = ingest.progress();
     let mut second = Archive::open(&path)?;
-    let mut first = archive.member("edge_index")?;
-    let mut second = second.member("edge_index")?;
+    let mut first = archive.array("edge_index")?;
+    let mut second = second.array("edge_index")?;
     if first.shape != [2, counts.num_edges] {
         return first.fail(0, format!("edges of shape {:?}, expected [2, {}]", first.shape, counts.num_edges));
     }
@@ -273,14 +264,10 @@ fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts)
             let (Ok(source), Ok(target)) = (u64::try_from(u), u64::try_from(v)) else {
                 return first.fail(0, format!("edge {} is {u},{v}", done + i as u64));
             };
-            renumber.edge(source, target).map_err(|what| {
-                let at = Position::Element(done + i as u64);
-                Error::invalid(&first.path, at, what, "the file is damaged: download it again")
-            })?;
+            let at = Position::Element(done + i as u64);
+            renumber.edge(source, target).map_err(|what| Error::invalid(&first.path, at, what, DAMAGED))?;
         }
-        sink.push(&renumber.sources, &renumber.targets, None)?;
-        renumber.sources.clear();
-        renumber.targets.clear();
+        push_renumbered(&mut sink, &mut renumber)?;
         done += n;
         progress.advance(n);
     }
@@ -288,38 +275,36 @@ fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts)
     Ok(())
 }
 
-/// Reads the one split there is, if there is one.
+/// Reads the only split, if there is one.
 fn splits(ingest: &mut Ingest<'_>, dir: &Path, num_nodes: u64) -> Result<()> {
     if !dir.exists() {
         return Ok(());
     }
-    let mut names = vec![];
-    for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, e))? {
-        let path = entry.map_err(|e| Error::io(dir, e))?.path();
-        if path.is_dir() {
-            names.push(path);
-        }
+    let io = |e| Error::io(dir, e);
+    let mut paths = vec![];
+    for entry in fs::read_dir(dir).map_err(io)? {
+        paths.push(entry.map_err(io)?.path());
     }
-    names.sort();
-    let [split] = &names[..] else {
-        if names.is_empty() {
-            return Ok(());
+    paths.retain(|path| path.is_dir());
+    paths.sort();
+    let split = match &paths[..] {
+        [] => return Ok(()),
+        [split] => split,
+        several => {
+            let names: Vec<_> = several.iter().map(|path| file_name(path)).collect();
+            let cure = "leave one of them, or ask for a random split";
+            return invalid(dir, format!("several splits: {}", names.join(", ")), cure);
         }
-        let found: Vec<_> = names.iter().filter_map(|n| n.file_name()).map(|n| n.to_string_lossy()).collect();
-        let what = format!("several splits: {}", found.join(", "));
-        return Err(Error::invalid(dir, Position::File, what, "leave one of them, or ask for a random split"));
     };
-    let progress = ingest.progress();
     let read = |part: &str| {
-        column(split.join(format!("{part}.csv.gz")), progress, |field| {
+        column(split.join(format!("{part}.csv.gz")), ingest, |field| {
             let node = csv_gz::id(field)?;
-            let exists = u32::try_from(node).ok().filter(|_| node < num_nodes);
-            exists.ok_or_else(|| format!("node {node} does not exist, there are {num_nodes}"))
+            let node = u32::try_from(node).ok().filter(|_| node < num_nodes);
+            node.ok_or_else(|| format!("node {field} does not exist, there are {num_nodes}"))
         })
     };
     let (train, valid, test) = (read("train")?, read("valid")?, read("test")?);
     ingest.splits(split, &train, &valid, &test)?;
-    let name = split.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ingest.provenance("split", name);
+    ingest.provenance("split", file_name(split));
     Ok(())
 }

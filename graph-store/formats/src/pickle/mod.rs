@@ -1,13 +1,15 @@
 //! Unpickling by allow-list: pickles of numpy arrays, scipy `csr_matrix` and dicts of int lists, protocols 0 to 4.
 //!
-//! The pickle language can name any Python callable. Here a name is looked up in [`Class`], a closed list,
-//! and anything else ends the reading with the name and its byte offset; nothing is ever executed.
-//! Memory is at most proportional to the pickle's length: lengths are checked against the bytes that are there.
+//! The pickle language can name any Python callable. Here a name is looked up in [`Class`], a closed list;
+//! any other name is an error with its byte offset, and nothing is ever executed.
+//! Memory is at most proportional to the pickle's length: lengths are checked against the remaining bytes.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use morphgl_graph_store::Result;
+
+use crate::files::DOWNLOAD;
 
 mod objects;
 mod operands;
@@ -18,7 +20,7 @@ mod text;
 pub(crate) use objects::Pickle;
 use objects::{Class, Object, Value};
 
-const CURE: &str = "download the file again";
+const ALLOWED: &str = "only numpy arrays, csr_matrix, dict and list of ints are read";
 
 /// Reads the pickle that `data` begins with. `path` names it in errors.
 pub(crate) fn read<'a>(path: &'a Path, data: &'a [u8]) -> Result<Pickle<'a>> {
@@ -34,7 +36,7 @@ pub(crate) struct Machine<'a> {
     path: &'a Path,
     data: &'a [u8],
     at: usize,
-    /// Offset of the instruction under way, for errors.
+    /// Offset of the current instruction, for errors.
     op: usize,
     stack: Vec<Value>,
     marks: Vec<usize>,
@@ -48,34 +50,24 @@ impl<'a> Machine<'a> {
         self.op = self.at;
         match self.byte()? {
             b'.' => return Ok(true),
-            0x80 => match self.byte()? {
-                0..=4 => {}
-                newer => {
-                    return self.fail(
-                        format!("pickle protocol {newer} is newer than 4"),
-                        "save the file with an older protocol",
-                    );
+            0x80 => {
+                let protocol = self.byte()?;
+                if protocol > 4 {
+                    let what = format!("pickle protocol {protocol} is newer than 4");
+                    return self.fail(what, "save the file with an older protocol");
                 }
-            },
+            }
             0x95 => {
                 self.take(8)?; // A frame only says how much to read ahead.
             }
             b'(' => self.marks.push(self.stack.len()),
-            b'0' => match self.marks.last() {
-                Some(&mark) if mark == self.stack.len() => {
-                    self.marks.pop();
-                }
-                _ => {
+            b'0' => {
+                if self.marks.pop_if(|mark| *mark == self.stack.len()).is_none() {
                     self.pop()?;
                 }
-            },
-            b'1' => {
-                self.pop_mark()?;
             }
-            b'2' => {
-                let top = self.top()?;
-                self.stack.push(top);
-            }
+            b'1' => drop(self.pop_mark()?),
+            b'2' => self.stack.push(self.top()?),
             b'N' => self.stack.push(Value::None),
             0x88 => self.stack.push(Value::Bool(true)),
             0x89 => self.stack.push(Value::Bool(false)),
@@ -85,10 +77,7 @@ impl<'a> Machine<'a> {
             }
             b'F' => {
                 let line = self.line()?;
-                let Ok(value) = line.trim().parse() else {
-                    return self.fail(format!("{line:?} is not a number"), CURE);
-                };
-                self.stack.push(Value::Float(value));
+                self.stack.push(Value::Float(self.parse(line, "a number")?));
             }
             b'G' => {
                 let bytes = self.array()?;
@@ -103,7 +92,7 @@ impl<'a> Machine<'a> {
                 let (name, module) = (self.pop()?, self.pop()?);
                 match (self.text(module), self.text(name)) {
                     (Some(module), Some(name)) => self.global(&module, &name)?,
-                    _ => return self.fail("a class without a name", CURE),
+                    _ => return self.fail("a class without a name", DOWNLOAD),
                 }
             }
             b'p' | b'q' | b'r' | 0x94 => {
@@ -114,19 +103,17 @@ impl<'a> Machine<'a> {
             b'g' | b'h' | b'j' => {
                 let key = self.memo_key()?;
                 let Some(&value) = self.memo.get(&key) else {
-                    return self.fail(format!("memo {key} was never set"), CURE);
+                    return self.fail(format!("memo {key} was never set"), DOWNLOAD);
                 };
                 self.stack.push(value);
             }
             op @ (b')' | 0x85 | 0x86 | 0x87 | b't') => {
                 let start = match op {
-                    b')' => self.stack.len(),
-                    b't' => self.mark()?,
-                    n => match self.stack.len().checked_sub(usize::from(n - 0x84)) {
-                        Some(start) if start >= self.floor() => start,
-                        _ => return self.fail("the stack is empty", CURE),
-                    },
+                    b')' => Some(self.stack.len()),
+                    b't' => Some(self.mark()?),
+                    n => self.stack.len().checked_sub(usize::from(n - 0x84)).filter(|&start| start >= self.floor()),
                 };
+                let Some(start) = start else { return self.fail("the stack is empty", DOWNLOAD) };
                 let items = self.stack.split_off(start);
                 self.push(Object::Tuple(items));
             }
@@ -159,58 +146,46 @@ impl<'a> Machine<'a> {
             }
             b'R' | 0x81 => {
                 let (args, callable) = (self.pop()?, self.pop()?);
-                let object = self
-                    .construct(callable, args)
-                    .or_else(|what| self.fail(what, "only numpy arrays, csr_matrix, dict and list of ints are read"))?;
+                let object = self.construct(callable, args).or_else(|what| self.fail(what, ALLOWED))?;
                 self.push(object);
             }
             b'b' => {
                 let (state, target) = (self.pop()?, self.top()?);
-                if let Err(what) = self.build(target, state) {
-                    return self.fail(what, CURE);
-                }
+                self.build(target, state).or_else(|what| self.fail(what, DOWNLOAD))?;
             }
-            other => {
-                return self.fail(
-                    format!("instruction 0x{other:02x} is not of a pickle of arrays"),
-                    "only numpy arrays, csr_matrix, dict and list of ints are read",
-                );
-            }
+            other => return self.fail(format!("instruction 0x{other:02x} is not of a pickle of arrays"), ALLOWED),
         }
         Ok(false)
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<()> {
-        match Class::find(module, name) {
-            Some(class) => self.push(Object::Class(class)),
-            None => {
-                return self.fail(
-                    format!("the pickle asks for the class {:?}, which is refused", format!("{module}.{name}")),
-                    "only numpy arrays, csr_matrix, dict and list of ints are read",
-                );
-            }
-        }
+        let Some(class) = Class::find(module, name) else {
+            let class = format!("{module}.{name}");
+            return self.fail(format!("the pickle asks for the class {class:?}, which is refused"), ALLOWED);
+        };
+        self.push(Object::Class(class));
         Ok(())
     }
 
     fn extend_list(&mut self, items: Vec<Value>) -> Result<()> {
-        let target = self.top()?;
-        match target.object().map(|i| &mut self.objects[i]) {
-            Some(Object::List(list)) => list.extend(items),
-            _ => return self.fail("items for something that is not a list", CURE),
+        if let Some(i) = self.top()?.object()
+            && let Object::List(list) = &mut self.objects[i]
+        {
+            list.extend(items);
+            return Ok(());
         }
-        Ok(())
+        self.fail("items for something that is not a list", DOWNLOAD)
     }
 
     fn extend_dict(&mut self, items: Vec<Value>) -> Result<()> {
-        let target = self.top()?;
-        match target.object().map(|i| &mut self.objects[i]) {
-            Some(Object::Dict(dict)) if items.len().is_multiple_of(2) => {
-                dict.extend(items.chunks_exact(2).map(|p| (p[0], p[1])))
-            }
-            _ => return self.fail("entries for something that is not a dict", CURE),
+        if let Some(i) = self.top()?.object()
+            && let Object::Dict(dict) = &mut self.objects[i]
+            && items.len().is_multiple_of(2)
+        {
+            dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+            return Ok(());
         }
-        Ok(())
+        self.fail("entries for something that is not a dict", DOWNLOAD)
     }
 
     fn push(&mut self, object: Object<'a>) {
@@ -225,7 +200,7 @@ impl<'a> Machine<'a> {
 
     fn top(&self) -> Result<Value> {
         if self.stack.len() <= self.floor() {
-            return self.fail("the stack is empty", CURE);
+            return self.fail("the stack is empty", DOWNLOAD);
         }
         Ok(self.stack[self.stack.len() - 1])
     }
@@ -237,7 +212,7 @@ impl<'a> Machine<'a> {
     }
 
     fn mark(&mut self) -> Result<usize> {
-        self.marks.pop().map_or_else(|| self.fail("the mark is missing", CURE), Ok)
+        self.marks.pop().map_or_else(|| self.fail("the mark is missing", DOWNLOAD), Ok)
     }
 
     fn pop_mark(&mut self) -> Result<Vec<Value>> {
@@ -246,9 +221,6 @@ impl<'a> Machine<'a> {
     }
 
     fn text(&self, value: Value) -> Option<String> {
-        match value.object().map(|i| &self.objects[i]) {
-            Some(Object::Bytes(bytes)) => std::str::from_utf8(bytes).ok().map(String::from),
-            _ => None,
-        }
+        self.bytes(value).and_then(|bytes| std::str::from_utf8(bytes).ok()).map(String::from)
     }
 }

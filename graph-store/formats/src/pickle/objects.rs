@@ -1,12 +1,13 @@
-//! What a pickle may hold: the closed list of classes, and taking arrays and dicts out.
+//! The objects of a pickle: the closed list of classes, and arrays, matrices and dicts taken from a read pickle.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::Result;
 
 use super::Machine;
 use crate::elements::{ElementType, Kind, Parsed};
+use crate::files::invalid;
 use crate::sparse::SparseRows;
 
 /// The classes and functions a pickle may name, and no others.
@@ -43,7 +44,7 @@ impl Class {
     }
 }
 
-/// A value on the stack: small ones in place, the others by number, so that aliases share what they name.
+/// A value on the stack: small ones in place, objects by number, so that aliases share them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value {
     None,
@@ -82,11 +83,9 @@ pub(crate) struct ArrayState {
 }
 
 impl<'a> Machine<'a> {
-    /// The instance that calling `callable` with `args` stands for; `Err` says why there is none.
+    /// The instance that a call of `callable` with `args` makes; `Err` says why there is none.
     pub(crate) fn construct(&self, callable: Value, args: Value) -> Parsed<Object<'a>> {
-        let Some(Object::Class(class)) = callable.object().map(|i| &self.objects[i]) else {
-            return Err("a call of something that is not a class".into());
-        };
+        let class = self.class(callable).ok_or("a call of something that is not a class")?;
         let args = self.items(args).ok_or("a call without arguments")?;
         match (class, args) {
             (Class::Reconstruct, [class, ..]) if self.class(*class) == Some(Class::Ndarray) => Ok(Object::Array(None)),
@@ -103,11 +102,9 @@ impl<'a> Machine<'a> {
             (Class::Defaultdict, [class]) if self.class(*class) == Some(Class::List) => Ok(Object::Dict(vec![])),
             (Class::List, []) => Ok(Object::List(vec![])),
             (Class::Encode, [text, ..]) => {
-                let text =
-                    self.bytes(*text).and_then(|b| std::str::from_utf8(b).ok()).ok_or("bytes that are not text")?;
-                let bytes =
-                    text.chars().map(|c| u8::try_from(u32::from(c))).collect::<std::result::Result<Vec<u8>, _>>();
-                Ok(Object::Bytes(bytes.map_err(|_| "bytes that are not Latin-1")?.into()))
+                let text = self.text(*text).ok_or("bytes that are not text")?;
+                let bytes = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>();
+                Ok(Object::Bytes(bytes.ok_or("bytes that are not Latin-1")?.into()))
             }
             (class, _) => Err(format!("a call of {class:?} with arguments it does not take")),
         }
@@ -124,9 +121,7 @@ impl<'a> Machine<'a> {
                 let shape = self.items(shape).ok_or("an array without a shape")?;
                 let shape = shape.iter().map(|d| if let Value::Int(d) = d { u64::try_from(*d).ok() } else { None });
                 let shape = shape.collect::<Option<Vec<_>>>().ok_or("an array with an impossible shape")?;
-                let Some(Object::Dtype(ty)) = ty.object().map(|i| &self.objects[i]) else {
-                    return Err("an array without a dtype".into());
-                };
+                let Some(Object::Dtype(ty)) = self.get(ty) else { return Err("an array without a dtype".into()) };
                 let fortran = matches!(fortran, Value::Bool(true) | Value::Int(1));
                 Object::Array(Some(Box::new(ArrayState { shape, ty: *ty, fortran, data })))
             }
@@ -137,16 +132,20 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn items(&self, value: Value) -> Option<&[Value]> {
-        if let Some(Object::Tuple(items)) = value.object().map(|i| &self.objects[i]) { Some(items) } else { None }
+    fn get(&self, value: Value) -> Option<&Object<'a>> {
+        value.object().map(|i| &self.objects[i])
     }
 
-    fn bytes(&self, value: Value) -> Option<&[u8]> {
-        if let Some(Object::Bytes(bytes)) = value.object().map(|i| &self.objects[i]) { Some(bytes) } else { None }
+    fn items(&self, value: Value) -> Option<&[Value]> {
+        if let Some(Object::Tuple(items)) = self.get(value) { Some(items) } else { None }
+    }
+
+    pub(super) fn bytes(&self, value: Value) -> Option<&[u8]> {
+        if let Some(Object::Bytes(bytes)) = self.get(value) { Some(bytes) } else { None }
     }
 
     fn class(&self, value: Value) -> Option<Class> {
-        if let Some(Object::Class(class)) = value.object().map(|i| &self.objects[i]) { Some(*class) } else { None }
+        if let Some(Object::Class(class)) = self.get(value) { Some(*class) } else { None }
     }
 }
 
@@ -158,7 +157,7 @@ pub(crate) struct Pickle<'a> {
     pub(crate) root: Value,
 }
 
-/// A numpy array taken out of a pickle: its bytes are there, as many as its shape asks for.
+/// A numpy array of a pickle, with as many bytes as its shape needs.
 #[derive(Debug)]
 pub(crate) struct NumpyArray<'p> {
     pub(crate) shape: Vec<u64>,
@@ -186,12 +185,8 @@ impl Pickle<'_> {
         };
         let len = state.shape.iter().try_fold(state.ty.size as u64, |n, &d| n.checked_mul(d));
         if len != Some(bytes.len() as u64) {
-            return self.fail(format!(
-                "{what} has shape {:?} and {} bytes of {}",
-                state.shape,
-                bytes.len(),
-                state.ty.name()
-            ));
+            let (shape, len, ty) = (&state.shape, bytes.len(), state.ty.name());
+            return self.fail(format!("{what} has shape {shape:?} and {len} bytes of {ty}"));
         }
         Ok(NumpyArray { shape: state.shape.clone(), ty: state.ty, fortran: state.fortran, bytes })
     }
@@ -202,11 +197,9 @@ impl Pickle<'_> {
             return self.fail(format!("{what} is not a scipy csr_matrix"));
         };
         let Some(Object::Dict(entries)) = self.get(*state) else { return self.fail(format!("{what} has no content")) };
-        let entry = |key: &str| {
-            let found =
-                entries.iter().find(|(k, _)| matches!(self.get(*k), Some(Object::Bytes(b)) if **b == *key.as_bytes()));
-            found.map(|(_, v)| *v)
-        };
+        let is_key =
+            |value: &Value, key: &str| matches!(self.get(*value), Some(Object::Bytes(b)) if **b == *key.as_bytes());
+        let entry = |key: &str| entries.iter().find(|(k, _)| is_key(k, key)).map(|(_, v)| *v);
         let Some(Object::Tuple(shape)) = entry("_shape").or_else(|| entry("shape")).and_then(|v| self.get(v)) else {
             return self.fail(format!("{what} has no shape"));
         };
@@ -216,12 +209,12 @@ impl Pickle<'_> {
         let part = |key: &str| self.array(entry(key).unwrap_or(Value::None), &format!("{what}.{key}"));
         let ints = |key: &str| -> Result<Vec<i64>> {
             let (array, mut out) = (part(key)?, vec![]);
-            array.ty.ints(array.bytes, &mut out).or_else(|ty| self.fail(format!("{what}.{key} is of type {ty}")))?;
+            array.ty.ints(array.bytes, &mut out).or_else(|fault| self.fail(format!("{what}.{key}: {fault}")))?;
             Ok(out)
         };
         let (indptr, indices, mut values) = (ints("indptr")?, ints("indices")?, vec![]);
         let data = part("data")?;
-        data.ty.floats(data.bytes, &mut values).or_else(|ty| self.fail(format!("{what}.data is of type {ty}")))?;
+        data.ty.floats(data.bytes, &mut values).or_else(|fault| self.fail(format!("{what}.data: {fault}")))?;
         SparseRows::new([rows, cols], indptr, indices, values).or_else(|fault| self.fail(format!("{what}: {fault}")))
     }
 
@@ -250,6 +243,6 @@ impl Pickle<'_> {
     }
 
     fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
-        Err(Error::invalid(self.path, Position::File, what, "the file is damaged or something else: download it again"))
+        invalid(self.path, what, "the file is damaged or something else: download it again")
     }
 }

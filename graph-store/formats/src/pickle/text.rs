@@ -1,7 +1,7 @@
-//! The escapes of protocol 0's strings.
+//! Escapes in the strings of protocol 0.
 
-/// Undoes Python's escapes: of a quoted `repr` (`quoted`), which stands for bytes, or of raw-unicode-escape text, which
-/// is Latin-1 on disk and becomes UTF-8. `None` when an escape is cut or impossible.
+/// Decodes Python's escapes: of a quoted `repr` (`quoted`), which is bytes, or of raw-unicode-escape text, which is Latin-1
+/// on disk and becomes UTF-8. `None` when an escape is cut or impossible.
 pub(super) fn unescape(line: &[u8], quoted: bool) -> Option<Vec<u8>> {
     let inner = if quoted {
         let quote = *line.first().filter(|q| matches!(q, b'\'' | b'"'))?;
@@ -10,15 +10,20 @@ pub(super) fn unescape(line: &[u8], quoted: bool) -> Option<Vec<u8>> {
         line
     };
     let mut out = Vec::with_capacity(inner.len());
+    // A code is a byte of a quoted string and a character of a text.
+    let push = |out: &mut Vec<u8>, code: u32| {
+        if quoted {
+            out.push(code as u8);
+        } else {
+            out.extend(char::from_u32(code)?.encode_utf8(&mut [0; 4]).bytes());
+        }
+        Some(())
+    };
     let mut rest = inner;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         if byte != b'\\' {
-            if quoted {
-                out.push(byte)
-            } else {
-                push_char(&mut out, byte.into())
-            }
+            push(&mut out, byte.into())?;
             continue;
         }
         let (&escape, tail) = rest.split_first()?;
@@ -31,13 +36,8 @@ pub(super) fn unescape(line: &[u8], quoted: bool) -> Option<Vec<u8>> {
         };
         if digits > 0 {
             let code = std::str::from_utf8(rest.get(..digits)?).ok()?;
-            let code = u32::from_str_radix(code, 16).ok()?;
+            push(&mut out, u32::from_str_radix(code, 16).ok()?)?;
             rest = &rest[digits..];
-            if quoted {
-                out.push(code as u8)
-            } else {
-                push_char(&mut out, char::from_u32(code)?)
-            }
             continue;
         }
         match escape {
@@ -49,8 +49,4 @@ pub(super) fn unescape(line: &[u8], quoted: bool) -> Option<Vec<u8>> {
         }
     }
     Some(out)
-}
-
-fn push_char(out: &mut Vec<u8>, c: char) {
-    out.extend(c.encode_utf8(&mut [0; 4]).bytes());
 }

@@ -7,6 +7,7 @@ use csv::ByteRecord;
 use morphgl_graph_store::{Error, Position, Result};
 
 use super::{Batch, ROWS, Source, Texts, Values};
+use crate::files::invalid;
 use crate::text::{Separator, fields, separator_of};
 
 type Input = BufReader<Box<dyn Read + Send>>;
@@ -14,22 +15,24 @@ type Input = BufReader<Box<dyn Read + Send>>;
 /// A table as text.
 pub(super) struct Delimited {
     path: PathBuf,
-    rows: Rows,
-    names: Vec<String>,
+    rows: RowReader,
+    /// Number of fields in the first row; 0 until it is read.
+    width: usize,
     /// The first row and its line, until it is read as data or skipped as the header.
     first: Option<(ByteRecord, u64)>,
-    header: bool,
+    /// Number of rows read.
     done: u64,
 }
 
-enum Rows {
+/// The reader of rows, and the lines before those that it counts itself.
+enum RowReader {
     Csv(Box<csv::Reader<Input>>, u64),
     Blanks(Input, u64),
 }
 
 impl Delimited {
-    /// Passes over a byte order mark, comments and empty lines, and reads the first row.
-    pub(super) fn new(path: &Path, reader: Box<dyn Read + Send>) -> Result<Self> {
+    /// Skips a byte order mark, comments and empty lines, and reads the first row; also returns its fields.
+    pub(super) fn open(path: &Path, reader: Box<dyn Read + Send>) -> Result<(Self, Vec<String>)> {
         let io = |e| Error::io(path, e);
         let mut input = BufReader::with_capacity(1 << 18, reader);
         let mut lines = 0;
@@ -46,30 +49,30 @@ impl Delimited {
             Separator::Byte(byte) => {
                 let mut csv = csv::ReaderBuilder::new();
                 csv.has_headers(false).delimiter(byte).comment(Some(b'#')).trim(csv::Trim::All);
-                Rows::Csv(Box::new(csv.from_reader(input)), lines)
+                RowReader::Csv(Box::new(csv.from_reader(input)), lines)
             }
-            Separator::Blanks => Rows::Blanks(input, lines),
+            Separator::Blanks => RowReader::Blanks(input, lines),
         };
-        let mut table = Self { path: path.into(), rows, names: Vec::new(), first: None, header: false, done: 0 };
+        let mut table = Self { path: path.into(), rows, width: 0, first: None, done: 0 };
         let mut record = ByteRecord::new();
         let Some(line) = table.record(&mut record)? else {
-            let cure = "check that this is the right file";
-            return Err(Error::invalid(path, Position::File, "the table is empty", cure));
+            return invalid(path, "the table is empty", "check that this is the right file");
         };
-        table.names = record.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+        let names = record.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+        table.width = record.len();
         table.first = Some((record, line));
-        Ok(table)
+        Ok((table, names))
     }
 
     /// Reads the next row; its line, `None` at the end.
     fn record(&mut self, record: &mut ByteRecord) -> Result<Option<u64>> {
         match &mut self.rows {
-            Rows::Csv(csv, before) => {
+            RowReader::Csv(csv, before) => {
                 let more = csv.read_byte_record(record).map_err(|e| wrong(&self.path, *before, &e))?;
                 let line = record.position().map_or(0, csv::Position::line);
                 Ok(more.then_some(*before + line))
             }
-            Rows::Blanks(input, lines) => {
+            RowReader::Blanks(input, lines) => {
                 let mut text = Vec::new();
                 loop {
                     text.clear();
@@ -84,9 +87,9 @@ impl Delimited {
                         break;
                     }
                 }
-                let (found, expected) = (record.len(), self.names.len());
-                if expected > 0 && found != expected {
-                    let what = format!("{found} fields, the first row has {expected}");
+                let (count, expected) = (record.len(), self.width);
+                if expected > 0 && count != expected {
+                    let what = format!("{count} fields, the first row has {expected}");
                     return Err(Error::invalid(&self.path, Position::Line(*lines), what, "correct the line"));
                 }
                 Ok(Some(*lines))
@@ -108,36 +111,24 @@ fn wrong(path: &Path, before: u64, error: &csv::Error) -> Error {
 }
 
 impl Source for Delimited {
-    fn names(&self) -> &[String] {
-        &self.names
-    }
-
-    fn set_header(&mut self, header: bool) {
-        self.header = header;
-    }
-
-    fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>> {
+    fn next(&mut self, columns: &[usize], header: bool) -> Result<Option<Batch>> {
         let mut texts = vec![Texts::default(); columns.len()];
         let (mut lines, mut record, first) = (Vec::new(), ByteRecord::new(), self.done);
-        if self.header {
-            self.first = None;
-        }
+        self.first.take_if(|_| header);
         while lines.len() < ROWS {
             let line = match self.first.take() {
                 Some((row, line)) => {
                     record = row;
-                    line
+                    Some(line)
                 }
-                None => match self.record(&mut record)? {
-                    Some(line) => line,
-                    None => break,
-                },
+                None => self.record(&mut record)?,
             };
+            let Some(line) = line else { break };
             columns.iter().zip(&mut texts).for_each(|(&column, texts)| texts.push(&record[column]));
             lines.push(line);
         }
         self.done += lines.len() as u64;
-        let (rows, columns) = (lines.len(), texts.into_iter().map(Values::Texts).collect());
-        Ok((rows > 0).then_some(Batch { columns, rows, first, lines }))
+        let (rows, texts) = (lines.len(), texts.into_iter().map(Values::Texts));
+        Ok((rows > 0).then(|| Batch { columns: columns.iter().copied().zip(texts).collect(), rows, first, lines }))
     }
 }

@@ -7,14 +7,13 @@
 mod arrow;
 mod delimited;
 
-use std::io::Read;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::{Position, Result};
 
-use crate::text::{Header, open_text, real};
+use crate::files::{invalid, magic};
+use crate::text::{Header, ReadProgress, Text, open_text, real};
 use crate::{Column, Progress};
 
 /// Maximum number of rows in a batch.
@@ -23,7 +22,8 @@ const ROWS: usize = 1 << 16;
 /// Some rows of the chosen columns.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub(crate) columns: Vec<Values>,
+    /// Index in the table and values of each column.
+    columns: Vec<(usize, Values)>,
     pub(crate) rows: usize,
     /// Number of the first row, from 0.
     pub(crate) first: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Batch {
 
 /// Values of a column.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "arrow"), allow(dead_code, reason = "text has no other columns than of text"))]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code, reason = "text has columns of text only"))]
 pub(crate) enum Values {
     /// Whole numbers, and which of them are missing; `None` if none is.
     Ints(Vec<i64>, Option<Vec<bool>>),
@@ -59,7 +59,8 @@ impl Texts {
     }
 
     pub(crate) fn get(&self, i: usize) -> &[u8] {
-        &self.bytes[i.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[i]]
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.bytes[start..self.ends[i]]
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -72,6 +73,11 @@ impl Texts {
 }
 
 impl Batch {
+    /// The values of a column that was read.
+    pub(crate) fn column(&self, index: usize) -> &Values {
+        &self.columns.iter().find(|(i, _)| *i == index).expect("the column was read").1
+    }
+
     /// Position of row `i` in the file.
     pub(crate) fn position(&self, i: usize) -> Position {
         self.lines.get(i).map_or(Position::Element(self.first + i as u64), |&line| Position::Line(line))
@@ -114,12 +120,10 @@ impl Values {
     }
 
     /// Element `i` as text, empty where it is missing.
-    pub(crate) fn text(&self, i: usize) -> std::borrow::Cow<'_, [u8]> {
+    pub(crate) fn text(&self, i: usize) -> Cow<'_, [u8]> {
         match self {
-            Self::Ints(..) => {
-                self.int(i).ok().flatten().map_or_else(String::new, |v| v.to_string()).into_bytes().into()
-            }
-            Self::Reals(values) if values[i].is_nan() => Vec::new().into(),
+            Self::Ints(..) => self.int(i).ok().flatten().map_or(Vec::new(), |v| v.to_string().into_bytes()).into(),
+            Self::Reals(values) if values[i].is_nan() => Cow::default(),
             Self::Reals(values) => values[i].to_string().into_bytes().into(),
             Self::Texts(texts) => texts.get(i).into(),
             Self::Vectors(..) => b"a list"[..].into(),
@@ -136,91 +140,69 @@ fn whole(value: f64) -> std::result::Result<Option<i64>, String> {
     }
 }
 
-/// Whether a field says that its value is missing, as pandas reads it.
+/// Whether a field is one of those that pandas reads as a missing value.
 pub(crate) fn is_missing(text: &[u8]) -> bool {
     matches!(text, b"" | b"NA" | b"N/A" | b"NaN" | b"nan" | b"null" | b"NULL" | b"None" | b"<NA>")
 }
 
 /// A format of tables.
 trait Source {
-    /// Names of the columns; of text, the fields of its first row.
-    fn names(&self) -> &[String];
-
-    /// Whether the first row is a header; for text alone, other formats store the names apart.
-    fn set_header(&mut self, header: bool);
-
-    /// The next rows of `columns`; `None` at the end.
-    fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>>;
+    /// The next rows of `columns`; `None` at the end. `header` says that the first row of text names the columns; other
+    /// formats store the names apart.
+    fn next(&mut self, columns: &[usize], header: bool) -> Result<Option<Batch>>;
 }
 
 /// An open table.
 pub(crate) struct TableFile<'p> {
     pub(crate) path: PathBuf,
+    /// Of text, `named` may be changed until rows are read.
     pub(crate) header: Header,
+    /// Whether the table is text, whose first row may be a header or data.
+    pub(crate) is_text: bool,
     source: Box<dyn Source>,
-    progress: &'p dyn Progress,
-    /// Bytes read so far of a text file; `None` for other formats, whose progress is counted in rows.
-    bytes: Option<Arc<AtomicU64>>,
-    told: u64,
+    /// In bytes of a text file, and in rows of other formats.
+    progress: ReadProgress<'p>,
 }
 
 impl<'p> TableFile<'p> {
     /// Opens `path` and reads its beginning. The first row of text is a header where none of its fields is a number.
     pub(crate) fn open(path: &Path, progress: &'p dyn Progress) -> Result<Self> {
-        let mut head = [0; 8];
-        let mut file = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
-        if file.metadata().map_err(|e| Error::io(path, e))?.is_dir() {
-            return Err(Error::invalid(path, Position::File, "this is a directory", "name the file itself"));
-        }
-        let read = file.read(&mut head).map_err(|e| Error::io(path, e))?;
-        let (source, bytes): (Box<dyn Source>, _) = match columnar(&head[..read]) {
+        let (source, names, progress, is_text): (Box<dyn Source>, Vec<String>, _, _) = match columnar(&magic(path)?) {
             #[cfg(feature = "arrow")]
             Some(kind) => {
-                let (source, rows) = arrow::open(path, kind)?;
+                let (source, names, rows) = arrow::open(path, kind)?;
                 progress.stage("read", rows);
-                (source, None)
+                (source, names, ReadProgress::new(progress), false)
             }
             #[cfg(not(feature = "arrow"))]
             Some(kind) => {
                 let what = format!("a {kind:?} file, which this build does not read");
                 let cure = "build again with `cargo build --release --features arrow`, or write the table as csv";
-                return Err(Error::invalid(path, Position::File, what, cure));
+                return invalid(path, what, cure);
             }
             None => {
-                let (reader, bytes) = open_text(path, progress)?;
-                (Box::new(delimited::Delimited::new(path, reader)?), Some(bytes))
+                let Text { reader, progress, .. } = open_text(path, "read", progress)?;
+                let (source, names) = delimited::Delimited::open(path, reader)?;
+                (Box::new(source), names, progress, true)
             }
         };
-        let mut header = Header::new(source.names().iter().map(String::as_str), true);
-        let named = bytes.is_none() || header.names.iter().all(|name| real(name.as_bytes()).is_none());
-        header.named = named;
-        let mut table = Self { path: path.into(), header, source, progress, bytes, told: 0 };
-        table.set_header(named);
-        Ok(table)
+        let header = Header::new(&names, true);
+        let named = !is_text || header.names.iter().all(|name| real(name.as_bytes()).is_none());
+        Ok(Self { path: path.into(), header: Header { named, ..header }, is_text, source, progress })
     }
 
-    /// Whether it is text, whose first row may be a header or data.
-    pub(crate) fn is_text(&self) -> bool {
-        self.bytes.is_some()
+    /// The index of a column.
+    pub(crate) fn index(&self, column: &Column) -> Result<usize> {
+        self.header.index(column).or_else(|(what, cure)| invalid(&self.path, what, cure))
     }
 
-    /// Says whether the first row of text names the columns.
-    pub(crate) fn set_header(&mut self, header: bool) {
-        self.header.named = header;
-        self.source.set_header(header);
-    }
-
-    /// The place of a column.
-    pub(crate) fn place(&self, column: &Column) -> Result<usize> {
-        self.header.place(column).map_err(|(what, cure)| Error::invalid(&self.path, Position::File, what, cure))
-    }
-
-    /// The next rows of the columns at `places`; `None` at the end.
-    pub(crate) fn next(&mut self, places: &[usize]) -> Result<Option<Batch>> {
-        let batch = self.source.next(places)?;
-        let rows = batch.as_ref().map_or(0, |batch| batch.rows as u64);
-        let done = self.bytes.as_ref().map_or(self.told + rows, |bytes| bytes.load(Ordering::Relaxed));
-        self.progress.advance(done - std::mem::replace(&mut self.told, done));
+    /// The next rows of `columns`; `None` at the end.
+    pub(crate) fn next(&mut self, columns: &[usize]) -> Result<Option<Batch>> {
+        let batch = self.source.next(columns, self.header.named)?;
+        if !self.is_text {
+            self.progress.count(batch.as_ref().map_or(0, |batch| batch.rows as u64));
+        }
+        self.progress.report();
         Ok(batch)
     }
 }
@@ -242,28 +224,4 @@ pub(crate) fn columnar(head: &[u8]) -> Option<Columnar> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whole_numbers_are_exact_or_refused() {
-        let mut texts = Texts::default();
-        let fields = ["7", " -3 ", "123456789.0", "9007199254740993", "", "NaN", "2.5", "x", "1e400"];
-        fields.iter().for_each(|field| texts.push(field.as_bytes()));
-        let values = Values::Texts(texts);
-        let found: Vec<_> = (0..fields.len()).map(|i| values.int(i).map_err(|_| ())).collect();
-        let whole = |v| Ok(Some(v));
-        let expected = [
-            whole(7),
-            whole(-3),
-            whole(123_456_789),
-            whole(9_007_199_254_740_993),
-            Ok(None),
-            Ok(None),
-            Err(()),
-            Err(()),
-            Err(()),
-        ];
-        assert_eq!(found, expected);
-    }
-}
+mod tests;

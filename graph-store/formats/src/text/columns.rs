@@ -1,8 +1,9 @@
-//! Columns of an edge list: by the names in its first line, or as the caller says.
+//! Columns of an edge list: by the names in its first line, or as the options name them.
 
 use std::fmt;
 
 use super::excerpt;
+use crate::files::Fault;
 
 /// A column, by its name in the header or by its number, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub enum Column {
     Number(usize),
 }
 
-/// The columns of an edge list, as far as the caller names them. Default: by the names in the file's first line, or source,
-/// target and perhaps a weight, in this order, where it has none.
+/// The columns of an edge list, as far as they are named. Default: by the names in the file's first line, or source, target
+/// and perhaps a weight, in this order, where it has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Columns {
     /// The source's id.
@@ -54,13 +55,29 @@ pub(crate) enum Separator {
     Blanks,
 }
 
-/// Which fields of a line are read.
+/// Indices of the columns of a table of edges that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) separator: Separator,
+pub(crate) struct EdgeColumns {
     pub(crate) source: usize,
     pub(crate) target: usize,
     pub(crate) weight: Option<usize>,
+}
+
+impl EdgeColumns {
+    /// The note that says which of `count` columns were read; `describe` names the column of an index.
+    pub(crate) fn note(&self, count: usize, ignored: &[String], describe: impl Fn(usize) -> String) -> String {
+        let weight = self.weight.map_or(String::new(), |column| format!(", weight {}", describe(column)));
+        let rest = if ignored.is_empty() { String::new() } else { format!("; left out: {}", ignored.join(", ")) };
+        let (source, target) = (describe(self.source), describe(self.target));
+        format!("columns: source {source}, target {target}{weight} of {count}{rest}")
+    }
+}
+
+/// The form of the lines of an edge list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) separator: Separator,
+    pub(crate) columns: EdgeColumns,
     /// Fields of a line.
     pub(crate) count: usize,
     /// Whether a line ends in a dictionary of attributes, as networkx writes it; the weight is in there.
@@ -70,33 +87,24 @@ pub(crate) struct Layout {
 impl Layout {
     /// Source, target and, if `weighted`, a weight: the form that is read fastest.
     pub(crate) fn plain(weighted: bool) -> Self {
-        let (weight, count) = if weighted { (Some(2), 3) } else { (None, 2) };
-        Self { separator: Separator::Blanks, source: 0, target: 1, weight, count, attributes: false }
+        let columns = EdgeColumns { source: 0, target: 1, weight: weighted.then_some(2) };
+        Self { separator: Separator::Blanks, columns, count: 2 + usize::from(weighted), attributes: false }
     }
 
     /// Whether lines are of that form, up to what separates their fields.
     pub(crate) fn is_plain(&self) -> bool {
-        let rest = (self.weight, self.count);
-        !self.attributes && (self.source, self.target) == (0, 1) && matches!(rest, (None, 2) | (Some(2), 3))
+        *self == Self { separator: self.separator, ..Self::plain(self.columns.weight.is_some()) }
     }
 }
 
-/// What the first line of a file says.
+/// The first line of a file that is no comment.
 #[derive(Debug, PartialEq)]
-pub(crate) struct First {
+pub(crate) struct FirstLine {
     pub(crate) layout: Layout,
-    /// Whether it names the columns, and is no edge.
+    /// Whether the line names the columns, and is no edge.
     pub(crate) is_header: bool,
     /// Names of columns that are not read.
-    pub(crate) left_out: Vec<String>,
-}
-
-impl First {
-    /// The columns that are read.
-    pub(crate) fn chosen(&self) -> Chosen {
-        let Layout { source, target, weight, .. } = self.layout;
-        Chosen { source, target, weight, left_out: self.left_out.clone() }
-    }
+    pub(crate) ignored: Vec<String>,
 }
 
 /// Known names, in lower case: of the source's column, the target's, the weight's, and of columns that are never read.
@@ -107,30 +115,7 @@ const DST: &[&str] =
 const WEIGHT: &[&str] = &["weight", "w", "weights", "edge_weight"];
 const INDEX: &[&str] = &["", "id", "index", "unnamed: 0", "edge_id"];
 
-/// What is wrong, and the cure.
-pub(crate) type Wrong = (String, &'static str);
-
-/// The columns of a table of edges that are read, by their places.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    pub(crate) source: usize,
-    pub(crate) target: usize,
-    pub(crate) weight: Option<usize>,
-    /// Names of columns that are not read.
-    pub(crate) left_out: Vec<String>,
-}
-
-impl Chosen {
-    /// The note that says which of `count` columns were read; `describe` names the column at a place.
-    pub(crate) fn note(&self, count: usize, describe: impl Fn(usize) -> String) -> String {
-        let Self { source, target, weight, left_out } = self;
-        let weight = weight.map_or(String::new(), |place| format!(", weight {}", describe(place)));
-        let rest = if left_out.is_empty() { String::new() } else { format!("; left out: {}", left_out.join(", ")) };
-        format!("columns: source {}, target {}{weight} of {count}{rest}", describe(*source), describe(*target))
-    }
-}
-
-/// What separates the fields of lines like this one.
+/// The separator of the fields of `line`.
 pub(crate) fn separator_of(line: &[u8]) -> Separator {
     let byte = [b',', b';', b'\t'].into_iter().find(|b| line.contains(b));
     let separator = byte.map_or(Separator::Blanks, Separator::Byte);
@@ -157,58 +142,57 @@ pub(crate) fn attribute<'t>(attributes: &'t [u8], name: &str) -> Option<&'t [u8]
 }
 
 /// Reads the first line of a file that is no comment.
-pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<First, Wrong> {
-    if let (Some((ids, attributes)), true) = (with_attributes(line), columns == &Columns::default()) {
+pub(crate) fn first_line(line: &[u8], columns: &Columns) -> Result<FirstLine, Fault> {
+    let by_names = columns == &Columns::default();
+    if let (Some((ids, attributes)), true) = (with_attributes(line), by_names) {
         let separator = separator_of(ids);
         if fields(ids, separator).filter(|f| is_number(f)).count() == 2 {
-            let weight = attribute(attributes, "weight").map(|_| 2);
-            let layout = Layout { separator, source: 0, target: 1, weight, count: 2, attributes: true };
-            let left_out = if weight.is_none() && attributes != b"{}" { vec!["attributes".into()] } else { vec![] };
-            return Ok(First { layout, is_header: false, left_out });
+            let weighted = attribute(attributes, "weight").is_some();
+            let ignored = if weighted || attributes == b"{}" { vec![] } else { vec!["attributes".into()] };
+            let layout = Layout { separator, count: 2, attributes: true, ..Layout::plain(weighted) };
+            return Ok(FirstLine { layout, is_header: false, ignored });
         }
     }
     let separator = separator_of(line);
-    let found: Vec<&[u8]> = fields(line, separator).collect();
-    let numbers = found.iter().filter(|f| is_number(f)).count();
-    let names: Vec<_> = found.iter().map(|f| String::from_utf8_lossy(f)).collect();
-    if found.len() < 2 {
+    let texts: Vec<&[u8]> = fields(line, separator).collect();
+    let count = texts.len();
+    if count < 2 {
         let what = format!("expected two node ids or the names of two columns, found \"{}\"", excerpt(line));
         return Err((what, "check that this is a list of edges, one a line"));
     }
+    let numbers = texts.iter().filter(|f| is_number(f)).count();
     let is_header = numbers == 0;
-    if !is_header && numbers < found.len() && columns == &Columns::default() {
+    if !is_header && numbers < count && by_names {
         let what = format!("the first line is neither numbers nor names of columns: \"{}\"", excerpt(line));
         let cure =
             "correct it, say which columns are ids by --src and --dst, or read ids that are names with --ids strings";
         return Err((what, cure));
     }
-    let header = Header::new(names.iter().map(|name| &**name), is_header);
-    let Chosen { source, target, weight, left_out } = choose(&header, columns)?;
-    let layout = Layout { separator, source, target, weight, count: found.len(), attributes: false };
-    Ok(First { layout, is_header, left_out })
+    let header = Header::new(texts.iter().map(|f| String::from_utf8_lossy(f)), is_header);
+    let (columns, ignored) = choose(&header, columns)?;
+    Ok(FirstLine { layout: Layout { separator, columns, count, attributes: false }, is_header, ignored })
 }
 
 impl Header {
-    /// The header that `names` make, in any case.
-    pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>, named: bool) -> Self {
-        Self { names: names.map(|name| name.trim().to_lowercase()).collect(), named }
+    pub(crate) fn new(names: impl IntoIterator<Item = impl AsRef<str>>, named: bool) -> Self {
+        Self { names: names.into_iter().map(|name| name.as_ref().trim().to_lowercase()).collect(), named }
     }
 
-    /// The place of a column.
-    pub(crate) fn place(&self, column: &Column) -> Result<usize, Wrong> {
-        let place = match column {
-            Column::Number(n) => n.checked_sub(1).filter(|&place| place < self.names.len()),
-            Column::Name(name) => self.names.iter().position(|n| self.named && *n == name.trim().to_lowercase()),
+    /// The index of a column.
+    pub(crate) fn index(&self, column: &Column) -> Result<usize, Fault> {
+        let index = match column {
+            Column::Number(n) => n.checked_sub(1).filter(|&index| index < self.names.len()),
+            Column::Name(name) => self.find(&[&name.trim().to_lowercase()]),
         };
-        place.ok_or_else(|| {
-            let there = if self.named { format!("named {}", self.list()) } else { "without names".into() };
-            let what = format!("there is no column {column}: there are {}, {there}", self.names.len());
+        index.ok_or_else(|| {
+            let names = if self.named { format!("named {}", self.list()) } else { "without names".into() };
+            let what = format!("there is no column {column}: there are {}, {names}", self.names.len());
             (what, "give its name or its number from 1")
         })
     }
 
     /// The first column that has one of `names`.
-    pub(crate) fn known(&self, names: &[&str]) -> Option<usize> {
+    pub(crate) fn find(&self, names: &[&str]) -> Option<usize> {
         self.names.iter().position(|name| self.named && names.contains(&name.as_str()))
     }
 
@@ -217,53 +201,53 @@ impl Header {
         self.names.iter().map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// The column at `place`, for messages: its name, or its number from 1.
-    pub(crate) fn describe(&self, place: usize) -> String {
-        if self.named { format!("{:?}", self.names[place]) } else { (place + 1).to_string() }
+    /// The column of an index, for messages: its name, or its number from 1.
+    pub(crate) fn describe(&self, index: usize) -> String {
+        if self.named { format!("{:?}", self.names[index]) } else { (index + 1).to_string() }
     }
 }
 
-/// Chooses the columns of a table of edges.
-pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<Chosen, Wrong> {
+/// Chooses the columns of a table of edges; also returns the names of those that are not read.
+pub(crate) fn choose(first: &Header, columns: &Columns) -> Result<(EdgeColumns, Vec<String>), Fault> {
     let count = first.names.len();
-    let given_names = columns.names.as_ref().map(|names| Header::new(names.iter().map(String::as_str), true));
-    if let Some(Header { names, .. }) = given_names.as_ref().filter(|header| header.names.len() != count) {
-        let what = format!("--columns has {} names, the first line {count} fields", names.len());
+    let option = columns.names.as_ref().map(|names| Header::new(names, true));
+    if let Some(header) = option.as_ref().filter(|header| header.names.len() != count) {
+        let what = format!("--columns has {} names, the first line {count} fields", header.names.len());
         return Err((what, "name every column, those that are not read too"));
     }
-    let header = given_names.as_ref().unwrap_or(first);
+    let header = option.as_ref().unwrap_or(first);
     let named = header.named;
-    let given = |column: &Option<Column>, of: &[&str], place: usize| match column {
-        Some(column) => header.place(column).map(Some),
-        None if named => Ok(header.known(of)),
-        None => Ok(Some(place).filter(|&place| place < count)),
+    let index = |column: &Option<Column>, names: &[&str], default: usize| match column {
+        Some(column) => header.index(column).map(Some),
+        None if named => Ok(header.find(names)),
+        None => Ok(Some(default).filter(|&index| index < count)),
     };
     let unknown = || {
         let what = format!("the columns are named {}, of which not all are known", header.list());
-        (what, NAME_THEM)
+        Err((what, NAME_THEM))
     };
-    let (Some(source), Some(target)) = (given(&columns.src, SRC, 0)?, given(&columns.dst, DST, 1)?) else {
-        return Err(unknown());
+    let (Some(source), Some(target)) = (index(&columns.src, SRC, 0)?, index(&columns.dst, DST, 1)?) else {
+        return unknown();
     };
+    let ids_named = columns.src.is_some() || columns.dst.is_some();
     let weight = match &columns.weight {
-        None if !named && count > 3 && columns.src.is_none() && columns.dst.is_none() => {
+        None if !named && ids_named => None,
+        None if !named && count > 3 => {
             return Err((format!("the first line has {count} columns: \"{}\"", first.names.join(" ")), NAME_THEM));
         }
-        None if !named && (columns.src.is_some() || columns.dst.is_some()) => None,
-        column => given(column, WEIGHT, 2)?,
+        column => index(column, WEIGHT, 2)?,
     };
     if source == target || weight.is_some_and(|w| w == source || w == target) {
         return Err(("one column is to be read twice".to_string(), "name different columns"));
     }
     let read = [Some(source), Some(target), weight];
-    let left_out: Vec<usize> = (0..count).filter(|&i| !read.contains(&Some(i))).collect();
-    // A caller who names the columns leaves out the others on purpose.
-    let chosen = columns.src.is_some() && columns.dst.is_some();
-    if named && !chosen && left_out.iter().any(|&i| !INDEX.contains(&header.names[i].as_str())) {
-        return Err(unknown());
+    let others = || (0..count).filter(|&i| named && !read.contains(&Some(i))).map(|i| &header.names[i]);
+    // Options that name both columns of ids leave out the others on purpose.
+    let both_named = columns.src.is_some() && columns.dst.is_some();
+    if !both_named && others().any(|name| !INDEX.contains(&name.as_str())) {
+        return unknown();
     }
-    let left_out = left_out.into_iter().filter(|_| named).map(|i| header.names[i].clone()).collect();
-    Ok(Chosen { source, target, weight, left_out })
+    Ok((EdgeColumns { source, target, weight }, others().cloned().collect()))
 }
 
 const NAME_THEM: &str = "say by --src, --dst and --weight which ones are read, or name all of them by --columns";
@@ -299,74 +283,4 @@ pub(crate) fn fields(line: &[u8], separator: Separator) -> impl Iterator<Item = 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn layout(line: &str, columns: &Columns) -> (Layout, bool) {
-        let first = first_line(line.as_bytes(), columns).unwrap_or_else(|(what, _)| panic!("{line}: {what}"));
-        (first.layout, first.is_header)
-    }
-
-    fn places(line: &str, columns: &Columns) -> (usize, usize, Option<usize>) {
-        let (layout, _) = layout(line, columns);
-        (layout.source, layout.target, layout.weight)
-    }
-
-    #[test]
-    fn names_say_which_column_is_which() {
-        let none = Columns::default();
-        for (line, expected) in [
-            ("src,dst", (0, 1, None)),
-            ("target,source", (1, 0, None)),
-            ("\"Source\";\"Target\";\"Weight\"", (0, 1, Some(2))),
-            ("src,weight,dst", (0, 2, Some(1))),
-            (",src,dst", (1, 2, None)),
-            ("id,u,v,w", (1, 2, Some(3))),
-            ("from\tto", (0, 1, None)),
-            ("row col", (0, 1, None)),
-            ("id_1,id_2", (0, 1, None)),
-        ] {
-            assert_eq!((places(line, &none), layout(line, &none).1), (expected, true), "{line}");
-        }
-        for (line, expected) in [("1,2", (0, 1, None)), ("1 2 0.5", (0, 1, Some(2))), ("0\t7", (0, 1, None))] {
-            assert_eq!((places(line, &none), layout(line, &none).1), (expected, false), "{line}");
-        }
-    }
-
-    #[test]
-    fn columns_can_be_named() {
-        let named = |src: Column, dst: Column| Columns { src: Some(src), dst: Some(dst), ..Columns::default() };
-        let by_name = named(Column::Name("B".into()), Column::Name("a".into()));
-        assert_eq!(places("a,b,time", &by_name), (1, 0, None));
-        assert_eq!(places("9 1 2 77", &named(Column::Number(2), Column::Number(3))), (1, 2, None));
-        let all = Columns { names: Some(["when", "dst", "src"].map(String::from).into()), ..Columns::default() };
-        let all = Columns { src: Some(Column::Name("src".into())), dst: Some(Column::Name("dst".into())), ..all };
-        assert_eq!(places("9 1 2", &all), (2, 1, None));
-        let error = first_line(b"a,b", &named(Column::Name("c".into()), Column::Number(1))).unwrap_err().0;
-        assert!(error.contains("no column \"c\": there are 2, named \"a\", \"b\""), "{error}");
-    }
-
-    #[test]
-    fn what_is_not_clear_is_asked_for() {
-        for (line, what) in [
-            ("O 1", "neither numbers nor names"),
-            ("alice,bob", "named \"alice\", \"bob\""),
-            ("src,dst,time", "not all are known"),
-            ("1 2 3 4", "4 columns"),
-            ("lonely", "found \"lonely\""),
-        ] {
-            let (found, cure) = first_line(line.as_bytes(), &Columns::default()).unwrap_err();
-            assert!(found.contains(what), "{line}: {found}; {cure}");
-        }
-    }
-
-    #[test]
-    fn fields_may_be_empty_or_quoted() {
-        let of = |line: &str, separator| -> Vec<String> {
-            fields(line.as_bytes(), separator).map(|f| String::from_utf8_lossy(f).into_owned()).collect()
-        };
-        assert_eq!(of(",1, 2 ,\"a,b\",", Separator::Byte(b',')), ["", "1", "2", "a,b", ""]);
-        assert_eq!(of("  1 \t 2\r", Separator::Blanks), ["1", "2"]);
-        assert_eq!(of("'x y';\"\"", Separator::Byte(b';')), ["x y", ""]);
-    }
-}
+mod tests;

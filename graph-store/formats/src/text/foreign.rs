@@ -2,105 +2,92 @@
 
 use std::path::Path;
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::Result;
 
-/// Refuses a file whose beginning says that it is something else.
+use crate::files::invalid;
+
+/// What a file is, and the cure.
+type Foreign = (&'static str, &'static str);
+
+/// Refuses a file whose beginning says that it is no text to read.
 pub(super) fn refuse(path: &Path, head: &[u8]) -> Result<()> {
-    let Some((what, cure)) = kind(head) else { return Ok(()) };
-    Err(Error::invalid(path, Position::File, what, cure))
+    kind(head).map_or(Ok(()), |(what, cure)| invalid(path, what, cure))
 }
 
 /// What is wrong with a file that should be an archive of arrays and is none; `None` where it may be a damaged one.
-pub(crate) fn no_archive(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    match head {
-        [b'P', b'K', 3, 4, ..] => kind(head).filter(|(what, _)| what.contains("PyTorch")),
-        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
-            Some(("this is one array alone", "put it into a directory, under its name, with the arrays of the edges"))
-        }
-        _ => kind(head).or(Some(("this is no .npz archive", "read a list of edges with `morphgl import edges`"))),
+pub(crate) fn not_an_archive(head: &[u8]) -> Option<Foreign> {
+    if head.starts_with(b"PK\x03\x04") {
+        return kind(head).filter(|(what, _)| what.contains("PyTorch"));
     }
+    if head.starts_with(b"\x93NUMPY") {
+        return Some((
+            "this is one array alone",
+            "put it into a directory, under its name, with the arrays of the edges",
+        ));
+    }
+    kind(head).or(Some(("this is no .npz archive", "read a list of edges with `morphgl import edges`")))
 }
 
 const SAVE_ARRAYS: &str = "save its arrays with numpy.savez and read them with `morphgl import numpy`";
+const WRITE_CSV: &str = "write the edges as csv";
 
-fn kind(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-    let begins = |magic: &[u8]| head.starts_with(magic);
-    let xml = || {
-        let ahead = &text[..text.len().min(2000)];
-        text.starts_with(b"<") && ahead.windows(7).any(|w| w.eq_ignore_ascii_case(b"graphml"))
-    };
-    let gml = || {
-        let ahead = String::from_utf8_lossy(&text[..text.len().min(2000)]).to_lowercase();
-        let mut words =
-            ahead.lines().filter(|line| !line.starts_with(['#', '%'])).flat_map(str::split_ascii_whitespace);
-        words.any(|word| word == "graph" || word == "graph[") && ahead.contains('[')
-    };
-    Some(match () {
-        () if begins(b"PK\x03\x04") && head.windows(8).any(|w| w == b"data.pkl") => {
-            ("this is a PyTorch file (.pt)", SAVE_ARRAYS)
-        }
-        () if begins(b"PK\x03\x04") => (
+const MAGIC: &[(&[u8], Foreign)] = &[
+    (
+        b"PK\x03\x04",
+        (
             "this is a zip archive, such as numpy's .npz",
             "read it with `morphgl import numpy` or `import npz`, or unpack it",
         ),
-        () if begins(b"\x93NUMPY") => {
-            ("this is a numpy array", "read a directory of arrays with `morphgl import numpy`")
-        }
-        () if begins(b"\x89HDF") => ("this is an HDF5 file", SAVE_ARRAYS),
-        () if begins(b"SQLite format 3") => ("this is an SQLite database", "write the edges as csv"),
-        () if begins(b"\x80") && matches!(head.get(1), Some(2..=5)) => {
-            ("this is a pickle, which could run any program", SAVE_ARRAYS)
-        }
-        () if begins(b"PAR1") || begins(b"ARROW1") => {
-            ("this is a table of columns (Parquet or Arrow)", "read it with `morphgl import edges`")
-        }
-        () if head.get(257..262) == Some(b"ustar") => ("this is a tar archive", "unpack it, and name the file in it"),
-        () if xml() => (
+    ),
+    (b"\x93NUMPY", ("this is a numpy array", "read a directory of arrays with `morphgl import numpy`")),
+    (b"\x89HDF", ("this is an HDF5 file", SAVE_ARRAYS)),
+    (b"SQLite format 3", ("this is an SQLite database", WRITE_CSV)),
+    (b"PAR1", COLUMNAR),
+    (b"ARROW1", COLUMNAR),
+];
+const COLUMNAR: Foreign = ("this is a table of columns (Parquet or Arrow)", "read it with `morphgl import edges`");
+
+const TEXT: &[(&[u8], Foreign)] = &[(b"{", JSON), (b"[", JSON), (b"digraph ", DOT), (b"strict ", DOT)];
+const JSON: Foreign = ("this looks like JSON, which is not read", WRITE_CSV);
+const DOT: Foreign = ("this looks like Graphviz's DOT, which is not read", WRITE_CSV);
+
+fn kind(head: &[u8]) -> Option<Foreign> {
+    if head.starts_with(b"PK\x03\x04") && head.windows(8).any(|w| w == b"data.pkl") {
+        return Some(("this is a PyTorch file (.pt)", SAVE_ARRAYS));
+    }
+    if matches!(head, [0x80, 2..=5, ..]) {
+        return Some(("this is a pickle, which could run any program", SAVE_ARRAYS));
+    }
+    let magic = MAGIC.iter().find(|(magic, _)| head.starts_with(magic));
+    if let Some((_, foreign)) = magic {
+        return Some(*foreign);
+    }
+    if head.get(257..262) == Some(b"ustar") {
+        return Some(("this is a tar archive", "unpack it, and name the file in it"));
+    }
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let ahead = String::from_utf8_lossy(&text[..text.len().min(2000)]).to_lowercase();
+    if ahead.starts_with('<') && ahead.contains("graphml") {
+        return Some((
             "this is GraphML, which is not read",
             "write its edges: networkx.write_edgelist(networkx.read_graphml(FILE), \"edges.txt\")",
-        ),
-        () if gml() => (
+        ));
+    }
+    let mut words = ahead.lines().filter(|line| !line.starts_with(['#', '%'])).flat_map(str::split_ascii_whitespace);
+    if ahead.contains('[') && words.any(|word| word == "graph" || word == "graph[") {
+        return Some((
             "this is GML, which is not read",
             "write its edges: networkx.write_edgelist(networkx.read_gml(FILE), \"edges.txt\")",
-        ),
-        () if text.starts_with(b"{") || text.starts_with(b"[") => {
-            ("this looks like JSON, which is not read", "write its edges as csv")
-        }
-        () if text.starts_with(b"digraph ") || text.starts_with(b"strict ") => {
-            ("this looks like Graphviz's DOT, which is not read", "write its edges as csv")
-        }
-        () if head[..head.len().min(512)].contains(&0) => (
-            "this is no text",
-            "read are edges as text or Parquet, numpy arrays, MatrixMarket, METIS, OGB, Planetoid and WebGraph",
-        ),
-        () => return None,
-    })
+        ));
+    }
+    if let Some((_, foreign)) = TEXT.iter().find(|(begin, _)| text.starts_with(begin)) {
+        return Some(*foreign);
+    }
+    head[..head.len().min(512)].contains(&0).then_some((
+        "this is no text",
+        "read are edges as text or Parquet, numpy arrays, MatrixMarket, METIS, OGB, Planetoid and WebGraph",
+    ))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_files_are_known_by_their_beginning() {
-        for (head, what) in [
-            (&b"PK\x03\x04....archive/data.pkl"[..], "PyTorch"),
-            (b"PK\x03\x04....arr_0.npy", "zip"),
-            (b"\x93NUMPY\x01", "numpy array"),
-            (b"\x89HDF\r\n", "HDF5"),
-            (b"\x80\x04\x95", "pickle"),
-            (b"<?xml version='1.0'?>\n<graphml xmlns='http'>", "GraphML"),
-            (b"graph [\n  directed 1\n  node [", "GML"),
-            (b"Creator \"igraph\"\nVersion 1\ngraph\n[\n", "GML"),
-            (b"{\"edges\": [[0, 1]]}", "JSON"),
-            (b"digraph { a -> b }", "DOT"),
-            (b"\x01\x00\x00\x00\x02", "no text"),
-        ] {
-            assert!(kind(head).is_some_and(|(found, _)| found.contains(what)), "{what}: {:?}", kind(head));
-        }
-        for head in [&b"0 1\n1 2\n"[..], b"BZh91AY", b"source,target\n", b"%%MatrixMarket", b"# graph\n0 1\n", b""] {
-            assert_eq!(kind(head), None);
-        }
-    }
-}
+mod tests;

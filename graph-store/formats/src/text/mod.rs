@@ -6,20 +6,18 @@ mod foreign;
 mod pairs;
 mod scan;
 
-pub(crate) use chunks::{Chunk, Chunks, Counted, open_text};
+pub(crate) use chunks::{Chunk, Chunks, ReadProgress, Text, open_text};
 pub use columns::{Column, Columns};
-pub(crate) use columns::{First, Header, Layout, Separator, choose, fields, first_line, separator_of};
+pub(crate) use columns::{EdgeColumns, FirstLine, Header, Layout, Separator, choose, fields, first_line, separator_of};
 pub(crate) use columns::{attribute, with_attributes};
-pub(crate) use foreign::no_archive;
+pub(crate) use foreign::not_an_archive;
 pub(crate) use pairs::{Pairs, PairsFormat};
 pub(crate) use scan::{Scan, excerpt, real};
 
 use morphgl_graph_store::{Error, Position, Result};
 use rayon::prelude::*;
 
-use std::path::Path;
-
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct LineError {
     /// Counted from 0, within the bytes that were parsed.
@@ -28,28 +26,34 @@ pub(crate) struct LineError {
     pub(crate) cure: &'static str,
 }
 
-/// Parses a chunk in pieces of whole lines, in parallel; results in the order of the text.
-pub(crate) fn parse<T: Send>(
-    path: &Path,
+/// Parses the next chunk in pieces of whole lines, in parallel; results in the order of the text, `None` at its end.
+pub(crate) fn parse_next<T: Send>(
+    chunks: &mut Chunks<'_>,
+    parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
+) -> Result<Option<Vec<T>>> {
+    chunks.next()?.map(|chunk| parse_chunk(chunks, &chunk, parse)).transpose()
+}
+
+/// Parses a chunk as [`parse_next`] does.
+pub(crate) fn parse_chunk<T: Send>(
+    chunks: &Chunks<'_>,
     chunk: &Chunk,
     parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
 ) -> Result<Vec<T>> {
     let pieces = pieces(chunk.bytes());
     let parsed: Vec<_> = pieces.par_iter().map(|piece| parse(piece)).collect();
-    let mut line = chunk.line();
+    let mut line = chunk.line;
     let mut out = Vec::with_capacity(parsed.len());
     for (piece, parsed) in pieces.iter().zip(parsed) {
-        match parsed {
-            Ok(value) => out.push(value),
-            Err(e) => return Err(Error::invalid(path, Position::Line(line + e.line), e.what, e.cure)),
-        }
+        let at = |e: LineError| Error::invalid(chunks.path(), Position::Line(line + e.line), e.what, e.cure);
+        out.push(parsed.map_err(at)?);
         line += newlines(piece);
     }
     Ok(out)
 }
 
 /// Cuts whole lines into pieces for one thread each.
-pub(crate) fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
+fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
     let size = (text.len() / 8).clamp(128 << 10, 512 << 10);
     let mut pieces = Vec::with_capacity(text.len() / size + 1);
     while !text.is_empty() {

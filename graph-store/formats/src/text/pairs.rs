@@ -3,18 +3,17 @@
 use morphgl_graph_store::MAX_NODES;
 use morphgl_ingest::Edges;
 
-use super::{Layout, LineError, Scan, attribute, fields, real, with_attributes};
+use super::{EdgeColumns, Layout, LineError, Scan, attribute, fields, real, with_attributes};
 
-/// How the lines are to be read.
+/// The form of the lines, and the edges that are taken from them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PairsFormat {
-    /// Which columns there are.
     pub(crate) layout: Layout,
     /// Whether the weight's column is read.
     pub(crate) weighted: bool,
-    /// Whether further columns are passed over; refused otherwise.
+    /// Whether further columns are skipped; refused otherwise.
     pub(crate) more_columns: bool,
-    /// The id of the first node: taken off every id.
+    /// The id of the first node: subtracted from every id.
     pub(crate) first_id: u64,
     /// Number of nodes, where it is known.
     pub(crate) num_nodes: Option<u64>,
@@ -26,7 +25,7 @@ pub(crate) struct Pairs<I> {
     pub(crate) sources: Vec<I>,
     pub(crate) targets: Vec<I>,
     pub(crate) weights: Vec<f32>,
-    /// Weights that are whole numbers which f32 does not hold: they are rounded.
+    /// Number of weights that are whole numbers which f32 does not represent: they are rounded.
     pub(crate) rounded: u64,
 }
 
@@ -48,12 +47,17 @@ impl Id for u64 {
 }
 
 impl<I: Id> Pairs<I> {
-    /// No edges yet, and room for `edges` without weights.
+    /// No edges yet, and capacity for `edges` without weights.
     pub(crate) fn with_capacity(edges: usize) -> Self {
         Self { sources: Vec::with_capacity(edges), targets: Vec::with_capacity(edges), weights: Vec::new(), rounded: 0 }
     }
 
-    /// Parses whole lines; empty ones and those that begin with `#` or `%` are passed over.
+    pub(crate) fn push(&mut self, source: I, target: I) {
+        self.sources.push(source);
+        self.targets.push(target);
+    }
+
+    /// Parses whole lines; skips empty ones and those that begin with `#` or `%`.
     pub(crate) fn parse(text: &[u8], format: PairsFormat) -> Result<Self, LineError> {
         let mut scan = Scan::new(text);
         // A line has nine bytes or more in any file where this matters.
@@ -61,17 +65,14 @@ impl<I: Id> Pairs<I> {
         let limit = format.num_nodes.unwrap_or(u64::MAX);
         let plain_layout = format.layout.is_plain();
         while !scan.is_at_end() {
-            // Nearly every line of nearly every file has the plain form; what else there may be is the loop's rest.
-            let plain = if format.weighted || !plain_layout {
-                None
-            } else {
-                scan.plain_pair(|b| matches!(b, b',' | b' ' | b'\t' | b';'))
-            };
-            if let Some((source, target)) = plain {
+            // Fast path: nearly every line of nearly every file is two numbers; the rest of the loop reads any line.
+            if plain_layout
+                && !format.weighted
+                && let Some((source, target)) = scan.plain_pair(|b| matches!(b, b',' | b' ' | b'\t' | b';'))
+            {
                 let id = |read: u64| read.checked_sub(format.first_id).filter(|&id| id < limit).and_then(I::from_u64);
                 if let (Some(source), Some(target)) = (id(source), id(target)) {
-                    pairs.sources.push(source);
-                    pairs.targets.push(target);
+                    pairs.push(source, target);
                     continue;
                 }
                 scan.line_before();
@@ -80,65 +81,66 @@ impl<I: Id> Pairs<I> {
             if matches!(scan.peek(), None | Some(b'#' | b'%' | b'\n')) {
                 // A comment, or nothing.
             } else if !plain_layout || scan.peek() == Some(b'"') {
-                pairs.push_fields(&scan, format)?;
+                pairs.parse_fields(&scan, format)?;
             } else {
-                let source = id(&mut scan, format)?;
-                scan.separator();
-                let target = id(&mut scan, format)?;
-                if format.weighted {
-                    scan.separator();
-                    let field = scan.field();
-                    pairs.push_weight(&scan, field)?;
-                }
-                scan.blanks();
-                if !scan.at_line_end() && !format.more_columns {
-                    let columns = if format.weighted { 3 } else { 2 };
-                    let what =
-                        |line: &str| format!("expected {columns} columns as on the first line, found \"{line}\"");
-                    return Err(scan.error(what, "correct the line, or import with --drop-weights"));
-                }
-                pairs.sources.push(source);
-                pairs.targets.push(target);
+                pairs.parse_plain(&mut scan, format)?;
             }
             scan.next_line();
         }
         Ok(pairs)
     }
-}
 
-impl<I: Id> Pairs<I> {
-    /// Reads the fields of the current line, which may be quoted, empty or in any order.
-    fn push_fields(&mut self, scan: &Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
-        let Layout { separator, source, target, weight, count, attributes } = format.layout;
-        let (mut found, mut number) = ([&[][..]; 3], 0);
+    /// Parses the current line of a plain layout.
+    fn parse_plain(&mut self, scan: &mut Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
+        let whole = scan.whole();
+        let source = checked_id(scan, whole, format)?;
+        scan.separator();
+        let whole = scan.whole();
+        let target = checked_id(scan, whole, format)?;
+        if format.weighted {
+            scan.separator();
+            let field = scan.field();
+            self.push_weight(scan, field)?;
+        }
+        scan.blanks();
+        if !scan.at_line_end() && !format.more_columns {
+            let cure = "correct the line, or import with --drop-weights";
+            return Err(columns_error(scan, 2 + usize::from(format.weighted), cure));
+        }
+        self.push(source, target);
+        Ok(())
+    }
+
+    /// Parses the fields of the current line, which may be quoted, empty or in any order.
+    fn parse_fields(&mut self, scan: &Scan<'_>, format: PairsFormat) -> Result<(), LineError> {
+        let Layout { separator, columns: EdgeColumns { source, target, weight }, count, attributes } = format.layout;
+        let (mut values, mut number) = ([&[][..]; 3], 0);
         let mut line = scan.line();
         if attributes {
-            let Some((ids, values)) = with_attributes(line) else {
+            let Some((ids, dictionary)) = with_attributes(line) else {
                 let what = |line: &str| format!("expected two node ids and {{…}}, found \"{line}\"");
                 return Err(scan.error(what, "correct the line"));
             };
             line = ids;
-            found[2] = attribute(values, "weight").unwrap_or_default();
+            values[2] = attribute(dictionary, "weight").unwrap_or_default();
         }
         for field in fields(line, separator) {
-            for (place, found) in [Some(source), Some(target), weight].into_iter().zip(&mut found) {
-                if place == Some(number) {
-                    *found = field;
+            for (column, value) in [Some(source), Some(target), weight].into_iter().zip(&mut values) {
+                if column == Some(number) {
+                    *value = field;
                 }
             }
             number += 1;
         }
         if number != count && !format.more_columns {
-            let what = |line: &str| format!("expected {count} columns as on the first line, found \"{line}\"");
-            return Err(scan.error(what, "correct the line, or say which columns are read by --src and --dst"));
+            let cure = "correct the line, or say which columns are read by --src and --dst";
+            return Err(columns_error(scan, count, cure));
         }
-        let ids = [found[0], found[1]].map(|field| checked_id(scan, Scan::whole_of(field), format));
+        let [source, target] = [values[0], values[1]].map(|field| checked_id(scan, Scan::whole_of(field), format));
         if format.weighted {
-            self.push_weight(scan, found[2])?;
+            self.push_weight(scan, values[2])?;
         }
-        let [source, target] = ids;
-        self.sources.push(source?);
-        self.targets.push(target?);
+        self.push(source?, target?);
         Ok(())
     }
 
@@ -151,7 +153,7 @@ impl<I: Id> Pairs<I> {
             let what = |_: &str| format!("the weight {weight} is not a finite number of at least 0");
             return Err(scan.error(what, "correct it, or import with --drop-weights"));
         }
-        // From 2^24 on f32 does not hold every whole number.
+        // From 2^24 on f32 does not represent every whole number.
         if weight >= 16_777_216.0 && Scan::whole_of(field).is_some_and(|exact| weight as u64 != exact) {
             self.rounded += 1;
         }
@@ -160,13 +162,12 @@ impl<I: Id> Pairs<I> {
     }
 }
 
-fn id<I: Id>(scan: &mut Scan<'_>, format: PairsFormat) -> Result<I, LineError> {
-    let read = scan.whole();
-    checked_id(scan, read, format)
+fn columns_error(scan: &Scan<'_>, count: usize, cure: &'static str) -> LineError {
+    scan.error(|line| format!("expected {count} columns as on the first line, found \"{line}\""), cure)
 }
 
-fn checked_id<I: Id>(scan: &Scan<'_>, read: Option<u64>, format: PairsFormat) -> Result<I, LineError> {
-    let Some(read) = read else {
+fn checked_id<I: Id>(scan: &Scan<'_>, whole: Option<u64>, format: PairsFormat) -> Result<I, LineError> {
+    let Some(read) = whole else {
         let what = |line: &str| format!("expected two node ids, found \"{line}\"");
         return Err(scan.error(what, "correct or remove the line"));
     };

@@ -1,8 +1,8 @@
-//! A cursor over a piece of text that reads numbers without looking for the ends of lines first.
+//! A cursor over a piece of text that reads numbers without searching for the ends of lines first.
 
 use super::LineError;
 
-/// Reads fields and ends of lines.
+/// A cursor that reads fields and ends of lines.
 pub(crate) struct Scan<'t> {
     text: &'t [u8],
     at: usize,
@@ -24,7 +24,7 @@ impl<'t> Scan<'t> {
         self.line
     }
 
-    /// What is left of the current line, without its newline; it stays to be read.
+    /// The rest of the current line, without its newline; it stays unread.
     pub(crate) fn line(&self) -> &'t [u8] {
         self.text[self.at..].split(|&b| b == b'\n').next().unwrap_or_default()
     }
@@ -33,14 +33,14 @@ impl<'t> Scan<'t> {
         self.at == self.text.len()
     }
 
-    /// Passes over blanks and tabs, and the carriage return of a Windows line.
+    /// Skips blanks and tabs, and the carriage return of a Windows line.
     pub(crate) fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r')) {
             self.at += 1;
         }
     }
 
-    /// Passes over what separates two fields: blanks, with at most one comma or semicolon among them.
+    /// Skips the separator of two fields: blanks, with at most one comma or semicolon among them.
     pub(crate) fn separator(&mut self) {
         self.blanks();
         if matches!(self.peek(), Some(b',' | b';')) {
@@ -53,7 +53,7 @@ impl<'t> Scan<'t> {
         matches!(self.peek(), None | Some(b'\n'))
     }
 
-    /// Passes over the rest of the line and its newline.
+    /// Skips the rest of the line and its newline.
     pub(crate) fn next_line(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |i| i + 1);
@@ -64,7 +64,7 @@ impl<'t> Scan<'t> {
     pub(crate) fn whole(&mut self) -> Option<u64> {
         let start = self.at;
         let mut value = 0u64;
-        // Eight bytes at a time while they are all digits, then what is left of them.
+        // Eight bytes at a time while they are all digits.
         while let Some(word) = self.word() {
             let digits = digits(word);
             if self.at - start + digits as usize > 19 {
@@ -93,15 +93,12 @@ impl<'t> Scan<'t> {
         self.text.get(self.at..self.at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes were taken")))
     }
 
-    /// Reads two whole numbers of at most 16 digits with one byte that `separates` between them, and the end of their
-    /// line behind: the plain form of an edge. Anything else is left where it is, for the careful way.
+    /// Reads a line of two whole numbers of at most 16 digits with one byte between them that `separates`: the plain form of
+    /// an edge. Any other line stays unread.
     #[inline]
     pub(crate) fn plain_pair(&mut self, separates: impl Fn(u8) -> bool) -> Option<(u64, u64)> {
         let start = self.at;
-        let pair = self.plain(separates).and_then(|source| {
-            let target = self.plain(|end| end == b'\n')?;
-            Some((source, target))
-        });
+        let pair = self.plain(separates).and_then(|source| Some((source, self.plain(|end| end == b'\n')?)));
         match pair {
             Some(_) => self.line += 1,
             None => self.at = start,
@@ -109,7 +106,7 @@ impl<'t> Scan<'t> {
         pair
     }
 
-    /// Goes back to the beginning of the line that was just passed.
+    /// Returns to the beginning of the previous line.
     #[cold]
     pub(crate) fn line_before(&mut self) {
         self.at = self.text[..self.at.saturating_sub(1)].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
@@ -156,7 +153,7 @@ impl<'t> Scan<'t> {
         matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b';'))
     }
 
-    /// Says what is wrong with the current line.
+    /// The error of the current line; `what` gets an excerpt of it.
     #[cold]
     pub(crate) fn error(&self, what: impl FnOnce(&str) -> String, cure: &'static str) -> LineError {
         let before = self.text[..self.at].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
@@ -167,18 +164,18 @@ impl<'t> Scan<'t> {
 
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// How many of eight bytes are digits before the first that is none.
+/// Number of leading digits among eight bytes.
 #[inline]
 fn digits(word: u64) -> u32 {
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // A byte has its high bit set here when it is below '0', above '9' or no ASCII: the subtraction borrows from a byte
-    // only behind one that is below '0', and that one is the first which counts.
+    // The high bit of a byte is set when the byte is below '0', above '9' or no ASCII. The subtraction borrows from a byte
+    // only after one that is below '0', which ends the digits anyway.
     let below = word.wrapping_sub(0x3030_3030_3030_3030);
     let above = (word & !HIGH).wrapping_add(0x4646_4646_4646_4646);
     ((below | above | word) & HIGH).trailing_zeros() / 8
 }
 
-/// The value of the first `count` of eight digits: neighbours are joined to pairs, pairs to fours, fours to all eight.
+/// The value of the first `count` of eight digits: they are combined to pairs, then fours, then all eight.
 #[inline]
 fn eight_digits(word: u64, count: u32) -> u64 {
     if count == 0 {
@@ -197,7 +194,7 @@ pub(crate) fn real(field: &[u8]) -> Option<f32> {
     fast_float2::parse(field).ok()
 }
 
-/// At most forty characters of a line, fit to be printed.
+/// At most forty characters of a line, escaped for a message.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(160)]);
     let mut short: String = text.trim().chars().take(40).flat_map(char::escape_debug).collect();
@@ -208,57 +205,4 @@ pub(crate) fn excerpt(line: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// What `whole` did a byte at a time: the reference.
-    fn byte_by_byte(text: &[u8]) -> Option<u64> {
-        let end = text.iter().position(|b| b" \t\r\n,;".contains(b)).unwrap_or(text.len());
-        let field = std::str::from_utf8(&text[..end]).ok()?;
-        if !field.bytes().all(|b| b.is_ascii_digit()) { None } else { field.parse().ok() }
-    }
-
-    proptest! {
-        #[test]
-        fn words_of_digits_read_as_single_ones(text in "[0-9]{0,22}[ -~\\n\u{80}-\u{ff}]{0,12}") {
-            prop_assert_eq!(Scan::new(text.as_bytes()).whole(), byte_by_byte(text.as_bytes()));
-        }
-
-        #[test]
-        fn any_bytes_have_as_many_digits_as_they_begin_with(bytes: [u8; 8]) {
-            let expected = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
-            prop_assert_eq!(digits(u64::from_le_bytes(bytes)), expected as u32);
-        }
-
-        #[test]
-        fn digits_beside_other_bytes_count(digits_before in 0usize..9, value in 0u64..100_000_000, other in prop::sample::select(b"/:\0\x7f\x80\xff,\n".to_vec())) {
-            let mut bytes: [u8; 8] = format!("{value:08}").into_bytes().try_into().expect("eight digits");
-            bytes[digits_before..].iter_mut().for_each(|b| *b = other);
-            prop_assert_eq!(digits(u64::from_le_bytes(bytes)), digits_before as u32);
-        }
-
-        #[test]
-        fn a_plain_pair_is_read_or_left(text in "[0-9]{1,18}[, \\t;x][0-9]{0,18}[\\n\\r ][0-9\\n]{0,9}") {
-            let mut scan = Scan::new(text.as_bytes());
-            match scan.plain_pair(|b| b", \t;".contains(&b)) {
-                None => prop_assert_eq!((scan.at, scan.line), (0, 0)),
-                Some((source, target)) => {
-                    let line = &text[..scan.at];
-                    let mut fields = line.strip_suffix('\n').expect("a whole line").split([',', ' ', '\t', ';']);
-                    prop_assert_eq!(fields.next().map(str::parse), Some(Ok(source)));
-                    prop_assert_eq!(fields.next().map(str::parse), Some(Ok(target)));
-                    prop_assert_eq!((fields.next(), scan.line), (None, 1));
-                }
-            }
-        }
-
-        #[test]
-        fn reals_are_those_of_the_standard_library_bit_by_bit(
-            text in "([-+]?[0-9]{0,9}(\\.[0-9]{0,12})?([eE][-+]?[0-9]{1,2})?|[-+]?(inf|Infinity|nan|NaN)|[0-9.eE+x -]{0,5})",
-        ) {
-            prop_assert_eq!(real(text.as_bytes()).map(f32::to_bits), text.parse::<f32>().ok().map(f32::to_bits));
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The degree-corrected stochastic block model, made row block by row block without a list of edges.
+//! The degree-corrected stochastic block model by blocks of rows, without a list of edges.
 //!
 //! Nodes are cut into blocks of consecutive ids. The edges between two blocks are a function of the pair: how many
 //! there are in each class, a Poisson number, and then each edge's two ends, drawn by expected degree. A block's rows
@@ -10,14 +10,14 @@ use rayon::prelude::*;
 
 use super::Parameters;
 use crate::alias::{Slot, build, draw};
-use crate::memory::{Footprint, mapped, most_events};
+use crate::memory::{Footprint, mapped, max_events};
 use crate::node_data::NodeData;
 use crate::output::Model;
 use crate::poisson::poisson;
 use crate::random::{Key, Purpose};
 use crate::rows::{Buffers, Rows};
 
-/// Expected degrees are kept in these fractions, as integers: their sums are exact, whoever adds them up.
+/// Unit of expected degrees, which are integers so that their sums are exact in any order.
 const UNIT: f64 = 64.0;
 
 #[derive(Debug)]
@@ -28,17 +28,17 @@ pub(crate) struct BlockModel {
     blocks: Vec<Block>,
     /// Alias tables of each block's nodes by expected degree, one class after the other.
     nodes: Pages,
-    /// Expected degrees of each class, added up, and of all.
+    /// Sums of the expected degrees of each class, and of all.
     class_weights: Vec<u64>,
     weight: u64,
-    /// By what the outside rate is raised, since a draw whose ends are of one class is thrown away.
+    /// Rate of draws between classes: those whose ends are of one class are discarded.
     outside_draws: f64,
 }
 
-/// What is needed to draw an end of an edge within a block.
+/// Tables to draw an end of an edge within a block.
 #[derive(Debug)]
 struct Block {
-    /// Where the table of each class's nodes starts, and where the last ends.
+    /// Offset of the table of each class's nodes, and the end of the last.
     starts: Vec<u32>,
     class_weights: Vec<u64>,
     weight: u64,
@@ -52,13 +52,13 @@ impl BlockModel {
         parameters.data.make_means();
         let (num_nodes, block_nodes) = (parameters.data.nodes(), block_nodes(&parameters));
         let mut nodes = Pages::zeroed(num_nodes as usize * size_of::<Slot>())
-            .unwrap_or_else(|e| panic!("no room for the tables of {num_nodes} nodes: {e}"));
+            .unwrap_or_else(|e| panic!("no memory for the tables of {num_nodes} nodes: {e}"));
         let (slots, pool): (&mut [Slot], _) = (bytemuck::cast_slice_mut(&mut nodes), PagePool::new());
         let parts = slots.par_chunks_mut(block_nodes as usize).enumerate();
-        // As many stretches of blocks as threads may build.
-        let least = parts.len().div_ceil(builders.max(1));
+        // One run of blocks for each builder.
+        let min_len = parts.len().div_ceil(builders.max(1));
         let make = |(b, slots)| Block::new(&parameters, b as u64 * block_nodes, slots, &pool);
-        let blocks: Vec<Block> = parts.with_min_len(least).map(make).collect();
+        let blocks: Vec<Block> = parts.with_min_len(min_len).map(make).collect();
         let mut class_weights = vec![0u64; parameters.data.config.classes];
         for block in &blocks {
             class_weights.iter_mut().zip(&block.class_weights).for_each(|(sum, w)| *sum += w);
@@ -73,15 +73,15 @@ impl BlockModel {
     pub(crate) fn footprint(parameters: &Parameters) -> Footprint {
         let (data, block_nodes) = (&parameters.data, block_nodes(parameters));
         let classes = data.config.classes as u64;
-        // Of each block and class: where its nodes start, their weight, and a slot; and what a block is beside.
+        // Of each block and class: the offset of its nodes, their weight, and a slot; and the block itself.
         let blocks = data.nodes().div_ceil(block_nodes) * (classes * (4 + 8 + 12) + 256);
-        let in_class = most_events(block_nodes as f64 / classes as f64, 1.0).min(block_nodes as f64) as u64;
+        let in_class = max_events(block_nodes as f64 / classes as f64, 1.0).min(block_nodes as f64) as u64;
         Footprint {
             resident: mapped(data.nodes() * size_of::<Slot>() as u64) + blocks + 8 * classes + data.means_bytes(),
             build: mapped(block_nodes * size_of::<Member>() as u64) + 24 * in_class.max(classes),
-            rows: Buffers::piece(block_nodes, most_edges(parameters)),
-            features: data.features_piece(),
-            labels: data.labels_piece(),
+            rows: Buffers::memory(block_nodes, max_edges(parameters)),
+            features: data.features_memory(),
+            labels: data.labels_memory(),
         }
     }
 
@@ -134,7 +134,7 @@ impl Model for BlockModel {
     }
 
     fn buffers(&self) -> Buffers {
-        Buffers::new(most_edges(&self.parameters))
+        Buffers::new(max_edges(&self.parameters))
     }
 
     fn rows(&self, block: usize, buffers: &Buffers) -> Rows {
@@ -194,8 +194,8 @@ impl Block {
     }
 }
 
-/// More edges than are drawn for the rows of a block, but for a chance below 10^-13.
-fn most_edges(parameters: &Parameters) -> u64 {
+/// Upper bound of the edges drawn for the rows of a block, exceeded with a probability below 10^-13.
+fn max_edges(parameters: &Parameters) -> u64 {
     let (classes, nodes) = (parameters.data.config.classes as f64, parameters.data.nodes() as f64);
     // A block's nodes are drawn without replacement from all, whose expected degrees have this mean and maximum:
     // Bernstein's inequality for their sum, where the variance is at most the mean times the maximum.
@@ -204,8 +204,8 @@ fn most_edges(parameters: &Parameters) -> u64 {
     let sum = block * mean + 27.0 * largest + (80.0 * block * mean * largest).sqrt();
     let sum = sum.min(block * largest).min(1.01 * nodes * mean);
     let outside = if classes > 1.0 { 1.05 * parameters.rate_outside * classes / (classes - 1.0) } else { 0.0 };
-    // Edges within the block come in twos, which doubles the variance.
-    most_events(sum * (parameters.rate_inside + outside), 2.0) as u64
+    // Edges within the block are drawn in pairs, which doubles the variance.
+    max_events(sum * (parameters.rate_inside + outside), 2.0) as u64
 }
 
 /// Nodes of a block: enough blocks for many threads and for little memory, but not so many that the pairs of blocks

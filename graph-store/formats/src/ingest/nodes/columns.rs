@@ -1,13 +1,15 @@
 //! Which columns of a table of nodes are read, by their names or as the options say.
 
-use morphgl_graph_store::{Error, Position, Result};
+use morphgl_graph_store::Result;
 
+use crate::files::{file_name, invalid};
 use crate::tabular::TableFile;
-use crate::{Column, Ingest};
+use crate::{Column, Ingest, NodeColumns};
 
-/// What a file was given for.
+/// The role of a node file, from the option that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum FileRole {
+    /// Any columns.
     Table,
     Features,
     Labels,
@@ -25,9 +27,9 @@ const MASKS: [&[&str]; 3] = [
     &["test_mask", "test", "is_test"],
 ];
 
-/// Which columns of a table are read.
+/// Indices of the columns of a table of nodes that are read.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct TableColumns {
     pub(super) id: Option<usize>,
     pub(super) label: Option<usize>,
     pub(super) split: Option<usize>,
@@ -36,79 +38,75 @@ pub(super) struct Chosen {
     pub(super) features: Vec<usize>,
 }
 
-impl Chosen {
-    /// Their places in the table, in the order in which batches have them.
+impl TableColumns {
     pub(super) fn all(&self) -> Vec<usize> {
         let one = [self.id, self.label, self.split].into_iter().chain(self.masks).flatten();
         one.chain(self.features.iter().copied()).collect()
     }
 }
 
-pub(super) fn choose(file: &TableFile<'_>, given: Given, ingest: &Ingest<'_>) -> Result<Chosen> {
-    let columns = &ingest.options().nodes.columns;
-    let place = |column: &Option<Column>, known: &[&str]| match column {
-        Some(column) => file.place(column).map(Some),
-        None => Ok(file.header.known(known)),
+pub(super) fn choose(file: &TableFile<'_>, role: FileRole, ingest: &Ingest<'_>) -> Result<TableColumns> {
+    let (header, options) = (&file.header, &ingest.options().nodes.columns);
+    let index = |column: &Option<Column>, known: &[&str]| match column {
+        Some(column) => file.index(column).map(Some),
+        None => Ok(header.find(known)),
     };
-    let width = file.header.names.len();
-    let mut chosen = Chosen { id: place(&columns.id, ID)?.or_else(|| file.header.known(INDEX)), ..Chosen::default() };
-    let wanted = || columns.features.iter().flatten().map(|column| file.place(column)).collect::<Result<Vec<_>>>();
-    let rest = |chosen: &Chosen| (0..width).filter(|i| !chosen.all().contains(i)).collect::<Vec<_>>();
-    let wrong = |what: String, cure: &str| Err(Error::invalid(&file.path, Position::File, what, cure));
-    match given {
-        Given::Split(part) => {
-            let masks = file.header.known(MASKS[usize::from(part)]).filter(|_| width == 1 || chosen.id.is_some());
-            match (masks, chosen.id, width) {
-                (Some(mask), ..) => chosen.masks[usize::from(part)] = Some(mask),
-                (None, Some(_), _) => {}
-                (None, None, 1) => chosen.id = Some(0),
-                _ => {
-                    return wrong(
-                        format!("{width} columns, of which none is known to be ids"),
-                        "name one by --id-column",
-                    );
-                }
+    let width = header.names.len();
+    let id = index(&options.id, ID)?.or_else(|| header.find(INDEX));
+    let mut chosen = TableColumns { id, ..TableColumns::default() };
+    let others = |chosen: &TableColumns| (0..width).filter(|i| !chosen.all().contains(i)).collect::<Vec<_>>();
+    // The named columns of features, or those of the default.
+    let features = |default: Vec<usize>| -> Result<Vec<usize>> {
+        let Some(columns) = &options.features else { return Ok(default) };
+        columns.iter().map(|column| file.index(column)).collect()
+    };
+    let (what, cure) = match role {
+        FileRole::Split(part) => {
+            let part = usize::from(part);
+            chosen.masks[part] = header.find(MASKS[part]).filter(|_| width == 1 || id.is_some());
+            if chosen.masks[part].is_none() && id.is_none() && width == 1 {
+                chosen.id = Some(0);
             }
-        }
-        Given::Labels => {
-            let known = place(&columns.label, LABEL)?;
-            chosen.label = known.or_else(|| <[usize; 1]>::try_from(rest(&chosen)).ok().map(|[only]| only));
-            if chosen.label.is_none() {
-                let what = format!("which column has the labels is not known: there are {}", file.header.list());
-                return wrong(what, "name it by --label-column, and that of ids by --id-column");
+            if chosen.masks[part].is_some() || chosen.id.is_some() {
+                return Ok(chosen);
             }
+            (format!("{width} columns, of which none is known to be ids"), "name one by --id-column")
         }
-        Given::Features => {
-            chosen.features = match &columns.features {
-                Some(_) => wanted()?,
-                None => rest(&chosen),
-            };
+        FileRole::Labels => {
+            let known = index(&options.label, LABEL)?;
+            chosen.label = known.or_else(|| <[usize; 1]>::try_from(others(&chosen)).ok().map(|[only]| only));
+            if chosen.label.is_some() {
+                return Ok(chosen);
+            }
+            (
+                format!("which column has the labels is not known: there are {}", header.list()),
+                "name it by --label-column, and that of ids by --id-column",
+            )
         }
-        Given::Table => {
-            chosen.label = place(&columns.label, LABEL)?;
-            chosen.split = place(&columns.split, SPLIT)?;
+        FileRole::Features => {
+            chosen.features = features(others(&chosen))?;
+            return Ok(chosen);
+        }
+        FileRole::Table => {
+            chosen.label = index(&options.label, LABEL)?;
+            chosen.split = index(&options.split, SPLIT)?;
             if chosen.split.is_none() {
-                chosen.masks = MASKS.map(|names| file.header.known(names));
+                chosen.masks = MASKS.map(|names| header.find(names));
             }
-            let left = rest(&chosen);
-            chosen.features = match &columns.features {
-                Some(_) => wanted()?,
-                None => {
-                    left.iter().copied().filter(|&i| file.header.named && is_feature(&file.header.names[i])).collect()
-                }
-            };
-            let asked =
-                [&columns.id, &columns.label, &columns.split].iter().any(|c| c.is_some()) || columns.features.is_some();
-            let unknown: Vec<usize> = left.into_iter().filter(|i| !chosen.features.contains(i)).collect();
-            if !asked && unknown.iter().any(|&i| !INDEX.contains(&file.header.names[i].as_str())) {
-                let what = format!("the columns are {}, of which not all are known", file.header.list());
-                let cure =
-                    "say by --id-column, --label-column, --split-column and --feature-columns which ones are read";
-                return wrong(what, cure);
+            let numbered = |i: &usize| header.named && is_feature(&header.names[*i]);
+            chosen.features = features(others(&chosen).into_iter().filter(numbered).collect())?;
+            let any_named = options != &NodeColumns::default();
+            let unknown = |i: usize| !INDEX.contains(&header.names[i].as_str());
+            if any_named || !others(&chosen).into_iter().any(unknown) {
+                return Ok(chosen);
             }
+            (
+                format!("the columns are {}, of which not all are known", header.list()),
+                "say by --id-column, --label-column, --split-column and --feature-columns which ones are read",
+            )
         }
-    }
-    Ok(chosen)
+    };
+    invalid(&file.path, what, cure)
 }
 
 /// Whether a column is one of numbered features: `f0`, `feat_12`, `x3`, `17`.
@@ -117,20 +115,19 @@ fn is_feature(name: &str) -> bool {
     word.len() < name.len() && word.chars().all(|c| c.is_alphabetic() || matches!(c, '_' | '-' | '.' | ' '))
 }
 
-/// Says which columns were read.
-pub(super) fn note_columns(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &Chosen) {
+/// Adds a note of the columns that are read.
+pub(super) fn note_columns(ingest: &mut Ingest<'_>, file: &TableFile<'_>, chosen: &TableColumns) {
     let mut parts = Vec::new();
     let name = |i: usize| file.header.describe(i);
-    for (what, place) in [("ids", chosen.id), ("labels", chosen.label), ("splits", chosen.split)] {
-        parts.extend(place.map(|place| format!("{what} {}", name(place))));
+    for (what, column) in [("ids", chosen.id), ("labels", chosen.label), ("splits", chosen.split)] {
+        parts.extend(column.map(|column| format!("{what} {}", name(column))));
     }
-    parts.extend(chosen.masks.into_iter().flatten().map(|place| format!("mask {}", name(place))));
+    parts.extend(chosen.masks.into_iter().flatten().map(|column| format!("mask {}", name(column))));
     if !chosen.features.is_empty() {
         parts.push(format!("{} features", chosen.features.len()));
     }
     let read = chosen.all();
-    let left: Vec<String> = (0..file.header.names.len()).filter(|i| !read.contains(i)).map(name).collect();
-    let left = if left.is_empty() { String::new() } else { format!("; left out: {}", left.join(", ")) };
-    let file = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ingest.note(format!("{file}: {}{left}", parts.join(", ")));
+    let ignored: Vec<String> = (0..file.header.names.len()).filter(|i| !read.contains(i)).map(name).collect();
+    let ignored = if ignored.is_empty() { String::new() } else { format!("; left out: {}", ignored.join(", ")) };
+    ingest.note(format!("{}: {}{ignored}", file_name(&file.path), parts.join(", ")));
 }

@@ -1,11 +1,11 @@
 //! Features, labels, splits and ids beside a graph: files of their own, whatever the format of the edges.
 //!
-//! They are read before the edges, for nodes without an edge are known from them alone, and take their places when the
-//! edges are finished and every id has its node.
+//! They are read before the edges, since nodes without an edge are known from them alone, and are assigned to nodes when the
+//! edges are finished.
 
 mod attach;
 mod columns;
-mod places;
+mod node_index;
 mod read;
 
 use std::path::PathBuf;
@@ -14,8 +14,6 @@ use morphgl_graph_store::Result;
 
 use crate::Ingest;
 use crate::tabular::Texts;
-
-pub(crate) use places::Places;
 
 /// The content of a node file, row by row.
 #[derive(Debug)]
@@ -57,24 +55,19 @@ impl Ingest<'_> {
         Ok(())
     }
 
-    /// The tables that were read.
-    pub(crate) fn node_tables(&self) -> &[NodeTable] {
-        self.nodes.as_deref().unwrap_or_default()
-    }
-
-    /// The ids in the tables.
+    /// The ids in the node files.
     pub(crate) fn node_keys(&self) -> impl Iterator<Item = &Keys> {
-        self.node_tables().iter().filter_map(|table| table.keys.as_ref())
+        self.nodes.iter().flatten().filter_map(|table| table.keys.as_ref())
     }
 
-    /// Lower bound of the number of nodes, from the node files, for ids that are kept and begin at `first`.
-    pub(crate) fn kept_nodes(&self, first: u64) -> u64 {
-        let of = |table: &NodeTable| match &table.keys {
+    /// Sets the lower bound of the number of nodes from the node files, for ids that are kept and begin at `first`.
+    pub(crate) fn keep_ids(&mut self, first: u64) {
+        let min_nodes = |table: &NodeTable| match &table.keys {
             Some(Keys::Numbers(ids)) => ids.iter().max().map_or(0, |id| (id + 1).saturating_sub(first)),
             // A list of the nodes of a split does not have a row for each node.
             _ if table.features.is_none() && table.labels.is_none() => 0,
             _ => table.rows as u64,
         };
-        self.node_tables().iter().map(of).max().unwrap_or(0)
+        self.min_nodes = self.nodes.iter().flatten().map(min_nodes).max().unwrap_or(0);
     }
 }

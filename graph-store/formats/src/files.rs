@@ -1,0 +1,46 @@
+//! Opening files, and the faults that several readers find in them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use morphgl_graph_store::{Error, Position, Result};
+
+/// Cure for bytes that no writer of the format leaves.
+pub(crate) const DAMAGED: &str = "the file is damaged or cut short: download it again";
+/// Cure for content that contradicts itself.
+pub(crate) const DOWNLOAD: &str = "download the file again";
+
+/// A fault and its cure, from code that does not know the file.
+pub(crate) type Fault = (String, &'static str);
+
+/// Fails with a fault of a file as a whole.
+pub(crate) fn invalid<T>(path: impl AsRef<Path>, what: impl Into<String>, cure: impl Into<String>) -> Result<T> {
+    Err(Error::invalid(path, Position::File, what, cure))
+}
+
+/// Opens a file; `cure` is for a directory in its place.
+pub(crate) fn open_file(path: &Path, cure: &str) -> Result<File> {
+    let io = |e| Error::io(path, e);
+    let file = File::open(path).map_err(io)?;
+    if file.metadata().map_err(io)?.is_dir() { invalid(path, "this is a directory", cure) } else { Ok(file) }
+}
+
+/// The first bytes of a file, at most eight: enough to tell formats apart.
+pub(crate) fn magic(path: &Path) -> Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let file = open_file(path, "name the file itself")?;
+    file.take(8).read_to_end(&mut head).map_err(|e| Error::io(path, e))?;
+    Ok(head)
+}
+
+/// A file's name without its directory, for notes.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whether an error is about the content of a file, and not the system's refusal.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
+}
