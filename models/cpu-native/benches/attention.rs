@@ -1,10 +1,10 @@
-//! Speed of graph attention, forward and backward, beside the speed of reading the same rows and doing little else.
+//! Speed of graph attention, forward and backward, against the speed of merely reading the same rows.
 //!
 //! Run: `cargo bench -p morphgl-training-cpu-native --bench attention -- [--json] [--threads 1,4] [--rounds 15]
-//! [--instructions N] [--small-pages]`. Blocks as a sampler makes them of a graph like ogbn-arxiv: 40,000 rows of
-//! random sources out of 120,000. "limit" gathers the rows of all edges, with the same prefetching, and adds them up
-//! (twice for backward, which reads the sources' rows by destination and the gradient's rows by source): its time
-//! over ours is the share reached. GB/s counts what has to move: rows by edge, coefficients, outputs.
+//! [--instructions N] [--small-pages]`. Blocks are like those of a sampler on ogbn-arxiv: 40,000 rows of random sources out
+//! of 120,000. "limit" gathers the rows of all edges with the same prefetches and adds them up (twice for backward, which
+//! reads the sources' rows by destination and the gradient's rows by source); its time over attention's time is the share
+//! reached. GB/s counts the bytes that must move: rows by edge, coefficients, outputs.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::hint::black_box;
@@ -18,12 +18,12 @@ use rayon::prelude::*;
 const NUM_DST: usize = 40_000;
 const NUM_SRC: usize = 120_000;
 
-/// Memory on huge pages where the system gives them; never freed.
+/// Memory in huge pages where the system has them; never freed.
 fn buffer(len: usize, small: bool) -> &'static mut [f32] {
     const PAGE: usize = 2 << 20;
     let bytes = (4 * len.max(1)).next_multiple_of(PAGE);
     let layout = std::alloc::Layout::from_size_align(bytes, PAGE).expect("a layout");
-    // SAFETY: the allocation has `bytes` bytes, zeroed, so `len` valid f32, and nobody else has it.
+    // SAFETY: the allocation has `bytes` zeroed bytes, so `len` valid f32, and no other reference.
     unsafe {
         let start = std::alloc::alloc(layout);
         assert!(!start.is_null(), "{bytes} bytes of memory");
@@ -32,7 +32,7 @@ fn buffer(len: usize, small: bool) -> &'static mut [f32] {
             unsafe extern "C" {
                 fn madvise(start: *mut u8, len: usize, advice: i32) -> i32;
             }
-            // MADV_HUGEPAGE or MADV_NOHUGEPAGE; advice may be refused.
+            // MADV_HUGEPAGE or MADV_NOHUGEPAGE; the system may refuse the advice.
             madvise(start, bytes, if small { 15 } else { 14 });
         }
         start.write_bytes(0, bytes);
@@ -40,9 +40,9 @@ fn buffer(len: usize, small: bool) -> &'static mut [f32] {
     }
 }
 
-struct Numbers(u64);
+struct Random(u64);
 
-impl Numbers {
+impl Random {
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -62,27 +62,27 @@ struct Block {
 }
 
 fn block(edges: usize) -> Block {
-    let mut numbers = Numbers(88172645463325252);
+    let mut random = Random(88172645463325252);
     let mut degrees = vec![0u32; NUM_DST];
-    (0..edges).for_each(|_| degrees[numbers.below(NUM_DST)] += 1);
+    (0..edges).for_each(|_| degrees[random.below(NUM_DST)] += 1);
     let mut indptr = vec![0];
     degrees.iter().for_each(|d| indptr.push(indptr[indptr.len() - 1] + d));
-    let indices: Vec<u32> = (0..edges).map(|_| numbers.below(NUM_SRC) as u32).collect();
+    let indices: Vec<u32> = (0..edges).map(|_| random.below(NUM_SRC) as u32).collect();
     let mut starts = vec![0u32; NUM_SRC + 1];
     indices.iter().for_each(|&src| starts[src as usize + 1] += 1);
     (0..NUM_SRC).for_each(|v| starts[v + 1] += starts[v]);
     let (mut next, mut dst, mut edge) = (starts.clone(), vec![0; edges], vec![0; edges]);
     for row in 0..NUM_DST {
         for e in indptr[row]..indptr[row + 1] {
-            let place = &mut next[indices[e as usize] as usize];
-            (dst[*place as usize], edge[*place as usize]) = (row as u32, e);
-            *place += 1;
+            let index = &mut next[indices[e as usize] as usize];
+            (dst[*index as usize], edge[*index as usize]) = (row as u32, e);
+            *index += 1;
         }
     }
     Block { indptr, indices, transposed: [starts, dst, edge] }
 }
 
-/// Adds up the rows in `order`, asking for them ahead.
+/// Adds up the rows in `order`, with prefetches.
 fn gather(order: &[u32], values: &[f32], cols: usize) -> f32 {
     let ahead = (4096 / (4 * cols)).clamp(2, 24);
     let part = |first: usize| {
@@ -109,15 +109,15 @@ fn argument(name: &str) -> Option<String> {
 }
 
 fn main() {
-    let given = |name: &str| std::env::args().any(|a| a == name);
-    let (json, small) = (given("--json"), given("--small-pages"));
+    let has_flag = |name: &str| std::env::args().any(|a| a == name);
+    let (json, small) = (has_flag("--json"), has_flag("--small-pages"));
     let rounds: usize = argument("--rounds").map_or(15, |r| r.parse().expect("--rounds takes a number"));
     let threads = argument("--threads").unwrap_or_else(|| "1,4".into());
     let threads: Vec<usize> = threads.split(',').map(|t| t.parse().expect("--threads takes numbers")).collect();
-    let set: usize = argument("--instructions").map_or(0, |i| i.parse().expect("--instructions takes a number"));
-    let level = SimdLevel::available().rev().nth(set).expect("a level");
+    let index: usize = argument("--instructions").map_or(0, |i| i.parse().expect("--instructions takes a number"));
+    let level = SimdLevel::available().rev().nth(index).expect("a level");
     if !json {
-        println!("{level:?}; ms: min / median / max of {rounds} rounds; limit: ms min, and its share of ours");
+        println!("{level:?}; ms: min / median / max of {rounds} rounds; limit: ms min, and its share of attention's");
     }
     for edges in [200_000, 450_000, 700_000] {
         let block = block(edges);
@@ -129,12 +129,12 @@ fn main() {
             let attention =
                 Attention::new(Edges { indptr: &block.indptr, indices: &block.indices, num_src: NUM_SRC }, options);
             let cols = heads * width;
-            let mut numbers = Numbers(42);
+            let mut random = Random(42);
             let new = |len| buffer(len, small);
             let (values, grad, out) = (new(NUM_SRC * cols), new(NUM_DST * cols), new(NUM_DST * cols));
             let (att_src, att_dst, grad_values) = (new(cols), new(cols), new(NUM_SRC * cols));
             let (kept, scratch) = (new(attention.kept_len()), new(attention.scratch_len()));
-            [&mut *values, grad, att_src, att_dst].into_iter().for_each(|x| numbers.fill(x));
+            [&mut *values, grad, att_src, att_dst].into_iter().for_each(|x| random.fill(x));
             let (mut of_src, mut of_dst) = (vec![0.0; cols], vec![0.0; cols]);
             let inputs = Inputs { values, att_src, att_dst };
             let [starts, dst, edge] = &block.transposed;
@@ -166,12 +166,12 @@ fn main() {
                 }
                 times.iter_mut().for_each(|t| t.sort_by(f64::total_cmp));
                 let entries = edges + if self_loops { NUM_DST } else { 0 };
-                // Elements: rows by entry, the halves' pass, coefficients, output; then rows by entry twice, pairs
-                // written and read, the row's gradient, values read and their gradient written.
+                // Elements of forward: rows by entry, values for the halves, coefficients, output. Elements of backward: rows by
+                // entry twice, pairs written and read, the output's gradient, values read and their gradient written.
                 let forward = entries * cols + NUM_SRC * cols + entries * heads + NUM_DST * cols;
                 let backward = 2 * entries * cols + 5 * entries * heads + (NUM_DST + 2 * NUM_SRC) * cols;
-                for (what, limit, ours, elements) in [("forward", 0, 1, forward), ("backward", 2, 3, backward)] {
-                    let (limit, t) = (times[limit][0], &times[ours]);
+                for (what, limit, attention, elements) in [("forward", 0, 1, forward), ("backward", 2, 3, backward)] {
+                    let (limit, t) = (times[limit][0], &times[attention]);
                     let (min, median, max) = (t[0], t[t.len() / 2], t[t.len() - 1]);
                     let speed = 4.0 * elements as f64 / min / 1e6;
                     let isa = morphgl_platform::SimdLevel::current();

@@ -1,26 +1,27 @@
-//! Time of a training step against Training_CPU_Burn on the same mini-batches, and against the machine's limits.
+//! Time of a training step against Training_CPU_Burn on the same mini-batches, and against the processor's limits.
 //!
 //! Run: `cargo bench -p morphgl-training-cpu-native --bench step -- [--json] [--threads 1,4] [--rounds 9] [--no-burn]`.
-//! The graph is made in memory: 169,000 nodes, 2.3 million directed edges with a power law, 128 features, 40 classes;
-//! fanouts 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators take turns, and so do those of
-//! `direct`, the step without features in the mini-batch, of the gather that it spares, and, where products are on AMX
-//! tiles, of the same operator without them. The peak of FLOP/s is that of the instructions that the model's widest
-//! products are on; operations are counted as if no zero were skipped, so that a step can pass it.
+//! The graph is generated: 169,000 nodes, 2.3 million directed edges with power-law degrees, 128 features, 40 classes; fanouts
+//! 15,10,5 and 1,024 seeds by Batching_CPU_Neighbor. The rounds of both operators alternate, also with those of `direct` (the
+//! step without features in the mini-batch), of the gather that `direct` avoids and, on processors with AMX, of the operator
+//! without tiles. The peak FLOP/s is that of the instructions of the model's widest GEMMs; skipped zeros count as operations,
+//! so a step can exceed the peak.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
-use morphgl_platform::Pages;
-use morphgl_platform::SimdLevel;
+use morphgl_platform::{Pages, SimdLevel};
 use morphgl_registry::{
     BatchFeatures, BatchId, Batching, BatchingContext, HostBatch, MiniBatch, Place, Result, SamplerSettings, SeedSet,
     Training, TrainingContext,
 };
 use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::{CpuNative, probe, probe::Peaks};
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -54,7 +55,7 @@ fn dataset() -> Dataset {
         indices[next[dst as usize] as usize] = src;
         next[dst as usize] += 1;
     }
-    // In huge pages, as an opened dataset.
+    // In huge pages, as the features of an opened dataset.
     let mut pages = Pages::zeroed(4 * NODES * DIM).expect("memory for the features");
     pages.chunks_exact_mut(4).for_each(|x| x.copy_from_slice(&(random(&mut state) as f32 - 0.5).to_ne_bytes()));
     let features = Array::from_pages(pages).expect("whole floats");
@@ -62,7 +63,7 @@ fn dataset() -> Dataset {
     Dataset {
         path: Default::default(),
         name: "arxiv-like".into(),
-        topology: Topology::new(indptr, indices, None).expect("the graph was made whole"),
+        topology: Topology::new(indptr, indices, None).expect("a valid graph"),
         features: Some(FeatureMatrix::F32 { data: features, dim: DIM }),
         labels: Some((0..NODES).map(|v| (v * 7 % CLASSES) as i32).collect::<Vec<_>>().into()),
         num_classes: CLASSES,
@@ -85,9 +86,9 @@ fn batches(dataset: &Arc<Dataset>) -> Result<Vec<MiniBatch>> {
     (0..BATCHES).map(|index| Ok(worker.prepare(BatchId { epoch: 0, index }, None)?.wait()?.0)).collect()
 }
 
-/// Milliseconds of gathering the mini-batch's features in `pool`, into memory that is used again.
+/// Milliseconds of gathering the mini-batch's features in `pool`, into reused memory.
 fn gather(dataset: &Dataset, batch: &HostBatch, pool: &rayon::ThreadPool, features: &mut BatchFeatures) -> f64 {
-    let matrix = dataset.features.as_ref().expect("the graph was made with features");
+    let matrix = dataset.features.as_ref().expect("the dataset has features");
     let start = Instant::now();
     let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
     pool.install(|| matrix.par_gather_rows(&batch.input_nodes, out));
@@ -99,7 +100,7 @@ fn step(trainer: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
     Ok(trainer.train(batch)?.wait()?.1.as_secs_f64() * 1e3)
 }
 
-/// The SIMD level in force.
+/// Name of the current SIMD level.
 fn isa() -> &'static str {
     SimdLevel::current().name()
 }
@@ -130,32 +131,50 @@ impl Options {
     }
 }
 
-/// The machine's limits of a number of threads.
+/// The processor's limits for a number of threads.
 struct Limits {
     peaks: Peaks,
-    bytes: f64,
+    /// Read bandwidth in bytes a second.
+    bandwidth: f64,
 }
 
 impl Limits {
-    /// What products can reach on the instructions that a model of this width has them on.
+    /// Peak FLOP/s of the instructions that the GEMMs of a model of this width use.
     fn flops(&self, hidden: usize) -> f64 {
         self.peaks.tiles.filter(|_| probe::on_tiles(hidden, DIM)).unwrap_or(self.peaks.vectors)
     }
 }
 
-/// Measures and prints the machine's limits and the products alone.
+/// Bytes a second of sequential reads of 256 MiB in the calling pool.
+fn read_bandwidth() -> f64 {
+    let mut pages = Pages::zeroed(256 << 20).expect("memory to read");
+    let values: &mut [f32] = bytemuck::cast_slice_mut(&mut pages);
+    values.fill(1.0);
+    let seconds = probe::best(9, || {
+        let sums = |values: &[f32]| {
+            values.as_chunks::<64>().0.iter().fold([0.0f32; 64], |mut sums, x| {
+                sums.iter_mut().zip(x).for_each(|(s, x)| *s += x);
+                sums
+            })
+        };
+        black_box(values.par_chunks(1 << 16).map(|values| sums(values)[0]).sum::<f32>());
+    });
+    (256 << 20) as f64 / seconds
+}
+
+/// Measures and prints the processor's limits and single GEMMs.
 fn limits(options: &Options, threads: usize) -> Limits {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-    let (peaks, bytes) = pool.install(|| (probe::peak_flops(), probe::read_bandwidth()));
+    let (peaks, bandwidth) = pool.install(|| (probe::peak_flops(), read_bandwidth()));
     if options.json {
         let line = json!({"what": "limits", "isa": isa(), "threads": threads, "flops": peaks.vectors, "tiles_flops": peaks.tiles,
-            "read_bytes": bytes});
+            "read_bytes": bandwidth});
         println!("{line}");
     } else {
         let tiles = peaks.tiles.map_or("none".to_string(), |f| format!("{:.0} GFLOP/s", f / 1e9));
-        let (vectors, bytes) = (peaks.vectors / 1e9, bytes / 1e9);
+        let (vectors, bandwidth) = (peaks.vectors / 1e9, bandwidth / 1e9);
         println!(
-            "{threads} threads: peak of registers {vectors:.0} GFLOP/s, of tiles {tiles}, reading {bytes:.1} GB/s"
+            "{threads} threads: peak of vector registers {vectors:.0} GFLOP/s, of tiles {tiles}, reads {bandwidth:.1} GB/s"
         );
     }
     let kinds = [(false, Some(peaks.vectors)), (true, peaks.tiles)];
@@ -170,7 +189,7 @@ fn limits(options: &Options, threads: usize) -> Limits {
         let [rows, columns, depth] = shape;
         let kinds = kinds.iter().filter_map(|&(tiles, peak)| Some((tiles, peak?)));
         for (tiles, peak) in kinds.filter(|(tiles, _)| !tiles || probe::on_tiles(columns, depth)) {
-            let seconds = pool.install(|| probe::product_seconds(shape, tiles));
+            let seconds = pool.install(|| probe::gemm_seconds(shape, tiles));
             let work = 2.0 * (rows * columns * depth) as f64;
             let [forward, weight] = seconds.map(|s| work / s);
             if options.json {
@@ -180,17 +199,15 @@ fn limits(options: &Options, threads: usize) -> Limits {
             } else {
                 let (f, w) = (forward / 1e9, weight / 1e9);
                 let (fs, ws) = (100.0 * forward / peak, 100.0 * weight / peak);
-                let on = if tiles { "tiles" } else { "registers" };
-                println!(
-                    "  product {shape:?} on {on}: {f:.0} GFLOP/s ({fs:.0} %), its weight's gradient {w:.0} ({ws:.0} %)"
-                );
+                let on = if tiles { "tiles" } else { "vector registers" };
+                println!("  GEMM {shape:?} on {on}: {f:.0} GFLOP/s ({fs:.0} %), weight gradient {w:.0} ({ws:.0} %)");
             }
         }
     }
-    Limits { peaks, bytes }
+    Limits { peaks, bandwidth }
 }
 
-/// Prints what skipping zeros gains, by the share of nonzeros in the gradient of 256 columns.
+/// Prints the speedup of skipping zeros, by the share of nonzeros in a gradient of 256 columns.
 fn zeros(options: &Options) {
     for columns_of_x in [100, 256] {
         for share in [0.1, 0.25, 0.5, 0.75] {
@@ -202,7 +219,7 @@ fn zeros(options: &Options) {
             } else {
                 let (percent, gain) = (100.0 * share, multiplied / skipped);
                 println!(
-                    "weight's gradient 256 x {columns_of_x}, {percent:.0} % nonzeros: {gain:.2} times as fast as all multiplied"
+                    "weight gradient 256 x {columns_of_x}, {percent:.0} % nonzeros: {gain:.2} times as fast with zeros skipped"
                 );
             }
         }
@@ -213,10 +230,10 @@ fn main() -> Result<()> {
     let options = Options::read();
     let dataset = Arc::new(dataset());
     let batches = batches(&dataset)?;
-    let bare = |batch: &MiniBatch| Ok(MiniBatch::Host(HostBatch { features: None, ..batch.host()?.clone() }));
-    let without = batches.iter().map(bare).collect::<Result<Vec<_>>>()?;
+    let strip = |batch: &MiniBatch| Ok(MiniBatch::Host(HostBatch { features: None, ..batch.host()?.clone() }));
+    let without_features = batches.iter().map(strip).collect::<Result<Vec<_>>>()?;
     zeros(&options);
-    let mut features = batches[0].host()?.features.clone().expect("they are gathered");
+    let mut features = batches[0].host()?.features.clone().expect("gathered features");
     let host = batches[0].host()?;
     if !options.json {
         let shapes: Vec<_> = host.blocks.iter().map(|b| (b.num_src, b.num_dst, b.num_edges())).collect();
@@ -233,35 +250,36 @@ fn main() -> Result<()> {
                 place: Place::Host,
                 options: Value::Null,
             };
-            let (peak, bandwidth) = (limits.flops(hidden), limits.bytes);
+            let (peak, bandwidth) = (limits.flops(hidden), limits.bandwidth);
             let mut native = CpuNative::new(&context)?;
-            let mut registers =
+            let mut vector_native =
                 limits.peaks.tiles.map(|_| CpuNative::new(&context).map(CpuNative::without_tiles)).transpose()?;
             let mut burn = if options.burn { Some(CpuBurn::new(&context)?) } else { None };
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-            let [mut own, mut theirs, mut direct, mut gathering, mut untiled] = [const { Vec::new() }; 5];
+            let [mut gathered_steps, mut burn_steps, mut direct, mut gathering, mut untiled] =
+                [const { Vec::new() }; 5];
             for round in 0..2 + options.rounds {
                 let batch = &batches[round % batches.len()];
                 let time = step(&mut native, batch)?;
-                let without_tiles = registers.as_mut().map(|native| step(native, batch)).transpose()?;
+                let without_tiles = vector_native.as_mut().map(|native| step(native, batch)).transpose()?;
                 let gathered = gather(&dataset, batch.host()?, &pool, &mut features);
-                let without = step(&mut native, &without[round % batches.len()])?;
-                let burns = burn.as_mut().map(|burn| step(burn, batch)).transpose()?;
+                let without_features = step(&mut native, &without_features[round % batches.len()])?;
+                let burn_time = burn.as_mut().map(|burn| step(burn, batch)).transpose()?;
                 if round >= 2 {
-                    own.push(time);
-                    direct.push(without);
+                    gathered_steps.push(time);
+                    direct.push(without_features);
                     gathering.push(gathered);
-                    theirs.extend(burns);
+                    burn_steps.extend(burn_time);
                     untiled.extend(without_tiles);
                 }
             }
-            let (all, [min, median, max]) = (own.clone(), sorted(own));
+            let (all, [min, median, max]) = (gathered_steps.clone(), sorted(gathered_steps));
             let [direct, gathering] = [sorted(direct), sorted(gathering)];
             step(&mut native, &batches[0])?;
             let (times, work) = (native.times().clone(), native.work(host)?);
             let (flops, bytes) = (work.flops / min * 1e3, work.bytes / min * 1e3);
-            let [burn, untiled] = [theirs, untiled].map(|times| (!times.is_empty()).then(|| sorted(times)));
-            let untiled_phases = registers.as_ref().map(|native| native.times().clone());
+            let [burn, untiled] = [burn_steps, untiled].map(|times| (!times.is_empty()).then(|| sorted(times)));
+            let untiled_phases = vector_native.as_ref().map(|native| native.times().clone());
             if options.json {
                 let line = json!({"what": "step", "isa": isa(), "operator": "Training_CPU_Native", "model": kind, "hidden": hidden,
                     "unit": "ms", "threads": threads, "min": min, "median": median, "max": max, "all": all,

@@ -22,7 +22,7 @@ fn main() -> Result<()> {
         dataset: Arc::clone(&dataset),
         seeds: SeedSet::new("all nodes", &nodes, nodes.len())?,
         settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 4, ..SamplerSettings::default() },
-        // This operator reads the rows where they lie.
+        // The training operator reads features from the store.
         gather: false,
         place: Place::Host,
         options: Value::Null,

@@ -1,15 +1,16 @@
 //! Graph attention over a block (GAT, Veličković et al., ICLR 2018, §2.1), forward and backward, over slices.
 //!
-//! For every head, with z = W x computed beforehand: a score leaky_relu(a_src·z_u + a_dst·z_v) for every edge from u
-//! to v, coefficients by softmax over the edges that end in v, and out_v = Σ coefficient · z_u. Heads stand side by side.
-//! Nothing is allocated: the caller gives the outputs, what is kept from forward to backward, and the scratch.
+//! For every head, with z = W x as input: a score leaky_relu(a_src·z_u + a_dst·z_v) for every edge from u to v, coefficients
+//! by softmax over the edges that end in v, and out_v = Σ coefficient · z_u. The heads of a row are contiguous.
+//! Nothing is allocated: the caller provides the outputs, the state that forward keeps for backward, and the scratch.
 //!
-//! Forward keeps the coefficients and both halves of the scores. Backward has a pass by destination row, which turns
-//! the output's gradient into the scores', and a pass by source node over the transposed block, which the caller builds
-//! ([`Transposed`]); every number is written by one task, so there are no atomics, and the bits do not depend on the
-//! number of threads. They do depend on the [`SimdLevel`].
+//! Forward keeps the coefficients and both halves of the scores. Backward has a pass by destination row, which computes the
+//! scores' gradients from the output's, and a pass by source node over the transposed block, which the caller builds
+//! ([`Transposed`]). Every element is written by one task, so there are no atomics, and the bits do not depend on the number
+//! of threads. They do depend on the [`SimdLevel`].
 //!
-//! Parallel over the pool that calls. Time O(entries · heads · width + num_src · heads · width).
+//! Parallel in the calling pool. Time O(entries · heads · width + num_src · heads · width), where the entries are the edges
+//! and the self loops.
 
 mod backward;
 mod factors;
@@ -22,35 +23,35 @@ use morphgl_model_spec::Dropout;
 use crate::csr::check_offsets;
 use morphgl_platform::SimdLevel;
 
-/// Heads whose coefficients can be dropped, at most.
+/// Maximum number of heads with dropout of the coefficients.
 pub const MAX_DROPPED_HEADS: usize = 1024;
 
-/// Entries and rows a task works on: about 100 µs.
+/// Entries and rows of a task: about 100 µs.
 const WORK: usize = 4096;
 
 /// The edges of a block by destination row.
 #[derive(Debug, Clone, Copy)]
 pub struct Edges<'a> {
-    /// Where each row's edges start; one more than rows.
+    /// Offsets of the rows' edges, one more than rows.
     pub indptr: &'a [u32],
-    /// The source of each edge. The rows' own nodes are the first sources.
+    /// The source of each edge. The destination nodes are the first source nodes.
     pub indices: &'a [u32],
     /// Number of source nodes.
     pub num_src: usize,
 }
 
-/// The edges of a block by source node; within one, in any order that is always the same.
+/// The edges of a block by source node, in a deterministic order within a source.
 #[derive(Debug, Clone, Copy)]
 pub struct Transposed<'a> {
-    /// Where each source's edges start; one more than source nodes.
+    /// Offsets of the source nodes' edges, one more than source nodes.
     pub indptr: &'a [u32],
     /// The destination row of each edge.
     pub dst: &'a [u32],
-    /// Its position in the block's `indices`.
+    /// The position of each edge in the block's `indices`.
     pub edge: &'a [u32],
 }
 
-/// How edges are attended to.
+/// Options of graph attention.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Number of heads.
@@ -59,15 +60,15 @@ pub struct Options {
     pub width: usize,
     /// Slope of the leaky relu for negative scores; 0.2 in the paper.
     pub slope: f32,
-    /// Whether every node attends to itself too; edges from a node to itself are left out then (as in PyG's `GATConv`).
+    /// Whether a self loop is added to every node, and its edges to itself are ignored (as in PyG's `GATConv`).
     pub self_loops: bool,
-    /// Dropout of the coefficients: element `edge * heads + head`, the self loop of row v being edge `num_edges + v`.
+    /// Dropout of the coefficients: element `edge * heads + head`, where the self loop of row v is edge `num_edges + v`.
     pub dropout: Option<Dropout>,
-    /// What to compute with.
+    /// SIMD level.
     pub level: SimdLevel,
 }
 
-/// What is attended to, and the attention vectors.
+/// Transformed rows, and the attention vectors.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     /// `[num_src, heads * width]`.
@@ -78,7 +79,7 @@ pub struct Inputs<'a> {
     pub att_dst: &'a [f32],
 }
 
-/// The gradients of the inputs; written over.
+/// Gradients of the inputs; overwritten.
 #[derive(Debug)]
 pub struct Grads<'a> {
     /// `[num_src, heads * width]`.
@@ -92,9 +93,9 @@ pub struct Grads<'a> {
 /// Graph attention over one block.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
-    // Invariant: `indptr` begins with 0, ascends, and ends with the number of edges; there are as many source nodes as
-    // rows at least. Heads and width are not 0, nor is their product too large for a number; with dropout, heads are at
-    // most `MAX_DROPPED_HEADS`.
+    // Invariant: `indptr` begins with 0, ascends, and ends with the number of edges; there are at least as many source nodes
+    // as rows. Heads and width are not 0, and their product does not overflow; with dropout, heads are at most
+    // `MAX_DROPPED_HEADS`.
     edges: Edges<'a>,
     options: Options,
 }
@@ -104,14 +105,14 @@ impl<'a> Attention<'a> {
     ///
     /// # Panics
     ///
-    /// When the offsets are not those of `indices`, there are more rows than source nodes, a width is 0, or there is dropout
+    /// When the offsets do not fit `indices`, there are more rows than source nodes, heads or width are 0, or there is dropout
     /// of more than [`MAX_DROPPED_HEADS`].
     pub fn new(edges: Edges<'a>, options: Options) -> Self {
         check_offsets(edges.indptr, edges.indices.len());
         let rows = edges.indptr.len() - 1;
-        assert!(rows <= edges.num_src, "{rows} destination of {} source nodes", edges.num_src);
+        assert!(rows <= edges.num_src, "{rows} destination nodes of {} source nodes", edges.num_src);
         let Options { heads, width, dropout, .. } = options;
-        // The kernels rely on a row of so many elements.
+        // The kernels rely on rows of this length.
         let elements = heads.checked_mul(width).unwrap_or(0);
         assert!(elements > 0, "{heads} heads of width {width}");
         assert!(
@@ -121,44 +122,43 @@ impl<'a> Attention<'a> {
         Self { edges, options }
     }
 
-    /// Elements that forward keeps for backward: the coefficients, `num_edges * heads` (and `num_dst * heads` with self
-    /// loops), and the halves of the scores, `(num_src + num_dst) * heads`.
+    /// Elements of the state that forward keeps for backward: the coefficients, `num_edges * heads` (and `num_dst * heads`
+    /// with self loops), and the halves of the scores, `(num_src + num_dst) * heads`.
     pub fn kept_len(&self) -> usize {
         self.kept_lens().iter().sum()
     }
 
-    /// Elements of backward's scratch: two an entry and head, `(num_src + num_dst) * heads`, and twice the columns for
+    /// Elements of backward's scratch: two for each entry and head, `(num_src + num_dst) * heads`, and twice the columns for
     /// every 4096 edges and source nodes.
     pub fn scratch_len(&self) -> usize {
         self.scratch_lens().iter().sum()
     }
 
-    /// Writes the output, `[num_dst, heads * width]`, and what backward needs. A row without entries is 0.
+    /// Writes the output, `[num_dst, heads * width]`, and the state for backward. A row without entries is 0.
     ///
     /// # Panics
     ///
     /// When a length is wrong, or a source is not below `num_src`.
-    pub fn forward(&self, inputs: Inputs<'_>, kept: &mut [f32], out: &mut [f32]) {
+    pub fn forward(&self, inputs: Inputs<'_>, mut kept: &mut [f32], out: &mut [f32]) {
         self.check(inputs);
         assert_eq!(kept.len(), self.kept_len(), "elements kept for backward");
         assert_eq!(out.len(), self.num_dst() * self.cols(), "elements of the output");
-        let [coefficients, src, _] = self.kept_lens();
-        let (coefficients, halves) = kept.split_at_mut(coefficients);
-        let (src, dst) = halves.split_at_mut(src);
-        forward::run(self, inputs, [coefficients, src, dst], out);
+        let kept = self.kept_lens().map(|len| kept.split_off_mut(..len).expect("the length was checked"));
+        forward::run(self, inputs, kept, out);
     }
 
-    /// Writes the gradients of the inputs from that of the output; `kept` is what [`forward`](Self::forward) wrote.
+    /// Writes the gradients of the inputs from the gradient of the output; `kept` is the state that
+    /// [`forward`](Self::forward) wrote.
     ///
     /// # Panics
     ///
-    /// When a length is wrong, or a number of the transposed block is out of range.
+    /// When a length is wrong, or an index of the transposed block is out of range.
     pub fn backward(
         &self,
         (inputs, transposed): (Inputs<'_>, Transposed<'_>),
-        kept: &[f32],
+        mut kept: &[f32],
         grad: &[f32],
-        scratch: &mut [f32],
+        mut scratch: &mut [f32],
         grads: Grads<'_>,
     ) {
         self.check(inputs);
@@ -174,30 +174,26 @@ impl<'a> Attention<'a> {
         assert_eq!(grad.len(), self.num_dst() * self.cols(), "elements of the output's gradient");
         assert!(
             grads.att_src.len() == self.cols() && grads.att_dst.len() == self.cols(),
-            "widths of vectors' gradients"
+            "lengths of the vectors' gradients"
         );
-        let [coefficients, src, _] = self.kept_lens();
-        let (coefficients, halves) = kept.split_at(coefficients);
-        let (src, dst) = halves.split_at(src);
-        let kept = backward::Kept { coefficients, src, dst };
-        let [pairs, src, dst, _] = self.scratch_lens();
-        let (pairs, rest) = scratch.split_at_mut(pairs);
-        let (src, rest) = rest.split_at_mut(src);
-        let (dst, sums) = rest.split_at_mut(dst);
-        backward::run(self, (inputs, transposed, grad), kept, backward::Scratch { pairs, src, dst, sums }, grads);
+        let kept = self.kept_lens().map(|len| kept.split_off(..len).expect("the length was checked"));
+        let scratch = self.scratch_lens().map(|len| scratch.split_off_mut(..len).expect("the length was checked"));
+        backward::run(self, (inputs, transposed, grad), kept, scratch, grads);
     }
 
     fn check(&self, inputs: Inputs<'_>) {
-        assert_eq!(inputs.values.len(), self.edges.num_src * self.cols(), "elements to attend to");
+        assert_eq!(inputs.values.len(), self.edges.num_src * self.cols(), "elements of the values");
         let (src, dst) = (inputs.att_src.len(), inputs.att_dst.len());
         assert!(src == self.cols() && dst == self.cols(), "attention vectors of {src} and {dst}, not {}", self.cols());
     }
 
+    /// Lengths of the coefficients and of the halves of the scores by source and by destination.
     fn kept_lens(&self) -> [usize; 3] {
         let heads = self.options.heads;
         [self.entry(self.num_dst()) * heads, self.edges.num_src * heads, self.num_dst() * heads]
     }
 
+    /// Lengths of the pairs of [`backward`], of the gradients of both halves, and of the parts' sums.
     fn scratch_lens(&self) -> [usize; 4] {
         let [coefficients, src, dst] = self.kept_lens();
         let parts = parts::Parts::count_of(self.num_edges() + self.edges.num_src, WORK);
@@ -216,13 +212,13 @@ impl<'a> Attention<'a> {
         self.options.heads * self.options.width
     }
 
-    /// A row's first edge.
+    /// The first edge of a row.
     #[inline(always)]
     fn edge(&self, row: usize) -> usize {
         self.edges.indptr[row] as usize
     }
 
-    /// A row's first entry: its edges, then its self loop.
+    /// The first entry of a row; its edges come before its self loop.
     #[inline(always)]
     fn entry(&self, row: usize) -> usize {
         self.edge(row) + if self.options.self_loops { row } else { 0 }
@@ -234,7 +230,7 @@ impl<'a> Attention<'a> {
     }
 }
 
-/// Calls `f::<N>(head, stride, …)` for all heads, several at once; with all of them the stride is a constant.
+/// Calls `f::<N>(head, stride, …)` for all heads, `N` at a time; for up to 8 heads, the stride is a constant.
 macro_rules! for_heads {
     ($heads:expr, $f:ident($($arg:expr),+)) => {
         match $heads {

@@ -1,60 +1,62 @@
-//! The edges of a block sorted by source: a counting sort in parallel.
+//! Transposed CSR: edges sorted by source, by a parallel counting sort.
 //!
-//! Each thread counts the edges of its own run of rows, a sum over sources and runs says where each run's edges of a
-//! source begin, and each thread places its own. The order is by row within a source however the rows are cut.
+//! Each thread counts the edges of its run of rows, a prefix sum over sources and runs gives the position of each run's
+//! first edge of a source, and each thread writes its edges. Within a source, edges are in row order for any number of runs.
 
 use std::ops::Range;
 
 use crate::buffer::resize;
 use crate::parallel;
 
-/// Checks that offsets are those of so many edges.
+/// Checks the offsets of a CSR with this number of edges.
 ///
 /// # Panics
 ///
-/// When they do not begin with 0, ascend, and end with the number of edges.
+/// Unless they begin with 0, ascend, and end with the number of edges.
 pub(crate) fn check_offsets(indptr: &[u32], edges: usize) {
     let ends = (indptr.first().copied(), indptr.last().map(|&end| end as usize));
     assert_eq!(ends, (Some(0), Some(edges)), "first and last offset of {edges} edges");
-    // Without branches: it is done before every sum.
+    // Without branches, since every SpMM checks its offsets.
     assert!(indptr.windows(2).fold(true, |all, w| all & (w[0] <= w[1])), "offsets that ascend");
 }
 
-/// What the sort writes, a number an edge; positions and coefficients only where there is room for them.
+/// Outputs of the sort, an element an edge; positions and coefficients are skipped where their slices are empty.
 pub(crate) struct Sorted<'a> {
     pub(crate) rows: &'a mut [u32],
     pub(crate) edges: &'a mut [u32],
     pub(crate) coefficients: &'a mut [f32],
 }
 
-/// Edges below which one thread sorts faster than several.
-const ALONE: usize = 1 << 14;
+/// Number of edges below which one thread sorts faster than several.
+const SERIAL: usize = 1 << 14;
 
-/// ParameterRanges that tasks write to, each another one.
+/// A slice that tasks write to in parallel, each at its own indices.
 #[derive(Clone, Copy)]
-struct Slots<T>(*mut T, usize);
+struct SharedSlice<T>(*mut T, usize);
 
-// SAFETY: tasks write to places of their own alone; see `Slots::write`.
-unsafe impl<T: Send> Send for Slots<T> {}
+// SAFETY: no two tasks access the same index; see `SharedSlice::write`.
+unsafe impl<T: Send> Send for SharedSlice<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Slots<T> {}
+unsafe impl<T: Send> Sync for SharedSlice<T> {}
 
-impl<T> Slots<T> {
+impl<T> SharedSlice<T> {
     fn new(values: &mut [T]) -> Self {
         Self(values.as_mut_ptr(), values.len())
     }
 
     /// # Safety
     ///
-    /// No other task reads or writes this place.
-    unsafe fn write(&self, place: usize, value: T) {
-        assert!(place < self.1, "place {place} of {}", self.1);
-        // SAFETY: inside of the slice, and the caller's own.
-        unsafe { self.0.add(place).write(value) }
+    /// No other task reads or writes this index.
+    unsafe fn write(&self, index: usize, value: T) {
+        assert!(index < self.1, "index {index} of {}", self.1);
+        // SAFETY: the index is inside of the slice and, by the caller's promise, accessed by this task alone.
+        unsafe { self.0.add(index).write(value) }
     }
 }
 
-/// Sorts the edges of rows (offsets, sources, number of sources): `indptr` gets the offsets of the sources, `counts` is scratch.
+/// Sorts the edges of a CSR (offsets, sources, number of sources) by source; writes the sources' offsets to `indptr`.
+///
+/// `coefficient(row, edge)` is the coefficient of an edge; `counts` is scratch.
 pub(crate) fn sort_by_source(
     (offsets, sources, num_src): (&[u32], &[u32], usize),
     indptr: &mut Vec<u32>,
@@ -64,10 +66,10 @@ pub(crate) fn sort_by_source(
 ) {
     let (num_dst, num_edges) = (offsets.len() - 1, sources.len());
     check_offsets(offsets, num_edges);
-    let runs = if num_edges < ALONE { 1 } else { rayon::current_num_threads() };
+    let runs = if num_edges < SERIAL { 1 } else { rayon::current_num_threads() };
     resize(indptr, num_src + 1);
     resize(counts, runs * num_src);
-    // The rows of a run: about as many edges in each.
+    // Runs have about equally many edges.
     let rows = |run: usize| -> Range<usize> {
         let row = |run: usize| offsets.partition_point(|&p| (p as usize) < num_edges * run / runs).min(num_dst);
         (if run == 0 { 0 } else { row(run) })..(if run + 1 == runs { num_dst } else { row(run + 1) })
@@ -85,24 +87,24 @@ pub(crate) fn sort_by_source(
         }
     }
     indptr[num_src] = sum;
-    let (slots, positions) = (Slots::new(sorted.rows), Slots::new(sorted.edges));
-    let coefficients = Slots::new(sorted.coefficients);
-    assert_eq!(slots.1, num_edges, "room for every edge");
+    let (dst_rows, positions) = (SharedSlice::new(sorted.rows), SharedSlice::new(sorted.edges));
+    let coefficients = SharedSlice::new(sorted.coefficients);
+    assert_eq!(dst_rows.1, num_edges, "an output for every edge");
     parallel::pieces(counts, num_src.max(1), &|run, next| {
         for row in rows(run) {
             for edge in offsets[row] as usize..offsets[row + 1] as usize {
                 let next = &mut next[sources[edge] as usize];
-                let place = *next as usize;
+                let index = *next as usize;
                 *next += 1;
-                // SAFETY: a run counts up from its own first place of a source, once for each of its edges of the
-                // source, and the next run's first place lies behind them; so no place is written twice.
+                // SAFETY: a run counts up from its first index of a source, once for each of its edges of the source, and
+                // the next run's first index comes after them; so no index is written twice.
                 unsafe {
-                    slots.write(place, row as u32);
+                    dst_rows.write(index, row as u32);
                     if positions.1 > 0 {
-                        positions.write(place, edge as u32);
+                        positions.write(index, edge as u32);
                     }
                     if coefficients.1 > 0 {
-                        coefficients.write(place, coefficient(row, edge));
+                        coefficients.write(index, coefficient(row, edge));
                     }
                 }
             }
@@ -111,48 +113,4 @@ pub(crate) fn sort_by_source(
 }
 
 #[cfg(test)]
-mod tests {
-    use morphgl_registry::Block;
-
-    use super::*;
-
-    #[test]
-    fn any_number_of_threads_sorts_alike() {
-        let (num_src, num_dst) = (9_000usize, 3_000usize);
-        let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
-        for row in 0..num_dst {
-            block.indices.extend((0..row % 17).map(|i| ((row * 31 + i * i * 977) % num_src) as u32));
-            block.indptr.push(block.indices.len() as u32);
-        }
-        let num_edges = block.num_edges();
-        assert!(num_edges > ALONE);
-        let sort = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-            let (mut indptr, mut counts) = (Vec::new(), Vec::new());
-            let (mut rows, mut edges, mut values) = (vec![0; num_edges], vec![0; num_edges], vec![0.0; num_edges]);
-            pool.install(|| {
-                let sorted = Sorted { rows: &mut rows, edges: &mut edges, coefficients: &mut values };
-                sort_by_source(
-                    (&block.indptr, &block.indices, num_src),
-                    &mut indptr,
-                    &mut counts,
-                    sorted,
-                    &|row, edge| (row + edge) as f32,
-                );
-            });
-            (indptr, rows, edges, values)
-        };
-        let mut expected: Vec<(u32, u32)> = block.indices.iter().zip(0..).map(|(&src, edge)| (src, edge)).collect();
-        expected.sort();
-        let one = sort(1);
-        assert!(one.2.iter().eq(expected.iter().map(|(_, edge)| edge)));
-        for (place, (src, edge)) in expected.iter().enumerate() {
-            assert!((one.0[*src as usize]..one.0[*src as usize + 1]).contains(&(place as u32)));
-            assert!(block.row(one.1[place] as usize).contains(src));
-            assert_eq!(one.3[place], (one.1[place] + edge) as f32);
-        }
-        for threads in [2, 3, 5] {
-            assert_eq!(sort(threads), one);
-        }
-    }
-}
+mod tests;

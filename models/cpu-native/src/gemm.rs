@@ -1,12 +1,10 @@
-//! Matrix products, one interface for all three of a layer: forward, by the input, by the weight.
+//! GEMM: one interface for a layer's forward pass and the gradients of its input and its weight.
 //!
-//! Every element of the result is one sum in the order of the depth, so its bits do not depend on how rows and columns
-//! are cut; AVX-512, AVX2 and NEON give the same bits. AMX tiles give others: [`tiles`] says which products are on them.
+//! Every element of the result is one sum in the order of the depth, so its bits do not depend on how rows and columns are
+//! divided among tasks. AVX-512, AVX2 and NEON give the same bits, AMX tiles others; [`tiles`] says which GEMMs use them.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
-#[cfg(test)]
-mod exact;
 mod kernel;
 mod skip_zeros;
 #[cfg(target_arch = "x86_64")]
@@ -21,23 +19,23 @@ use crate::parallel;
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Portable, has_tiles};
 
-/// The left factor: element (row, depth) stands at `row * by_row + depth * by_depth`.
+/// The left factor: element (row, depth) is at index `row * by_row + depth * by_depth`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Left<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) by_row: usize,
     pub(crate) by_depth: usize,
-    /// Whether to count its zeros and skip them if there are many: see [`Left::with_zeros`].
+    /// See [`Left::with_zeros`].
     pub(crate) zeros: bool,
 }
 
-/// The right factor, in rows or packed by [`pack`]: column `c` begins at [`Right::column`], a depth stands `by_depth` behind
-/// the one before. On AMX tiles a packed factor has a form of its own.
+/// The right factor, in rows or packed by [`pack`]: column `c` begins at index [`Right::column`], and consecutive depths are
+/// `by_depth` elements apart. The packed form for AMX tiles is that of `split`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Right<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) by_depth: usize,
-    /// Elements between panels; panels are `by_depth` columns wide.
+    /// Elements of a panel, which has `by_depth` columns.
     pub(crate) by_panel: usize,
     pub(crate) packed: bool,
 }
@@ -48,46 +46,46 @@ impl<'a> Left<'a> {
         Self { values, by_row: depth, by_depth: 1, zeros: false }
     }
 
-    /// The transposed matrix of rows of `width` elements.
+    /// The transpose of rows of `width` elements.
     pub(crate) fn transposed(values: &'a [f32], width: usize) -> Self {
         Self { values, by_row: 1, by_depth: width, zeros: false }
     }
 
-    /// The same factor; if `zeros`, its zeros are counted, and passed over where they are many.
+    /// The same factor; if `zeros`, its zeros are counted, and skipped where they are many.
     pub(crate) fn with_zeros(self, zeros: bool) -> Self {
         Self { zeros, ..self }
     }
 }
 
 impl<'a> Right<'a> {
-    /// Rows of `width` elements. Where `values` has more rows than a product reads, as many of the next ones are prefetched.
+    /// Rows of `width` elements. If `values` has more rows than the GEMM reads, as many of the next rows are prefetched.
     pub(crate) fn rows(values: &'a [f32], width: usize) -> Self {
         Self { values, by_panel: 0, by_depth: width, packed: false }
     }
 
-    /// What [`pack`] wrote at the same level.
+    /// Output of [`pack`] at the same level.
     pub(crate) fn packed(level: SimdLevel, values: &'a [f32], depth: usize) -> Self {
         let panel = panel(level);
         Self { values, by_panel: panel * depth, by_depth: panel, packed: true }
     }
 
-    /// Where a column's first element stands.
+    /// Index of a column's first element.
     fn column(&self, column: usize) -> usize {
         if self.packed { column / self.by_depth * self.by_panel + column % self.by_depth } else { column }
     }
 }
 
-/// A product's right factor, where it is written, and whether it is added to what stands there.
-pub(crate) type Times<'a, 'b> = (Right<'a>, &'b mut [f32], bool);
+/// A right factor, the output, and whether the product is added to the output.
+pub(crate) type Target<'a, 'b> = (Right<'a>, &'b mut [f32], bool);
 
-/// The least side of a result, or of a packed factor, for tiles. What is split has to be multiplied often: a step of
-/// GraphSAGE takes 0.73 of the time on tiles at width 256, 0.83 at 128, and the same at 64 (bench `step`).
-const LEAST: usize = 96;
+/// Minimum side of a result, or of a packed factor, on AMX tiles. The split of the factors must be amortised: a step of
+/// GraphSAGE on tiles takes 0.73 of the time at width 256, 0.83 at 128, and the same time at 64 (bench `step`).
+const MIN_TILE_SIDE: usize = 96;
 
-/// Whether a result of `rows` x `columns`, or any where a factor of `depth` x `columns` is packed, is computed on tiles:
-/// a matter of the level and of these sizes alone.
+/// Whether a result of `rows` x `columns`, or one with a packed factor of `depth` x `columns`, is computed on AMX tiles; it
+/// depends on the level and these sizes alone.
 pub(crate) fn tiles(level: SimdLevel, sides: [usize; 2]) -> bool {
-    has_tiles(level) && sides.iter().all(|&side| side >= LEAST)
+    has_tiles(level) && sides.iter().all(|&side| side >= MIN_TILE_SIDE)
 }
 
 /// Writes `left * right` to the `rows` x `columns` matrix `out`, or adds it if `add`.
@@ -105,7 +103,7 @@ pub(crate) fn multiply(
     multiply_all(level, sizes, left, [Some((right, out, add)), None]);
 }
 
-/// Multiplies one left factor with two right ones, both packed or none, as [`multiply`].
+/// Multiplies one left factor by two right factors, both packed or neither, as [`multiply`] does.
 ///
 /// # Panics
 ///
@@ -114,13 +112,13 @@ pub(crate) fn multiply_all(
     level: SimdLevel,
     [rows, columns, depth]: [usize; 3],
     left: Left<'_>,
-    mut times: [Option<Times<'_, '_>>; 2],
+    mut targets: [Option<Target<'_, '_>>; 2],
 ) {
     if rows == 0 || columns == 0 {
         return;
     }
-    for (_, out, add) in times.iter_mut().flatten() {
-        assert!(out.len() >= rows * columns, "room for {rows} x {columns} elements, not {}", out.len());
+    for (_, out, add) in targets.iter_mut().flatten() {
+        assert!(out.len() >= rows * columns, "an output of {rows} x {columns} elements, not {}", out.len());
         if depth == 0 && !*add {
             out[..rows * columns].fill(0.0);
         }
@@ -133,24 +131,24 @@ pub(crate) fn multiply_all(
     #[cfg(target_arch = "x86_64")]
     {
         let on_tiles = |right: &Right<'_>| tiles(level, [columns, if right.packed { depth } else { rows }]);
-        if times.iter().flatten().any(|(right, _, _)| on_tiles(right)) {
-            return tiled::multiply_all(level, [rows, columns, depth], left, times);
+        if targets.iter().flatten().any(|(right, _, _)| on_tiles(right)) {
+            return tiled::multiply_all(level, [rows, columns, depth], left, targets);
         }
     }
-    for (right, _, _) in times.iter().flatten() {
-        let columns_there = if right.packed { columns.next_multiple_of(right.by_depth) } else { columns };
-        let last = right.column(columns_there - 1) + (depth - 1) * right.by_depth;
+    for (right, _, _) in targets.iter().flatten() {
+        let padded_columns = if right.packed { columns.next_multiple_of(right.by_depth) } else { columns };
+        let last = right.column(padded_columns - 1) + (depth - 1) * right.by_depth;
         assert!(last < right.values.len(), "{depth} x {columns} elements of the right factor");
     }
-    if left.zeros && skip_zeros::multiply_all(level, [rows, columns, depth], left, &mut times) {
+    if left.zeros && skip_zeros::multiply_all(level, [rows, columns, depth], left, &mut targets) {
         return;
     }
-    for (right, out, add) in times.into_iter().flatten() {
+    for (right, out, add) in targets.into_iter().flatten() {
         kernel::run(level, [rows, columns, depth], (left, right), out, add);
     }
 }
 
-/// Floating point operations of products that the tiles do on this call from registers alone; `None` without tiles.
+/// Multiplies AMX tiles from registers alone; returns the number of f32 operations, or `None` without tiles.
 pub(crate) fn tiles_flops(level: SimdLevel) -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if has_tiles(level) {
@@ -160,7 +158,7 @@ pub(crate) fn tiles_flops(level: SimdLevel) -> Option<f64> {
     None
 }
 
-/// Floats that [`pack`] writes.
+/// Length of the output of [`pack`].
 pub(crate) fn packed_len(level: SimdLevel, depth: usize, columns: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     if tiles(level, [columns, depth]) {
@@ -170,18 +168,18 @@ pub(crate) fn packed_len(level: SimdLevel, depth: usize, columns: usize) -> usiz
 }
 
 simd_dispatch! {
-    /// Columns of a panel of a packed matrix: those of the kernel's tiles, so that a tile reads its panel from end to end.
+    /// Columns of a panel of a packed matrix: those of the kernel's tiles, so that a tile reads its panel sequentially.
     fn panel() -> usize;
     avx512: kernel::tile_columns::<Avx512>(),
     avx2: kernel::tile_columns::<Avx2>(),
     portable: kernel::tile_columns::<Portable>(),
 }
 
-/// Packs a `depth` x `columns` right factor into panels, or splits it into tiles: `weight` has its rows, or, if
-/// `transposed`, its columns as rows.
+/// Packs a `depth` x `columns` right factor into panels, or splits it into AMX tiles; `weight` is the factor, or its
+/// transpose if `transposed`.
 pub(crate) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
     let len = packed_len(level, depth, columns);
-    assert!(weight.len() == depth * columns && out.len() == len, "a weight and its panels");
+    assert!(weight.len() == depth * columns && out.len() == len, "the lengths of a weight and its panels");
     if depth == 0 {
         return;
     }
@@ -195,7 +193,7 @@ pub(crate) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2
     });
 }
 
-/// Writes the panel `index` of `panel` columns.
+/// Writes panel `index`, of `panel` columns.
 fn pack_panel(
     weight: &[f32],
     [depth, columns]: [usize; 2],
@@ -205,7 +203,7 @@ fn pack_panel(
 ) {
     let (first, width) = (index * panel, panel.min(columns - index * panel));
     if transposed {
-        // Tiles of 16 columns, so that what is written stays in the cache.
+        // 16 depths at a time, so that the written lines stay in the cache.
         for start in (0..depth).step_by(16) {
             for c in 0..width {
                 let row = &weight[(first + c) * depth..(first + c + 1) * depth];
@@ -222,72 +220,4 @@ fn pack_panel(
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn numbers(seed: u32, len: usize) -> Vec<f32> {
-        (0..len).map(|i| ((i as u32 ^ seed).wrapping_mul(2_654_435_761) >> 16) as f32 / 32768.0 - 1.0).collect()
-    }
-
-    /// Sizes on both sides of the least that is on tiles.
-    fn size() -> impl Strategy<Value = usize> {
-        prop_oneof![0..40usize, LEAST - 1..LEAST + 40]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(96))]
-
-        #[test]
-        fn every_level_multiplies(rows in size(), columns in size(), depth in size(), add: bool) {
-            let (a, b) = (numbers(1, rows * depth), numbers(2, depth * columns));
-            let mut exact = if add { vec![0.5f64; rows * columns] } else { vec![0.0; rows * columns] };
-            for r in 0..rows {
-                for d in 0..depth {
-                    for c in 0..columns {
-                        exact[r * columns + c] += f64::from(a[r * depth + d]) * f64::from(b[d * columns + c]);
-                    }
-                }
-            }
-            let transposed = |x: &[f32], rows: usize, columns: usize| -> Vec<f32> {
-                (0..columns).flat_map(|c| (0..rows).map(move |r| x[r * columns + c])).collect()
-            };
-            let (at, bt) = (transposed(&a, rows, depth), transposed(&b, depth, columns));
-            let mut bits: Option<Vec<f32>> = None;
-            for level in SimdLevel::available().rev() {
-                let len = packed_len(level, depth, columns);
-                // What is behind the last column is not to matter.
-                let mut panels = [vec![f32::NAN; len], vec![f32::NAN; len]];
-                pack(level, &b, [depth, columns], false, &mut panels[0]);
-                pack(level, &bt, [depth, columns], true, &mut panels[1]);
-                let mut tiled: Option<Vec<f32>> = None;
-                for (left, right) in [
-                    (Left::rows(&a, depth), Right::rows(&b, columns)),
-                    (Left::transposed(&at, rows), Right::rows(&b, columns)),
-                    (Left::rows(&a, depth), Right::packed(level, &panels[0], depth)),
-                    (Left::rows(&a, depth), Right::packed(level, &panels[1], depth)),
-                    (Left::transposed(&at, rows), Right::packed(level, &panels[0], depth)),
-                    (Left::transposed(&at, rows), Right::packed(level, &panels[1], depth)),
-                ] {
-                    let (mut out, mut other) = (vec![0.5; rows * columns], vec![0.25; rows * columns]);
-                    let times = [Some((right, &mut out[..], add)), Some((right, &mut other[..], false))];
-                    multiply_all(level, [rows, columns, depth], left, times);
-                    for (o, e) in out.iter().zip(&exact) {
-                        prop_assert!((f64::from(*o) - e).abs() < 1e-4, "{level:?}: {o}, expected {e}");
-                    }
-                    let mut again = vec![0.5; rows * columns];
-                    multiply(level, [rows, columns, depth], (left, right), &mut again, add);
-                    prop_assert_eq!(&again, &out);
-                    let twice = if add { other.iter().map(|x| x + 0.5).collect() } else { other };
-                    prop_assert_eq!(&twice, &out);
-                    if tiles(level, [columns, if right.packed { depth } else { rows }]) {
-                        prop_assert_eq!(tiled.get_or_insert(out.clone()), &out);
-                    } else if level > SimdLevel::Portable || cfg!(target_arch = "aarch64") {
-                        prop_assert_eq!(bits.get_or_insert(out.clone()), &out);
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

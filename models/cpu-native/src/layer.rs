@@ -1,22 +1,21 @@
-//! One layer: its parameters' places, its memory, and its forward pass.
+//! One layer: its parameters' ranges, its buffers, and its forward pass.
 
 use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
 use morphgl_model_spec::{Activation, Dropout, DropoutSite, LayerShape, ModelKind, ModelSpec, ParameterSpec};
+use morphgl_platform::SimdLevel;
 use morphgl_registry::{BatchId, Block};
 
 use crate::adjacency::{Adjacency, transform_is_cheaper};
 use crate::attention::{Attention, Edges, Inputs, Options};
 use crate::buffer::{Buffer, resize};
-use crate::epilogue::{self, Epilogue, Part};
-use crate::gather::sum_rows;
-use crate::parallel::{self, with_scratch};
-use morphgl_platform::SimdLevel;
-
+use crate::epilogue::Epilogue;
 use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles};
+use crate::parallel::{ROWS, row_blocks, with_scratch};
 use crate::rows::Rows;
-use crate::sparse::{Sparse, transpose};
+use crate::sparse::{SparseInput, transpose};
+use crate::spmm::spmm;
 
 mod backward;
 mod parameters;
@@ -24,26 +23,22 @@ mod parameters;
 pub(crate) use backward::Upstream;
 use parameters::ParameterRanges;
 
-/// Rows a task multiplies at once: they, the weights and the result stay in a core's cache.
-pub(crate) const ROWS: usize = 96;
-
-/// Width from which rows of the store that are summed and multiplied are read again for the gradient of the weights: four
-/// products of such a row take so long that the read is some hundredth of it, and to keep a mini-batch's rows takes as much
-/// memory as its sums.
+/// Width from which rows of the store are read again in backward, instead of kept, where aggregation comes first: the GEMMs
+/// of such a row take a hundred times as long as the read, and keeping the rows takes as much memory as the aggregated rows.
 const WIDE: usize = 128;
 
-/// In which order a layer aggregates and multiplies.
+/// Order of a layer's aggregation and GEMM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The sums are multiplied; without neighbours, the rows themselves.
+    /// Aggregated rows are transformed; without neighbours, the rows themselves.
     AggregateFirst,
-    /// The products are summed.
+    /// Transformed rows are aggregated.
     TransformFirst,
-    /// The products are attended to.
+    /// Transformed rows are aggregated by attention.
     Attend,
 }
 
-/// Whether a pass trains, and of which mini-batch its dropout masks are.
+/// Whether a pass trains, and the mini-batch that determines its dropout masks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mode {
     Evaluation,
@@ -51,6 +46,10 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    pub(crate) fn trains(self) -> bool {
+        matches!(self, Mode::Training { .. })
+    }
+
     pub(crate) fn dropout(self, layer: usize, site: DropoutSite, probability: f32) -> Option<Dropout> {
         match self {
             Mode::Evaluation => None,
@@ -59,59 +58,59 @@ impl Mode {
     }
 }
 
-/// A layer: what it is, and memory for all it computes.
+/// A layer, and the buffers of everything it computes.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) index: usize,
     pub(crate) kind: ModelKind,
     pub(crate) shape: LayerShape,
-    /// Width of the product: all heads.
+    /// Width of the transformed rows: all heads.
     pub(crate) width: usize,
     pub(crate) ranges: ParameterRanges,
     activation: Option<Activation>,
     dropout: f32,
     attention_dropout: f32,
     pub(crate) order: Order,
-    /// What the last pass ended the layer with.
-    pub(crate) epilogue: Epilogue,
-    pub(crate) attention_mask: Option<Dropout>,
+    /// The epilogue of the last pass.
+    epilogue: Epilogue,
+    attention_mask: Option<Dropout>,
     packed: [Buffer; 2],
-    /// Both weights side by side: see [`Layer::joins`].
+    /// Both weights side by side: see [`Layer::concatenates`].
     weights: Vec<f32>,
-    /// The sums, or the products, whichever come first.
-    pub(crate) middle: Buffer,
+    /// The aggregated rows if aggregation comes first, else the transformed rows.
+    intermediate: Buffer,
     /// The rows of the store that were multiplied: see [`Context::keeps`].
-    pub(crate) copied: Buffer,
-    /// Attention's output where its heads are still to be averaged.
-    pub(crate) wide: Buffer,
-    /// What attention keeps for its backward.
-    pub(crate) kept: Buffer,
+    store_rows: Buffer,
+    /// Attention's output before its heads are averaged.
+    all_heads: Buffer,
+    /// Attention's coefficients and scores for backward.
+    attention_state: Buffer,
     pub(crate) out: Buffer,
-    pub(crate) back: backward::Memory,
+    back: backward::Buffers,
 }
 
-/// What a pass over a layer reads beside the layer.
+/// Inputs of a pass over a layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) level: SimdLevel,
     pub(crate) parameters: &'a [f32],
-    /// The block and what was prepared of it; `None` for a model that reads no graph.
+    /// The block and its coefficients; `None` for a model that reads no graph.
     pub(crate) graph: Option<(&'a Block, &'a Adjacency)>,
-    /// The input, at least a row a source node; empty where there are its nonzeros instead.
+    /// The input, at least a row a source node; empty where `nonzeros` replace it.
     pub(crate) x: Rows<'a>,
-    pub(crate) nonzeros: Option<&'a Sparse>,
+    pub(crate) nonzeros: Option<&'a SparseInput>,
     /// Rows of the output.
     pub(crate) num_dst: usize,
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn graph(&self) -> (&'a Block, &'a Adjacency) {
+    fn graph(&self) -> (&'a Block, &'a Adjacency) {
         self.graph.expect("a layer with neighbours has a block")
     }
 
-    /// Whether rows of the store that are multiplied are kept for the gradient of the weights: they are read once.
+    /// Whether multiplied rows of the store are kept for the weights' gradients, so that they are read once.
     fn keeps(&self, mode: Mode) -> bool {
-        self.x.nodes.is_some() && matches!(mode, Mode::Training { .. })
+        self.x.nodes.is_some() && mode.trains()
     }
 }
 
@@ -132,37 +131,33 @@ impl Layer {
             attention_mask: None,
             packed: Default::default(),
             weights: Vec::new(),
-            middle: Buffer::default(),
-            copied: Buffer::default(),
-            wide: Buffer::default(),
-            kept: Buffer::default(),
+            intermediate: Buffer::default(),
+            store_rows: Buffer::default(),
+            all_heads: Buffer::default(),
+            attention_state: Buffer::default(),
             out: Buffer::default(),
             back: Default::default(),
         }
     }
 
-    /// Decides the order for a block. Nonzeros are multiplied before anything is summed, which would fill their rows.
-    pub(crate) fn decide(&mut self, block: Option<&Block>, nonzeros: bool) {
-        self.order = match (self.kind, block) {
-            (ModelKind::Gat, _) => Order::Attend,
-            _ if nonzeros => Order::TransformFirst,
-            (_, Some(block))
-                if transform_is_cheaper(block, [self.shape.in_dim, self.shape.out_dim], self.index == 0) =>
-            {
-                Order::TransformFirst
-            }
-            _ => Order::AggregateFirst,
+    /// Chooses the order for a block. Sparse rows are transformed first, since aggregated rows are dense.
+    pub(crate) fn choose_order(&mut self, block: Option<&Block>, sparse: bool) {
+        let shape = [self.shape.in_dim, self.shape.out_dim];
+        self.order = if self.kind == ModelKind::Gat {
+            Order::Attend
+        } else if sparse || block.is_some_and(|block| transform_is_cheaper(block, shape, self.index == 0)) {
+            Order::TransformFirst
+        } else {
+            Order::AggregateFirst
         };
     }
 
     /// Computes the layer; its output is in `out`.
     pub(crate) fn forward(&mut self, context: Context<'_>, mode: Mode) {
-        self.epilogue = Epilogue {
-            activation: self.activation,
-            dropout: mode.dropout(self.index, DropoutSite::Hidden, self.dropout),
-        };
+        let dropout = mode.dropout(self.index, DropoutSite::Hidden, self.dropout);
+        self.epilogue = Epilogue { activation: self.activation, dropout };
         self.attention_mask = mode.dropout(self.index, DropoutSite::Attention, self.attention_dropout);
-        self.pack(context);
+        self.pack_weights(context);
         match self.order {
             Order::AggregateFirst => self.aggregate_first(context, mode),
             Order::TransformFirst => self.transform_first(context, mode),
@@ -170,155 +165,143 @@ impl Layer {
         }
     }
 
-    fn pack(&mut self, Context { level, parameters, nonzeros, .. }: Context<'_>) {
+    fn pack_weights(&mut self, Context { level, parameters, nonzeros, .. }: Context<'_>) {
         let (depth, columns) = (self.shape.in_dim, self.width);
-        let weights = [&self.ranges.neighbours, &self.ranges.own].map(|place| {
-            let place = place.as_ref()?;
-            Some(&parameters[place.clone()])
-        });
-        if nonzeros.is_some() {
-            for (weight, transposed) in weights.into_iter().zip(&mut self.packed) {
-                if let Some(weight) = weight {
-                    transpose(weight, [columns, depth], transposed.get(depth * columns), false);
-                }
-            }
-            return;
-        }
-        if let ([Some(of_sums), Some(of_own)], true) = (weights, self.joins(level)) {
+        let weights = self.ranges.weights().map(|range| Some(&parameters[range?.clone()]));
+        if let ([Some(neighbours), Some(root)], true) = (weights, self.concatenates(level)) {
             resize(&mut self.weights, 2 * depth * columns);
-            join([of_sums, of_own], depth, &mut self.weights);
+            concatenate([neighbours, root], depth, &mut self.weights);
             let packed = self.packed[0].get(packed_len(level, 2 * depth, columns));
             return pack(level, &self.weights, [2 * depth, columns], true, packed);
         }
         for (weight, packed) in weights.into_iter().zip(&mut self.packed) {
-            if let Some(weight) = weight {
-                pack(level, weight, [depth, columns], true, packed.get(packed_len(level, depth, columns)));
+            match weight {
+                Some(weight) if nonzeros.is_some() => {
+                    transpose(weight, [columns, depth], packed.get(depth * columns), false);
+                }
+                Some(weight) => {
+                    pack(level, weight, [depth, columns], true, packed.get(packed_len(level, depth, columns)));
+                }
+                None => {}
             }
         }
     }
 
-    /// Whether a sum and the node's own row are multiplied as one row of both: on tiles, whose depth is a multiple of 32,
-    /// less is multiplied in vain then, and nothing is added to the output.
-    pub(crate) fn joins(&self, level: SimdLevel) -> bool {
-        let both = self.ranges.neighbours.is_some() && self.ranges.own.is_some();
+    /// Whether a node's aggregated row and its own row are multiplied as one row of twice the depth. On tiles, whose depth is
+    /// a multiple of 32, this leaves less padding and adds nothing to the output.
+    fn concatenates(&self, level: SimdLevel) -> bool {
+        let both = self.ranges.neighbours.is_some() && self.ranges.root.is_some();
         both && self.order == Order::AggregateFirst && tiles(level, [self.width, self.shape.in_dim])
     }
 
-    /// Whether rows of the store are not kept from the forward to the backward pass of sums.
-    pub(crate) fn reads_again(&self) -> bool {
+    /// Whether backward reads rows of the store again where aggregation comes first.
+    fn reads_again(&self) -> bool {
         self.width >= WIDE
     }
 
     fn aggregate_first(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
-        let lists = self.ranges.neighbours.is_some().then(|| {
+        let csr = self.ranges.neighbours.is_some().then(|| {
             let (block, adjacency) = context.graph();
-            adjacency.lists(block, x.nodes)
+            adjacency.csr(block, x.nodes)
         });
-        let joins = self.joins(level);
-        let [neighbours, own] = &self.packed;
-        let own = self.ranges.own.is_some().then_some(own);
+        let (concatenates, has_root, zeros) = (self.concatenates(level), self.ranges.root.is_some(), self.index > 0);
+        let [neighbours, root] = &self.packed;
         let bias = &context.parameters[self.ranges.bias.clone()];
-        let summed = if lists.is_some() { depth } else { 0 };
-        let keep = own.is_some() && context.keeps(mode) && !self.reads_again();
-        let copied = if keep { depth } else { 0 };
+        let keeps = has_root && context.keeps(mode) && !self.reads_again();
+        let (sum_width, kept_width) = (if csr.is_some() { depth } else { 0 }, if keeps { depth } else { 0 });
         let outputs = [
-            (self.out.get(num_dst * width), ROWS * width),
-            (self.middle.get(num_dst * summed), ROWS * summed),
-            (self.copied.get(num_dst * copied), ROWS * copied),
+            (self.out.get(num_dst * width), width),
+            (self.intermediate.get(num_dst * sum_width), sum_width),
+            (self.store_rows.get(num_dst * kept_width), kept_width),
         ];
-        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out, sums, copied]| {
-            let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
-            let sizes = [rows.len(), width, depth];
-            if let Some(lists) = &lists {
-                sum_rows(level, lists, rows.clone(), x.view, depth, sums);
+        row_blocks(num_dst, outputs, &|rows, [out, sums, kept]| {
+            let first = rows.start * width;
+            if let Some(csr) = &csr {
+                spmm(level, csr, rows.clone(), x.view, depth, sums);
             }
-            let (x, own_rows) = if keep { x.copied(rows.clone(), depth, copied) } else { (x, rows.clone()) };
-            if joins {
-                let (sizes, packed) =
-                    ([rows.len(), width, 2 * depth], neighbours.read(packed_len(level, 2 * depth, width)));
+            let sizes = [rows.len(), width, depth];
+            let (x, root_rows) = if keeps { x.copied(rows, depth, kept) } else { (x, rows) };
+            if concatenates {
+                let weights = packed_weight(level, neighbours, [2 * depth, width]);
                 with_scratch([x.scratch(ROWS * depth), ROWS * 2 * depth, 0], |[scratch, both, _]| {
-                    join([sums, x.dense(own_rows, depth, scratch)], depth, both);
-                    let factors = (Left::rows(both, 2 * depth), Right::packed(level, packed, 2 * depth));
-                    multiply(level, sizes, factors, out, false);
+                    concatenate([sums, x.dense(root_rows, depth, scratch)], depth, both);
+                    multiply(level, [sizes[0], width, 2 * depth], (Left::rows(both, 2 * depth), weights), out, false);
                 });
             } else {
-                if lists.is_some() {
-                    let packed = neighbours.read(packed_len(level, depth, width));
-                    multiply(level, sizes, (Left::rows(sums, depth), Right::packed(level, packed, depth)), out, false);
+                if csr.is_some() {
+                    let weight = packed_weight(level, neighbours, [depth, width]);
+                    multiply(level, sizes, (Left::rows(sums, depth), weight), out, false);
                 }
-                if let Some(own) = own {
-                    let packed = own.read(packed_len(level, depth, width));
-                    times(level, (x, own_rows), sizes, packed, out, (lists.is_some(), self.index > 0));
+                if has_root {
+                    let weight = packed_weight(level, root, [depth, width]);
+                    multiply_rows(level, (x, root_rows), sizes, weight, out, (csr.is_some(), zeros));
                 }
             }
-            epilogue::forward(level, epilogue, Part { width, first: rows.start }, bias, out);
+            epilogue.forward(level, first, bias, out);
         });
     }
 
-    /// The products of all source nodes, in `middle`.
-    fn products(&mut self, context: Context<'_>, mode: Mode) {
+    /// Writes the transformed rows of all source nodes to `intermediate`.
+    fn transform(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, .. } = context;
         let (depth, width, num_src) = (self.shape.in_dim, self.width, context.graph().0.num_src);
         if let Some(nonzeros) = context.nonzeros {
-            let (lists, weight) = (nonzeros.lists(), FeatureView::F32(self.packed[0].read(depth * width)));
-            return parallel::pieces(self.middle.get(num_src * width), ROWS * width, &|task, out| {
-                let rows = task * ROWS..(task * ROWS + ROWS).min(num_src);
-                sum_rows(level, &lists, rows, weight, width, out);
+            let (csr, weight) = (nonzeros.csr(), FeatureView::F32(self.packed[0].read(depth * width)));
+            return row_blocks(num_src, [(self.intermediate.get(num_src * width), width)], &|rows, [out]| {
+                spmm(level, &csr, rows, weight, width, out);
             });
         }
-        let packed = self.packed[0].read(packed_len(level, depth, width));
-        let keep = context.keeps(mode);
-        let copied = if keep { depth } else { 0 };
+        let (weight, zeros) = (packed_weight(level, &self.packed[0], [depth, width]), self.index > 0);
+        let keeps = context.keeps(mode);
+        let kept_width = if keeps { depth } else { 0 };
         let outputs =
-            [(self.middle.get(num_src * width), ROWS * width), (self.copied.get(num_src * copied), ROWS * copied)];
-        parallel::tasks(num_src.div_ceil(ROWS), outputs, &|task, [out, copied]| {
-            let rows = task * ROWS..(task * ROWS + ROWS).min(num_src);
+            [(self.intermediate.get(num_src * width), width), (self.store_rows.get(num_src * kept_width), kept_width)];
+        row_blocks(num_src, outputs, &|rows, [out, kept]| {
             let sizes = [rows.len(), width, depth];
-            let x = if keep { x.copied(rows, depth, copied) } else { (x, rows) };
-            times(level, x, sizes, packed, out, (false, self.index > 0));
+            let x = if keeps { x.copied(rows, depth, kept) } else { (x, rows) };
+            multiply_rows(level, x, sizes, weight, out, (false, zeros));
         });
     }
 
     fn transform_first(&mut self, context: Context<'_>, mode: Mode) {
         let Context { level, x, num_dst, .. } = context;
-        let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
+        let (depth, width, epilogue, zeros) = (self.shape.in_dim, self.width, self.epilogue, self.index > 0);
         let has_neighbours = self.ranges.neighbours.is_some();
         if has_neighbours {
-            self.products(context, mode);
+            self.transform(context, mode);
         }
-        let summed = has_neighbours.then(|| {
+        let aggregation = has_neighbours.then(|| {
             let (block, adjacency) = context.graph();
-            (adjacency.lists(block, None), FeatureView::F32(self.middle.read(block.num_src * width)))
+            (adjacency.csr(block, None), FeatureView::F32(self.intermediate.read(block.num_src * width)))
         });
-        let own = self.ranges.own.is_some().then_some(&self.packed[1]);
-        let of_nonzeros = context.nonzeros.map(Sparse::lists);
+        let root = self.ranges.root.is_some().then_some(&self.packed[1]);
+        let nonzeros = context.nonzeros.map(SparseInput::csr);
         let bias = &context.parameters[self.ranges.bias.clone()];
-        let outputs = [(self.out.get(num_dst * width), ROWS * width)];
-        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
-            let rows = task * ROWS..(task * ROWS + ROWS).min(num_dst);
-            match &summed {
-                Some((lists, products)) => sum_rows(level, lists, rows.clone(), *products, width, out),
+        row_blocks(num_dst, [(self.out.get(num_dst * width), width)], &|rows, [out]| {
+            let first = rows.start * width;
+            match &aggregation {
+                Some((csr, transformed)) => spmm(level, csr, rows.clone(), *transformed, width, out),
                 None => out.fill(0.0),
             }
-            match (own, &of_nonzeros) {
-                (Some(own), Some(lists)) => with_scratch([out.len(), 0, 0], |[product, _, _]| {
-                    sum_rows(level, lists, rows.clone(), FeatureView::F32(own.read(depth * width)), width, product);
+            match (root, &nonzeros) {
+                (Some(root), Some(csr)) => with_scratch([out.len(), 0, 0], |[product, _, _]| {
+                    spmm(level, csr, rows, FeatureView::F32(root.read(depth * width)), width, product);
                     out.iter_mut().zip(product).for_each(|(o, p)| *o += *p);
                 }),
-                (Some(own), None) => {
-                    let own = own.read(packed_len(level, depth, width));
-                    times(level, (x, rows.clone()), [rows.len(), width, depth], own, out, (true, self.index > 0));
+                (Some(root), None) => {
+                    let (sizes, weight) = ([rows.len(), width, depth], packed_weight(level, root, [depth, width]));
+                    multiply_rows(level, (x, rows), sizes, weight, out, (true, zeros));
                 }
                 (None, _) => {}
             }
-            epilogue::forward(level, epilogue, Part { width, first: rows.start }, bias, out);
+            epilogue.forward(level, first, bias, out);
         });
     }
 
     /// Attention over a block.
-    pub(crate) fn attention<'a>(&self, block: &'a Block) -> Attention<'a> {
+    fn attention<'a>(&self, block: &'a Block) -> Attention<'a> {
         let edges = Edges { indptr: &block.indptr, indices: &block.indices, num_src: block.num_src };
         let options = Options {
             heads: self.shape.heads,
@@ -332,40 +315,37 @@ impl Layer {
     }
 
     /// Whether the output is the mean of the heads.
-    pub(crate) fn averages(&self) -> bool {
+    fn averages(&self) -> bool {
         self.width != self.shape.out_dim
     }
 
     fn attend(&mut self, context: Context<'_>, mode: Mode) {
-        self.products(context, mode);
+        self.transform(context, mode);
         let Context { level, num_dst, .. } = context;
         let (block, _) = context.graph();
         let attention = self.attention(block);
-        let values = self.middle.read(block.num_src * self.width);
-        let inputs = inputs(&self.ranges, context.parameters, values);
-        let kept = self.kept.get(attention.kept_len());
-        let (width, heads, averages) = (self.shape.out_dim, self.shape.heads, self.width != self.shape.out_dim);
-        let attended = if averages { &mut self.wide } else { &mut self.out };
-        attention.forward(inputs, kept, attended.get(num_dst * self.width));
-        let (wide, all) = (&self.wide, self.width);
+        let (width, all, heads, averages) = (self.shape.out_dim, self.width, self.shape.heads, self.averages());
+        let [att_src, att_dst] = self.ranges.attention_vectors(context.parameters);
+        let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst };
+        let attended = if averages { &mut self.all_heads } else { &mut self.out };
+        attention.forward(inputs, self.attention_state.get(attention.kept_len()), attended.get(num_dst * all));
+        let all_heads = self.all_heads.read(if averages { num_dst * all } else { 0 });
         let (epilogue, bias) = (self.epilogue, &context.parameters[self.ranges.bias.clone()]);
-        let outputs = [(self.out.get(num_dst * width), ROWS * width)];
-        parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
+        row_blocks(num_dst, [(self.out.get(num_dst * width), width)], &|rows, [out]| {
             if averages {
-                let wide = &wide.read(num_dst * all)[task * ROWS * all..];
-                for (out, wide) in out.chunks_exact_mut(width).zip(wide.chunks_exact(all)) {
+                for (out, row) in out.chunks_exact_mut(width).zip(all_heads[rows.start * all..].chunks_exact(all)) {
                     for (c, o) in out.iter_mut().enumerate() {
-                        *o = (0..heads).map(|h| wide[h * width + c]).sum::<f32>() / heads as f32;
+                        *o = (0..heads).map(|h| row[h * width + c]).sum::<f32>() / heads as f32;
                     }
                 }
             }
-            epilogue::forward(level, epilogue, Part { width, first: task * ROWS }, bias, out);
+            epilogue.forward(level, rows.start * width, bias, out);
         });
     }
 }
 
-/// Writes rows of `width` elements of two matrices beside each other.
-pub(crate) fn join([left, right]: [&[f32]; 2], width: usize, out: &mut [f32]) {
+/// Writes rows of `width` elements of two matrices side by side.
+fn concatenate([left, right]: [&[f32]; 2], width: usize, out: &mut [f32]) {
     let rows = left.chunks_exact(width).zip(right.chunks_exact(width));
     for (out, (left, right)) in out.chunks_exact_mut(2 * width).zip(rows) {
         out[..width].copy_from_slice(left);
@@ -373,25 +353,23 @@ pub(crate) fn join([left, right]: [&[f32]; 2], width: usize, out: &mut [f32]) {
     }
 }
 
-/// What attention reads.
-pub(crate) fn inputs<'a>(ranges: &ParameterRanges, parameters: &'a [f32], values: &'a [f32]) -> Inputs<'a> {
-    let [src, dst] = ranges.attention.as_ref().expect("a layer that attends has attention vectors");
-    Inputs { values, att_src: &parameters[src.clone()], att_dst: &parameters[dst.clone()] }
+/// A weight that was packed as a `depth` x `columns` right factor.
+fn packed_weight(level: SimdLevel, packed: &Buffer, [depth, columns]: [usize; 2]) -> Right<'_> {
+    Right::packed(level, packed.read(packed_len(level, depth, columns)), depth)
 }
 
-/// Rows of the input times a packed weight.
-fn times(
+/// Multiplies rows of the input by a weight; skips the zeros of the input if `zeros` and they are many.
+fn multiply_rows(
     level: SimdLevel,
     (x, rows): (Rows<'_>, Range<usize>),
     sizes: [usize; 3],
-    packed: &[f32],
+    weight: Right<'_>,
     out: &mut [f32],
     (add, zeros): (bool, bool),
 ) {
     let depth = sizes[2];
     with_scratch([x.scratch(ROWS * depth), 0, 0], |[scratch, _, _]| {
-        let x = x.dense(rows, depth, scratch);
-        let left = Left::rows(x, depth).with_zeros(zeros);
-        multiply(level, sizes, (left, Right::packed(level, packed, depth)), out, add);
+        let left = Left::rows(x.dense(rows, depth, scratch), depth).with_zeros(zeros);
+        multiply(level, sizes, (left, weight), out, add);
     });
 }

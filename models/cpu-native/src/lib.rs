@@ -5,7 +5,6 @@ pub mod attention;
 mod buffer;
 mod csr;
 mod epilogue;
-mod gather;
 mod gemm;
 mod infer;
 mod layer;
@@ -18,16 +17,17 @@ pub mod probe;
 mod rows;
 mod simd;
 mod sparse;
+mod spmm;
 mod support;
 mod trainer;
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Training, submit};
 
-pub use network::{Times, Work};
+pub use network::{PassTimes, Work};
 pub use support::supports;
 pub use trainer::CpuNative;
 
-/// The operator's name.
+/// Key of the operator.
 pub const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Native");
 
 submit! {

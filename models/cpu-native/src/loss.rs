@@ -1,14 +1,16 @@
 //! Softmax cross-entropy of the seeds: score and gradient in one pass.
 
+use std::sync::Mutex;
+
 use morphgl_registry::Score;
 
 use crate::parallel;
 
-/// Seeds a task scores.
+/// Seeds that a task scores.
 const TASK: usize = 64;
 
-/// Scores `logits` as [`Score::of`] does, and writes the gradient of the summed loss: softmax less one at the label,
-/// 0 without a label. `scores` has room for a number of scores of tasks.
+/// Scores `logits` as [`Score::of`] does, and writes the gradient of the summed loss: the softmax less 1 at the label,
+/// 0 for a seed without a label. `scores` is scratch.
 pub(crate) fn cross_entropy(
     logits: &[f32],
     labels: &[i32],
@@ -16,13 +18,14 @@ pub(crate) fn cross_entropy(
     scores: &mut Vec<Score>,
     grad: &mut [f32],
 ) -> Score {
+    let tasks = labels.len().div_ceil(TASK);
     scores.clear();
-    scores.resize(labels.len().div_ceil(TASK), Score::default());
-    let scores_of = std::sync::Mutex::new(&mut scores[..]);
-    parallel::tasks(labels.len().div_ceil(TASK), [(grad, TASK * classes)], &|task, [grad]| {
-        let first = task * TASK;
-        let labels = &labels[first..(first + TASK).min(labels.len())];
-        let logits = &logits[first * classes..][..labels.len() * classes];
+    scores.resize(tasks, Score::default());
+    let shared_scores = Mutex::new(&mut scores[..]);
+    parallel::tasks(tasks, [(grad, TASK * classes)], &|task, [grad]| {
+        let seeds = parallel::block(task, TASK, labels.len());
+        let labels = &labels[seeds.clone()];
+        let logits = &logits[seeds.start * classes..seeds.end * classes];
         let score = Score::of(logits, labels, classes);
         for ((row, out), &label) in logits.chunks_exact(classes).zip(grad.chunks_exact_mut(classes)).zip(labels) {
             if label < 0 {
@@ -38,7 +41,7 @@ pub(crate) fn cross_entropy(
             out.iter_mut().for_each(|o| *o /= sum);
             out[label as usize] -= 1.0;
         }
-        scores_of.lock().expect("no task panics with the scores")[task] = score;
+        shared_scores.lock().expect("no task panics while it holds the lock")[task] = score;
     });
     let mut total = Score::default();
     scores.iter().for_each(|&score| total += score);

@@ -1,73 +1,79 @@
-//! All layers: forward, loss, backward over one mini-batch.
+//! All layers of a model: forward, loss and backward over one mini-batch.
 
 use std::time::Instant;
 
 use morphgl_graph_store::{FeatureMatrix, FeatureView};
-use morphgl_model_spec::{DropoutSite, ModelSpec, ParameterSpec};
+use morphgl_model_spec::{Dropout, DropoutSite, ModelSpec, ParameterSpec};
+use morphgl_platform::SimdLevel;
 use morphgl_registry::{Block, Score};
 
 use crate::adjacency::{self, Adjacency};
 use crate::buffer::{Buffer, resize};
-use crate::layer::{Context, Layer, Mode, Order, ROWS, Upstream};
+use crate::layer::{Context, Layer, Mode, Order, Upstream};
 use crate::loss::cross_entropy;
-use crate::parallel;
-use crate::rows::{Nodes, Rows};
-use crate::sparse::{Nonzeros, Side, Sparse};
-use morphgl_platform::SimdLevel;
+use crate::parallel::{self, row_blocks};
+use crate::rows::{NodeIds, Rows};
+use crate::sparse::{Nonzeros, Side, SparseInput};
 
-/// Edges a task looks up.
+/// Edges whose sources a task looks up.
 const EDGES: usize = 1 << 14;
 
-/// The layers of a model with their memory.
+/// The layers of a model with their buffers.
 #[derive(Debug)]
 pub(crate) struct Network {
-    spec: ModelSpec,
-    level: SimdLevel,
     layers: Vec<Layer>,
-    adjacencies: Vec<Adjacency>,
-    /// Where the store's features are nearly all zeros: its nonzeros, and those of a mini-batch.
-    nonzeros: Option<(Nonzeros, Sparse)>,
-    /// The node of each edge's source in the first block, where features are read out of the store.
-    sources: Vec<u32>,
-    /// The input features after dropout.
-    dropped: Buffer,
+    inputs: LayerInputs,
     loss_gradient: Buffer,
     scores: Vec<Score>,
-    times: Times,
+    times: PassTimes,
+}
+
+/// What the layers read of a mini-batch, beside each other's outputs.
+#[derive(Debug)]
+struct LayerInputs {
+    spec: ModelSpec,
+    level: SimdLevel,
+    adjacencies: Vec<Adjacency>,
+    /// The nonzeros of the store, if its features are sparse, and those of the mini-batch.
+    nonzeros: Option<(Nonzeros, SparseInput)>,
+    /// The node of each edge's source in the first block, where aggregation reads the store.
+    edge_nodes: Vec<u32>,
+    /// The input features after dropout.
+    dropped: Buffer,
 }
 
 /// Seconds that the phases of the last mini-batch took.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Times {
-    /// Coefficients of the blocks, their transposed lists, dropout of the input.
+pub struct PassTimes {
+    /// Coefficients and transposed edges of the blocks, dropout of the input.
     pub prepare: f64,
-    /// Forward, a number a layer.
+    /// Forward pass of each layer.
     pub forward: Vec<f64>,
-    /// The loss and its gradient.
+    /// Loss and its gradient.
     pub loss: f64,
-    /// Backward, a number a layer.
+    /// Backward pass of each layer.
     pub backward: Vec<f64>,
 }
 
-/// What the last mini-batch cost at least.
+/// Minimum work of a mini-batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Work {
-    /// Floating point operations of matrix products, forward and backward.
+    /// Floating point operations of GEMMs, forward and backward.
     pub flops: f64,
-    /// Bytes of messages over edges, and of every matrix once for each product that it is in.
+    /// Bytes of messages over edges, and of every matrix once for each GEMM that reads or writes it.
     pub bytes: f64,
 }
 
 /// What a pass reads of a mini-batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
-    /// A block a layer; none for a model that reads no graph.
+    /// A block a layer; empty for a model that reads no graph.
     pub(crate) blocks: &'a [Block],
     pub(crate) degrees: &'a [f32],
-    /// The features of the first `rows` input nodes, or, where there are `nodes`, of the whole store.
+    /// The features of the first `rows` input nodes, or of the whole store if there are `nodes`.
     pub(crate) features: FeatureView<'a>,
     pub(crate) rows: usize,
-    /// The store and these input nodes, each of which it has.
+    /// The store and the input nodes to read from it; it has all of them.
     pub(crate) nodes: Option<(&'a FeatureMatrix, &'a [u32])>,
     pub(crate) labels: &'a [i32],
 }
@@ -75,7 +81,7 @@ pub(crate) struct Input<'a> {
 impl<'a> Input<'a> {
     /// The features that the first layer reads; `of_edges` are the nodes of its edges' sources.
     fn features(&self, of_edges: &'a [u32]) -> Rows<'a> {
-        let nodes = self.nodes.map(|(store, of_rows)| Nodes { of_rows, of_edges, store });
+        let nodes = self.nodes.map(|(store, of_rows)| NodeIds { of_rows, of_edges, store });
         Rows { view: self.features, nodes }
     }
 
@@ -84,125 +90,148 @@ impl<'a> Input<'a> {
     }
 }
 
-impl Network {
-    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: SimdLevel, nonzeros: Option<Nonzeros>) -> Self {
-        Self {
-            spec: spec.clone(),
-            level,
-            nonzeros: nonzeros.map(|nonzeros| (nonzeros, Sparse::default())),
-            layers: (0..spec.layers).map(|l| Layer::new(spec, l, specs)).collect(),
-            adjacencies: (0..spec.layers).map(|_| Adjacency::default()).collect(),
-            sources: Vec::new(),
-            dropped: Buffer::default(),
-            loss_gradient: Buffer::default(),
-            scores: Vec::new(),
-            times: Times { forward: vec![0.0; spec.layers], backward: vec![0.0; spec.layers], ..Times::default() },
+impl LayerInputs {
+    fn input_dropout(&self, mode: Mode) -> Option<Dropout> {
+        mode.dropout(0, DropoutSite::Input, self.spec.input_dropout)
+    }
+
+    /// Reads the nonzeros of the input with dropout, and for training sorts them by column.
+    fn read_nonzeros(&mut self, first: &Layer, input: Input<'_>, mode: Mode) {
+        let dropout = self.input_dropout(mode);
+        let Some((store, sparse)) = &mut self.nonzeros else { return };
+        let rows = input.rows;
+        if let Some((_, nodes)) = input.nodes {
+            sparse.read(store, Some(nodes), rows, dropout.as_ref());
+        } else {
+            let dim = self.spec.in_dim;
+            sparse.read(&Nonzeros::of(input.features.part(0, rows * dim), dim), None, rows, dropout.as_ref());
+        }
+        let sides = [(Side::Sources, rows), (Side::Destinations, input.num_dst(0))];
+        for ((side, rows), weight) in sides.into_iter().zip(first.ranges.weights()) {
+            if mode.trains() && weight.is_some() {
+                sparse.sort(side, rows);
+            }
         }
     }
 
-    /// The same at another level.
-    pub(crate) fn at(self, level: SimdLevel) -> Self {
-        Self { level, ..self }
+    /// Copies the input with dropout, or looks up the nodes of the first block's edges where aggregation reads the store.
+    fn read_dense(&mut self, first: &Layer, input: Input<'_>, mode: Mode) {
+        self.edge_nodes.clear();
+        if let Some(dropout) = self.input_dropout(mode) {
+            let dim = self.spec.in_dim;
+            return row_blocks(input.rows, [(self.dropped.get(input.rows * dim), dim)], &|rows, [out]| {
+                input.features(&[]).copy(rows.clone(), dim, out);
+                dropout.apply((rows.start * dim) as u64, out);
+            });
+        }
+        let aggregates = first.order == Order::AggregateFirst && first.ranges.neighbours.is_some();
+        if let (Some((_, nodes)), Some(block), true) = (input.nodes, input.blocks.first(), aggregates) {
+            resize(&mut self.edge_nodes, block.num_edges());
+            parallel::pieces(&mut self.edge_nodes, EDGES, &|task, edge_nodes| {
+                let locals = &block.indices[task * EDGES..];
+                edge_nodes.iter_mut().zip(locals).for_each(|(node, &local)| *node = nodes[local as usize]);
+            });
+        }
     }
 
-    pub(crate) fn times(&self) -> &Times {
+    fn graph<'a>(&'a self, input: Input<'a>, layer: usize) -> Option<(&'a Block, &'a Adjacency)> {
+        input.blocks.get(layer).map(|block| (block, &self.adjacencies[layer]))
+    }
+
+    /// The context of layer `layer`; it reads the output of the layer `before`, or the features.
+    fn context<'a>(
+        &'a self,
+        (layer, before): (usize, Option<&'a Layer>),
+        parameters: &'a [f32],
+        input: Input<'a>,
+        mode: Mode,
+    ) -> Context<'a> {
+        let nonzeros = self.nonzeros.as_ref().filter(|_| layer == 0).map(|(_, sparse)| sparse);
+        let x = match before {
+            Some(before) => Rows::dense_f32(before.out.read(input.num_dst(layer - 1) * before.shape.out_dim)),
+            None if nonzeros.is_some() => Rows::dense_f32(&[]),
+            None if self.input_dropout(mode).is_some() => {
+                Rows::dense_f32(self.dropped.read(input.rows * self.spec.in_dim))
+            }
+            None => input.features(&self.edge_nodes),
+        };
+        let (graph, num_dst) = (self.graph(input, layer), input.num_dst(layer));
+        Context { level: self.level, parameters, graph, x, nonzeros, num_dst }
+    }
+}
+
+impl Network {
+    pub(crate) fn new(spec: &ModelSpec, specs: &[ParameterSpec], level: SimdLevel, nonzeros: Option<Nonzeros>) -> Self {
+        Self {
+            layers: (0..spec.layers).map(|l| Layer::new(spec, l, specs)).collect(),
+            inputs: LayerInputs {
+                spec: spec.clone(),
+                level,
+                adjacencies: (0..spec.layers).map(|_| Adjacency::default()).collect(),
+                nonzeros: nonzeros.map(|nonzeros| (nonzeros, SparseInput::default())),
+                edge_nodes: Vec::new(),
+                dropped: Buffer::default(),
+            },
+            loss_gradient: Buffer::default(),
+            scores: Vec::new(),
+            times: PassTimes {
+                forward: vec![0.0; spec.layers],
+                backward: vec![0.0; spec.layers],
+                ..PassTimes::default()
+            },
+        }
+    }
+
+    pub(crate) fn set_level(&mut self, level: SimdLevel) {
+        self.inputs.level = level;
+    }
+
+    pub(crate) fn times(&self) -> &PassTimes {
         &self.times
     }
 
-    /// The work of a mini-batch of these blocks' sizes, if it was the last.
+    /// The work of a mini-batch with blocks of these sizes, in the orders chosen for the last mini-batch.
     pub(crate) fn work(&self, input: Input<'_>) -> Work {
         let mut work = Work::default();
         for (l, layer) in self.layers.iter().enumerate() {
             let dst = input.num_dst(l) as f64;
             let (src, edges) = input.blocks.get(l).map_or((dst, 0.0), |b| (b.num_src as f64, b.num_edges() as f64));
             let (depth, width) = (layer.shape.in_dim as f64, layer.width as f64);
-            let own = if layer.ranges.own.is_some() { dst } else { 0.0 };
-            let neighbours = if layer.ranges.neighbours.is_none() { 0.0 } else { dst };
+            let [neighbours, root] = layer.ranges.weights().map(|range| if range.is_some() { dst } else { 0.0 });
             let (rows, message) = match layer.order {
-                Order::AggregateFirst => (neighbours + own, depth),
-                Order::TransformFirst | Order::Attend => (src + own, width),
+                Order::AggregateFirst => (neighbours + root, depth),
+                Order::TransformFirst | Order::Attend => (src + root, width),
             };
             let passes = if l > 0 { 3.0 } else { 2.0 };
-            let summed = if layer.order == Order::AggregateFirst && l == 0 { 1.0 } else { 2.0 };
+            let aggregations = if layer.order == Order::AggregateFirst && l == 0 { 1.0 } else { 2.0 };
             work.flops += passes * 2.0 * rows * depth * width;
-            work.bytes += 4.0 * (passes * rows * (depth + width) + summed * edges * message);
+            work.bytes += 4.0 * (passes * rows * (depth + width) + aggregations * edges * message);
         }
         work
     }
 
-    /// The logits, in the last layer's output, and what backward needs if the mode is training.
+    /// Computes the logits, and in training what backward needs.
     fn forward(&mut self, parameters: &[f32], input: Input<'_>, mode: Mode) {
-        let training = matches!(mode, Mode::Training { .. });
         let start = Instant::now();
-        let sparse = self.nonzeros.is_some();
-        self.layers.iter_mut().enumerate().for_each(|(l, layer)| layer.decide(input.blocks.get(l), sparse && l == 0));
+        let Self { layers, inputs, times, .. } = self;
+        let sparse = inputs.nonzeros.is_some();
+        layers.iter_mut().enumerate().for_each(|(l, layer)| layer.choose_order(input.blocks.get(l), sparse && l == 0));
         if !input.blocks.is_empty() {
-            let layers = &self.layers;
-            let by_source = |l: usize| training && (l > 0 || layers[l].order != Order::AggregateFirst);
-            adjacency::prepare(&mut self.adjacencies, self.spec.kind, input.blocks, input.degrees, &by_source);
+            let transposes = |l: usize| mode.trains() && (l > 0 || layers[l].order != Order::AggregateFirst);
+            adjacency::prepare(&mut inputs.adjacencies, inputs.spec.kind, input.blocks, input.degrees, &transposes);
         }
         if sparse {
-            self.read_nonzeros(input, mode);
+            inputs.read_nonzeros(&layers[0], input, mode);
         } else {
-            self.find_sources(input, mode);
-            self.drop_input(input, mode);
+            inputs.read_dense(&layers[0], input, mode);
         }
-        self.times.prepare = start.elapsed().as_secs_f64();
-        for l in 0..self.layers.len() {
+        times.prepare = start.elapsed().as_secs_f64();
+        for l in 0..layers.len() {
             let start = Instant::now();
-            let (before, rest) = self.layers.split_at_mut(l);
-            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, (l, sparse));
-            rest[0].forward(context(self.level, (&self.adjacencies, &self.nonzeros), parameters, input, x, l), mode);
-            self.times.forward[l] = start.elapsed().as_secs_f64();
+            let (before, rest) = layers.split_at_mut(l);
+            rest[0].forward(inputs.context((l, before.last()), parameters, input, mode), mode);
+            times.forward[l] = start.elapsed().as_secs_f64();
         }
-    }
-
-    /// Looks up the nodes of the first block's edges, where their features are summed out of the store.
-    fn find_sources(&mut self, input: Input<'_>, mode: Mode) {
-        let dropped = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout).is_some();
-        let summed = self.layers[0].order == Order::AggregateFirst && self.layers[0].ranges.neighbours.is_some();
-        let (Some((_, nodes)), Some(block), true) = (input.nodes, input.blocks.first(), summed && !dropped) else {
-            return self.sources.clear();
-        };
-        resize(&mut self.sources, block.num_edges());
-        parallel::pieces(&mut self.sources, EDGES, &|task, sources| {
-            let locals = &block.indices[task * EDGES..];
-            sources.iter_mut().zip(locals).for_each(|(source, &local)| *source = nodes[local as usize]);
-        });
-    }
-
-    /// Reads the nonzeros of the input, dropped, and in training sorts them by column.
-    fn read_nonzeros(&mut self, input: Input<'_>, mode: Mode) {
-        let Some((store, sparse)) = &mut self.nonzeros else { return };
-        let dropout = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout);
-        let rows = input.rows;
-        match input.nodes {
-            Some((_, nodes)) => sparse.read(store, Some(nodes), rows, dropout.as_ref()),
-            None => {
-                let dim = self.spec.in_dim;
-                sparse.read(&Nonzeros::of(input.features.part(0, rows * dim), dim), None, rows, dropout.as_ref());
-            }
-        }
-        if let Mode::Training { .. } = mode {
-            let places = &self.layers[0].ranges;
-            if places.neighbours.is_some() {
-                sparse.sort(Side::All, rows);
-            }
-            if places.own.is_some() {
-                sparse.sort(Side::First, input.num_dst(0));
-            }
-        }
-    }
-
-    fn drop_input(&mut self, input: Input<'_>, mode: Mode) {
-        let Some(dropout) = mode.dropout(0, DropoutSite::Input, self.spec.input_dropout) else { return };
-        let dim = self.spec.in_dim;
-        let out = self.dropped.get(input.rows * dim);
-        parallel::tasks(input.rows.div_ceil(ROWS), [(out, ROWS * dim)], &|task, [out]| {
-            let first = task * ROWS;
-            input.features(&[]).copy(first..(first + ROWS).min(input.rows), dim, out);
-            dropout.apply((first * dim) as u64, out);
-        });
     }
 
     fn logits(&self, input: Input<'_>) -> &[f32] {
@@ -213,10 +242,10 @@ impl Network {
     /// Scores a mini-batch in evaluation mode.
     pub(crate) fn score(&mut self, parameters: &[f32], input: Input<'_>) -> Score {
         self.forward(parameters, input, Mode::Evaluation);
-        Score::of(self.logits(input), input.labels, self.spec.num_classes)
+        Score::of(self.logits(input), input.labels, self.inputs.spec.num_classes)
     }
 
-    /// Adds the gradients of a mini-batch, unless its loss is not a number.
+    /// Adds the gradients of a mini-batch, unless its loss is not finite.
     pub(crate) fn forward_backward(
         &mut self,
         parameters: &[f32],
@@ -225,36 +254,32 @@ impl Network {
         gradients: &mut [f32],
     ) -> Score {
         self.forward(parameters, input, mode);
-        let (classes, start) = (self.spec.num_classes, Instant::now());
-        let last = self.layers.last().expect("a model has a layer");
-        let logits = last.out.read(input.labels.len() * classes);
-        let loss_gradient = self.loss_gradient.get(logits.len());
-        let score = cross_entropy(logits, input.labels, classes, &mut self.scores, loss_gradient);
-        self.times.loss = start.elapsed().as_secs_f64();
+        let (classes, start) = (self.inputs.spec.num_classes, Instant::now());
+        let Self { layers, inputs, loss_gradient, scores, times } = self;
+        let logits = layers.last().expect("a model has a layer").out.read(input.labels.len() * classes);
+        let loss_gradient = loss_gradient.get(logits.len());
+        let score = cross_entropy(logits, input.labels, classes, scores, loss_gradient);
+        times.loss = start.elapsed().as_secs_f64();
         if !score.loss_sum.is_finite() || score.count == 0 {
             return score;
         }
-        let loss_gradient = self.loss_gradient.read(input.labels.len() * classes);
-        for l in (0..self.layers.len()).rev() {
+        for l in (0..layers.len()).rev() {
             let start = Instant::now();
-            let (before, rest) = self.layers.split_at_mut(l);
-            let (layer, after) = rest.split_first_mut().expect("a layer is there");
-            let sparse = self.nonzeros.is_some();
-            let x = input_of(before.last(), (&self.dropped, &self.sources, &self.spec, mode), input, (l, sparse));
-            let of = |x, l| context(self.level, (&self.adjacencies, &self.nonzeros), parameters, input, x, l);
+            let (before, rest) = layers.split_at_mut(l);
+            let (layer, after) = rest.split_first_mut().expect("layer l");
             let upstream = match after.first() {
                 None => Upstream::Rows(loss_gradient),
-                Some(next) => next.upstream(of(Rows::local(FeatureView::F32(&[])), l + 1)),
+                Some(next) => next.upstream(inputs.graph(input, l + 1), input.num_dst(l + 1)),
             };
-            layer.backward(of(x, l), upstream, gradients);
-            self.times.backward[l] = start.elapsed().as_secs_f64();
+            layer.backward(inputs.context((l, before.last()), parameters, input, mode), upstream, gradients);
+            times.backward[l] = start.elapsed().as_secs_f64();
         }
         score
     }
 
-    /// Bytes that the nonzeros of a row of the store take, where they are read instead of it.
+    /// Average bytes of a store row's nonzeros, if features are sparse.
     pub(crate) fn nonzeros_bytes(&self) -> Option<usize> {
-        self.nonzeros.as_ref().map(|(store, _)| store.row_bytes())
+        self.inputs.nonzeros.as_ref().map(|(store, _)| store.row_bytes())
     }
 
     /// Computes one layer over one block in evaluation mode, or over `num_dst` rows without a block; returns the output.
@@ -263,67 +288,34 @@ impl Network {
         layer: usize,
         parameters: &[f32],
         (block, degrees, num_dst): (Option<&Block>, &[f32], usize),
-        input: LayerInput<'_>,
+        input: EvaluationInput<'_>,
     ) -> &[f32] {
-        let mut nonzeros = None;
-        let x = match (input, &mut self.nonzeros) {
-            (LayerInput::Nonzeros(nodes), Some((store, sparse))) => {
+        let LayerInputs { spec, level, adjacencies, nonzeros, .. } = &mut self.inputs;
+        let (x, nonzeros) = match input {
+            EvaluationInput::Rows(x) => (x, None),
+            EvaluationInput::Nonzeros(nodes) => {
+                let (store, sparse) = nonzeros.as_mut().expect("the store is sparse");
                 sparse.read(store, Some(nodes), nodes.len(), None);
-                nonzeros = Some(&*sparse);
-                &[]
+                (&[][..], Some(&*sparse))
             }
-            (LayerInput::Nonzeros(_), None) => unreachable!("nonzeros are asked for where there are any"),
-            (LayerInput::Rows(x), _) => x,
         };
-        let own = &mut self.layers[layer];
-        own.decide(block, nonzeros.is_some());
-        let adjacency = &mut self.adjacencies[layer];
+        let (adjacency, layer) = (&mut adjacencies[layer], &mut self.layers[layer]);
+        layer.choose_order(block, nonzeros.is_some());
         if let Some(block) = block {
-            adjacency.prepare(self.spec.kind, block, degrees);
+            adjacency.prepare(spec.kind, block, degrees);
         }
         let graph = block.map(|b| (b, &*adjacency));
-        let x = Rows::local(FeatureView::F32(x));
-        let context = Context { level: self.level, parameters, graph, x, nonzeros, num_dst };
-        own.forward(context, Mode::Evaluation);
-        own.out.read(num_dst * own.shape.out_dim)
+        let x = Rows::dense_f32(x);
+        layer.forward(Context { level: *level, parameters, graph, x, nonzeros, num_dst }, Mode::Evaluation);
+        layer.out.read(num_dst * layer.shape.out_dim)
     }
 }
 
-/// What a layer that is evaluated by itself reads.
+/// Input of a layer that is evaluated alone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum LayerInput<'a> {
+pub(crate) enum EvaluationInput<'a> {
     /// A row a source node.
     Rows(&'a [f32]),
-    /// The store's nonzeros of these nodes.
+    /// Nodes whose nonzeros are read from the store.
     Nonzeros(&'a [u32]),
-}
-
-/// The input of layer `l`: the features, dropped or as they are, or the output of the layer before.
-fn input_of<'a>(
-    before: Option<&'a Layer>,
-    (dropped, sources, spec, mode): (&'a Buffer, &'a [u32], &ModelSpec, Mode),
-    input: Input<'a>,
-    (l, sparse): (usize, bool),
-) -> Rows<'a> {
-    match before {
-        None if sparse => Rows::local(FeatureView::F32(&[])),
-        Some(before) => Rows::local(FeatureView::F32(before.out.read(input.num_dst(l - 1) * before.shape.out_dim))),
-        None if mode.dropout(0, DropoutSite::Input, spec.input_dropout).is_some() => {
-            Rows::local(FeatureView::F32(dropped.read(input.rows * spec.in_dim)))
-        }
-        None => input.features(sources),
-    }
-}
-
-fn context<'a>(
-    level: SimdLevel,
-    (adjacencies, nonzeros): (&'a [Adjacency], &'a Option<(Nonzeros, Sparse)>),
-    parameters: &'a [f32],
-    input: Input<'a>,
-    x: Rows<'a>,
-    layer: usize,
-) -> Context<'a> {
-    let graph = input.blocks.get(layer).map(|block| (block, &adjacencies[layer]));
-    let nonzeros = nonzeros.as_ref().filter(|_| layer == 0).map(|(_, sparse)| sparse);
-    Context { level, parameters, graph, x, nonzeros, num_dst: input.num_dst(layer) }
 }

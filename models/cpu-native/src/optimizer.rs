@@ -9,10 +9,10 @@ use morphgl_registry::{NamedTensor, Result};
 use crate::parallel;
 use crate::simd::dispatch;
 
-/// Elements one task updates.
+/// Elements that a task updates.
 const TASK: usize = 1 << 14;
 
-/// The optimizer's state: both moments of every trainable parameter, in the parameters' order.
+/// Adam's state: first and second moments of all parameters, in the parameters' order.
 #[derive(Debug)]
 pub(crate) struct Optimizer {
     spec: OptimizerSpec,
@@ -22,7 +22,7 @@ pub(crate) struct Optimizer {
 }
 
 dispatch! {
-    /// One step of Adam; whether all parameters are still numbers.
+    /// One step of Adam; returns whether all parameters are finite.
     fn update(adam: &Adam, values: &mut [f32], m: &mut [f32], v: &mut [f32], grad: &[f32], scale: f32) -> bool = update_inner
 }
 
@@ -37,8 +37,8 @@ impl Optimizer {
         Self { spec, step: 0, first: vec![0.0; len], second: vec![0.0; len] }
     }
 
-    /// Updates `parameters` by `gradients` times `scale`, those before `first_layer` being the first layer's;
-    /// returns whether all are still numbers.
+    /// Updates `parameters` by `gradients` times `scale`; returns whether all are finite. The first layer's parameters are
+    /// the first `first_layer`.
     pub(crate) fn step(
         &mut self,
         level: SimdLevel,
@@ -51,8 +51,7 @@ impl Optimizer {
         let finite = AtomicBool::new(true);
         let decays_later = self.spec.weight_decay_on == WeightDecayOn::All;
 
-        let (at, len) = (first_layer, parameters.len());
-        for (range, decays) in [(0..at, true), (at..len, decays_later)] {
+        for (range, decays) in [(0..first_layer, true), (first_layer..parameters.len(), decays_later)] {
             let adam = Adam::at(&self.spec, self.step, decays);
             let gradients = &gradients[range.clone()];
             let outputs = [
@@ -71,11 +70,9 @@ impl Optimizer {
     }
 
     pub(crate) fn state(&self, trainable: &[ParameterSpec]) -> Vec<NamedTensor> {
-        let mut start = 0;
+        let (mut first, mut second) = (&self.first[..], &self.second[..]);
         let moments = trainable.iter().map(|p| {
-            let own = start..start + p.len();
-            start = own.end;
-            [&self.first[own.clone()], &self.second[own]]
+            [&mut first, &mut second].map(|rest| rest.split_off(..p.len()).expect("moments of every parameter"))
         });
         optimizer_state(trainable, self.step, moments)
     }
@@ -83,13 +80,10 @@ impl Optimizer {
     pub(crate) fn set_state(&mut self, trainable: &[ParameterSpec], state: &[NamedTensor]) -> Result<()> {
         let (step, moments) = read_optimizer_state(trainable, state)?;
         self.step = step;
-        let mut start = 0;
-        for [first, second] in moments {
-            let own = start..start + first.len();
-            self.first[own.clone()].copy_from_slice(first);
-            self.second[own.clone()].copy_from_slice(second);
-            start = own.end;
-        }
+        let firsts = moments.iter().flat_map(|[first, _]| *first);
+        self.first.iter_mut().zip(firsts).for_each(|(m, x)| *m = *x);
+        let seconds = moments.iter().flat_map(|[_, second]| *second);
+        self.second.iter_mut().zip(seconds).for_each(|(m, x)| *m = *x);
         Ok(())
     }
 }

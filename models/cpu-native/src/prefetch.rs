@@ -1,25 +1,25 @@
-//! Asking for memory before it is read.
+//! Prefetches of several cache lines.
 
 use morphgl_platform::prefetch_line_early;
-pub(crate) use morphgl_platform::{CACHE_LINE as LINE, prefetch_line as line};
+pub(crate) use morphgl_platform::{CACHE_LINE, prefetch_line};
 
-/// Asks for `len` elements from `from` on, one of every 64 bytes; there need not be any.
+/// Prefetches `len` elements from `from` on, one address every 64 bytes; the addresses need not be valid.
 #[inline(always)]
 pub(crate) fn prefetch<T>(from: *const T, len: usize) {
-    each_line(from, len, line);
+    each_line(from, len, prefetch_line);
 }
 
-/// As [`prefetch`], but into the second-level cache: the first level is full of what is being multiplied.
+/// As [`prefetch`], but into the second-level cache, where the first level is full of the operands of a GEMM.
 #[inline(always)]
 pub(crate) fn prefetch_early<T>(from: *const T, len: usize) {
     each_line(from, len, prefetch_line_early);
 }
 
 #[inline(always)]
-fn each_line<T>(from: *const T, len: usize, ask: impl Fn(*const T)) {
+fn each_line<T>(from: *const T, len: usize, prefetch: impl Fn(*const T)) {
     let mut at = 0;
     while at < len {
-        ask(from.wrapping_add(at));
-        at += LINE / size_of::<T>();
+        prefetch(from.wrapping_add(at));
+        at += CACHE_LINE / size_of::<T>();
     }
 }

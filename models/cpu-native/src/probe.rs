@@ -1,19 +1,17 @@
-//! What the bench holds a step against: the machine's limits, and the products alone.
+//! Reference measurements for the bench `step`: the processor's peak, and single GEMMs.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use rayon::prelude::*;
+use morphgl_platform::SimdLevel;
 
 use crate::buffer::Buffer;
 use crate::gemm::{Left, Right, multiply, pack, packed_len, tiles, tiles_flops};
-use crate::layer::ROWS;
-use crate::parallel;
+use crate::parallel::{self, ROWS, row_blocks};
 use crate::simd::vector_level;
-use morphgl_platform::SimdLevel;
 
-/// The best of a few trials, in seconds.
-fn best(trials: usize, mut run: impl FnMut()) -> f64 {
+/// Seconds of the fastest of several trials.
+pub fn best(trials: usize, mut run: impl FnMut()) -> f64 {
     let once = |run: &mut dyn FnMut()| {
         let start = Instant::now();
         run();
@@ -22,23 +20,23 @@ fn best(trials: usize, mut run: impl FnMut()) -> f64 {
     (0..trials).map(|_| once(&mut run)).fold(f64::INFINITY, f64::min)
 }
 
-/// Floating point operations a second of the pool that calls, from registers and first-level caches alone.
+/// Peak FLOP/s of GEMMs in the calling pool, from registers and first-level caches alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Peaks {
-    /// Of the vector registers, which thin products are on.
+    /// Peak of the vector registers, on which narrow GEMMs run.
     pub vectors: f64,
-    /// Of AMX tiles, six of whose products stand for one of f32; `None` without them.
+    /// Peak of AMX tiles, with six bfloat16 products for each f32 product; `None` without tiles.
     pub tiles: Option<f64>,
 }
 
-/// What products can reach on this machine.
+/// Measures the peak FLOP/s of the calling pool.
 pub fn peak_flops() -> Peaks {
     const DEPTH: usize = 1 << 16;
     const TASKS: usize = 64;
-    /// Whole strips of every level's tiles.
+    /// A multiple of the tile width of every level.
     const COLUMNS: usize = 64;
     let (level, rows, data) = (SimdLevel::current(), 6, [0.5f32; COLUMNS]);
-    // Strides of 0: every step of the depth reads the same numbers.
+    // Strides of 0: every step of the depth reads the same elements.
     let left = Left { values: &data, by_row: 1, by_depth: 0, zeros: false };
     let right = Right { values: &data, by_depth: 0, by_panel: 0, packed: false };
     let mut out = vec![0.0f32; TASKS * rows * COLUMNS];
@@ -58,34 +56,16 @@ pub fn peak_flops() -> Peaks {
     Peaks { vectors: (2 * TASKS * rows * COLUMNS * DEPTH) as f64 / seconds, tiles }
 }
 
-/// Whether products of `rows` x `columns` are on tiles here.
+/// Whether GEMMs with a result of `rows` x `columns` run on AMX tiles on this processor.
 pub fn on_tiles(rows: usize, columns: usize) -> bool {
     tiles(SimdLevel::current(), [rows, columns])
 }
 
-/// Bytes a second that the pool that calls reads in order out of 256 MiB.
-pub fn read_bandwidth() -> f64 {
-    let mut buffer = Buffer::default();
-    let len = 1 << 26;
-    buffer.get(len).fill(1.0);
-    let values = buffer.read(len);
-    let seconds = best(9, || {
-        let part = |part: &[f32]| {
-            part.as_chunks::<64>().0.iter().fold([0.0f32; 64], |mut sums, x| {
-                sums.iter_mut().zip(x).for_each(|(s, x)| *s += x);
-                sums
-            })
-        };
-        black_box(values.par_chunks(1 << 16).map(|p| part(p)[0]).sum::<f32>());
-    });
-    (4 * len) as f64 / seconds
-}
-
-/// Seconds of a product of `rows` x `depth` with `depth` x `columns` in the pool that calls, and of the product of its
-/// weight's gradient, cut into blocks as layers do it.
+/// Seconds of a GEMM of `rows` x `depth` by `depth` x `columns` in the calling pool, and of the GEMM of its weight's
+/// gradient, both divided into blocks as in layers.
 ///
-/// On tiles, if they are not thin for that and `with_tiles`.
-pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f64; 2] {
+/// On AMX tiles if `with_tiles` and the GEMM is wide enough.
+pub fn gemm_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> [f64; 2] {
     let level = if with_tiles { SimdLevel::current() } else { vector_level(SimdLevel::current()) };
     let weight = vec![0.5f32; depth * columns];
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
@@ -98,9 +78,9 @@ pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> 
     input.fill(0.25);
     let forward = best(7, || {
         pack(level, &weight, [depth, columns], true, &mut packed);
-        parallel::tasks(rows.div_ceil(ROWS), [(&mut *out, ROWS * columns)], &|task, [out]| {
-            let x = &input[task * ROWS * depth..];
-            let sizes = [out.len() / columns, columns, depth];
+        row_blocks(rows, [(&mut *out, columns)], &|block, [out]| {
+            let x = &input[block.start * depth..];
+            let sizes = [block.len(), columns, depth];
             multiply(level, sizes, (Left::rows(x, depth), Right::packed(level, &packed, depth)), out, false);
         });
     });
@@ -118,8 +98,8 @@ pub fn product_seconds([rows, columns, depth]: [usize; 3], with_tiles: bool) -> 
     [forward, weight]
 }
 
-/// Seconds of a product whose left factor has this share of nonzeros, and of the same with every zero multiplied: a weight's
-/// gradient of `rows` x `columns` by blocks of rows, in the calling thread. Not on tiles.
+/// Seconds of a GEMM whose left factor has this share of nonzeros, with zeros skipped and with zeros multiplied: the
+/// gradient of a weight by blocks of rows, in the calling thread, on vector registers.
 pub fn seconds_by_nonzeros([rows, columns, depth]: [usize; 3], share: f64) -> [f64; 2] {
     let level = vector_level(SimdLevel::current());
     let mut state = 1u64;

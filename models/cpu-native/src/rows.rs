@@ -1,37 +1,41 @@
-//! The rows a layer reads: those of its input, one after the other, or rows of the store, which lie far apart.
+//! Input rows of a layer: consecutive rows of a matrix, or scattered rows of the feature store.
 
 use std::ops::Range;
 
 use morphgl_graph_store::{FeatureMatrix, FeatureView};
 
-use crate::gather::widen;
 use crate::prefetch::prefetch;
 
 /// Rows of features.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) view: FeatureView<'a>,
-    /// Which rows of the view they are; `None` where row i is row i.
-    pub(crate) nodes: Option<Nodes<'a>>,
+    /// Node ids of the rows in the store; `None` where row i of the layer is row i of the view.
+    pub(crate) nodes: Option<NodeIds<'a>>,
 }
 
-/// The nodes whose features the first layer reads out of the store.
+/// Node ids whose features the first layer reads from the store.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Nodes<'a> {
+pub(crate) struct NodeIds<'a> {
     /// The node of each row.
     pub(crate) of_rows: &'a [u32],
-    /// The node of each edge's source; empty where no sum reads the rows.
+    /// The node of each edge's source; empty where no aggregation reads the rows.
     pub(crate) of_edges: &'a [u32],
     pub(crate) store: &'a FeatureMatrix,
 }
 
-/// Bytes of rows that are asked for ahead of their use.
+/// Bytes of rows that are prefetched.
 const BYTES_AHEAD: usize = 8192;
 
 impl<'a> Rows<'a> {
-    /// Rows that lie one after the other.
+    /// Consecutive rows.
     pub(crate) fn local(view: FeatureView<'a>) -> Self {
         Self { view, nodes: None }
+    }
+
+    /// Consecutive rows of f32.
+    pub(crate) fn dense_f32(values: &'a [f32]) -> Self {
+        Self::local(FeatureView::F32(values))
     }
 
     /// Floats of scratch that [`Rows::dense`] needs for rows of `len` elements together.
@@ -52,38 +56,32 @@ impl<'a> Rows<'a> {
 
     /// Writes rows `rows` as floats.
     pub(crate) fn copy(self, rows: Range<usize>, width: usize, out: &mut [f32]) {
-        let Some(Nodes { of_rows, store, .. }) = self.nodes else {
-            return widen(self.view, rows.start * width..rows.end * width, out);
+        let Some(NodeIds { of_rows, store, .. }) = self.nodes else {
+            return self.view.part(rows.start * width, rows.len() * width).to_f32(out);
         };
         let ahead = (BYTES_AHEAD / (4 * width.max(1))).clamp(4, 64);
         if let FeatureView::F32(_) = self.view {
             store.gather_rows(&of_rows[rows.clone()], bytemuck::cast_slice_mut(out));
-            // The next rows are on their way while these are worked on.
-            of_rows[rows.end..].iter().take(ahead / 2).for_each(|&v| self.prefetch(v as usize * width, width));
-            return;
+            // The next block's rows arrive while this block is multiplied.
+            return of_rows[rows.end..].iter().take(ahead / 2).for_each(|&v| prefetch_row(store, v));
         }
         for (i, out) in rows.zip(out.chunks_exact_mut(width.max(1))) {
             if let Some(&later) = of_rows.get(i + ahead) {
-                self.prefetch(later as usize * width, width);
+                prefetch_row(store, later);
             }
-            let node = of_rows[i] as usize;
-            widen(self.view, node * width..(node + 1) * width, out);
+            self.view.part(of_rows[i] as usize * width, width).to_f32(out);
         }
     }
 
-    /// Writes rows `rows` as floats to `out`; returns them as rows of their own, and their numbers there.
+    /// Writes rows `rows` as floats to `out`, and returns them as rows with their range there.
     pub(crate) fn copied(self, rows: Range<usize>, width: usize, out: &'a mut [f32]) -> (Self, Range<usize>) {
         let count = rows.len();
         self.copy(rows, width, out);
-        (Self::local(FeatureView::F32(out)), 0..count)
+        (Self::dense_f32(out), 0..count)
     }
+}
 
-    fn prefetch(&self, start: usize, len: usize) {
-        match self.view {
-            FeatureView::F32(x) => prefetch(x.as_ptr().wrapping_add(start), len),
-            FeatureView::F16(x) => prefetch(x.as_ptr().wrapping_add(start), len),
-            FeatureView::Bf16(x) => prefetch(x.as_ptr().wrapping_add(start), len),
-            FeatureView::U8(x) => prefetch(x.as_ptr().wrapping_add(start), len),
-        }
-    }
+fn prefetch_row(store: &FeatureMatrix, node: u32) {
+    let row_bytes = store.row_bytes();
+    prefetch(store.view().as_bytes().as_ptr().wrapping_add(node as usize * row_bytes), row_bytes);
 }

@@ -11,14 +11,14 @@ use morphgl_platform::SimdLevel;
 use wide::{f32x4, u32x4};
 
 /// Defines `fn name(level: SimdLevel, …)`, which calls `body(…)` or `body::<S>(…)`, an `#[inline(always)]` function,
-/// compiled for `level`. A generic body is an `unsafe fn` that needs nothing but the instructions of `S`, or whose other
-/// preconditions the callers of `name` keep.
+/// compiled for `level`. A generic body is an `unsafe fn` whose only precondition is a processor with the instructions of
+/// `S`; any other precondition is kept by the callers of `name`.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $body:ident::<S>) => {
         morphgl_platform::simd_dispatch! {
             $(#[$meta])*
             $vis fn $name($($arg: $ty),*);
-            // SAFETY: an arm runs on processors that have its level alone.
+            // SAFETY: an arm runs only on processors that have its level.
             avx512: unsafe { $body::<$crate::simd::Avx512>($($arg),*) },
             // SAFETY: as above.
             avx2: unsafe { $body::<$crate::simd::Avx2>($($arg),*) },
@@ -36,7 +36,7 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// The level of the vector registers: AVX-512 beside AMX tiles, else `level` itself.
+/// SIMD level of the vector registers: AVX-512 on processors with AMX, else `level` itself.
 pub(crate) fn vector_level(level: SimdLevel) -> SimdLevel {
     #[cfg(target_arch = "x86_64")]
     if level == SimdLevel::Amx {
@@ -45,23 +45,27 @@ pub(crate) fn vector_level(level: SimdLevel) -> SimdLevel {
     level
 }
 
-/// Whether wide GEMMs run on AMX tiles at this level.
+/// Whether wide GEMMs use AMX tiles at this level.
 pub(crate) fn has_tiles(level: SimdLevel) -> bool {
     vector_level(level) != level
 }
 
-/// A vector of f32. All methods need the processor to have the instructions; loads and stores need `LANES` (or `n`)
-/// valid elements at the pointer, `1 <= n <= LANES`.
+/// Vector of f32.
+///
+/// # Safety
+///
+/// All methods: the processor has the instructions; loads and stores have `LANES` (or `n`) valid elements at the pointer,
+/// `1 <= n <= LANES`.
 pub(crate) trait Simd: Copy {
     type V: Copy;
     const LANES: usize;
-    /// Number of vector registers, 16 or 32, which decides the size of GEMM tiles.
+    /// Number of vector registers, 16 or 32; it determines the size of GEMM tiles.
     const REGISTERS: usize;
-    /// Whether `fma` is one instruction, which needs no register for the product.
+    /// Whether `fma` is one instruction, which needs no register for the intermediate product.
     const FUSED: bool;
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(at: *const f32) -> Self::V;
-    /// The first `n` elements; the others are 0.
+    /// Loads `n` elements; the others are 0.
     unsafe fn load_first(at: *const f32, n: usize) -> Self::V;
     unsafe fn store(at: *mut f32, v: Self::V);
     unsafe fn store_first(at: *mut f32, n: usize, v: Self::V);
@@ -70,23 +74,23 @@ pub(crate) trait Simd: Copy {
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
     /// a · b + c
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// The larger; `b` where one is no number.
+    /// Elementwise maximum; `b` where either element is NaN.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
-    /// The sum of the elements.
+    /// Sum of the elements.
     unsafe fn sum(v: Self::V) -> f32;
     /// 2^n where `v` is 1.5·2^23 + n, -126 <= n <= 127.
     unsafe fn power(v: Self::V) -> Self::V;
-    /// A bit for every element that is not 0.
+    /// Bit mask of the elements that are not 0.
     unsafe fn nonzeros(v: Self::V) -> u32;
-    /// `v`, and 0 where x < least.
+    /// `v`, with 0 where x < least.
     unsafe fn zero_below(v: Self::V, x: Self::V, least: Self::V) -> Self::V;
     unsafe fn load_f16(at: *const f16) -> Self::V;
     unsafe fn load_bf16(at: *const bf16) -> Self::V;
     unsafe fn load_u8(at: *const u8) -> Self::V;
-    /// The first `n` elements of another type as floats.
+    /// Loads `n` elements of another type, widened to f32.
     unsafe fn widen_first<T: Element>(at: *const T, n: usize) -> Self::V {
         let mut copy = [T::ZERO; 16];
-        // SAFETY: the caller promises `n` elements, of at most `LANES`; the copy has as many and more.
+        // SAFETY: the caller promises `n <= LANES` elements; the copy has 16, at least `LANES`.
         unsafe {
             copy.as_mut_ptr().copy_from_nonoverlapping(at, n);
             T::load::<Self>(copy.as_ptr())
@@ -94,7 +98,7 @@ pub(crate) trait Simd: Copy {
     }
 }
 
-/// A type that features are stored in. The methods promise and ask what those of [`Simd`] do.
+/// Storage type of features. The safety contract of the methods is that of [`Simd`].
 pub(crate) trait Element: Copy {
     const ZERO: Self;
     unsafe fn load<S: Simd>(at: *const Self) -> S::V;
@@ -106,12 +110,12 @@ macro_rules! element {
         const ZERO: Self = $zero;
         #[inline(always)]
         unsafe fn load<S: Simd>(at: *const Self) -> S::V {
-            // SAFETY: the caller's promise.
+            // SAFETY: the contract of the trait.
             unsafe { S::$load(at) }
         }
         #[inline(always)]
         unsafe fn load_first<S: Simd>(at: *const Self, n: usize) -> S::V {
-            // SAFETY: the caller's promise.
+            // SAFETY: the contract of the trait.
             unsafe { S::$load_first(at, n) }
         }
     })* };
@@ -123,92 +127,54 @@ element! {
     u8: 0, load_u8, widen_first;
 }
 
+/// Methods of an impl of [`Simd`], one expression each.
+macro_rules! simd_methods {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => { $(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the caller promises the instructions and the elements at the pointers.
+            unsafe { $body }
+        }
+    )* };
+}
+
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
 
-// SAFETY (of all blocks below): the trait's caller promises the instructions and the elements at the pointers.
 #[cfg(target_arch = "x86_64")]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one sentence stands for all: the trait's caller promises both")]
 impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
     const FUSED: bool = true;
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> __m512 {
-        unsafe { _mm512_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> __m512 {
-        unsafe { _mm512_loadu_ps(at) }
-    }
-    #[inline(always)]
-    unsafe fn load_first(at: *const f32, n: usize) -> __m512 {
-        unsafe { _mm512_maskz_loadu_ps(first(n), at) }
-    }
-    #[inline(always)]
-    unsafe fn store(at: *mut f32, v: __m512) {
-        unsafe { _mm512_storeu_ps(at, v) }
-    }
-    #[inline(always)]
-    unsafe fn store_first(at: *mut f32, n: usize, v: __m512) {
-        unsafe { _mm512_mask_storeu_ps(at, first(n), v) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_sub_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn max(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_max_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn sum(v: __m512) -> f32 {
-        unsafe { _mm512_reduce_add_ps(v) }
-    }
-    #[inline(always)]
-    unsafe fn power(v: __m512) -> __m512 {
-        unsafe {
+    simd_methods! {
+        fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn load(at: *const f32) -> __m512 = _mm512_loadu_ps(at);
+        fn load_first(at: *const f32, n: usize) -> __m512 = _mm512_maskz_loadu_ps(first(n), at);
+        fn store(at: *mut f32, v: __m512) -> () = _mm512_storeu_ps(at, v);
+        fn store_first(at: *mut f32, n: usize, v: __m512) -> () = _mm512_mask_storeu_ps(at, first(n), v);
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        fn power(v: __m512) -> __m512 = {
             let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(v));
             _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32(0x3f80_0000)))
-        }
-    }
-    #[inline(always)]
-    unsafe fn nonzeros(v: __m512) -> u32 {
-        u32::from(unsafe { _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(v, _mm512_setzero_ps()) })
-    }
-    #[inline(always)]
-    unsafe fn zero_below(v: __m512, x: __m512, least: __m512) -> __m512 {
-        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, least), v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(at: *const f16) -> __m512 {
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(at: *const bf16) -> __m512 {
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast())))) }
-    }
-    #[inline(always)]
-    unsafe fn load_u8(at: *const u8) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()))) }
+        };
+        fn nonzeros(v: __m512) -> u32 = u32::from(_mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(v, _mm512_setzero_ps()));
+        fn zero_below(v: __m512, x: __m512, least: __m512) -> __m512 =
+            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, least), v);
+        fn load_f16(at: *const f16) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()));
+        fn load_bf16(at: *const bf16) -> __m512 =
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()))));
+        fn load_u8(at: *const u8) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast())));
     }
 }
 
-/// The mask of the first `n` of 16 elements.
+/// Mask of the first `n` of 16 elements.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn first(n: usize) -> u16 {
@@ -220,90 +186,42 @@ fn first(n: usize) -> u16 {
 pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one sentence stands for all: the trait's caller promises both")]
 impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
     const FUSED: bool = true;
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> __m256 {
-        unsafe { _mm256_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> __m256 {
-        unsafe { _mm256_loadu_ps(at) }
-    }
-    #[inline(always)]
-    unsafe fn load_first(at: *const f32, n: usize) -> __m256 {
-        unsafe { _mm256_maskload_ps(at, first_of_8(n)) }
-    }
-    #[inline(always)]
-    unsafe fn store(at: *mut f32, v: __m256) {
-        unsafe { _mm256_storeu_ps(at, v) }
-    }
-    #[inline(always)]
-    unsafe fn store_first(at: *mut f32, n: usize, v: __m256) {
-        unsafe { _mm256_maskstore_ps(at, first_of_8(n), v) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_sub_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_mul_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn max(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_max_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn sum(v: __m256) -> f32 {
-        unsafe {
+    simd_methods! {
+        fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn load(at: *const f32) -> __m256 = _mm256_loadu_ps(at);
+        fn load_first(at: *const f32, n: usize) -> __m256 = _mm256_maskload_ps(at, first_of_8(n));
+        fn store(at: *mut f32, v: __m256) -> () = _mm256_storeu_ps(at, v);
+        fn store_first(at: *mut f32, n: usize, v: __m256) -> () = _mm256_maskstore_ps(at, first_of_8(n), v);
+        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fn sum(v: __m256) -> f32 = {
             let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
             _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
-        }
-    }
-    #[inline(always)]
-    unsafe fn power(v: __m256) -> __m256 {
-        unsafe {
+        };
+        fn power(v: __m256) -> __m256 = {
             let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(v));
             _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32(0x3f80_0000)))
-        }
-    }
-    #[inline(always)]
-    unsafe fn nonzeros(v: __m256) -> u32 {
-        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NEQ_UQ>(v, _mm256_setzero_ps())) as u32 }
-    }
-    #[inline(always)]
-    unsafe fn zero_below(v: __m256, x: __m256, least: __m256) -> __m256 {
-        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, least), v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(at: *const f16) -> __m256 {
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(at: *const bf16) -> __m256 {
-        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast())))) }
-    }
-    #[inline(always)]
-    unsafe fn load_u8(at: *const u8) -> __m256 {
-        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast()))) }
+        };
+        fn nonzeros(v: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NEQ_UQ>(v, _mm256_setzero_ps())) as u32;
+        fn zero_below(v: __m256, x: __m256, least: __m256) -> __m256 =
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, least), v);
+        fn load_f16(at: *const f16) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(at.cast()));
+        fn load_bf16(at: *const bf16) -> __m256 =
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()))));
+        fn load_u8(at: *const u8) -> __m256 = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(at.cast())));
     }
 }
 
-/// The mask of the first `n` of 8 elements.
+/// Mask of the first `n` of 8 elements.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn first_of_8(n: usize) -> __m256i {
@@ -311,86 +229,44 @@ unsafe fn first_of_8(n: usize) -> __m256i {
     unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
 }
 
-/// The target's baseline vectors, by the crate `wide`: SSE2 on x86-64, NEON on 64-bit ARM.
+/// Baseline vectors of the target, from the crate `wide`: SSE2 on x86-64, NEON on 64-bit ARM.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one sentence stands for all: the caller promises the elements")]
+#[allow(unused_unsafe, reason = "only loads and stores are unsafe at this level")]
 impl Simd for Portable {
     type V = f32x4;
     const LANES: usize = 4;
     const REGISTERS: usize = if cfg!(target_arch = "aarch64") { 32 } else { 16 };
     const FUSED: bool = cfg!(target_arch = "aarch64");
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> f32x4 {
-        f32x4::splat(x)
-    }
-    #[inline(always)]
-    unsafe fn load(at: *const f32) -> f32x4 {
-        f32x4::new(unsafe { at.cast::<[f32; 4]>().read() })
-    }
-    #[inline(always)]
-    unsafe fn load_first(at: *const f32, n: usize) -> f32x4 {
-        let mut v = [0.0; 4];
-        v[..n].copy_from_slice(unsafe { std::slice::from_raw_parts(at, n) });
-        f32x4::new(v)
-    }
-    #[inline(always)]
-    unsafe fn store(at: *mut f32, v: f32x4) {
-        unsafe { at.cast::<[f32; 4]>().write(v.to_array()) }
-    }
-    #[inline(always)]
-    unsafe fn store_first(at: *mut f32, n: usize, v: f32x4) {
-        unsafe { std::slice::from_raw_parts_mut(at, n) }.copy_from_slice(&v.to_array()[..n]);
-    }
-    #[inline(always)]
-    unsafe fn add(a: f32x4, b: f32x4) -> f32x4 {
-        a + b
-    }
-    #[inline(always)]
-    unsafe fn sub(a: f32x4, b: f32x4) -> f32x4 {
-        a - b
-    }
-    #[inline(always)]
-    unsafe fn mul(a: f32x4, b: f32x4) -> f32x4 {
-        a * b
-    }
-    #[inline(always)]
-    unsafe fn fma(a: f32x4, b: f32x4, c: f32x4) -> f32x4 {
-        a.mul_add(b, c)
-    }
-    #[inline(always)]
-    unsafe fn max(a: f32x4, b: f32x4) -> f32x4 {
-        a.simd_gt(b).bitselect(a, b)
-    }
-    #[inline(always)]
-    unsafe fn sum(v: f32x4) -> f32 {
-        let [a, b, c, d] = v.to_array();
-        (a + c) + (b + d)
-    }
-    #[inline(always)]
-    unsafe fn power(v: f32x4) -> f32x4 {
-        let bits: u32x4 = bytemuck::cast(v);
-        bytemuck::cast((bits << 23) + u32x4::splat(0x3f80_0000))
-    }
-    #[inline(always)]
-    unsafe fn nonzeros(v: f32x4) -> u32 {
-        v.simd_ne(f32x4::ZERO).to_bitmask()
-    }
-    #[inline(always)]
-    unsafe fn zero_below(v: f32x4, x: f32x4, least: f32x4) -> f32x4 {
-        x.simd_lt(least).bitselect(f32x4::ZERO, v)
-    }
-    #[inline(always)]
-    unsafe fn load_f16(at: *const f16) -> f32x4 {
-        f32x4::new(unsafe { at.cast::<[f16; 4]>().read() }.map(f16::to_f32))
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(at: *const bf16) -> f32x4 {
-        f32x4::new(unsafe { at.cast::<[bf16; 4]>().read() }.map(bf16::to_f32))
-    }
-    #[inline(always)]
-    unsafe fn load_u8(at: *const u8) -> f32x4 {
-        f32x4::new(unsafe { at.cast::<[u8; 4]>().read() }.map(f32::from))
+    simd_methods! {
+        fn splat(x: f32) -> f32x4 = f32x4::splat(x);
+        fn load(at: *const f32) -> f32x4 = f32x4::new(at.cast::<[f32; 4]>().read());
+        fn load_first(at: *const f32, n: usize) -> f32x4 = {
+            let mut v = [0.0; 4];
+            v[..n].copy_from_slice(std::slice::from_raw_parts(at, n));
+            f32x4::new(v)
+        };
+        fn store(at: *mut f32, v: f32x4) -> () = at.cast::<[f32; 4]>().write(v.to_array());
+        fn store_first(at: *mut f32, n: usize, v: f32x4) -> () =
+            std::slice::from_raw_parts_mut(at, n).copy_from_slice(&v.to_array()[..n]);
+        fn add(a: f32x4, b: f32x4) -> f32x4 = a + b;
+        fn sub(a: f32x4, b: f32x4) -> f32x4 = a - b;
+        fn mul(a: f32x4, b: f32x4) -> f32x4 = a * b;
+        fn fma(a: f32x4, b: f32x4, c: f32x4) -> f32x4 = a.mul_add(b, c);
+        fn max(a: f32x4, b: f32x4) -> f32x4 = a.simd_gt(b).bitselect(a, b);
+        fn sum(v: f32x4) -> f32 = {
+            let [a, b, c, d] = v.to_array();
+            (a + c) + (b + d)
+        };
+        fn power(v: f32x4) -> f32x4 = {
+            let bits: u32x4 = bytemuck::cast(v);
+            bytemuck::cast((bits << 23) + u32x4::splat(0x3f80_0000))
+        };
+        fn nonzeros(v: f32x4) -> u32 = v.simd_ne(f32x4::ZERO).to_bitmask();
+        fn zero_below(v: f32x4, x: f32x4, least: f32x4) -> f32x4 = x.simd_lt(least).bitselect(f32x4::ZERO, v);
+        fn load_f16(at: *const f16) -> f32x4 = f32x4::new(at.cast::<[f16; 4]>().read().map(f16::to_f32));
+        fn load_bf16(at: *const bf16) -> f32x4 = f32x4::new(at.cast::<[bf16; 4]>().read().map(bf16::to_f32));
+        fn load_u8(at: *const u8) -> f32x4 = f32x4::new(at.cast::<[u8; 4]>().read().map(f32::from));
     }
 }

@@ -1,4 +1,4 @@
-//! The operator: parameters, gradients and optimizer of a model, and the checks of what it is given.
+//! The operator: parameters, gradients and optimizer of a model, and the checks of mini-batches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_model_spec::{ModelSpec, ParameterSpec, TrainingSpec, check_tensors, initial_parameters};
+use morphgl_platform::SimdLevel;
 use morphgl_registry::{
     BatchFeatures, BatchId, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
     TrainingContext,
@@ -15,14 +16,13 @@ use morphgl_training_core::{
     start_threads,
 };
 
-use crate::infer::Model;
+use crate::infer::InferenceModel;
 use crate::layer::Mode;
-use crate::network::{Input, Network, Times, Work};
+use crate::network::{Input, Network, PassTimes, Work};
 use crate::optimizer::Optimizer;
 use crate::simd::{has_tiles, vector_level};
 use crate::sparse::Nonzeros;
 use crate::{KEY, supports};
-use morphgl_platform::SimdLevel;
 
 /// Trains on CPU threads.
 pub struct CpuNative {
@@ -33,7 +33,7 @@ pub struct CpuNative {
     level: SimdLevel,
     // All are trainable: batch normalisation is not supported.
     specs: Vec<ParameterSpec>,
-    // Invariant: the elements of `specs`, one after the other; the first layer's stand first.
+    // Invariant: the elements of `specs` in order; the first layer's are the first.
     parameters: Vec<f32>,
     gradients: Vec<f32>,
     first_layer: usize,
@@ -56,11 +56,11 @@ impl CpuNative {
     ///
     /// # Errors
     ///
-    /// A spec that cannot work, that does not fit the dataset or that [`supports`] refuses; another place than the
-    /// host, or an option.
+    /// An invalid spec, a spec that does not fit the dataset or that [`supports`] refuses, a place other than the host, or
+    /// an option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
-        supports(&spec).map_err(|what| Error::setting("model", what))?;
+        supports(&spec).map_err(|message| Error::setting("model", message))?;
         check_context(KEY, context, &spec)?;
         let specs = spec.model.parameters();
         let parameters: Vec<f32> =
@@ -87,23 +87,23 @@ impl CpuNative {
         })
     }
 
-    /// The same on a processor without AMX: for comparison.
+    /// The operator without AMX tiles, for comparison.
     pub fn without_tiles(mut self) -> Self {
         self.level = vector_level(self.level);
-        self.network = self.network.at(self.level);
+        self.network.set_level(self.level);
         self
     }
 
     /// Seconds that the phases of the last mini-batch took.
-    pub fn times(&self) -> &Times {
+    pub fn times(&self) -> &PassTimes {
         self.network.times()
     }
 
-    /// The least work of a mini-batch, in the orders that were chosen for the last.
+    /// Minimum work of a mini-batch, in the orders of aggregation and GEMM chosen for the last mini-batch.
     ///
     /// # Errors
     ///
-    /// A mini-batch that the model cannot read.
+    /// A mini-batch that does not fit the model.
     pub fn work(&self, batch: &HostBatch) -> Result<Work> {
         Ok(self.network.work(input(&self.dataset, &self.spec.model, batch)?))
     }
@@ -131,54 +131,49 @@ impl CpuNative {
         Err(broken_parameter(KEY, broken.as_ref().map_or("a parameter", |t| &t.name), self.last))
     }
 
-    /// Flat numbers as tensors.
-    fn tensors(&self, values: &[f32]) -> Vec<NamedTensor> {
-        let mut rest = values;
+    /// The elements of all parameters as tensors.
+    fn tensors(&self, mut values: &[f32]) -> Vec<NamedTensor> {
         let tensors = self.specs.iter().map(|p| {
-            let (own, behind) = rest.split_at(p.len());
-            rest = behind;
-            NamedTensor { name: p.name.clone(), shape: p.shape.clone(), values: own.to_vec() }
+            let values = values.split_off(..p.len()).expect("the elements of every parameter").to_vec();
+            NamedTensor { name: p.name.clone(), shape: p.shape.clone(), values }
         });
         tensors.collect()
     }
 }
 
-/// What a model reads of a mini-batch and, where that has no features, of the dataset; checked.
+/// The checked input of a model: the mini-batch, and the dataset's features if the mini-batch has none.
 fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> Result<Input<'a>> {
     let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
     let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
-    let dim = batch.features.as_ref().map(|own| own.dim).or(store.map(FeatureMatrix::dim));
+    let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
     let (blocks, rows) = check_batch(KEY, model, batch, dim)?;
     let nodes = match (store, batch.input_nodes.get(..rows)) {
         (None, _) => None,
         (Some(_), None) => {
-            let found = batch.input_nodes.len();
-            return wrong(format!("it has {found} input nodes, its blocks read {rows}; batch it again"));
+            let count = batch.input_nodes.len();
+            return wrong(format!("it has {count} input nodes, its blocks read {rows}; batch it again"));
         }
         (Some(store), Some(nodes)) => {
-            // One pass without branches, so that rows of the store are read unchecked.
-            let most = nodes.iter().fold(0, |most, &v| most.max(v));
+            // Rows of the store are read unchecked, so all nodes are checked here, in one pass without branches.
+            let largest = nodes.iter().fold(0, |largest, &v| largest.max(v));
             let num_rows = store.num_rows();
-            if most as usize >= num_rows && !nodes.is_empty() {
-                let what = format!("the dataset has no features of node {most}, there are {num_rows} rows");
+            if largest as usize >= num_rows && !nodes.is_empty() {
+                let what = format!("the dataset has no features of node {largest}, there are {num_rows} rows");
                 return wrong(format!("{what}; batch it from the dataset that is trained on"));
             }
             Some((store, nodes))
         }
     };
-    let own = batch.features.as_ref().map(BatchFeatures::view);
-    let features = own.or(store.map(FeatureMatrix::view)).expect("features, without which it has no width");
+    let gathered = batch.features.as_ref().map(BatchFeatures::view);
+    let features =
+        gathered.or(store.map(FeatureMatrix::view)).expect("`check_batch` refuses a mini-batch without them");
     Ok(Input { blocks, degrees: &batch.degrees, features, rows, nodes, labels: &batch.labels })
 }
 
-/// Writes tensors over flat numbers, in their order.
-fn flatten(found: &[&NamedTensor], values: &mut [f32]) {
-    let mut rest = values;
-    for tensor in found {
-        let (own, behind) = rest.split_at_mut(tensor.values.len());
-        own.copy_from_slice(&tensor.values);
-        rest = behind;
-    }
+/// Copies the elements of tensors, in order, to `values`.
+fn flatten(tensors: &[&NamedTensor], values: &mut [f32]) {
+    let elements = tensors.iter().flat_map(|tensor| &tensor.values);
+    values.iter_mut().zip(elements).for_each(|(value, element)| *value = *element);
 }
 
 impl Training for CpuNative {
@@ -200,8 +195,7 @@ impl Training for CpuNative {
     }
 
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        let found = check_tensors("gradients", &self.specs, &gradients.tensors)?;
-        flatten(&found, &mut self.gradients);
+        flatten(&check_tensors("gradients", &self.specs, &gradients.tensors)?, &mut self.gradients);
         self.count = gradients.count;
         Ok(())
     }
@@ -220,8 +214,7 @@ impl Training for CpuNative {
     }
 
     fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        let found = check_tensors("parameters", &self.specs, parameters)?;
-        flatten(&found, &mut self.parameters);
+        flatten(&check_tensors("parameters", &self.specs, parameters)?, &mut self.parameters);
         Ok(())
     }
 
@@ -243,7 +236,8 @@ impl Training for CpuNative {
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let pool = Arc::clone(&self.pool);
         let spec = &self.spec.model;
-        let mut model = Model { network: &mut self.network, spec, parameters: &self.parameters, input: Vec::new() };
+        let (network, parameters) = (&mut self.network, &self.parameters[..]);
+        let mut model = InferenceModel { network, spec, parameters, input: Vec::new() };
         pool.install(|| infer((KEY, spec), &mut model, &self.dataset, nodes, Limits::default()))
     }
 

@@ -1,4 +1,4 @@
-//! A steady state allocates nothing. The only test of its file: it counts the allocations of its process.
+//! The steady state allocates nothing. The file has one test, since it counts the allocations of its process.
 
 mod common;
 
@@ -15,7 +15,7 @@ struct Counting;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it is.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
@@ -36,14 +36,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls into the pool between two allocations of its queue: a block of crossbeam's injector has 63 places.
-const CALLS_A_BLOCK: usize = 63;
+/// Calls into the pool between two allocations of its queue: a block of crossbeam's injector has 63 slots.
+const CALLS_PER_BLOCK: usize = 63;
 
-/// Windows of rounds that are measured at most; one of them has to be free of allocations.
-const WINDOWS: usize = 8;
+/// Maximum number of windows of rounds; one of them must be free of allocations.
+const MAX_WINDOWS: usize = 8;
 
 #[test]
-fn a_steady_state_allocates_nothing() {
+fn the_steady_state_allocates_nothing() {
     let kinds = [("sage", 1, 32), ("sage", 4, 32), ("sage", 4, 130), ("gcn", 4, 32), ("gat", 4, 32), ("mlp", 4, 130)];
     for (kind, threads, hidden) in kinds {
         let nodes: &[usize] = if kind == "mlp" { &[300] } else { &[5_000, 2_000, 300] };
@@ -57,19 +57,19 @@ fn a_steady_state_allocates_nothing() {
             }
         };
         (0..60).for_each(|_| round());
-        // A thread grows its scratch when it first works, which on a busy machine may be late. So one window of rounds
-        // without an allocation is asked for: of a trainer that allocates at every step, no window is free of them.
+        // A thread grows its scratch when it first works, which may be late on a busy machine. So one window without
+        // allocations is enough: a trainer that allocates at every step has none.
         let rounds = 100usize;
-        let allowed = (4 * rounds).div_ceil(CALLS_A_BLOCK);
-        let mut found = vec![];
-        while found.len() < WINDOWS && found.last().is_none_or(|&last| last > allowed) {
+        let allowed = (4 * rounds).div_ceil(CALLS_PER_BLOCK);
+        let mut allocations = vec![];
+        while allocations.len() < MAX_WINDOWS && allocations.last().is_none_or(|&last| last > allowed) {
             let before = COUNT.load(Ordering::Relaxed);
             (0..rounds).for_each(|_| round());
-            found.push(COUNT.load(Ordering::Relaxed) - before);
+            allocations.push(COUNT.load(Ordering::Relaxed) - before);
         }
         assert!(
-            found.last().is_some_and(|&last| last <= allowed),
-            "{kind}-{hidden}, {threads} threads: {found:?} allocations, each in {rounds} rounds; {allowed} are rayon's"
+            allocations.last().is_some_and(|&last| last <= allowed),
+            "{kind}-{hidden}, {threads} threads: {allocations:?} allocations, each in {rounds} rounds; {allowed} are rayon's"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! Graph attention against a reference of its own in f64, differences, and itself on other threads and instructions.
+//! Graph attention against an f64 reference, finite differences, and itself on other numbers of threads and SIMD levels.
 
 use morphgl_model_spec::{Dropout, DropoutSite};
 use morphgl_platform::SimdLevel;
 use morphgl_training_cpu_native::attention::{Attention, Edges, Grads, Inputs, Options, Transposed};
 use proptest::prelude::*;
 
-/// A block, what is attended to, and the output's gradient.
+/// A block, the inputs of attention, and the output's gradient.
 #[derive(Debug, Clone)]
 struct Case {
     num_src: usize,
@@ -18,10 +18,10 @@ struct Case {
     grad: Vec<f32>,
 }
 
-/// The output, and the gradients of values and both vectors.
+/// The output, and the gradients of the values and both vectors.
 type Results<T> = [Vec<T>; 4];
 
-/// Numbers in [-1, 1), fixed by `seed`.
+/// Numbers in [-1, 1), a function of `seed`.
 fn random(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -43,7 +43,7 @@ impl Case {
         let mut indptr = vec![0];
         rows.iter().for_each(|row| indptr.push(indptr[indptr.len() - 1] + row.len() as u32));
         let cols = options.heads * options.width;
-        // Vectors as models have them at first: scores are around 1, whatever the width.
+        // Vectors as models initialise them: scores are around 1 for any width.
         let vector = |seed| random(seed, cols).iter().map(|x| x * (3.0 / options.width as f32).sqrt()).collect();
         Self {
             num_src,
@@ -57,21 +57,21 @@ impl Case {
         }
     }
 
-    /// A block of random rows, of which some are empty, some have their own node, and one is long.
+    /// A block of random rows: some are empty, some have an edge from their own node, and one is long.
     fn random(num_dst: usize, num_src: usize, degree: usize, options: Options, seed: u64) -> Self {
         let numbers = random(seed + 9, num_dst * (degree + 1) + 4000);
-        let place = |x: f32| ((f64::from(x) + 1.0) / 2.0 * num_src as f64) as u32;
+        let node = |x: f32| ((f64::from(x) + 1.0) / 2.0 * num_src as f64) as u32;
         let rows: Vec<Vec<u32>> = numbers[4000..]
             .chunks_exact(degree + 1)
             .enumerate()
             .map(|(row, x)| {
-                let len = if row == num_dst / 2 { 0 } else { place(x[0]) as usize % (degree + 1) };
-                let mut sources: Vec<u32> = x[1..=len].iter().map(|&x| place(x)).collect();
+                let len = if row == num_dst / 2 { 0 } else { node(x[0]) as usize % (degree + 1) };
+                let mut sources: Vec<u32> = x[1..=len].iter().map(|&x| node(x)).collect();
                 if row % 7 == 3 {
                     sources.push(row as u32);
                 }
                 if row == 1 {
-                    sources.extend(numbers[..4000].iter().map(|&x| place(x)));
+                    sources.extend(numbers[..4000].iter().map(|&x| node(x)));
                 }
                 sources
             })
@@ -95,7 +95,7 @@ impl Case {
         let edges = Edges { indptr: &self.indptr, indices: &self.indices, num_src: self.num_src };
         let attention = Attention::new(edges, self.options);
         let inputs = Inputs { values: &self.values, att_src: &self.att_src, att_dst: &self.att_dst };
-        // Whatever was in the buffers before does not matter.
+        // The earlier content of the buffers must not matter.
         let mut kept = vec![f32::NAN; attention.kept_len()];
         let mut scratch = vec![f32::NAN; attention.scratch_len()];
         let mut results = [&self.grad, &self.values, &self.att_src, &self.att_dst].map(|x| vec![f32::NAN; x.len()]);
@@ -108,7 +108,7 @@ impl Case {
         results
     }
 
-    /// The same from the formulas, head by head and edge by edge, with the whole Jacobian of the softmax.
+    /// The formulas in f64, head by head and edge by edge, with the whole Jacobian of the softmax.
     fn reference(&self) -> Results<f64> {
         let Options { heads, width, self_loops, dropout, .. } = self.options;
         let (cols, slope) = (heads * width, f64::from(self.options.slope));
@@ -129,8 +129,8 @@ impl Case {
                 let of = |node: usize| &z[node * cols..][head.clone()];
                 let raw: Vec<f64> =
                     entries.iter().map(|e| dot(of(e.0), &a[head.clone()]) + dot(of(row), &b[head.clone()])).collect();
-                let side: Vec<f64> = raw.iter().map(|&x| if x > 0.0 { 1.0 } else { slope }).collect();
-                let powers: Vec<f64> = raw.iter().zip(&side).map(|(x, side)| (x * side).exp()).collect();
+                let slopes: Vec<f64> = raw.iter().map(|&x| if x > 0.0 { 1.0 } else { slope }).collect();
+                let powers: Vec<f64> = raw.iter().zip(&slopes).map(|(x, slope)| (x * slope).exp()).collect();
                 let total: f64 = powers.iter().sum();
                 let alpha: Vec<f64> = powers.iter().map(|p| p / total).collect();
                 let factor = |position: usize| match dropout {
@@ -142,7 +142,7 @@ impl Case {
                 let of_alpha: Vec<f64> = entries.iter().map(|e| factor(e.1) * dot(g, of(e.0))).collect();
                 for (i, &(src, position)) in entries.iter().enumerate() {
                     let jacobian = |j: usize| alpha[j] * (f64::from(u8::from(i == j)) - alpha[i]);
-                    let score = side[i] * (0..entries.len()).map(|j| jacobian(j) * of_alpha[j]).sum::<f64>();
+                    let score = slopes[i] * (0..entries.len()).map(|j| jacobian(j) * of_alpha[j]).sum::<f64>();
                     let message = alpha[i] * factor(position);
                     for (w, c) in head.clone().enumerate() {
                         results[0][row * cols + c] += message * of(src)[w];
@@ -157,17 +157,17 @@ impl Case {
         results
     }
 
-    /// Compares with the reference: errors are relative to the largest number of a row (or of a vector), or to 1.
+    /// Compares with the reference; errors are relative to the maximum of a row (or of a vector), or to 1.
     #[track_caller]
     fn check(&self) {
         let cols = self.options.heads * self.options.width;
-        let what = ["output", "gradient of values", "gradient of att_src", "gradient of att_dst"];
-        for ((actual, expected), what) in self.run().iter().zip(&self.reference()).zip(what) {
+        let names = ["output", "gradient of values", "gradient of att_src", "gradient of att_dst"];
+        for ((actual, expected), name) in self.run().iter().zip(&self.reference()).zip(names) {
             for (row, (actual, expected)) in actual.chunks(cols).zip(expected.chunks(cols)).enumerate() {
                 let scale = expected.iter().fold(1.0f64, |m, x| m.max(x.abs()));
                 for (&x, &y) in actual.iter().zip(expected) {
                     let error = (f64::from(x) - y).abs() / scale;
-                    assert!(error < 1e-5, "{what}, row {row}: {x}, exactly {y}; {:?}", self.options);
+                    assert!(error < 1e-5, "{name}, row {row}: {x}, expected {y}; {:?}", self.options);
                 }
             }
         }
@@ -180,14 +180,14 @@ fn small(options: Options) -> Case {
 }
 
 #[test]
-fn the_reference_on_every_shape_and_instruction_set() {
+fn every_shape_and_level_equals_the_reference() {
     for level in SimdLevel::available().rev() {
         let shapes = [(1, 64), (1, 40), (4, 16), (4, 64), (8, 8), (8, 32), (3, 10), (5, 47), (2, 33), (7, 1), (1, 200)];
         for (heads, width) in shapes {
             for (self_loops, dropped) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
                 let options = Options { level, ..options(heads, width, self_loops, dropped) };
                 small(options).check();
-                // The longest row has more factors than are held at once.
+                // The longest row has more dropout factors than a window.
                 Case::random(90, 150, 12, options, 5).check();
             }
         }
@@ -195,7 +195,7 @@ fn the_reference_on_every_shape_and_instruction_set() {
 }
 
 #[test]
-fn gradients_are_those_of_differences() {
+fn gradients_equal_finite_differences() {
     const STEP: f32 = 4e-3;
     for (self_loops, dropped) in [(false, 0.0), (true, 0.0), (true, 0.4)] {
         let mut case = small(options(2, 3, self_loops, dropped));
@@ -215,13 +215,13 @@ fn gradients_are_those_of_differences() {
                 pick(&mut case)[e] = x;
                 let difference = (up - down) / f64::from(above - below);
                 let error = (difference - f64::from(grad)).abs() / difference.abs().max(1.0);
-                assert!(error < 3e-3, "element {e}: {grad}, differences say {difference}");
+                assert!(error < 3e-3, "element {e}: {grad}, finite difference {difference}");
             }
         }
     }
 }
 
-/// Many parts, so that there is something to share.
+/// A block of many parts.
 #[test]
 fn the_bits_are_the_same_on_any_number_of_threads() {
     for (heads, width) in [(1, 64), (4, 16), (3, 5)] {
@@ -240,9 +240,9 @@ fn the_bits_are_the_same_on_any_number_of_threads() {
     }
 }
 
-/// Scores far apart: the softmax does not overflow, and what vanishes is 0.
+/// Scores far apart: the softmax does not overflow, and tiny coefficients become 0.
 #[test]
-fn scores_of_any_size() {
+fn large_scores_do_not_overflow() {
     for level in SimdLevel::available().rev() {
         let mut case = small(Options { level, ..options(2, 8, true, 0.0) });
         case.values.iter_mut().for_each(|x| *x *= 1e4);
@@ -250,17 +250,17 @@ fn scores_of_any_size() {
         assert!(results.iter().flatten().all(|x| x.is_finite()), "{results:?}");
         case.values[0] = f32::NAN;
         let [out, values, ..] = case.run();
-        assert!(out[..8].iter().all(|x| x.is_nan()), "what is no number is not hidden: {out:?}");
-        assert!(values[0].is_nan(), "nor in the gradient: {values:?}");
+        assert!(out[..8].iter().all(|x| x.is_nan()), "NaN propagates to the output: {out:?}");
+        assert!(values[0].is_nan(), "NaN propagates to the gradient: {values:?}");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Coefficients sum to 1: attention to equal values gives that value, and no gradient to the vectors.
+    /// Coefficients sum to 1: attention over equal values returns that value, and the vectors' gradients are 0.
     #[test]
-    fn equal_values_stay(rows in prop::collection::vec(prop::collection::vec(0u32..12, 1..9), 1..12), heads in 1usize..6) {
+    fn equal_values_are_preserved(rows in prop::collection::vec(prop::collection::vec(0u32..12, 1..9), 1..12), heads in 1usize..6) {
         let mut case = Case::new(12, &rows, options(heads, 4, rows.len() % 2 == 0, 0.0), 7);
         let row = case.values[..heads * 4].to_vec();
         case.values.chunks_exact_mut(heads * 4).for_each(|x| x.copy_from_slice(&row));
@@ -271,9 +271,8 @@ proptest! {
         prop_assert!(att_src.iter().chain(&att_dst).all(|x| x.abs() < 1e-4));
     }
 
-    /// Any small block, against the reference.
     #[test]
-    fn any_block(
+    fn any_small_block_equals_the_reference(
         rows in prop::collection::vec(prop::collection::vec(0u32..12, 0..9), 0..12),
         (heads, width) in (1usize..10, 1usize..40),
         self_loops: bool,

@@ -1,4 +1,4 @@
-//! Mini-batches whose parts do not fit together are refused, by an error or by a panic, and leave nothing behind.
+//! Inconsistent mini-batches are refused, by an error or by a panic, and change no state.
 
 mod common;
 
@@ -10,10 +10,10 @@ use morphgl_registry::{HostBatch, Training};
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::json;
 
-type Spoil = fn(&mut HostBatch);
+type Corrupt = fn(&mut HostBatch);
 
-/// What is wrong, and for which kinds it matters.
-const SPOILS: [(&str, &[&str], Spoil); 11] = [
+/// Corruptions, each with the kinds of models that it affects.
+const CORRUPTIONS: [(&str, &[&str], Corrupt); 11] = [
     ("a source beyond the first block", &["sage", "gcn", "gat"], |b| {
         b.blocks[0].indices[7] = b.blocks[0].num_src as u32
     }),
@@ -35,7 +35,7 @@ const SPOILS: [(&str, &[&str], Spoil); 11] = [
 ];
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_nothing() {
+fn inconsistent_mini_batches_are_refused_and_change_nothing() {
     let mut panics = 0;
     for (kind, hidden) in [("sage", 8), ("sage", 100), ("gcn", 8), ("gcn", 100), ("gat", 8), ("mlp", 100)] {
         let nodes = if kind == "mlp" { &[130][..] } else { &[700, 410, 130] };
@@ -45,18 +45,18 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         let (mut fresh, mut used) = (built(), built());
         fresh.accumulate(&host(good(1))).expect("accumulated");
         used.accumulate(&host(good(1))).expect("accumulated");
-        for (what, _, spoil) in SPOILS.iter().filter(|(_, kinds, _)| kinds.contains(&kind)) {
+        for (what, _, corrupt) in CORRUPTIONS.iter().filter(|(_, kinds, _)| kinds.contains(&kind)) {
             let mut bad = good(2);
-            spoil(&mut bad);
+            corrupt(&mut bad);
             let bad = host(bad);
             for trains in [true, false] {
                 let pass = || if trains { used.accumulate(&bad).is_err() } else { used.score(&bad).is_err() };
-                // Its message is expected.
+                // Suppresses the message of an expected panic.
                 set_hook(Box::new(|_| ()));
                 let outcome = catch_unwind(AssertUnwindSafe(pass));
                 drop(take_hook());
                 panics += usize::from(outcome.is_err());
-                assert!(outcome.unwrap_or(true), "{kind}: {what} is not noticed");
+                assert!(outcome.unwrap_or(true), "{kind}: {what} is not detected");
             }
             assert!(used.gradients().expect("gradients") == fresh.gradients().expect("gradients"), "{kind}: {what}");
         }
@@ -66,5 +66,5 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         }
         assert!(used.parameters().expect("parameters") == fresh.parameters().expect("parameters"), "{kind}");
     }
-    assert!(panics > 0, "the worst are found by the passes themselves");
+    assert!(panics > 0, "some corruptions are detected by the passes");
 }

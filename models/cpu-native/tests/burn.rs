@@ -1,4 +1,4 @@
-//! The same numbers as Training_CPU_Burn: loss, gradients, a step, and the state that moves between the two.
+//! Agreement with Training_CPU_Burn: loss, gradients, a step, and the exchange of parameters and optimizer state.
 
 mod common;
 
@@ -9,9 +9,9 @@ use morphgl_training_cpu_burn::CpuBurn;
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::{Value, json};
 
-/// Tensors are equal to `tolerance` of their largest element.
+/// Asserts that tensors agree to `tolerance` of their largest element.
 #[track_caller]
-fn close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance: f32) {
+fn assert_close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance: f32) {
     assert_eq!(actual.len(), expected.len(), "{what}");
     for (a, e) in actual.iter().zip(expected) {
         assert_eq!((&a.name, &a.shape), (&e.name, &e.shape), "{what}");
@@ -22,7 +22,7 @@ fn close(what: &str, actual: &[NamedTensor], expected: &[NamedTensor], tolerance
     }
 }
 
-/// On the best instructions of this machine and, if those are AMX, on AVX-512.
+/// Checks the current SIMD level and, if that is AMX, AVX-512.
 fn check(model: &Value, nodes: &[usize], dtype: Dtype, weighted: bool) {
     for tiles in [true, false] {
         let native = CpuNative::new(&context(model, 3)).expect("the native operator is built");
@@ -38,33 +38,33 @@ fn check_one(mut native: CpuNative, model: &Value, nodes: &[usize], dtype: Dtype
     assert_eq!(native.parameters().expect("parameters"), burn.parameters().expect("parameters"), "{what}");
     for seed in 0..2 {
         let batch = host(batch(nodes, (size("in_dim"), size("num_classes")), dtype, weighted, seed));
-        let [own, theirs]: [&mut dyn Training; 2] = [&mut native, &mut burn];
-        for trainer in [&mut *own, &mut *theirs] {
+        let [native, burn]: [&mut dyn Training; 2] = [&mut native, &mut burn];
+        for trainer in [&mut *native, &mut *burn] {
             trainer.score(&batch).expect("a score");
         }
-        let evaluated = [&mut *own, &mut *theirs].map(|t| t.score(&batch).and_then(|h| h.wait()).expect("a score").0);
+        let evaluated = [&mut *native, &mut *burn].map(|t| t.score(&batch).and_then(|h| h.wait()).expect("a score").0);
         let trained =
-            [&mut *own, &mut *theirs].map(|t| t.accumulate(&batch).and_then(|h| h.wait()).expect("a score").0);
+            [&mut *native, &mut *burn].map(|t| t.accumulate(&batch).and_then(|h| h.wait()).expect("a score").0);
         for [a, e] in [evaluated, trained] {
             assert_eq!(a.count, e.count, "{what}");
             assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "{what}: loss {a:?}, burn's {e:?}");
         }
-        let [found, expected] = [&mut *own, &mut *theirs].map(|t| t.gradients().expect("gradients"));
+        let [found, expected] = [&mut *native, &mut *burn].map(|t| t.gradients().expect("gradients"));
         assert_eq!(found.count, expected.count, "{what}");
-        close(&what, &found.tensors, &expected.tensors, 1e-4);
-        own.step().expect("a step");
-        // Adam divides by the root of the gradient's square: tiny gradients, tiny differences, large steps. So burn
-        // goes on from the native operator's parameters and state.
-        theirs.step().expect("a step");
-        theirs.set_parameters(&own.parameters().expect("parameters")).expect("parameters move");
-        theirs.set_optimizer_state(&own.optimizer_state().expect("a state")).expect("the state moves");
-        let state = theirs.optimizer_state().expect("a state");
-        assert_eq!(state, own.optimizer_state().expect("a state"), "{what}");
-        own.set_optimizer_state(&state).expect("the state moves back");
+        assert_close(&what, &found.tensors, &expected.tensors, 1e-4);
+        native.step().expect("a step");
+        // Adam divides by the root of the gradient's square, so tiny gradients with tiny differences make large steps. So burn
+        // continues from the native operator's parameters and state.
+        burn.step().expect("a step");
+        burn.set_parameters(&native.parameters().expect("parameters")).expect("parameters are set");
+        burn.set_optimizer_state(&native.optimizer_state().expect("a state")).expect("the state is set");
+        let state = burn.optimizer_state().expect("a state");
+        assert_eq!(state, native.optimizer_state().expect("a state"), "{what}");
+        native.set_optimizer_state(&state).expect("the state is set");
     }
 }
 
-/// Rows are more than a task's and no multiple of it.
+/// More rows than a task's, and no multiples of them.
 const NODES: [usize; 4] = [700, 410, 230, 101];
 
 #[test]
@@ -79,25 +79,25 @@ fn graph_models() {
     }
 }
 
-/// Rows are almost as many before a layer as after it, so products come first where they are thin.
 #[test]
-fn wide_products() {
+fn wide_gemms() {
     for kind in ["sage", "gcn", "gat", "mlp"] {
         for (dim, hidden, classes) in [(100, 130, 7), (128, 256, 100)] {
-            // Without kinks: of many elements, one is so near to 0 that relu keeps it here and drops it there.
+            // ELU, not ReLU: of many elements, one is so near 0 that ReLU may differ between the operators.
             let model = model(kind, dim, classes, json!({"hidden": hidden, "activation": "elu", "heads": 1}));
             check(&model, if kind == "mlp" { &NODES[3..] } else { &NODES }, Dtype::F32, false);
         }
     }
 }
 
+/// Blocks have almost as many destinations as sources, so narrow layers transform first.
 #[test]
-fn products_first() {
+fn transform_first() {
     for kind in ["sage", "gcn"] {
         for (hidden, classes) in [(200, 3), (8, 5)] {
             for dtype in [Dtype::F32, Dtype::Bf16] {
-                // ELU, not ReLU, as above: one pre-activation of the wide layer is so near 0 that rounding at the portable
-                // level flips its sign, and with it ReLU's gradient.
+                // ELU, not ReLU: one pre-activation of the wide layer is so near 0 that rounding at the portable level flips
+                // its sign, and with it ReLU's gradient.
                 let options = json!({"hidden": hidden, "input_dropout": 0.0, "activation": "elu"});
                 check(&model(kind, 200, classes, options), &[300, 290, 280, 270], dtype, true);
             }

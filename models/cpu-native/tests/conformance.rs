@@ -1,4 +1,4 @@
-//! The suite of phase Training. A model that the operator refuses is trained by the operator that its error names.
+//! The conformance suite of training. Models that the operator refuses are trained by the operator that its error names.
 
 use morphgl_conformance::training::{Subject, check, reads_store};
 use morphgl_model_spec::TrainingSpec;
@@ -10,7 +10,7 @@ use morphgl_training_cpu_native::{CpuNative, KEY, supports};
 fn conformance() {
     check(&Subject {
         build: &|context| {
-            // A spec that cannot be read is the operator's own to refuse.
+            // The operator refuses invalid specs itself.
             let refused = TrainingSpec::from_json(&context.spec).is_ok_and(|spec| supports(&spec).is_err());
             if refused { Ok(Box::new(CpuBurn::new(context)?)) } else { Ok(Box::new(CpuNative::new(context)?)) }
         },
@@ -33,7 +33,7 @@ fn mini_batches_need_no_features() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name() {
+fn unsupported_options_are_named_in_the_error() {
     let dataset = std::sync::Arc::new(morphgl_conformance::training::tiny());
     for (option, value, name) in [
         ("kind", serde_json::json!("gin"), "gin"),

@@ -1,5 +1,5 @@
-//! Every SIMD level trains alike: losses of the first steps agree to 1e-5. This program runs itself once a level.
-#![allow(clippy::print_stdout, reason = "the processes that it runs print what is compared")]
+//! Losses of the first steps agree to 1e-5 at every SIMD level. The test runs its own program once for each level.
+#![allow(clippy::print_stdout, reason = "the child processes print losses")]
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 mod common;
 
-/// Set in the processes that print losses.
+/// Environment variable of the child processes, which print losses.
 const CHILD: &str = "MORPHGL_TEST_PRINTS_LOSSES";
 
 /// Losses of four steps of every model.
@@ -33,9 +33,9 @@ fn losses() -> Vec<f64> {
 
 #[test]
 fn every_level_has_the_same_losses() {
-    let own = losses();
+    let expected = losses();
     if std::env::var_os(CHILD).is_some() {
-        println!("level {} {}", SimdLevel::current(), serde_json::to_string(&own).expect("numbers"));
+        println!("level {} {}", SimdLevel::current(), serde_json::to_string(&expected).expect("numbers"));
         return;
     }
     let program = std::env::current_exe().expect("this program");
@@ -47,8 +47,8 @@ fn every_level_has_the_same_losses() {
         let printed = text.split_once(&format!("level {level} ")).and_then(|(_, rest)| rest.lines().next());
         let found: Vec<f64> =
             serde_json::from_str(printed.unwrap_or_else(|| panic!("{level}: {text}"))).expect("losses");
-        assert_eq!(found.len(), own.len());
-        for (step, (a, b)) in found.iter().zip(&own).enumerate() {
+        assert_eq!(found.len(), expected.len());
+        for (step, (a, b)) in found.iter().zip(&expected).enumerate() {
             assert!((a - b).abs() <= 1e-5 * b.abs(), "{level}, step {step}: loss {a}, at {} {b}", SimdLevel::current());
         }
     }

@@ -1,4 +1,4 @@
-//! Features that are nearly all zeros: the numbers of Training_CPU_Burn, and the same bits wherever the rows are read.
+//! Sparse features: agreement with Training_CPU_Burn, and the same bits from gathered features and from the store.
 
 mod common;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const NODES: usize = 900;
 const CLASSES: usize = 5;
 
-/// Three of a hundred elements are not zero; some rows and columns have none.
+/// Features with 3% nonzeros; some rows and columns are all zeros.
 fn matrix(dim: usize, dtype: Dtype) -> FeatureMatrix {
     let mut random = Random(5);
     let empty = |i: usize| (i / dim).is_multiple_of(50) || (i % dim).is_multiple_of(17);
@@ -56,12 +56,12 @@ fn dataset(features: FeatureMatrix) -> Dataset {
     }
 }
 
-fn over(dataset: &Arc<Dataset>, model: &Value, threads: usize) -> TrainingContext {
+fn context_over(dataset: &Arc<Dataset>, model: &Value, threads: usize) -> TrainingContext {
     TrainingContext { dataset: Arc::clone(dataset), ..context(model, threads) }
 }
 
-/// The mini-batch over nodes of the dataset, each once: gathered, and without features.
-fn both(mut batch: HostBatch, features: &FeatureMatrix) -> [HostBatch; 2] {
+/// The mini-batch over distinct nodes of the dataset, with gathered features and without features.
+fn gathered_and_direct(mut batch: HostBatch, features: &FeatureMatrix) -> [HostBatch; 2] {
     let count = batch.input_nodes.len();
     batch.input_nodes = (0..count).map(|i| (NODES - 1 - i * (NODES / count)) as u32).collect();
     let mut gathered = BatchFeatures::like(features);
@@ -89,7 +89,7 @@ fn run(trainer: &mut dyn Training, batch: HostBatch) -> Outcome {
     Outcome { scores: [evaluated, trained], gradients, parameters: trainer.parameters().expect("parameters"), logits }
 }
 
-fn close(what: &str, actual: &[f32], expected: &[f32], tolerance: f32) {
+fn assert_close(what: &str, actual: &[f32], expected: &[f32], tolerance: f32) {
     let largest = expected.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
     assert_eq!(actual.len(), expected.len(), "{what}");
     for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
@@ -100,7 +100,7 @@ fn close(what: &str, actual: &[f32], expected: &[f32], tolerance: f32) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn the_numbers_are_burns_and_the_same_bits_wherever_rows_are_read(
+    fn results_agree_with_burn_and_do_not_depend_on_where_rows_are_read(
         kind in prop::sample::select(vec!["sage", "gcn", "gat", "mlp"]),
         dtype in prop::sample::select(vec![Dtype::F32, Dtype::F16, Dtype::U8]),
         nodes in prop::sample::select(vec![[700usize, 410, 130], [300, 290, 280], [5, 3, 1]]),
@@ -109,18 +109,18 @@ proptest! {
         input_dropout in prop::sample::select(vec![0.0f64, 0.4]),
         seed in 0u64..100,
     ) {
-        // Without kinks, as for dense features.
+        // ELU, not ReLU, whose derivative is not continuous.
         let more = json!({"layers": layers, "hidden": hidden, "input_dropout": input_dropout, "activation": "elu", "heads": 2});
         let model = model(kind, dim, CLASSES, more);
         let dataset = Arc::new(dataset(matrix(dim, dtype)));
         let features = dataset.features.as_ref().expect("features");
         prop_assert!(features.view().is_sparse(dim));
         let nodes = if kind == "mlp" { &nodes[2..] } else { &nodes[2 - layers..] };
-        let [gathered, direct] = both(batch(nodes, (dim, CLASSES), dtype, false, seed), features);
-        let mut burn = CpuBurn::new(&over(&dataset, &model, 2)).expect("built");
+        let [gathered, direct] = gathered_and_direct(batch(nodes, (dim, CLASSES), dtype, false, seed), features);
+        let mut burn = CpuBurn::new(&context_over(&dataset, &model, 2)).expect("built");
         let expected = run(&mut burn, gathered.clone());
         let mut natives = [(gathered, 3), (direct.clone(), 3), (direct, 1)].map(|(batch, threads)| {
-            run(&mut CpuNative::new(&over(&dataset, &model, threads)).expect("built"), batch)
+            run(&mut CpuNative::new(&context_over(&dataset, &model, threads)).expect("built"), batch)
         });
         prop_assert_eq!(&natives[1], &natives[0]);
         prop_assert_eq!(&natives[2], &natives[0]);
@@ -130,8 +130,8 @@ proptest! {
             prop_assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "loss {a:?}, burn's {e:?}");
         }
         for (a, e) in native.gradients.tensors.iter().zip(&expected.gradients.tensors) {
-            close(&format!("{model}, gradient of {}", e.name), &a.values, &e.values, 1e-4);
+            assert_close(&format!("{model}, gradient of {}", e.name), &a.values, &e.values, 1e-4);
         }
-        close(&format!("{model}, logits"), &native.logits, &expected.logits, 1e-4);
+        assert_close(&format!("{model}, logits"), &native.logits, &expected.logits, 1e-4);
     }
 }

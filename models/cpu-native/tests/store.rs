@@ -1,4 +1,4 @@
-//! Features read out of the store give the bits that gathered features give.
+//! Features read from the store give the same bits as gathered features.
 
 mod common;
 
@@ -26,17 +26,17 @@ fn matrix(rows: usize, dim: usize, dtype: Dtype) -> FeatureMatrix {
     }
 }
 
-/// An operator over a store of these features.
-fn over(matrix: FeatureMatrix, model: &Value, threads: usize) -> CpuNative {
+/// An operator whose dataset has these features.
+fn trainer_over(matrix: FeatureMatrix, model: &Value, threads: usize) -> CpuNative {
     let context = context(model, threads);
     let dataset = Arc::new(Dataset { features: Some(matrix), ..(*context.dataset).clone() });
     CpuNative::new(&TrainingContext { dataset, ..context }).expect("the operator is built")
 }
 
-/// The mini-batch over other nodes of a store, each once: gathered, and without features.
-fn both(mut batch: HostBatch, matrix: &FeatureMatrix) -> [HostBatch; 2] {
+/// The mini-batch over distinct nodes of the store, with gathered features and without features.
+fn gathered_and_direct(mut batch: HostBatch, matrix: &FeatureMatrix) -> [HostBatch; 2] {
     let (count, rows) = (batch.input_nodes.len(), matrix.num_rows());
-    // Nodes lie far apart, and the last row of the store is among them.
+    // Scattered nodes, the last row of the store among them.
     batch.input_nodes = (0..count).map(|i| (rows - 1 - i * (rows / count)) as u32).collect();
     let mut features = BatchFeatures::like(matrix);
     matrix.gather_rows(&batch.input_nodes, features.resize(count, matrix.dim(), matrix.dtype()));
@@ -46,7 +46,7 @@ fn both(mut batch: HostBatch, matrix: &FeatureMatrix) -> [HostBatch; 2] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn the_copy_changes_no_bit(
+    fn direct_reads_change_no_bit(
         kind in prop::sample::select(vec!["sage", "gcn", "gat", "mlp"]),
         dtype in prop::sample::select(DTYPES.to_vec()),
         nodes in prop::sample::select(vec![[700usize, 410, 130], [300, 290, 280], [5, 3, 1]]),
@@ -61,9 +61,9 @@ proptest! {
         let model = model(kind, dim, 5, more);
         let layers = if kind == "mlp" { &nodes[2..] } else { &nodes[..] };
         let matrix = || matrix(2_000, dim, dtype);
-        let batches = both(batch(layers, (dim, 5), dtype, weighted && kind != "gat", seed), &matrix());
+        let batches = gathered_and_direct(batch(layers, (dim, 5), dtype, weighted && kind != "gat", seed), &matrix());
         let [gathered, direct] = batches.map(|batch| {
-            let (mut trainer, batch) = (over(matrix(), &model, threads), host(batch));
+            let (mut trainer, batch) = (trainer_over(matrix(), &model, threads), host(batch));
             let evaluated = trainer.score(&batch).and_then(|h| h.wait()).expect("a score").0;
             let trained = trainer.accumulate(&batch).and_then(|h| h.wait()).expect("a score").0;
             let gradients = trainer.gradients().expect("gradients");
@@ -78,10 +78,10 @@ proptest! {
 }
 
 #[test]
-fn what_the_store_does_not_have_is_refused() {
+fn nodes_outside_of_the_store_are_refused() {
     let model = model("sage", 7, 5, json!({"layers": 2, "hidden": 4}));
     let check = |change: &dyn Fn(&mut HostBatch), expected: &str| {
-        let mut trainer = over(matrix(40, 7, Dtype::F16), &model, 1);
+        let mut trainer = trainer_over(matrix(40, 7, Dtype::F16), &model, 1);
         let mut batch = batch(&[20, 12, 6], (7, 5), Dtype::F16, false, 2);
         batch.features = None;
         change(&mut batch);

@@ -16,7 +16,7 @@ fn threads_change_no_bit() {
         ("gat", &[9_000, 3_000, 800]),
         ("mlp", &[800]),
     ] {
-        // Thin products, and on AMX some that are on tiles.
+        // Narrow GEMMs, and some on tiles if there are any.
         for hidden in [16, 96, 132] {
             let run = |threads| {
                 let model = model(

@@ -4,67 +4,67 @@ use std::ops::Range;
 
 use super::factors::Factors;
 use super::kernels::{self, WeightedRows, prefetch_row, rows_ahead};
-use super::parts::{Parts, Share};
+use super::parts::{Parts, Piece};
 use super::{Attention, Inputs, WORK, for_heads};
+use crate::parallel;
 use crate::simd::{Simd, dispatch};
 
-/// Entries whose exponentials are taken together; their coefficients stay in the first cache.
+/// Entries whose exponentials are computed in one loop; their coefficients stay in the first-level cache.
 const GROUP: usize = 512;
 
-dispatch!(fn halves(a: &Attention<'_>, inputs: Inputs<'_>, rows: Range<usize>, halves: Halves<'_>) = halves_of::<S>);
-dispatch!(fn rows(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<usize>, outputs: Outputs<'_>) = rows_of::<S>);
-
-/// The halves of the scores, `heads` numbers a node: a score is the sum of its source's and its destination's.
-struct Halves<'a> {
-    src: &'a mut [f32],
-    dst: &'a mut [f32],
+dispatch! {
+    /// Writes the halves of the scores by source and by destination, `heads` elements a node.
+    fn halves(a: &Attention<'_>, inputs: Inputs<'_>, nodes: Range<usize>, halves: [&mut [f32]; 2]) = halves_of::<S>
+}
+dispatch! {
+    /// Writes the coefficients and the output of rows.
+    fn rows(a: &Attention<'_>, inputs: RowInputs<'_>, rows: Range<usize>, outputs: [&mut [f32]; 2]) = rows_of::<S>
 }
 
-/// What the rows are computed from.
+/// Inputs of the second pass. The score of an edge is the sum of its source's and its destination's half.
 #[derive(Clone, Copy)]
 struct RowInputs<'a> {
     values: &'a [f32],
-    src: &'a [f32],
-    dst: &'a [f32],
-}
-
-/// What a part of the rows writes.
-struct Outputs<'a> {
-    coefficients: &'a mut [f32],
-    out: &'a mut [f32],
+    src_halves: &'a [f32],
+    dst_halves: &'a [f32],
 }
 
 pub(super) fn run(a: &Attention<'_>, inputs: Inputs<'_>, kept: [&mut [f32]; 3], out: &mut [f32]) {
-    let [coefficients, src, dst] = kept;
-    let (heads, num_dst, level) = (a.options.heads, a.num_dst(), a.options.level);
-    let shares = [Share::Row(heads), Share::Limited { limit: num_dst, each: heads }];
-    let by_node = Parts::even(a.edges.num_src, WORK);
-    by_node.run(shares, [&mut *src, &mut *dst], &|rows, [src, dst]| {
-        halves(level, a, inputs, rows, Halves { src, dst });
+    let [coefficients, src_halves, dst_halves] = kept;
+    let (heads, num_src, level) = (a.options.heads, a.edges.num_src, a.options.level);
+    // The destination nodes are the first source nodes, so the last tasks have no destination.
+    let outputs = [(&mut *src_halves, WORK * heads), (&mut *dst_halves, WORK * heads)];
+    parallel::tasks(num_src.div_ceil(WORK), outputs, &|task, outputs| {
+        halves(level, a, inputs, parallel::block(task, WORK, num_src), outputs);
     });
-    let known = RowInputs { values: inputs.values, src, dst };
-    let shares = [Share::Entry { own: a.options.self_loops, each: heads }, Share::Row(a.cols())];
-    Parts::new(a.edges.indptr, WORK).run(shares, [coefficients, out], &|part, [coefficients, out]| {
-        rows(level, a, known, part, Outputs { coefficients, out });
+    let inputs = RowInputs { values: inputs.values, src_halves, dst_halves };
+    let pieces = [Piece::Entry { self_loops: a.options.self_loops, each: heads }, Piece::Row(a.cols())];
+    Parts::new(a.edges.indptr, WORK).run(pieces, [coefficients, out], &|part, outputs| {
+        rows(level, a, inputs, part, outputs);
     });
 }
 
 #[inline(always)]
-unsafe fn halves_of<S: Simd>(a: &Attention<'_>, inputs: Inputs<'_>, rows: Range<usize>, halves: Halves<'_>) {
+unsafe fn halves_of<S: Simd>(
+    a: &Attention<'_>,
+    inputs: Inputs<'_>,
+    nodes: Range<usize>,
+    [src_halves, dst_halves]: [&mut [f32]; 2],
+) {
     let (heads, width) = (a.options.heads, a.options.width);
-    let values = &inputs.values[rows.start * a.cols()..rows.end * a.cols()];
-    for (row, out) in values.chunks_exact(a.cols()).zip(halves.src.chunks_exact_mut(heads)) {
+    let values = &inputs.values[nodes.start * a.cols()..nodes.end * a.cols()];
+    for (row, out) in values.chunks_exact(a.cols()).zip(src_halves.chunks_exact_mut(heads)) {
         // SAFETY: the caller promises the instructions.
         unsafe { half_of::<S>(row, inputs.att_src, width, out) };
     }
-    // The rows that are destinations too come first. They are read again, from the cache.
-    for (row, out) in values.chunks_exact(a.cols()).zip(halves.dst.chunks_exact_mut(heads)) {
+    // The destinations' rows are read again, from the cache.
+    for (row, out) in values.chunks_exact(a.cols()).zip(dst_halves.chunks_exact_mut(heads)) {
         // SAFETY: the caller promises the instructions.
         unsafe { half_of::<S>(row, inputs.att_dst, width, out) };
     }
 }
 
-/// One side's half of a node's scores. No closure: that would be compiled without the instructions.
+/// Half of a node's scores. Not a closure, which would be compiled without the instructions.
 #[inline(always)]
 unsafe fn half_of<S: Simd>(row: &[f32], att: &[f32], width: usize, out: &mut [f32]) {
     for ((x, att), out) in row.chunks_exact(width).zip(att.chunks_exact(width)).zip(out) {
@@ -74,11 +74,16 @@ unsafe fn half_of<S: Simd>(row: &[f32], att: &[f32], width: usize, out: &mut [f3
 }
 
 #[inline(always)]
-unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<usize>, outputs: Outputs<'_>) {
+unsafe fn rows_of<S: Simd>(
+    a: &Attention<'_>,
+    inputs: RowInputs<'_>,
+    rows: Range<usize>,
+    [coefficients, out]: [&mut [f32]; 2],
+) {
     let (heads, cols) = (a.options.heads, a.cols());
     let first_entry = a.entry(rows.start);
-    let mut of_edges = a.options.dropout.map(|d| Factors::new(d, heads, a.edge(rows.end)));
-    let mut of_loops = a.options.dropout.map(|d| Factors::new(d, heads, a.num_edges() + rows.end));
+    let mut edge_factors = a.options.dropout.map(|d| Factors::new(d, heads, a.edge(rows.end)));
+    let mut loop_factors = a.options.dropout.map(|d| Factors::new(d, heads, a.num_edges() + rows.end));
     let mut next = rows.start;
     while next < rows.end {
         let (first, start) = (next, a.entry(next));
@@ -86,10 +91,10 @@ unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<
             next += 1;
         }
         let group = (start - first_entry) * heads..(a.entry(next) - first_entry) * heads;
-        let group = &mut outputs.coefficients[group];
+        let group = &mut coefficients[group];
         let of_row = |row: usize| (a.entry(row) - start) * heads..(a.entry(row + 1) - start) * heads;
         for row in first..next {
-            scores(a, known, row, &mut group[of_row(row)]);
+            scores(a, inputs, row, &mut group[of_row(row)]);
         }
         // SAFETY: the caller promises the instructions.
         unsafe { kernels::exp::<S>(group) };
@@ -98,42 +103,43 @@ unsafe fn rows_of<S: Simd>(a: &Attention<'_>, known: RowInputs<'_>, rows: Range<
         }
         for row in first..next {
             let coefficients = &group[of_row(row)];
-            let out = &mut outputs.out[(row - rows.start) * cols..(row + 1 - rows.start) * cols];
+            let out = &mut out[(row - rows.start) * cols..(row + 1 - rows.start) * cols];
+            let factors = [&mut edge_factors, &mut loop_factors];
             // SAFETY: the caller promises the instructions.
-            unsafe { sum::<S>(a, known.values, row, coefficients, [&mut of_edges, &mut of_loops], out) };
+            unsafe { sum::<S>(a, inputs.values, row, coefficients, factors, out) };
         }
     }
 }
 
-/// The scores of a row's entries, less the largest of each head.
+/// Writes the scores of a row's entries, less the maximum of each head.
 #[inline(always)]
-fn scores(a: &Attention<'_>, known: RowInputs<'_>, row: usize, out: &mut [f32]) {
-    for_heads!(a.options.heads, scores_of(a, known, row, out));
+fn scores(a: &Attention<'_>, inputs: RowInputs<'_>, row: usize, out: &mut [f32]) {
+    for_heads!(a.options.heads, scores_of(a, inputs, row, out));
 }
 
-/// Of the `N` heads from `head` on; `stride` is the number of heads, known to the compiler where there are `N`.
+/// As [`scores`], for the `N` heads from `head` on; `stride` is the number of heads.
 #[inline(always)]
 fn scores_of<const N: usize>(
     head: usize,
     stride: usize,
     a: &Attention<'_>,
-    known: RowInputs<'_>,
+    inputs: RowInputs<'_>,
     row: usize,
     out: &mut [f32],
 ) {
     let slope = a.options.slope;
-    let of_dst: &[f32; N] = known.dst[row * stride + head..].first_chunk().expect("a half a head");
+    let of_dst: &[f32; N] = inputs.dst_halves[row * stride + head..].first_chunk().expect("a half for each head");
     let mut largest = [f32::NEG_INFINITY; N];
     let (sources, loops) = (a.sources(row), a.options.self_loops);
     for (&src, out) in sources.iter().zip(out.chunks_exact_mut(stride)) {
-        let left_out = loops && src as usize == row;
-        let of_src = known.src[src as usize * stride + head..].first_chunk().expect("a half a head");
-        let out = out[head..].first_chunk_mut().expect("an element a head");
-        score::<N>((of_src, of_dst), slope, left_out, &mut largest, out);
+        let ignored = loops && src as usize == row;
+        let of_src = inputs.src_halves[src as usize * stride + head..].first_chunk().expect("a half for each head");
+        let out = out[head..].first_chunk_mut().expect("an element for each head");
+        score::<N>((of_src, of_dst), slope, ignored, &mut largest, out);
     }
     if loops {
-        let of_src = known.src[row * stride + head..].first_chunk().expect("a half a head");
-        let out = out[sources.len() * stride + head..].first_chunk_mut().expect("an element a head");
+        let of_src = inputs.src_halves[row * stride + head..].first_chunk().expect("a half for each head");
+        let out = out[sources.len() * stride + head..].first_chunk_mut().expect("an element for each head");
         score::<N>((of_src, of_dst), slope, false, &mut largest, out);
     }
     for out in out.chunks_exact_mut(stride) {
@@ -143,25 +149,25 @@ fn scores_of<const N: usize>(
     }
 }
 
-/// The scores of an entry; an edge that is left out gets a coefficient of 0.
+/// Writes the scores of an entry; an ignored edge gets a coefficient of 0.
 #[inline(always)]
 fn score<const N: usize>(
     (of_src, of_dst): (&[f32; N], &[f32; N]),
     slope: f32,
-    left_out: bool,
+    ignored: bool,
     largest: &mut [f32; N],
     out: &mut [f32; N],
 ) {
     for h in 0..N {
         let x = of_src[h] + of_dst[h];
         let x = if x > 0.0 { x } else { slope * x };
-        let x = if left_out { f32::NEG_INFINITY } else { x };
+        let x = if ignored { f32::NEG_INFINITY } else { x };
         largest[h] = if x > largest[h] { x } else { largest[h] };
         out[h] = x;
     }
 }
 
-/// Divides each head's numbers by their sum.
+/// Divides each head's elements by their sum.
 #[inline(always)]
 fn normalize(heads: usize, entries: &mut [f32]) {
     for_heads!(heads, normalize_of(entries));
@@ -183,20 +189,20 @@ fn normalize_of<const N: usize>(head: usize, stride: usize, entries: &mut [f32])
     }
 }
 
-/// The rows of consecutive edges with their coefficients.
-struct Sources<'a> {
+/// The source rows of consecutive edges, with their coefficients.
+struct SourceRows<'a> {
     values: &'a [f32],
     cols: usize,
     heads: usize,
-    /// All sources, and the first edge's place among them.
-    all: &'a [u32],
+    /// The sources of all edges, and the first of the consecutive edges.
+    sources: &'a [u32],
     first: usize,
     len: usize,
     ahead: usize,
     coefficients: &'a [f32],
 }
 
-impl WeightedRows for Sources<'_> {
+impl WeightedRows for SourceRows<'_> {
     #[inline(always)]
     fn len(&self) -> usize {
         self.len
@@ -204,7 +210,7 @@ impl WeightedRows for Sources<'_> {
 
     #[inline(always)]
     fn row(&self, k: usize) -> &[f32] {
-        let src = self.all[self.first + k] as usize;
+        let src = self.sources[self.first + k] as usize;
         &self.values[src * self.cols..(src + 1) * self.cols]
     }
 
@@ -215,38 +221,39 @@ impl WeightedRows for Sources<'_> {
 
     #[inline(always)]
     fn prefetch(&self, k: usize) {
-        if let Some(&src) = self.all.get(self.first + k + self.ahead) {
+        if let Some(&src) = self.sources.get(self.first + k + self.ahead) {
             prefetch_row(self.values, src, self.cols);
         }
     }
 }
 
-/// The weighted sum of a row's sources.
+/// Writes the weighted sum of a row's entries.
 #[inline(always)]
 unsafe fn sum<S: Simd>(
     a: &Attention<'_>,
     values: &[f32],
     row: usize,
     coefficients: &[f32],
-    [of_edges, of_loops]: [&mut Option<Factors>; 2],
+    [edge_factors, loop_factors]: [&mut Option<Factors>; 2],
     out: &mut [f32],
 ) {
     let (heads, width, cols) = (a.options.heads, a.options.width, a.cols());
     let (first, end) = (a.edge(row), a.edge(row + 1));
-    let (of_row, own) = coefficients.split_at((end - first) * heads);
+    let (coefficients, loop_coefficients) = coefficients.split_at((end - first) * heads);
     out.fill(0.0);
     if a.options.self_loops {
         let values = &values[row * cols..(row + 1) * cols];
-        let factors = of_loops.as_mut().map(|f| &*f.of(a.num_edges() + row, a.num_edges() + row + 1));
+        let factors = loop_factors.as_mut().map(|f| &*f.of(a.num_edges() + row, a.num_edges() + row + 1));
         for h in 0..heads {
-            let (coefficient, head) = (own[h] * factors.map_or(1.0, |f| f[h]), h * width..(h + 1) * width);
+            let (coefficient, head) =
+                (loop_coefficients[h] * factors.map_or(1.0, |f| f[h]), h * width..(h + 1) * width);
             // SAFETY: the caller promises the instructions.
             unsafe { kernels::axpy::<S>(&mut out[head.clone()], coefficient, &values[head]) };
         }
     }
-    let (all, ahead) = (a.edges.indices, rows_ahead(cols));
-    let Some(factors) = of_edges else {
-        let terms = Sources { values, cols, heads, all, first, len: end - first, ahead, coefficients: of_row };
+    let (sources, ahead) = (a.edges.indices, rows_ahead(cols));
+    let Some(factors) = edge_factors else {
+        let terms = SourceRows { values, cols, heads, sources, first, len: end - first, ahead, coefficients };
         // SAFETY: the caller promises the instructions.
         return unsafe { kernels::add_rows::<S, _>(&terms, heads, width, out) };
     };
@@ -254,10 +261,10 @@ unsafe fn sum<S: Simd>(
     while edge < end {
         let factors = factors.of(edge, end);
         let len = factors.len() / heads;
-        for (factor, coefficient) in factors.iter_mut().zip(&of_row[(edge - first) * heads..]) {
+        for (factor, coefficient) in factors.iter_mut().zip(&coefficients[(edge - first) * heads..]) {
             *factor *= coefficient;
         }
-        let terms = Sources { values, cols, heads, all, first: edge, len, ahead, coefficients: factors };
+        let terms = SourceRows { values, cols, heads, sources, first: edge, len, ahead, coefficients: factors };
         // SAFETY: the caller promises the instructions.
         unsafe { kernels::add_rows::<S, _>(&terms, heads, width, out) };
         edge += len;

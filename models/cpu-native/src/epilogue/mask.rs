@@ -1,21 +1,18 @@
-//! Dropout in AVX-512 registers: the bits of 128 elements at a time.
+//! Dropout in AVX-512 registers: the random bits of 128 elements at a time.
 //!
-//! Sixteen blocks of Philox4x32-10 (Salmon et al., SC'11) side by side, of even numbers in one register and of odd ones in
-//! another, a word in each 64-bit lane, where its product has room. [`super::mask_avx2`] does the same with half of them.
+//! Sixteen blocks of Philox4x32-10 (Salmon et al., SC'11) are computed side by side: a word in each 64-bit lane, which holds
+//! its 64-bit product, even blocks in one register and odd blocks in another. [`super::mask_avx2`] does the same with eight.
 
 use std::arch::x86_64::*;
 
 use morphgl_model_spec::Dropout;
+use morphgl_platform::philox::{M, W};
 
 /// Blocks computed at once, of eight elements each.
 const BLOCKS: usize = 16;
 const ELEMENTS: usize = 8 * BLOCKS;
 
-/// Philox's multipliers of the words, and the steps of its key.
-pub(super) const M: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
-pub(super) const W: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
-
-/// As `Dropout::apply`.
+/// Does what `Dropout::apply` does.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
     let scale = _mm512_set1_ps(dropout.scale());
@@ -42,7 +39,7 @@ pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
     }
 }
 
-/// Which of the 128 elements of a group are kept, a bit an element.
+/// Bit masks of the kept elements among the 128 of a group.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn kept(dropout: &Dropout, group: u64) -> [u16; 8] {
@@ -50,7 +47,7 @@ fn kept(dropout: &Dropout, group: u64) -> [u16; 8] {
     let m = M.map(|m| _mm512_set1_epi64(i64::from(m)));
     let even = _mm512_add_epi64(_mm512_set1_epi64(i64::from(c0)), _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14));
     let others = [c1, c2, c3].map(|c| _mm512_set1_epi64(i64::from(c)));
-    // Words stand in the lower halves of lanes; what the upper halves hold does not matter.
+    // Words are in the lower halves of the lanes; the upper halves do not matter.
     let mut words =
         [even, _mm512_add_epi64(even, _mm512_set1_epi64(1))].map(|c0| [c0, others[0], others[1], others[2]]);
     for round in 0..10 {
@@ -60,7 +57,7 @@ fn kept(dropout: &Dropout, group: u64) -> [u16; 8] {
         let k = key.map(|k| _mm512_set1_epi64(i64::from(k)));
         for [c0, c1, c2, c3] in &mut words {
             let (p0, p1) = (_mm512_mul_epu32(m[0], *c0), _mm512_mul_epu32(m[1], *c2));
-            // 0x96: a ^ b ^ c. The shuffle moves upper halves down, on another port than the products.
+            // 0x96: a ^ b ^ c. The shuffle moves the upper halves down, on another port than the multiplications.
             *c0 = _mm512_ternarylogic_epi64::<0x96>(_mm512_shuffle_epi32::<0b11_11_01_01>(p1), *c1, k[0]);
             *c2 = _mm512_ternarylogic_epi64::<0x96>(_mm512_shuffle_epi32::<0b11_11_01_01>(p0), *c3, k[1]);
             (*c1, *c3) = (p1, p0);

@@ -1,16 +1,15 @@
-//! Dropout in AVX2 registers: the bits of 64 elements at a time, by eight blocks of Philox4x32-10 side by side.
+//! Dropout in AVX2 registers: the random bits of 64 elements at a time, from eight blocks of Philox4x32-10 side by side.
 
 use std::arch::x86_64::*;
 
 use morphgl_model_spec::Dropout;
-
-use super::mask::{M, W};
+use morphgl_platform::philox::{M, W};
 
 /// Blocks computed at once, of eight elements each.
 const BLOCKS: usize = 8;
 const ELEMENTS: usize = 8 * BLOCKS;
 
-/// As `Dropout::apply`.
+/// Does what `Dropout::apply` does.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
     let scale = _mm256_set1_ps(dropout.scale());
@@ -39,7 +38,7 @@ pub(super) fn apply(dropout: &Dropout, first: u64, values: &mut [f32]) {
     }
 }
 
-/// Which of the 64 elements of a group are kept: a register a block, all bits of an element's 16 set.
+/// Masks of the 64 elements of a group, a register for each block of 8; all 16 bits of a kept element are set.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn kept(dropout: &Dropout, group: u64) -> [__m128i; BLOCKS] {
@@ -47,7 +46,7 @@ fn kept(dropout: &Dropout, group: u64) -> [__m128i; BLOCKS] {
     let m = M.map(|m| _mm256_set1_epi64x(i64::from(m)));
     let even = _mm256_add_epi64(_mm256_set1_epi64x(i64::from(c0)), _mm256_setr_epi64x(0, 2, 4, 6));
     let others = [c1, c2, c3].map(|c| _mm256_set1_epi64x(i64::from(c)));
-    // Words stand in the lower halves of lanes; what the upper halves hold does not matter.
+    // Words are in the lower halves of the lanes; the upper halves do not matter.
     let mut words =
         [even, _mm256_add_epi64(even, _mm256_set1_epi64x(1))].map(|c0| [c0, others[0], others[1], others[2]]);
     for round in 0..10 {
@@ -76,7 +75,7 @@ fn kept(dropout: &Dropout, group: u64) -> [__m128i; BLOCKS] {
         _mm256_unpacklo_epi64(high01, high23),
         _mm256_unpackhi_epi64(high01, high23),
     ]
-    // Bits >= threshold: AVX2 has no unsigned comparison, so the larger of the two is compared with the bits.
+    // AVX2 has no unsigned comparison: bits >= threshold where their maximum equals the bits.
     .map(|bits| _mm256_cmpeq_epi16(_mm256_max_epu16(bits, threshold), bits));
     std::array::from_fn(|block| match block {
         0..4 => _mm256_castsi256_si128(blocks[block]),

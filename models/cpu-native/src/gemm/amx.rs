@@ -1,7 +1,7 @@
-//! Products on the tile registers of AMX (Intel, Linux), which multiply bfloat16 and add f32.
+//! GEMM on AMX tile registers (Intel, Linux), which multiply bfloat16 and add f32.
 //!
-//! Both factors are split into three planes ([`super::split`]), and six of the nine products of planes are summed, the
-//! small ones first: hi·lo, hi·mid, mid·mid, mid·hi, lo·hi, hi·hi. What is left out is below 2^-23 of a product.
+//! Both factors are split into three planes ([`super::split`]), and six of the nine products of planes are summed: hi·lo,
+//! hi·mid, mid·mid, mid·hi, lo·hi, hi·hi. The omitted products are below 2^-23 of the whole.
 
 use std::arch::asm;
 use std::arch::x86_64::{__mmask16, _mm512_add_ps, _mm512_load_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps};
@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 
 use super::split::{CHUNK, GROUP, LANES, TILE};
 
-/// Rows and columns of the result that one pass over the depth computes: two tiles by two.
+/// Rows and columns of the result of one pass over the depth: two by two tiles.
 pub(super) const BLOCK: usize = 2 * LANES;
 
-/// Tile registers of this thread in use: eight of 16 rows of 64 bytes, given back when it is dropped.
+/// The thread's configured tile registers, eight of 16 rows of 64 bytes; released on drop.
 #[derive(Debug)]
 pub(super) struct Tiles(PhantomData<*const ()>);
 
@@ -32,7 +32,7 @@ impl Tiles {
         let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         config.row_bytes[..8].fill(64);
         config.rows[..8].fill(16);
-        // SAFETY: a configuration that the processor has said to support.
+        // SAFETY: a configuration of palette 1, which every processor with AMX supports.
         unsafe {
             asm!("ldtilecfg [{config}]", config = in(reg) &raw const config, options(nostack, preserves_flags),
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -44,7 +44,7 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: they were configured, so the processor has them.
+        // SAFETY: the tiles were configured, so the processor has AMX.
         unsafe {
             asm!("tilerelease", options(nostack, preserves_flags),
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -53,7 +53,7 @@ impl Drop for Tiles {
     }
 }
 
-/// A block of the result that does not lie in the output as a whole, or is added to it.
+/// A block of the result that is only partly inside the output, or is added to the output.
 #[repr(C, align(64))]
 pub(super) struct Block([f32; BLOCK * BLOCK]);
 
@@ -62,7 +62,7 @@ impl Block {
         Self([0.0; BLOCK * BLOCK])
     }
 
-    /// Writes the first `rows` x `width` sums to `out`, rows of `columns` elements, from `column` on, or adds them.
+    /// Writes the first `rows` rows to `out`, rows of `columns` elements, from `column` on, or adds them.
     ///
     /// # Safety
     ///
@@ -73,7 +73,7 @@ impl Block {
         for (out, sums) in out.chunks_exact_mut(columns).zip(self.0.as_chunks::<BLOCK>().0).take(rows) {
             for (out, sums) in out[column..column + width].chunks_mut(LANES).zip(sums.as_chunks::<LANES>().0) {
                 let mask = (0xffff_u32 >> (LANES - out.len())) as __mmask16;
-                // SAFETY: 16 sums, and the mask ends with the output's columns.
+                // SAFETY: `sums` has 16 elements, and the mask ends with the output's columns.
                 unsafe {
                     let mut x = _mm512_load_ps(sums.as_ptr());
                     if add {
@@ -87,7 +87,7 @@ impl Block {
 }
 
 impl Tiles {
-    /// Writes the product of two lines of each split factor to the block.
+    /// Writes the product of two lines of each split factor to a block.
     ///
     /// # Panics
     ///
@@ -104,16 +104,15 @@ impl Tiles {
     pub(super) fn multiply(&self, (left, right): (&[u32], &[u32]), chunks: usize, out: &mut [f32], stride: usize) {
         let pair = 2 * GROUP * chunks;
         assert!(chunks > 0 && left.len() >= pair && right.len() >= pair, "two lines of {chunks} chunks a factor");
-        assert!(stride >= BLOCK && out.len() >= (BLOCK - 1) * stride + BLOCK, "room for 32 x 32 sums");
+        assert!(stride >= BLOCK && out.len() >= (BLOCK - 1) * stride + BLOCK, "an output of 32 x 32 elements");
         // SAFETY: the tiles are configured, and the lengths are checked.
         unsafe { pass(left.as_ptr(), right.as_ptr(), chunks, out.as_mut_ptr(), stride) };
     }
 }
 
-/// Asks for a sixth of the next chunk's tiles of both factors, from this byte of them on: they come from the second-level
-/// cache, and are waited for otherwise. With it, products of 96 rows were 1.07 times as fast (median of twelve sizes and
-/// counts of threads, in turns, 0.99 to 1.23, on a machine with busy neighbours).
-macro_rules! ask_ahead {
+/// Prefetches a sixth of both factors' next chunk, from this byte of their lines on, from the second-level cache: 1.07 times
+/// as fast for GEMMs of 96 rows.
+macro_rules! prefetch_next {
     ($from:literal) => {
         concat!(
             ".irp at, 0, 64, 128, 192, 256, 320, 384, 448\n",
@@ -134,9 +133,9 @@ macro_rules! ask_ahead {
 /// `stride` floats apart, of 32.
 unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32, stride: usize) {
     let line = GROUP * chunks;
-    // SAFETY: the pointers move over the tiles of the caller's promise, and the block is stored where it says.
-    // Sums stand in tmm0 to tmm3; of the factors two tiles each are there at a time. A walk over the six products of
-    // planes that changes one plane at a step needs 14 loads for 24 products.
+    // SAFETY: the pointers stay inside the tiles and the output that the caller promises.
+    // The sums are in tmm0 to tmm3, two tiles of each factor in tmm4 to tmm7. The order of the six products of planes changes
+    // one plane at a time, so that 24 tile products need 14 loads.
     unsafe {
         asm!(
             "tilezero tmm0",
@@ -153,7 +152,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tileloadd tmm5, [{a1} + {s}]",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            ask_ahead!(0),
+            prefetch_next!(0),
             // hi * mid
             "tileloadd tmm6, [{b0} + {s} + 1024]",
             "tdpbf16ps tmm0, tmm4, tmm6",
@@ -161,7 +160,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            ask_ahead!(512),
+            prefetch_next!(512),
             // mid * mid
             "tileloadd tmm4, [{a0} + {s} + 1024]",
             "tdpbf16ps tmm0, tmm4, tmm6",
@@ -169,7 +168,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tileloadd tmm5, [{a1} + {s} + 1024]",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            ask_ahead!(1024),
+            prefetch_next!(1024),
             // mid * hi
             "tileloadd tmm6, [{b0} + {s}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
@@ -177,7 +176,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            ask_ahead!(1536),
+            prefetch_next!(1536),
             // lo * hi
             "tileloadd tmm4, [{a0} + {s} + 2048]",
             "tdpbf16ps tmm0, tmm4, tmm6",
@@ -185,7 +184,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tileloadd tmm5, [{a1} + {s} + 2048]",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            ask_ahead!(2048),
+            prefetch_next!(2048),
             // hi * hi
             "tileloadd tmm4, [{a0} + {s}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
@@ -193,7 +192,7 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
             "tileloadd tmm5, [{a1} + {s}]",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
-            ask_ahead!(2560),
+            prefetch_next!(2560),
             "add {a0}, 3072",
             "add {a1}, 3072",
             "add {b0}, 3072",
@@ -220,24 +219,24 @@ unsafe fn pass(left: *const u32, right: *const u32, chunks: usize, out: *mut f32
     }
 }
 
-/// Multiplies tiles `4 * rounds` times, from registers alone; returns the number of multiply-adds.
+/// Multiplies tiles `4 * rounds` times from registers alone; returns the number of multiply-adds.
 ///
-/// The tiles hold numbers as factors do: tiles of zeros are multiplied at a higher clock.
+/// The elements are not zeros, which are multiplied at a higher clock.
 ///
 /// # Safety
 ///
 /// The processor has AMX, and this process may use it: a level with tiles.
-pub(super) unsafe fn turn(rounds: usize) -> usize {
+pub(super) unsafe fn multiply_registers(rounds: usize) -> usize {
     let mut state = 1u32;
     let mut numbers = [0u32; TILE];
     numbers.fill_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // Two numbers of either sign between 1 and 2.
+        // Two bfloat16 numbers of either sign with magnitudes from 1 to 2.
         state & 0x807f_807f | 0x3f80_3f80
     });
     // SAFETY: the caller's promise.
     let _tiles = unsafe { Tiles::configure() };
-    // SAFETY: a tile is read from where it lies; the registers are configured.
+    // SAFETY: the registers are configured, and `numbers` has a whole tile.
     unsafe {
         asm!(
             "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",

@@ -1,16 +1,16 @@
-//! The GEMM kernel on vector registers: tiles of a few rows by a few vectors, all sums in registers.
+//! The GEMM kernel on vector registers: tiles of a few rows by a few vectors, with all sums in registers.
 //!
-//! One source for every SIMD level ([`Simd`]). A tile has as many sums as hide the latency of the multiply-adds, and no more
-//! than the compiler keeps in registers beside a row of the right factor: no loop over the depth may touch the stack.
+//! A tile has enough sums to hide the latency of the multiply-adds, and no more than the compiler keeps in registers beside a
+//! row of the right factor: no loop over the depth may touch the stack.
 
 use std::ops::Range;
 
 use super::{Left, Right};
-use crate::prefetch::{LINE, prefetch_early};
+use crate::prefetch::{CACHE_LINE, prefetch_early};
 use crate::simd::{Simd, dispatch};
 
 dispatch! {
-    /// Computes a product whose factors and output are long enough for its sizes, as `super::multiply` has checked.
+    /// Computes a GEMM; `super::multiply_all` has checked that factors and output are long enough.
     pub(super) fn run(sizes: [usize; 3], factors: (Left<'_>, Right<'_>), out: &mut [f32], add: bool) = run_of::<S>
 }
 
@@ -19,7 +19,7 @@ pub(super) const fn tile_columns<S: Simd>() -> usize {
     S::REGISTERS / 8 * S::LANES
 }
 
-/// A tile's place, and the strides of the factors.
+/// Addresses and strides of a tile.
 #[derive(Clone, Copy)]
 struct Tile {
     left: *const f32,
@@ -35,8 +35,8 @@ struct Tile {
     add: bool,
 }
 
-/// Memory that is prefetched while a product is computed: the right factor's rows behind those multiplied, which the next
-/// product reads. Tiles read a piece of every row, which hardware prefetchers do not follow.
+/// Prefetches the rows after the right factor, which the next GEMM reads, while this GEMM is computed. Tiles read a piece of
+/// every row, a pattern that hardware prefetchers do not follow.
 struct PrefetchCursor {
     from: *const f32,
     end: *const f32,
@@ -50,11 +50,11 @@ impl PrefetchCursor {
         Self { from, end }
     }
 
-    /// Prefetches the next four cache lines. More at a time keep the tile's own loads waiting; with fewer, a product of 16
-    /// columns is done before all are asked for.
+    /// Prefetches the next four cache lines. More at a time delay the tile's own loads; with fewer, a GEMM of 16 columns ends
+    /// before all lines are prefetched.
     #[inline(always)]
     fn four_lines(&mut self) {
-        const FLOATS: usize = 4 * LINE / size_of::<f32>();
+        const FLOATS: usize = 4 * CACHE_LINE / size_of::<f32>();
         if self.from < self.end {
             prefetch_early(self.from, FLOATS);
             self.from = self.from.wrapping_add(FLOATS);
@@ -66,7 +66,7 @@ impl PrefetchCursor {
 ///
 /// # Safety
 ///
-/// The processor has the instructions of `S`, and the slices are as long as `super::multiply` asks.
+/// The processor has the instructions of `S`, and the slices are as long as `super::multiply_all` checks.
 #[inline(always)]
 unsafe fn run_of<S: Simd>(
     [rows, columns, depth]: [usize; 3],
@@ -79,8 +79,8 @@ unsafe fn run_of<S: Simd>(
     let mut first = 0;
     while first < columns {
         let mut width = strip.min(columns - first);
-        // Packed panels are padded to whole vectors. In a factor that is not packed, columns that fill no whole vector make a
-        // strip of their own, whose loads are masked.
+        // Packed panels are padded to whole vectors. Of an unpacked factor, the columns after the last whole vector are a
+        // separate strip with masked loads.
         if !right.packed && width > S::LANES {
             width -= width % S::LANES;
         }
@@ -95,13 +95,13 @@ unsafe fn run_of<S: Simd>(
             right: unsafe { right.values.as_ptr().add(right.column(first)) },
             right_by_depth: right.by_depth,
             depth,
-            // SAFETY: a column of the output's first row.
+            // SAFETY: the address of a column of the output's first row.
             out: unsafe { out.as_mut_ptr().add(first) },
             columns,
             last,
             add,
         };
-        // SAFETY: the tiles are inside of the checked sizes.
+        // SAFETY: the tiles are inside the checked sizes.
         unsafe {
             match (left.by_depth == 1, partial) {
                 (true, false) => strip_of::<S, true>(tile, vectors, rows, &mut ahead),
@@ -114,20 +114,20 @@ unsafe fn run_of<S: Simd>(
     }
 }
 
-/// All rows of one strip. Narrow strips have taller tiles, so that there are as many sums.
+/// Computes all rows of one strip. Narrow strips have taller tiles, for as many sums.
 ///
 /// # Safety
 ///
-/// As [`run_of`]; `tile` is the first of `rows` rows, and `vectors` at most those of [`tile_columns`].
+/// As [`run_of`]; `tile` is the strip's first tile, and `vectors` is at most the number in [`tile_columns`].
 #[inline(always)]
 unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: usize, ahead: &mut PrefetchCursor) {
-    // SAFETY: the caller's promise. Widths that a level's tiles never have are left out when it is compiled.
+    // SAFETY: the caller's promise. Widths that a level's tiles never have are not compiled.
     unsafe {
         match vectors {
             1 => vector_of::<S, ROWS, false>(tile, rows, ahead),
             2 if S::REGISTERS > 16 => rows_of::<S, 8, 2, ROWS, false>(tile, rows, ahead),
             2 if S::FUSED => rows_of::<S, 6, 2, ROWS, false>(tile, rows, ahead),
-            // A product that is still to be added takes up a register.
+            // The product that is yet to be added takes a register.
             2 => rows_of::<S, 4, 2, ROWS, false>(tile, rows, ahead),
             3 if S::REGISTERS > 16 => rows_of::<S, 6, 3, ROWS, false>(tile, rows, ahead),
             4 if S::REGISTERS > 16 => rows_of::<S, 6, 4, ROWS, false>(tile, rows, ahead),
@@ -136,7 +136,7 @@ unsafe fn strip_of<S: Simd, const ROWS: bool>(tile: Tile, vectors: usize, rows: 
     }
 }
 
-/// A strip of one vector, or of a part of one, which is not to be read beyond.
+/// Computes a strip of one vector, or of a part of one, whose loads must not pass its end.
 ///
 /// # Safety
 ///
@@ -157,8 +157,8 @@ unsafe fn vector_of<S: Simd, const ROWS: bool, const PARTIAL: bool>(
     }
 }
 
-/// Computes all rows of one strip in tiles of at most `R` rows, of about equal height: a tile of few rows has too few sums
-/// to hide the latency of the multiply-adds.
+/// Computes all rows of one strip in tiles of about equal height, at most `R`: a tile of few rows has too few sums to hide
+/// the latency of the multiply-adds.
 ///
 /// # Safety
 ///
@@ -169,7 +169,7 @@ unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
     mut rows: usize,
     ahead: &mut PrefetchCursor,
 ) {
-    // SAFETY: the tile moves by the rows that it has done, and is no higher than those left.
+    // SAFETY: the tile advances by its height, which is at most the number of rows left.
     unsafe {
         while rows > 0 {
             let done = match rows.div_ceil(rows.div_ceil(R)) {
@@ -187,21 +187,22 @@ unsafe fn rows_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
     }
 }
 
-/// `R` rows by `V` vectors; returns `R`. The left factor stands in rows, or in columns, so that one stride is a constant.
+/// Computes `R` rows by `V` vectors; returns `R`. The left factor is row-major if `ROWS`, else column-major, so that one of
+/// its strides is a constant.
 ///
 /// # Safety
 ///
-/// As [`run_of`]: the tile lies inside of the factors and the output.
+/// As [`run_of`]: the tile is inside the factors and the output.
 #[inline(always)]
 unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, const PARTIAL: bool>(
     t: Tile,
     ahead: &mut PrefetchCursor,
 ) -> usize {
-    // Steps whose addresses differ by constants: a thin tile waits for its addresses otherwise.
+    // Steps whose addresses differ by constants; a narrow tile would wait for its addresses.
     const STEPS: usize = 4;
     let (by_row, by_depth) = if ROWS { (t.by_row, 1) } else { (1, t.left_by_depth) };
     let last = if PARTIAL { t.last } else { S::LANES };
-    // SAFETY: the caller promises the instructions, and that rows, columns and depths are there.
+    // SAFETY: the caller promises the instructions, and that the factors and the output have these elements.
     unsafe {
         let mut sums = [[S::splat(0.0); V]; R];
         let (mut a, mut b) = (t.left, t.right);
@@ -233,11 +234,11 @@ unsafe fn tile_of<S: Simd, const R: usize, const V: usize, const ROWS: bool, con
     R
 }
 
-/// One step of the depth.
+/// Adds the products of one depth to the sums.
 ///
 /// # Safety
 ///
-/// As [`run_of`]: `a` is the first row's element of this depth, `b` the first column's.
+/// As [`run_of`]; `a` is the address of the first row's element of this depth, `b` that of the first column's.
 #[inline(always)]
 unsafe fn add_step<S: Simd, const R: usize, const V: usize, const PARTIAL: bool>(
     sums: &mut [[S::V; V]; R],
@@ -245,7 +246,7 @@ unsafe fn add_step<S: Simd, const R: usize, const V: usize, const PARTIAL: bool>
     b: *const f32,
     last: usize,
 ) {
-    // SAFETY: `multiply` has checked the last element; a partial vector is cut there, and packed panels go on.
+    // SAFETY: `multiply_all` has checked the last element; a partial vector ends there, and packed panels are padded.
     unsafe {
         let mut row = [S::splat(0.0); V];
         for (v, x) in row.iter_mut().enumerate() {

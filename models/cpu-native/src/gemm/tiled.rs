@@ -1,4 +1,4 @@
-//! Products on AMX tiles: factors are split into the thread's own scratch, and multiplied.
+//! GEMM on AMX tiles: factors are split into the thread's scratch and multiplied.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use morphgl_platform::SimdLevel;
 
 use super::amx::{self, BLOCK, Block, Tiles};
 use super::split::{self, CHUNK, GROUP, LANES, Matrix, Side, line_len, split};
-use super::{Left, Times};
+use super::{Left, Target};
 use crate::buffer::Buffer;
 use crate::parallel;
 use crate::simd::has_tiles;
@@ -15,50 +15,50 @@ thread_local! {
     static SCRATCH: RefCell<[Buffer; 3]> = const { RefCell::new([Buffer::new(), Buffer::new(), Buffer::new()]) };
 }
 
-/// A right factor and its planes: those that were packed, or room for them.
+/// The planes of a right factor: packed before, or split into scratch during the first row of blocks.
 enum Planes<'a> {
     Packed(&'a [u32]),
-    Room(Matrix<'a>, &'a mut [u32]),
+    Unpacked(Matrix<'a>, &'a mut [u32]),
 }
 
 /// As `super::multiply_all`, which has checked the left factor and the outputs.
 ///
-/// Blocks of 32 x 32 sums are computed row by row of blocks. Between two of them a part of the factors is split, which the
-/// vector registers do while the tiles end one block and wait for the stores of its sums.
+/// Blocks of 32 x 32 sums are computed row by row. Between two blocks a part of the factors is split: the vector registers
+/// work while the tiles finish a block and wait for its stores.
 ///
 /// # Panics
 ///
 /// When a right factor is too short, or the level has no tiles.
-pub(super) fn multiply_all(level: SimdLevel, sizes: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
-    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
-    // SAFETY: a level with tiles has AVX-512 too, and its outputs and its left factor are checked.
-    unsafe { run(sizes, left, times) };
+pub(super) fn multiply_all(level: SimdLevel, sizes: [usize; 3], left: Left<'_>, targets: [Option<Target<'_, '_>>; 2]) {
+    assert_tiles(level);
+    // SAFETY: a level with tiles has AVX-512 too, and `super` has checked the left factor and the outputs.
+    unsafe { run(sizes, left, targets) };
 }
 
 /// # Safety
 ///
 /// The processor has AMX and AVX-512.
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, times: [Option<Times<'_, '_>>; 2]) {
+unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, targets: [Option<Target<'_, '_>>; 2]) {
     let by_line = left.by_depth == 1 && left.by_row >= depth;
     let stride = if by_line { left.by_row } else { left.by_depth };
     let left = Matrix { values: left.values, stride, lines: rows, depth, by_line };
     let (chunks, line, pair) = (depth.div_ceil(CHUNK), line_len(depth), 2 * line_len(depth));
-    let in_row = columns.div_ceil(BLOCK);
-    SCRATCH.with_borrow_mut(|[of_left, rights @ ..]| {
-        let mut rights = rights.iter_mut();
-        let mut times = times.map(|times| {
-            let scratch = rights.next()?;
-            let (right, out, add) = times?;
+    let blocks_per_row = columns.div_ceil(BLOCK);
+    SCRATCH.with_borrow_mut(|[left_scratch, right_scratch @ ..]| {
+        let mut right_scratch = right_scratch.iter_mut();
+        let mut targets = targets.map(|target| {
+            let scratch = right_scratch.next()?;
+            let (right, out, add) = target?;
             if right.packed {
                 return Some((Planes::Packed(bytemuck::cast_slice(right.values)), out, add));
             }
             let matrix = Matrix { values: right.values, stride: right.by_depth, lines: columns, depth, by_line: false };
-            Some((Planes::Room(matrix, dwords(scratch, split::len(columns, depth))), out, add))
+            Some((Planes::Unpacked(matrix, dwords(scratch, split::len(columns, depth))), out, add))
         });
-        let passes = in_row * times.iter().flatten().count();
-        // Two lines of the left factor, and the two behind them: they stay in the first-level cache.
-        let (mut now, mut next) = dwords(of_left, 2 * pair).split_at_mut(pair);
+        let passes = blocks_per_row * targets.iter().flatten().count();
+        // Two lines of the left factor and the next two, which stay in the first-level cache.
+        let (mut current, mut next) = dwords(left_scratch, 2 * pair).split_at_mut(pair);
         let split_left = |row: usize, part: usize, planes: &mut [u32]| {
             let (of_pair, chunk) = (part / chunks, part % chunks);
             if row + of_pair * LANES < rows {
@@ -67,20 +67,20 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, times: [Option
                 unsafe { split(left, Side::Left, [row / LANES + of_pair, chunk], &mut planes[at..at + GROUP]) };
             }
         };
-        (0..2 * chunks).for_each(|part| split_left(0, part, now));
+        (0..2 * chunks).for_each(|part| split_left(0, part, current));
         let mut block = Block::new();
         // SAFETY: the caller's promise.
         let tiles = unsafe { Tiles::configure() };
         for row in (0..rows).step_by(BLOCK) {
             let height = BLOCK.min(rows - row);
             let mut done = 0;
-            for (planes, out, add) in times.iter_mut().flatten() {
+            for (planes, out, add) in targets.iter_mut().flatten() {
                 let out = &mut out[row * columns..(row + height) * columns];
                 for column in (0..columns).step_by(BLOCK) {
                     let start = column / BLOCK * pair;
                     let right = match planes {
                         Planes::Packed(planes) => &planes[start..start + pair],
-                        Planes::Room(matrix, planes) => {
+                        Planes::Unpacked(matrix, planes) => {
                             let planes = &mut planes[start..start + pair];
                             if row == 0 {
                                 // SAFETY: the caller's promise.
@@ -91,9 +91,9 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, times: [Option
                     };
                     let direct = !*add && height == BLOCK && column + BLOCK <= columns;
                     if direct {
-                        tiles.multiply((now, right), chunks, &mut out[column..], columns);
+                        tiles.multiply((current, right), chunks, &mut out[column..], columns);
                     } else {
-                        tiles.multiply_to_block((now, right), chunks, &mut block);
+                        tiles.multiply_to_block((current, right), chunks, &mut block);
                     }
                     if row + BLOCK < rows {
                         let part = |done: usize| done * 2 * chunks / passes;
@@ -106,7 +106,7 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, times: [Option
                     }
                 }
             }
-            std::mem::swap(&mut now, &mut next);
+            std::mem::swap(&mut current, &mut next);
         }
     });
 }
@@ -127,14 +127,14 @@ unsafe fn split_lines(matrix: Matrix<'_>, first: usize, planes: &mut [u32]) {
     }
 }
 
-/// As many dwords of the scratch.
+/// The first `len` dwords of a buffer.
 fn dwords(scratch: &mut Buffer, len: usize) -> &mut [u32] {
     bytemuck::cast_slice_mut(scratch.get(len))
 }
 
 /// As `super::pack`, which has checked the lengths.
 pub(super) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2], transposed: bool, out: &mut [f32]) {
-    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
+    assert_tiles(level);
     let stride = if transposed { depth } else { columns };
     let matrix = Matrix { values: weight, stride, lines: columns, depth, by_line: transposed };
     let outputs = [(out, line_len(depth))];
@@ -146,10 +146,14 @@ pub(super) fn pack(level: SimdLevel, weight: &[f32], [depth, columns]: [usize; 2
     });
 }
 
+fn assert_tiles(level: SimdLevel) {
+    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
+}
+
 /// As `super::tiles_flops`.
 pub(super) fn flops(level: SimdLevel) -> f64 {
-    assert!(has_tiles(level) && level <= SimdLevel::detected(), "a processor with AMX");
+    assert_tiles(level);
     // SAFETY: a level with tiles.
-    let multiply_adds = unsafe { amx::turn(1 << 14) };
+    let multiply_adds = unsafe { amx::multiply_registers(1 << 14) };
     2.0 * multiply_adds as f64 / split::PRODUCTS as f64
 }

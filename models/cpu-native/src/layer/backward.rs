@@ -1,392 +1,388 @@
-//! A layer's backward pass: gradients of its parameters and of its input.
+//! Backward pass of a layer: gradients of its parameters and of its input.
 //!
-//! Rows are cut into lanes, whose number depends on the rows alone. A lane sums its rows' gradients of the weights one
-//! after the other; the lanes' sums are added in order. So the bits do not depend on the number of threads.
+//! Rows are divided into lanes, whose number depends only on the number of rows. A lane sums the weights' gradients of its
+//! rows in order, and the lanes' sums are added in order, so the bits do not depend on the number of threads.
 
 use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
-
-use super::{Context, Layer, Order, ROWS, inputs, join};
-use crate::attention::{Grads, Transposed};
-use crate::buffer::{Buffer, resize};
-use crate::epilogue::{self, Part};
-use crate::gather::{Lists, sum_rows};
-use crate::gemm::{Left, Right, multiply, multiply_all, pack, packed_len};
-use crate::parallel::{self, with_scratch};
-use crate::rows::Rows;
-use crate::sparse::{Side, Sparse};
 use morphgl_platform::SimdLevel;
+use morphgl_registry::Block;
 
-/// Lanes at most: enough to be shared evenly, few enough that adding them up costs little.
+use super::{Context, Layer, Order, concatenate, packed_weight};
+use crate::adjacency::Adjacency;
+use crate::attention::{Grads, Inputs, Transposed};
+use crate::buffer::{Buffer, resize};
+use crate::epilogue::add_rows;
+use crate::gemm::{Left, Right, multiply, multiply_all, pack, packed_len};
+use crate::parallel::{self, ROWS, row_blocks, with_scratch};
+use crate::rows::Rows;
+use crate::sparse::{Side, SparseInput};
+use crate::spmm::{Csr, spmm};
+
+/// Maximum number of lanes: enough to balance threads, few enough that adding their sums costs little.
 const LANES: usize = 16;
 
-/// Memory of a layer's backward pass.
+/// Buffers of a layer's backward pass. The gradient of the aggregated rows overwrites those rows.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(super) struct Buffers {
     packed: [Buffer; 2],
-    /// Gradient of the output before activation, where it is wanted as a whole.
-    output: Buffer,
-    /// The same for every head, where their mean is the output.
-    wide: Buffer,
-    /// Gradient of the whole input, and of the rows' own input. That of the sums takes the sums' place.
-    sums: Buffer,
-    own: Buffer,
-    /// Gradient of the products, from attention.
-    products: Buffer,
+    /// Gradient of the output before the epilogue.
+    output_grad: Buffer,
+    /// The same for every head, where the output is their mean.
+    all_heads_grad: Buffer,
+    /// Gradient of the whole input.
+    input_grad: Buffer,
+    /// Gradient of the input that the root weight multiplies.
+    root_grad: Buffer,
+    /// Gradient of the transformed rows.
+    transformed_grad: Buffer,
     scratch: Buffer,
     vectors: Vec<f32>,
-    /// The lanes' sums.
-    partial: Buffer,
+    lane_sums: Buffer,
 }
 
-/// Where the gradient of a layer's output comes from.
+/// Gradient of a layer's output, as the next layer or the loss provides it.
 #[derive(Clone, Copy)]
 pub(crate) enum Upstream<'a> {
-    /// As it is, for its first rows.
+    /// The gradient of the first rows; the others are 0.
     Rows(&'a [f32]),
-    /// From the next layer's sums, and from its rows' own input.
-    Sums { lists: Option<(Lists<'a>, usize)>, sums: &'a [f32], own: &'a [f32] },
+    /// Gradients of the next layer's aggregated rows, to be aggregated over the transposed edges of the first source nodes,
+    /// and of its first rows' own input.
+    Aggregated { csr: Option<(Csr<'a>, usize)>, sums: &'a [f32], root: &'a [f32] },
 }
 
 impl Upstream<'_> {
-    /// The gradient of rows `rows` of the output.
+    /// Writes the gradient of rows `rows` of the output.
     fn fill(&self, level: SimdLevel, rows: Range<usize>, width: usize, out: &mut [f32]) {
-        let put = |from: &[f32], out: &mut [f32], add: bool| {
-            let start = (rows.start * width).min(from.len());
-            let from = &from[start..(rows.end * width).min(from.len())];
-            let (first, rest) = out.split_at_mut(from.len());
-            if add {
-                epilogue::add_rows(level, from, first);
-            } else {
-                first.copy_from_slice(from);
-                rest.fill(0.0);
-            }
+        let (direct, aggregated) = match *self {
+            Upstream::Rows(direct) => (direct, None),
+            Upstream::Aggregated { csr, sums, root } => (root, csr.map(|csr| (csr, sums))),
         };
-        match self {
-            Upstream::Rows(all) => put(all, out, false),
-            Upstream::Sums { lists, sums, own } => {
-                if let Some((lists, num_src)) = lists {
-                    let inside = rows.start.min(*num_src)..rows.end.min(*num_src);
-                    let (first, rest) = out.split_at_mut(inside.len() * width);
-                    sum_rows(level, lists, inside, FeatureView::F32(sums), width, first);
-                    rest.fill(0.0);
-                }
-                put(own, out, lists.is_some());
-            }
+        if let Some(((csr, num_src), sums)) = &aggregated {
+            let inside = rows.start.min(*num_src)..rows.end.min(*num_src);
+            let (first, rest) = out.split_at_mut(inside.len() * width);
+            spmm(level, csr, inside, FeatureView::F32(sums), width, first);
+            rest.fill(0.0);
+        }
+        let start = (rows.start * width).min(direct.len());
+        let direct = &direct[start..(rows.end * width).min(direct.len())];
+        let (first, rest) = out.split_at_mut(direct.len());
+        if aggregated.is_some() {
+            add_rows(level, direct, first);
+        } else {
+            first.copy_from_slice(direct);
+            rest.fill(0.0);
         }
     }
 }
 
-/// How rows are cut into lanes: rows a lane, and how many.
-fn lanes(rows: usize) -> (usize, usize) {
-    let each = rows.div_ceil(LANES).next_multiple_of(ROWS).max(ROWS);
-    (each, rows.div_ceil(each))
+/// Division of rows into lanes of whole blocks.
+#[derive(Clone, Copy)]
+struct Lanes {
+    rows: usize,
+    rows_per_lane: usize,
+    count: usize,
 }
 
-/// The rows of a lane, in blocks.
-fn blocks(lane: usize, each: usize, rows: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = ((lane + 1) * each).min(rows);
-    (lane * each..end).step_by(ROWS).map(move |start| start..(start + ROWS).min(end))
+impl Lanes {
+    fn new(rows: usize) -> Self {
+        let rows_per_lane = rows.div_ceil(LANES).next_multiple_of(ROWS).max(ROWS);
+        Self { rows, rows_per_lane, count: rows.div_ceil(rows_per_lane) }
+    }
+
+    /// The blocks of a lane, each with its first row inside of the lane.
+    fn blocks(self, lane: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let lane = parallel::block(lane, self.rows_per_lane, self.rows);
+        lane.clone().step_by(ROWS).map(move |start| (start..(start + ROWS).min(lane.end), start - lane.start))
+    }
 }
 
 impl Layer {
-    /// What gives the layer before its gradient, after [`Layer::backward`].
-    pub(crate) fn upstream<'a>(&'a self, context: Context<'a>) -> Upstream<'a> {
-        let (width, num_dst) = (self.shape.in_dim, context.num_dst);
-        match self.order {
-            Order::AggregateFirst => {
-                let lists = self.ranges.neighbours.is_some().then(|| {
-                    let (block, adjacency) = context.graph();
-                    (adjacency.lists_by_source(block), block.num_src)
-                });
-                let sums = if lists.is_some() { self.middle.read(num_dst * width) } else { &[] };
-                let own = if self.own_in_out() { &self.out } else { &self.back.own };
-                let own = if self.ranges.own.is_some() { own.read(num_dst * width) } else { &[] };
-                Upstream::Sums { lists, sums, own }
-            }
-            Order::TransformFirst | Order::Attend => {
-                Upstream::Rows(self.back.sums.read(context.graph().0.num_src * width))
-            }
+    /// The gradient of the input, after [`Layer::backward`]: the upstream gradient of the layer before.
+    pub(crate) fn upstream<'a>(&'a self, graph: Option<(&'a Block, &'a Adjacency)>, num_dst: usize) -> Upstream<'a> {
+        let width = self.shape.in_dim;
+        let graph = || graph.expect("a layer with neighbours has a block");
+        if self.order != Order::AggregateFirst {
+            return Upstream::Rows(self.back.input_grad.read(graph().0.num_src * width));
         }
+        let csr = self.ranges.neighbours.is_some().then(|| {
+            let (block, adjacency) = graph();
+            (adjacency.transposed_csr(block), block.num_src)
+        });
+        let sums = if csr.is_some() { self.intermediate.read(num_dst * width) } else { &[] };
+        let root = if self.overwrites_output() { &self.out } else { &self.back.root_grad };
+        let root = if self.ranges.root.is_some() { root.read(num_dst * width) } else { &[] };
+        Upstream::Aggregated { csr, sums, root }
     }
 
-    /// Whether the gradient of the rows' own input takes the place of the output, which is as wide.
-    fn own_in_out(&self) -> bool {
+    /// Whether the gradient of the rows' own input overwrites the output, which is as wide.
+    fn overwrites_output(&self) -> bool {
         self.shape.in_dim == self.width
     }
 
-    /// Adds the gradients of the parameters to `gradients`; computes that of the input where there is a layer before.
+    /// Adds the gradients of the parameters to `gradients`; computes the input's gradient unless the layer is the first.
     pub(crate) fn backward(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         if self.index > 0 {
-            for (place, packed) in [&self.ranges.neighbours, &self.ranges.own].into_iter().zip(&mut self.back.packed) {
-                if let Some(place) = place {
-                    let (depth, columns) = (self.width, self.shape.in_dim);
-                    let packed = packed.get(packed_len(context.level, depth, columns));
-                    pack(context.level, &context.parameters[place.clone()], [depth, columns], false, packed);
-                }
+            let sizes @ [depth, columns] = [self.width, self.shape.in_dim];
+            for (range, packed) in self.ranges.weights().into_iter().zip(&mut self.back.packed) {
+                let Some(range) = range else { continue };
+                let packed = packed.get(packed_len(context.level, depth, columns));
+                pack(context.level, &context.parameters[range.clone()], sizes, false, packed);
             }
         }
-        match self.order {
-            Order::AggregateFirst => self.backward_of_sums(context, upstream, gradients),
-            Order::TransformFirst | Order::Attend => {
-                self.output_gradient(context, upstream, gradients);
-                if self.order == Order::Attend {
-                    self.backward_of_attention(context, gradients);
-                }
-                match context.nonzeros {
-                    Some(nonzeros) => self.backward_of_nonzeros(context, nonzeros, gradients),
-                    None => self.backward_of_products(context, gradients),
-                }
-            }
+        if self.order == Order::AggregateFirst {
+            return self.backward_aggregate_first(context, upstream, gradients);
+        }
+        self.backward_epilogue(context, upstream, gradients);
+        if self.order == Order::Attend {
+            self.backward_attention(context, gradients);
+        }
+        match context.nonzeros {
+            Some(nonzeros) => self.backward_sparse(context, nonzeros, gradients),
+            None => self.backward_transform(context, gradients),
         }
     }
 
-    /// Gradients of the weights that multiply nonzeros, which are the first layer's.
-    fn backward_of_nonzeros(&mut self, context: Context<'_>, nonzeros: &Sparse, gradients: &mut [f32]) {
+    /// Gradients of weights that multiply sparse features, which are the first layer's.
+    fn backward_sparse(&mut self, context: Context<'_>, nonzeros: &SparseInput, gradients: &mut [f32]) {
         let Context { level, num_dst, .. } = context;
         let width = self.width;
-        let Memory { output, products, sums, .. } = &mut self.back;
-        if let Some(place) = &self.ranges.neighbours {
+        let Buffers { output_grad, transformed_grad, scratch, .. } = &mut self.back;
+        if let Some(range) = &self.ranges.neighbours {
             let (block, adjacency) = context.graph();
             let len = block.num_src * width;
             if self.order != Order::Attend {
-                let (lists, output) = (adjacency.lists_by_source(block), output.read(num_dst * width));
-                parallel::pieces(products.get(len), ROWS * width, &|task, out| {
-                    let rows = task * ROWS..task * ROWS + out.len() / width;
-                    sum_rows(level, &lists, rows, FeatureView::F32(output), width, out);
+                let (csr, grad) =
+                    (adjacency.transposed_csr(block), FeatureView::F32(output_grad.read(num_dst * width)));
+                row_blocks(block.num_src, [(transformed_grad.get(len), width)], &|rows, [out]| {
+                    spmm(level, &csr, rows, grad, width, out);
                 });
             }
-            let grad = (products.read(len), width);
-            nonzeros.gradient(level, Side::All, grad, sums, &mut gradients[place.clone()]);
+            let grad = (transformed_grad.read(len), width);
+            nonzeros.gradient(level, Side::Sources, grad, scratch, &mut gradients[range.clone()]);
         }
-        if let Some(place) = &self.ranges.own {
-            let grad = (output.read(num_dst * width), width);
-            nonzeros.gradient(level, Side::First, grad, sums, &mut gradients[place.clone()]);
+        if let Some(range) = &self.ranges.root {
+            let grad = (output_grad.read(num_dst * width), width);
+            nonzeros.gradient(level, Side::Destinations, grad, scratch, &mut gradients[range.clone()]);
         }
     }
 
-    fn backward_of_sums(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
+    fn backward_aggregate_first(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         let Context { level, x, num_dst, .. } = context;
         let (depth, width, epilogue) = (self.shape.in_dim, self.width, self.epilogue);
-        let (summed, own) = (self.ranges.neighbours.is_some(), self.ranges.own.is_some());
+        let [has_neighbours, has_root] = self.ranges.weights().map(|range| range.is_some());
         let (deeper, size) = (self.index > 0, width * depth);
-        let copied = || Rows::local(FeatureView::F32(self.copied.read(num_dst * depth)));
-        // What was read out of the store was kept, or is read again.
-        let x = if own && x.nodes.is_some() && !self.reads_again() { copied() } else { x };
-        let ((each, count), in_out, joins) = (lanes(num_dst), self.own_in_out(), self.joins(level));
-        let Memory { packed, own: grad_own, partial, vectors, .. } = &mut self.back;
-        let packed =
-            packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
-        let part = if summed { size } else { 0 } + if own { size } else { 0 } + width;
-        let room = |on: bool| if on { depth } else { 0 };
+        let (in_output, concatenates) = (self.overwrites_output(), self.concatenates(level));
+        // Rows of the store were kept, or are read again.
+        let kept = has_root && x.nodes.is_some() && !self.reads_again();
+        let x = if kept { Rows::dense_f32(self.store_rows.read(num_dst * depth)) } else { x };
+        let lanes = Lanes::new(num_dst);
+        let Buffers { packed: [packed_neighbours, packed_root], root_grad, lane_sums, vectors, .. } = &mut self.back;
+        let neighbours_size = if has_neighbours { size } else { 0 };
+        let lane_size = neighbours_size + if has_root { size } else { 0 } + width;
+        let sum_width = if has_neighbours { depth } else { 0 };
+        let root_width = if deeper && has_root && !in_output { depth } else { 0 };
         let outputs = [
-            (partial.get(count * part), part),
-            // The sums and the output, and what takes their place: a block of rows is read before it is written.
-            (self.middle.get(num_dst * room(summed)), each * room(summed)),
-            (self.out.get(num_dst * width), each * width),
-            (grad_own.get(num_dst * room(deeper && own && !in_out)), each * room(deeper && own && !in_out)),
+            (lane_sums.get(lanes.count * lane_size), lane_size),
+            // Each block of aggregated rows and of the output is read before its gradient overwrites it.
+            (self.intermediate.get(num_dst * sum_width), lanes.rows_per_lane * sum_width),
+            (self.out.get(num_dst * width), lanes.rows_per_lane * width),
+            (root_grad.get(num_dst * root_width), lanes.rows_per_lane * root_width),
         ];
-        parallel::tasks(count, outputs, &|lane, [partial, sums, output, grad_own]| {
-            let (weights, bias) = partial.split_at_mut(part - width);
+        parallel::tasks(lanes.count, outputs, &|lane, [lane_sums, sums, output, root_grad]| {
+            let (weights, bias) = lane_sums.split_at_mut(lane_size - width);
             bias.fill(0.0);
-            let both = if joins { ROWS * 2 * depth } else { 0 };
-            with_scratch([ROWS * width, x.scratch(ROWS * depth), both], |[grad, scratch, both]| {
-                for rows in blocks(lane, each, num_dst) {
-                    let (m, add) = (rows.len(), rows.start > lane * each);
-                    let grad = &mut grad[..m * width];
+            let both_len = if concatenates { ROWS * 2 * depth } else { 0 };
+            with_scratch([ROWS * width, x.scratch(ROWS * depth), both_len], |[grad, scratch, both]| {
+                for (rows, first) in lanes.blocks(lane) {
+                    let (count, add) = (rows.len(), first > 0);
+                    let grad = &mut grad[..count * width];
                     upstream.fill(level, rows.clone(), width, grad);
-                    let inside = |width: usize| (rows.start - lane * each) * width..(rows.end - lane * each) * width;
-                    epilogue::backward(
-                        level,
-                        epilogue,
-                        Part { width, first: rows.start },
-                        &output[inside(width)],
-                        grad,
-                    );
-                    epilogue::add_rows(level, grad, bias);
-                    let within = inside(depth);
+                    epilogue.backward(level, rows.start * width, &output[first * width..][..count * width], grad);
+                    add_rows(level, grad, bias);
+                    let inside = first * depth..(first + count) * depth;
                     let zeros = epilogue.makes_zeros();
                     let left = Left::transposed(grad, width).with_zeros(zeros);
-                    if joins {
-                        join([&sums[within.clone()], x.dense(rows.clone(), depth, scratch)], depth, both);
-                        multiply(level, [width, 2 * depth, m], (left, Right::rows(both, 2 * depth)), weights, add);
+                    if concatenates {
+                        concatenate([&sums[inside.clone()], x.dense(rows, depth, scratch)], depth, both);
+                        multiply(level, [width, 2 * depth, count], (left, Right::rows(both, 2 * depth)), weights, add);
                     } else {
-                        // The neighbours' part stands first, where there is one.
-                        let (of_sums, of_own) = weights.split_at_mut(if summed { size } else { 0 });
-                        let of_sums = summed.then(|| (Right::rows(&sums[within.start..], depth), of_sums, add));
-                        let of_own =
-                            own.then(|| (Right::rows(x.dense(rows.clone(), depth, scratch), depth), of_own, add));
-                        multiply_all(level, [width, depth, m], left, [of_sums, of_own]);
+                        let (of_neighbours, of_root) = weights.split_at_mut(neighbours_size);
+                        let targets = [
+                            has_neighbours.then(|| (Right::rows(&sums[inside.start..], depth), of_neighbours, add)),
+                            has_root.then(|| (Right::rows(x.dense(rows, depth, scratch), depth), of_root, add)),
+                        ];
+                        multiply_all(level, [width, depth, count], left, targets);
                     }
                     if deeper {
-                        let grad_own = if in_out { &mut *output } else { &mut *grad_own };
-                        let right = |packed| Right::packed(level, packed, width);
-                        let times = [
-                            summed.then(|| (right(packed[0]), &mut sums[within.clone()], false)),
-                            own.then(|| (right(packed[1]), &mut grad_own[within.clone()], false)),
+                        let root_grad = if in_output { &mut *output } else { &mut *root_grad };
+                        let weight = |packed| packed_weight(level, packed, [width, depth]);
+                        let targets = [
+                            has_neighbours.then(|| (weight(packed_neighbours), &mut sums[inside.clone()], false)),
+                            has_root.then(|| (weight(packed_root), &mut root_grad[inside.clone()], false)),
                         ];
-                        multiply_all(level, [m, depth, width], Left::rows(grad, width).with_zeros(zeros), times);
+                        multiply_all(level, [count, depth, width], Left::rows(grad, width).with_zeros(zeros), targets);
                     }
                 }
             });
         });
-        let places = [&self.ranges.neighbours, &self.ranges.own].into_iter().flatten();
-        if joins {
-            resize(vectors, part);
+        let lane_sums = lane_sums.read(lanes.count * lane_size);
+        let weights = self.ranges.weights().into_iter().flatten();
+        if concatenates {
+            resize(vectors, lane_size);
             vectors.fill(0.0);
-            add_lanes(level, partial.read(count * part), part, std::iter::once(&(0..part)), vectors);
-            let (weights, bias) = vectors.split_at(part - width);
-            for (side, place) in places.enumerate() {
-                for (both, own) in weights.chunks_exact(2 * depth).zip(gradients[place.clone()].chunks_exact_mut(depth))
-                {
-                    epilogue::add_rows(level, &both[side * depth..(side + 1) * depth], own);
+            add_lanes(level, lane_sums, lane_size, [&(0..lane_size)], vectors);
+            let (both, bias) = vectors.split_at(lane_size - width);
+            for (side, range) in weights.enumerate() {
+                let grads = gradients[range.clone()].chunks_exact_mut(depth);
+                for (both, grad) in both.chunks_exact(2 * depth).zip(grads) {
+                    add_rows(level, &both[side * depth..(side + 1) * depth], grad);
                 }
             }
-            epilogue::add_rows(level, bias, &mut gradients[self.ranges.bias.clone()]);
+            add_rows(level, bias, &mut gradients[self.ranges.bias.clone()]);
         } else {
-            let places = places.chain(std::iter::once(&self.ranges.bias));
-            add_lanes(level, partial.read(count * part), part, places, gradients);
+            add_lanes(level, lane_sums, lane_size, weights.chain([&self.ranges.bias]), gradients);
         }
     }
 
-    /// The gradient of the output before activation, as a whole, and that of the bias.
-    fn output_gradient(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
+    /// Computes the gradient of the output before the epilogue, and of the bias.
+    fn backward_epilogue(&mut self, context: Context<'_>, upstream: Upstream<'_>, gradients: &mut [f32]) {
         let Context { level, num_dst, .. } = context;
         let (width, epilogue) = (self.shape.out_dim, self.epilogue);
         let output = self.out.read(num_dst * width);
-        let (each, count) = lanes(num_dst);
-        let Memory { output: grad, partial, .. } = &mut self.back;
-        let outputs = [(partial.get(count * width), width), (grad.get(num_dst * width), each * width)];
-        parallel::tasks(count, outputs, &|lane, [bias, grad]| {
+        let lanes = Lanes::new(num_dst);
+        let Buffers { output_grad, lane_sums, .. } = &mut self.back;
+        let outputs = [
+            (lane_sums.get(lanes.count * width), width),
+            (output_grad.get(num_dst * width), lanes.rows_per_lane * width),
+        ];
+        parallel::tasks(lanes.count, outputs, &|lane, [bias, grad]| {
             bias.fill(0.0);
-            for (rows, grad) in blocks(lane, each, num_dst).zip(grad.chunks_mut(ROWS * width)) {
+            for ((rows, _), grad) in lanes.blocks(lane).zip(grad.chunks_mut(ROWS * width)) {
                 upstream.fill(level, rows.clone(), width, grad);
-                let here = rows.start * width..rows.end * width;
-                epilogue::backward(level, epilogue, Part { width, first: rows.start }, &output[here], grad);
-                epilogue::add_rows(level, grad, bias);
+                epilogue.backward(level, rows.start * width, &output[rows.start * width..rows.end * width], grad);
+                add_rows(level, grad, bias);
             }
         });
-        add_lanes(level, partial.read(count * width), width, std::iter::once(&self.ranges.bias), gradients);
+        add_lanes(level, lane_sums.read(lanes.count * width), width, [&self.ranges.bias], gradients);
     }
 
-    fn backward_of_attention(&mut self, context: Context<'_>, gradients: &mut [f32]) {
+    fn backward_attention(&mut self, context: Context<'_>, gradients: &mut [f32]) {
         let (block, adjacency) = context.graph();
         let (width, heads, all, num_dst) = (self.shape.out_dim, self.shape.heads, self.width, context.num_dst);
-        let attention = self.attention(block);
-        let averages = self.averages();
-        let Memory { output, wide, products, scratch, vectors, .. } = &mut self.back;
-        let mut grad = output.read(num_dst * width);
+        let (attention, averages) = (self.attention(block), self.averages());
+        let Buffers { output_grad, all_heads_grad, transformed_grad, scratch, vectors, .. } = &mut self.back;
+        let mut grad = output_grad.read(num_dst * width);
         if averages {
-            let outputs = [(wide.get(num_dst * all), ROWS * all)];
-            parallel::tasks(num_dst.div_ceil(ROWS), outputs, &|task, [out]| {
-                let grad = &grad[task * ROWS * width..];
-                for (out, grad) in out.chunks_exact_mut(all).zip(grad.chunks_exact(width)) {
-                    out.chunks_exact_mut(width).for_each(|out| {
+            row_blocks(num_dst, [(all_heads_grad.get(num_dst * all), all)], &|rows, [out]| {
+                let grads = grad[rows.start * width..].chunks_exact(width);
+                for (out, grad) in out.chunks_exact_mut(all).zip(grads) {
+                    for out in out.chunks_exact_mut(width) {
                         out.iter_mut().zip(grad).for_each(|(o, g)| *o = g / heads as f32);
-                    });
+                    }
                 }
             });
-            grad = wide.read(num_dst * all);
+            grad = all_heads_grad.read(num_dst * all);
         }
+        let [att_src, att_dst] = self.ranges.attention_vectors(context.parameters);
+        let inputs = Inputs { values: self.intermediate.read(block.num_src * all), att_src, att_dst };
+        let edges = adjacency.transposed();
+        let transposed = Transposed { indptr: &edges.indptr, dst: &edges.rows, edge: &edges.edges };
         resize(vectors, 2 * all);
         let (att_src, att_dst) = vectors.split_at_mut(all);
-        let by_source = adjacency.by_source();
-        let transposed = Transposed { indptr: &by_source.indptr, dst: &by_source.rows, edge: &by_source.edges };
         attention.backward(
-            (inputs(&self.ranges, context.parameters, self.middle.read(block.num_src * all)), transposed),
-            self.kept.read(attention.kept_len()),
+            (inputs, transposed),
+            self.attention_state.read(attention.kept_len()),
             grad,
             scratch.get(attention.scratch_len()),
-            Grads { values: products.get(block.num_src * all), att_src, att_dst },
+            Grads { values: transformed_grad.get(block.num_src * all), att_src, att_dst },
         );
-        let places = self.ranges.attention.as_ref().expect("a layer that attends has attention vectors");
-        for (place, found) in places.iter().zip(vectors.chunks_exact(all)) {
-            epilogue::add_rows(context.level, found, &mut gradients[place.clone()]);
+        for (range, grad) in self.ranges.attention.iter().flatten().zip(vectors.chunks_exact(all)) {
+            add_rows(context.level, grad, &mut gradients[range.clone()]);
         }
     }
 
-    /// Gradients of the weights and of the input, from that of the products of all source nodes.
-    fn backward_of_products(&mut self, context: Context<'_>, gradients: &mut [f32]) {
+    /// Gradients of the weights and of the input, from the gradients of the transformed rows and of the output.
+    fn backward_transform(&mut self, context: Context<'_>, gradients: &mut [f32]) {
         let Context { level, x, num_dst, .. } = context;
         let (block, adjacency) = context.graph();
         let (depth, width, num_src) = (self.shape.in_dim, self.width, block.num_src);
-        let (own, deeper, size) = (self.ranges.own.is_some(), self.index > 0, width * depth);
+        let (has_root, deeper, size) = (self.ranges.root.is_some(), self.index > 0, width * depth);
         let attends = self.order == Order::Attend;
-        let copied = || Rows::local(FeatureView::F32(self.copied.read(num_src * depth)));
-        // What was read out of the store was kept.
-        let x = if x.nodes.is_some() { copied() } else { x };
-        let lists = (!attends).then(|| adjacency.lists_by_source(block));
-        let Memory { packed, output, products, sums: grad_input, partial, .. } = &mut self.back;
-        let output = output.read(if attends { 0 } else { num_dst * width });
-        let products = products.read(if attends { num_src * width } else { 0 });
-        let packed =
-            packed.each_ref().map(|p| p.read(if deeper { p.len().min(packed_len(level, width, depth)) } else { 0 }));
-        let (each, count) = lanes(num_src);
-        let part = if own { 2 * size } else { size };
-        let room = if deeper { depth } else { 0 };
-        let outputs = [(partial.get(count * part), part), (grad_input.get(num_src * room), each * room)];
-        parallel::tasks(count, outputs, &|lane, [weights, grad_input]| {
-            let (of_neighbours, of_own) = weights.split_at_mut(size);
-            of_own.fill(0.0);
-            with_scratch([ROWS * width, x.scratch(ROWS * depth), 0], |[summed, scratch, _]| {
-                for rows in blocks(lane, each, num_src) {
-                    let (m, add) = (rows.len(), rows.start > lane * each);
-                    let grad = match &lists {
-                        Some(lists) => {
-                            let out = &mut summed[..m * width];
-                            sum_rows(level, lists, rows.clone(), FeatureView::F32(output), width, out);
+        // Rows of the store were kept.
+        let kept = x.nodes.is_some();
+        let x = if kept { Rows::dense_f32(self.store_rows.read(num_src * depth)) } else { x };
+        let csr = (!attends).then(|| adjacency.transposed_csr(block));
+        let Buffers { packed, output_grad, transformed_grad, input_grad, lane_sums, .. } = &mut self.back;
+        let output_grad = output_grad.read(if attends { 0 } else { num_dst * width });
+        let transformed_grad = transformed_grad.read(if attends { num_src * width } else { 0 });
+        let weight = |index: usize| packed_weight(level, &packed[index], [width, depth]);
+        let lanes = Lanes::new(num_src);
+        let lane_size = if has_root { 2 * size } else { size };
+        let input_width = if deeper { depth } else { 0 };
+        let outputs = [
+            (lane_sums.get(lanes.count * lane_size), lane_size),
+            (input_grad.get(num_src * input_width), lanes.rows_per_lane * input_width),
+        ];
+        parallel::tasks(lanes.count, outputs, &|lane, [weights, input_grad]| {
+            let (of_neighbours, of_root) = weights.split_at_mut(size);
+            of_root.fill(0.0);
+            with_scratch([ROWS * width, x.scratch(ROWS * depth), 0], |[aggregated, scratch, _]| {
+                for (rows, first) in lanes.blocks(lane) {
+                    let count = rows.len();
+                    let grad = match &csr {
+                        Some(csr) => {
+                            let out = &mut aggregated[..count * width];
+                            spmm(level, csr, rows.clone(), FeatureView::F32(output_grad), width, out);
                             &*out
                         }
-                        None => &products[rows.start * width..rows.end * width],
+                        None => &transformed_grad[rows.start * width..rows.end * width],
                     };
                     let x = x.dense(rows.clone(), depth, scratch);
                     let factors = (Left::transposed(grad, width), Right::rows(x, depth));
-                    multiply(level, [width, depth, m], factors, of_neighbours, add);
-                    let first = (rows.start - lane * each) * room;
-                    let grad_input = &mut grad_input[first..first + m * room];
+                    multiply(level, [width, depth, count], factors, of_neighbours, first > 0);
+                    let input_grad = &mut input_grad[first * input_width..(first + count) * input_width];
                     if deeper {
-                        let factors = (Left::rows(grad, width), Right::packed(level, packed[0], width));
-                        multiply(level, [m, depth, width], factors, grad_input, false);
+                        multiply(level, [count, depth, width], (Left::rows(grad, width), weight(0)), input_grad, false);
                     }
-                    let own_rows = rows.start.min(num_dst)..rows.end.min(num_dst);
-                    if own && !own_rows.is_empty() {
-                        let (grad, k) = (&output[own_rows.start * width..own_rows.end * width], own_rows.len());
-                        let factors = (Left::transposed(grad, width), Right::rows(&x[..k * depth], depth));
-                        multiply(level, [width, depth, k], factors, of_own, true);
+                    let rows = rows.start.min(num_dst)..rows.end.min(num_dst);
+                    if has_root && !rows.is_empty() {
+                        let (grad, count) = (&output_grad[rows.start * width..rows.end * width], rows.len());
+                        let factors = (Left::transposed(grad, width), Right::rows(&x[..count * depth], depth));
+                        multiply(level, [width, depth, count], factors, of_root, true);
                         if deeper {
-                            let factors = (Left::rows(grad, width), Right::packed(level, packed[1], width));
-                            multiply(level, [k, depth, width], factors, grad_input, true);
+                            let factors = (Left::rows(grad, width), weight(1));
+                            multiply(level, [count, depth, width], factors, input_grad, true);
                         }
                     }
                 }
             });
         });
-        let places = [&self.ranges.neighbours, &self.ranges.own].into_iter().flatten();
-        add_lanes(level, partial.read(count * part), part, places, gradients);
+        let weights = self.ranges.weights().into_iter().flatten();
+        add_lanes(level, lane_sums.read(lanes.count * lane_size), lane_size, weights, gradients);
     }
 }
 
-/// Elements a task adds up.
+/// Elements that a task adds up.
 const TASK: usize = 1 << 12;
 
-/// Adds the lanes' sums, `part` numbers each, to the gradients; `places` says where their pieces belong.
+/// Adds the sums of all lanes, `lane_size` elements each, to the gradients; `ranges` are those of a lane's parts, in order.
 fn add_lanes<'a>(
     level: SimdLevel,
     lanes: &[f32],
-    part: usize,
-    places: impl Iterator<Item = &'a Range<usize>>,
+    lane_size: usize,
+    ranges: impl IntoIterator<Item = &'a Range<usize>>,
     gradients: &mut [f32],
 ) {
     let mut start = 0;
-    for place in places {
-        let len = place.len();
-        parallel::tasks(len.div_ceil(TASK), [(&mut gradients[place.clone()], TASK)], &|task, [sums]| {
+    for range in ranges {
+        parallel::pieces(&mut gradients[range.clone()], TASK, &|task, sums| {
             let first = start + task * TASK;
-            for lane in lanes.chunks_exact(part) {
-                epilogue::add_rows(level, &lane[first..first + sums.len()], sums);
+            for lane in lanes.chunks_exact(lane_size) {
+                add_rows(level, &lane[first..first + sums.len()], sums);
             }
         });
-        start += len;
+        start += range.len();
     }
 }

@@ -1,4 +1,4 @@
-//! Ranges of a layer's parameters in the flat parameter buffer.
+//! Ranges of a layer's parameters in the flat buffer of all parameters.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use morphgl_model_spec::{ModelKind, ParameterSpec};
 pub(crate) struct ParameterRanges {
     /// The neighbours' weight, `[width, in]`.
     pub(crate) neighbours: Option<Range<usize>>,
-    /// The node's own weight, `[width, in]`.
-    pub(crate) own: Option<Range<usize>>,
+    /// The weight of the node itself (PyG's root weight), `[width, in]`.
+    pub(crate) root: Option<Range<usize>>,
     pub(crate) bias: Range<usize>,
     /// The attention vectors of sources and destinations.
     pub(crate) attention: Option<[Range<usize>; 2]>,
@@ -29,13 +29,24 @@ impl ParameterRanges {
             let name = p.name.splitn(3, '.').nth(2).unwrap_or_default();
             match (kind, name) {
                 (_, "bias" | "lin_l.bias") => ranges.bias = range,
-                (ModelKind::Mlp, "weight") | (_, "lin_r.weight") => ranges.own = Some(range),
+                (ModelKind::Mlp, "weight") | (_, "lin_r.weight") => ranges.root = Some(range),
                 (_, "lin.weight" | "lin_l.weight") => ranges.neighbours = Some(range),
                 (_, "att_src") => ranges.attention.get_or_insert_default()[0] = range,
                 (_, "att_dst") => ranges.attention.get_or_insert_default()[1] = range,
-                _ => unreachable!("{} is none of a model that is supported", p.name),
+                _ => unreachable!("{} is not a parameter of a supported model", p.name),
             }
         }
         ranges
+    }
+
+    /// The ranges of the neighbours' weight and of the root weight.
+    pub(crate) fn weights(&self) -> [Option<&Range<usize>>; 2] {
+        [self.neighbours.as_ref(), self.root.as_ref()]
+    }
+
+    /// The attention vectors of sources and destinations.
+    pub(crate) fn attention_vectors<'a>(&self, parameters: &'a [f32]) -> [&'a [f32]; 2] {
+        let ranges = self.attention.as_ref().expect("a layer that attends has attention vectors");
+        ranges.each_ref().map(|range| &parameters[range.clone()])
     }
 }

@@ -1,5 +1,5 @@
 //! Random graphs, mini-batches and operators for the tests.
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// A block of random degrees, some of them 0, with edges from a node to itself among them.
+/// A block of random degrees, some of them 0, and with some edges from a node to itself.
 pub(crate) fn block(num_src: usize, num_dst: usize, degree: usize, weighted: bool, random: &mut Random) -> Block {
     let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
     for row in 0..num_dst {
@@ -35,7 +35,7 @@ pub(crate) fn block(num_src: usize, num_dst: usize, degree: usize, weighted: boo
     block
 }
 
-/// A mini-batch over `nodes[l]` nodes, layer by layer; the last are the seeds.
+/// A mini-batch with `nodes[l]` source nodes of block `l`; the last number is that of the seeds.
 pub(crate) fn batch(
     nodes: &[usize],
     (dim, classes): (usize, usize),
@@ -68,7 +68,7 @@ pub(crate) fn batch(
     }
 }
 
-/// A dataset of no nodes: what an operator is built with that only sees mini-batches.
+/// A dataset without nodes, for operators that only see mini-batches.
 pub(crate) fn dataset(dim: usize, classes: usize) -> Arc<Dataset> {
     Arc::new(Dataset {
         path: PathBuf::new(),

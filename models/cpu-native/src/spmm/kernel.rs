@@ -1,40 +1,40 @@
-//! The sums of rows in registers, source rows prefetched.
+//! The SpMM kernel: sums of rows in registers, with source rows prefetched.
 
 use std::ops::Range;
 
 use morphgl_graph_store::FeatureView;
 
-use super::Lists;
+use super::Csr;
 use crate::prefetch::prefetch;
 use crate::simd::{Element, Simd, dispatch};
 
-/// Entries between the row that is prefetched and the one that is summed.
+/// Entries between the row that is prefetched and the row that is summed.
 const AHEAD: usize = 6;
 
 dispatch! {
-    /// As `super::sum_rows`, which has checked that all rows of the lists are in `x`, and that `out` has all `rows`.
-    pub(super) fn run(lists: &Lists<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32]) = run_of::<S>
+    /// As `super::spmm`, which has checked that `x` has all input rows, and that `out` has all `rows`.
+    pub(super) fn run(csr: &Csr<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32]) = run_of::<S>
 }
 
 #[inline(always)]
-unsafe fn run_of<S: Simd>(lists: &Lists<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32]) {
+unsafe fn run_of<S: Simd>(csr: &Csr<'_>, rows: Range<usize>, x: FeatureView<'_>, width: usize, out: &mut [f32]) {
     let out = out.as_mut_ptr();
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller promises the instructions, and `run`'s caller the lengths.
     unsafe {
         match x {
-            FeatureView::F32(x) => all::<S, _>(lists, rows, x.as_ptr(), width, out),
-            FeatureView::F16(x) => all::<S, _>(lists, rows, x.as_ptr(), width, out),
-            FeatureView::Bf16(x) => all::<S, _>(lists, rows, x.as_ptr(), width, out),
-            FeatureView::U8(x) => all::<S, _>(lists, rows, x.as_ptr(), width, out),
+            FeatureView::F32(x) => all::<S, _>(csr, rows, x.as_ptr(), width, out),
+            FeatureView::F16(x) => all::<S, _>(csr, rows, x.as_ptr(), width, out),
+            FeatureView::Bf16(x) => all::<S, _>(csr, rows, x.as_ptr(), width, out),
+            FeatureView::U8(x) => all::<S, _>(csr, rows, x.as_ptr(), width, out),
         }
     }
 }
 
 /// # Safety
 ///
-/// The processor has the instructions of `S`, `x` has all rows of the lists and `out` has `rows` of them.
+/// The processor has the instructions of `S`, `x` has all input rows, and `out` has all `rows`.
 #[inline(always)]
-unsafe fn all<S: Simd, T: Element>(lists: &Lists<'_>, rows: Range<usize>, x: *const T, width: usize, out: *mut f32) {
+unsafe fn all<S: Simd, T: Element>(csr: &Csr<'_>, rows: Range<usize>, x: *const T, width: usize, out: *mut f32) {
     for (i, row) in rows.enumerate() {
         // SAFETY: row i of the output.
         let out = unsafe { out.add(i * width) };
@@ -44,13 +44,13 @@ unsafe fn all<S: Simd, T: Element>(lists: &Lists<'_>, rows: Range<usize>, x: *co
             // SAFETY: `start < width`, and a strip's last vector is cut at `width`, so it lies inside the row.
             let done = unsafe {
                 match vectors {
-                    // Half of the registers, or more: the rest is for what is loaded.
-                    16.. if S::REGISTERS > 16 => strip::<S, T, 16>(lists, row, x, width, start, out),
-                    8.. => strip::<S, T, 8>(lists, row, x, width, start, out),
-                    4.. => strip::<S, T, 4>(lists, row, x, width, start, out),
-                    3 => strip::<S, T, 3>(lists, row, x, width, start, out),
-                    2 => strip::<S, T, 2>(lists, row, x, width, start, out),
-                    _ => strip::<S, T, 1>(lists, row, x, width, start, out),
+                    // At least half of the registers; the others are for operands.
+                    16.. if S::REGISTERS > 16 => strip::<S, T, 16>(csr, row, x, width, start, out),
+                    8.. => strip::<S, T, 8>(csr, row, x, width, start, out),
+                    4.. => strip::<S, T, 4>(csr, row, x, width, start, out),
+                    3 => strip::<S, T, 3>(csr, row, x, width, start, out),
+                    2 => strip::<S, T, 2>(csr, row, x, width, start, out),
+                    _ => strip::<S, T, 1>(csr, row, x, width, start, out),
                 }
             };
             start += done;
@@ -58,14 +58,14 @@ unsafe fn all<S: Simd, T: Element>(lists: &Lists<'_>, rows: Range<usize>, x: *co
     }
 }
 
-/// The sum of `V` vectors of a row from column `start`; returns the number of columns.
+/// Sums `V` vectors of a row from column `start`; returns the number of columns.
 ///
 /// # Safety
 ///
 /// As [`all`], and `start < width`.
 #[inline(always)]
 unsafe fn strip<S: Simd, T: Element, const V: usize>(
-    lists: &Lists<'_>,
+    csr: &Csr<'_>,
     row: usize,
     x: *const T,
     width: usize,
@@ -75,9 +75,9 @@ unsafe fn strip<S: Simd, T: Element, const V: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         if width - start >= V * S::LANES {
-            columns::<S, T, V, false>(lists, row, x, width, start, out)
+            columns::<S, T, V, false>(csr, row, x, width, start, out)
         } else {
-            columns::<S, T, V, true>(lists, row, x, width, start, out)
+            columns::<S, T, V, true>(csr, row, x, width, start, out)
         }
     }
 }
@@ -89,7 +89,7 @@ unsafe fn strip<S: Simd, T: Element, const V: usize>(
 /// As [`strip`].
 #[inline(always)]
 unsafe fn columns<S: Simd, T: Element, const V: usize, const PARTIAL: bool>(
-    lists: &Lists<'_>,
+    csr: &Csr<'_>,
     row: usize,
     x: *const T,
     width: usize,
@@ -100,30 +100,30 @@ unsafe fn columns<S: Simd, T: Element, const V: usize, const PARTIAL: bool>(
     let last = if PARTIAL { columns - S::LANES * (V - 1) } else { S::LANES };
     // SAFETY: the caller promises the instructions.
     let mut sums = unsafe { [S::splat(0.0); V] };
-    if let (Some(_), Some((_, next))) = (lists.own, lists.own(row + 1)) {
+    if let (Some(_), Some((_, next))) = (csr.loop_rows, csr.self_loop(row + 1)) {
         prefetch(x.wrapping_add(next * width + start), columns);
     }
-    for e in lists.row(row) {
-        if let Some(&ahead) = lists.entries.get(e + AHEAD) {
+    for e in csr.row(row) {
+        if let Some(&ahead) = csr.columns.get(e + AHEAD) {
             prefetch(x.wrapping_add(ahead as usize * width + start), columns);
         }
-        // SAFETY: an entry is below the number of rows, which `x` has; `e` is below the number of entries.
+        // SAFETY: `x` has all input rows, and `e` is below the number of entries.
         unsafe {
-            let from = x.add(*lists.entries.get_unchecked(e) as usize * width + start);
-            let coefficient = lists.coefficients.map_or(1.0, |c| *c.get_unchecked(e));
+            let from = x.add(*csr.columns.get_unchecked(e) as usize * width + start);
+            let coefficient = csr.coefficients.map_or(1.0, |c| *c.get_unchecked(e));
             add::<S, T, V, PARTIAL>(&mut sums, coefficient, from, last);
         }
     }
-    // SAFETY: the input row of a self loop is one of the rows, which `x` has; the output's row, up to its last column.
+    // SAFETY: `x` has the input row of the self loop; the stores end with the output row's last column.
     unsafe {
-        if let Some(scales) = lists.scales {
+        if let Some(scales) = csr.scales {
             let scale = S::splat(scales[row]);
             for sum in &mut sums {
                 *sum = S::mul(*sum, scale);
             }
         }
-        if let Some((own, input)) = lists.own(row) {
-            add::<S, T, V, PARTIAL>(&mut sums, own, x.add(input * width + start), last);
+        if let Some((coefficient, input)) = csr.self_loop(row) {
+            add::<S, T, V, PARTIAL>(&mut sums, coefficient, x.add(input * width + start), last);
         }
         for (v, &sum) in sums.iter().enumerate() {
             let at = out.add(start + S::LANES * v);
@@ -133,11 +133,11 @@ unsafe fn columns<S: Simd, T: Element, const V: usize, const PARTIAL: bool>(
     columns
 }
 
-/// Adds a row, times a coefficient.
+/// Adds a row times a coefficient.
 ///
 /// # Safety
 ///
-/// The processor has the instructions of `S`, and there are as many elements at `from`.
+/// The processor has the instructions of `S`, and `from` has `V` vectors, the last one of `last` elements if `PARTIAL`.
 #[inline(always)]
 unsafe fn add<S: Simd, T: Element, const V: usize, const PARTIAL: bool>(
     sums: &mut [S::V; V],

@@ -1,8 +1,8 @@
-//! How exact products are, and what they make of numbers at the ends of their range: every level beside f64.
+//! Rounding errors of every level against f64, and elements at the ends of the range.
 
 use super::*;
 
-/// Numbers of either sign between 0 and 1.
+/// Numbers in (-1, 1).
 fn numbers(seed: u32, len: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
@@ -12,7 +12,7 @@ fn numbers(seed: u32, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// The product of rows by a packed matrix.
+/// Rows times a packed matrix.
 fn product(level: SimdLevel, [rows, columns, depth]: [usize; 3], a: &[f32], b: &[f32]) -> Vec<f32> {
     let mut packed = vec![0.0; packed_len(level, depth, columns)];
     pack(level, b, [depth, columns], false, &mut packed);
@@ -27,7 +27,7 @@ fn product(level: SimdLevel, [rows, columns, depth]: [usize; 3], a: &[f32], b: &
     out
 }
 
-/// Root of the mean square error and largest error, in units of the sum of the products' sizes times 2^-24.
+/// RMS error and maximum error, in units of 2^-24 times the sum of the products' absolute values.
 fn errors(level: SimdLevel, sizes: [usize; 3], a: &[f32], b: &[f32]) -> [f64; 2] {
     let [rows, columns, depth] = sizes;
     let out = product(level, sizes, a, b);
@@ -63,7 +63,7 @@ fn every_level_is_as_exact_as_f32() {
 }
 
 #[test]
-fn ends_of_the_range_stay_what_they_are() {
+fn elements_at_the_ends_of_the_range_are_exact() {
     let sizes @ [rows, columns, depth] = [33, 100, 110];
     for level in SimdLevel::available().rev() {
         for (value, weight, expected) in [
@@ -75,30 +75,30 @@ fn ends_of_the_range_stay_what_they_are() {
             (f32::INFINITY, 1.0, f32::INFINITY),
             (f32::NEG_INFINITY, 1.0, f32::NEG_INFINITY),
             (f32::NAN, 1.0, f32::NAN),
-            // Of this number that is not one, no bit is left once it is cut to eight.
+            // A NaN that truncation to eight bits would turn into infinity.
             (f32::from_bits(0x7f80_0001), 1.0, f32::NAN),
             (f32::from_bits(0x7fff_ffff), 1.0, f32::NAN),
             (1e-30, 1e-4, 1e-34),
             (f32::MIN_POSITIVE, 1.0, f32::MIN_POSITIVE),
         ] {
-            for turned in [false, true] {
+            for swapped in [false, true] {
                 let (mut a, mut b) = (vec![0.0; rows * depth], vec![0.0; depth * columns]);
-                let (x, y) = if turned { (weight, value) } else { (value, weight) };
+                let (x, y) = if swapped { (weight, value) } else { (value, weight) };
                 (a[32 * depth + 109], b[109 * columns + 99]) = (x, y);
                 let out = product(level, sizes, &a, &b);
                 let found = out[32 * columns + 99];
                 let what = format!("{level:?}: {value:e} times {weight:e} is {found:e}");
                 if expected.is_finite() {
-                    // Parts below 2^-126 count as 0: a number is exact to 2^-126.
+                    // Parts below 2^-126 count as 0.
                     let error = (f64::from(found) - f64::from(expected)).abs();
                     let bound = f64::from(expected.abs()) * 1e-7 + 2.0 * f64::from(f32::MIN_POSITIVE);
                     assert!(error <= bound, "{what}");
                 } else {
                     assert!(!found.is_finite(), "{what}");
                 }
-                // Other rows and columns know nothing of it, but for what zeros times infinity are.
+                // Other rows and columns do not depend on the element, except for zeros times infinity.
                 let others = out.iter().enumerate().filter(|(i, _)| i / columns != 32 && i % columns != 99);
-                assert!(others.into_iter().all(|(_, x)| *x == 0.0), "{what}, and so are others");
+                assert!(others.into_iter().all(|(_, x)| *x == 0.0), "{what}, and other elements changed");
             }
         }
     }
