@@ -20,7 +20,7 @@ pub use build::{
 pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
-pub use job::{Job, TrainingOperator};
+pub use job::Job;
 pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
@@ -29,4 +29,4 @@ pub use train::{Best, TrainReport, Trainer, Why};
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
-pub use morphgl_profile::{Memory, Profile, Selection};
+pub use morphgl_profile::{MemoryLimit, Profile, Selection};

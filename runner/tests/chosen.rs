@@ -112,7 +112,7 @@ fn the_faster_one_is_kept_in_its_own_form() {
     MILLIS.store(500, Ordering::SeqCst);
     let mut slow = job(&small, 8, None);
     let selection = select(&mut slow);
-    assert_eq!(outcome(&selection, "Training_CPU_Asleep"), (Outcome::GivenUp, 1), "{selection}");
+    assert_eq!(outcome(&selection, "Training_CPU_Asleep"), (Outcome::Abandoned, 1), "{selection}");
     assert_ne!(selection.chosen, KEY);
     let (features, key) = form(&mut slow);
     assert_eq!((features, &key), (key != NATIVE, &selection.chosen.to_string()));
