@@ -35,21 +35,4 @@ pub(crate) fn keep_freed(keep: bool) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::{c_int, c_long};
-
-    unsafe extern "C" {
-        fn mi_option_get(option: c_int) -> c_long;
-    }
-
-    #[test]
-    fn the_option_is_the_one_that_is_meant() {
-        // SAFETY: the declaration is mimalloc's.
-        let get = || unsafe { mi_option_get(super::PURGE_DELAY) };
-        assert_eq!(get(), super::PURGE_DELAY_DEFAULT, "mimalloc's options have other places now: see its mimalloc.h");
-        super::keep_freed(true);
-        assert_eq!(get(), -1);
-        super::keep_freed(false);
-        assert_eq!(get(), super::PURGE_DELAY_DEFAULT);
-    }
-}
+mod tests;

@@ -165,16 +165,4 @@ pub(super) fn in_words(sampler: &SamplerSettings) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Numbered;
-
-    #[test]
-    fn no_mini_batch_comes_twice() {
-        let mut seen = std::collections::HashSet::new();
-        for repeat in 0..3 {
-            let numbered = Numbered::of_repeat(4, repeat, 10);
-            assert!((0..10).all(|i| seen.insert(numbered.id(i))));
-        }
-        assert_eq!(Numbered::of_repeat(4, 1, 4).id(3), morphgl_registry::BatchId { epoch: 1, index: 3 });
-    }
-}
+mod tests;
