@@ -44,7 +44,7 @@ impl Job {
             self.routes.retain(|r| r.route.trained_at != place || r.route.training == selection.chosen);
             self.trainers.retain(|t| t.place != place || t.key == selection.chosen);
             self.selections.push(selection);
-            memory::give_back();
+            memory::release();
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
-//! When training stops: the bounds of a run without a given number of epochs, and early stopping.
+//! Early stopping, and the length of a run without `--epochs`.
 
 use morphgl_registry::Score;
-
 use serde::{Deserialize, Serialize};
 
 use crate::Evaluation;
@@ -9,7 +8,7 @@ use crate::Evaluation;
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
-    /// Epochs at most.
+    /// Maximum number of epochs.
     pub epochs: u32,
     /// Epochs without a better validation accuracy after which training stops, checked at evaluations;
     /// `None` never stops early.
@@ -19,7 +18,7 @@ pub struct TrainOptions {
     pub evaluation: Evaluation,
     /// Epochs between evaluations.
     pub evaluate_every: u32,
-    /// Workers that batch for sampled evaluation at most; with 0 whoever scores does it. `None` is as many as the plan has.
+    /// Maximum number of batching workers in sampled evaluation, `None` for the plan's; with 0 the scoring thread batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation_workers: Option<usize>,
 }
@@ -33,26 +32,26 @@ impl TrainOptions {
 
 /// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.
 ///
-/// Steps are counted, because an epoch of a small graph is few of them: five epochs of two mini-batches are ten steps.
+/// The unit is steps because an epoch of a small graph has few: five epochs of two mini-batches are ten steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     /// Optimizer steps.
     pub steps: u32,
-    /// Epochs at least.
+    /// Minimum number of epochs.
     pub epochs: u32,
 }
 
 impl Bound {
-    /// Patience of early stopping: how long validation may go without improving.
+    /// Patience of early stopping.
     pub const PATIENCE: Self = Self { steps: 100, epochs: 4 };
     /// The longest run with validation.
     pub const MOST: Self = Self { steps: 2000, epochs: 10 };
     /// The length of a run without validation.
     pub const UNVALIDATED: Self = Self { steps: 300, epochs: 5 };
-    /// Distance between evaluations: on the smallest graphs, one takes as long as an epoch.
+    /// Interval between evaluations: on the smallest graphs, one takes as long as an epoch.
     pub const EVALUATION: Self = Self { steps: 5, epochs: 1 };
 
-    /// The bound in epochs of so many steps each.
+    /// The bound in epochs of `steps_per_epoch` steps.
     pub fn in_epochs(self, steps_per_epoch: usize) -> u32 {
         let steps_per_epoch = u32::try_from(steps_per_epoch).unwrap_or(u32::MAX).max(1);
         self.steps.div_ceil(steps_per_epoch).max(self.epochs)
@@ -60,8 +59,8 @@ impl Bound {
 }
 
 impl TrainOptions {
-    /// Training until validation stops improving, with so many optimizer steps an epoch: [`Bound::PATIENCE`],
-    /// [`Bound::MOST`], [`Bound::EVALUATION`]; [`Bound::UNVALIDATED`] where nothing is validated.
+    /// Training until validation stops improving, with epochs of `steps_per_epoch` optimizer steps: [`Bound::PATIENCE`],
+    /// [`Bound::MOST`], [`Bound::EVALUATION`]; [`Bound::UNVALIDATED`] without validation.
     pub fn until_best(steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> Self {
         let options = |most: Bound| Self { evaluation, ..Self::epochs(most.in_epochs(steps_per_epoch)) };
         if !validated || evaluation == Evaluation::None {
@@ -88,7 +87,7 @@ impl EarlyStopping {
         Self { patience, best: None }
     }
 
-    /// Records an epoch's validation score; whether it is the best so far, by accuracy, then by loss.
+    /// Records an epoch's validation score, and returns whether it is the best so far by accuracy, then by loss.
     pub(crate) fn is_best(&mut self, epoch: u32, valid: &Score) -> bool {
         let key = |s: &Score| (s.accuracy(), -s.loss());
         let better = self.best.as_ref().is_none_or(|(_, best)| key(valid) > key(best));

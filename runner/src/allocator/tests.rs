@@ -5,10 +5,10 @@ unsafe extern "C" {
 }
 
 #[test]
-fn the_option_is_the_one_that_is_meant() {
+fn the_option_number_is_that_of_the_purge_delay() {
     // SAFETY: the declaration is mimalloc's.
     let get = || unsafe { mi_option_get(super::PURGE_DELAY) };
-    assert_eq!(get(), super::PURGE_DELAY_DEFAULT, "mimalloc's options have other places now: see its mimalloc.h");
+    assert_eq!(get(), super::PURGE_DELAY_DEFAULT, "mimalloc's options are numbered otherwise: see its mimalloc.h");
     super::keep_freed(true);
     assert_eq!(get(), -1);
     super::keep_freed(false);

@@ -1,4 +1,4 @@
-//! Durations given by hand: a planning problem without a machine.
+//! Durations from the command line: a planning problem without a machine.
 
 use std::str::FromStr;
 
@@ -7,9 +7,9 @@ use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resou
 
 /// Durations of the two routes of a machine with one accelerator, as `batching-cpu=20ms,workers=8,…`.
 ///
-/// A route whose durations are not given is not there.
+/// A route without its durations is left out.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ByHand {
+pub(crate) struct ManualDurations {
     seconds: [Option<f64>; 5],
     workers: usize,
     batches: usize,
@@ -19,11 +19,11 @@ const NAMES: [&str; 5] = ["batching-cpu", "transferring-pcie", "batching-device"
 const EXAMPLE: &str = "batching-cpu=80ms,workers=8,transferring-pcie=4ms,batching-device=14ms,\
 transferring-device=4ms,training=10ms,batches=1179";
 
-impl FromStr for ByHand {
+impl FromStr for ManualDurations {
     type Err = anyhow::Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        let mut found = Self { seconds: [None; 5], workers: 1, batches: 1179 };
+        let mut durations = Self { seconds: [None; 5], workers: 1, batches: 1179 };
         for part in s.split(',') {
             let part = part.trim();
             let (name, value) =
@@ -32,19 +32,15 @@ impl FromStr for ByHand {
                 Ok(n) if (1..=10_000_000).contains(&n) => Ok(n),
                 _ => bail!("{part:?}: not a count from 1 to 10,000,000"),
             };
-            match name {
-                "workers" => found.workers = count()?,
-                "batches" => found.batches = count()?,
-                _ => {
-                    let Some(i) = NAMES.iter().position(|n| *n == name) else {
-                        bail!("{name:?}: no such duration; there are {}, workers and batches", NAMES.join(", "));
-                    };
-                    // Of an error's chain, usage shows the first alone.
-                    found.seconds[i] = Some(seconds(value).map_err(|e| anyhow!("{part:?}: {e}"))?);
-                }
+            match (name, NAMES.iter().position(|n| *n == name)) {
+                ("workers", _) => durations.workers = count()?,
+                ("batches", _) => durations.batches = count()?,
+                // clap prints only the outermost error of a chain.
+                (_, Some(i)) => durations.seconds[i] = Some(seconds(value).map_err(|e| anyhow!("{part:?}: {e}"))?),
+                _ => bail!("{name:?}: no such duration; there are {}, workers and batches", NAMES.join(", ")),
             }
         }
-        Ok(found)
+        Ok(durations)
     }
 }
 
@@ -61,7 +57,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64> {
     }
 }
 
-impl ByHand {
+impl ManualDurations {
     /// The planning problem.
     ///
     /// # Errors
@@ -99,8 +95,8 @@ impl ByHand {
         match (device, gather) {
             (Some(device), gather) => {
                 let durations = Durations::constant(1, device, gather.unwrap_or(0.0), training)?;
-                let held: &[&str] = &["DEV", "PCIe"];
-                routes.push(route("Batching_DEV+PCIe_ByHand", "Transferring_DEV+PCIe_ByHand", [held, held], durations));
+                let both: &[&str] = &["DEV", "PCIe"];
+                routes.push(route("Batching_DEV+PCIe_ByHand", "Transferring_DEV+PCIe_ByHand", [both, both], durations));
             }
             (None, Some(_)) => bail!("transferring-device needs batching-device, too"),
             (None, None) => {}

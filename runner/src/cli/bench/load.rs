@@ -1,58 +1,60 @@
-//! How many cores this process kept busy, and how many all others did: a figure taken beside other work is worth less.
+//! Cores that this process and all others kept busy: a measurement beside other work is worth less.
 
 use std::time::Instant;
 
-/// Clock ticks a second of what Linux reports to programs, on every architecture.
+/// Clock ticks a second in what Linux reports to programs, on every architecture.
 const TICKS: f64 = 100.0;
 
-/// The machine's and this process's counters at one moment.
+/// Core-seconds of the machine and of this process at one moment; `None` where the system does not report them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     at: Instant,
-    /// Core-seconds the machine was busy, time stolen by other machines of its host included.
-    busy: f64,
-    own: f64,
+    /// Time stolen by other guests of the host included.
+    machine: Option<f64>,
+    process: Option<f64>,
 }
 
-/// Cores kept busy in the mean; `None` where the system does not tell.
+/// Mean number of busy cores; `None` where the system does not report it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Measured {
+pub(super) struct Cores {
     pub(super) own: Option<f64>,
     pub(super) others: Option<f64>,
 }
 
 impl Load {
-    pub(super) fn start() -> Self {
-        let machine = std::fs::read_to_string("/proc/stat").ok().and_then(|text| busy(&text));
-        Self { at: Instant::now(), busy: machine.unwrap_or(f64::NAN), own: cpu_seconds().unwrap_or(f64::NAN) }
+    pub(super) fn now() -> Self {
+        let machine = std::fs::read_to_string("/proc/stat").ok().and_then(|text| machine_seconds(&text));
+        Self { at: Instant::now(), machine, process: cpu_seconds() }
     }
 
-    pub(super) fn end(self) -> Measured {
-        let now = Self::start();
+    /// Busy cores from `self` until now, to two decimals.
+    pub(super) fn busy_cores(self) -> Cores {
+        let now = Self::now();
         let seconds = (now.at - self.at).as_secs_f64().max(1e-9);
-        let (own, all) = ((now.own - self.own) / seconds, (now.busy - self.busy) / seconds);
-        let known = |cores: f64| cores.is_finite().then_some((cores * 100.0).round() / 100.0);
-        Measured { own: known(own), others: known(all - own) }
+        let own = now.process.zip(self.process).map(|(end, start)| (end - start) / seconds);
+        let all = now.machine.zip(self.machine).map(|(end, start)| (end - start) / seconds);
+        let rounded = |cores: f64| (cores * 100.0).round() / 100.0;
+        Cores { own: own.map(rounded), others: all.zip(own).map(|(all, own)| rounded(all - own)) }
     }
 }
 
 /// Core-seconds of this process.
 pub(super) fn cpu_seconds() -> Option<f64> {
-    own(&std::fs::read_to_string("/proc/self/stat").ok()?)
+    process_seconds(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 
 /// Busy core-seconds in the first line of `/proc/stat`: all but idle and waiting for disks.
-fn busy(stat: &str) -> Option<f64> {
+fn machine_seconds(stat: &str) -> Option<f64> {
     let ticks: Vec<f64> = stat.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
-    let [user, nice, system, _idle, _waiting, irq, soft, stolen, ..] = ticks[..] else { return None };
-    Some((user + nice + system + irq + soft + stolen) / TICKS)
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
+    Some((user + nice + system + irq + softirq + steal) / TICKS)
 }
 
-/// User and system seconds in `/proc/self/stat`; the name, which may hold spaces, ends with the last parenthesis.
-fn own(stat: &str) -> Option<f64> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i)?.parse::<f64>().ok();
-    Some((ticks(11)? + ticks(12)?) / TICKS)
+/// User and system seconds in `/proc/self/stat`; the process's name, which may hold spaces, ends with the last parenthesis.
+fn process_seconds(stat: &str) -> Option<f64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS)
 }
 
 #[cfg(test)]

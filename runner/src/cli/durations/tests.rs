@@ -1,6 +1,6 @@
 use morphgl_plan::Limits;
 
-use super::{ByHand, seconds};
+use super::{ManualDurations, seconds};
 use crate::cli::values::bytes;
 
 #[test]
@@ -12,16 +12,17 @@ fn units() {
 }
 
 #[test]
-fn routes_are_those_given() {
-    let routes =
-        |text: &str| text.parse::<ByHand>().and_then(|h| h.problem(Limits::default())).map(|p| p.routes().len());
+fn routes_with_all_durations_are_planned() {
+    let routes = |text: &str| {
+        text.parse::<ManualDurations>().and_then(|h| h.problem(Limits::default())).map(|p| p.routes().len())
+    };
     assert_eq!(routes("batching-cpu=1ms,transferring-pcie=1ms,training=1ms").ok(), Some(1));
     assert_eq!(routes(super::EXAMPLE).ok(), Some(2));
     for wrong in ["training=1ms", "batching-cpu=1ms,training=1ms", "x=1ms", "workers=0", "training=1", "a"] {
         assert!(routes(wrong).is_err(), "{wrong}");
     }
     for (wrong, cure) in [("training=1", "has a unit"), ("training=-1ms", "0 or more")] {
-        let error = wrong.parse::<ByHand>().expect_err(wrong).to_string();
+        let error = wrong.parse::<ManualDurations>().expect_err(wrong).to_string();
         assert!(error.contains(wrong) && error.contains(cure) && error.contains("20ms"), "{error}");
     }
 }

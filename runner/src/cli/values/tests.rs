@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{at_least_one, feature_dtype, finite, fractions, seconds, setting, threads};
 
 #[test]
-fn what_is_read_and_what_is_not() {
+fn valid_values_are_read_and_others_refused() {
     let read = [finite::<f64>("0.5").is_ok(), at_least_one("1").is_ok(), threads("512").is_ok()];
     assert_eq!(read, [true; 3]);
     for wrong in ["0", "-1", "", "nan", "x", "1e300", "99999999999999999999"] {
