@@ -1,6 +1,7 @@
 //! Mini-batches: what batching makes, transferring moves and training reads.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 
 use morphgl_graph_store::{Dtype, FeatureMatrix, FeatureView};
@@ -211,6 +212,18 @@ impl MiniBatch {
         match self {
             MiniBatch::Host(batch) => batch.num_seeds,
             MiniBatch::Device(batch) => batch.num_seeds(),
+        }
+    }
+
+    /// The mini-batch in host memory; one on a device is copied.
+    ///
+    /// # Errors
+    ///
+    /// The copy fails.
+    pub fn to_host(&self) -> Result<Cow<'_, HostBatch>> {
+        match self {
+            MiniBatch::Host(batch) => Ok(Cow::Borrowed(batch)),
+            MiniBatch::Device(batch) => batch.to_host().map(Cow::Owned),
         }
     }
 

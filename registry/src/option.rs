@@ -145,34 +145,4 @@ pub(crate) fn check(key: &Key, specs: &[OptionSpec], given: &Value) -> Result<()
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const SPECS: [OptionSpec; 3] = [
-        OptionSpec::new("cache_bytes", OptionType::Count, "1024", "size of the cache")
-            .of_budget(OptionRole::HostBudget),
-        OptionSpec::new("hotness", OptionType::Choice(&["degree", "none"]), "degree", "how rows are ranked"),
-        OptionSpec::new("peers", OptionType::Places, "none", "other devices"),
-    ];
-
-    #[test]
-    fn unknown_names_are_refused_with_the_nearest_one_and_wrong_types_with_the_right_one() {
-        let key: Key = "Batching_CPU_Fake".parse().expect("a key");
-        let check = |given: Value| check(&key, &SPECS, &given).map_err(|e| e.to_string());
-        assert_eq!(check(Value::Null), Ok(()));
-        assert_eq!(check(json!({"cache_bytes": 7, "hotness": "none", "peers": ["cuda:1"]})), Ok(()));
-        let told = |given: Value, part: &str| {
-            let error = check(given).expect_err("refused");
-            assert!(error.starts_with("Batching_CPU_Fake: ") && error.contains(part), "{error}");
-        };
-        told(json!({"cache_byte": 7}), "did you mean \"cache_bytes\"");
-        told(json!({"zzz": 7}), "there are cache_bytes, hotness, peers");
-        told(json!({"cache_bytes": -1}), "give whole number of bytes");
-        told(json!({"cache_bytes": 1.5}), "whole number");
-        told(json!({"hotness": "pagerank"}), "give degree, none");
-        told(json!([1]), "an object by name");
-        assert_eq!(SPECS[0].unit, "bytes");
-    }
-}
+mod tests;

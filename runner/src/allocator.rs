@@ -4,52 +4,34 @@ use std::ffi::{c_int, c_long};
 
 use mimalloc::MiMalloc;
 
-// Training makes and drops large tensors at every step; with this allocator a step takes half the time
+// Training allocates and frees large tensors at every step; with this allocator a step takes half the time
 // (`docs/decisions.md` has the figures).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 unsafe extern "C" {
-    /// Of mimalloc, which is linked for the allocator above: frees what it holds without need; with `force`, gives it to
-    /// the system.
+    /// mimalloc's: frees unused internal memory; with `force`, returns it to the system.
     fn mi_collect(force: bool);
 
-    /// Of mimalloc: sets an option, by its place in `mi_option_t`.
+    /// mimalloc's: sets an option, by its number in `mi_option_t`.
     fn mi_option_set(option: c_int, value: c_long);
 }
 
-/// `mi_option_purge_delay`: milliseconds after which what was freed goes back to the system; 1000 unless set, -1 for never.
+/// `mi_option_purge_delay`: milliseconds after which freed memory is returned to the system; -1 for never.
 const PURGE_DELAY: c_int = 15;
 const PURGE_DELAY_DEFAULT: c_long = 1000;
 
-/// Gives the system what was freed and is kept for later: mimalloc does so by itself only when memory is asked for.
-pub(crate) fn give_back() {
+/// Returns freed memory to the system; mimalloc does so by itself only while memory is being allocated.
+pub(crate) fn release() {
     // SAFETY: the declaration is mimalloc's, and any thread may call it at any time.
     unsafe { mi_collect(true) }
 }
 
-/// Keeps what is freed from now on, for as long as it takes; or lets go of it soon, as is usual.
+/// Keeps memory freed from now on indefinitely, or for the default delay.
 pub(crate) fn keep_freed(keep: bool) {
     // SAFETY: the declaration is mimalloc's, and any thread may set an option at any time.
     unsafe { mi_option_set(PURGE_DELAY, if keep { -1 } else { PURGE_DELAY_DEFAULT }) }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::{c_int, c_long};
-
-    unsafe extern "C" {
-        fn mi_option_get(option: c_int) -> c_long;
-    }
-
-    #[test]
-    fn the_option_is_the_one_that_is_meant() {
-        // SAFETY: the declaration is mimalloc's.
-        let get = || unsafe { mi_option_get(super::PURGE_DELAY) };
-        assert_eq!(get(), super::PURGE_DELAY_DEFAULT, "mimalloc's options have other places now: see its mimalloc.h");
-        super::keep_freed(true);
-        assert_eq!(get(), -1);
-        super::keep_freed(false);
-        assert_eq!(get(), super::PURGE_DELAY_DEFAULT);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Memory budgets: the one place that divides host memory among operators, before any of them is built.
+//! Memory budgets: divides host memory among operators before any of them is built.
 
 use anyhow::Result;
 use morphgl_registry::{Key, OptionRole, OptionSpec, Registry};
@@ -6,55 +6,50 @@ use serde_json::{Map, Value};
 
 use crate::JobConfig;
 
-/// Sampled evaluation beside training gets one of so many parts of the host memory budget: its nodes are few.
+/// Sampled evaluation during training gets 1 / `EVALUATION_PARTS` of the host memory budget: its nodes are few.
 const EVALUATION_PARTS: u64 = 8;
 
 /// What an operator is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Training: its mini-batches are made in every epoch.
+pub(crate) enum Purpose {
+    /// Training, which makes mini-batches in every epoch.
     Training,
-    /// Sampled evaluation beside training.
+    /// Sampled evaluation during training.
     EvaluationBesideTraining,
     /// Evaluation without training.
     Evaluation,
 }
 
-impl Use {
+impl Purpose {
     /// The part of a host memory budget of `bytes`.
     fn part(self, bytes: u64) -> u64 {
         match self {
-            Use::Training => bytes - bytes / EVALUATION_PARTS,
-            Use::EvaluationBesideTraining => bytes / EVALUATION_PARTS,
-            Use::Evaluation => bytes,
+            Purpose::Training => bytes - bytes / EVALUATION_PARTS,
+            Purpose::EvaluationBesideTraining => bytes / EVALUATION_PARTS,
+            Purpose::Evaluation => bytes,
         }
     }
 }
 
-/// The options an operator is built with: those the user set; else its part of the memory budget, and for evaluation what
-/// suits mini-batches that are made once.
+/// The options an operator is built with: the user's; else its part of the memory budget, and for evaluation the value that
+/// suits mini-batches made once.
 ///
 /// # Errors
 ///
 /// No such operator.
-pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpose: Use) -> Result<Value> {
-    let mut options = Map::new();
-    for spec in registry.get(key)?.options {
-        if let Some(value) = of_budget(config, spec, purpose) {
-            options.insert(spec.name.to_string(), value);
-        }
-    }
+pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpose: Purpose) -> Result<Value> {
+    let defaults = registry.get(key)?.options.iter();
+    let defaults = defaults.filter_map(|spec| Some((spec.name.to_string(), default(config, spec, purpose)?)));
+    let mut options: Map<String, Value> = defaults.collect();
     options.extend(config.options.get(key).cloned().unwrap_or_default());
     Ok(if options.is_empty() { Value::Null } else { Value::Object(options) })
 }
 
-fn of_budget(config: &JobConfig, spec: &OptionSpec, purpose: Use) -> Option<Value> {
-    let once = spec.single_pass.filter(|_| purpose != Use::Training);
-    match (spec.role, once) {
-        (OptionRole::HostBudget, _) => config.disk_bytes.map(|bytes| purpose.part(bytes).into()),
-        // Device memory is divided by the operators themselves, in parts of what is free, until a budget is given for it.
-        (OptionRole::DeviceBudget, _) => None,
-        (OptionRole::Setting, Some(word)) => Some(word.into()),
-        (OptionRole::Setting, None) => None,
+fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose) -> Option<Value> {
+    match spec.role {
+        OptionRole::HostBudget => config.disk_bytes.map(|bytes| purpose.part(bytes).into()),
+        // No device budget is given: operators divide free device memory themselves.
+        OptionRole::DeviceBudget => None,
+        OptionRole::Setting => spec.single_pass.filter(|_| purpose != Purpose::Training).map(Value::from),
     }
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
-use morphgl_graph_store::Dataset;
-use morphgl_registry::{Place, Registry, Route, Training, TrainingContext, Transferring, TransferringContext};
+use morphgl_graph_store::{Dataset, FeatureMatrix};
+use morphgl_registry::{
+    Batching, BatchingContext, Fanouts, FeatureFill, Place, Registry, Route, SeedSet, Training, TrainingContext,
+    Transferring, TransferringContext,
+};
 
-use crate::budget::{self, Use};
+use crate::budget::{self, Purpose};
 use crate::{JobConfig, Operators};
 
 /// The operators this program is linked with, on this machine.
@@ -24,24 +27,23 @@ pub fn default_dataset() -> Dataset {
     morphgl_generate::sbm(&SbmConfig::default()).expect("the default configuration is valid")
 }
 
-/// The routes of this machine that use the operators asked for.
+/// The routes of this machine that use the operators of `wanted`.
 ///
 /// # Errors
 ///
-/// An operator that does not exist or is not available, or no route with them; the error says what there is.
+/// An operator that does not exist or is not available, or no route with them; the error lists what exists.
 pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
-    for key in [&wanted.batching, &wanted.transferring, &wanted.training].into_iter().flatten() {
+    let wanted = [&wanted.batching, &wanted.transferring, &wanted.training];
+    for key in wanted.into_iter().flatten() {
         registry.get(key)?;
     }
-    let all = registry.routes();
-    let fits = |r: &&Route| {
-        wanted.batching.as_ref().is_none_or(|k| *k == r.batching)
-            && wanted.transferring.as_ref().is_none_or(|k| *k == r.transferring)
-            && wanted.training.as_ref().is_none_or(|k| *k == r.training)
-    };
-    let routes: Vec<Route> = all.iter().filter(fits).cloned().collect();
+    let mut routes = registry.routes();
+    let n = routes.len();
+    routes.retain(|r| {
+        let keys = [&r.batching, &r.transferring, &r.training];
+        wanted.iter().zip(keys).all(|(wanted, key)| wanted.as_ref().is_none_or(|wanted| wanted == key))
+    });
     if routes.is_empty() {
-        let n = all.len();
         bail!(
             "no route batching → transferring → training fits ({n} in all); `morphgl ops` lists operators and routes"
         );
@@ -49,22 +51,22 @@ pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
     Ok(routes)
 }
 
-/// Why a route is left out whose sampler reads the dataset in memory.
+/// Why a route is left out whose sampler reads only datasets in memory.
 pub(crate) const LEFT_ON_DISK: &str =
     "the dataset does not fit in memory and is left on disk, where this operator does not read";
 
-/// What a dataset is called in errors: its directory, where it has one.
-pub(crate) fn name(dataset: &Dataset) -> String {
+/// The dataset in error messages: its directory, or its name without one.
+pub(crate) fn label(dataset: &Dataset) -> String {
     let path = &dataset.path;
     if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
 }
 
-/// The first route that fits whose training operator can be built, which is all that inference needs; where the dataset is
-/// left on disk, of those that read it there.
+/// The first route whose training operator can be built, which is all that inference needs; for a dataset on disk, the
+/// first that reads from there.
 ///
 /// # Errors
 ///
-/// As [`routes`] and [`build_training`], and where none reads a dataset that is left on disk.
+/// As [`routes`] and [`build_training`], and where no route reads a dataset on disk.
 pub fn trained_route(
     dataset: &Arc<Dataset>,
     config: &JobConfig,
@@ -97,23 +99,38 @@ pub fn build_training(
         dataset: Arc::clone(dataset),
         spec: serde_json::to_value(&config.spec)?,
         seed: config.seed,
-        threads: config.threads.unwrap_or(registry.machine().cores).max(1),
+        threads: config.num_threads(registry),
         place: route.trained_at.clone(),
-        options: budget::options(config, registry, &route.training, Use::Training)?,
+        options: budget::options(config, registry, &route.training, Purpose::Training)?,
     };
     Ok(registry.training(&route.training, &context)?)
 }
 
+/// The dataset's features.
+///
+/// # Errors
+///
+/// It has none.
+pub(crate) fn features(dataset: &Dataset) -> Result<&FeatureMatrix> {
+    dataset.features.as_ref().with_context(|| {
+        format!("{}: the dataset has no features; import it with --random-features DIM", label(dataset))
+    })
+}
+
+/// The message for fanouts that are not one a layer.
+pub(crate) fn hops_mismatch(fanouts: &Fanouts, layers: usize) -> String {
+    let hops = fanouts.0.len();
+    format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout a layer")
+}
+
 pub(crate) fn check_model(dataset: &Dataset, config: &JobConfig) -> Result<()> {
     let model = &config.spec.model;
-    if dataset.features.is_none() {
-        bail!("{}: the dataset has no features; import it with --random-features DIM", name(dataset));
-    }
-    // A dataset may know fewer classes than the model: one to predict on has no labels at all.
+    features(dataset)?;
+    // A dataset may have fewer classes than the model: one to predict on has no labels at all.
     if model.in_dim != dataset.feature_dim() || model.num_classes < dataset.num_classes {
         bail!(
             "{}: the dataset has {} features and {} classes, the model {} and {}; use a model made for it",
-            name(dataset),
+            label(dataset),
             dataset.feature_dim(),
             dataset.num_classes,
             model.in_dim,
@@ -123,10 +140,42 @@ pub(crate) fn check_model(dataset: &Dataset, config: &JobConfig) -> Result<()> {
     Ok(())
 }
 
-/// Whether mini-batches of `route` are to bring features. They need not where whoever trains them reads the dataset in
-/// memory itself.
+/// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory itself.
 pub fn brings_features(config: &JobConfig, registry: &Registry, route: &Route) -> bool {
     config.disk_bytes.is_some() || !registry.reads_store(route)
+}
+
+/// Whether the batching operator of `route` gathers features that are `wanted`: otherwise transferring does.
+///
+/// # Errors
+///
+/// No such operator.
+pub(crate) fn gathers(registry: &Registry, route: &Route, wanted: bool) -> Result<bool> {
+    Ok(wanted && registry.get(&route.batching)?.features != FeatureFill::Never)
+}
+
+/// Builds the batching operator of `route` alone, for the training nodes; `gather` says whether it gathers features.
+///
+/// # Errors
+///
+/// A dataset without training nodes, or the operator's own.
+pub fn build_batching(
+    dataset: &Arc<Dataset>,
+    config: &JobConfig,
+    registry: &Registry,
+    route: &Route,
+    gather: bool,
+) -> Result<Box<dyn Batching>> {
+    let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes());
+    let context = BatchingContext {
+        dataset: Arc::clone(dataset),
+        seeds: seeds.with_context(|| label(dataset))?,
+        settings: config.sampler.clone(),
+        gather,
+        place: route.batched_at.clone(),
+        options: budget::options(config, registry, &route.batching, Purpose::Training)?,
+    };
+    Ok(registry.batching(&route.batching, &context)?)
 }
 
 /// Builds the transferring operator of `route` alone; `gather` says whether it fills in the features a mini-batch lacks.
@@ -146,7 +195,7 @@ pub fn build_transferring(
         from: route.batched_at.clone(),
         to: route.trained_at.clone(),
         gather,
-        options: budget::options(config, registry, &route.transferring, Use::Training)?,
+        options: budget::options(config, registry, &route.transferring, Purpose::Training)?,
     };
     Ok(registry.transferring(&route.transferring, &context)?)
 }

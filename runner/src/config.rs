@@ -1,46 +1,46 @@
-//! What is to be trained, and how.
+//! The configuration of a training run.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
-use morphgl_registry::{Fanout, Fanouts, Key, SamplerSettings};
+use morphgl_registry::{Fanout, Fanouts, Key, Registry, SamplerSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// All that a training run depends on besides the dataset: what Listing 1 of morphgl calls `input_dict`.
+/// All that a training run depends on besides the dataset: `input_dict` in Listing 1 of morphgl.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobConfig {
     /// Model and optimizer.
     pub spec: TrainingSpec,
-    /// How mini-batches are made.
+    /// Sampler settings.
     pub sampler: SamplerSettings,
     /// Seed of initial parameters and dropout.
     pub seed: u64,
-    /// Threads to use; `None` for all cores this process may use.
+    /// Threads; `None` for all cores this process may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Operators asked for by key.
+    /// Operators chosen by key.
     #[serde(default)]
     pub operators: Operators,
     /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
-    /// Where the dataset is left on disk, the host memory that operators may hold of it, in bytes; `None` where it is in memory.
+    /// For a dataset on disk, the budget of host memory in which operators cache it, in bytes; `None` for one in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
 
-/// Operators asked for by key; `None` leaves the choice: to a measurement for training, else to the plan.
+/// Operators chosen by key; `None` leaves training to a measurement, the other phases to the plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operators {
-    /// Who batches.
+    /// The batching operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batching: Option<Key>,
-    /// Who transfers.
+    /// The transferring operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transferring: Option<Key>,
-    /// Who trains.
+    /// The training operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<Key>,
 }
@@ -59,9 +59,14 @@ impl JobConfig {
             disk_bytes: None,
         }
     }
+
+    /// Threads, at least 1.
+    pub(crate) fn num_threads(&self, registry: &Registry) -> usize {
+        self.threads.unwrap_or(registry.machine().cores).max(1)
+    }
 }
 
-/// The default fanouts of a model: 15, 10, then 5 a layer; 1 for an MLP, which does not look at neighbours.
+/// The default fanouts of a model: 15, 10, then 5 a layer; 1 for an MLP, which does not read neighbours.
 pub fn default_fanouts(model: &ModelSpec) -> Fanouts {
     let default = match model.kind {
         ModelKind::Mlp => vec![Fanout::AtMost(NonZeroU32::MIN)],

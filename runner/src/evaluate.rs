@@ -6,11 +6,12 @@ use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchingContext, Error, FeatureFill, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
+    BatchingContext, Error, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::build::gathers;
 use crate::peak_rss_bytes;
 
 /// How a model is evaluated.
@@ -44,40 +45,39 @@ pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, 
         return Ok(Scores(vec![Score::default(); sets.len()]));
     }
     let logits = training.infer(&nodes)?;
-    let mut rows = logits.as_slice();
+    let mut rest = logits.as_slice();
     let score = |set: &&[u32]| {
-        let (own, rest) = rows.split_at(set.len() * num_classes);
-        rows = rest;
+        let rows = rest.split_off(..set.len() * num_classes).expect("a row of logits a node");
         let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
-        Score::of(own, &labels, num_classes)
+        Score::of(rows, &labels, num_classes)
     };
     Ok(Scores(sets.iter().map(score).collect()))
 }
 
-/// What sampled evaluation works with.
+/// Inputs of sampled evaluation.
 #[derive(Debug)]
 pub struct Sampled<'a> {
     /// Builds a batching operator for each set of nodes.
     pub registry: &'a Registry,
-    /// Whose operators are used.
+    /// The operators to use.
     pub route: &'a Route,
     /// The graph.
     pub dataset: &'a Arc<Dataset>,
-    /// How mini-batches are sampled; nothing is permuted.
+    /// Sampler settings; nodes are not permuted.
     pub settings: &'a SamplerSettings,
-    /// Whether mini-batches bring features: see [`crate::brings_features`].
+    /// Whether mini-batches carry features: see [`crate::brings_features`].
     pub gather: bool,
     /// Options of the batching operator, `null` without any.
     pub options: Value,
-    /// Batching workers; without any, whoever scores batches, too.
+    /// Batching workers; with 0 the scoring thread batches.
     pub workers: usize,
-    /// Threads of each.
+    /// Threads of each worker.
     pub threads: usize,
-    /// Bytes that the process may hold; a mini-batch that takes it beyond is an error.
+    /// Limit of the process's memory in bytes; exceeding it is an error.
     pub memory: Option<u64>,
-    /// Who transfers.
+    /// The transferring operator.
     pub transferring: &'a mut dyn Transferring,
-    /// Who scores.
+    /// The operator that scores.
     pub training: &'a mut dyn Training,
 }
 
@@ -99,7 +99,7 @@ impl Sampled<'_> {
             dataset: Arc::clone(self.dataset),
             seeds: SeedSet::new("nodes to evaluate", set, self.dataset.num_nodes())?,
             settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
-            gather: self.gather && self.registry.get(&self.route.batching)?.features != FeatureFill::Never,
+            gather: gathers(self.registry, self.route, self.gather)?,
             place: self.route.batched_at.clone(),
             options: self.options.clone(),
         };

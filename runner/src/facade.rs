@@ -10,7 +10,7 @@ use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Registry, Training};
 
-use crate::budget::{self, Use};
+use crate::budget::{self, Purpose};
 use crate::{Job, JobConfig, Scores};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
@@ -218,7 +218,7 @@ impl Executor {
     ///
     /// Threads that cannot be started, or an operator that panics.
     pub fn with_all_threads<R>(&mut self, work: impl FnOnce(&mut dyn Training) -> Result<R>) -> Result<R> {
-        let threads = self.config.threads.unwrap_or(self.registry.machine().cores).max(1);
+        let threads = self.config.num_threads(&self.registry);
         let key = self.inner.training_key().clone();
         let training = self.training_mut()?;
         let done = catch_unwind(AssertUnwindSafe(|| {
@@ -243,7 +243,7 @@ impl Executor {
             dataset: &self.dataset,
             settings: &self.config.sampler,
             gather: crate::brings_features(&self.config, &self.registry, route),
-            options: budget::options(&self.config, &self.registry, &route.batching, Use::EvaluationBesideTraining)?,
+            options: budget::options(&self.config, &self.registry, &route.batching, Purpose::EvaluationBesideTraining)?,
             workers,
             threads,
             memory: None,

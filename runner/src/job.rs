@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
 use morphgl_profile::Selection;
 use morphgl_registry::{
-    Batching, BatchingContext, FeatureFill, Key, NamedTensor, Operators, Place, Registry, Route, RouteOperators,
-    SeedSet, TrainingOperator,
+    Batching, Key, NamedTensor, Operators, Place, Registry, Route, RouteOperators, TrainingOperator,
 };
 
 use crate::JobConfig;
-use crate::budget::{self, Use};
 use crate::build::{
-    LEFT_ON_DISK, brings_features, build_training, build_transferring, check_model, name, registry, routes,
+    LEFT_ON_DISK, brings_features, build_batching, build_training, build_transferring, check_model, gathers,
+    hops_mismatch, label, registry, routes,
 };
 
 /// What is trained: a dataset and a configuration, with the operators of every route that could do it.
@@ -109,13 +108,10 @@ impl Job {
         let (layers, fanouts) = (self.config.spec.model.layers, &self.config.sampler.fanouts);
         check_model(&self.dataset, &self.config)?;
         if fanouts.0.len() != layers {
-            bail!(
-                "--fanouts {fanouts}: {} hops for a model of {layers} layers; give one fanout a layer",
-                fanouts.0.len()
-            );
+            bail!(hops_mismatch(fanouts, layers));
         }
         if self.dataset.labels.is_none() {
-            bail!("{}: the dataset has no labels to train on; import it with labels", name(&self.dataset));
+            bail!("{}: the dataset has no labels to train on; import it with labels", label(&self.dataset));
         }
         Ok(())
     }
@@ -140,12 +136,13 @@ impl Job {
             }
         }
         // A sampler that never fills in features leaves them to the transfer that follows.
-        let gather = brings_features && self.registry.get(&route.batching)?.features != FeatureFill::Never;
+        let gather = gathers(&self.registry, route, brings_features)?;
         let same = |b: &&Built| (&b.key, &b.place, b.gather) == (&route.batching, &route.batched_at, gather);
         let batching = match built.iter().find(same) {
             Some(built) => Arc::clone(&built.operator),
             None => {
-                let operator: Arc<dyn Batching> = self.build_batching(route, gather)?.into();
+                let operator: Arc<dyn Batching> =
+                    build_batching(&self.dataset, &self.config, &self.registry, route, gather)?.into();
                 let (key, place) = (route.batching.clone(), route.batched_at.clone());
                 built.push(Built { key, place, gather, operator: Arc::clone(&operator) });
                 operator
@@ -154,19 +151,6 @@ impl Job {
         let transferring = build_transferring(&self.dataset, &self.config, &self.registry, route, brings_features)?;
         self.operators.routes.push(RouteOperators { route: route.clone(), batching, transferring });
         Ok(())
-    }
-
-    fn build_batching(&self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
-        let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
-        let context = BatchingContext {
-            dataset: Arc::clone(&self.dataset),
-            seeds: seeds.with_context(|| name(&self.dataset))?,
-            settings: self.config.sampler.clone(),
-            gather,
-            place: route.batched_at.clone(),
-            options: budget::options(&self.config, &self.registry, &route.batching, Use::Training)?,
-        };
-        Ok(self.registry.batching(&route.batching, &context)?)
     }
 
     /// The dataset.
@@ -186,7 +170,7 @@ impl Job {
 
     /// Threads the job may use.
     pub fn threads(&self) -> usize {
-        self.config.threads.unwrap_or(self.registry.machine().cores).max(1)
+        self.config.num_threads(&self.registry)
     }
 
     /// Routes that could not be built, and why: one line each.

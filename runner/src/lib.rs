@@ -15,16 +15,18 @@ mod stopping;
 mod train;
 
 pub use build::{
-    brings_features, build_training, build_transferring, default_dataset, registry, routes, trained_route,
+    brings_features, build_batching, build_training, build_transferring, default_dataset, registry, routes,
+    trained_route,
 };
 pub use config::{JobConfig, Operators, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::Job;
-pub use memory::{give_back_by, keep_freed_by, peak_rss_bytes};
+pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
-pub use train::{Best, TrainReport, Trainer, Why};
+pub(crate) use train::median;
+pub use train::{Best, StopReason, TrainReport, Trainer};
 
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};

@@ -3,7 +3,7 @@
 mod allocator;
 
 fn main() -> std::process::ExitCode {
-    morphgl::give_back_by(allocator::give_back);
-    morphgl::keep_freed_by(allocator::keep_freed);
+    let hooks = morphgl::AllocatorHooks { release: allocator::release, keep_freed: allocator::keep_freed };
+    morphgl::set_allocator_hooks(hooks);
     morphgl::cli::main()
 }

@@ -1,61 +1,61 @@
-//! What this process took.
+//! Memory of this process: its peak, its size now, and hooks of its allocator.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The peak before it was last taken.
-static BEFORE: AtomicU64 = AtomicU64::new(0);
+/// The highest peak before [`take_peak`] was last called.
+static EARLIER_PEAK: AtomicU64 = AtomicU64::new(0);
 
-/// What gives freed memory back.
-static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
+static HOOKS: OnceLock<AllocatorHooks> = OnceLock::new();
 
-/// What keeps freed memory.
-static KEEP_FREED: OnceLock<fn(bool)> = OnceLock::new();
-
-/// Says how this process's allocator is told to keep what is freed, and to stop doing so. While training operators are timed
-/// by turns it keeps it: one that makes its tensors anew at each step would else find its memory gone after another's turn, as
-/// it never does where it trains alone. The first call counts.
-pub fn keep_freed_by(keep: fn(bool)) {
-    KEEP_FREED.get_or_init(|| keep);
+/// How the process's allocator handles freed memory.
+#[derive(Debug, Clone, Copy)]
+pub struct AllocatorHooks {
+    /// Returns freed memory to the system, so that profiling and evaluation leave none behind that training does not need.
+    pub release: fn(),
+    /// Starts or stops keeping freed memory. It is kept while training operators are timed alternately: one that allocates
+    /// its tensors at each step would otherwise lose its memory between its steps, which never happens when it trains alone.
+    pub keep_freed: fn(bool),
 }
 
-/// Does `work` while freed memory is kept, where it is known how.
+/// Sets the hooks of this process's allocator; only the first call counts. Without hooks the allocator decides.
+pub fn set_allocator_hooks(hooks: AllocatorHooks) {
+    HOOKS.get_or_init(|| hooks);
+}
+
+/// Does `work` while freed memory is kept, also when it panics.
 pub(crate) fn keeping_freed<T>(work: impl FnOnce() -> T) -> T {
-    struct Stop;
-    impl Drop for Stop {
+    struct Keep;
+    impl Drop for Keep {
         fn drop(&mut self) {
-            KEEP_FREED.get().into_iter().for_each(|keep| keep(false));
+            keep_freed(false);
         }
     }
-    KEEP_FREED.get().into_iter().for_each(|keep| keep(true));
-    let _stop = Stop;
+    keep_freed(true);
+    let _keep = Keep;
     work()
 }
 
-/// Says how this process's allocator gives the system what was freed and is kept for later. Profiling and evaluation
-/// then leave nothing behind that training does not need; without it, that depends on the allocator. The first call counts.
-pub fn give_back_by(give_back: fn()) {
-    GIVE_BACK.get_or_init(|| give_back);
+fn keep_freed(keep: bool) {
+    HOOKS.get().into_iter().for_each(|hooks| (hooks.keep_freed)(keep));
 }
 
-/// Gives what was freed back to the system, where it is known how.
-pub(crate) fn give_back() {
-    if let Some(give_back) = GIVE_BACK.get() {
-        give_back();
-    }
+/// Returns freed memory to the system.
+pub(crate) fn release() {
+    HOOKS.get().into_iter().for_each(|hooks| (hooks.release)());
 }
 
-/// The most memory this process ever held, in bytes; 0 where the system does not tell.
+/// Peak memory of this process in bytes; 0 where the system does not report it.
 pub fn peak_rss_bytes() -> u64 {
-    recent_peak().max(BEFORE.load(Ordering::Relaxed))
+    recent_peak().max(EARLIER_PEAK.load(Ordering::Relaxed))
 }
 
-/// The most memory this process held since this was last asked, in bytes; what was freed is given back to the system now.
-/// Where the system does not forget a peak, it is that of all time: an upper bound still.
+/// Peak memory of this process in bytes since the last call; freed memory is released. Where the system cannot reset a
+/// peak, it is that of all time: an upper bound.
 pub(crate) fn take_peak() -> u64 {
     let peak = recent_peak();
-    BEFORE.fetch_max(peak, Ordering::Relaxed);
-    give_back();
+    EARLIER_PEAK.fetch_max(peak, Ordering::Relaxed);
+    release();
     std::fs::write("/proc/self/clear_refs", "5").ok();
     peak
 }
@@ -64,12 +64,12 @@ fn recent_peak() -> u64 {
     status("VmHWM:")
 }
 
-/// Bytes that this process holds now without files, which nobody but it can give back.
+/// Bytes of this process's memory without files: the system cannot reclaim them.
 pub(crate) fn anonymous() -> u64 {
     status("RssAnon:")
 }
 
-/// Bytes of mapped files that are in memory now: the system takes them back when it needs the memory.
+/// Bytes of mapped files in memory: the system reclaims them when it needs the memory.
 pub(crate) fn mapped_files() -> u64 {
     status("RssFile:")
 }
@@ -81,18 +81,4 @@ fn status(field: &str) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{peak_rss_bytes, recent_peak, take_peak};
-
-    #[test]
-    fn a_taken_peak_is_still_the_peak() {
-        let large = vec![1u8; 64 << 20];
-        assert!(large.iter().map(|&b| u64::from(b)).sum::<u64>() == 64 << 20);
-        let with = recent_peak();
-        assert!(with >= 64 << 20);
-        drop(large);
-        take_peak();
-        // The system counts pages by thread, and adds them up now and then: a few may be missing.
-        assert!(peak_rss_bytes() + (1 << 20) >= with);
-    }
-}
+mod tests;

@@ -43,7 +43,7 @@ impl Job {
             operators.routes.retain(|r| r.route.trained_at != place || r.route.training == selection.chosen);
             operators.trainers.retain(|t| t.place != place || t.key == selection.chosen);
             self.selections.push(selection);
-            memory::give_back();
+            memory::release();
         }
         Ok(())
     }

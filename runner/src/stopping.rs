@@ -1,7 +1,6 @@
-//! When training stops: the bounds of a run without a given number of epochs, and early stopping.
+//! Early stopping, and the length of a run without `--epochs`.
 
 use morphgl_registry::Score;
-
 use serde::{Deserialize, Serialize};
 
 use crate::Evaluation;
@@ -9,7 +8,7 @@ use crate::Evaluation;
 /// How long to train, and when to evaluate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
-    /// Epochs at most.
+    /// Maximum number of epochs.
     pub epochs: u32,
     /// Epochs without a better validation accuracy after which training stops, checked at evaluations;
     /// `None` never stops early.
@@ -19,7 +18,7 @@ pub struct TrainOptions {
     pub evaluation: Evaluation,
     /// Epochs between evaluations.
     pub evaluate_every: u32,
-    /// Workers that batch for sampled evaluation at most; with 0 whoever scores does it. `None` is as many as the plan has.
+    /// Maximum number of batching workers in sampled evaluation, `None` for the plan's; with 0 the scoring thread batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation_workers: Option<usize>,
 }
@@ -33,26 +32,26 @@ impl TrainOptions {
 
 /// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.
 ///
-/// Steps are counted, because an epoch of a small graph is few of them: five epochs of two mini-batches are ten steps.
+/// The unit is steps because an epoch of a small graph has few: five epochs of two mini-batches are ten steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     /// Optimizer steps.
     pub steps: u32,
-    /// Epochs at least.
+    /// Minimum number of epochs.
     pub epochs: u32,
 }
 
 impl Bound {
-    /// Patience of early stopping: how long validation may go without improving.
+    /// Patience of early stopping.
     pub const PATIENCE: Self = Self { steps: 100, epochs: 4 };
     /// The longest run with validation.
     pub const MOST: Self = Self { steps: 2000, epochs: 10 };
     /// The length of a run without validation.
     pub const UNVALIDATED: Self = Self { steps: 300, epochs: 5 };
-    /// Distance between evaluations: on the smallest graphs, one takes as long as an epoch.
+    /// Interval between evaluations: on the smallest graphs, one takes as long as an epoch.
     pub const EVALUATION: Self = Self { steps: 5, epochs: 1 };
 
-    /// The bound in epochs of so many steps each.
+    /// The bound in epochs of `steps_per_epoch` steps.
     pub fn in_epochs(self, steps_per_epoch: usize) -> u32 {
         let steps_per_epoch = u32::try_from(steps_per_epoch).unwrap_or(u32::MAX).max(1);
         self.steps.div_ceil(steps_per_epoch).max(self.epochs)
@@ -60,8 +59,8 @@ impl Bound {
 }
 
 impl TrainOptions {
-    /// Training until validation stops improving, with so many optimizer steps an epoch: [`Bound::PATIENCE`],
-    /// [`Bound::MOST`], [`Bound::EVALUATION`]; [`Bound::UNVALIDATED`] where nothing is validated.
+    /// Training until validation stops improving, with epochs of `steps_per_epoch` optimizer steps: [`Bound::PATIENCE`],
+    /// [`Bound::MOST`], [`Bound::EVALUATION`]; [`Bound::UNVALIDATED`] without validation.
     pub fn until_best(steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> Self {
         let options = |most: Bound| Self { evaluation, ..Self::epochs(most.in_epochs(steps_per_epoch)) };
         if !validated || evaluation == Evaluation::None {
@@ -88,7 +87,7 @@ impl EarlyStopping {
         Self { patience, best: None }
     }
 
-    /// Records an epoch's validation score; whether it is the best so far, by accuracy, then by loss.
+    /// Records an epoch's validation score, and returns whether it is the best so far by accuracy, then by loss.
     pub(crate) fn is_best(&mut self, epoch: u32, valid: &Score) -> bool {
         let key = |s: &Score| (s.accuracy(), -s.loss());
         let better = self.best.as_ref().is_none_or(|(_, best)| key(valid) > key(best));
@@ -106,73 +105,4 @@ impl EarlyStopping {
 }
 
 #[cfg(test)]
-mod tests {
-    use morphgl_registry::Score;
-
-    use super::{Bound, EarlyStopping};
-    use crate::{Evaluation, TrainOptions};
-
-    /// Epochs at most, patience, and epochs between evaluations.
-    #[track_caller]
-    fn check(steps_per_epoch: usize, validated: bool, expected: (u32, Option<u32>, u32)) {
-        let options = TrainOptions::until_best(steps_per_epoch, Evaluation::Full, validated);
-        assert_eq!((options.epochs, options.patience, options.evaluate_every), expected);
-        let never = TrainOptions::until_best(steps_per_epoch, Evaluation::None, validated);
-        assert_eq!(never, TrainOptions { evaluation: Evaluation::None, ..unvalidated(steps_per_epoch) });
-    }
-
-    fn unvalidated(steps_per_epoch: usize) -> TrainOptions {
-        TrainOptions::epochs(Bound::UNVALIDATED.in_epochs(steps_per_epoch))
-    }
-
-    #[test]
-    fn bounds_are_steps_in_whole_epochs_and_some_epochs_at_least() {
-        check(1, true, (2000, Some(100), 5));
-        check(2, true, (1000, Some(50), 3));
-        check(11, true, (182, Some(10), 1));
-        check(30, true, (67, Some(4), 1));
-        check(1000, true, (10, Some(4), 1));
-        check(usize::MAX, true, (10, Some(4), 1));
-        check(0, true, (2000, Some(100), 5));
-        check(1, false, (300, None, 1));
-        check(11, false, (28, None, 1));
-        check(1000, false, (5, None, 1));
-    }
-
-    /// Epochs that are run when validation goes as `scores` say, each a count of correct nodes and a loss.
-    fn epochs_run(options: &TrainOptions, scores: &[(u64, f64)]) -> (u32, u32) {
-        let mut stopping = EarlyStopping::new(options.patience);
-        let mut best = 0;
-        for epoch in 0..options.epochs {
-            let (correct, loss_sum) = *scores.get(epoch as usize).unwrap_or(&scores[scores.len() - 1]);
-            if (epoch + 1).is_multiple_of(options.evaluate_every) {
-                if stopping.is_best(epoch, &Score { loss_sum, correct, count: 100 }) {
-                    best = epoch;
-                }
-                if stopping.is_due(epoch) {
-                    return (epoch + 1, best);
-                }
-            }
-        }
-        (options.epochs, best)
-    }
-
-    #[test]
-    fn training_ends_a_patience_after_the_best_epoch() {
-        let eleven = TrainOptions::until_best(11, Evaluation::Full, true);
-        // The best at once, and never again.
-        assert_eq!(epochs_run(&eleven, &[(60, 1.0), (50, 1.0)]), (11, 0));
-        // A better loss at the same accuracy counts, the same score does not.
-        assert_eq!(epochs_run(&eleven, &[(60, 1.0), (60, 1.0), (60, 0.9), (60, 0.9)]), (13, 2));
-        // A better accuracy counts at any loss.
-        assert_eq!(epochs_run(&eleven, &[(60, 1.0), (59, 0.1), (61, 9.0), (60, 0.1)]), (13, 2));
-        // Always better: the bound ends it.
-        let better: Vec<(u64, f64)> = (0..1000).map(|epoch| (60, 1000.0 - f64::from(epoch))).collect();
-        assert_eq!(epochs_run(&eleven, &better), (182, 181));
-        // Evaluated every fifth epoch: the best is one of those, and so is the last.
-        let one = TrainOptions::until_best(1, Evaluation::Full, true);
-        assert_eq!(epochs_run(&one, &[(90, 1.0), (50, 1.0), (50, 1.0), (50, 1.0), (60, 1.0), (50, 1.0)]), (105, 4));
-        // Without a patience nothing ends it early; a loss that is not a number is never the better one.
-        assert_eq!(epochs_run(&TrainOptions::epochs(7), &[(60, 1.0), (60, f64::NAN)]), (7, 0));
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The training loop: epochs, evaluation, early stopping, the best model kept.
+//! The training loop: epochs, evaluation, early stopping, restoring the best model.
 
 use std::time::Instant;
 
@@ -26,42 +26,50 @@ pub struct Best {
 /// Why training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Why {
+pub enum StopReason {
     /// All epochs are done.
     Epochs,
-    /// Validation did not get better for long enough.
+    /// Validation has not improved for the patience of early stopping.
     Patience,
-    /// The stop was requested.
+    /// A stop was requested.
     Interrupted,
 }
 
-/// What training came to.
+/// The result of training.
 #[derive(Debug, Clone)]
 pub struct TrainReport {
     /// The epochs.
     pub epochs: Vec<EpochRow>,
     /// The best model; `None` when nothing was evaluated.
     pub best: Option<Best>,
-    /// Test score of the model at the end: the best one, or without validation nodes the last one.
+    /// Test score of the final model: the best one, or the last one without validation nodes.
     pub test: Option<Score>,
     /// Why training ended.
-    pub why: Why,
+    pub stop_reason: StopReason,
 }
 
 impl TrainReport {
-    /// What operators counted over all epochs.
+    /// Counters of the operators, summed over all epochs.
     pub fn counters(&self) -> CountersByOperator {
         let mut sums = CountersByOperator::new();
         self.epochs.iter().for_each(|e| add_counters(&mut sums, e.report.counters.clone()));
         sums
     }
 
-    /// Median of the whole epochs' training seconds, `None` without one.
+    /// Median training seconds of the completed epochs, `None` without one.
     pub fn median_epoch_seconds(&self) -> Option<f64> {
-        let mut seconds: Vec<f64> = self.epochs.iter().filter(|e| !e.report.stopped).map(|e| e.seconds).collect();
-        seconds.sort_by(f64::total_cmp);
-        let (low, high) = (seconds.get(seconds.len().wrapping_sub(1) / 2)?, seconds.get(seconds.len() / 2)?);
-        Some((low + high) / 2.0)
+        let seconds: Vec<f64> = self.epochs.iter().filter(|e| !e.report.stopped).map(|e| e.seconds).collect();
+        (!seconds.is_empty()).then(|| median(&seconds))
+    }
+}
+
+/// The middle value, or the mean of the middle two; NaN of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.get(sorted.len().wrapping_sub(1) / 2), sorted.get(sorted.len() / 2)) {
+        (Some(low), Some(high)) => (low + high) / 2.0,
+        _ => f64::NAN,
     }
 }
 
@@ -70,18 +78,18 @@ impl TrainReport {
 pub struct Trainer {
     /// The executor.
     pub executor: Executor,
-    /// How long, and when to evaluate.
+    /// Length of training, and evaluation.
     pub options: TrainOptions,
 }
 
 impl Trainer {
-    /// Trains; at the end the executor's model is the best one, where any was evaluated.
+    /// Trains; the executor then has the best model, or the last one without evaluations.
     ///
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
     pub fn train(&mut self, stop: &Stop, observe: &mut dyn FnMut(&Event<'_>)) -> Result<TrainReport> {
-        let mut report = TrainReport { epochs: Vec::new(), best: None, test: None, why: Why::Epochs };
+        let mut report = TrainReport { epochs: Vec::new(), best: None, test: None, stop_reason: StopReason::Epochs };
         let mut stopping = EarlyStopping::new(self.options.patience);
         for epoch in 0..self.options.epochs {
             let mut replanned = 0;
@@ -93,18 +101,18 @@ impl Trainer {
                 observe(event);
             })?;
             if done.stopped && done.batches == 0 {
-                report.why = Why::Interrupted;
+                report.stop_reason = StopReason::Interrupted;
                 break;
             }
             let start = Instant::now();
             let last = epoch + 1 == self.options.epochs;
             let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
-            // Whoever asked to stop does not want to wait for a pass over the whole graph.
+            // A stop does not wait for a pass over the whole graph.
             let due = due && !done.stopped && !self.executor.dataset().splits.valid.is_empty();
             let scores = if due && self.options.evaluation != Evaluation::None {
                 observe(&Event::Evaluating);
                 let scores = self.evaluate()?;
-                crate::memory::give_back();
+                crate::memory::release();
                 Some(scores)
             } else {
                 None
@@ -131,11 +139,11 @@ impl Trainer {
             let stopped = row.report.stopped;
             report.epochs.push(row);
             if stopped {
-                report.why = Why::Interrupted;
+                report.stop_reason = StopReason::Interrupted;
                 break;
             }
             if scores.is_some() && stopping.is_due(epoch) {
-                report.why = Why::Patience;
+                report.stop_reason = StopReason::Patience;
                 break;
             }
         }
@@ -143,14 +151,17 @@ impl Trainer {
         if let Some(best) = &report.best {
             self.executor.training_mut()?.set_parameters(&best.parameters)?;
             report.test = best.test;
-        } else if has_test && self.options.evaluation != Evaluation::None && report.why != Why::Interrupted {
+        } else if has_test
+            && self.options.evaluation != Evaluation::None
+            && report.stop_reason != StopReason::Interrupted
+        {
             observe(&Event::Evaluating);
             report.test = self.evaluate()?.1;
         }
         Ok(report)
     }
 
-    /// Scores of validation and test nodes; the latter `None` where there are none.
+    /// Scores of the validation nodes and of the test nodes, `None` without test nodes.
     fn evaluate(&mut self) -> Result<(Score, Option<Score>)> {
         let dataset = std::sync::Arc::clone(self.executor.dataset());
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];

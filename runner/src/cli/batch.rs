@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use morphgl_model_spec::ModelSpec;
 use morphgl_registry::{Expansion, Fanouts, Key, Pick, SamplerSettings};
 use serde_json::{Map, Value};
 
 use super::usage::{OrUsage, Usage};
 use super::values;
+use crate::build::hops_mismatch;
 use crate::{Operators, registry, routes};
 
 #[derive(Debug, Clone, Args)]
@@ -21,14 +22,14 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_parser = values::at_least_one, default_value_t = 1024)]
     batch_size: usize,
     /// Nodes a hop expands: all found so far (DGL), or the newly found (PyG)
-    #[arg(long, value_enum, default_value = "all")]
-    expansion: ExpansionArg,
+    #[arg(long, value_parser = values::one_of::<Expansion, _>(["all", "new"]), default_value = "all")]
+    expansion: Expansion,
     /// Pick neighbours by edge weight instead of uniformly
     #[arg(long)]
     weighted: bool,
     /// Seed of permutation, sampling, initial parameters and dropout
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Threads to use [default: all cores]
     #[arg(long, value_parser = values::threads)]
     pub(crate) threads: Option<usize>,
@@ -38,8 +39,7 @@ pub(crate) struct BatchArgs {
     /// Transferring operator, by its key
     #[arg(long, value_name = "KEY")]
     transferring: Option<Key>,
-    /// Training operator, by its key; no other is measured then [default: of those at a place, the one measured to be the
-    /// fastest]
+    /// Training operator, by its key; no other is measured then [default: at each place the fastest, by measurement]
     #[arg(long, value_name = "KEY")]
     training: Option<Key>,
     /// Set an operator's option; may be repeated. `morphgl ops --options` lists keys, names and values
@@ -47,43 +47,25 @@ pub(crate) struct BatchArgs {
     set: Vec<(Key, String, Value)>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ExpansionArg {
-    All,
-    New,
-}
-
 impl BatchArgs {
-    /// Refuses fanouts that are not one a layer.
+    /// Requires one fanout a layer.
     pub(crate) fn check_layers(&self, layers: usize) -> anyhow::Result<()> {
         match &self.fanouts {
-            Some(fanouts) if fanouts.0.len() != layers => {
-                let hops = fanouts.0.len();
-                let what = format!("{hops} hops for a model of {layers} layers; give one fanout a layer");
-                Err(Usage::error(format!("--fanouts {fanouts}: {what}")))
-            }
+            Some(fanouts) if fanouts.0.len() != layers => Err(Usage::error(hops_mismatch(fanouts, layers))),
             _ => Ok(()),
         }
     }
 
-    /// The settings of the sampler, for a model.
+    /// The sampler settings for a model.
     pub(super) fn sampler(&self, model: &ModelSpec) -> SamplerSettings {
         SamplerSettings {
             fanouts: self.fanouts.clone().unwrap_or_else(|| crate::default_fanouts(model)),
             batch_size: self.batch_size,
             seed: self.seed,
-            expansion: match self.expansion {
-                ExpansionArg::All => Expansion::All,
-                ExpansionArg::New => Expansion::New,
-            },
+            expansion: self.expansion,
             pick: if self.weighted { Pick::Weighted } else { Pick::Uniform },
             shuffle: true,
         }
-    }
-
-    /// Seed of all randomness.
-    pub(super) fn seed(&self) -> u64 {
-        self.seed
     }
 
     pub(super) fn operators(&self) -> Operators {
@@ -91,12 +73,9 @@ impl BatchArgs {
         Operators { batching, transferring, training }
     }
 
-    /// The options of operators, checked; the last of a name counts. Sizes may be text such as `2GiB`.
+    /// The options of operators, checked; the last value of a name counts. Sizes may be text such as `2GiB`.
     pub(super) fn options(&self) -> anyhow::Result<BTreeMap<Key, Map<String, Value>>> {
         let mut all = BTreeMap::<Key, Map<String, Value>>::new();
-        if self.set.is_empty() {
-            return Ok(all);
-        }
         let registry = registry()?;
         for (key, name, value) in &self.set {
             let options = registry.get(key).or_usage("--set")?.options;
@@ -110,8 +89,8 @@ impl BatchArgs {
         Ok(all)
     }
 
-    /// Refuses operators that no route has, before a dataset is read; and keeps what runs outside of plans (opening,
-    /// checking, gathering) to the threads asked for, too.
+    /// Refuses operators that no route has, before a dataset is read; and limits threads outside of plans (opening, checking,
+    /// gathering).
     pub(crate) fn limit_threads(&self) -> anyhow::Result<()> {
         let named =
             [("--batching", &self.batching), ("--transferring", &self.transferring), ("--training", &self.training)];

@@ -1,15 +1,17 @@
-//! The dataset that a command works on.
+//! The options of the dataset, and opening it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use indicatif::HumanCount;
 use morphgl_graph_store::{Dataset, Load, Meta, OpenOptions};
 use morphgl_plan::Time;
 use morphgl_registry::{At, Machine};
 
 use super::batch::BatchArgs;
+use super::info;
 use super::show::{self, Show};
 use crate::registry;
 
@@ -27,8 +29,8 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
-    /// Opens the dataset, or generates the embedded default; leaves one on disk that does not fit in the memory there is, or
-    /// that is to be batched from there. Then, with the bytes that may be held of it: half of the memory less the program's own.
+    /// Opens the dataset, or generates the embedded default. A dataset that does not fit in memory, or that the batching
+    /// operator reads from disk, is left on disk: then with the budget of its caches, half of the memory less the program's own.
     pub(crate) fn open_within(
         &self,
         memory: Option<u64>,
@@ -37,25 +39,26 @@ impl DataArgs {
     ) -> anyhow::Result<(Arc<Dataset>, Option<u64>)> {
         let Some(path) = self.dataset.as_ref().filter(|_| !self.mmap) else { return Ok((self.open(show)?, None)) };
         let meta = Meta::read(path)?;
-        let bytes: u64 = meta.arrays.values().map(|a| a.shape.iter().product::<u64>() * a.dtype.size() as u64).sum();
+        let bytes: u64 = meta.arrays.values().map(info::num_bytes).sum();
         let memory = memory.unwrap_or_else(|| Machine::probe().available_bytes / 10 * 9);
-        let asked = match &batch.batching {
+        let requested = match &batch.batching {
             Some(key) => registry()?.get(key)?.reads == At::Disk,
             None => false,
         };
-        if !asked && fits(bytes, memory) {
+        // A quarter of the memory is for the program, the model, a step and its mini-batches.
+        if !requested && bytes <= memory / 4 * 3 {
             return Ok((self.open(show)?, None));
         }
         let start = Instant::now();
         let dataset = Arc::new(Dataset::open(path, OpenOptions { load: Load::Disk, verify: false })?);
-        let share = memory.saturating_sub(BESIDE) / 2;
-        let (bytes, memory, half) = (show::bytes(bytes), show::bytes(memory), show::bytes(share));
-        let why = if asked { "as asked" } else { "it does not fit" };
+        let budget = memory.saturating_sub(PROGRAM) / 2;
+        let why = if requested { "as requested" } else { "it does not fit" };
+        let [bytes, memory, cached] = [bytes, memory, budget].map(show::bytes);
         show.say(format_args!(
-            "left on disk ({why}): {bytes} of dataset, {memory} of memory, {half} of it to hold what is used most"
+            "left on disk ({why}): {bytes} of dataset, {memory} of memory, {cached} of it for caches"
         ));
         describe(&dataset, start, show);
-        Ok((dataset, Some(share)))
+        Ok((dataset, Some(budget)))
     }
 
     /// Opens the dataset, or generates the embedded default.
@@ -74,21 +77,16 @@ fn describe(dataset: &Dataset, start: Instant, show: Show) {
     show.say(format_args!(
         "{}: {} nodes, {} edges, {} features, {} classes ({})",
         dataset.name,
-        show::number(dataset.num_nodes() as u64),
-        show::number(dataset.topology.num_edges()),
+        HumanCount(dataset.num_nodes() as u64),
+        HumanCount(dataset.topology.num_edges()),
         dataset.feature_dim(),
         dataset.num_classes,
         Time(start.elapsed().as_secs_f64()),
     ));
 }
 
-/// What of the memory a dataset in memory may take: the rest is for the program, the model, a step and its mini-batches.
-fn fits(dataset: u64, memory: u64) -> bool {
-    dataset <= memory / 4 * 3
-}
-
-/// Kept free of what is held of a dataset on disk, whatever is allowed: for the program, a small model and its steps.
-const BESIDE: u64 = 64 << 20;
+/// Memory of the program, a small model and its steps, which caches of a dataset on disk leave free.
+const PROGRAM: u64 = 64 << 20;
 
 pub(crate) fn open(path: &Path, mmap: bool, verify: bool) -> anyhow::Result<Arc<Dataset>> {
     let load = if mmap { Load::Mmap } else { Load::Ram };

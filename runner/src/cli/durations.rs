@@ -1,4 +1,4 @@
-//! Durations given by hand: a planning problem without a machine.
+//! Durations from the command line: a planning problem without a machine.
 
 use std::str::FromStr;
 
@@ -7,9 +7,9 @@ use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resou
 
 /// Durations of the two routes of a machine with one accelerator, as `batching-cpu=20ms,workers=8,…`.
 ///
-/// A route whose durations are not given is not there.
+/// A route without its durations is left out.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ByHand {
+pub(crate) struct ManualDurations {
     seconds: [Option<f64>; 5],
     workers: usize,
     batches: usize,
@@ -19,11 +19,11 @@ const NAMES: [&str; 5] = ["batching-cpu", "transferring-pcie", "batching-device"
 const EXAMPLE: &str = "batching-cpu=80ms,workers=8,transferring-pcie=4ms,batching-device=14ms,\
 transferring-device=4ms,training=10ms,batches=1179";
 
-impl FromStr for ByHand {
+impl FromStr for ManualDurations {
     type Err = anyhow::Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        let mut found = Self { seconds: [None; 5], workers: 1, batches: 1179 };
+        let mut durations = Self { seconds: [None; 5], workers: 1, batches: 1179 };
         for part in s.split(',') {
             let part = part.trim();
             let (name, value) =
@@ -32,19 +32,15 @@ impl FromStr for ByHand {
                 Ok(n) if (1..=10_000_000).contains(&n) => Ok(n),
                 _ => bail!("{part:?}: not a count from 1 to 10,000,000"),
             };
-            match name {
-                "workers" => found.workers = count()?,
-                "batches" => found.batches = count()?,
-                _ => {
-                    let Some(i) = NAMES.iter().position(|n| *n == name) else {
-                        bail!("{name:?}: no such duration; there are {}, workers and batches", NAMES.join(", "));
-                    };
-                    // Of an error's chain, usage shows the first alone.
-                    found.seconds[i] = Some(seconds(value).map_err(|e| anyhow!("{part:?}: {e}"))?);
-                }
+            match (name, NAMES.iter().position(|n| *n == name)) {
+                ("workers", _) => durations.workers = count()?,
+                ("batches", _) => durations.batches = count()?,
+                // clap prints only the outermost error of a chain.
+                (_, Some(i)) => durations.seconds[i] = Some(seconds(value).map_err(|e| anyhow!("{part:?}: {e}"))?),
+                _ => bail!("{name:?}: no such duration; there are {}, workers and batches", NAMES.join(", ")),
             }
         }
-        Ok(found)
+        Ok(durations)
     }
 }
 
@@ -61,7 +57,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64> {
     }
 }
 
-impl ByHand {
+impl ManualDurations {
     /// The planning problem.
     ///
     /// # Errors
@@ -99,8 +95,8 @@ impl ByHand {
         match (device, gather) {
             (Some(device), gather) => {
                 let durations = Durations::constant(1, device, gather.unwrap_or(0.0), training)?;
-                let held: &[&str] = &["DEV", "PCIe"];
-                routes.push(route("Batching_DEV+PCIe_ByHand", "Transferring_DEV+PCIe_ByHand", [held, held], durations));
+                let both: &[&str] = &["DEV", "PCIe"];
+                routes.push(route("Batching_DEV+PCIe_ByHand", "Transferring_DEV+PCIe_ByHand", [both, both], durations));
             }
             (None, Some(_)) => bail!("transferring-device needs batching-device, too"),
             (None, None) => {}
@@ -115,32 +111,4 @@ impl ByHand {
 }
 
 #[cfg(test)]
-mod tests {
-    use morphgl_plan::Limits;
-
-    use super::{ByHand, seconds};
-    use crate::cli::values::bytes;
-
-    #[test]
-    fn units() {
-        assert_eq!([seconds("1.5s").ok(), seconds("20ms").ok(), seconds("4").ok()], [Some(1.5), Some(0.02), None]);
-        assert_eq!(bytes("1.5KiB").ok(), Some(1536));
-        assert_eq!([bytes("2GB").ok(), bytes("7").ok(), bytes("x").ok()], [Some(2_000_000_000), Some(7), None]);
-        assert_eq!([bytes("2g").ok(), bytes("2gib").ok(), bytes("nan").ok()], [Some(2 << 30), Some(2 << 30), None]);
-    }
-
-    #[test]
-    fn routes_are_those_given() {
-        let routes =
-            |text: &str| text.parse::<ByHand>().and_then(|h| h.problem(Limits::default())).map(|p| p.routes().len());
-        assert_eq!(routes("batching-cpu=1ms,transferring-pcie=1ms,training=1ms").ok(), Some(1));
-        assert_eq!(routes(super::EXAMPLE).ok(), Some(2));
-        for wrong in ["training=1ms", "batching-cpu=1ms,training=1ms", "x=1ms", "workers=0", "training=1", "a"] {
-            assert!(routes(wrong).is_err(), "{wrong}");
-        }
-        for (wrong, cure) in [("training=1", "has a unit"), ("training=-1ms", "0 or more")] {
-            let error = wrong.parse::<ByHand>().expect_err(wrong).to_string();
-            assert!(error.contains(wrong) && error.contains(cure) && error.contains("20ms"), "{error}");
-        }
-    }
-}
+mod tests;

@@ -1,19 +1,14 @@
 //! `morphgl evaluate`: scores a trained model.
 
-use std::path::PathBuf;
+use clap::Parser;
+use indicatif::HumanCount;
+use serde_json::{Map, Value, json};
 
-use clap::{Parser, ValueEnum};
-use morphgl_model_spec::load_model;
-use serde_json::json;
-
-use super::Outcome;
-use super::batch::BatchArgs;
-use super::data::DataArgs;
-use super::inference::MemoryArgs;
-use super::planned;
+use super::inference::{Trained, TrainedArgs};
 use super::show::{self, Show};
-use crate::budget::{self, Use};
-use crate::{Evaluation, JobConfig, Sampled, Scores, TrainingSpec, evaluate};
+use super::{Outcome, values};
+use crate::budget::{self, Purpose};
+use crate::{Evaluation, Sampled, Scores, evaluate};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -21,46 +16,22 @@ use crate::{Evaluation, JobConfig, Sampled, Scores, TrainingSpec, evaluate};
   morphgl evaluate model.safetensors products --evaluation sampled --fanouts 15,10,5
   morphgl evaluate model.safetensors papers --memory 8GiB      read from disk where it does not fit")]
 pub(crate) struct Args {
-    /// Model file that `morphgl train --save` or --run wrote
-    model: PathBuf,
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
+    trained: TrainedArgs,
     /// With all neighbours, or on sampled mini-batches [default: full; sampled where that does not fit in memory]
-    #[arg(long, value_enum)]
-    evaluation: Option<How>,
-    #[command(flatten)]
-    memory: MemoryArgs,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum How {
-    Full,
-    Sampled,
+    #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]
+    evaluation: Option<Evaluation>,
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    args.batch.limit_threads()?;
-    let (model, parameters) = load_model(&args.model)?;
-    args.batch.check_layers(model.layers)?;
-    let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
-    let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
-    let config = JobConfig { disk_bytes, ..config };
+    let Trained { dataset, config, registry, route, mut training, inference } = args.trained.open(show)?;
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;
     let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];
     if sets.iter().all(|s| s.is_empty()) {
         anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", dataset.name);
     }
-    let registry = crate::registry()?;
-    let (route, mut training) = crate::trained_route(&dataset, &config, &registry)?;
-    training.set_parameters(&parameters)?;
-    let asked = args.evaluation.map(|how| match how {
-        How::Full => Evaluation::Full,
-        How::Sampled => Evaluation::Sampled,
-    });
-    let Scores(scores) = match args.memory.inference(disk_bytes, training.as_ref()).choose(asked, show)? {
+    let Scores(scores) = match inference.choose(args.evaluation, show)? {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
         _ => {
             let gather = crate::brings_features(&config, &registry, &route);
@@ -71,11 +42,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
                 dataset: &dataset,
                 settings: &config.sampler,
                 gather,
-                options: budget::options(&config, &registry, &route.batching, Use::Evaluation)?,
+                options: budget::options(&config, &registry, &route.batching, Purpose::Evaluation)?,
                 workers: 0,
-                threads: config.threads.unwrap_or(registry.machine().cores),
-                // Mapped files count as held, and are not.
-                memory: args.memory.memory.filter(|_| !args.data.mmap),
+                threads: config.num_threads(&registry),
+                // The process's memory includes mapped files, which the limit does not.
+                memory: args.trained.memory.filter(|_| !args.trained.data.mmap),
                 transferring: transferring.as_mut(),
                 training: training.as_mut(),
             };
@@ -86,10 +57,10 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let rows: Vec<Vec<String>> = present()
         .map(|(name, s)| {
             let accuracy = format!("{:.2}%", 100.0 * s.accuracy());
-            vec![name.to_string(), show::number(s.count), accuracy, format!("{:.4}", s.loss())]
+            vec![name.to_string(), HumanCount(s.count).to_string(), accuracy, format!("{:.4}", s.loss())]
         })
         .collect();
-    let json: serde_json::Map<String, serde_json::Value> = present()
+    let json: Map<String, Value> = present()
         .map(|(name, s)| (name.to_string(), json!({ "nodes": s.count, "accuracy": s.accuracy(), "loss": s.loss() })))
         .collect();
     Ok(Outcome::new(show::table(&["split", "nodes", "accuracy", "loss"], &rows, &[0]), json.into()))

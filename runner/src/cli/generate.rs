@@ -1,10 +1,8 @@
 //! `morphgl generate`: seeded graphs, streamed to disk.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use clap::{Parser, ValueEnum};
-use morphgl_formats::Progress;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat_to_disk, sbm_to_disk};
 use morphgl_graph_store::{DatasetWriter, Dtype};
 
@@ -77,52 +75,37 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let [train, valid, test] = args.split;
     interrupt::remove(DatasetWriter::partial(&args.output))?;
     let stages = Stages::new(show);
-    let last = Mutex::new((String::new(), 0));
-    let progress = |stage: &str, done: u64, total: u64| {
-        let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if last.0 != stage {
-            *last = (stage.to_string(), 0);
-            stages.stage(stage, Some(total));
-        }
-        stages.advance(done.saturating_sub(last.1));
-        last.1 = done;
-    };
-    let path = match args.kind {
-        Kind::Sbm => {
-            let default = SbmConfig::default();
-            let config = SbmConfig {
-                nodes: args.nodes.unwrap_or(default.nodes),
-                degree: args.degree.unwrap_or(default.degree),
+    let progress = |stage: &str, done: u64, total: u64| stages.set(stage, done, total);
+    macro_rules! config {
+        ($Config:ident { $($field:ident: $value:expr),* }) => {
+            $Config {
+                $($field: $value,)*
+                nodes: args.nodes.unwrap_or($Config::default().nodes),
                 classes: args.classes,
                 dim: args.dim,
                 dtype: args.dtype,
-                homophily: args.homophily.unwrap_or(default.homophily),
                 signal: args.signal,
                 seed: args.seed,
                 train,
                 valid,
                 test,
-                ..default
-            };
+                ..$Config::default()
+            }
+        };
+    }
+    let path = match args.kind {
+        Kind::Sbm => {
+            let default = SbmConfig::default();
+            let config = config!(SbmConfig {
+                degree: args.degree.unwrap_or(default.degree),
+                homophily: args.homophily.unwrap_or(default.homophily)
+            });
             let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
             sbm_to_disk(&config, &args.output, memory, args.force, &progress)
         }
         Kind::Rmat => {
-            let default = RmatConfig::default();
-            let config = RmatConfig {
-                nodes: args.nodes.unwrap_or(default.nodes),
-                edge_factor: args.degree.unwrap_or(default.edge_factor),
-                symmetrise: args.symmetrise,
-                classes: args.classes,
-                dim: args.dim,
-                dtype: args.dtype,
-                signal: args.signal,
-                seed: args.seed,
-                train,
-                valid,
-                test,
-                ..default
-            };
+            let degree = args.degree.unwrap_or(RmatConfig::default().edge_factor);
+            let config = config!(RmatConfig { edge_factor: degree, symmetrise: args.symmetrise });
             let memory = beside_program(args.memory, config.least_memory().map_err(usage)?)?;
             rmat_to_disk(&config, &args.output, memory, args.force, &progress)
         }
@@ -132,10 +115,10 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     info::describe(&path)
 }
 
-/// Arguments that cannot be are options that must be changed.
+/// Reports a wrong argument as the option that sets it.
 fn usage(error: morphgl_generate::Error) -> anyhow::Error {
     match error {
-        // Fields have the names of the options that set them, but for one.
+        // Fields have the names of their options, except one.
         morphgl_generate::Error::Argument { name, what, cure } => {
             let option = if name == "edge_factor" { "degree" } else { name };
             Usage::error(format!("--{option}: {what}; {cure}"))

@@ -1,59 +1,95 @@
-//! Whether inference with all neighbours fits in memory, and what is done where it does not.
+//! Trained models: the options of commands that use one, and the memory that inference with all neighbours needs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use morphgl_registry::{Machine, Training};
+use morphgl_graph_store::Dataset;
+use morphgl_model_spec::load_model;
+use morphgl_registry::{Machine, Registry, Route, Training};
 
+use super::batch::BatchArgs;
+use super::data::DataArgs;
 use super::show::{self, Show};
 use super::usage::Usage;
-use super::values;
-use crate::{Evaluation, Plan, Problem, memory};
+use super::{planned, values};
+use crate::{Evaluation, JobConfig, Plan, Problem, TrainingSpec, memory};
 
-/// What inference may use.
+/// The options of a command that uses a trained model.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Limits")]
-pub(crate) struct MemoryArgs {
+pub(crate) struct TrainedArgs {
+    /// Model file that `morphgl train --save` or --run wrote
+    model: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    batch: BatchArgs,
     /// Memory the whole program may use, for example 8GiB, the files of --mmap not counted [default: nine tenths of what is
     /// free]
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
 }
 
-impl MemoryArgs {
-    /// What inference would take now, and what there is for it.
-    pub(crate) fn inference(&self, disk_bytes: Option<u64>, training: &dyn Training) -> Inference {
-        if disk_bytes.is_some() {
-            return Inference::OnDisk;
-        }
-        let room = match self.memory {
+/// A trained model, and the dataset to use it on.
+pub(crate) struct Trained {
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) config: JobConfig,
+    pub(crate) registry: Registry,
+    pub(crate) route: Route,
+    pub(crate) training: Box<dyn Training>,
+    pub(crate) inference: Inference,
+}
+
+impl TrainedArgs {
+    /// Reads the model, opens the dataset and builds the training operator.
+    pub(crate) fn open(&self, show: Show) -> anyhow::Result<Trained> {
+        self.batch.limit_threads()?;
+        let (model, parameters) = load_model(&self.model)?;
+        self.batch.check_layers(model.layers)?;
+        let (dataset, disk_bytes) = self.data.open_within(self.memory, &self.batch, show)?;
+        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch)?;
+        let config = JobConfig { disk_bytes, ..config };
+        let registry = crate::registry()?;
+        let (route, mut training) = crate::trained_route(&dataset, &config, &registry)?;
+        training.set_parameters(&parameters)?;
+        let inference = match disk_bytes {
+            Some(_) => Inference::OnDisk,
+            None => Inference::InMemory { needed: training.infer_bytes(), available: self.available_bytes() },
+        };
+        Ok(Trained { dataset, config, registry, route, training, inference })
+    }
+
+    /// Memory for inference.
+    fn available_bytes(&self) -> u64 {
+        match self.memory {
             Some(all) => all.saturating_sub(memory::anonymous()),
             None => Machine::probe().available_bytes / 10 * 9,
-        };
-        Inference::InMemory { need: training.infer_bytes(), room }
+        }
     }
 }
 
-/// What is known of inference with all neighbours.
+/// The memory that inference with all neighbours needs.
 pub(crate) enum Inference {
-    /// The dataset is left on disk.
+    /// The dataset is on disk.
     OnDisk,
-    /// It takes so many bytes (not known: `None`), and there is room for so many.
-    InMemory { need: Option<u64>, room: u64 },
+    /// Bytes needed, `None` where not known, and bytes available.
+    InMemory { needed: Option<u64>, available: u64 },
 }
 
 impl Inference {
-    /// How to evaluate: as asked, else with all neighbours where they fit.
+    /// The evaluation requested, else with all neighbours where they fit.
     ///
     /// # Errors
     ///
-    /// They are asked for and do not fit.
-    pub(crate) fn choose(&self, asked: Option<Evaluation>, show: Show) -> anyhow::Result<Evaluation> {
-        Ok(match (asked, self.why_not()) {
+    /// All neighbours are requested and do not fit.
+    pub(crate) fn choose(&self, requested: Option<Evaluation>, show: Show) -> anyhow::Result<Evaluation> {
+        Ok(match (requested, self.obstacle()) {
             (Some(Evaluation::Full), Some(why)) => {
                 return Err(Usage::error(format!(
                     "--evaluation full: {why}; use sampled or none, or allow more memory"
                 )));
             }
-            (Some(asked), _) => asked,
+            (Some(requested), _) => requested,
             (None, None) => Evaluation::Full,
             (None, Some(why)) => {
                 show.say(format_args!("evaluating on sampled mini-batches: {why}"));
@@ -62,27 +98,27 @@ impl Inference {
         })
     }
 
-    /// Why it cannot be done, if it cannot.
-    pub(crate) fn why_not(&self) -> Option<String> {
+    /// Why inference is impossible, where it is.
+    pub(crate) fn obstacle(&self) -> Option<String> {
         match *self {
             Self::OnDisk => {
                 Some("the dataset is left on disk, and all neighbours of all nodes do not fit in memory".to_string())
             }
-            Self::InMemory { need: Some(need), room } if need > room => {
-                let (need, room) = (show::bytes(need), show::bytes(room));
-                Some(format!("all neighbours of all nodes take {need} of memory, there are {room}"))
+            Self::InMemory { needed: Some(needed), available } if needed > available => {
+                let (needed, available) = (show::bytes(needed), show::bytes(available));
+                Some(format!("all neighbours of all nodes take {needed} of memory, there are {available}"))
             }
             Self::InMemory { .. } => None,
         }
     }
 }
 
-/// How many workers there is room for to batch for sampled evaluation beside those of the plan, which keep their memory;
-/// `None` where there is for as many.
-pub(crate) fn fewer_workers(problem: &Problem, plan: &Plan, room: u64) -> Option<usize> {
+/// Number of workers that fit in `available` bytes for sampled evaluation, beside those of the plan, which keep their memory;
+/// `None` where all fit.
+pub(crate) fn fewer_workers(problem: &Problem, plan: &Plan, available: u64) -> Option<usize> {
     let share = plan.schedule.shares.first()?;
     let route = problem.routes().iter().find(|r| r.keys == share.keys)?;
-    // Of each: one mini-batch in the making, and one that waits.
+    // A worker has one mini-batch in the making, and one that waits.
     let each = route.bytes.worker + 2 * route.bytes.batched;
-    usize::try_from(room / each.max(1)).ok().filter(|&n| n < share.workers)
+    usize::try_from(available / each.max(1)).ok().filter(|&n| n < share.workers)
 }

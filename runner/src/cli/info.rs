@@ -1,4 +1,4 @@
-//! `morphgl info`: what a dataset holds.
+//! `morphgl info`: describes a dataset.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
+use indicatif::HumanCount;
 use morphgl_graph_store::{ArrayMeta, Dataset, Load, Meta, OpenOptions};
 use serde_json::json;
 
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Lines for notes: with the seven others, a summary has ten.
+/// Maximum number of lines of notes: with the seven others, a summary has ten.
 const NOTE_LINES: usize = 3;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -38,31 +39,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Describes the dataset at `path`, which is sound: what is looked at is read through a buffer, in a bit a node beside it.
+/// Describes the valid dataset at `path`; needs one bit of memory a node, and a buffer.
 pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let meta = Meta::read(path)?;
     let (n, num_edges) = (meta.num_nodes, meta.num_edges);
     let mut degrees = Degrees::default();
-    let mut before = None;
-    // One bit a node: whether it has an edge.
-    let mut joined = vec![0u64; n.div_ceil(64) as usize];
+    let mut previous = None;
+    // Bitmap of nodes with an edge.
+    let mut connected = vec![0u64; n.div_ceil(64) as usize];
     let mut node = 0;
     for_each(path, &meta.arrays["indptr"], |offset| {
         let offset = u64::from_le_bytes(offset);
-        if let Some(before) = before.replace(offset) {
-            let degree = offset.saturating_sub(before);
+        if let Some(previous) = previous.replace(offset) {
+            let degree = offset.saturating_sub(previous);
             degrees.add(degree);
-            joined[node / 64] |= u64::from(degree > 0) << (node % 64);
+            connected[node / 64] |= u64::from(degree > 0) << (node % 64);
             node += 1;
         }
     })?;
-    let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.few[0]);
-    // Of the nodes that no edge ends in, those that none begins at either.
+    let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.small[0]);
+    // Nodes without in-edges become nodes without any edge as the sources of all edges are subtracted.
     let mut isolated = no_in_edges;
-    for_each_some(path, &meta.arrays["indices"], |sources| {
+    for_each_chunk(path, &meta.arrays["indices"], |sources| {
         for source in sources.chunks_exact(4) {
             let source = u32::from_le_bytes(source.try_into().expect("four bytes")) as usize;
-            let (word, bit) = (&mut joined[source / 64], 1 << (source % 64));
+            let (word, bit) = (&mut connected[source / 64], 1 << (source % 64));
             isolated -= u64::from(*word & bit == 0);
             *word |= bit;
         }
@@ -74,42 +75,29 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         for_each(path, labels, |label| labelled += u64::from(i32::from_le_bytes(label) >= 0))?;
     }
     let features = meta.arrays.get("features").map(|f| (f.shape[1], f.dtype));
-    let sizes: Vec<(String, u64)> = meta
-        .arrays
-        .iter()
-        .map(|(name, a)| (name.clone(), a.shape.iter().product::<u64>() * a.dtype.size() as u64))
-        .collect();
-    let total: u64 = sizes.iter().map(|(_, b)| b).sum();
+    let total: u64 = meta.arrays.values().map(num_bytes).sum();
     let splits = ["train", "valid", "test"].map(|name| meta.arrays.get(name).map_or(0, |array| array.shape[0]));
 
     let mut text = format!("{} at {}\n", meta.name, path.display());
-    text += &format!("nodes     {}\n", show::number(n));
+    text += &format!("nodes     {}\n", HumanCount(n));
     text += &format!(
         "edges     {} directed; in-degree mean {mean:.1}, median {}, 99% {}, max {}; {} nodes without, {} of them isolated\n",
-        show::number(num_edges),
+        HumanCount(num_edges),
         quantile(0.5),
         quantile(0.99),
-        show::number(quantile(1.0)),
-        show::number(no_in_edges),
-        show::number(isolated)
+        HumanCount(quantile(1.0)),
+        HumanCount(no_in_edges),
+        HumanCount(isolated)
     );
-    text += &match features {
-        Some((dim, dtype)) => {
-            format!("features  {dim} x {dtype}, {} a row\n", show::bytes(dim * dtype.size() as u64))
-        }
-        None => "features  none\n".to_string(),
+    text += &features.map_or("features  none\n".to_string(), |(dim, dtype)| {
+        format!("features  {dim} x {dtype}, {} a row\n", show::bytes(dim * dtype.size() as u64))
+    });
+    text += &match meta.arrays.contains_key("labels") {
+        true => format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, HumanCount(labelled)),
+        false => "labels    none\n".to_string(),
     };
-    text += &if meta.arrays.contains_key("labels") {
-        format!("labels    {} classes, {} nodes labelled\n", meta.num_classes, show::number(labelled))
-    } else {
-        "labels    none\n".to_string()
-    };
-    text += &format!(
-        "splits    train {}, valid {}, test {}\n",
-        show::number(splits[0]),
-        show::number(splits[1]),
-        show::number(splits[2])
-    );
+    let [train, valid, test] = splits.map(HumanCount);
+    text += &format!("splits    train {train}, valid {valid}, test {test}\n");
     let weighted = meta.arrays.contains_key("weights");
     let weights = if weighted { "with edge weights" } else { "no edge weights" };
     let notes = meta.provenance.get("notes").and_then(|notes| notes.as_array());
@@ -117,7 +105,7 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     for some in notes.chunks(notes.len().div_ceil(NOTE_LINES).max(1)) {
         text += &format!("note      {}\n", some.join("; "));
     }
-    text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), sizes.len());
+    text += &format!("size      {} in {} arrays, {weights}\n", show::bytes(total), meta.arrays.len());
 
     let json = json!({
         "name": meta.name, "path": path, "version": meta.version,
@@ -135,81 +123,70 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome::new(text, json))
 }
 
+pub(crate) fn num_bytes(array: &ArrayMeta) -> u64 {
+    array.shape.iter().product::<u64>() * array.dtype.size() as u64
+}
+
 /// Calls `f` with the bytes of each element of an array.
 fn for_each<const N: usize>(path: &Path, array: &ArrayMeta, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
-    for_each_some(path, array, |bytes| {
+    for_each_chunk(path, array, |bytes| {
         bytes.chunks_exact(N).for_each(|element| f(element.try_into().expect("as many bytes")));
         true
     })
 }
 
-/// Calls `f` with the bytes of some elements of an array, until all were seen or it says false.
-fn for_each_some(path: &Path, array: &ArrayMeta, mut f: impl FnMut(&[u8]) -> bool) -> anyhow::Result<()> {
+/// Calls `f` with the bytes of successive elements of an array, until it returns false.
+fn for_each_chunk(path: &Path, array: &ArrayMeta, mut f: impl FnMut(&[u8]) -> bool) -> anyhow::Result<()> {
     let path = path.join(&array.file);
-    let mut left = array.shape.iter().product::<u64>() * array.dtype.size() as u64;
+    let mut left = num_bytes(array);
     let mut read = || -> std::io::Result<()> {
         let mut file = File::open(&path)?;
-        // The elements end with the file.
+        // The header comes first, so the elements are found from the end.
         file.seek(SeekFrom::End(-(left as i64)))?;
         let mut buffer = vec![0; 256 << 10];
         while left > 0 {
-            let some = &mut buffer[..left.min(256 << 10) as usize];
-            file.read_exact(some)?;
-            left -= some.len() as u64;
-            if !f(some) {
-                break;
-            }
+            let chunk = &mut buffer[..left.min(256 << 10) as usize];
+            file.read_exact(chunk)?;
+            left = if f(chunk) { left - chunk.len() as u64 } else { 0 };
         }
         Ok(())
     };
     read().with_context(|| path.display().to_string())
 }
 
-/// How many nodes have each in-degree: counted where it is usual, looked up where it is that of a few hubs.
+/// Histogram of in-degrees: an array for small ones, a map for those of a few hubs.
 #[derive(Debug)]
 struct Degrees {
-    few: Vec<u64>,
-    many: BTreeMap<u64, u64>,
+    small: Vec<u64>,
+    large: BTreeMap<u64, u64>,
 }
 
 impl Default for Degrees {
     fn default() -> Self {
-        Self { few: vec![0; 1 << 16], many: BTreeMap::new() }
+        Self { small: vec![0; 1 << 16], large: BTreeMap::new() }
     }
 }
 
 impl Degrees {
     fn add(&mut self, degree: u64) {
-        match self.few.get_mut(degree as usize) {
+        match self.small.get_mut(degree as usize) {
             Some(count) => *count += 1,
-            None => *self.many.entry(degree).or_default() += 1,
+            None => *self.large.entry(degree).or_default() += 1,
         }
     }
 
-    /// The degree at a place in ascending order; 0 where there is none.
-    fn at(&self, place: u64) -> u64 {
-        let few = (0..).zip(self.few.iter().copied());
-        let mut all = few.chain(self.many.iter().map(|(&degree, &count)| (degree, count)));
+    /// The degree at a rank in ascending order, from 0; 0 beyond the last.
+    fn at(&self, rank: u64) -> u64 {
+        let small = (0..).zip(self.small.iter().copied());
+        let mut all = small.chain(self.large.iter().map(|(&degree, &count)| (degree, count)));
         let mut below = 0;
-        let found = all.find(|&(_, count)| {
+        let degree = all.find(|&(_, count)| {
             below += count;
-            below > place
+            below > rank
         });
-        found.map_or(0, |(degree, _)| degree)
+        degree.map_or(0, |(degree, _)| degree)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn degrees_stand_in_order() {
-        let all = [0, 0, 3, 3, 3, 65_535, 65_536, 1 << 40, 1 << 40];
-        let mut degrees = Degrees::default();
-        all.iter().rev().for_each(|&degree| degrees.add(degree));
-        let actual: Vec<u64> = (0..all.len() as u64).map(|place| degrees.at(place)).collect();
-        assert_eq!(actual, all);
-        assert_eq!(degrees.at(9), 0);
-    }
-}
+mod tests;

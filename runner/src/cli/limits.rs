@@ -1,4 +1,4 @@
-//! The options of what a plan may use.
+//! The options that limit a plan.
 
 use anyhow::Context;
 use clap::Args;
@@ -8,7 +8,7 @@ use super::show;
 use super::values;
 use crate::{Limits, memory};
 
-/// What a plan may use.
+/// The limits of a plan.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
@@ -16,35 +16,38 @@ pub(crate) struct LimitArgs {
     /// memory for buffers [default: nine tenths of what is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory: Option<u64>,
-    /// Device memory that mini-batches on their way, and the workers that sample there, may use, for example 2GiB; the model
-    /// and caches come on top of it [default: no limit]
+    /// Device memory for mini-batches in flight and the workers that sample there, for example 2GiB; the model and caches come
+    /// on top of it [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) device_memory: Option<u64>,
-    /// Mini-batches that may wait, ready, for training
+    /// Maximum length of the ready queue: mini-batches that wait for training
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) buffer: u16,
 }
 
 impl LimitArgs {
-    /// The limits as they stand in the options, of a plan for another machine than this.
-    pub(crate) fn given(&self) -> Limits {
+    /// The limits of a plan for another machine: those of the options alone.
+    pub(crate) fn options(&self) -> Limits {
         let Self { memory, device_memory, buffer } = *self;
         Limits { ready: buffer.into(), host_bytes: memory, device_bytes: device_memory, ..Limits::default() }
     }
 
-    /// Bytes that this whole process may hold on this machine, where it holds `held` now.
+    /// Memory limit of this process in bytes, `held` of which are in use.
     ///
     /// # Errors
     ///
-    /// It holds more than is allowed.
+    /// More is in use than allowed.
     pub(crate) fn process(&self, held: u64) -> anyhow::Result<u64> {
-        self.here(held)?;
-        // What this process holds it may go on holding.
+        self.this_machine(held)?;
         Ok(self.memory.unwrap_or_else(|| held + Machine::probe().available_bytes / 10 * 9))
     }
 
-    /// The limits on this machine, where the program holds `held` bytes without buffers.
-    pub(crate) fn here(&self, held: u64) -> anyhow::Result<Limits> {
+    /// The limits of a plan on this machine, where the program needs `held` bytes besides buffers.
+    ///
+    /// # Errors
+    ///
+    /// The program needs more than is allowed.
+    pub(crate) fn this_machine(&self, held: u64) -> anyhow::Result<Limits> {
         let free = match self.memory {
             Some(all) => all.checked_sub(held).with_context(|| {
                 let (all, held) = (show::bytes(all), show::bytes(held));
@@ -53,12 +56,9 @@ impl LimitArgs {
                      give more, or fewer --threads"
                 )
             })?,
-            // What profiling held and gave back is taken again.
-            None => {
-                let free = Machine::probe().available_bytes + memory::anonymous();
-                free.saturating_sub(held) / 10 * 9
-            }
+            // `held` is counted from nothing, so the memory that is in use now counts as free.
+            None => (Machine::probe().available_bytes + memory::anonymous()).saturating_sub(held) / 10 * 9,
         };
-        Ok(Limits { host_bytes: Some(free), ..self.given() })
+        Ok(Limits { host_bytes: Some(free), ..self.options() })
     }
 }

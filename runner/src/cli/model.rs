@@ -1,6 +1,6 @@
 //! The options of the model and its optimizer.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use morphgl_model_spec::{Activation, Attention, ModelKind, ModelSpec, Normalization, OptimizerSpec, WeightDecayOn};
 
 use super::batch::BatchArgs;
@@ -27,8 +27,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, default_value_t = 1)]
     output_heads: usize,
     /// GAT: how an edge is scored
-    #[arg(long, value_enum, default_value = "gat")]
-    attention: AttentionArg,
+    #[arg(long, value_parser = values::one_of::<Attention, _>(["gat", "gatv2"]), default_value = "gat")]
+    attention: Attention,
     /// Share of the hidden layers' outputs that is dropped
     #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.5)]
     dropout: f32,
@@ -38,12 +38,12 @@ pub(crate) struct ModelArgs {
     /// GAT: share of the attention coefficients that is dropped
     #[arg(long, value_parser = values::finite::<f32>, default_value_t = 0.0)]
     attention_dropout: f32,
-    /// What follows every layer but the last
-    #[arg(long, value_enum, default_value = "relu")]
-    activation: ActivationArg,
-    /// What stands between a hidden layer and its activation
-    #[arg(long, value_enum, default_value = "none")]
-    normalization: NormalizationArg,
+    /// Activation after every layer but the last
+    #[arg(long, value_parser = values::one_of::<Activation, _>(["relu", "elu"]), default_value = "relu")]
+    activation: Activation,
+    /// Normalization between a hidden layer and its activation
+    #[arg(long, value_parser = values::one_of::<Normalization, _>(["none", "layer", "batch"]), default_value = "none")]
+    normalization: Normalization,
     /// Hidden layers after the first add their input to their output
     #[arg(long)]
     residual: bool,
@@ -61,56 +61,27 @@ pub(crate) struct ModelArgs {
     decay_first_layer: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum AttentionArg {
-    Gat,
-    Gatv2,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ActivationArg {
-    Relu,
-    Elu,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum NormalizationArg {
-    None,
-    Layer,
-    Batch,
-}
-
 impl ModelArgs {
-    /// Sets what was not asked for: hidden width by kind of model, and heads.
+    /// Sets the hidden width, by kind of model, and the heads where they are not given.
     pub(crate) fn default_to(&mut self, hidden: impl FnOnce(ModelKind) -> usize, heads: usize) {
         self.hidden = self.hidden.or_else(|| Some(hidden(self.model)));
         self.heads = self.heads.or(Some(heads));
     }
 
-    /// The model for so many features and classes.
+    /// The model for a number of features and classes.
     pub(super) fn spec(&self, in_dim: usize, num_classes: usize, batch: &BatchArgs) -> ModelSpec {
         ModelSpec {
             hidden: self.hidden.unwrap_or(256),
             layers: self.layers.map(usize::from).or(batch.fanouts.as_ref().map(|f| f.0.len())).unwrap_or(3),
             heads: self.heads.unwrap_or(4),
             output_heads: self.output_heads,
-            attention: match self.attention {
-                AttentionArg::Gat => Attention::Gat,
-                AttentionArg::Gatv2 => Attention::Gatv2,
-            },
+            attention: self.attention,
             dropout: self.dropout,
             input_dropout: self.input_dropout,
             attention_dropout: self.attention_dropout,
-            activation: match self.activation {
-                ActivationArg::Relu => Activation::Relu,
-                ActivationArg::Elu => Activation::Elu,
-            },
+            activation: self.activation,
             residual: self.residual,
-            normalization: match self.normalization {
-                NormalizationArg::None => Normalization::None,
-                NormalizationArg::Layer => Normalization::Layer,
-                NormalizationArg::Batch => Normalization::Batch,
-            },
+            normalization: self.normalization,
             l2_normalize: self.l2_normalize,
             ..ModelSpec::new(self.model, in_dim, num_classes)
         }
@@ -125,11 +96,11 @@ impl ModelArgs {
         }
     }
 
-    /// Refuses what no dataset could be trained with, before one is read.
+    /// Refuses options that are wrong for every dataset, before one is read.
     pub(crate) fn check(&self, batch: &BatchArgs) -> anyhow::Result<()> {
         let spec = self.spec(1, 1, batch);
         for checked in [spec.validate(), self.optimizer().validate()] {
-            // Its context is the field: `model.input_dropout` is set by --input-dropout.
+            // The context of the error is a field: `model.input_dropout` is set by --input-dropout.
             checked.map_err(|e| {
                 let field = e.context.rsplit('.').next().unwrap_or_default().replace('_', "-");
                 Usage::error(e.to_string().replacen(&e.context, &format!("--{field}"), 1))

@@ -10,11 +10,11 @@ use super::{Outcome, show};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl ops
-  morphgl ops --options                                        what --set can set, and what is counted
+  morphgl ops --options                                        options for --set, and counters
   morphgl ops --options --json | jq '.operators[] | {key, options}'
   morphgl ops --json | jq '.operators[] | select(.available).key'")]
 pub(crate) struct Args {
-    /// Lists the options of every operator, which --set sets, and its counters
+    /// Lists the counters of every operator, and its options for --set
     #[arg(long)]
     options: bool,
 }

@@ -1,15 +1,16 @@
-//! `morphgl plan`: the plan with the least predicted epoch time, its rivals, and what other machines would bring.
+//! `morphgl plan`: the plan with the minimum predicted epoch time, its rivals, and plans for faster machines.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Args as _, Id, Parser};
+use indicatif::HumanCount;
 use morphgl_plan::WhatIf;
 use morphgl_report::{SvgOptions, svg};
 use serde_json::json;
 
 use super::Outcome;
-use super::durations::ByHand;
+use super::durations::ManualDurations;
 use super::planned::{Measured, PlannedArgs};
 use super::report;
 use super::show::{self, Show};
@@ -29,11 +30,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     planned: PlannedArgs,
     /// Plans from a saved profile instead of measuring
-    #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = MEASURED, conflicts_with = "durations")]
+    #[arg(help_heading = "Plan", long, value_name = "FILE", conflicts_with_all = measured(), conflicts_with = "durations")]
     profile: Option<PathBuf>,
-    /// Plans from durations given by hand: of a CPU worker, of PCIe, of the device (DEV), and of training
-    #[arg(help_heading = "Plan", long, value_name = "NAME=TIME,…", conflicts_with_all = MEASURED, conflicts_with = "threads")]
-    durations: Option<ByHand>,
+    /// Plans from durations on the command line: of a CPU worker, of PCIe, of the device (DEV), and of training
+    #[arg(help_heading = "Plan", long, value_name = "NAME=TIME,…", conflicts_with_all = measured(), conflicts_with = "threads")]
+    durations: Option<ManualDurations>,
     /// Plans as if resources were faster, too; may be given several times
     #[arg(help_heading = "Plan", long, value_name = "RESOURCE*FACTOR,…")]
     what_if: Vec<WhatIf>,
@@ -48,52 +49,29 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// The options of what is measured: nothing is, where a profile or durations are given.
-const MEASURED: [&str; 29] = [
-    "dataset",
-    "mmap",
-    "no_verify",
-    "model",
-    "layers",
-    "hidden",
-    "heads",
-    "output_heads",
-    "attention",
-    "dropout",
-    "input_dropout",
-    "attention_dropout",
-    "activation",
-    "normalization",
-    "residual",
-    "l2_normalize",
-    "lr",
-    "weight_decay",
-    "decay_first_layer",
-    "fanouts",
-    "batch_size",
-    "expansion",
-    "weighted",
-    "seed",
-    "set",
-    "batching",
-    "transferring",
-    "training",
-    "profile_seconds",
-];
+/// The options of planning, which a profile or durations need as well.
+const PLANNING: [&str; 4] = ["threads", "memory", "device_memory", "buffer"];
+
+/// The options of what is measured, which conflict with a profile or durations: nothing is measured then.
+fn measured() -> Vec<Id> {
+    let command = PlannedArgs::augment_args(clap::Command::new("measured"));
+    let ids = command.get_arguments().map(|argument| argument.get_id().clone());
+    ids.filter(|id| !PLANNING.contains(&id.as_str())).collect()
+}
 
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("{}: cannot be written; choose another file", path.display()))
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
-    let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(by_hand) = &args.durations {
-        let problem = by_hand.problem(args.planned.limits.given()).or_usage("--durations")?;
+    let (profile, problem, plans): (Option<Profile>, Problem, Plans) = if let Some(durations) = &args.durations {
+        let problem = durations.problem(args.planned.limits.options()).or_usage("--durations")?;
         let plans = Scheduler::schedule(&problem)?;
         (None, problem, plans)
     } else if let Some(path) = &args.profile {
         let profile = Profile::load(path)?;
         let cores = args.planned.batch.threads.unwrap_or(profile.machine.cores);
-        let problem = Partitioner::partition(&profile, cores, args.planned.limits.given());
+        let problem = Partitioner::partition(&profile, cores, args.planned.limits.options());
         let plans = Scheduler::schedule(&problem)?;
         (Some(profile), problem, plans)
     } else {
@@ -114,8 +92,7 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
     }
     let simulated = Simulated::of(&crate::registry()?);
     if let Some(path) = &args.timeline {
-        let title =
-            format!("{} mini-batches, {}, as predicted", show::number(best.num_batches() as u64), best.strategy);
+        let title = format!("{} mini-batches, {}, as predicted", HumanCount(best.num_batches() as u64), best.strategy);
         write(path, &svg(&predicted_timeline(best, &simulated), &SvgOptions { title, ..SvgOptions::default() }))?;
         text += &format!("timeline: {}\n", path.display());
     }
@@ -124,12 +101,9 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
         text += &format!("plan: {}\n", path.display());
     }
     if let Some(path) = &args.report {
-        let asked = if rows.is_empty() {
-            what_if::changed(&problem, best, &what_if::each_twice(&problem))?
-        } else {
-            Vec::new()
-        };
-        let page = report::of_plan(profile.as_ref(), &plans, if rows.is_empty() { &asked } else { &rows }, &simulated);
+        let default = rows.is_empty().then(|| what_if::changed(&problem, best, &what_if::each_twice(&problem)));
+        let default = default.transpose()?;
+        let page = report::of_plan(profile.as_ref(), &plans, default.as_ref().unwrap_or(&rows), &simulated);
         write(path, &morphgl_report::html(&page))?;
         text += &format!("report: {}\n", path.display());
     }
@@ -142,21 +116,4 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::{Args, MEASURED};
-
-    /// So that an option to come is not left unread without a word.
-    #[test]
-    fn every_option_is_of_what_is_measured_or_of_planning() {
-        let planning = ["threads", "memory", "device_memory", "buffer", "profile", "durations", "what_if"];
-        let written = ["timeline", "report", "output"];
-        let command = Args::command();
-        let mut options: Vec<&str> = command.get_arguments().map(|a| a.get_id().as_str()).collect();
-        let mut known = [&MEASURED[..], &planning, &written].concat();
-        options.sort_unstable();
-        known.sort_unstable();
-        assert_eq!(options, known);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
-//! The option `--plan`: the best plan, the best of a strategy, or that of a file.
+//! The option `--plan`: the best plan, the best plan of a strategy, or a plan from a file.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,7 +13,7 @@ use crate::{JobConfig, Plan, Plans};
 #[derive(Debug, Clone)]
 pub(super) enum PlanArg {
     Auto,
-    Of(Strategy),
+    Strategy(Strategy),
     File(PathBuf),
 }
 
@@ -23,14 +24,14 @@ impl FromStr for PlanArg {
         let strategy = Strategy::ALL.into_iter().find(|strategy| strategy.to_string() == s);
         Ok(match strategy {
             _ if s == "auto" => Self::Auto,
-            Some(strategy) => Self::Of(strategy),
+            Some(strategy) => Self::Strategy(strategy),
             None => Self::File(PathBuf::from(s)),
         })
     }
 }
 
 impl PlanArg {
-    /// The plan of a file.
+    /// Reads the plan from its file.
     pub(super) fn read(&self) -> anyhow::Result<Option<Plan>> {
         let Self::File(path) = self else { return Ok(None) };
         let names = Strategy::ALL.map(|s| s.to_string()).join(", ");
@@ -39,15 +40,13 @@ impl PlanArg {
         serde_json::from_str(&text).or_usage(&option)
     }
 
-    /// The plan asked for, of those there are; `given` is that of a file.
-    pub(super) fn choose(&self, given: Option<Plan>, plans: &Plans) -> anyhow::Result<Plan> {
-        match (self, given) {
-            (Self::Of(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
-                let mut there: Vec<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
-                there.sort();
-                there.dedup();
-                let there = there.join(", ");
-                Usage::error(format!("--plan {strategy}: no route of this machine can be run so; there are {there}"))
+    /// The plan chosen from `plans`; `from_file` is the file's.
+    pub(super) fn choose(&self, from_file: Option<Plan>, plans: &Plans) -> anyhow::Result<Plan> {
+        match (self, from_file) {
+            (Self::Strategy(strategy), _) => plans.best_of(*strategy).cloned().ok_or_else(|| {
+                let possible: BTreeSet<String> = plans.all().iter().map(|p| p.strategy.to_string()).collect();
+                let possible = Vec::from_iter(possible).join(", ");
+                Usage::error(format!("--plan {strategy}: no route of this machine can be run so; there are {possible}"))
             }),
             (Self::File(path), Some(plan)) => {
                 let (has, wanted) = (plan.num_batches(), plans.best().num_batches());
@@ -61,11 +60,11 @@ impl PlanArg {
     }
 }
 
-/// Names the training operator of `plan`, where there is one of that key and none was asked for.
-pub(super) fn name_training(plan: &Plan, config: &mut JobConfig) -> anyhow::Result<()> {
+/// Chooses the training operator of `plan` where it exists and no other is chosen.
+pub(super) fn choose_training(plan: &Plan, config: &mut JobConfig) -> anyhow::Result<()> {
     let key = plan.schedule.shares.first().and_then(|share| share.keys.training.parse::<Key>().ok());
     let registry = crate::registry()?;
-    let there = key.filter(|key| registry.get(key).is_ok());
-    config.operators.training = config.operators.training.take().or(there);
+    let existing = key.filter(|key| registry.get(key).is_ok());
+    config.operators.training = config.operators.training.take().or(existing);
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! From options to a job, its profile and its plans: what `profile`, `plan` and `train` share.
+//! From options to a job, its profile and its plans: shared by `profile`, `plan` and `train`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
 use morphgl_profile::{MemoryLimit, RouteProfile};
@@ -28,8 +29,8 @@ pub(crate) struct PlannedArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
-    /// Seconds to spend on measuring, roughly [default: about an epoch, 3 at most; where an epoch takes longer than that,
-    /// choosing among training operators comes on top]
+    /// Approximate time budget of profiling, in seconds [default: about an epoch, 3 at most; where an epoch takes longer than
+    /// that, choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     profile_seconds: Option<Duration>,
     #[command(flatten)]
@@ -42,13 +43,13 @@ pub(crate) struct Measured {
     pub(crate) profile: Profile,
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
-    /// The most that the program held while profiling when no worker batched: dataset (unless it is mapped), model, a step's
-    /// own memory and its mini-batches; and what a worker for evaluation takes.
+    /// Peak memory besides the plan's buffers and workers: dataset (unless it is mapped), model, a step's own memory and its
+    /// mini-batches; and an evaluation worker.
     pub(crate) held_bytes: u64,
 }
 
 impl PlannedArgs {
-    /// Opens the dataset, and says which job the options describe on it.
+    /// Opens the dataset, and returns it with the configuration of the job.
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<(Arc<Dataset>, JobConfig)> {
         self.model.check(&self.batch)?;
         self.batch.limit_threads()?;
@@ -57,7 +58,7 @@ impl PlannedArgs {
         Ok((dataset, JobConfig { disk_bytes, ..config }))
     }
 
-    /// Builds the job, profiles its routes, and plans; where the model is to be evaluated, too, with memory left for that.
+    /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation.
     pub(crate) fn measure(
         &self,
         dataset: &Arc<Dataset>,
@@ -75,27 +76,25 @@ impl PlannedArgs {
             profiler.settings.epochs = None;
         }
         let stop = interrupt::stop()?;
-        // The system takes the pages of a mapped dataset back when it needs the memory.
+        // The system reclaims the pages of a mapped dataset when it needs the memory.
         let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
         let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
-        let watched = MemoryLimit { limit: self.limits.process(peak())?, peak: &peak };
+        let memory = MemoryLimit { limit: self.limits.process(peak())?, peak: &peak };
         let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
-        let profile = profiler.measure(&mut job, &stop, Some(watched), &mut |p| {
+        let profile = profiler.measure(&mut job, &stop, Some(memory), &mut |p| {
             bar.set_length(p.total as u64);
             bar.set_position(p.done as u64);
             bar.set_message(p.what.clone());
         })?;
         bar.finish_and_clear();
-        // The workers of a plan keep their memory when another batches for sampled evaluation.
+        // The workers of a plan keep their memory while an evaluation worker batches.
         let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
         let evaluation = profile.routes.iter().map(worker).max().filter(|_| evaluates).unwrap_or(0);
         let held_bytes = profile.held_bytes + evaluation;
-        let problem = Partitioner::partition(&profile, threads, self.limits.here(held_bytes)?);
-        let plans = Scheduler::schedule(&problem).with_context(|| {
-            let held = show::bytes(held_bytes);
-            format!("all else takes {held}")
-        })?;
+        let problem = Partitioner::partition(&profile, threads, self.limits.this_machine(held_bytes)?);
+        let plans =
+            Scheduler::schedule(&problem).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))?;
         Ok(Measured { job, profile, problem, plans, held_bytes })
     }
 }
@@ -107,17 +106,17 @@ pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) ->
     with_spec(TrainingSpec { model: spec, optimizer: model.optimizer() }, batch)
 }
 
-/// Refuses a model that cannot be held, before memory runs out over it: one label that is too large is enough for that.
+/// Refuses a model larger than memory: a single label that is too large suffices to make one.
 fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> {
-    // What is wrong otherwise is said, in its own words, by those who build the model.
+    // An invalid model is refused by those who build it.
     if spec.validate().is_err() || free == 0 {
         return Ok(());
     }
     let values: f64 = spec.parameters().iter().map(|p| p.shape.iter().map(|&n| n as f64).product::<f64>()).sum();
-    // In f32, here and the best so far; gradients and moments may lie on a device.
+    // f32 parameters, and those of the best epoch; gradients and moments may be on a device.
     let bytes = (values * 8.0) as u64;
     if bytes > free {
-        let (bytes, free, classes) = (show::bytes(bytes), show::bytes(free), show::number(spec.num_classes as u64));
+        let (bytes, free, classes) = (show::bytes(bytes), show::bytes(free), HumanCount(spec.num_classes as u64));
         anyhow::bail!(
             "model: parameters for a width of {} and {classes} classes take at least {bytes}, {free} are free; \
              use a smaller --hidden, or look for a label that is too large",
@@ -127,12 +126,12 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The job of a model that is already there.
+/// The job of a model that already exists.
 pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     Ok(JobConfig {
         sampler: batch.sampler(&spec.model),
         spec,
-        seed: batch.seed(),
+        seed: batch.seed,
         threads: batch.threads,
         operators: batch.operators(),
         options: batch.options()?,

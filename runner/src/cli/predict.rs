@@ -7,17 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
+use indicatif::HumanCount;
 use morphgl_graph_store::{Dataset, NodeNames, NpyWriter};
-use morphgl_model_spec::load_model;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::batch::BatchArgs;
-use super::data::DataArgs;
-use super::inference::MemoryArgs;
-use super::planned;
-use super::show::{self, Show};
-use crate::{JobConfig, TrainingSpec};
+use super::inference::{Trained, TrainedArgs};
+use super::show::Show;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -25,14 +21,8 @@ use crate::{JobConfig, TrainingSpec};
   morphgl predict cora.safetensors cora --nodes test -o test.csv
   morphgl predict cora.safetensors cora --nodes ids.txt -o classes.npy")]
 pub(crate) struct Args {
-    /// Model file that `morphgl train --save` or --run wrote
-    model: PathBuf,
     #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    batch: BatchArgs,
-    #[command(flatten)]
-    memory: MemoryArgs,
+    trained: TrainedArgs,
     /// Nodes to predict: all, train, valid, test, or a file with one id a line, as the graph's source has them
     #[arg(long, default_value = "all")]
     nodes: String,
@@ -42,33 +32,26 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
-    args.batch.limit_threads()?;
-    let (model, parameters) = load_model(&args.model)?;
     if let Some(path) = &args.output
         && !matches!(path.extension().and_then(|e| e.to_str()), Some("csv" | "npy"))
     {
-        anyhow::bail!("{}: not a kind of file predictions are written to; name it .csv or .npy", path.display());
+        anyhow::bail!("{}: predictions are written as .csv or .npy; name the file so", path.display());
     }
-    let (dataset, disk_bytes) = args.data.open_within(args.memory.memory, &args.batch, show)?;
-    let names = args.data.dataset.as_deref().map(NodeNames::read).transpose()?.flatten();
+    let Trained { dataset, config, mut training, inference, .. } = args.trained.open(show)?;
+    let names = args.trained.data.dataset.as_deref().map(NodeNames::read).transpose()?.flatten();
     let nodes = nodes(&args.nodes, &dataset, names.as_ref())?;
-    // What the nodes are called where the graph came from: they may have been numbered anew.
+    // Ids of the graph's source: import may have renumbered the nodes.
     let id = |&v: &u32| match (&names, &dataset.node_ids) {
         (Some(names), _) => Value::from(String::from_utf8_lossy(names.get(v))),
         (None, Some(ids)) => ids[v as usize].into(),
         (None, None) => v.into(),
     };
     let ids: Vec<Value> = nodes.iter().map(id).collect();
-    let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
-    let config = JobConfig { disk_bytes, ..config };
-    let registry = crate::registry()?;
-    let (_, mut training) = crate::trained_route(&dataset, &config, &registry)?;
-    training.set_parameters(&parameters)?;
-    if let Some(why) = args.memory.inference(disk_bytes, training.as_ref()).why_not() {
+    if let Some(why) = inference.obstacle() {
         anyhow::bail!("{}: {why}; allow more memory, or map its files with --mmap", dataset.name);
     }
     let logits = training.infer(&nodes)?;
-    let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(best).collect();
+    let predictions: Vec<(i32, f64)> = logits.chunks_exact(config.spec.model.num_classes).map(classify).collect();
     let classes: Vec<i32> = predictions.iter().map(|p| p.0).collect();
     let Some(path) = &args.output else {
         let probabilities: Vec<f64> = predictions.iter().map(|p| p.1).collect();
@@ -77,16 +60,16 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         write_csv(&mut csv, &ids, &predictions)?;
         return Ok(Outcome::new(String::from_utf8(csv)?, json));
     };
-    let written = || format!("{}: cannot be written; check directory and disk space", path.display());
+    let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
     if path.extension().is_some_and(|e| e == "npy") {
         let mut writer = NpyWriter::<i32>::create(path)?;
         writer.write(&classes)?;
         writer.finish(None)?;
     } else {
-        let mut out = BufWriter::new(File::create(path).with_context(written)?);
-        write_csv(&mut out, &ids, &predictions).and_then(|()| out.flush()).with_context(written)?;
+        let mut out = BufWriter::new(File::create(path).with_context(failed)?);
+        write_csv(&mut out, &ids, &predictions).and_then(|()| out.flush()).with_context(failed)?;
     }
-    let text = format!("{} nodes predicted, written to {}\n", show::number(nodes.len() as u64), path.display());
+    let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
     Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))
 }
 
@@ -100,23 +83,22 @@ fn nodes(wanted: &str, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::
     })
 }
 
-/// The nodes of a file of ids, as the graph's source has them.
+/// The nodes of a file of ids of the graph's source.
 fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyhow::Result<Vec<u32>> {
     let text = fs::read_to_string(path).with_context(|| {
         format!("{}: cannot be read; --nodes takes all, train, valid, test or a file of ids", path.display())
     })?;
     let num_nodes = dataset.num_nodes();
-    let renamed: Option<HashMap<u64, u32>> =
-        dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
+    let by_id: Option<HashMap<u64, u32>> = dataset.node_ids.as_ref().map(|ids| ids.iter().copied().zip(0..).collect());
     let id = |(line, text): (usize, &str)| {
         let id = text.trim().parse::<u64>().ok();
-        let node = match (names, &renamed) {
+        let node = match (names, &by_id) {
             (Some(names), _) => names.find(text.trim().as_bytes()),
-            (None, Some(renamed)) => id.and_then(|id| renamed.get(&id).copied()),
+            (None, Some(by_id)) => id.and_then(|id| by_id.get(&id).copied()),
             (None, None) => id.and_then(|id| u32::try_from(id).ok()).filter(|&v| (v as usize) < num_nodes),
         };
         node.with_context(|| {
-            let cure = match &renamed {
+            let cure = match &by_id {
                 _ if names.is_some() => "give names as the graph's source has them".to_string(),
                 Some(_) => "give ids as the graph's source has them".to_string(),
                 None => format!("give ids from 0 to below {num_nodes}"),
@@ -127,8 +109,8 @@ fn read_nodes(path: &Path, dataset: &Dataset, names: Option<&NodeNames>) -> anyh
     text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()).map(id).collect()
 }
 
-/// The predicted class of a row of logits, and its probability.
-fn best(logits: &[f32]) -> (i32, f64) {
+/// The predicted class of a row of logits, the first of equal ones, and its probability.
+fn classify(logits: &[f32]) -> (i32, f64) {
     let (mut class, mut max) = (0, f32::NEG_INFINITY);
     for (i, &x) in logits.iter().enumerate() {
         if x > max {
@@ -142,7 +124,7 @@ fn best(logits: &[f32]) -> (i32, f64) {
 fn write_csv(out: &mut impl Write, nodes: &[Value], predictions: &[(i32, f64)]) -> std::io::Result<()> {
     writeln!(out, "node,class,probability")?;
     nodes.iter().zip(predictions).try_for_each(|(id, (class, p))| match id.as_str() {
-        // A field in quotes has its own quotes twice.
+        // Quotes within a quoted field are doubled.
         Some(name) if name.contains([',', '"', '\n', '\r']) => {
             writeln!(out, "\"{}\",{class},{p:.6}", name.replace('"', "\"\""))
         }

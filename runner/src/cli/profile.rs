@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use indicatif::HumanCount;
 use morphgl_plan::Time;
 use morphgl_profile::Statistics;
 use serde_json::json;
@@ -35,13 +36,12 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 }
 
 fn describe(profile: &Profile) -> String {
-    let row = |phase: &str, how: String, s: &Statistics| {
+    let row = |phase: &str, settings: String, s: &Statistics| {
         let rate = if s.mean > 0.0 { format!("{:.1}", 1.0 / s.mean) } else { "–".into() };
-        let cells = [s.mean, s.std, s.median].map(|s| Time(s).to_string());
-        let [mean, std, median] = cells;
-        vec![phase.into(), how, mean, std, median, rate, s.samples.len().to_string(), s.outliers.len().to_string()]
+        let [mean, std, median] = [s.mean, s.std, s.median].map(|s| Time(s).to_string());
+        vec![phase.into(), settings, mean, std, median, rate, s.samples.len().to_string(), s.outliers.len().to_string()]
     };
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let plural = |n: usize, noun: &str| show::plural(n as u64, noun);
     let header = ["phase", "with", "mean", "deviation", "median", "batches/s", "samples", "outliers"];
     let mut text: String = profile.selections.iter().map(|s| format!("{s}\n")).collect();
     for r in &profile.routes {
@@ -58,7 +58,7 @@ fn describe(profile: &Profile) -> String {
         text += &format!(
             "{}\na mini-batch: {} edges, {}\n{}\n",
             r.keys(),
-            show::number(r.edges_per_batch as u64),
+            HumanCount(r.edges_per_batch as u64),
             show::bytes(r.bytes_per_batch as u64),
             show::table(&header, &rows, &[0, 1]),
         );

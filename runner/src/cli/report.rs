@@ -1,5 +1,6 @@
 //! What goes into a report.
 
+use indicatif::HumanCount;
 use morphgl_plan::{Plan, Plans, Problem};
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
@@ -152,7 +153,7 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     if recorder.left_out() > 0 {
         page.notes.push(format!(
             "{} phases of late mini-batches are not in the timeline",
-            show::number(recorder.left_out() as u64)
+            HumanCount(recorder.left_out() as u64)
         ));
     }
     // What learns nothing has neither.

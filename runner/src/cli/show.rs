@@ -1,4 +1,4 @@
-//! What a person sees: results on stdout, progress and remarks on stderr.
+//! Output: results on stdout, progress and remarks on stderr.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use morphgl_formats::Progress;
 
 use super::Outcome;
 
-/// How much is shown, and in which form.
+/// Amount and form of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Show {
     pub(crate) quiet: bool,
@@ -30,7 +30,7 @@ impl Show {
         match printed {
             Ok(()) if outcome.failed || outcome.unwritten.is_some() => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
-            // The reader of a pipe left, as `head` does: nothing is wrong.
+            // The reader closed the pipe, as `head` does: no failure.
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(e) => {
                 self.error(&anyhow::anyhow!("stdout: {e}"));
@@ -54,7 +54,7 @@ impl Show {
     /// Prints a line of a result that grows while the command runs; nothing where the result is JSON.
     pub(crate) fn line(self, text: impl Display) {
         if !self.json {
-            // A reader that left is noticed when the result is printed.
+            // A closed pipe is handled when the result is printed.
             let _ = writeln!(std::io::stdout(), "{text}");
         }
     }
@@ -65,36 +65,36 @@ impl Show {
             return ProgressBar::hidden();
         }
         let bar = ProgressBar::new(total);
-        let style = ProgressStyle::with_template(template).expect("the template is a constant of ours");
+        let style = ProgressStyle::with_template(template).expect("a constant template");
         bar.set_style(style.progress_chars("━━╌"));
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
 }
 
-/// An error and its causes on one line; context that repeats what its cause says is left out.
+/// An error and its causes on one line, without causes whose text is already there.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string().replace('\n', " ");
-        // An error of ours says in its own words what the system's says.
-        let said = cause.split(" (os error").next().unwrap_or_default().to_lowercase();
-        if !text.to_lowercase().contains(&said) {
+        // Errors of this workspace repeat the system's message without its number.
+        let message = cause.split(" (os error").next().unwrap_or_default().to_lowercase();
+        if !text.to_lowercase().contains(&message) {
             text = if text.is_empty() { cause } else { format!("{text}: {cause}") };
         }
     }
     text
 }
 
-/// Shows the stages of an import or a generation as bars, one after the other.
+/// Progress bars of the stages of an import or a generation, one after the other.
 #[derive(Debug)]
 pub(crate) struct Stages {
     show: Show,
     bar: Mutex<ProgressBar>,
 }
 
-const KNOWN: &str = "{msg:22} {bar:40} {percent:>3}%  {human_pos}/{human_len}  {per_sec}  {eta}";
-const UNKNOWN: &str = "{msg:22} {spinner} {human_pos}  {per_sec}";
+const WITH_TOTAL: &str = "{msg:22} {bar:40} {percent:>3}%  {human_pos}/{human_len}  {per_sec}  {eta}";
+const WITHOUT_TOTAL: &str = "{msg:22} {spinner} {human_pos}  {per_sec}";
 
 impl Stages {
     pub(crate) fn new(show: Show) -> Self {
@@ -103,6 +103,15 @@ impl Stages {
 
     fn bar(&self) -> std::sync::MutexGuard<'_, ProgressBar> {
         self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Sets the progress of a stage; begins it where it is not the current one.
+    pub(crate) fn set(&self, name: &str, done: u64, total: u64) {
+        let is_new = self.bar().message() != name;
+        if is_new {
+            self.stage(name, Some(total));
+        }
+        self.bar().set_position(done);
     }
 
     /// Ends the last stage.
@@ -115,7 +124,7 @@ impl Progress for Stages {
     fn stage(&self, name: &str, total: Option<u64>) {
         let mut bar = self.bar();
         bar.finish_and_clear();
-        *bar = self.show.bar(if total.is_some() { KNOWN } else { UNKNOWN }, total.unwrap_or(0));
+        *bar = self.show.bar(if total.is_some() { WITH_TOTAL } else { WITHOUT_TOTAL }, total.unwrap_or(0));
         bar.set_message(name.to_string());
     }
 
@@ -124,40 +133,32 @@ impl Progress for Stages {
     }
 }
 
-/// A table with aligned columns; the first is left-aligned, the others right-aligned where `numbers`.
+/// A table with aligned columns, those of the indices `left` to the left, the others to the right.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>], left: &[usize]) -> String {
     let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).chain([header[c].len()]).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let line = |cells: Vec<&str>| {
-        let padded = cells
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(c, (cell, &w))| if left.contains(&c) { format!("{cell:<w$}") } else { format!("{cell:>w$}") });
-        let text = padded.collect::<Vec<_>>().join("  ");
-        format!("{}\n", text.trim_end())
+        let pad = |(c, (cell, &w)): (usize, (&&str, &usize))| match left.contains(&c) {
+            true => format!("{cell:<w$}"),
+            false => format!("{cell:>w$}"),
+        };
+        let text: Vec<String> = cells.iter().zip(&widths).enumerate().map(pad).collect();
+        format!("{}\n", text.join("  ").trim_end())
     };
     let mut text = line(header.to_vec());
     rows.iter().for_each(|row| text += &line(row.iter().map(String::as_str).collect()));
     text
 }
 
-/// Bytes in the unit that suits them.
+/// Bytes with one decimal, in the largest unit of which there is at least one.
 pub(crate) fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut unit = 0;
-    let mut value = n as f64;
-    while value >= 1024.0 && unit < UNITS.len() - 1 {
-        value /= 1024.0;
-        unit += 1;
+    match (n.max(1).ilog2() / 10).min(4) {
+        0 => format!("{n} B"),
+        power => format!("{:.1} {}iB", n as f64 / 1024f64.powi(power as i32), char::from(b"BKMGT"[power as usize])),
     }
-    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// A whole number with its thousands apart.
-pub(crate) fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|c| std::str::from_utf8(c).expect("digits are ASCII")).collect();
-    groups.join(",")
+/// A count and its noun, in the plural unless it is 1.
+pub(crate) fn plural(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", HumanCount(n), if n == 1 { "" } else { "s" })
 }

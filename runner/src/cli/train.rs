@@ -1,21 +1,21 @@
 //! `morphgl train`: plan, train, evaluate.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use indicatif::HumanCount;
 use morphgl_execute::CountersByOperator;
 use morphgl_model_spec::ModelSpec;
 use morphgl_plan::Time;
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, NamedTensor};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Outcome;
 use super::inference::{self, Inference};
-use super::plan_arg::{PlanArg, name_training};
+use super::plan_arg::{PlanArg, choose_training};
 use super::planned::{Measured, PlannedArgs};
 use super::run_dir::{self, RunDir};
 use super::screen::Screen;
@@ -23,15 +23,15 @@ use super::show::{self, Show};
 use super::usage::Usage;
 use super::{interrupt, report, values};
 use crate::{
-    Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, Simulated, TrainOptions, TrainReport,
-    Trainer, Why,
+    Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, Simulated, StopReason, TrainOptions,
+    TrainReport, Trainer,
 };
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   morphgl train                                             a generated graph, three-layer GraphSAGE
   morphgl train cora                                        until validation stops improving
-  morphgl train --model mlp                                 the features alone, to compare with
+  morphgl train --model mlp                                 the features alone, for comparison
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
   morphgl train --json | jq .test_accuracy")]
@@ -42,17 +42,17 @@ pub(crate) struct Args {
     /// (at least 10 epochs); without validation 300 steps (at least 5 epochs)]
     #[arg(help_heading = "Training", long)]
     epochs: Option<u32>,
-    /// Stops after so many epochs without a better validation accuracy
+    /// Stops after this many epochs without a better validation accuracy
     #[arg(help_heading = "Training", long)]
     patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
     /// [default: full; sampled where that does not fit in memory]
-    #[arg(help_heading = "Training", long, value_enum)]
-    evaluation: Option<EvaluationArg>,
+    #[arg(help_heading = "Training", long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled", "none"]))]
+    evaluation: Option<Evaluation>,
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
     #[arg(help_heading = "Training", long, value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: Option<u32>,
-    /// The plan: auto takes the least predicted epoch time and plans again when durations change;
+    /// The plan: auto has the minimum predicted epoch time, and plans again when durations change;
     /// sequential, pipeline, device, paper, interleaved, or a file written by `morphgl plan --output`
     #[arg(help_heading = "Training", long, default_value = "auto", value_name = "PLAN")]
     plan: PlanArg,
@@ -70,40 +70,24 @@ pub(crate) struct Args {
     save: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum EvaluationArg {
-    Full,
-    Sampled,
-    None,
-}
-
-impl From<EvaluationArg> for Evaluation {
-    fn from(arg: EvaluationArg) -> Self {
-        match arg {
-            EvaluationArg::Full => Evaluation::Full,
-            EvaluationArg::Sampled => Evaluation::Sampled,
-            EvaluationArg::None => Evaluation::None,
-        }
-    }
-}
-
 impl Args {
-    /// Refuses what cannot work, as far as that can be told before the dataset is read.
+    /// Checks options before the dataset is read.
     fn check(&self) -> anyhow::Result<()> {
-        if matches!(self.evaluation, Some(EvaluationArg::None)) {
+        if self.evaluation == Some(Evaluation::None) {
             if self.patience.is_some() {
                 return Err(nothing_validated("--patience"));
             }
             if self.evaluate_every.is_some() {
-                let what = "--evaluate-every: --evaluation none evaluates never; leave one of the two out";
-                return Err(Usage::error(what));
+                return Err(Usage::error(
+                    "--evaluate-every: --evaluation none never evaluates; leave one of the two out",
+                ));
             }
         }
         self.run.as_deref().map_or(Ok(()), RunDir::refuse_existing)?;
         self.save.as_deref().map_or(Ok(()), run_dir::refuse_unwritable)
     }
 
-    /// How long to train on epochs of so many steps, and when to evaluate.
+    /// The length of training on epochs of `steps_per_epoch` steps, and when to evaluate.
     fn options(&self, steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> TrainOptions {
         let mut options = match self.epochs {
             Some(epochs) => TrainOptions { evaluation, ..TrainOptions::epochs(epochs) },
@@ -125,55 +109,52 @@ fn nothing_validated(option: &str) -> anyhow::Error {
 
 /// A number of epochs in words, with the optimizer steps that they take: `3 epochs (30 steps)`.
 fn epochs_and_steps(epochs: u32, steps_per_epoch: usize) -> String {
-    let steps = u64::from(epochs) * steps_per_epoch as u64;
-    let counted = |n: u64, what: &str| format!("{} {what}{}", show::number(n), if n == 1 { "" } else { "s" });
-    format!("{} ({})", counted(u64::from(epochs), "epoch"), counted(steps, "step"))
+    let epochs = u64::from(epochs);
+    format!("{} ({})", show::plural(epochs, "epoch"), show::plural(epochs * steps_per_epoch as u64, "step"))
 }
 
 /// The length of a run without `--epochs`, in words.
 fn length(options: &TrainOptions, steps_per_epoch: usize) -> String {
-    let most = epochs_and_steps(options.epochs, steps_per_epoch);
+    let max = epochs_and_steps(options.epochs, steps_per_epoch);
     let Some(patience) = options.patience else {
-        return format!("trains {most}, as nothing is validated; set --epochs for another number");
+        return format!("trains {max}, as nothing is validated; set --epochs for another number");
     };
     let patience = epochs_and_steps(patience, steps_per_epoch);
     let every = match options.evaluate_every {
         1 => "epoch".to_string(),
         every => format!("{every} epochs"),
     };
-    format!("trains until validation has not improved for {patience}, at most {most}; evaluates every {every}")
+    format!("trains until validation has not improved for {patience}, at most {max}; evaluates every {every}")
 }
 
 /// The stop reason, in words.
 fn stop_reason(args: &Args, report: &TrainReport, options: &TrainOptions, steps_per_epoch: usize) -> String {
-    match report.why {
-        Why::Interrupted => "interrupted".to_string(),
-        Why::Patience => {
+    match report.stop_reason {
+        StopReason::Interrupted => "interrupted".to_string(),
+        StopReason::Patience => {
             let best = report.best.as_ref().map_or(0, |best| best.epoch);
             let since = report.epochs.last().map_or(0, |last| last.epoch - best);
             format!("stopped early: validation has not improved for {}", epochs_and_steps(since, steps_per_epoch))
         }
-        Why::Epochs if args.epochs.is_none() && options.patience.is_some() => {
-            let most = epochs_and_steps(options.epochs, steps_per_epoch);
-            format!("stopped at the bound of {most}; --epochs trains longer")
+        StopReason::Epochs if args.epochs.is_none() && options.patience.is_some() => {
+            let bound = epochs_and_steps(options.epochs, steps_per_epoch);
+            format!("stopped at the bound of {bound}; --epochs trains longer")
         }
-        Why::Epochs => "all epochs done".to_string(),
+        StopReason::Epochs => "all epochs done".to_string(),
     }
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     args.check()?;
-    let given = args.plan.read()?;
+    let plan_of_file = args.plan.read()?;
     let init = args.init.as_deref().map(morphgl_model_spec::load_parameters).transpose()?;
     let (dataset, mut config) = args.planned.open(show)?;
-    if let Some(plan) = &given {
-        // What a file plans with is not chosen again.
-        name_training(plan, &mut config)?;
+    if let Some(plan) = &plan_of_file {
+        choose_training(plan, &mut config)?;
     }
-    let asked = args.evaluation.map(Evaluation::from);
     let mut evaluation = match config.disk_bytes {
-        Some(_) => Inference::OnDisk.choose(asked, show)?,
-        None => asked.unwrap_or_default(),
+        Some(_) => Inference::OnDisk.choose(args.evaluation, show)?,
+        None => args.evaluation.unwrap_or_default(),
     };
     let validated = !dataset.splits.valid.is_empty();
     let unread = args.patience.map(|_| "--patience").or(args.evaluate_every.map(|_| "--evaluate-every"));
@@ -186,15 +167,15 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(given, &plans)?;
-    let room = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
+    let plan = args.plan.choose(plan_of_file, &plans)?;
+    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
     if evaluation == Evaluation::Full {
-        let need = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
-        evaluation = Inference::InMemory { need, room }.choose(asked, show)?;
+        let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
+        evaluation = Inference::InMemory { needed, available }.choose(args.evaluation, show)?;
     }
     let mut options = args.options(plan.num_batches(), evaluation, validated);
-    options.evaluation_workers = inference::fewer_workers(&problem, &plan, room);
-    // Made only now: a command that fails before has not used the directory up.
+    options.evaluation_workers = inference::fewer_workers(&problem, &plan, available);
+    // The run directory is created late, so that a command that fails earlier can be repeated.
     let mut run_dir = match &args.run {
         Some(dir) => Some(RunDir::create(dir, &args.planned.data.dataset, &args.init, &config, &options)?),
         None => None,
@@ -202,10 +183,8 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(dir) = &run_dir {
         dir.write_plan(&plan)?;
     }
-    for share in &plan.schedule.shares {
-        show.line(format_args!("{}", share.keys));
-    }
-    profile.selections.iter().for_each(|selection| show.line(format_args!("{selection}")));
+    plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
+    profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
     let simulated = Simulated::of(job.registry());
     let learns = !simulated.trains(&plan.schedule);
@@ -221,22 +200,22 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
 
     let stop = interrupt::stop()?;
     let settings = ExecutorSettings { limit: Some(args.time_limit), ..Default::default() };
-    // A plan that was asked for is kept.
-    let again = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
+    // Only an automatic plan may be replaced during the run.
+    let replan = matches!(args.plan, PlanArg::Auto).then(|| problem.clone());
     let mut recorder = run_dir.is_some().then(|| Recorder::new(&plan, &simulated));
     let open = args.epochs.is_none() && options.patience.is_some();
     let mut screen = Screen::new(show, plan.num_batches(), options.epochs, open);
-    let mut trainer = Trainer { executor: Executor::new(job, &plan, again, settings)?, options };
-    let mut told = false;
+    let mut trainer = Trainer { executor: Executor::new(job, &plan, replan, settings)?, options };
+    let mut warned = false;
     let report = trainer.train(&stop, &mut |event| {
-        screen.see(event);
+        screen.show(event);
         if let Some(recorder) = &mut recorder {
             record(recorder, event);
         }
-        // Hours of training are not ended for a line: it waits for room, and is missed in the end at the earliest.
+        // A failed metrics write never stops training; it is retried with the next epoch and at the end.
         if let (Event::Epoch(row), Some(dir)) = (event, run_dir.as_mut())
             && let Err(e) = dir.append(row)
-            && !std::mem::replace(&mut told, true)
+            && !std::mem::replace(&mut warned, true)
         {
             screen.bar.suspend(|| show.say(format_args!("{}; training goes on", show::one_line(&e))));
         }
@@ -271,8 +250,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Writes what the run leaves: metrics, model and report. What cannot be written does not keep the rest from being written; its
-/// errors are returned.
+/// Writes metrics, model and report, each even if another fails; returns the errors.
 fn write(
     mut run_dir: Option<RunDir>,
     save: Option<&Path>,
@@ -309,15 +287,15 @@ fn record(recorder: &mut Recorder, event: &Event<'_>) {
 
 /// The configuration as a flat list of names and values.
 fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(String, String)> {
-    fn flatten(prefix: &str, value: &serde_json::Value, rows: &mut Vec<(String, String)>) {
+    fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
         match value {
-            serde_json::Value::Object(fields) => {
+            Value::Object(fields) => {
                 for (name, value) in fields {
                     let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
                     flatten(&name, value, rows);
                 }
             }
-            serde_json::Value::String(text) => rows.push((prefix.to_string(), text.clone())),
+            Value::String(text) => rows.push((prefix.to_string(), text.clone())),
             other => rows.push((prefix.to_string(), other.to_string())),
         }
     }
@@ -328,60 +306,56 @@ fn configuration(config: &JobConfig, options: &TrainOptions) -> Vec<(String, Str
     rows
 }
 
-/// What operators counted over all epochs, a line each.
-fn counted(counters: &CountersByOperator) -> Vec<String> {
-    let amount = |name: &str, n: u64| if name.ends_with("_bytes") { show::bytes(n) } else { show::number(n) };
+/// Counters of all epochs, a line an operator.
+fn counter_lines(counters: &CountersByOperator) -> String {
     let line = |(operator, counters): (&String, &BTreeMap<String, u64>)| {
-        let mut all: Vec<String> = counters.iter().map(|(name, &n)| format!("{name} {}", amount(name, n))).collect();
+        let text = |(name, &n): (&String, &u64)| match name.ends_with("_bytes") {
+            true => format!("{name} {}", show::bytes(n)),
+            false => format!("{name} {}", HumanCount(n)),
+        };
+        let mut all: Vec<String> = counters.iter().map(text).collect();
         if let (Some(&hits), Some(&requests)) = (counters.get(CACHE_HITS.name), counters.get(CACHE_REQUESTS.name))
             && requests > 0
         {
             all.push(format!("cache hit rate {:.1}%", 100.0 * hits as f64 / requests as f64));
         }
-        format!("{operator}: {}", all.join(", "))
+        format!("{operator}: {}\n", all.join(", "))
     };
     counters.iter().map(line).collect()
 }
 
 fn summary(report: &TrainReport, plan: &Plan, stop_reason: &str) -> Outcome {
     let percent = |x: f64| format!("{:.2}%", 100.0 * x);
-    let mut text = String::new();
-    let say = |text: &mut String, line: String| writeln!(text, "{line}").expect("a string takes every line");
     let best = report.best.as_ref();
     let test = report.test;
     let valid = best.map(|b| format!("best validation accuracy {} in epoch {}", percent(b.valid.accuracy()), b.epoch));
     let tested = test.map(|t| format!("test accuracy {}", percent(t.accuracy())));
     let scores: Vec<String> = valid.into_iter().chain(tested).collect();
-    if !scores.is_empty() {
-        say(&mut text, scores.join("; "));
-    }
+    let mut text = scores.join("; ");
+    text.extend((!text.is_empty()).then_some('\n'));
     let predicted = plan.prediction.epoch_seconds;
     let measured = report.median_epoch_seconds();
     if let Some(measured) = measured {
         let off = 100.0 * (measured / predicted - 1.0);
         let (predicted, measured) = (Time(predicted), Time(measured));
-        say(&mut text, format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)"));
+        text += &format!("epoch: predicted {predicted}, measured {measured} (median, {off:+.0}%)\n");
     }
     let counters = report.counters();
-    for line in counted(&counters) {
-        say(&mut text, line);
-    }
     let peak = crate::peak_rss_bytes();
-    say(&mut text, format!("{stop_reason}; peak memory {}", show::bytes(peak)));
-    let epochs: Vec<_> =
-        report.epochs.iter().map(|e| serde_json::to_value(e).expect("a row of numbers is JSON")).collect();
+    text += &counter_lines(&counters);
+    text += &format!("{stop_reason}; peak memory {}\n", show::bytes(peak));
     let json = json!({
         "test_accuracy": test.map(|t| t.accuracy()),
         "test_loss": test.map(|t| t.loss()),
         "best_valid_accuracy": best.map(|b| b.valid.accuracy()),
         "best_epoch": best.map(|b| b.epoch),
-        "epochs": epochs,
+        "epochs": report.epochs,
         "predicted_epoch_seconds": predicted,
         "measured_epoch_seconds": measured,
         "counters": counters,
         "plan": plan,
-        "ended": report.why,
+        "ended": report.stop_reason,
         "peak_rss_bytes": peak,
     });
-    Outcome { failed: report.why == Why::Interrupted, ..Outcome::new(text, json) }
+    Outcome { failed: report.stop_reason == StopReason::Interrupted, ..Outcome::new(text, json) }
 }

@@ -1,10 +1,10 @@
-//! Wrong usage, told apart from what fails: exit status 2, as where clap finds it.
+//! Wrong usage: errors with exit status 2, as clap's own have.
 
 use std::fmt::{self, Display};
 
 use super::show;
 
-/// An option that must be changed or left out; one line that names it and the cure.
+/// An option that must be changed or left out: one line that names it and the cure.
 #[derive(Debug)]
 pub(crate) struct Usage(String);
 
@@ -22,9 +22,9 @@ impl Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Turns what others say of an option's value into wrong usage.
+/// Turns an error about an option's value into wrong usage.
 pub(crate) trait OrUsage<T> {
-    /// Names the option before what is wrong with it.
+    /// Prefixes the error with the option.
     fn or_usage(self, option: impl Display) -> anyhow::Result<T>;
 }
 

@@ -1,17 +1,19 @@
-//! Values of options, read and checked before anything else is done.
+//! Parsers of option values.
 
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use morphgl_formats::edge_list::Column;
 use morphgl_graph_store::Dtype;
 use morphgl_registry::Key;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// More threads than any plan has use for: planning looks at every split of them.
-const MOST_THREADS: usize = 512;
+/// Maximum number of threads: planning considers every split of them.
+const MAX_THREADS: usize = 512;
 
-/// Reads a number that is one: JSON, in which models travel, has neither NaN nor infinity.
+/// Reads a finite number: model descriptions are JSON, which has neither NaN nor infinity.
 pub(crate) fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
     let number = text.parse::<T>().ok().filter(|&x| x.into().is_finite());
     number.ok_or_else(|| "not a finite number; give for example 0.003".to_string())
@@ -24,14 +26,13 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// Reads a number of threads.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n));
-    number.ok_or_else(|| format!("not a number of threads to plan with; give 1 to {MOST_THREADS}"))
+    let number = text.parse().ok().filter(|n| (1..=MAX_THREADS).contains(n));
+    number.ok_or_else(|| format!("not a number of threads to plan with; give 1 to {MAX_THREADS}"))
 }
 
-/// Reads a positive number of seconds that a clock can count.
+/// Reads a positive number of seconds, at most 1e9.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let most = 1e9;
-    let number = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s <= most);
+    let number = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s <= 1e9);
     number.map(Duration::from_secs_f64).ok_or_else(|| "give a positive number of seconds, for example 2.5".to_string())
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn fractions(text: &str) -> Result<[f64; 3], String> {
     shares.filter(possible).ok_or_else(|| "not three shares that sum to at most 1; give for example 0.6,0.2,0.2".into())
 }
 
-/// Reads an operator's option: its key, its name, and its value, which is JSON, or else text.
+/// Reads an operator's option: key, name, and a value that is JSON or else text.
 pub(crate) fn setting(text: &str) -> Result<(Key, String, Value), String> {
     let parts = text.split_once('=').and_then(|(name, value)| Some((name.rsplit_once('.')?, value)));
     let Some(((key, name), value)) = parts.filter(|((_, name), _)| !name.is_empty()) else {
@@ -53,29 +54,18 @@ pub(crate) fn setting(text: &str) -> Result<(Key, String, Value), String> {
     Ok((key, name.to_string(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
-/// Bytes written with a unit, or without: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.
+/// Bytes with or without a unit: `8GiB` or `8G`, `500MiB`, `1.5GB`, `4096`; in upper or lower case.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let units = [
-        ("tib", 1u64 << 40),
-        ("gib", 1 << 30),
-        ("mib", 1 << 20),
-        ("kib", 1 << 10),
-        ("tb", 1_000_000_000_000),
-        ("gb", 1_000_000_000),
-        ("mb", 1_000_000),
-        ("kb", 1_000),
-        ("t", 1 << 40),
-        ("g", 1 << 30),
-        ("m", 1 << 20),
-        ("k", 1 << 10),
-        ("b", 1),
-        ("", 1),
-    ];
     let lower = text.trim().to_ascii_lowercase();
-    let found = units.iter().find_map(|(unit, scale)| Some((lower.strip_suffix(unit)?.trim(), *scale)));
-    let (number, scale) = found.expect("every text ends with nothing");
-    match number.parse::<f64>() {
-        Ok(x) if x.is_finite() && x > 0.0 => Ok((x * scale as f64) as u64),
+    let (rest, base) = match (lower.strip_suffix("ib"), lower.strip_suffix('b')) {
+        (Some(rest), _) => (rest, 1024f64),
+        (None, Some(rest)) => (rest, 1000.0),
+        (None, None) => (&lower[..], 1024.0),
+    };
+    let prefix = "kmgt".chars().zip(1..).find_map(|(prefix, power)| Some((rest.strip_suffix(prefix)?, power)));
+    let (number, power) = prefix.unwrap_or((rest, 0));
+    match number.trim().parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok((x * base.powi(power)) as u64),
         _ => Err(format!("{text:?}: not an amount of memory; give for example 8GiB or 500MB")),
     }
 }
@@ -84,40 +74,19 @@ pub(super) fn column(text: &str) -> Result<Column, std::convert::Infallible> {
     Ok(text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number))
 }
 
-/// Reads a type that features are stored in.
+/// Reads a type of stored features.
 pub(crate) fn feature_dtype(text: &str) -> Result<Dtype, String> {
     let dtype = text.parse().ok().filter(|d| matches!(d, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U8));
     dtype.ok_or_else(|| "not a type of features; give f32, f16, bf16 or u8".to_string())
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{at_least_one, feature_dtype, finite, fractions, seconds, setting, threads};
-
-    #[test]
-    fn what_is_read_and_what_is_not() {
-        let read = [finite::<f64>("0.5").is_ok(), at_least_one("1").is_ok(), threads("512").is_ok()];
-        assert_eq!(read, [true; 3]);
-        for wrong in ["0", "-1", "", "nan", "x", "1e300", "99999999999999999999"] {
-            assert!(at_least_one(wrong).is_err() && threads(wrong).is_err() && seconds(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(seconds("0.25").map(|s| s.as_millis()), Ok(250));
-        assert_eq!(fractions("0.6, 0.2,0.2"), Ok([0.6, 0.2, 0.2]));
-        for wrong in ["", "0.5,0.5", "0.5,0.5,0.5", "-0.1,0.5,0.5", "nan,0,0", "a,b,c"] {
-            assert!(fractions(wrong).is_err(), "{wrong}");
-        }
-        let key = "Transferring_NPU+PCIe_Fake";
-        for (text, value) in
-            [("0.5", json!(0.5)), ("true", json!(true)), ("all", json!("all")), ("[\"cuda:1\"]", json!(["cuda:1"]))]
-        {
-            let read = setting(&format!("{key}.peers={text}")).expect("an option");
-            assert_eq!((read.0.to_string().as_str(), read.1.as_str(), read.2), (key, "peers", value));
-        }
-        for wrong in ["", "x", "peers=1", "Training_NPU_Fake=1", "Training_NPU_Fake.=1", "Nobody.x=1"] {
-            assert!(setting(wrong).is_err(), "{wrong}");
-        }
-        assert!(feature_dtype("bf16").is_ok() && feature_dtype("i64").is_err());
-    }
+/// Reads one of `names`, the serialized names of an enum's variants.
+pub(crate) fn one_of<T, const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value::<T>(name.into()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! What other machines would bring: the best plan where resources are faster.
+//! Best plans for machines with faster resources.
 
 use anyhow::Result;
 use morphgl_plan::{Time, WhatIf};
@@ -7,14 +7,14 @@ use super::show;
 use super::usage::OrUsage;
 use crate::{Plan, Problem, Scheduler};
 
-/// What one change would bring.
+/// The best plan of a changed machine.
 pub(crate) struct Changed {
     pub(crate) change: String,
     pub(crate) plan: Plan,
     pub(crate) speed_up: f64,
 }
 
-/// The best plans of the changed machines.
+/// The best plan for each change.
 pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Result<Vec<Changed>> {
     let of = |change: &WhatIf| {
         let changed = change.apply(problem).or_usage(format_args!("--what-if {change}"))?;
@@ -25,11 +25,11 @@ pub(crate) fn changed(problem: &Problem, best: &Plan, changes: &[WhatIf]) -> Res
     changes.iter().map(of).collect()
 }
 
-/// Each resource of the problem twice as fast, and all of them: for those who did not ask.
+/// The default changes: each resource of the problem twice as fast, and all of them.
 pub(crate) fn each_twice(problem: &Problem) -> Vec<WhatIf> {
     let one: Vec<String> = problem.resources().iter().map(|r| format!("{}*2", r.name)).collect();
     let all = (one.len() > 1).then(|| one.join(","));
-    one.into_iter().chain(all).map(|change| change.parse().expect("a change of ours")).collect()
+    one.into_iter().chain(all).map(|change| change.parse().expect("names of resources and a factor")).collect()
 }
 
 pub(crate) fn table(rows: &[Changed]) -> String {

@@ -1,5 +1,6 @@
 //! `morphgl bench ingest`: imports a file into a temporary directory beside it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,12 +11,12 @@ use clap::Parser;
 use morphgl_graph_store::Meta;
 use serde_json::json;
 
-use super::figures::{Report, fields, median};
+use super::check;
 use super::load::{Load, cpu_seconds};
-use super::{go_on, stop};
-use crate::cli::import;
+use super::measurement::Measurement;
 use crate::cli::show::{Show, Stages};
-use crate::memory;
+use crate::cli::{import, interrupt};
+use crate::{median, memory};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -23,8 +24,8 @@ use crate::memory;
   morphgl bench ingest edges.csv.gz --threads 1
   morphgl bench ingest web/cnr-2000 --format bv -- --symmetrise --memory 512MiB
 
-What follows -- are options of `morphgl import`. The file is read once beforehand, so that it is read from memory.
-Edges are those of the dataset that is made; bytes those of the source, where it is one file.")]
+Arguments after -- are options of `morphgl import`. One import beforehand warms the page cache.
+Edges are counted in the new dataset, bytes in the source, where it is one file.")]
 pub(super) struct Args {
     /// File, directory or prefix to import [default: the embedded default graph, written as a csv edge list]
     source: Option<PathBuf>,
@@ -34,7 +35,7 @@ pub(super) struct Args {
     /// Threads to use [default: all cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=512))]
     threads: Option<u16>,
-    /// How often it is imported; the median counts
+    /// Number of repeats; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
     /// Options of `morphgl import`
@@ -42,21 +43,20 @@ pub(super) struct Args {
     options: Vec<String>,
 }
 
-/// A directory that is removed at the end, whatever the end is.
-struct Temporary(PathBuf);
+/// A directory that is removed when dropped.
+struct TemporaryDir(PathBuf);
 
-impl Temporary {
+impl TemporaryDir {
     fn new(beside: &Path) -> Result<Self> {
         let path = beside.join(format!(".morphgl-bench-{}", std::process::id()));
-        let made = fs::create_dir(&path);
-        made.with_context(|| format!("{}: cannot be made; make room beside the source", path.display()))?;
+        fs::create_dir(&path).with_context(|| format!("{}: cannot be created beside the source", path.display()))?;
         Ok(Self(path))
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryDir {
     fn drop(&mut self) {
-        // Nobody is left to be told; its name says whose it is.
+        // An error cannot be reported here; the directory's name says which program made it.
         fs::remove_dir_all(&self.0).ok();
     }
 }
@@ -69,7 +69,7 @@ struct Run {
     peak_rss_bytes: u64,
 }
 
-pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
+pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     let threads = match args.threads {
         Some(threads) => {
             rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global()?;
@@ -81,64 +81,66 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
         Some(source) => source.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf(),
         None => std::env::temp_dir(),
     };
-    let temporary = Temporary::new(&beside)?;
+    let temporary = TemporaryDir::new(&beside)?;
     let source = match &args.source {
         Some(source) => source.clone(),
         None => write_default(&temporary.0)?,
     };
     let target = temporary.0.join("dataset");
-    let mut words = vec!["morphgl import".into(), args.format.clone().into(), source.clone().into_os_string()];
-    words.extend(["--output".into(), target.clone().into_os_string()]);
+    let mut words: Vec<OsString> = vec!["morphgl import".into(), args.format.clone().into(), source.clone().into()];
+    words.extend(["--output".into(), target.into()]);
     words.extend(args.options.iter().map(Into::into));
-    let import = import::Args::try_parse_from(words).unwrap_or_else(|wrong| {
-        // The process ends here, and drops nothing.
+    let import = import::Args::try_parse_from(words).unwrap_or_else(|error| {
+        // `exit` runs no destructor.
         fs::remove_dir_all(&temporary.0).ok();
-        wrong.exit()
+        error.exit()
     });
-    let stop = stop()?;
+    let stop = interrupt::stop()?;
     let once = || -> Result<Run> {
-        go_on(&stop)?;
+        check(&stop)?;
         memory::take_peak();
         let (start, cpu) = (Instant::now(), cpu_seconds());
         let stages = Stages::new(show);
-        let made = import::import(&import, &stages)?;
+        let dataset = import::import(&import, &stages)?;
         let seconds = start.elapsed().as_secs_f64();
         stages.finish();
         let cpu_seconds = cpu.zip(cpu_seconds()).map(|(before, after)| after - before);
-        let edges = Meta::read(&made)?.num_edges;
-        fs::remove_dir_all(&made).with_context(|| format!("{}: cannot be removed", made.display()))?;
+        let edges = Meta::read(&dataset)?.num_edges;
+        fs::remove_dir_all(&dataset).with_context(|| format!("{}: cannot be removed", dataset.display()))?;
         Ok(Run { seconds, cpu_seconds, edges, peak_rss_bytes: memory::take_peak() })
     };
     once()?;
-    let load = Load::start();
+    let load = Load::now();
     let runs: Vec<Run> = (0..args.repeats).map(|_| once()).collect::<Result<_>>()?;
-    let load = load.end();
-    let bytes = fs::metadata(&source).ok().filter(fs::Metadata::is_file).map(|m| m.len());
-    let of = |value: &dyn Fn(&Run) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
-    let cpu = runs[0].cpu_seconds.map(|_| of(&|r| r.cpu_seconds.unwrap_or(f64::NAN)));
-    let seconds = of(&|r| r.seconds);
-    let mut more = vec![("s", seconds.clone())];
-    more.extend(cpu.clone().map(|cpu| ("CPU s", cpu)));
-    more.extend(bytes.map(|bytes| ("MB/s", of(&|r| bytes as f64 / r.seconds / 1e6))));
-    let edges = runs[0].edges as f64;
-    let document = fields(json!({
-        "format": args.format, "source_bytes": bytes, "edges": runs[0].edges, "seconds": median(&seconds),
-        "cpu_seconds": cpu.as_deref().map(median), "edges_per_cpu_s": cpu.as_deref().map(|cpu| edges / median(cpu)),
-        "mb_per_s": bytes.map(|bytes| bytes as f64 / median(&seconds) / 1e6),
+    let load = load.busy_cores();
+    let bytes = fs::metadata(&source).ok().filter(fs::Metadata::is_file).map(|m| m.len() as f64);
+    let edges = runs[0].edges;
+    let seconds: Vec<f64> = runs.iter().map(|r| r.seconds).collect();
+    let cpu_seconds: Option<Vec<f64>> = runs.iter().map(|r| r.cpu_seconds).collect();
+    let cpu_median = cpu_seconds.as_deref().map(median);
+    let fields = json!({
+        "format": args.format, "source_bytes": bytes.map(|bytes| bytes as u64), "edges": edges,
+        "seconds": median(&seconds), "cpu_seconds": cpu_median,
+        "edges_per_cpu_s": cpu_median.map(|cpu| edges as f64 / cpu),
+        "mb_per_s": bytes.map(|bytes| bytes / median(&seconds) / 1e6),
         "import_peak_rss_gb": runs.iter().map(|r| r.peak_rss_bytes).max().unwrap_or(0) as f64 / 1e9,
         "options": args.options,
-    }));
+    });
+    let mb_per_s = bytes.map(|bytes| seconds.iter().map(|s| bytes / s / 1e6).collect());
     let name = source.file_name().map_or(source.display().to_string(), |n| n.to_string_lossy().into_owned());
-    Ok(Report {
+    let mut other_units = vec![("s", seconds)];
+    other_units.extend(cpu_seconds.map(|cpu| ("CPU s", cpu)));
+    other_units.extend(mb_per_s.map(|rates| ("MB/s", rates)));
+    Ok(Measurement {
         what: "ingest",
         data: name,
         threads,
         unit: "edges/s",
-        all: of(&|r| r.edges as f64 / r.seconds),
-        more,
-        with: [std::slice::from_ref(&args.format), &args.options].concat().join(" "),
+        values: runs.iter().map(|r| r.edges as f64 / r.seconds).collect(),
+        other_units,
+        settings: [std::slice::from_ref(&args.format), &args.options].concat().join(" "),
         load,
-        fields: document,
+        fields: vec![fields],
     })
 }
 
@@ -149,14 +151,13 @@ fn write_default(directory: &Path) -> Result<PathBuf> {
     let write = || -> std::io::Result<()> {
         let mut file = BufWriter::new(fs::File::create(&path)?);
         writeln!(file, "src,dst")?;
-        let (indptr, indices) = (graph.topology.indptr(), graph.topology.indices());
-        for (target, row) in indptr.windows(2).enumerate() {
-            for source in &indices[row[0] as usize..row[1] as usize] {
+        for target in 0..graph.num_nodes() as u32 {
+            for source in graph.topology.neighbors(target) {
                 writeln!(file, "{source},{target}")?;
             }
         }
         file.flush()
     };
-    write().with_context(|| format!("{}: cannot be written; make room", path.display()))?;
+    write().with_context(|| format!("{}: cannot be written; free some disk space", path.display()))?;
     Ok(path)
 }

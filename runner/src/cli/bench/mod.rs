@@ -1,23 +1,23 @@
-//! `morphgl bench`: one part of the work at a time, with the fields and units that other systems are measured in.
+//! `morphgl bench`: measures one part of the work at a time, with the fields and units of other systems' benchmarks.
 
 mod epoch;
-mod figures;
 mod gather;
 mod ingest;
 mod load;
+mod measurement;
 mod prepare;
 mod sample;
 mod source;
 mod step;
 
-use std::ops::Range;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
+use self::load::{Cores, Load};
+use self::source::SourceArgs;
 use super::Outcome;
-use super::interrupt;
 use super::model::ModelArgs;
 use super::show::Show;
 use crate::{ModelKind, Stop};
@@ -31,21 +31,24 @@ use crate::{ModelKind, Stop};
   morphgl bench epoch products --batches 100 --json    planned and trained as `morphgl train` does
   morphgl bench ingest edges.csv.gz -- --symmetrise    an edge list, imported beside the file
 
-`docs/benchmarks/compare.py` runs these and other systems in turns, and makes one table of both.")]
+`docs/benchmarks/compare.py` alternates these and other systems, and makes one table of both.")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Command {
     /// Sampling alone: mini-batches and edges a second
-    Sample(sample::Args),
+    #[command(after_help = sample::EXAMPLES)]
+    Sample(SourceArgs),
     /// Gathering alone: rows and bytes a second of the input nodes of sampled mini-batches
-    Gather(gather::Args),
+    #[command(after_help = gather::EXAMPLES)]
+    Gather(SourceArgs),
     /// Sampling and gathering by the pool of workers that training uses
-    Prepare(prepare::Args),
-    /// Forward, backward and optimizer on mini-batches prepared before
+    #[command(after_help = prepare::EXAMPLES)]
+    Prepare(SourceArgs),
+    /// Forward, backward and optimizer on mini-batches prepared beforehand
     Step(step::Args),
     /// Whole epochs, profiled and planned as training does
     Epoch(epoch::Args),
@@ -57,7 +60,7 @@ enum What {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Measurement")]
 struct Amount {
-    /// How often it is measured; the median counts
+    /// Number of repeats; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeats: u32,
     /// Mini-batches a repeat, from more than one epoch if need be [default: those of one epoch; gather 16, step 8]
@@ -68,42 +71,61 @@ struct Amount {
     warm_up: u32,
 }
 
-pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
-    let report = match &args.what {
-        What::Sample(args) => sample::run(args, show),
-        What::Gather(args) => gather::run(args, show),
-        What::Prepare(args) => prepare::run(args, show),
-        What::Step(args) => step::run(args, show),
-        What::Epoch(args) => epoch::run(args, show),
-        What::Ingest(args) => ingest::run(args, show),
-    }?;
-    Ok(report.outcome())
+impl Amount {
+    /// Mini-batches to warm up with, at least `min` unless none are wanted.
+    fn warm_up(&self, min: usize) -> u32 {
+        if self.warm_up == 0 { 0 } else { self.warm_up.max(min as u32) }
+    }
 }
 
-/// What every repeat gave, its seconds, and what the machine did meanwhile.
+pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
+    let measurement = match &args.command {
+        Command::Sample(args) => sample::run(args, show),
+        Command::Gather(args) => gather::run(args, show),
+        Command::Prepare(args) => prepare::run(args, show),
+        Command::Step(args) => step::run(args, show),
+        Command::Epoch(args) => epoch::run(args, show),
+        Command::Ingest(args) => ingest::run(args, show),
+    }?;
+    Ok(measurement.outcome())
+}
+
+/// Seconds and result of every repeat, and the cores kept busy meanwhile.
 struct Timed<T> {
     runs: Vec<(f64, T)>,
-    load: load::Measured,
+    load: Cores,
 }
 
-/// Times `once` for each repeat, with a progress bar.
-fn timed<T>(repeats: Range<u32>, show: Show, stop: &Stop, mut once: impl FnMut(u32) -> Result<T>) -> Result<Timed<T>> {
-    let bar = show.bar("measuring {bar:30} {pos}/{len}  ETA {eta}", u64::from(repeats.end - repeats.start));
-    let load = load::Load::start();
+impl<T> Timed<T> {
+    /// A figure of every repeat, from its seconds and its result.
+    fn map(&self, figure: impl Fn(f64, &T) -> f64) -> Vec<f64> {
+        self.runs.iter().map(|(seconds, result)| figure(*seconds, result)).collect()
+    }
+}
+
+/// Times `run` on each item, with a progress bar.
+fn timed<I, T>(
+    items: impl ExactSizeIterator<Item = I>,
+    show: Show,
+    stop: &Stop,
+    mut run: impl FnMut(I) -> Result<T>,
+) -> Result<Timed<T>> {
+    let bar = show.bar("measuring {bar:30} {pos}/{len}  ETA {eta}", items.len() as u64);
+    let load = Load::now();
     let mut runs = Vec::new();
-    for repeat in repeats {
+    for item in items {
         let start = Instant::now();
-        let value = once(repeat)?;
-        runs.push((start.elapsed().as_secs_f64(), value));
-        go_on(stop)?;
+        let result = run(item)?;
+        runs.push((start.elapsed().as_secs_f64(), result));
+        check(stop)?;
         bar.inc(1);
     }
-    let load = load.end();
+    let load = load.busy_cores();
     bar.finish_and_clear();
     Ok(Timed { runs, load })
 }
 
-/// The model options with the widths that other systems are measured with, where none were asked for.
+/// The model options with other systems' widths as defaults.
 fn peers_widths(model: &ModelArgs) -> ModelArgs {
     let mut model = model.clone();
     let hidden = |kind| match kind {
@@ -115,17 +137,12 @@ fn peers_widths(model: &ModelArgs) -> ModelArgs {
     model
 }
 
-/// The flag that Ctrl-C and its like set.
-fn stop() -> Result<Stop> {
-    interrupt::stop()
-}
-
 /// # Errors
 ///
-/// A stop was asked for: half a measurement is none.
-fn go_on(stop: &Stop) -> Result<()> {
+/// A stop was requested: an incomplete measurement is not reported.
+fn check(stop: &Stop) -> Result<()> {
     if stop.is_requested() {
-        bail!("interrupted: nothing is reported of a measurement that did not end");
+        bail!("interrupted: an incomplete measurement is not reported");
     }
     Ok(())
 }

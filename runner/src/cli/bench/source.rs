@@ -1,144 +1,154 @@
-//! A batching operator, its mini-batches by number, and what was counted of them.
+//! Mini-batches to measure: the options of their source, a batching operator, and counts.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
-use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec};
-use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, FeatureFill, HostBatch, MiniBatch, Route, SamplerSettings, SeedSet,
-};
-use serde_json::Value;
+use morphgl_model_spec::{ModelKind, ModelSpec};
+use morphgl_registry::{BatchId, Batching, Expansion, MiniBatch, Route, SamplerSettings};
+use serde_json::{Value, json};
 
-use super::Amount;
+use super::measurement::Measurement;
+use super::{Amount, Timed, timed};
+use crate::build::{build_batching, gathers};
 use crate::cli::batch::BatchArgs;
 use crate::cli::data::DataArgs;
-use crate::cli::planned;
 use crate::cli::show::Show;
-use crate::{JobConfig, TrainingSpec, registry, routes};
+use crate::cli::{interrupt, planned};
+use crate::{JobConfig, Stop, TrainingSpec, median, registry, routes};
 
-/// The mini-batches of a measurement without a model.
+/// The options of a measurement of batching, without a model.
 #[derive(Debug, clap::Args)]
-pub(super) struct MadeArgs {
+pub(super) struct SourceArgs {
     #[command(flatten)]
     data: DataArgs,
     #[command(flatten)]
     batch: BatchArgs,
     #[command(flatten)]
     pub(super) amount: Amount,
+    /// All threads work on one mini-batch at a time, instead of each thread on its own
+    #[arg(help_heading = "Measurement", long)]
+    pub(super) within: bool,
 }
 
-impl MadeArgs {
-    /// Opens the dataset, and says how mini-batches are made of it: by three layers' fanouts unless others are asked for.
-    pub(super) fn open(&self, show: Show) -> Result<(Arc<Dataset>, JobConfig)> {
-        self.batch.limit_threads()?;
-        let dataset = self.data.open(show)?;
-        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
-        let config = planned::with_spec(TrainingSpec { model, optimizer: OptimizerSpec::default() }, &self.batch)?;
-        Ok((dataset, config))
-    }
-}
-
-/// What a dataset is called in errors: its directory, where it has one.
-pub(super) fn name(dataset: &Dataset) -> String {
-    let path = &dataset.path;
-    if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
-}
-
-/// The batching operator of the plainest route that has the operators asked for.
+/// A batching operator of the route with the fewest resources.
 pub(super) struct Source {
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) config: JobConfig,
     pub(super) route: Route,
     pub(super) batching: Box<dyn Batching>,
     pub(super) threads: usize,
 }
 
 impl Source {
-    /// Builds it for the dataset's training nodes; `gather` says whether it gathers features, where it runs on the host.
+    /// Opens the dataset and builds the operator for its training nodes; the default fanouts are those of three layers.
     ///
     /// # Errors
     ///
-    /// No such route, or what the operator refuses.
-    pub(super) fn new(dataset: &Arc<Dataset>, config: &JobConfig, gather: bool) -> Result<Self> {
+    /// No route with the operators of the options, or the operator's own.
+    pub(super) fn open(args: &SourceArgs, gather: bool, show: Show) -> Result<Self> {
+        args.batch.limit_threads()?;
+        let dataset = args.data.open(show)?;
+        let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
+        let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
         let registry = registry()?;
-        // The first of those that hold the fewest resources: the plainest way to batch a dataset in memory.
-        let found = routes(&registry, &config.operators)?.into_iter();
-        let plainest = found.min_by_key(|r| r.batching.hardware.resources().len());
-        let route = plainest.context("no route: `morphgl ops` lists operators and routes")?;
-        let name = name(dataset);
-        let seeds =
-            SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).with_context(|| name.clone())?;
-        if gather && dataset.features.is_none() {
-            bail!("{name}: the dataset has no features to gather; import it with --random-features DIM");
-        }
-        let context = BatchingContext {
-            dataset: Arc::clone(dataset),
-            seeds,
-            settings: config.sampler.clone(),
-            gather: gather && registry.get(&route.batching)?.features != FeatureFill::Never,
-            place: route.batched_at.clone(),
-            options: Value::Null,
-        };
-        let batching = registry.batching(&route.batching, &context)?;
-        let threads = config.threads.unwrap_or(registry.machine().cores).max(1);
-        Ok(Self { route, batching, threads })
+        let routes = routes(&registry, &config.operators)?;
+        let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
+        let gather = gathers(&registry, &route, gather)?;
+        let batching = build_batching(&dataset, &config, &registry, &route, gather)?;
+        let threads = config.num_threads(&registry);
+        Ok(Self { dataset, config, route, batching, threads })
     }
 
     /// Mini-batches of one epoch.
     pub(super) fn num_batches(&self) -> u32 {
         u32::try_from(self.batching.num_batches()).unwrap_or(u32::MAX)
     }
+
+    /// Measures `make`, which makes the first mini-batches of a sequence. None is made twice: every repeat has epochs of its
+    /// own, and so has the warm-up of at least `min_warm_up` mini-batches.
+    pub(super) fn measure(
+        &self,
+        what: &'static str,
+        args: &SourceArgs,
+        min_warm_up: usize,
+        show: Show,
+        mut make: impl FnMut(BatchSequence, u32, &Stop) -> Result<BatchCounts>,
+    ) -> Result<(Measurement, Timed<BatchCounts>)> {
+        let (batches_per_epoch, stop) = (self.num_batches(), interrupt::stop()?);
+        let count = args.amount.batches.unwrap_or(batches_per_epoch);
+        let repeats = args.amount.repeats;
+        let sequence = |repeat| BatchSequence::of_repeat(batches_per_epoch, repeat, count);
+        make(sequence(repeats), args.amount.warm_up(min_warm_up), &stop)?;
+        let timed = timed(0..repeats, show, &stop, |repeat| make(sequence(repeat), count, &stop))?;
+        let edges_per_s = timed.map(|seconds, counts| counts.edges as f64 / seconds);
+        let counts = timed.runs[0].1;
+        let mode = if args.within { "one worker, threads inside" } else { "a worker a thread" };
+        let measurement = Measurement {
+            what,
+            data: self.dataset.name.clone(),
+            threads: self.threads,
+            unit: "batches/s",
+            values: timed.map(|seconds, counts| counts.batches as f64 / seconds),
+            load: timed.load,
+            fields: vec![
+                json!({
+                    "mode": mode, "batching": self.route.batching.to_string(), "batches": counts.batches,
+                    "edges_per_s": median(&edges_per_s), "edges_per_batch": counts.mean(counts.edges),
+                    "input_nodes_per_batch": counts.mean(counts.nodes),
+                }),
+                settings(&self.config.sampler),
+            ],
+            settings: format!("{mode}, {}", settings_in_words(&self.config.sampler)),
+            other_units: vec![("edges/s", edges_per_s)],
+        };
+        Ok((measurement, timed))
+    }
 }
 
-/// Mini-batches by number, over the ends of epochs.
+/// Mini-batches by number, across the ends of epochs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbered {
-    /// Epoch of number 0.
-    pub(super) epoch: u32,
-    /// Mini-batches of an epoch.
-    pub(super) num_batches: u32,
+pub(super) struct BatchSequence {
+    pub(super) first_epoch: u32,
+    pub(super) batches_per_epoch: u32,
 }
 
-impl Numbered {
+impl BatchSequence {
     pub(super) fn id(self, number: u32) -> BatchId {
-        BatchId { epoch: self.epoch + number / self.num_batches, index: number % self.num_batches }
+        let (epochs, index) = (number / self.batches_per_epoch, number % self.batches_per_epoch);
+        BatchId { epoch: self.first_epoch + epochs, index }
     }
 
-    /// The first of as many epochs for every repeat that `count` mini-batches need, so that none is made twice.
-    pub(super) fn of_repeat(num_batches: u32, repeat: u32, count: u32) -> Self {
-        Self { epoch: repeat * count.div_ceil(num_batches), num_batches }
+    /// The sequence of a repeat of `count` mini-batches.
+    fn of_repeat(batches_per_epoch: u32, repeat: u32, count: u32) -> Self {
+        Self { first_epoch: repeat * count.div_ceil(batches_per_epoch), batches_per_epoch }
     }
 }
 
-/// What was made.
+/// Mini-batches, and their edges and input nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Counts {
+pub(super) struct BatchCounts {
     pub(super) batches: u64,
     pub(super) edges: u64,
     pub(super) nodes: u64,
 }
 
-impl Counts {
+impl BatchCounts {
     /// Counts a mini-batch; one on a device is copied to be counted.
     pub(super) fn add(&mut self, batch: &MiniBatch) -> Result<()> {
-        match batch {
-            MiniBatch::Host(batch) => self.add_host(batch),
-            MiniBatch::Device(batch) => self.add_host(&batch.to_host()?),
-        }
+        let batch = batch.to_host()?;
+        *self += Self { batches: 1, edges: batch.num_edges() as u64, nodes: batch.input_nodes.len() as u64 };
         Ok(())
     }
 
-    fn add_host(&mut self, batch: &HostBatch) {
-        *self += Self { batches: 1, edges: batch.num_edges() as u64, nodes: batch.input_nodes.len() as u64 };
-    }
-
-    /// A count over that of mini-batches.
+    /// A count divided by the number of mini-batches.
     pub(super) fn mean(self, count: u64) -> f64 {
         count as f64 / self.batches.max(1) as f64
     }
 }
 
-impl AddAssign for Counts {
+impl AddAssign for BatchCounts {
     fn add_assign(&mut self, other: Self) {
         self.batches += other.batches;
         self.edges += other.edges;
@@ -148,33 +158,17 @@ impl AddAssign for Counts {
 
 /// The sampler's settings as fields of the document.
 pub(super) fn settings(sampler: &SamplerSettings) -> Value {
-    let expansion = match sampler.expansion {
-        Expansion::All => "all",
-        Expansion::New => "new",
-    };
-    serde_json::json!({ "fanouts": sampler.fanouts.to_string(), "batch_size": sampler.batch_size, "expansion": expansion })
+    json!({ "fanouts": sampler.fanouts, "batch_size": sampler.batch_size, "expansion": sampler.expansion })
 }
 
-/// The same in words.
-pub(super) fn in_words(sampler: &SamplerSettings) -> String {
-    let expansion = match sampler.expansion {
+/// The sampler's settings in words.
+pub(super) fn settings_in_words(sampler: &SamplerSettings) -> String {
+    let expanded = match sampler.expansion {
         Expansion::All => "all nodes found",
         Expansion::New => "the newly found nodes",
     };
-    format!("fanouts {}, {} seeds a mini-batch, expanding {expansion}", sampler.fanouts, sampler.batch_size)
+    format!("fanouts {}, {} seeds a mini-batch, expanding {expanded}", sampler.fanouts, sampler.batch_size)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Numbered;
-
-    #[test]
-    fn no_mini_batch_comes_twice() {
-        let mut seen = std::collections::HashSet::new();
-        for repeat in 0..3 {
-            let numbered = Numbered::of_repeat(4, repeat, 10);
-            assert!((0..10).all(|i| seen.insert(numbered.id(i))));
-        }
-        assert_eq!(Numbered::of_repeat(4, 1, 4).id(3), morphgl_registry::BatchId { epoch: 1, index: 3 });
-    }
-}
+mod tests;

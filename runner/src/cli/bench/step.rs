@@ -1,4 +1,4 @@
-//! `morphgl bench step`: forward, backward and optimizer, on mini-batches prepared before.
+//! `morphgl bench step`: forward, backward and optimizer, on mini-batches prepared beforehand.
 
 use std::time::Instant;
 
@@ -8,19 +8,19 @@ use morphgl_profile::{Settings, Watch};
 use morphgl_registry::{Key, MiniBatch, Place, Training, TrainingOperator};
 use serde_json::json;
 
-use super::figures::{Report, fields, median};
-use super::source::{self, Counts, Numbered};
-use super::{Amount, go_on, load::Load, peers_widths, stop};
+use super::measurement::Measurement;
+use super::source::{self, BatchCounts, BatchSequence};
+use super::{Amount, check, peers_widths, timed};
 use crate::cli::batch::BatchArgs;
 use crate::cli::data::DataArgs;
 use crate::cli::model::ModelArgs;
-use crate::cli::planned;
 use crate::cli::show::Show;
-use crate::{Job, Stop};
+use crate::cli::{interrupt, planned};
+use crate::{Job, Stop, median};
 
-/// Mini-batches that are trained on in turn, unless another number is asked for.
+/// Default number of mini-batches, trained on round-robin.
 const BATCHES: u32 = 8;
-/// Steps of each training operator that the fastest is chosen by.
+/// Steps by which the fastest training operator is chosen.
 const TRIALS: usize = 3;
 
 #[derive(Debug, Parser)]
@@ -29,9 +29,9 @@ const TRIALS: usize = 3;
   morphgl bench step arxiv --model gcn --threads 4
   morphgl bench step arxiv --model gat --training Training_CPU_Burn    another operator than the fastest
 
-Unless asked for, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 64 for GAT, of one head.
+By default, hidden layers are 256 wide for GraphSAGE, GIN and MLP, 16 for GCN, 64 for GAT, of one head.
 `morphgl ops` lists the training operators; without --training the one that `morphgl train` would choose is measured: of \
-those at a place the one with the fastest mini-batches, of several places' the one with the fastest step.")]
+those at one place the one with the fastest mini-batches, among places the one with the fastest step.")]
 pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
@@ -43,7 +43,7 @@ pub(super) struct Args {
     amount: Amount,
 }
 
-pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
+pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     let model = peers_widths(&args.model);
     model.check(&args.batch)?;
     args.batch.limit_threads()?;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let config = planned::config(&dataset, &model, &args.batch)?;
     let mut job = Job::new(dataset, config)?;
     job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
-    let (threads, stop) = (job.threads(), stop()?);
+    let (threads, stop) = (job.threads(), interrupt::stop()?);
     let watch = Watch { stop: &|| stop.is_requested(), memory: None };
     job.select(&Settings::new(threads), &watch, &mut |_| ())?;
     job.selections().iter().for_each(|selection| show.say(selection));
@@ -63,39 +63,31 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Report> {
     let (batches, counts) = batches(&mut job, (&key, &place), args.amount.batches.unwrap_or(BATCHES), &stop)?;
     for batch in batches.iter().cycle().take(args.amount.warm_up as usize) {
         step(operator.as_mut(), batch)?;
-        go_on(&stop)?;
+        check(&stop)?;
     }
-    let bar = show
-        .bar("measuring {bar:30} {pos}/{len} steps  ETA {eta}", u64::from(args.amount.repeats) * batches.len() as u64);
-    let load = Load::start();
-    let mut all = Vec::new();
-    for batch in (0..args.amount.repeats).flat_map(|_| &batches) {
-        all.push(1e3 * step(operator.as_mut(), batch)?);
-        go_on(&stop)?;
-        bar.inc(1);
-    }
-    let load = load.end();
-    bar.finish_and_clear();
+    let steps = args.amount.repeats as usize * batches.len();
+    let timed = timed(0..steps, show, &stop, |i| step(operator.as_mut(), &batches[i % batches.len()]))?;
+    let values = timed.map(|seconds, _| 1e3 * seconds);
     let parameters: usize = operator.parameters()?.iter().map(|p| p.values.len()).sum();
     let model = &job.config.spec.model;
     let edges = counts.mean(counts.edges);
-    let mut document = fields(json!({
+    let fields = json!({
         "model": model.kind, "hidden": model.hidden, "layers": model.layers, "params": parameters,
         "training": key.to_string(), "batches": batches.len(),
         "input_nodes_per_batch": counts.mean(counts.nodes), "edges_per_batch": edges,
-        "edges_per_s": edges / median(&all) * 1e3,
-    }));
-    document.extend(fields(source::settings(&job.config.sampler)));
-    Ok(Report {
+        "edges_per_s": edges / median(&values) * 1e3,
+    });
+    let settings = source::settings_in_words(&job.config.sampler);
+    Ok(Measurement {
         what: "step",
         data: job.dataset.name.clone(),
         threads,
         unit: "ms/step",
-        more: vec![("M edges/s", all.iter().map(|ms| edges / ms / 1e3).collect())],
-        all,
-        with: format!("{key}, {} of width {}, {}", model.kind, model.hidden, source::in_words(&job.config.sampler)),
-        load,
-        fields: document,
+        other_units: vec![("M edges/s", values.iter().map(|ms| edges / ms / 1e3).collect())],
+        values,
+        settings: format!("{key}, {} of width {}, {settings}", model.kind, model.hidden),
+        load: timed.load,
+        fields: vec![fields, source::settings(&job.config.sampler)],
     })
 }
 
@@ -111,8 +103,10 @@ fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
         let operator = job.operators.trainers[i].operator.as_mut();
         operator.set_threads(threads)?;
         for trial in 0..=TRIALS {
-            let seconds = step(operator, &batches[0])?;
-            go_on(stop)?;
+            let start = Instant::now();
+            step(operator, &batches[0])?;
+            let seconds = start.elapsed().as_secs_f64();
+            check(stop)?;
             // The first step of an operator fills its memory.
             if trial > 0 && seconds < best.0 {
                 best = (seconds, i);
@@ -123,16 +117,17 @@ fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
 }
 
 /// Mini-batches of epoch 0, moved to where the operator trains.
-fn batches(job: &mut Job, trainer: (&Key, &Place), count: u32, stop: &Stop) -> Result<(Vec<MiniBatch>, Counts)> {
+fn batches(job: &mut Job, trainer: (&Key, &Place), count: u32, stop: &Stop) -> Result<(Vec<MiniBatch>, BatchCounts)> {
     let threads = job.threads();
     let route = job.operators.routes.iter_mut().find(|r| (&r.route.training, &r.route.trained_at) == trainer);
     let route = route.with_context(|| format!("{}: no route leads to it", trainer.0))?;
-    let numbered = Numbered { epoch: 0, num_batches: u32::try_from(route.batching.num_batches()).unwrap_or(u32::MAX) };
+    let batches_per_epoch = u32::try_from(route.batching.num_batches()).unwrap_or(u32::MAX);
+    let sequence = BatchSequence { first_epoch: 0, batches_per_epoch };
     let mut worker = route.batching.worker(threads)?;
-    let (mut made, mut counts) = (Vec::new(), Counts::default());
+    let (mut made, mut counts) = (Vec::new(), BatchCounts::default());
     for number in 0..count {
-        go_on(stop)?;
-        let (batch, _) = worker.prepare(numbered.id(number), None)?.wait()?;
+        check(stop)?;
+        let (batch, _) = worker.prepare(sequence.id(number), None)?.wait()?;
         let (batch, _) = route.transferring.transfer(batch)?.wait()?;
         counts.add(&batch)?;
         made.push(batch);
@@ -140,9 +135,8 @@ fn batches(job: &mut Job, trainer: (&Key, &Place), count: u32, stop: &Stop) -> R
     Ok((made, counts))
 }
 
-/// Seconds of one step, until the parameters are new.
-fn step(training: &mut dyn Training, batch: &MiniBatch) -> Result<f64> {
-    let start = Instant::now();
+/// Trains one step, and waits for the new parameters.
+fn step(training: &mut dyn Training, batch: &MiniBatch) -> Result<()> {
     training.train(batch)?.wait()?;
-    Ok(start.elapsed().as_secs_f64())
+    Ok(())
 }

@@ -1,0 +1,11 @@
+use super::*;
+
+#[test]
+fn degrees_are_ranked() {
+    let all = [0, 0, 3, 3, 3, 65_535, 65_536, 1 << 40, 1 << 40];
+    let mut degrees = Degrees::default();
+    all.iter().rev().for_each(|&degree| degrees.add(degree));
+    let actual: Vec<u64> = (0..all.len() as u64).map(|rank| degrees.at(rank)).collect();
+    assert_eq!(actual, all);
+    assert_eq!(degrees.at(9), 0);
+}
