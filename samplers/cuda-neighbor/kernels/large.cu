@@ -1,10 +1,10 @@
-// Picks of more than 32 edges a row: a block takes a row, draws in parallel, and sorts.
+// Picks of more than 32 edges per row: a block handles a row, draws in parallel, and sorts.
 #include "morphgl.cuh"
 
 #define BLOCK 128u
 
-// Sorts ascending. Each step compares pairs of which the lower place gets the lesser key, so that a key beyond the end
-// would stay there, and `n` is any number.
+// Bitonic sort, ascending. Each step compares pairs whose lower position gets the lesser key, so that a key beyond the end
+// would stay there: `n` need not be a power of two.
 __device__ void sort_keys(uint64_t* keys, uint32_t n) {
     for (uint32_t width = 2; width / 2 < n; width *= 2) {
         for (uint32_t by = width / 2; by > 0; by /= 2) {
@@ -22,11 +22,11 @@ __device__ void sort_keys(uint64_t* keys, uint32_t n) {
     }
 }
 
-// The edges that are picked of each row. `scratch` has room for 16 bytes a pick and block, or is null: then shared memory has.
+// Positions of the picked edges of each row. `scratch` has 16 bytes per pick and block, or is null: then shared memory is used.
 //
-// Draw i gives way to `first + i` where an earlier pick took it: an earlier draw of the same number, or, as only
-// draw m gives way to first + m, that of draw m = number - first, if it gave way itself. So draws need no order.
-// Bounds of 8 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+// Floyd's rule: draw i is replaced by `first + i` if its number was picked before: by an earlier draw of the same number, or,
+// since only draw m is replaced by first + m, by draw m = number - first if that was replaced. So draws need no order.
+// Launch bounds of 8 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(BLOCK, 8)
 sample_pick_large(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                   const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,

@@ -1,11 +1,11 @@
-// Neighbour sampling: one hop after another, without the host. Sizes stand in `counts`, which kernels read:
+// Neighbour sampling, hop by hop, without the host. Sizes are in `counts`, which kernels read:
 // entry h is the number of nodes before hop h, entry `hops + 1 + h` the number of edges of hop h.
 #include "morphgl.cuh"
 
 #define BLOCK 128u
-// A row's offset with this bit counts from the first of the cached rows.
+// Marks the offset of a cached row, which counts from the first cached row.
 #define CACHED (1ull << 63)
-// The bus moves whole lines where a warp asks for them.
+// Bytes of a line: a warp's aligned reads cross the bus as whole lines.
 #define LINE 128ull
 
 __device__ __forceinline__ uint64_t load_relaxed(const uint64_t* at) {
@@ -24,12 +24,12 @@ __device__ __forceinline__ void store_relaxed(uint64_t* at, uint64_t value) {
 #endif
 }
 
-// The nodes of a mini-batch, by open addressing. An entry is stamp, node, value, from the highest bit on; one of another
-// stamp is empty. A value is a local id, or, in the hop that finds the node, the number of nodes before the hop plus
-// the least position among the hop's edges: so the least value always wins.
+// Hash table of a mini-batch's nodes, by open addressing. An entry is stamp, node, value, from the highest bit on; one with
+// another stamp is empty. A value is a local id, or, in the hop that adds the node, the number of nodes before the hop plus
+// the smallest position among the hop's edges: so the smallest value always wins.
 struct Table {
     uint64_t* entries;
-    uint32_t mask, layout;  // the layout's low byte is the hash's shift, its second one the bits of a value
+    uint32_t mask, layout;  // low byte of the layout: shift of the hash; second byte: bits of a value
     uint64_t stamp;
 
     __device__ __forceinline__ uint32_t bits() const { return layout >> 8; }
@@ -38,16 +38,16 @@ struct Table {
         return (stamp << 32 | node) << bits() | value;
     }
 
-    // What the entry at `slot` says of its node.
+    // Value of the entry at `slot`.
     __device__ __forceinline__ uint32_t value(uint32_t slot) const {
         return (uint32_t)(load_relaxed(&entries[slot]) & ((1ull << bits()) - 1));
     }
 
-    // Lowers the node's value to `value`; its slot.
+    // Lowers the node's value to `value`; returns its slot.
     __device__ __forceinline__ uint32_t insert(uint32_t node, uint32_t value) const {
         const uint64_t ours = entry(node, value);
         const uint32_t shift = layout & 255u;
-        // A table that is as long as the graph has a slot for each node.
+        // Direct addressing: a slot for each node of the graph.
         uint32_t slot = shift == 0 ? node : (node * 0x9E3779B1u) >> shift;
         for (;;) {
             uint64_t seen = load_relaxed(&entries[slot]);
@@ -65,20 +65,20 @@ struct Table {
     }
 };
 
-// Where edges are read, and what becomes of them.
+// Source and destination arrays of edges.
 struct Edges {
     const uint32_t *indices, *cached;
     const float *weights, *cached_weights;
     uint32_t *nodes, *slots;
     float* out_weights;
 
-    // Edges from the last line's begin to edge `at` of the graph.
+    // Number of edges between the begin of the line and edge `at` of the graph.
     __device__ __forceinline__ uint32_t in_line(uint64_t at) const {
         const uint32_t* from = (at & CACHED ? cached : indices) + (at & ~CACHED);
         return (uint32_t)((uint64_t)from % LINE / sizeof(uint32_t));
     }
 
-    // Reads edge `at` of the graph as the hop's edge `e`, before which `known` nodes were known.
+    // Reads edge `at` of the graph as the hop's edge `e`; `known` nodes precede the hop.
     __device__ __forceinline__ void read(const Table& table, uint32_t known, uint32_t e, uint64_t at) const {
         const bool hot = (at & CACHED) != 0;
         at &= ~CACHED;
@@ -93,7 +93,7 @@ __device__ __forceinline__ uint64_t entry_or_0(const uint64_t* counts, int32_t a
     return at < 0 ? 0 : counts[at];
 }
 
-// The sum over a block, for all its threads.
+// Sum over a block, returned to all its threads.
 __device__ uint64_t block_sum(uint64_t value, uint64_t* shared) {
     for (uint32_t by = WARP / 2; by > 0; by /= 2) value += __shfl_down_sync(ALL_LANES, value, by);
     if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = value;
@@ -104,7 +104,7 @@ __device__ uint64_t block_sum(uint64_t value, uint64_t* shared) {
     return sum;
 }
 
-// Of a scan in two kernels: this block's share of `n` elements, and in the second the sum of the shares before.
+// Scan in two kernels: a block's share of `n` elements, and in the second kernel the sum of the earlier shares.
 __device__ __forceinline__ uint64_t share_begin(uint64_t n, uint32_t block) {
     const uint64_t share = (n + gridDim.x - 1) / gridDim.x;
     return min(n, share * block);
@@ -116,7 +116,7 @@ __device__ uint64_t sum_before(const uint64_t* sums, uint64_t* shared) {
     return block_sum(sum, shared);
 }
 
-// The first `num` nodes: `order` from `first` on. With `counts`, their number is noted.
+// Inserts the first `num` nodes: `order` from `first` on. Writes their number to `counts`, if given.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* nodes, uint64_t* counts, uint64_t* entries,
              uint32_t mask, uint32_t layout, uint64_t stamp) {
@@ -131,8 +131,8 @@ sample_nodes(const uint32_t* order, uint64_t first, uint32_t num, uint32_t* node
 }
 MORPHGL_KERNEL(sample_nodes)
 
-// Where the rows of nodes from `counts[from]` on lie and how long they are, from the graph's offsets, or from the
-// descriptions of rows of which some are cached (`lens`). Two lanes take a node: both offsets are one access of the bus.
+// Start and length of the rows of nodes from `counts[from]` on: from the graph's offsets, or, with cached rows, from the
+// lookup tables (`lens`). Two lanes handle a node: both offsets are one access over the bus.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_locate(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint32_t to, const uint64_t* starts,
               const uint32_t* lens, const float* weight_sums, uint64_t* row_start, uint32_t* row_len, float* degrees) {
@@ -155,7 +155,7 @@ sample_locate(const uint32_t* nodes, const uint64_t* counts, int32_t from, uint3
 }
 MORPHGL_KERNEL(sample_locate)
 
-// Edges of each block's share of the rows: at most `fanout` a row, none of rows before `counts[first]`.
+// Edges of each block's share of the rows: at most `fanout` per row, none of rows before `counts[first]`.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_row_sums(const uint32_t* lens, const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout,
                 uint64_t* sums) {
@@ -171,7 +171,7 @@ sample_row_sums(const uint32_t* lens, const uint64_t* counts, int32_t first, uin
 }
 MORPHGL_KERNEL(sample_row_sums)
 
-// Row offsets, four rows a thread, and the number of edges as `counts[edges]`.
+// Row offsets, four rows per thread, and the number of edges as `counts[edges]`.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout,
                    const uint64_t* sums, uint32_t* indptr, uint32_t edges) {
@@ -199,9 +199,8 @@ sample_row_offsets(const uint32_t* lens, uint64_t* counts, int32_t first, uint32
 }
 MORPHGL_KERNEL(sample_row_offsets)
 
-// Picks of at most 32 edges a row, by a group of `width` lanes, which also reads them: each lane draws once (Floyd), then
-// the draws are looked at one after another, and each pick finds its rank. A row that is read whole is one access, of
-// the lines that it lies in.
+// Picks at most 32 edges per row by a group of `width` lanes, which also reads them: each lane draws once (Floyd), then
+// the draws are resolved in sequence, and each pick finds its rank. A row that is read whole is one access of its lines.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
             const uint64_t* counts, int32_t first, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
@@ -246,9 +245,9 @@ sample_pick(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_
 }
 MORPHGL_KERNEL(sample_pick)
 
-// All edges of all rows: a warp takes 256 of them in eight runs, and finds their rows. Each 32nd edge begins a run; in a
-// long row the last edge up to it that lies at the begin of a line: so long rows are read line by line, each line once.
-// Bounds of 10 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+// Reads all edges of all rows: a warp handles 256 edges in eight runs, and finds their rows. Every 32nd edge begins a run; in
+// a long row the run begins at the last line boundary up to it: so long rows are read line by line, each line once.
+// Launch bounds of 10 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(BLOCK, 10)
 sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_t* counts, uint32_t rows,
                 uint32_t num_edges, const uint32_t* indices, const uint32_t* cached, const float* weights,
@@ -259,7 +258,7 @@ sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_
     const uint32_t n = (uint32_t)counts[rows], lane = threadIdx.x % WARP;
     const uint64_t all = counts[num_edges], warp = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP;
     for (uint64_t begin = warp * 8 * WARP; begin < all; begin += (uint64_t)gridDim.x * BLOCK * 8) {
-        // Lane i finds where run i begins, and the row of its 32nd edge: every edge's row lies between two of these.
+        // Lane i finds the begin of run i and the row of its 32nd edge: every edge's row is between two of these.
         uint64_t own = min(begin + lane * WARP, all);
         uint32_t low = 0, high = n;
         while (high - low > 1) {
@@ -288,14 +287,14 @@ sample_take_all(const uint64_t* row_start, const uint32_t* indptr, const uint64_
 }
 MORPHGL_KERNEL(sample_take_all)
 
-// Where a run of picks begins: with pick `e`, or before it where a line begins, if all from there on are picked.
+// Begin of a run of picks: pick `e`, or the preceding line boundary, if all edges from there on are picked.
 __device__ __forceinline__ uint64_t run_begin(const Edges& edges, const uint64_t* picked, uint64_t e, uint64_t all) {
     if (e >= all) return all;
     const uint64_t at = picked[e], before = edges.in_line(at);
     return before <= e && picked[e - before] == at - before ? e - before : e;
 }
 
-// Edges that another kernel picked. A warp takes runs of about 32; of a row that is taken whole they begin with lines.
+// Reads edges that another kernel picked. A warp handles runs of about 32; in a row read whole they begin with lines.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint32_t num_edges, const uint32_t* indices,
             const uint32_t* cached, const float* weights, const float* cached_weights, uint32_t* nodes, uint32_t* slots,
@@ -312,7 +311,7 @@ sample_read(const uint64_t* picked, const uint64_t* counts, uint32_t rows, uint3
 }
 MORPHGL_KERNEL(sample_read)
 
-// Which edges are the first of the hop to find their node: a bit each, and the sums of each block's share of the words.
+// One bit per edge: whether it is the first of the hop to reach its node; and the sums of each block's share of the words.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_firsts(const uint32_t* slots, const uint64_t* counts, uint32_t rows, uint32_t num_edges, uint64_t* entries,
               uint32_t mask, uint32_t layout, uint64_t stamp, uint32_t* firsts, uint64_t* sums) {
@@ -335,9 +334,10 @@ sample_firsts(const uint32_t* slots, const uint64_t* counts, uint32_t rows, uint
 }
 MORPHGL_KERNEL(sample_firsts)
 
-// Gives local ids to the nodes that the hop found, in order of their first edges; `counts[rows + 1]` is how many there are then.
+// Relabel: assigns local ids to the hop's new nodes, in order of their first edges, and sets `counts[rows + 1]` to the number of
+// nodes.
 extern "C" __global__ void __launch_bounds__(BLOCK)
-sample_name(const uint32_t* firsts, const uint64_t* sums, const uint32_t* found, const uint32_t* slots, uint64_t* counts,
+sample_relabel(const uint32_t* firsts, const uint64_t* sums, const uint32_t* found, const uint32_t* slots, uint64_t* counts,
             uint32_t rows, uint32_t num_edges, uint64_t* entries, uint32_t mask, uint32_t layout, uint64_t stamp,
             uint32_t* nodes) {
     __shared__ uint64_t shared[BLOCK / WARP];
@@ -366,9 +366,9 @@ sample_name(const uint32_t* firsts, const uint64_t* sums, const uint32_t* found,
     }
     if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) counts[rows + 1] = base;
 }
-MORPHGL_KERNEL(sample_name)
+MORPHGL_KERNEL(sample_relabel)
 
-// The local ids of all edges' nodes, in place of the nodes.
+// Replaces the nodes of all edges by their local ids.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_indices(const uint32_t* slots, const uint64_t* counts, uint32_t num_edges, uint64_t* entries, uint32_t mask,
                uint32_t layout, uint64_t stamp, uint32_t* indices) {
@@ -380,7 +380,7 @@ sample_indices(const uint32_t* slots, const uint64_t* counts, uint32_t num_edges
 }
 MORPHGL_KERNEL(sample_indices)
 
-// Counts accesses: of nodes from `counts[from]` on, of those only whose row is not empty where `lens` is given.
+// Counts accesses of nodes from `counts[from]` on; with `lens`, only of those whose row is not empty.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_count(const uint32_t* nodes, const uint32_t* lens, const uint64_t* counts, int32_t from, uint32_t to,
              uint32_t* accesses) {

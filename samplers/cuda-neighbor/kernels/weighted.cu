@@ -1,23 +1,23 @@
-// Picks by edge weight: the neighbours whose exponential clocks ring first, as morphgl-sampler-core has them.
+// Picks by edge weight: the neighbours whose exponential clocks ring first, as in morphgl-sampler-core.
 #include "morphgl.cuh"
 
 #define BLOCK 128u
 #define CACHED (1ull << 63)
-// Longer rows are a block's work, and so are picks of more than a warp's lanes.
+// Longer rows are handled by a block, and so are picks of more than a warp's lanes.
 #define LONG_ROW 4096u
 
-// The row's weights, wherever they lie.
+// The row's weights, cached or not.
 __device__ __forceinline__ const float* row_weights(const float* weights, const float* cached, uint64_t start) {
     return (start & CACHED ? cached : weights) + (start & ~CACHED);
 }
 
-// Weights from the last line's begin to a row's first: lanes that begin there read a long row line by line, each line of
-// 128 bytes once. A short row begins with the first lane.
+// Number of weights between the begin of the line and the row's first: lanes that begin there read a long row line by line,
+// each line of 128 bytes once. A short row begins with the first lane.
 __device__ __forceinline__ uint32_t before_row(const float* of, uint32_t len) {
     return len > 2 * WARP ? (uint32_t)((uint64_t)of % 128 / sizeof(float)) : 0;
 }
 
-// morphgl-sampler-core's logarithm, rounding for rounding.
+// The logarithm of morphgl-sampler-core, with the same roundings.
 __device__ double sample_ln(double x) {
     const uint64_t bits = (uint64_t)__double_as_longlong(x);
     int exponent = (int)(bits >> 52) - 1023;
@@ -34,12 +34,12 @@ __device__ double sample_ln(double x) {
     return __dadd_rn(__dmul_rn((double)exponent, 0.6931471805599453), __dmul_rn(__dmul_rn(2.0, s), p));
 }
 
-// What the draws of a row have in common.
+// Parameters of a row's draws.
 struct Clocks {
     uint32_t hop, node, index, epoch;
     uint64_t seed;
 
-    // The bits of the position's time, which ascend as times do.
+    // Bits of the position's ringing time; their order is that of the times.
     __device__ uint64_t time(uint32_t position, float weight) const {
         const Words words = philox(hop << 22 | position / 2, node, index, epoch, (uint32_t)seed, (uint32_t)(seed >> 32));
         const uint32_t lane = 2 * (position % 2);
@@ -62,7 +62,7 @@ sample_count_positive(const float* weights, const float* cached, const uint64_t*
         const uint64_t skip = before_row(of, len);
         uint32_t count = 0;
         for (uint64_t base = 0; base < skip + len && count < at_most; base += WARP) {
-            // Before the row it is above its length.
+            // Wraps around before the row: then it is above the length.
             const uint64_t p = base + lane - skip;
             count += __popc(__ballot_sync(ALL_LANES, p < len && of[p] > 0.0f));
         }
@@ -71,8 +71,8 @@ sample_count_positive(const float* weights, const float* cached, const uint64_t*
 }
 MORPHGL_KERNEL(sample_count_positive)
 
-// The edges that are picked of each row that a warp is enough for.
-// Bounds of 6 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+// Positions of the picked edges of each row that a warp handles.
+// Launch bounds of 6 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(BLOCK, 6)
 sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len, const uint32_t* indptr,
                      const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout, uint32_t hop, uint32_t index,
@@ -99,7 +99,7 @@ sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint3
             }
             continue;
         }
-        // Lane i holds the i-th of the first to ring so far.
+        // Lane i has the i-th smallest time so far.
         const Clocks clocks = {hop, dst[row], index, epoch, seed};
         uint64_t time = ~0ull;
         uint32_t position = ~0u;
@@ -107,7 +107,7 @@ sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint3
             const uint32_t p = base + lane - skip;
             const float weight = p < len ? of[p] : 0.0f;
             const uint64_t own = weight > 0.0f ? clocks.time(p, weight) : ~0ull;
-            // Of equal times that of the smaller position stays: later ones are larger.
+            // Of equal times the smaller position is picked: later positions are larger.
             uint64_t last = __shfl_sync(ALL_LANES, time, (int)fanout - 1);
             uint32_t left = __ballot_sync(ALL_LANES, own < last);
             while (left != 0) {
@@ -134,7 +134,7 @@ sample_pick_weighted(const uint32_t* dst, const uint64_t* row_start, const uint3
 }
 MORPHGL_KERNEL(sample_pick_weighted)
 
-// The threads before this one whose flag is set; `total` is how many are in the block.
+// Number of earlier threads of the block whose flag is set; `total` is that of all.
 __device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
     const uint32_t bits = __ballot_sync(ALL_LANES, flag), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     if (lane == 0) shared[warp] = __popc(bits);
@@ -149,8 +149,8 @@ __device__ uint32_t block_rank(bool flag, uint32_t* shared, uint32_t& total) {
     return rank;
 }
 
-// The edges that are picked of the other rows, each by a block: the time of the last that is picked is found digit by
-// digit, and who rings before it is written in order.
+// Positions of the picked edges of the other rows, one block per row: radix select finds the time of the last pick digit by
+// digit, and the positions with earlier times are written in order.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 sample_pick_weighted_long(const uint32_t* dst, const uint64_t* row_start, const uint32_t* row_len,
                           const uint32_t* indptr, const uint64_t* counts, int32_t from, uint32_t rows, uint32_t fanout,
@@ -166,7 +166,7 @@ sample_pick_weighted_long(const uint32_t* dst, const uint64_t* row_start, const 
         const float* of = row_weights(weights, cached, start);
         const Clocks clocks = {hop, dst[row], index, epoch, seed};
         uint64_t* out = picked + indptr[row];
-        // The block's first position: before the row it is above its length.
+        // Wraps around before the row: then it is above the length.
         const uint64_t skip = before_row(of, len), mine = threadIdx.x - skip, end = skip + len;
         uint64_t last = ~0ull;
         uint32_t equals = 0;
@@ -197,7 +197,7 @@ sample_pick_weighted_long(const uint32_t* dst, const uint64_t* row_start, const 
                 __syncthreads();
             }
         }
-        // All before `last`, and of those at it the first `equals`.
+        // All positions with times before `last`, and the first `equals` of those at `last`.
         for (uint64_t base = 0; base < end; base += BLOCK) {
             const uint64_t p = base + mine;
             const bool counts_in = p < len && of[p] > 0.0f;

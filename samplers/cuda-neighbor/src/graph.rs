@@ -9,15 +9,32 @@ use morphgl_graph_store::{Array, Element, Topology};
 use morphgl_registry::Result;
 use rayon::prelude::*;
 
-use crate::Topologies;
-use crate::cache::{CACHED, Filled, ROW_TABLE_BYTES};
+use crate::TopologyPlacement;
+use crate::cache::{ROW_TABLE_BYTES, SelectedRows};
 
 /// An array that kernels read, in device memory or in mapped host memory.
 #[derive(Debug)]
 pub(crate) enum Column<T: Pod> {
     Device(Buffer<T>),
     Host(Mapped<T>),
-    Empty,
+}
+
+impl<T: Pod + Element> Column<T> {
+    fn new(stream: &Stream, array: &Array<T>, on_device: bool) -> Result<Self> {
+        if on_device {
+            return Ok(Self::Device(Buffer::of(stream, array)?));
+        }
+        let owner: Arc<dyn Any + Send + Sync> = Arc::new(array.clone());
+        // SAFETY: a clone of the array keeps its elements, which are never moved or written.
+        Ok(Self::Host(unsafe { Mapped::new_or_copy(stream.device(), owner, array) }?))
+    }
+
+    fn num_bytes(&self) -> u64 {
+        match self {
+            Self::Device(buffer) => buffer.num_bytes(),
+            Self::Host(_) => 0,
+        }
+    }
 }
 
 impl<'a, T: Pod> From<&'a Column<T>> for Argument<'a> {
@@ -25,15 +42,26 @@ impl<'a, T: Pod> From<&'a Column<T>> for Argument<'a> {
         match column {
             Column::Device(buffer) => buffer.into(),
             Column::Host(mapped) => mapped.into(),
-            Column::Empty => Argument::NULL,
         }
     }
+}
+
+/// Options that choose a graph's memory: placement, and bytes of device memory.
+pub(crate) type Request = (TopologyPlacement, Option<u64>);
+
+/// Memory of a graph's rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowMemory<'a> {
+    Device,
+    Host,
+    /// Selected rows in device memory, the others in host memory.
+    Cached(&'a SelectedRows),
 }
 
 /// A graph as one device reads it.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// CSR offsets, or with `lens` the starts of [`Filled`].
+    /// CSR offsets, or with `lens` the starts of [`SelectedRows`].
     pub(crate) starts: Column<u64>,
     pub(crate) lens: Option<Buffer<u32>>,
     pub(crate) indices: Column<u32>,
@@ -44,21 +72,12 @@ pub(crate) struct Graph {
     pub(crate) weight_sums: Option<Column<f32>>,
     /// Event after all uploads.
     pub(crate) ready: Event,
-    pub(crate) form: Topologies,
+    pub(crate) placement: TopologyPlacement,
     /// Bytes of device memory.
     pub(crate) bytes: u64,
     device: Device,
     topology: Topology,
-    asked: (Topologies, Option<u64>),
-}
-
-impl<T: Pod> Column<T> {
-    fn num_bytes(&self) -> u64 {
-        match self {
-            Self::Device(buffer) => buffer.num_bytes(),
-            Self::Host(_) | Self::Empty => 0,
-        }
-    }
+    request: Request,
 }
 
 /// Bytes of device memory for a whole topology.
@@ -71,77 +90,43 @@ pub(crate) fn whole_bytes(topology: &Topology) -> u64 {
 }
 
 /// Minimum bytes of a useful cache: the lookup tables and a sixteenth of the rows.
-pub(crate) fn least_cache_bytes(topology: &Topology) -> u64 {
+pub(crate) fn min_cache_bytes(topology: &Topology) -> u64 {
     let weights = u64::from(topology.weights().is_some());
     let tables = (ROW_TABLE_BYTES + 4 * weights) * topology.num_nodes() as u64;
     tables + (4 + 4 * weights) * topology.num_edges() / 16
 }
 
 impl Graph {
-    /// The whole topology in device memory.
-    pub(crate) fn on_device(stream: &Stream, topology: &Topology, asked: (Topologies, Option<u64>)) -> Result<Self> {
-        let resident = |values: &[u32]| -> Result<_> { Ok(Column::Device(Buffer::of(stream, values)?)) };
-        let floats = |values: &[f32]| -> Result<_> { Ok(Column::Device(Buffer::of(stream, values)?)) };
+    pub(crate) fn new(stream: &Stream, topology: &Topology, rows: RowMemory<'_>, request: Request) -> Result<Self> {
+        let (placement, bytes, selected) = match rows {
+            RowMemory::Device => (TopologyPlacement::Device, whole_bytes(topology), None),
+            RowMemory::Host => (TopologyPlacement::Host, 0, None),
+            RowMemory::Cached(selected) => (TopologyPlacement::Cached, selected.bytes, Some(selected)),
+        };
+        let on_device = placement == TopologyPlacement::Device;
+        let (weights, sums) = (topology.weights(), weight_sums(topology).map(Array::from));
         Ok(Self {
-            starts: Column::Device(Buffer::of(stream, topology.indptr())?),
-            lens: None,
-            indices: resident(topology.indices())?,
-            cached: None,
-            weights: topology.weights().map(|w| floats(w)).transpose()?,
-            cached_weights: None,
-            weight_sums: weight_sums(topology).map(|w| floats(&w)).transpose()?,
+            starts: match selected {
+                Some(selected) => Column::Device(Buffer::of(stream, &selected.starts)?),
+                None => Column::new(stream, topology.indptr(), on_device)?,
+            },
+            lens: selected.map(|selected| Buffer::of(stream, &selected.lens)).transpose()?,
+            indices: Column::new(stream, topology.indices(), on_device)?,
+            cached: selected.map(|selected| upload_rows(stream, topology, topology.indices(), selected)).transpose()?,
+            weights: weights.map(|weights| Column::new(stream, weights, on_device)).transpose()?,
+            cached_weights: weights
+                .zip(selected)
+                .map(|(weights, selected)| upload_rows(stream, topology, weights, selected))
+                .transpose()?,
+            weight_sums: sums
+                .map(|sums| Column::new(stream, &sums, placement != TopologyPlacement::Host))
+                .transpose()?,
             ready: stream.record(false)?,
-            form: Topologies::Device,
-            bytes: whole_bytes(topology),
+            placement,
+            bytes,
             device: stream.device().clone(),
             topology: topology.clone(),
-            asked,
-        })
-    }
-
-    /// The whole topology in host memory, pinned in place.
-    pub(crate) fn on_host(stream: &Stream, topology: &Topology, asked: (Topologies, Option<u64>)) -> Result<Self> {
-        let device = stream.device();
-        Ok(Self {
-            starts: mapped(device, topology.indptr())?,
-            lens: None,
-            indices: mapped(device, topology.indices())?,
-            cached: None,
-            weights: topology.weights().map(|w| mapped(device, w)).transpose()?,
-            cached_weights: None,
-            weight_sums: weight_sums(topology).map(|w| mapped(device, &Array::from(w))).transpose()?,
-            ready: stream.record(false)?,
-            form: Topologies::Host,
-            bytes: 0,
-            device: device.clone(),
-            topology: topology.clone(),
-            asked,
-        })
-    }
-
-    /// The rows of `filled` in device memory, the others in host memory.
-    pub(crate) fn cached(
-        stream: &Stream,
-        topology: &Topology,
-        filled: &Filled,
-        asked: (Topologies, Option<u64>),
-    ) -> Result<Self> {
-        let device = stream.device();
-        let sums = weight_sums(topology);
-        Ok(Self {
-            starts: Column::Device(Buffer::of(stream, &filled.starts)?),
-            lens: Some(Buffer::of(stream, &filled.lens)?),
-            indices: mapped(device, topology.indices())?,
-            cached: Some(held(stream, topology, topology.indices(), filled)?),
-            weights: topology.weights().map(|w| mapped(device, w)).transpose()?,
-            cached_weights: topology.weights().map(|w| held(stream, topology, w, filled)).transpose()?,
-            weight_sums: sums.map(|w| Ok(Column::Device(Buffer::of(stream, &w)?))).transpose()?,
-            ready: stream.record(false)?,
-            form: Topologies::Cached,
-            bytes: filled.bytes(),
-            device: device.clone(),
-            topology: topology.clone(),
-            asked,
+            request,
         })
     }
 
@@ -153,14 +138,9 @@ impl Graph {
         self.starts.num_bytes() + self.indices.num_bytes() + words + floats + cached
     }
 
-    fn is(&self, device: &Device, topology: &Topology, asked: (Topologies, Option<u64>)) -> bool {
-        let same = |a: &[u64], b: &[u64]| a.as_ptr() == b.as_ptr() && a.len() == b.len();
-        let weights = |t: &Topology| t.weights().map(|w| w.as_ptr());
-        self.device.is(device)
-            && self.asked == asked
-            && same(self.topology.indptr(), topology.indptr())
-            && self.topology.indices().as_ptr() == topology.indices().as_ptr()
-            && weights(&self.topology) == weights(topology)
+    fn matches(&self, device: &Device, topology: &Topology, request: Request) -> bool {
+        let arrays = |t: &Topology| (t.indptr().as_ptr_range(), t.indices().as_ptr(), t.weights().map(|w| w.as_ptr()));
+        self.device.is(device) && self.request == request && arrays(&self.topology) == arrays(topology)
     }
 }
 
@@ -168,13 +148,14 @@ impl Graph {
 pub(crate) fn shared(
     device: &Device,
     topology: &Topology,
-    asked: (Topologies, Option<u64>),
+    request: Request,
     make: impl FnOnce() -> Result<Graph>,
 ) -> Result<Arc<Graph>> {
     static GRAPHS: Mutex<Vec<Weak<Graph>>> = Mutex::new(Vec::new());
     let mut graphs = GRAPHS.lock().unwrap_or_else(PoisonError::into_inner);
     graphs.retain(|graph| graph.strong_count() > 0);
-    if let Some(graph) = graphs.iter().filter_map(Weak::upgrade).find(|graph| graph.is(device, topology, asked)) {
+    if let Some(graph) = graphs.iter().filter_map(Weak::upgrade).find(|graph| graph.matches(device, topology, request))
+    {
         return Ok(graph);
     }
     let graph = Arc::new(make()?);
@@ -182,23 +163,16 @@ pub(crate) fn shared(
     Ok(graph)
 }
 
-/// Maps an array of the host for the device.
-fn mapped<T: Pod + Element>(device: &Device, array: &Array<T>) -> Result<Column<T>> {
-    if array.is_empty() {
-        return Ok(Column::Empty);
-    }
-    let owner: Arc<dyn Any + Send + Sync> = Arc::new(array.clone());
-    // SAFETY: a clone of the array keeps its elements, which are never moved or written.
-    Ok(Column::Host(unsafe { Mapped::new_or_copy(device, owner, array) }?))
-}
-
-/// Uploads the cached rows of an edge array, packed.
-fn held<T: Pod>(stream: &Stream, topology: &Topology, values: &[T], filled: &Filled) -> Result<Buffer<T>> {
-    let mut rows = Upload::new(stream, filled.edges() as usize)?;
-    for node in 0..topology.num_nodes() as u32 {
-        if filled.starts[node as usize] & CACHED != 0 {
-            rows.push(&values[topology.edge_range(node)])?;
-        }
+/// Uploads the selected rows of an edge array, packed.
+fn upload_rows<T: Pod>(
+    stream: &Stream,
+    topology: &Topology,
+    values: &[T],
+    selected: &SelectedRows,
+) -> Result<Buffer<T>> {
+    let mut rows = Upload::new(stream, selected.edges as usize)?;
+    for node in (0..topology.num_nodes() as u32).filter(|&node| selected.contains(node)) {
+        rows.push(&values[topology.edge_range(node)])?;
     }
     rows.finish()
 }

@@ -1,40 +1,63 @@
 //! Kernel launches.
 //!
-//! Output buffers are checked here against a hop's upper bounds; actual sizes stand in `counts` on the device, and never
+//! Output buffers are checked here against a hop's upper bounds; actual sizes are in `counts` on the device, and never
 //! exceed the bounds of `Degrees`.
 
 use morphgl_cuda::{Argument, Buffer, Kernel, Shape, Stream};
 use morphgl_registry::Result;
 
-use crate::bounds::Hop;
-use crate::graph::Graph;
-use crate::kernels::{BLOCK, Kernels, Places, Table};
+use crate::bounds::HopBounds;
+use crate::kernels::{BLOCK, Kernels, SizeIndices, Table};
+use crate::shared::Shared;
 
 /// Maximum blocks of a scan, and minimum rows or words per block.
 const SCAN_BLOCKS: u64 = 1024;
 const SCAN_SHARE: u64 = 1024;
 /// Maximum number of kernel arguments.
 const ARGUMENTS: usize = 32;
-
-/// Kernels and the stream they are launched on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Launch<'a> {
-    pub(crate) kernels: &'a Kernels,
-    pub(crate) stream: &'a Stream,
-}
+/// Bytes of shared memory available to every launch.
+const SHARED: usize = 48 << 10;
+/// Bytes of scratch memory for picks that exceed shared memory.
+const LARGE_SCRATCH: usize = 64 << 20;
 
 /// Number of blocks of a scan.
 pub(crate) fn scan_blocks(elements: u64) -> usize {
     elements.div_ceil(SCAN_SHARE).clamp(1, SCAN_BLOCKS) as usize
 }
 
-/// Asserts that a buffer has room for what a kernel may write.
+/// Words of scratch memory for picks of `fanout` edges, and the number of blocks, at most `max_blocks`, that share them.
+pub(crate) fn large_scratch(fanout: u32, max_blocks: u64) -> (usize, usize) {
+    let bytes = 16 * fanout as usize;
+    if bytes <= SHARED {
+        return (0, max_blocks as usize);
+    }
+    let blocks = (LARGE_SCRATCH / bytes).clamp(1, max_blocks as usize);
+    (blocks * bytes / 8, blocks)
+}
+
+/// Asserts that a buffer has the capacity for what a kernel may write.
 #[track_caller]
-pub(crate) fn room<T: bytemuck::Pod>(buffer: &Buffer<T>, elements: u64) {
+pub(crate) fn check_len<T: bytemuck::Pod>(buffer: &Buffer<T>, elements: u64) {
     assert!(buffer.len() as u64 >= elements, "{elements} elements in a buffer of {}", buffer.len());
 }
 
-impl Launch<'_> {
+/// A sampler's kernels, graph, and the stream of a mini-batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) stream: &'a Stream,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn kernels(&self) -> &'a Kernels {
+        &self.shared.kernels
+    }
+
+    /// Launch shape for `threads` threads, capped at what fills the device.
+    pub(crate) fn grid(&self, threads: u64) -> Shape {
+        Shape::linear(threads.div_ceil(u64::from(BLOCK)).clamp(1, self.shared.max_blocks) as usize, BLOCK)
+    }
+
     /// Launches a kernel; callers compose its arguments from groups shared by several kernels.
     pub(crate) fn run<'b>(
         &self,
@@ -52,7 +75,8 @@ impl Launch<'_> {
         unsafe { self.stream.launch(kernel, shape, &mut all[..len]) }
     }
 
-    /// Copies `num` nodes of `order` from `first` on to `nodes`, inserts them into the table, and writes their number to `counts`.
+    /// Copies `num` nodes of `order` from `first` on to `nodes`, inserts them into the table, and writes their number to
+    /// `counts`.
     pub(crate) fn seeds(
         &self,
         (order, first, num): (&Buffer<u32>, u64, u32),
@@ -60,29 +84,27 @@ impl Launch<'_> {
         counts: Option<&Buffer<u64>>,
         table: &Table,
     ) -> Result<()> {
-        room(order, first + u64::from(num));
-        room(nodes, u64::from(num));
+        check_len(order, first + u64::from(num));
+        check_len(nodes, u64::from(num));
         let arguments = [order.into(), first.into(), num.into(), nodes.into(), counts.into()];
         let arguments = arguments.into_iter().chain(table.arguments());
-        self.run(&self.kernels.nodes, self.kernels.grid(u64::from(num)), arguments)
+        self.run(&self.kernels().sample_nodes, self.grid(u64::from(num)), arguments)
     }
 
-    /// Looks up the rows of at most `most` nodes: those between entries `from` and `to` of `counts`.
+    /// Looks up the rows of at most `limit` nodes: those between entries `from` and `to` of `counts`.
     pub(crate) fn locate(
         &self,
-        graph: &Graph,
         nodes: &Buffer<u32>,
-        (counts, from, to, most): (&Buffer<u64>, i32, u32, u64),
+        (counts, from, to, limit): (&Buffer<u64>, i32, u32, u64),
         rows: Option<(&Buffer<u64>, &Buffer<u32>)>,
         degrees: &Buffer<f32>,
     ) -> Result<()> {
-        room(nodes, most);
-        room(degrees, most);
-        rows.inspect(|(start, len)| {
-            room(start, most);
-            room(len, most);
-        });
-        let (start, len) = (rows.map(|r| r.0), rows.map(|r| r.1));
+        check_len(nodes, limit);
+        check_len(degrees, limit);
+        let (start, len) = rows.unzip();
+        start.inspect(|start| check_len(start, limit));
+        len.inspect(|len| check_len(len, limit));
+        let graph = &self.shared.graph;
         let arguments = [
             nodes.into(),
             counts.into(),
@@ -95,63 +117,63 @@ impl Launch<'_> {
             len.into(),
             degrees.into(),
         ];
-        self.run(&self.kernels.locate, self.kernels.grid(2 * most), arguments)
+        self.run(&self.kernels().sample_locate, self.grid(2 * limit), arguments)
     }
 
     /// Computes row offsets and number of edges of the hop; `lens` are the rows' candidates.
     pub(crate) fn offsets(
         &self,
-        (bound, places, fanout): (&Hop, Places, u32),
+        (bounds, sizes, fanout): (&HopBounds, SizeIndices, u32),
         lens: &Buffer<u32>,
         counts: &Buffer<u64>,
         sums: &Buffer<u64>,
         indptr: &Buffer<u32>,
     ) -> Result<()> {
-        let blocks = scan_blocks(bound.rows);
-        room(lens, bound.rows);
-        room(sums, blocks as u64);
-        room(indptr, bound.rows + 1);
+        let blocks = scan_blocks(bounds.rows);
+        check_len(lens, bounds.rows);
+        check_len(sums, blocks as u64);
+        check_len(indptr, bounds.rows + 1);
         let shape = Shape::linear(blocks, BLOCK);
-        let Places { first, rows, edges } = places;
+        let SizeIndices { first, rows, edges } = sizes;
         let shares = || [lens.into(), counts.into(), first.into(), rows.into(), fanout.into(), sums.into()];
-        self.run(&self.kernels.row_sums, shape, shares())?;
-        self.run(&self.kernels.row_offsets, shape, shares().into_iter().chain([indptr.into(), edges.into()]))
+        self.run(&self.kernels().sample_row_sums, shape, shares())?;
+        self.run(&self.kernels().sample_row_offsets, shape, shares().into_iter().chain([indptr.into(), edges.into()]))
     }
 
     /// Counts each row's edges of positive weight, up to one more than the fanout.
     pub(crate) fn count_positive(
         &self,
-        (bound, places, fanout): (&Hop, Places, u32),
-        (graph, counts): (&Graph, &Buffer<u64>),
+        (bounds, sizes, fanout): (&HopBounds, SizeIndices, u32),
+        counts: &Buffer<u64>,
         (start, len): (&Buffer<u64>, &Buffer<u32>),
         positive: &Buffer<u32>,
     ) -> Result<()> {
-        room(positive, bound.rows);
+        check_len(positive, bounds.rows);
         let arguments = [
-            graph.weights.as_ref().into(),
-            graph.cached_weights.as_ref().into(),
+            self.shared.graph.weights.as_ref().into(),
+            self.shared.graph.cached_weights.as_ref().into(),
             start.into(),
             len.into(),
             counts.into(),
-            places.first.into(),
-            places.rows.into(),
+            sizes.first.into(),
+            sizes.rows.into(),
             fanout.saturating_add(1).into(),
             positive.into(),
         ];
-        self.run(&self.kernels.count_positive, self.kernels.grid(bound.expanded * 32), arguments)
+        self.run(&self.kernels().sample_count_positive, self.grid(bounds.expanded * 32), arguments)
     }
 
-    /// Counts an access of each of at most `most` nodes between entries `from` and `to` of `counts`; with `lens`, only of
+    /// Counts an access of each of at most `limit` nodes between entries `from` and `to` of `counts`; with `lens`, only of
     /// those with a neighbour.
     pub(crate) fn count(
         &self,
         nodes: &Buffer<u32>,
         lens: Option<&Buffer<u32>>,
-        (counts, from, to, most): (&Buffer<u64>, i32, u32, u64),
+        (counts, from, to, limit): (&Buffer<u64>, i32, u32, u64),
         accesses: &Buffer<u32>,
     ) -> Result<()> {
-        room(nodes, most);
+        check_len(nodes, limit);
         let arguments = [nodes.into(), lens.into(), counts.into(), from.into(), to.into(), accesses.into()];
-        self.run(&self.kernels.count, self.kernels.grid(most), arguments)
+        self.run(&self.kernels().sample_count, self.grid(limit), arguments)
     }
 }

@@ -8,7 +8,7 @@ use crate::KEY;
 /// Placement of the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Topologies {
+pub enum TopologyPlacement {
     /// All in device memory if it fits the budget, else cached hot rows, else all in host memory.
     #[default]
     Auto,
@@ -25,10 +25,10 @@ pub enum Topologies {
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Placement of the topology. Default auto.
-    pub topology: Topologies,
+    pub topology: TopologyPlacement,
     /// Bytes of device memory for the topology, look-up tables included. Default half of what is free.
     pub topology_bytes: Option<u64>,
-    /// Epochs sampled beforehand to find the hot rows. Default 1.
+    /// Epochs pre-sampled to find the hot rows. Default 1.
     pub presample_epochs: u32,
     /// Maximum mini-batches sampled per such epoch. Default all.
     pub presample_batches: Option<u32>,
@@ -72,7 +72,7 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
 impl Default for Options {
     fn default() -> Self {
         Self {
-            topology: Topologies::Auto,
+            topology: TopologyPlacement::Auto,
             topology_bytes: None,
             presample_epochs: 1,
             presample_batches: None,
@@ -89,17 +89,15 @@ impl Options {
     ///
     /// An unknown option or an invalid value.
     pub fn read(value: &serde_json::Value) -> Result<Self> {
-        if value.is_null() {
-            return Ok(Self::default());
-        }
-        let options =
-            Self::deserialize(value).map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
+        let options = Option::<Self>::deserialize(value);
+        let options = options.map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
+        let options = options.unwrap_or_default();
         if options.in_flight == 0 || options.in_flight > 16 {
             let what = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
             return Err(Error::setting(&KEY, what));
         }
         if options.presample_epochs == 0 || options.presample_batches == Some(0) {
-            let what = "options: pre-sampling without a mini-batch tells nothing; give at least 1";
+            let what = "options: pre-sampling needs a mini-batch; give at least 1";
             return Err(Error::setting(&KEY, what));
         }
         Ok(options)

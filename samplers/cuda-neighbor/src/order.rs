@@ -7,8 +7,8 @@ use morphgl_graph_store::Array;
 use morphgl_registry::{Result, SeedSet};
 use morphgl_sampler_core::permute;
 
-/// Number of epochs whose order is kept: workers change epochs at different times.
-const ORDERS: usize = 2;
+/// Number of epochs whose order is cached: workers change epochs at different times.
+const CACHED_EPOCHS: usize = 2;
 
 /// Seed order of an epoch, with the seeds' labels.
 #[derive(Debug)]
@@ -41,12 +41,12 @@ impl Orders {
         self.seeds.nodes().len()
     }
 
-    /// Bytes of device memory of all kept orders.
+    /// Bytes of device memory of all cached orders.
     pub(crate) fn num_bytes(&self) -> u64 {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = if self.shuffle.is_some() { ORDERS as u64 } else { 1 };
+        let num_orders = if self.shuffle.is_some() { CACHED_EPOCHS as u64 } else { 1 };
         let bytes = |order: &Order| order.nodes.num_bytes() + order.labels.num_bytes();
-        kept * orders.iter().map(|order| bytes(order)).max().unwrap_or(0)
+        num_orders * orders.iter().map(|order| bytes(order)).max().unwrap_or(0)
     }
 
     /// The order of `epoch`, computed and uploaded on the stream of the first worker that needs it.
@@ -59,13 +59,11 @@ impl Orders {
         if let Some(seed) = self.shuffle {
             permute(seed, epoch, &mut nodes);
         }
-        let labels: Vec<i32> = match &self.labels {
-            Some(labels) => nodes.iter().map(|&v| labels[v as usize]).collect(),
-            None => Vec::new(),
-        };
+        let labels: Vec<i32> =
+            self.labels.iter().flat_map(|labels| nodes.iter().map(|&v| labels[v as usize])).collect();
         let (nodes, labels) = (Buffer::of(stream, &nodes)?, Buffer::of(stream, &labels)?);
         let order = Arc::new(Order { epoch, nodes, labels, ready: stream.record(false)? });
-        if orders.len() == ORDERS {
+        if orders.len() == CACHED_EPOCHS {
             orders.remove(0);
         }
         orders.push(Arc::clone(&order));

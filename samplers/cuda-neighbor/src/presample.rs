@@ -9,33 +9,25 @@ use morphgl_registry::{BatchId, Result};
 use crate::shared::Shared;
 use crate::worker::{Counters, Worker};
 
-/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs, scaled to one epoch. Sampled are the last
+/// Counts accesses of the first `batches` mini-batches of each of `epochs` epochs, scaled to one epoch. It samples the last
 /// epochs of the counter's range, which are never trained.
 pub(crate) fn presample(shared: &Arc<Shared>, epochs: u32, batches: Option<u32>) -> Result<Hotness> {
-    let all = shared.num_batches() as u32;
-    let made = batches.unwrap_or(all).min(all);
+    let num_batches = shared.num_batches() as u32;
+    let sampled = batches.unwrap_or(num_batches).min(num_batches);
     let mut worker = Worker::new(shared, 1)?;
-    let counters = {
-        let (stream, num_nodes) = (worker.stream(), shared.degrees.num_nodes() as usize);
-        let mut counters = Counters { nodes: Buffer::new(stream, num_nodes)?, rows: Buffer::new(stream, num_nodes)? };
-        stream.fill(&mut counters.nodes, 0)?;
-        stream.fill(&mut counters.rows, 0)?;
-        counters
-    };
-    let mut under_way = None;
-    for epoch in 0..epochs {
-        for index in 0..made {
-            let handle = worker.make(BatchId { epoch: u32::MAX - epoch, index }, 0..usize::MAX, Some(&counters))?;
-            // Two in flight, so that the device stays busy and memory bounded.
-            if let Some(before) = under_way.replace(handle) {
-                before.wait()?;
-            }
+    let counters = Counters::new(worker.stream(), shared.degrees.num_nodes() as usize)?;
+    let mut in_flight = None;
+    for id in (0..epochs).flat_map(|epoch| (0..sampled).map(move |index| BatchId { epoch: u32::MAX - epoch, index })) {
+        let handle = worker.make(id, 0..usize::MAX, Some(&counters))?;
+        // Two in flight, so that the device stays busy and memory bounded.
+        if let Some(previous) = in_flight.replace(handle) {
+            previous.wait()?;
         }
     }
-    if let Some(last) = under_way {
+    if let Some(last) = in_flight {
         last.wait()?;
     }
-    let scale = f64::from(all) / (f64::from(made) * f64::from(epochs));
+    let scale = f64::from(num_batches) / (f64::from(sampled) * f64::from(epochs));
     let scaled = |accesses: &Buffer<u32>| -> Result<Arc<[f32]>> {
         let accesses = accesses.to_vec(worker.stream())?;
         Ok(accesses.into_iter().map(|count| (f64::from(count) * scale) as f32).collect())

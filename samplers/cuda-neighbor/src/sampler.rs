@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use morphgl_cuda::{Device, Stream};
-use morphgl_graph_store::Topology;
 use morphgl_hotness::Hotness;
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result};
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
-use crate::graph::{self, Graph};
+use crate::graph::{self, Graph, RowMemory};
 use crate::presample::presample;
 use crate::shared::Shared;
 use crate::worker::Worker;
-use crate::{KEY, Options, Topologies, fill};
+use crate::{KEY, Options, TopologyPlacement, select_rows};
 
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]
@@ -28,7 +27,7 @@ impl CudaNeighbor {
     /// # Errors
     ///
     /// A place that is no CUDA device, settings that [`check_settings`] refuses, invalid options, and a device that fails or
-    /// has no room for topology and mini-batches.
+    /// lacks memory for topology and mini-batches.
     ///
     /// # Complexity
     ///
@@ -47,8 +46,8 @@ impl CudaNeighbor {
     pub fn with_hotness(context: &BatchingContext, hotness: &[f32]) -> Result<Self> {
         let nodes = context.dataset.num_nodes();
         if hotness.len() != nodes {
-            let what = format!("hotness of {} nodes, and the graph has {nodes}; give one a node", hotness.len());
-            return Err(Error::setting(&KEY, what));
+            let message = format!("hotness of {} nodes, and the graph has {nodes}; give one per node", hotness.len());
+            return Err(Error::setting(&KEY, message));
         }
         Self::build(context, Some(hotness))
     }
@@ -61,14 +60,13 @@ impl CudaNeighbor {
         let stream = Stream::new(&device, false)?;
         let degrees = Arc::new(Degrees::new(topology));
         // A graph with a given hotness is not shared with other operators.
-        let asked = (options.topology, options.topology_bytes);
-        let make = || choose(context, &device, &stream, &options, &degrees, hotness);
+        let make = || place(context, &stream, &options, &degrees, hotness);
         let graph = match hotness {
             Some(_) => Arc::new(make()?),
-            None => graph::shared(&device, topology, asked, make)?,
+            None => graph::shared(&device, topology, (options.topology, options.topology_bytes), make)?,
         };
         let shared = Arc::new(Shared::new(context, &device, &options, graph, &degrees)?);
-        shared.check_memory(&options)?;
+        shared.check_memory(options.in_flight)?;
         Ok(Self { shared, options })
     }
 
@@ -79,14 +77,14 @@ impl CudaNeighbor {
     /// Zero epochs, or a device that fails.
     pub fn presample(&self, epochs: u32) -> Result<Hotness> {
         if epochs == 0 {
-            return Err(Error::setting(&KEY, "pre-sampling no epoch tells nothing; give at least 1"));
+            return Err(Error::setting(&KEY, "pre-sampling needs an epoch; give at least 1"));
         }
         presample(&self.shared, epochs, self.options.presample_batches)
     }
 
-    /// Placement of the topology; never [`Topologies::Auto`].
-    pub fn topology(&self) -> Topologies {
-        self.shared.graph.form
+    /// Placement of the topology; never [`TopologyPlacement::Auto`].
+    pub fn topology(&self) -> TopologyPlacement {
+        self.shared.graph.placement
     }
 
     /// Bytes of device memory of the topology, lookup tables included.
@@ -103,33 +101,35 @@ impl CudaNeighbor {
 }
 
 /// Places the topology by the options and the budget.
-fn choose(
+fn place(
     context: &BatchingContext,
-    device: &Device,
     stream: &Stream,
     options: &Options,
     degrees: &Arc<Degrees>,
     hotness: Option<&[f32]>,
 ) -> Result<Graph> {
-    let topology = &context.dataset.topology;
-    let asked = (options.topology, options.topology_bytes);
+    let (topology, device) = (&context.dataset.topology, stream.device());
+    let graph = |rows: RowMemory<'_>| Graph::new(stream, topology, rows, (options.topology, options.topology_bytes));
     let budget = match options.topology_bytes {
         Some(bytes) => bytes,
         None => device.free_bytes()? / 2,
     };
-    let whole = graph::whole_bytes(topology);
-    let form = match options.topology {
-        Topologies::Auto if whole <= budget => Topologies::Device,
-        Topologies::Auto if graph::least_cache_bytes(topology) <= budget => Topologies::Cached,
-        Topologies::Auto => Topologies::Host,
-        form => form,
-    };
-    match form {
-        Topologies::Device if whole > budget => Err(too_large(whole, budget)),
-        Topologies::Device => Graph::on_device(stream, topology, asked),
-        Topologies::Cached => {
-            // Kept until the cached graph has mapped the same arrays, so that they are pinned once.
-            let on_host = Arc::new(Graph::on_host(stream, topology, (Topologies::Host, None))?);
+    let (whole, min_cache) = (graph::whole_bytes(topology), graph::min_cache_bytes(topology));
+    match options.topology {
+        TopologyPlacement::Auto if whole <= budget => graph(RowMemory::Device),
+        TopologyPlacement::Device if whole > budget => {
+            let message = format!(
+                "the topology takes {whole} bytes of device memory, more than the {budget} it may have; give more by \
+                 topology_bytes, or topology cached or host"
+            );
+            Err(Error::setting(&KEY, message))
+        }
+        TopologyPlacement::Device => graph(RowMemory::Device),
+        TopologyPlacement::Host => graph(RowMemory::Host),
+        TopologyPlacement::Auto if budget < min_cache => graph(RowMemory::Host),
+        TopologyPlacement::Auto | TopologyPlacement::Cached => {
+            // Mapped until the cached graph has mapped the same arrays, so that they are pinned once.
+            let on_host = Arc::new(graph(RowMemory::Host)?);
             let counted;
             let hotness = match hotness {
                 Some(hotness) => hotness,
@@ -139,28 +139,16 @@ fn choose(
                     &counted.rows
                 }
             };
-            let filled = fill(topology, hotness, &context.settings, budget);
-            Graph::cached(stream, topology, &filled.ok_or_else(|| no_tables(topology, budget))?, asked)
+            let selected = select_rows(topology, hotness, &context.settings, budget).ok_or_else(|| {
+                let message = format!(
+                    "topology_bytes {budget} have no room for the tables by which cached rows are found; give \
+                     {min_cache} or more, or topology host"
+                );
+                Error::setting(&KEY, message)
+            })?;
+            graph(RowMemory::Cached(&selected))
         }
-        _ => Graph::on_host(stream, topology, asked),
     }
-}
-
-fn too_large(whole: u64, budget: u64) -> Error {
-    let what = format!(
-        "the topology takes {whole} bytes of device memory, more than the {budget} it may have; give more by \
-         topology_bytes, or topology cached or host"
-    );
-    Error::setting(&KEY, what)
-}
-
-fn no_tables(topology: &Topology, budget: u64) -> Error {
-    let least = graph::least_cache_bytes(topology);
-    let what = format!(
-        "topology_bytes {budget} have no room for the tables by which cached rows are found; give {least} or more, or \
-         topology host"
-    );
-    Error::setting(&KEY, what)
 }
 
 impl Batching for CudaNeighbor {
@@ -171,8 +159,8 @@ impl Batching for CudaNeighbor {
     /// A worker is a few streams of the device; more host threads do not speed it up.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         if threads == 0 {
-            let what = "0 threads make no mini-batch; give at least 1";
-            return Err(Error::setting("threads of a batching worker", what));
+            let message = "0 threads make no mini-batch; give at least 1";
+            return Err(Error::setting("threads of a batching worker", message));
         }
         Ok(Box::new(Worker::new(&self.shared, self.options.in_flight)?))
     }

@@ -7,14 +7,14 @@ use morphgl_cuda::Device;
 use morphgl_registry::{BatchId, BatchingContext, Error, Pick, Result, SamplerSettings};
 use morphgl_sampler_core::seed_positions;
 
-use crate::bounds::{Degrees, Hop, MOST};
+use crate::bounds::{Degrees, HopBounds, MAX_VALUE};
 use crate::graph::Graph;
 use crate::kernels::Kernels;
 use crate::order::Orders;
 use crate::{KEY, Options};
 
 /// Minimum default of `hop_bytes`.
-const LEAST_HOP_BYTES: u64 = 64 << 20;
+const MIN_HOP_BYTES: u64 = 64 << 20;
 
 /// State shared by all workers.
 #[derive(Debug)]
@@ -23,9 +23,20 @@ pub(crate) struct Shared {
     pub(crate) graph: Arc<Graph>,
     pub(crate) degrees: Arc<Degrees>,
     pub(crate) kernels: Kernels,
+    /// Maximum blocks of a grid: those that fill the device.
+    pub(crate) max_blocks: u64,
     pub(crate) settings: SamplerSettings,
     pub(crate) orders: Orders,
-    pub(crate) hop_bytes: u64,
+    hop_bytes: u64,
+}
+
+/// Sizes reachable without a query by the host: up to the last hop, or to the first one with too large a bound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach {
+    /// Maximum number of nodes then.
+    pub(crate) nodes: u64,
+    /// Maximum hash-table value.
+    pub(crate) values: u64,
 }
 
 impl Shared {
@@ -38,19 +49,22 @@ impl Shared {
     ) -> Result<Self> {
         let settings = context.settings.clone();
         let shuffle = settings.shuffle.then_some(settings.seed);
-        let hop_bytes = match options.hop_bytes {
-            Some(bytes) => bytes,
-            None => (device.properties()?.memory_bytes / 256).max(LEAST_HOP_BYTES),
-        };
+        let properties = device.properties()?;
         Ok(Self {
             device: device.clone(),
             graph,
             degrees: Arc::clone(degrees),
             kernels: Kernels::load(device)?,
+            max_blocks: u64::from(properties.multiprocessors) * 16,
             settings,
             orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
-            hop_bytes,
+            hop_bytes: options.hop_bytes.unwrap_or((properties.memory_bytes / 256).max(MIN_HOP_BYTES)),
         })
+    }
+
+    /// Whether neighbours are picked by weight.
+    pub(crate) fn weighted(&self) -> bool {
+        self.settings.pick == Pick::Weighted
     }
 
     pub(crate) fn num_batches(&self) -> usize {
@@ -63,74 +77,57 @@ impl Shared {
     }
 
     /// Refuses mini-batches whose upper bounds exceed the free device memory.
-    pub(crate) fn check_memory(&self, options: &Options) -> Result<()> {
+    pub(crate) fn check_memory(&self, in_flight: usize) -> Result<()> {
         let weights = self.graph.weights.is_some();
-        let (mut bytes, mut bound) = (0u64, self.first_hop());
-        for at in 0..self.settings.fanouts.0.len() {
-            if at > 0 {
-                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
-            }
-            if !self.fits(&bound) {
-                break;
-            }
-            bytes += bound.bytes(weights, false);
-        }
-        let (all, free) = (bytes.saturating_mul(options.in_flight as u64), self.device.free_bytes()?);
+        let hops = self.bounds_from(0, self.first_hop()).take_while(|bounds| self.fits(bounds));
+        let bytes: u64 = hops.map(|bounds| bounds.bytes(weights, false)).sum();
+        let (all, free) = (bytes.saturating_mul(in_flight as u64), self.device.free_bytes()?);
         if all > free {
-            let what = format!(
-                "{} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a smaller \
-                 batch size or fanouts, or a smaller in_flight or topology_bytes",
-                options.in_flight
+            let message = format!(
+                "{in_flight} mini-batches under way take up to {all} bytes of device memory, and {free} are free; give a \
+                 smaller batch size or fanouts, or a smaller in_flight or topology_bytes"
             );
-            return Err(Error::setting(&KEY, what));
+            return Err(Error::setting(&KEY, message));
         }
         Ok(())
     }
 
     /// Upper bounds of the first hop.
-    pub(crate) fn first_hop(&self) -> Hop {
+    pub(crate) fn first_hop(&self) -> HopBounds {
         let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
         self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])
     }
 
+    /// `bounds`, which are those of hop `hop`, and the bounds of all later hops.
+    fn bounds_from(&self, hop: usize, bounds: HopBounds) -> impl Iterator<Item = HopBounds> {
+        let later = self.settings.fanouts.0[hop + 1..].iter().scan(bounds, |bounds, &fanout| {
+            *bounds = self.degrees.after(bounds, &self.settings, fanout);
+            Some(*bounds)
+        });
+        std::iter::once(bounds).chain(later)
+    }
+
     /// Whether a hop is allocated by its upper bounds.
-    pub(crate) fn fits(&self, bound: &Hop) -> bool {
-        let weights = self.graph.weights.is_some();
-        bound.bytes(weights, self.settings.pick == Pick::Weighted) <= self.hop_bytes && bound.edges <= MOST / 2
+    pub(crate) fn fits(&self, bounds: &HopBounds) -> bool {
+        let bytes = bounds.bytes(self.graph.weights.is_some(), self.weighted());
+        bytes <= self.hop_bytes && bounds.edges <= MAX_VALUE / 2
     }
 
-    /// Reach from hop `hop` on; with `known`, that hop's sizes are exact and it is always included.
-    pub(crate) fn reach(&self, hop: usize, mut bound: Hop, known: bool) -> Reach {
-        let mut reach = Reach { nodes: bound.rows, values: bound.rows };
-        for at in hop..self.settings.fanouts.0.len() {
-            if at > hop {
-                bound = self.degrees.after(&bound, &self.settings, self.settings.fanouts.0[at]);
+    /// Reach of mini-batch `id` from hop `hop` on; if `exact`, the bounds are that hop's sizes, and it is always included.
+    pub(crate) fn reach(&self, id: BatchId, hop: usize, bounds: HopBounds, exact: bool) -> Result<Reach> {
+        let mut reach = Reach { nodes: bounds.rows, values: bounds.rows };
+        for (i, bounds) in self.bounds_from(hop, bounds).enumerate() {
+            if !(self.fits(&bounds) || exact && i == 0) {
+                reach.nodes = reach.nodes.max(bounds.rows);
+                break;
             }
-            if !(self.fits(&bound) || (known && at == hop)) {
-                return Reach { nodes: reach.nodes.max(bound.rows), ..reach };
-            }
-            reach.nodes = bound.nodes;
-            reach.values = reach.values.max(bound.rows + bound.edges);
+            reach.nodes = bounds.nodes;
+            reach.values = reach.values.max(bounds.rows + bounds.edges);
         }
-        reach
-    }
-}
-
-/// Sizes reachable without a query by the host: up to the last hop, or to the first one with too large a bound.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reach {
-    /// Maximum number of nodes then.
-    pub(crate) nodes: u64,
-    /// Maximum hash-table value.
-    pub(crate) values: u64,
-}
-
-impl Reach {
-    pub(crate) fn checked(self, id: BatchId) -> Result<Self> {
-        if self.values > MOST {
-            let what = "a hop may have more than 2^31 - 1 edges; give a smaller batch size or fanouts";
-            return Err(Error::setting(id, what));
+        if reach.values > MAX_VALUE {
+            let message = "a hop may have more than 2^31 - 1 edges; give a smaller batch size or fanouts";
+            return Err(Error::setting(id, message));
         }
-        Ok(self)
+        Ok(reach)
     }
 }

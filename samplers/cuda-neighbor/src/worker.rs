@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaBlock, LastUse, Pinned, Stream, pending};
-use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Pick, Result};
+use morphgl_registry::{BatchId, BatchingWorker, Expansion, Fanout, Handle, MiniBatch, Result};
 
-use crate::bounds::Hop;
-use crate::expand::{Expand, HopArrays};
-use crate::kernels::{Draws, GROUP, Places};
-use crate::launch::Launch;
-use crate::scratch::{GROWN, Needs, Scratch, grow};
-use crate::shared::Shared;
+use crate::bounds::HopBounds;
+use crate::expand::{HopArrays, HopLaunch};
+use crate::kernels::{Draws, GROUP, SizeIndices};
+use crate::launch::{Launch, large_scratch};
+use crate::scratch::{Scratch, grow, raise};
+use crate::shared::{Reach, Shared};
 
 /// Access counters per node, for pre-sampling.
 #[derive(Debug)]
@@ -22,12 +22,22 @@ pub(crate) struct Counters {
     pub(crate) rows: Buffer<u32>,
 }
 
-/// A worker: streams used in turn.
+impl Counters {
+    /// Counters of zero.
+    pub(crate) fn new(stream: &Stream, num_nodes: usize) -> Result<Self> {
+        let mut counters = Self { nodes: Buffer::new(stream, num_nodes)?, rows: Buffer::new(stream, num_nodes)? };
+        stream.fill(&mut counters.nodes, 0)?;
+        stream.fill(&mut counters.rows, 0)?;
+        Ok(counters)
+    }
+}
+
+/// A worker: streams used round-robin.
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     scratch: Vec<Scratch>,
-    turn: usize,
+    next: usize,
 }
 
 impl Worker {
@@ -36,12 +46,12 @@ impl Worker {
         let scratch: Vec<Scratch> =
             (0..in_flight).map(|_| Scratch::new(&shared.device, hops)).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
-        Ok(Self { shared: Arc::clone(shared), scratch, turn: 0 })
+        Ok(Self { shared: Arc::clone(shared), scratch, next: 0 })
     }
 
     /// Stream of the next mini-batch.
     pub(crate) fn stream(&self) -> &Stream {
-        &self.scratch[self.turn].stream
+        &self.scratch[self.next].stream
     }
 
     /// Queues the work of a mini-batch, including access counting if `counters` are given.
@@ -51,9 +61,9 @@ impl Worker {
         share: Range<usize>,
         counters: Option<&Counters>,
     ) -> Result<Handle<MiniBatch>> {
-        let turn = self.turn;
-        self.turn = (turn + 1) % self.scratch.len();
-        make(&self.shared, &mut self.scratch[turn], id, share, counters)
+        let current = self.next;
+        self.next = (current + 1) % self.scratch.len();
+        make(&self.shared, &mut self.scratch[current], id, share, counters)
     }
 }
 
@@ -91,89 +101,78 @@ fn make(
     let start = scratch.stream.record(true)?;
     scratch.stream.wait(&order.ready)?;
 
-    let weighted = shared.settings.pick == Pick::Weighted;
-    let mut bound = shared.first_hop();
-    let reach = shared.reach(0, bound, false).checked(id)?;
-    let room = scratch.peak_nodes(reach.nodes);
-    let (mut nodes, mut degrees) = (None, None);
-    grow(&scratch.stream, &mut nodes, room, 0)?;
-    grow(&scratch.stream, &mut degrees, room, 0)?;
-    scratch.grow_nodes(room, 0, weighted)?;
+    let mut bounds = shared.first_hop();
+    let reach = shared.reach(id, 0, bounds, false)?;
+    let capacity = raise(&mut scratch.peak_nodes, reach.nodes);
+    let mut nodes = Buffer::new(&scratch.stream, capacity as usize)?;
+    let mut degrees = Buffer::new(&scratch.stream, capacity as usize)?;
     scratch.empty_table()?;
-    scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)?;
-    {
-        let (nodes, table) = (nodes.as_ref().expect(GROWN), scratch.table.as_ref().expect(GROWN));
-        let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
-        launch.seeds((&order.nodes, seeds.start as u64, seeds.len() as u32), nodes, Some(&scratch.counts), table)?;
-    }
+    grow_nodes(shared, scratch, reach, 0)?;
+    let launch = Launch { shared, stream: &scratch.stream };
+    let slice = (&order.nodes, seeds.start as u64, seeds.len() as u32);
+    launch.seeds(slice, &nodes, Some(&scratch.counts), &scratch.table)?;
 
     let mut blocks = Vec::with_capacity(fanouts.len());
     for (hop, &fanout) in fanouts.iter().enumerate() {
-        let before = hop as i32 - 1;
-        let first = if shared.settings.expansion == Expansion::All { -1 } else { before };
-        let places = Places { first, rows: hop as u32, edges: hops + 1 + hop as u32 };
-        let most = match fanout {
+        let previous = hop as i32 - 1;
+        let first = if shared.settings.expansion == Expansion::All { -1 } else { previous };
+        let sizes = SizeIndices { first, rows: hop as u32, edges: hops + 1 + hop as u32 };
+        let limit = match fanout {
             Fanout::All => u32::MAX,
             Fanout::AtMost(k) => k.get(),
         };
-        scratch.grow_sums(bound.rows)?;
-        let room = scratch.peak_rows(hop, bound.rows);
-        let indptr = Buffer::new(&scratch.stream, room as usize + 1)?;
+        scratch.grow_sums(bounds.rows)?;
+        let rows = raise(&mut scratch.peak_rows[hop], bounds.rows);
+        let indptr = Buffer::new(&scratch.stream, rows as usize + 1)?;
         {
-            let s = &*scratch;
-            let launch = Launch { kernels: &shared.kernels, stream: &s.stream };
-            let (nodes, degrees) = (nodes.as_ref().expect(GROWN), degrees.as_ref().expect(GROWN));
-            let (start, len) = (s.start.as_ref().expect(GROWN), s.len.as_ref().expect(GROWN));
-            let at = (&s.counts, before, hop as u32, bound.rows);
-            launch.locate(&shared.graph, nodes, at, Some((start, len)), degrees)?;
-            let positive = s.positive.as_ref().filter(|_| weighted);
-            if let Some(positive) = positive {
-                launch.count_positive((&bound, places, most), (&shared.graph, &s.counts), (start, len), positive)?;
+            let Scratch { counts, start, len, positive, sums, .. } = &*scratch;
+            let launch = Launch { shared, stream: &scratch.stream };
+            launch.locate(&nodes, (counts, previous, hop as u32, bounds.rows), Some((start, len)), &degrees)?;
+            if shared.weighted() {
+                launch.count_positive((&bounds, sizes, limit), counts, (start, len), positive)?;
             }
-            let lens = positive.unwrap_or(len);
-            let sums = s.sums.as_ref().expect(GROWN);
-            launch.offsets((&bound, places, most), lens, &s.counts, sums, &indptr)?;
+            let lens = if shared.weighted() { positive } else { len };
+            launch.offsets((&bounds, sizes, limit), lens, counts, sums, &indptr)?;
             if let Some(counters) = counters {
-                let at = (&s.counts, first, hop as u32, bound.rows);
-                launch.count(nodes, Some(lens), at, &counters.rows)?;
+                launch.count(&nodes, Some(lens), (counts, first, hop as u32, bounds.rows), &counters.rows)?;
             }
         }
-        if !shared.fits(&bound) {
-            bound = sizes(shared, scratch, places, bound)?;
-            let reach = shared.reach(hop, bound, true).checked(id)?;
-            let room = scratch.peak_nodes(reach.nodes);
-            grow(&scratch.stream, &mut nodes, room, bound.rows)?;
-            grow(&scratch.stream, &mut degrees, room, bound.rows)?;
-            scratch.grow_nodes(room, bound.rows, weighted)?;
-            if scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)? {
-                // Reinsert the nodes found so far into the new table.
-                let (nodes, table) = (nodes.as_ref().expect(GROWN), scratch.table.as_ref().expect(GROWN));
-                let launch = Launch { kernels: &shared.kernels, stream: &scratch.stream };
-                launch.seeds((nodes, 0, bound.rows as u32), nodes, None, table)?;
+        if !shared.fits(&bounds) {
+            bounds = query_sizes(shared, scratch, sizes, bounds)?;
+            let reach = shared.reach(id, hop, bounds, true)?;
+            let capacity = raise(&mut scratch.peak_nodes, reach.nodes);
+            grow(&scratch.stream, &mut nodes, capacity, bounds.rows)?;
+            grow(&scratch.stream, &mut degrees, capacity, bounds.rows)?;
+            if grow_nodes(shared, scratch, reach, bounds.rows)? {
+                // Reinsert the nodes so far into the new table.
+                let launch = Launch { shared, stream: &scratch.stream };
+                launch.seeds((&nodes, 0, bounds.rows as u32), &nodes, None, &scratch.table)?;
             }
         }
-        let edges = scratch.peak_edges(hop, bound.edges);
-        let apart = weighted || (fanout != Fanout::All && most > GROUP);
-        let large = (apart && !weighted).then_some(most);
-        scratch.grow_edges(&Needs { edges, picked: apart, large }, &shared.kernels)?;
+        let edges = raise(&mut scratch.peak_edges[hop], bounds.edges);
+        let large = !shared.weighted() && fanout != Fanout::All && limit > GROUP;
+        scratch.grow_edges(edges, shared.weighted() || large)?;
+        if large {
+            let (words, _) = large_scratch(limit, shared.max_blocks);
+            grow(&scratch.stream, &mut scratch.large, words as u64, 0)?;
+        }
         let indices = Buffer::new(&scratch.stream, edges as usize)?;
         let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
-        let made = HopArrays { indptr, indices, weights: weights.transpose()? };
-        let draws = Draws { fanout: most, hop: hop as u32, id, seed: shared.settings.seed };
-        Expand::new(shared, scratch, (&bound, places, draws), nodes.as_ref().expect(GROWN), &made).run()?;
-        blocks.push(made);
+        let arrays = HopArrays { indptr, indices, weights: weights.transpose()? };
+        let draws = Draws { fanout: limit, hop: hop as u32, id, seed: shared.settings.seed };
+        let launch = Launch { shared, stream: &scratch.stream };
+        HopLaunch::new(launch, scratch, (&bounds, sizes, draws), &nodes, &arrays).run()?;
+        blocks.push(arrays);
         if let Some(&next) = fanouts.get(hop + 1) {
-            bound = shared.degrees.after(&bound, &shared.settings, next);
+            bounds = shared.degrees.after(&bounds, &shared.settings, next);
         }
     }
 
-    let (nodes, degrees) = (nodes.expect(GROWN), degrees.expect(GROWN));
     let stream = &scratch.stream;
-    let launch = Launch { kernels: &shared.kernels, stream };
-    let at = (&scratch.counts, hops as i32 - 1, hops, bound.nodes);
-    launch.locate(&shared.graph, &nodes, at, None, &degrees)?;
+    let launch = Launch { shared, stream };
+    launch.locate(&nodes, (&scratch.counts, hops as i32 - 1, hops, bounds.nodes), None, &degrees)?;
     if let Some(counters) = counters {
-        launch.count(&nodes, None, (&scratch.counts, -1, hops, bound.nodes), &counters.nodes)?;
+        launch.count(&nodes, None, (&scratch.counts, -1, hops, bounds.nodes), &counters.nodes)?;
     }
     let num_seeds = seeds.len();
     let mut labels = Buffer::new(stream, if order.labels.is_empty() { 0 } else { num_seeds })?;
@@ -186,53 +185,41 @@ fn make(
     let end = stream.record(true)?;
     let device = shared.device.clone();
     Ok(pending(start, end, move || {
-        // The work is done: the handle was waited for.
-        settle(&counts, &nodes, &degrees, &labels, &blocks);
         let batch = CudaBatch {
             device,
             ready,
             id,
             num_seeds,
-            input_nodes: cut(nodes, counts[hops as usize]),
-            degrees: cut(degrees, counts[hops as usize]),
-            blocks: blocks.into_iter().enumerate().rev().map(|(hop, made)| made.block(hop, &counts)).collect(),
+            input_nodes: with_len(nodes, counts[hops as usize]),
+            degrees: with_len(degrees, counts[hops as usize]),
+            blocks: blocks.into_iter().enumerate().rev().map(|(hop, arrays)| arrays.block(hop, &counts)).collect(),
             features: None,
             labels,
             last_use: LastUse::default(),
         };
+        // Memory is then reused without waiting for the stream's later work.
+        // SAFETY: the memory belongs to this mini-batch, and all work on it comes before its end event, which has happened.
+        unsafe {
+            counts.settle();
+            batch.settle();
+        }
         Ok(batch.into_batch())
     }))
 }
 
-/// Waits for the hop's exact sizes, since its upper bounds are too large to allocate.
-fn sizes(shared: &Shared, scratch: &mut Scratch, places: Places, bound: Hop) -> Result<Hop> {
-    scratch.stream.copy(&scratch.counts, 0..scratch.counts.len(), &mut scratch.sizes, 0)?;
-    scratch.stream.record(false)?.synchronize()?;
-    let (rows, edges) = (scratch.sizes[places.rows as usize], scratch.sizes[places.edges as usize]);
-    let exact = Hop { rows, expanded: bound.expanded.min(rows), ..bound };
-    Ok(exact.with_edges(edges, shared.degrees.num_nodes()))
+/// Grows the stream's per-node memory; returns whether the hash table is new.
+fn grow_nodes(shared: &Shared, scratch: &mut Scratch, reach: Reach, preserved: u64) -> Result<bool> {
+    scratch.grow_nodes(scratch.peak_nodes, preserved, shared.weighted())?;
+    scratch.grow_table(reach.nodes, shared.degrees.num_nodes(), reach.values)
 }
 
-/// Allows the memory of a finished mini-batch to be reused without waiting for its stream's later work.
-fn settle(
-    counts: &Pinned<u64>,
-    nodes: &Buffer<u32>,
-    degrees: &Buffer<f32>,
-    labels: &Buffer<i32>,
-    blocks: &[HopArrays],
-) {
-    // SAFETY: they belong to this mini-batch, and all work on them comes before its end event, which has happened.
-    unsafe {
-        counts.settle();
-        nodes.settle();
-        degrees.settle();
-        labels.settle();
-        for made in blocks {
-            made.indptr.settle();
-            made.indices.settle();
-            made.weights.iter().for_each(|weights| weights.settle());
-        }
-    }
+/// Waits for the hop's exact sizes, since its upper bounds are too large to allocate.
+fn query_sizes(shared: &Shared, scratch: &mut Scratch, indices: SizeIndices, bounds: HopBounds) -> Result<HopBounds> {
+    scratch.stream.copy(&scratch.counts, 0..scratch.counts.len(), &mut scratch.sizes, 0)?;
+    scratch.stream.record(false)?.synchronize()?;
+    let (rows, edges) = (scratch.sizes[indices.rows as usize], scratch.sizes[indices.edges as usize]);
+    let exact = HopBounds { rows, expanded: bounds.expanded.min(rows), ..bounds };
+    Ok(exact.with_edges(edges, shared.degrees.num_nodes()))
 }
 
 impl HopArrays {
@@ -242,46 +229,17 @@ impl HopArrays {
         CudaBlock {
             num_dst: num_dst as usize,
             num_src: num_src as usize,
-            indptr: cut(self.indptr, num_dst + 1),
-            indices: cut(self.indices, edges),
-            weights: self.weights.map(|weights| cut(weights, edges)),
+            indptr: with_len(self.indptr, num_dst + 1),
+            indices: with_len(self.indices, edges),
+            weights: self.weights.map(|weights| with_len(weights, edges)),
         }
     }
 }
 
-fn cut<T: bytemuck::Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
+fn with_len<T: bytemuck::Pod>(mut buffer: Buffer<T>, len: u64) -> Buffer<T> {
     buffer.set_len(len as usize);
     buffer
 }
 
 #[cfg(all(test, feature = "emulate"))]
-mod tests {
-    use morphgl_conformance::batching::{Case, graphs, reference};
-    use morphgl_registry::BatchingContext;
-
-    use super::*;
-    use crate::CudaNeighbor;
-
-    /// A table is cleared before its stamps wrap around.
-    #[test]
-    fn stamps_run_out() {
-        let case = Case { gather: false, ..Case::new(graphs::random(200, 6, false)) };
-        let Case { dataset, seeds, settings, gather } = case.clone();
-        let (place, options) = ("cuda:0".parse().expect("a place"), serde_json::Value::Null);
-        let sampler = CudaNeighbor::new(&BatchingContext { dataset, seeds, settings, gather, place, options });
-        let mut worker = Worker::new(sampler.expect("built").shared(), 1).expect("a worker");
-        let mut stamps = Vec::new();
-        for epoch in 0..8 {
-            let id = BatchId { epoch, index: 0 };
-            let (batch, _) = worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch");
-            let MiniBatch::Device(batch) = batch else { panic!("it lies on the device") };
-            assert_eq!(batch.to_host().expect("a copy"), reference::sample(&case, id));
-            let table = worker.scratch[0].table.as_mut().expect("it was used");
-            if epoch == 0 {
-                table.stamp = (1 << (32 - table.value_bits)) - 3;
-            }
-            stamps.push(table.stamp);
-        }
-        assert_eq!(stamps[3..], [1, 2, 3, 4, 5], "{stamps:?}");
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The suite of phase Batching, wherever the topology lies.
+//! The suite of phase Batching, for every placement of the topology.
 
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, DESCRIPTION};
 use morphgl_registry::{Batching, BatchingContext, Build, Result};

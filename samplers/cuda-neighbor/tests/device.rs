@@ -1,9 +1,9 @@
-//! What a device adds: work under way, memory that comes back, budgets, refusals.
+//! Properties of the device sampler: mini-batches in flight, budgets, refused settings.
 
 mod common;
 
 use common::{available, context, expected, host, sampler};
-use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, Topologies, fill};
+use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement, select_rows};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{CudaBatch, Device};
 use morphgl_hotness::{Policy, PreSample};
@@ -15,12 +15,12 @@ fn id(epoch: u32, index: u32) -> BatchId {
 }
 
 fn device() -> Device {
-    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is available")
+    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available")
 }
 
-/// Mini-batches under way have memory of their own, and are what they would be alone.
+/// Mini-batches in flight have memory of their own, and equal those made one at a time.
 #[test]
-fn several_are_under_way() {
+fn several_mini_batches_are_in_flight() {
     if !available() {
         return;
     }
@@ -40,7 +40,7 @@ fn several_are_under_way() {
     }
 }
 
-/// What is counted on the device is what the host counts in the same mini-batches.
+/// Access counts of the device equal those of the host for the same mini-batches.
 #[test]
 fn accesses_are_counted_as_on_the_host() {
     if !available() {
@@ -79,7 +79,7 @@ fn accesses_are_counted_as_on_the_host() {
     }
 }
 
-/// Rows are cached within the budget, the hottest first, and hotness that is given is used.
+/// Rows are cached within the budget, the hottest first; a given hotness replaces pre-sampling.
 #[test]
 fn rows_are_cached_within_the_budget() {
     if !available() {
@@ -90,34 +90,34 @@ fn rows_are_cached_within_the_budget() {
     let budget = 12 * 500 + 4 * topology.num_edges() / 4;
     let options = json!({"topology": "cached", "topology_bytes": budget});
     let sampler = sampler(&case, options.clone());
-    assert_eq!(sampler.topology(), Topologies::Cached);
+    assert_eq!(sampler.topology(), TopologyPlacement::Cached);
     assert!(sampler.topology_bytes() <= budget && sampler.topology_bytes() > 12 * 500, "{}", sampler.topology_bytes());
     let mut hotness = vec![0f32; 500];
     hotness[7] = 1.0;
     let with = CudaNeighbor::with_hotness(&context(&case, options), &hotness).expect("built");
     assert_eq!(with.topology_bytes(), 12 * 500 + 4 * topology.degree(7));
-    let filled = fill(topology, &hotness, &case.settings, budget).expect("a row");
-    assert_eq!((filled.rows(), filled.edges(), filled.holds(7)), (1, topology.degree(7), true));
+    let selected = select_rows(topology, &hotness, &case.settings, budget).expect("a row");
+    assert_eq!((selected.rows, selected.edges, selected.contains(7)), (1, topology.degree(7), true));
     let mut worker = with.worker(1).expect("a worker");
     let batch = worker.prepare(id(0, 0), None).and_then(|h| h.wait()).expect("a mini-batch").0;
     assert_eq!(host(&batch), expected(&case, id(0, 0)));
 }
 
-/// The topology goes where the budget has room for it.
+/// The budget decides the placement of the topology.
 #[test]
-fn the_budget_decides_where_the_topology_lies() {
+fn placement_follows_the_budget() {
     if !available() {
         return;
     }
     let case = Case::new(graphs::random(500, 40, false));
     let edges = case.dataset.topology.num_edges();
     let whole = 8 * 501 + 4 * edges;
-    let form = |bytes: u64| sampler(&case, json!({"topology_bytes": bytes})).topology();
-    assert_eq!(form(whole), Topologies::Device);
-    assert_eq!(form(whole - 1), Topologies::Cached);
-    assert_eq!(form(12 * 500 + edges / 4), Topologies::Cached);
-    assert_eq!(form(12 * 500 + edges / 4 - 8), Topologies::Host);
-    assert_eq!(form(0), Topologies::Host);
+    let placement = |bytes: u64| sampler(&case, json!({"topology_bytes": bytes})).topology();
+    assert_eq!(placement(whole), TopologyPlacement::Device);
+    assert_eq!(placement(whole - 1), TopologyPlacement::Cached);
+    assert_eq!(placement(12 * 500 + edges / 4), TopologyPlacement::Cached);
+    assert_eq!(placement(12 * 500 + edges / 4 - 8), TopologyPlacement::Host);
+    assert_eq!(placement(0), TopologyPlacement::Host);
 }
 
 #[track_caller]
@@ -130,7 +130,7 @@ fn refused(change: impl FnOnce(&mut BatchingContext), message: &str) {
 }
 
 #[test]
-fn what_cannot_be_done_says_why() {
+fn invalid_settings_are_refused_with_cures() {
     if !available() {
         return;
     }
@@ -155,28 +155,28 @@ fn what_cannot_be_done_says_why() {
     assert!(hotness.expect_err("refused").to_string().contains("hotness of 1 nodes"));
 }
 
-/// Memory that the bounds ask for and the device does not have: the emulated one has little.
+/// Bounds beyond the device's memory, of which the emulated device has little.
 #[cfg(feature = "emulate")]
 #[test]
-fn a_mini_batch_that_has_no_room_is_refused() {
+fn a_mini_batch_beyond_device_memory_is_refused() {
     if !available() {
         return;
     }
     let case = Case::new(graphs::random(60_000, 30, false));
     let case = case.with(|s| (s.batch_size, s.fanouts) = (20_000, ["30"; 20].join(",").parse().expect("fanouts")));
     let error = CudaNeighbor::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
-    let error = error.expect_err("there is no room").to_string();
+    let error = error.expect_err("refused").to_string();
     assert!(error.contains("16 mini-batches under way take up to") && error.contains("; give a smaller"), "{error}");
 }
 
-/// The runner finds it by its description.
+/// The registry finds the operator by its description.
 #[test]
-fn it_is_registered() {
+fn the_operator_is_registered() {
     if !available() {
         return;
     }
     let registry = morphgl_registry::Registry::collect().expect("no key twice");
     let context = context(&Case::new(graphs::cycle(6)), Value::Null);
-    let operator = registry.batching(&KEY, &context).expect("it is available: the device is emulated");
+    let operator = registry.batching(&KEY, &context).expect("the device is available");
     assert_eq!(operator.num_batches(), 1);
 }

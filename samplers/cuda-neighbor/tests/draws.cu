@@ -1,7 +1,7 @@
-// The kernel of tests/draws.rs.
+// Kernel of tests/draws.rs.
 #include "morphgl.cuh"
 
-// Draws of a row, each of its own bound.
+// Draws of a row, each with its own bound.
 extern "C" __global__ void draws_of_a_row(const uint32_t* last, uint32_t len, uint32_t hop, uint32_t node, uint32_t index,
                                           uint32_t epoch, uint64_t seed, uint32_t* out) {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-//! Draws of bounds that no graph has, of which up to every second word is rejected, are those of the host.
+//! Draws with bounds beyond any graph, where up to every second word is rejected, equal those of the host.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn rejected_words_are_replaced_as_on_the_host() {
     if !common::available() {
         return;
     }
-    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is available");
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available");
     let stream = Stream::new(&device, false).expect("a stream");
     let kernel = DRAWS.kernel(&device, "draws_of_a_row").expect("a kernel");
     let row = Row { seed: 0xFEDC_BA98_7654_3210, batch: BatchId { epoch: 5, index: 77 }, hop: 63, node: 0x8000_0001 };

@@ -1,11 +1,11 @@
-//! On any graph, with any settings, wherever the topology lies: the reference's mini-batches.
+//! Mini-batches equal the reference's on any graph, with any settings and placement of the topology.
 
 mod common;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use common::{available, check, forms};
+use common::{available, check, placements};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_registry::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};
 use proptest::prelude::*;
@@ -53,16 +53,17 @@ proptest! {
         if !available() {
             return Ok(());
         }
-        for options in forms(&case) {
+        for options in placements(&case) {
             check(&case, options);
         }
-        // Every hop asks the host for its size.
+        // The host queries the size of every hop.
         check(&case, json!({"topology": "host", "hop_bytes": 0, "in_flight": 2}));
         check(&case, json!({"topology": "device", "hop_bytes": 2000}));
     }
 }
 
-/// Rows longer than a warp's work, picks of more than its lanes, by weight and not; more than shared memory has room for.
+/// Rows longer than one warp handles; uniform and weighted picks of more edges than a warp has lanes, and than fit shared
+/// memory.
 #[test]
 fn long_rows_and_large_picks() {
     if !available() {
@@ -76,7 +77,7 @@ fn long_rows_and_large_picks() {
                     continue;
                 }
                 let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), pick));
-                for options in forms(&case) {
+                for options in placements(&case) {
                     check(&case, options);
                 }
             }
@@ -84,20 +85,20 @@ fn long_rows_and_large_picks() {
     }
 }
 
-/// Mini-batches of tens of thousands of edges: several blocks, and several tiles of each.
+/// Mini-batches of tens of thousands of edges: several blocks, and several tiles per block.
 #[test]
-fn many_blocks_work_together() {
+fn large_mini_batches_use_several_blocks() {
     if !available() {
         return;
     }
     let case = Case::new(graphs::random(3000, 12, true)).with(|s| s.fanouts = "10,-1,5".parse().expect("fanouts"));
     let case = case.with(|s| s.batch_size = 1000);
-    for options in forms(&case) {
+    for options in placements(&case) {
         check(&case, options);
     }
 }
 
-/// Weights from the smallest to the largest there are, and of any ratio.
+/// Weights from the smallest to the largest f32, in any ratio.
 #[test]
 fn weights_of_all_sizes() {
     if !available() {
@@ -115,7 +116,7 @@ fn weights_of_all_sizes() {
     let case = Case::new(graphs::dataset(&rows, Some(weights.collect())));
     for fanouts in ["3,2", "32", "60,40", "-1"] {
         let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), Pick::Weighted));
-        for options in forms(&case) {
+        for options in placements(&case) {
             check(&case, options);
         }
     }

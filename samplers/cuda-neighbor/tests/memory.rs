@@ -1,76 +1,73 @@
-//! Memory that comes back. One test, so that nobody else takes any at the same time: all of a process share the device.
+//! Reuse and accounting of memory. A single test, since all tests of a process share the device and its statistics.
 
 mod common;
 
-use common::{available, forms, sampler};
-use morphgl_batching_cuda_neighbor::{KEY, Topologies};
+use common::{available, placements, sampler};
+use morphgl_batching_cuda_neighbor::{KEY, TopologyPlacement};
 use morphgl_conformance::batching::{Case, graphs};
 use morphgl_cuda::{Device, statistics};
 use morphgl_registry::{BatchId, Batching, MiniBatch, Pick};
 use serde_json::{Value, json};
 
 fn device() -> Device {
-    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is available")
+    Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available")
 }
 
-/// An epoch that was made before is made again in the memory there is, with mini-batches held meanwhile.
+/// A repeated epoch allocates nothing, while four mini-batches are alive.
 #[track_caller]
 fn check(case: &Case, options: Value) {
     let sampler = sampler(case, options.clone());
     let mut worker = sampler.worker(1).expect("a worker");
     let (device, mut before) = (device(), 0);
-    let mut held: Vec<MiniBatch> = Vec::new();
+    let mut alive: Vec<MiniBatch> = Vec::new();
     for epoch in [0, 1, 2, 0] {
         before = statistics(&device).allocations;
         for index in 0..sampler.num_batches() as u32 {
-            let recycled = if held.len() == 4 { Some(held.remove(0)) } else { None };
+            let recycled = if alive.len() == 4 { Some(alive.remove(0)) } else { None };
             let handle = worker.prepare(BatchId { epoch, index }, recycled).expect("queued");
-            held.push(handle.wait().expect("a mini-batch").0);
+            alive.push(handle.wait().expect("a mini-batch").0);
         }
     }
-    assert_eq!(
-        statistics(&device).allocations - before,
-        0,
-        "blocks of memory for an epoch that was made before, {options}"
-    );
+    assert_eq!(statistics(&device).allocations - before, 0, "allocations of a repeated epoch, {options}");
 }
 
-/// What the memory governor is told is what the device lacks: for mini-batches of bounds, however large they came out, for
-/// scratch memory, orders and the topology.
+/// Reported bytes equal the decrease of free device memory: for mini-batches the capacity by bounds, whatever their size,
+/// and for scratch memory, orders and the topology.
 #[cfg(feature = "emulate")]
 #[track_caller]
-fn told(case: &Case, options: Value) {
+fn check_reported_bytes(case: &Case, options: Value) {
     let device = device();
-    let free = || device.free_bytes().expect("the driver says it");
+    let free = || device.free_bytes().expect("the driver answers");
     let before = free();
     let sampler = sampler(case, options.clone());
     let mut worker = sampler.worker(1).expect("a worker");
-    let mut held = Vec::new();
+    let mut batches = Vec::new();
     for index in 0..sampler.num_batches() as u32 {
         for epoch in 0..3 {
-            held.push(worker.prepare(BatchId { epoch, index }, None).and_then(|h| h.wait()).expect("a mini-batch").0);
+            batches
+                .push(worker.prepare(BatchId { epoch, index }, None).and_then(|h| h.wait()).expect("a mini-batch").0);
         }
     }
-    held.truncate(4);
+    batches.truncate(4);
     let bytes = |batch: &MiniBatch| match batch {
-        MiniBatch::Device(batch) => batch.num_bytes().expect("it says it"),
-        MiniBatch::Host(_) => panic!("it lies on the device"),
+        MiniBatch::Device(batch) => batch.num_bytes().expect("a number"),
+        MiniBatch::Host(_) => panic!("the mini-batch is on the device"),
     };
-    let batches: u64 = held.iter().map(bytes).sum();
-    let copies: usize = held.iter().map(|batch| common::host(batch).num_bytes()).sum();
-    assert!(batches > copies as u64, "{batches} bytes of {copies}: room for what might have come out");
-    let beside = worker.num_bytes().expect("it says it");
-    assert!(beside > sampler.topology_bytes(), "{beside}");
-    assert_eq!(before - free(), batches + beside, "{options}, {:?}", case.settings);
+    let capacity: u64 = batches.iter().map(bytes).sum();
+    let copies: usize = batches.iter().map(|batch| common::host(batch).num_bytes()).sum();
+    assert!(capacity > copies as u64, "{capacity} bytes of capacity, {copies} of content");
+    let worker_bytes = worker.num_bytes().expect("a number");
+    assert!(worker_bytes > sampler.topology_bytes(), "{worker_bytes}");
+    assert_eq!(before - free(), capacity + worker_bytes, "{options}, {:?}", case.settings);
 }
 
 #[test]
-fn memory_comes_back() {
+fn memory_is_reused_and_accounted() {
     if !available() {
         return;
     }
     let case = Case::new(graphs::random(600, 9, true)).with(|s| s.batch_size = 20);
-    for options in forms(&case) {
+    for options in placements(&case) {
         check(&case, options);
     }
     check(&case.with(|s| s.pick = Pick::Weighted), Value::Null);
@@ -80,17 +77,17 @@ fn memory_comes_back() {
 
     #[cfg(feature = "emulate")]
     {
-        forms(&case).into_iter().for_each(|options| told(&case, options));
-        told(&case.with(|s| s.pick = Pick::Weighted), Value::Null);
-        told(&case.with(|s| s.fanouts = "-1,40".parse().expect("fanouts")), Value::Null);
-        told(&case.with(|s| s.shuffle = false), Value::Null);
+        placements(&case).into_iter().for_each(|options| check_reported_bytes(&case, options));
+        check_reported_bytes(&case.with(|s| s.pick = Pick::Weighted), Value::Null);
+        check_reported_bytes(&case.with(|s| s.fanouts = "-1,40".parse().expect("fanouts")), Value::Null);
+        check_reported_bytes(&case.with(|s| s.shuffle = false), Value::Null);
     }
 
-    // Operators of one graph have one topology on the device.
+    // Operators on one graph share its topology on the device.
     let case = Case::new(graphs::random(500, 40, false));
-    let (first, before) = (sampler(&case, Value::Null), device().free_bytes().expect("the driver says it"));
+    let (first, before) = (sampler(&case, Value::Null), device().free_bytes().expect("the driver answers"));
     let second = sampler(&case, Value::Null);
-    let after = device().free_bytes().expect("the driver says it");
-    assert_eq!((first.topology(), second.topology()), (Topologies::Device, Topologies::Device));
+    let after = device().free_bytes().expect("the driver answers");
+    assert_eq!((first.topology(), second.topology()), (TopologyPlacement::Device, TopologyPlacement::Device));
     assert!(before - after < first.topology_bytes() / 2, "{} bytes for the second operator", before - after);
 }

@@ -28,18 +28,14 @@ pub(crate) fn compiler() -> cc::Build {
 pub(crate) fn sanitize(build: &mut cc::Build, instrument: bool) {
     println!("cargo::rerun-if-env-changed=MORPHGL_SANITIZE");
     let Ok(which) = env::var("MORPHGL_SANITIZE") else { return };
-    let define = match which.as_str() {
-        "address" => "MORPHGL_SANITIZE_ADDRESS",
-        "thread" => "MORPHGL_SANITIZE_THREAD",
+    let (define, library) = match which.as_str() {
+        "address" => ("MORPHGL_SANITIZE_ADDRESS", "asan"),
+        "thread" => ("MORPHGL_SANITIZE_THREAD", "tsan"),
         other => panic!("MORPHGL_SANITIZE={other}: give address or thread"),
     };
     build.define(define, None).debug(true);
     if instrument {
         build.flag(format!("-fsanitize={which}")).flag("-fno-omit-frame-pointer");
     }
-    let library = match which.as_str() {
-        "address" => "asan",
-        _ => "tsan",
-    };
     println!("cargo::rustc-link-lib=dylib={library}");
 }

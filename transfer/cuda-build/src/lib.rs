@@ -20,10 +20,7 @@ use ptx::place_ptx;
 /// When there is no C++ compiler, or a file does not compile: its messages are printed.
 pub fn kernels(files: &[&str]) {
     println!("cargo::rerun-if-changed=build.rs");
-    let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    let out = env::var_os("OUT_DIR").expect("cargo sets it");
-    files.iter().for_each(|file| place_ptx(Path::new(&root), Path::new(&out), file));
-    if env::var_os("CARGO_FEATURE_EMULATE").is_none() {
+    if !prepare(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"), files) {
         return;
     }
     let directory = |name: &str| {
@@ -33,15 +30,20 @@ pub fn kernels(files: &[&str]) {
     compile(files, [&directory("INCLUDE"), &directory("EMULATION")]);
 }
 
+/// Places the PTX of `files`; returns whether to compile for the emulation.
+fn prepare(root: &str, files: &[&str]) -> bool {
+    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    files.iter().for_each(|file| place_ptx(Path::new(root), Path::new(&out), file));
+    env::var_os("CARGO_FEATURE_EMULATE").is_some()
+}
+
 /// Compiles the emulation itself, below `root`, and `files` of its tests; for the build script of `morphgl-cuda`.
 ///
 /// # Panics
 ///
 /// As [`kernels`].
 pub fn emulation(root: &str, files: &[&str]) {
-    let out = env::var_os("OUT_DIR").expect("cargo sets it");
-    files.iter().for_each(|file| place_ptx(Path::new(root), Path::new(&out), file));
-    if env::var_os("CARGO_FEATURE_EMULATE").is_none() {
+    if !prepare(root, files) {
         return;
     }
     let directory = Path::new(root).join("emulation");

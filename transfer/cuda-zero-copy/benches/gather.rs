@@ -1,9 +1,9 @@
-//! GB/s of the gather out of the host's and out of the device's memory, beside block copies, in turns; and where there
-//! are more devices that it reaches, out of the memory of all of them.
+//! GB/s of the gather from host memory and from device memory, alternating with block copies; with accessible peers also from
+//! the memory of all devices.
 //!
-//! Three counts of the same gather: the rows' own bytes; those of the 32-byte sectors that the rows touch, the least that
-//! memory and bus move; and those of the 128-byte lines. A row that does not begin with a line touches one more than its
-//! length fills: one of 200 bytes 2.5 on average. The share is that of the lines in the block copy's bandwidth.
+//! Three byte counts of the same gather: the rows themselves; the 32-byte sectors that they touch, the minimum that memory and
+//! bus move; and the 128-byte lines. An unaligned row touches one line more than its length: one of 200 bytes 2.5 on average.
+//! The share is the ratio of the lines' rate to the block copy's.
 //!
 //! `cargo bench -p morphgl-transferring-cuda-zero-copy --bench gather [-- --json]`. Needs a CUDA device.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
@@ -37,10 +37,10 @@ fn main() -> Result<(), Failure> {
     let place: Place = "cuda:0".parse()?;
     let device = Device::open(&place, &KEY)?;
     let stream = Stream::new(&device, false)?;
-    let peers = reached(&device)?;
+    let peers = accessible(&device)?;
     if !json {
         println!(
-            "{device:?}, reaches {peers:?}\nrow bytes  from      GB/s (least-most)      sectors   lines   block copy   share"
+            "{device:?}, peers {peers:?}\nrow bytes  from      GB/s (min-max)         sectors   lines   block copy   share"
         );
     }
     for row_bytes in [200, 400, 512, 1024, 1044] {
@@ -53,27 +53,27 @@ fn main() -> Result<(), Failure> {
                 From::Peers => &peers[..],
                 _ => &[],
             };
-            let held = from != From::Host;
+            let cached = from != From::Host;
             let options = json!({"presample": 0, "peers": peers});
             let name = format!("{from:?}").to_lowercase();
             let (at, to) = (place.clone(), place.clone());
             let context = TransferringContext { dataset: Arc::clone(&dataset), from: at, to, gather: true, options };
             let mut operator = ZeroCopy::new(&context)?;
-            if held {
-                operator.hold(&vec![1.0; num_nodes], u64::MAX)?;
+            if cached {
+                operator.fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
             }
             let (mut gathers, mut copies) = (Vec::new(), Vec::new());
             for round in 0..=ROUNDS {
                 let gather = gather(&mut operator, &stream, &nodes)?;
-                let copy = if held { copy_on_device(&stream)? } else { copy_from_host(&stream)? };
+                let copy = if cached { copy_on_device(&stream)? } else { copy_from_host(&stream)? };
                 // The first round warms up.
                 if round > 0 {
                     gathers.push(nodes.len() as f64 * row_bytes as f64 / gather.as_secs_f64() / 1e9);
                     copies.push(BATCH as f64 / copy.as_secs_f64() / 1e9);
                 }
             }
-            let ([least, gather, most], [_, copy, _]) = (spread(&mut gathers), spread(&mut copies));
-            // Rows that are held lie one after another as those of the host do, so both touch about as many.
+            let ([min, gather, max], [_, copy, _]) = (spread(&mut gathers), spread(&mut copies));
+            // Cached rows are packed like those of the host, so both touch about as many units.
             let [sectors, lines] = [SECTOR, LINE].map(|unit| gather * touched(&nodes, row_bytes, unit));
             if json {
                 let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "peers": peers,
@@ -81,7 +81,7 @@ fn main() -> Result<(), Failure> {
                 println!("{line}");
             } else {
                 println!(
-                    "{row_bytes:<10} {name:<9} {gather:6.1} ({least:.1}-{most:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
+                    "{row_bytes:<10} {name:<9} {gather:6.1} ({min:.1}-{max:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
                     lines / copy
                 );
             }
@@ -90,29 +90,29 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the rows lie that are gathered.
+/// Memory of the gathered rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     Host,
-    /// All in the memory of the device that gathers.
+    /// All in the memory of the gathering device.
     Device,
-    /// In turns in that and in the memory of each device that it reaches.
+    /// Round-robin in the memory of the gathering device and of each accessible one.
     Peers,
 }
 
-/// The other devices of this machine whose memory `device` reaches.
-fn reached(device: &Device) -> Result<Vec<String>, Failure> {
+/// The other devices of this machine that `device` has peer access to.
+fn accessible(device: &Device) -> Result<Vec<String>, Failure> {
     let others = accelerators(&Machine::probe()).into_iter().filter(|other| other.place != *device.place());
-    let mut reached = Vec::new();
+    let mut places = Vec::new();
     for other in others {
         if device.reaches(&Device::open(&other.place, &KEY)?)? {
-            reached.push(other.place.to_string());
+            places.push(other.place.to_string());
         }
     }
-    Ok(reached)
+    Ok(places)
 }
 
-/// Bytes of the units that the rows of `nodes` touch, to one of their own; the table begins with a unit.
+/// Ratio of the bytes of units that the rows of `nodes` touch to the rows' own; the table begins with a unit.
 fn touched(nodes: &[u32], row_bytes: usize, unit: usize) -> f64 {
     let units = |&node: &u32| {
         let first = node as usize * row_bytes;
@@ -121,7 +121,7 @@ fn touched(nodes: &[u32], row_bytes: usize, unit: usize) -> f64 {
     (nodes.iter().map(units).sum::<usize>() * unit) as f64 / (nodes.len() * row_bytes) as f64
 }
 
-/// A graph without edges, with features in huge pages, as a dataset that was opened has them.
+/// A graph without edges, with features in huge pages, like those of an opened dataset.
 fn table(num_nodes: usize, row_bytes: usize) -> Result<Dataset, Failure> {
     let none = || Vec::new().into();
     let mut pages = Pages::zeroed(num_nodes * row_bytes)?;
@@ -130,7 +130,10 @@ fn table(num_nodes: usize, row_bytes: usize) -> Result<Dataset, Failure> {
         path: Default::default(),
         name: "table".into(),
         topology: Topology::new(vec![0; num_nodes + 1], vec![], None)?,
-        features: Some(FeatureMatrix::U8 { data: Array::from_pages(pages).expect("bytes are whole"), dim: row_bytes }),
+        features: Some(FeatureMatrix::U8 {
+            data: Array::from_pages(pages).expect("bytes need no alignment"),
+            dim: row_bytes,
+        }),
         labels: None,
         num_classes: 0,
         splits: Splits { train: none(), valid: none(), test: none() },
@@ -138,7 +141,7 @@ fn table(num_nodes: usize, row_bytes: usize) -> Result<Dataset, Failure> {
     })
 }
 
-/// `len` nodes in no order.
+/// `len` nodes in random order.
 fn scattered(num_nodes: usize, len: usize) -> Vec<u32> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % num_nodes as u64)

@@ -1,5 +1,4 @@
-//! Gathers the features of one mini-batch on a CUDA device, without the runner. Its hot rows lie on all devices that it
-//! reaches.
+//! Gathers the features of one mini-batch on a CUDA device, without the runner. Hot rows are cached on all accessible devices.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;
@@ -30,21 +29,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::open(&to, &KEY)?;
     let stream = Stream::new(&device, false)?;
     let mut peers = Vec::new();
-    for found in accelerators(&Machine::probe()).into_iter().filter(|found| found.place != to) {
-        if device.reaches(&Device::open(&found.place, &KEY)?)? {
-            peers.push(found.place.to_string());
+    for other in accelerators(&Machine::probe()).into_iter().filter(|other| other.place != to) {
+        if device.reaches(&Device::open(&other.place, &KEY)?)? {
+            peers.push(other.place.to_string());
         }
     }
-    // Rows are not counted here, but held by what somebody knows of them: the last one is the hottest.
+    // A given hotness replaces pre-sampling: the last node is the hottest.
     let options = json!({"presample": 0, "peers": peers});
     let mut gather = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, options })?;
-    gather.hold(&[0.0, 1.0, 2.0], 1 << 10)?;
-    gather.held_by_device().iter().for_each(|(place, rows)| println!("{place} holds {rows} of 3 rows"));
+    gather.fill_cache(&[0.0, 1.0, 2.0], 1 << 10)?;
+    gather.cached_rows_by_device().iter().for_each(|(place, rows)| println!("{place} caches {rows} of 3 rows"));
 
     let batch = HostBatch { num_seeds: 1, input_nodes: vec![2, 0], ..Default::default() };
     let batch = CudaBatch::upload(&stream, &batch)?.into_batch();
     let (batch, took) = gather.transfer(batch)?.wait()?;
-    let MiniBatch::Device(batch) = batch else { unreachable!("it stays on the device") };
+    let MiniBatch::Device(batch) = batch else { unreachable!("the mini-batch is on the device") };
     println!("after {took:?}: {:?}", batch.to_host()?.features);
     Ok(())
 }

@@ -1,20 +1,20 @@
-// Rows of features, out of the memory of this device or of one that it reaches where they are cached, else over the bus.
+// Gather of feature rows: from the memory of this device or of an accessible peer if they are cached, else over the bus.
 #include "morphgl.cuh"
 
-// Rows whose loads each group of lanes has in flight at a time.
+// Rows that each group of lanes loads at a time.
 #define ROWS 4
-// The bus and the device's memory move whole lines.
+// Bytes of a line, the unit of the bus and of device memory.
 #define LINE 128ull
 
 struct alignas(16) Unit16 {
     uint32_t part[4];
 };
 
-// The dataset's rows on the host, and those that devices hold.
+// The dataset's rows on the host, and the rows cached on devices.
 //
-// Which rows are held says a bitmap that counts: bit `node % 64` of `held[node / 64]`, after `before[node / 64]` others.
-// They lie in one part in the order of their nodes; or in as many parts in turns: that of rank r as number r / num_parts
-// of part r % num_parts.
+// Bit `node % 64` of `held[node / 64]` marks a cached row, whose position is the number of earlier bits: those of its word,
+// and `before[node / 64]`. A single part has the rows in node order; several have them round-robin by rank: rank r is row
+// r / num_parts of part r % num_parts.
 struct Table {
     const uint8_t* host;
     const uint64_t* held;
@@ -23,7 +23,7 @@ struct Table {
     const uint8_t* const* parts;
     uint32_t num_parts, row_bytes;
 
-    // Where a node's row begins.
+    // Address of a node's row.
     __device__ __forceinline__ const uint8_t* row(uint32_t node) const {
         const uint64_t word = held == nullptr ? 0 : held[node / 64], bit = 1ull << node % 64;
         if ((word & bit) == 0) return host + node * (uint64_t)row_bytes;
@@ -38,10 +38,10 @@ struct Table {
     }
 };
 
-// A warp takes 32 rows: each lane finds one of them, so that the look-ups, which depend on one another, wait for memory
-// together. Then groups of `Lanes` lanes copy four rows each at a time. A group reads whole lines from the line that a row
-// begins in, so that no line is asked for twice: lanes before the row's first byte, and after its last, are idle. `Unit` is
-// what one lane moves, and divides the address and the length of every row.
+// A warp handles 32 rows: each lane looks one of them up, so that the dependent loads of all lookups overlap. Then groups of
+// `Lanes` lanes copy four rows each at a time. A group reads whole lines, beginning with the row's first line, so that no line
+// is read twice: lanes before the row's first byte, and after its last, are idle. `Unit` is the type that one lane moves; its
+// size divides the address and the length of every row.
 template <typename Unit, uint32_t Lanes>
 __device__ __forceinline__ void gather(
     const uint32_t* __restrict__ nodes, uint32_t num_rows, const Table table, uint8_t* __restrict__ out
@@ -57,7 +57,7 @@ __device__ __forceinline__ void gather(
             const uint8_t* from[ROWS];
             uint32_t skip[ROWS], most = 0;
             for (int r = 0; r < ROWS; r++) {
-                // Every lane takes part in the exchange; a row that is not there begins at 0 and has no bytes.
+                // Every lane takes part in the shuffle; a missing row has address 0 and no bytes.
                 const uint64_t address = __shfl_sync(ALL_LANES, found, start + r * groups + group);
                 from[r] = reinterpret_cast<const uint8_t*>(address);
                 skip[r] = (uint32_t)(address % LINE);
@@ -96,7 +96,7 @@ GATHER(gather_rows_2, uint16_t, 32)
 GATHER(gather_rows_4, uint32_t, 32)
 GATHER(gather_rows_8, uint64_t, 32)
 GATHER(gather_rows_16, Unit16, 32)
-// Of rows of at most 256 bytes a warp copies twice as many.
+// Rows of at most 256 bytes: a warp copies twice as many.
 GATHER(gather_short_rows_8, uint64_t, 16)
 GATHER(gather_short_rows_16, Unit16, 16)
 

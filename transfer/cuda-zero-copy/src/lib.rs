@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 
-mod hot;
+mod cache;
 mod options;
 mod rows;
 mod zero_copy;
 
 pub use zero_copy::ZeroCopy;
 
-use morphgl_cuda::{CUDA, accelerators, probe};
+use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};
 use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
 
 /// The operator's name, `Transferring_CUDA+PCIe_ZeroCopy`.
@@ -17,8 +17,8 @@ pub const KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[CUDA, Resourc
 pub const DESCRIPTION: Description = Description::new(
     KEY,
     "gathers features by a CUDA device, hot rows from its own memory or its peers', the others straight from the host's",
-    At::Device("cuda"),
-    At::Device("cuda"),
+    At::Device(BACKEND),
+    At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(ZeroCopy::new(context)?))),
 )
 .with_probe(probe)

@@ -12,11 +12,11 @@ use crate::KEY;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
     /// Bytes of each device's memory for hot rows, on the gathering one including the lookup tables. Default three quarters
-    /// of its untaken memory when the cache is filled.
+    /// of its unallocated memory when the cache is filled.
     pub(crate) cache_bytes: Option<u64>,
     /// Mini-batches whose accesses are counted before the cache is filled.
     pub(crate) presample: u32,
-    /// Share of the multiprocessors that gather rows of the host.
+    /// Share of the multiprocessors that gather rows from the host.
     pub(crate) share: f64,
     /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
     peers: Value,
@@ -55,35 +55,31 @@ impl Default for Options {
 
 impl Options {
     pub(crate) fn of(value: &Value) -> Result<Self> {
-        let options: Self = match value {
-            Value::Null => Self::default(),
-            some => serde_json::from_value(some.clone()).map_err(|e| Error::setting(KEY, format!("options: {e}")))?,
-        };
+        let options = Option::<Self>::deserialize(value);
+        let options = options.map_err(|e| Error::setting(KEY, format!("options: {e}")))?.unwrap_or_default();
         if !(options.share > 0.0 && options.share <= 1.0) {
-            let what =
+            let message =
                 format!("{} of the multiprocessors cannot gather; give a share above 0, at most 1", options.share);
-            return Err(Error::setting(KEY, what));
+            return Err(Error::setting(KEY, message));
         }
         Ok(options)
     }
 
     /// Opens the peers, all of which `device` must have access to.
     pub(crate) fn peers(&self, device: &Device) -> Result<Vec<Device>> {
-        let wrong = |what: String| Error::setting(KEY, format!("options: peers: {what}"));
+        let wrong = |message: String| Error::setting(KEY, format!("options: peers: {message}"));
+        let parse = |place: &Value| {
+            let parsed = place.as_str().and_then(|text| text.parse().ok());
+            parsed.ok_or_else(|| wrong(format!("{place} is no place; give such as \"{BACKEND}:1\"")))
+        };
         let places: Vec<Place> = match &self.peers {
             Value::Null => Vec::new(),
             Value::String(word) if word == "none" => Vec::new(),
             Value::String(word) if word == "all" => {
-                let found = accelerators(&Machine::probe()).into_iter().map(|a| a.place);
-                found.filter(|place| place != device.place()).collect()
+                let places = accelerators(&Machine::probe()).into_iter().map(|accelerator| accelerator.place);
+                places.filter(|place| place != device.place()).collect()
             }
-            Value::Array(list) => list
-                .iter()
-                .map(|place| {
-                    let parsed = place.as_str().and_then(|text| text.parse().ok());
-                    parsed.ok_or_else(|| wrong(format!("{place} is no place; give such as \"{BACKEND}:1\"")))
-                })
-                .collect::<Result<_>>()?,
+            Value::Array(list) => list.iter().map(parse).collect::<Result<_>>()?,
             other => {
                 let places = format!("[\"{BACKEND}:1\"]");
                 return Err(wrong(format!("{other}; give \"none\", \"all\" or a list of places such as {places}")));
@@ -92,26 +88,26 @@ impl Options {
         for (i, place) in places.iter().enumerate() {
             if place == device.place() {
                 return Err(wrong(format!(
-                    "{place} is the device that gathers, which holds rows anyway; leave it out"
+                    "{place} is the device that gathers, which caches rows anyway; leave it out"
                 )));
             }
             if places[..i].contains(place) {
                 return Err(wrong(format!("{place} is named twice; leave one out")));
             }
         }
-        let (mut reached, mut apart) = (Vec::new(), Vec::new());
+        let (mut accessible, mut apart) = (Vec::new(), Vec::new());
         for place in &places {
             let peer = Device::open(place, &KEY)?;
             match device.reaches(&peer)? {
-                true => reached.push(peer),
+                true => accessible.push(peer),
                 false => apart.push(place.to_string()),
             }
         }
         if apart.is_empty() {
-            return Ok(reached);
+            return Ok(accessible);
         }
-        let reached: Vec<String> = reached.iter().map(|peer| format!("\"{}\"", peer.place())).collect();
-        let (apart, reached) = (apart.join(", "), reached.join(", "));
-        Err(wrong(format!("{} cannot read the memory of {apart}; give [{reached}]", device.place())))
+        let names: Vec<String> = accessible.iter().map(|peer| format!("\"{}\"", peer.place())).collect();
+        let (apart, names) = (apart.join(", "), names.join(", "));
+        Err(wrong(format!("{} cannot read the memory of {apart}; give [{names}]", device.place())))
     }
 }

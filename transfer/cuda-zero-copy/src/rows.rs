@@ -7,7 +7,7 @@ use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::Result;
 
 use crate::KERNELS;
-use crate::hot::Cache;
+use crate::cache::Cache;
 
 /// Threads of a block; each looks up a row.
 const THREADS: u32 = 512;
@@ -44,25 +44,16 @@ impl Blocks {
 impl Rows {
     /// Maps the features of `dataset`; rows of the host are gathered by `share` of the multiprocessors.
     pub(crate) fn new(device: &Device, dataset: &Arc<Dataset>, share: f64) -> Result<Self> {
-        let matrix = dataset.features.as_ref().expect("the caller has looked");
+        let matrix = dataset.features.as_ref().expect("the caller has checked");
         let bytes = matrix.view().as_bytes();
         // SAFETY: a dataset is immutable, and its arrays do not move while it lives.
         let table = unsafe { Mapped::new_or_copy(device, Arc::clone(dataset) as _, bytes)? };
         // The largest unit a lane can move: cached rows are aligned to their length, too.
         let aligned =
             |unit: usize| (bytes.as_ptr() as usize).is_multiple_of(unit) && matrix.row_bytes().is_multiple_of(unit);
-        let short = matrix.row_bytes() <= SHORT;
-        let (_, name) = [
-            (16, if short { "gather_short_rows_16" } else { "gather_rows_16" }),
-            (8, if short { "gather_short_rows_8" } else { "gather_rows_8" }),
-            (4, "gather_rows_4"),
-            (2, "gather_rows_2"),
-            (1, "gather_rows_1"),
-        ]
-        .into_iter()
-        .find(|(unit, _)| aligned(*unit))
-        .expect("everything is aligned to bytes");
-        let kernel = KERNELS.kernel(device, name)?;
+        let unit = [16, 8, 4, 2].into_iter().find(|&unit| aligned(unit)).unwrap_or(1);
+        let short = if unit >= 8 && matrix.row_bytes() <= SHORT { "short_" } else { "" };
+        let kernel = KERNELS.kernel(device, &format!("gather_{short}rows_{unit}"))?;
         let multiprocessors = device.properties()?.multiprocessors as usize;
         let each = kernel.occupancy(THREADS, 0)?.max(1) as usize;
         let sharing = ((multiprocessors as f64 * share) as usize).max(1);
@@ -71,7 +62,7 @@ impl Rows {
     }
 
     pub(crate) fn matrix(&self) -> &FeatureMatrix {
-        self.dataset.features.as_ref().expect("it was there when it was built")
+        self.dataset.features.as_ref().expect("the dataset has features")
     }
 
     /// Gathers the rows of the first `num_rows` of `nodes`.
@@ -83,39 +74,28 @@ impl Rows {
         out: &mut Buffer<u8>,
     ) -> Result<()> {
         let row_bytes = self.matrix().row_bytes();
-        assert!(num_rows <= nodes.len() && num_rows * row_bytes <= out.len(), "room for {num_rows} rows");
+        assert!(num_rows <= nodes.len() && num_rows * row_bytes <= out.len(), "memory for {num_rows} rows");
         if num_rows * row_bytes == 0 {
             return Ok(());
         }
-        let blocks = self.blocks.of(cache.map_or(1.0, Cache::host_share)).min(num_rows.div_ceil(THREADS as usize));
+        let blocks =
+            self.blocks.of(cache.map_or(1.0, |cache| cache.host_share)).min(num_rows.div_ceil(THREADS as usize));
         let arguments = &mut [
             nodes.into(),
             (num_rows as u32).into(),
             (row_bytes as u32).into(),
             (&self.table).into(),
-            cache.map(|c| &c.held).into(),
-            cache.map(|c| &c.before).into(),
+            cache.map(|c| &c.bitmap).into(),
+            cache.map(|c| &c.prefix_counts).into(),
             cache.and_then(|c| c.ranks.as_ref()).into(),
             cache.map(|c| &c.rows).into(),
             (cache.map_or(0, |c| c.rows.parts().len()) as u32).into(),
             out.into(),
         ];
-        // SAFETY: the arguments are the kernel's; nodes are those of the dataset, and rows of `out` are as many.
+        // SAFETY: the arguments are the kernel's; nodes are those of the dataset, and `out` has `num_rows` rows.
         unsafe { stream.launch(&self.kernel, Shape::linear(blocks, THREADS), arguments) }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Blocks;
-
-    #[test]
-    fn rows_over_the_bus_are_as_many_whatever_is_cached() {
-        let blocks = Blocks { sharing: 104, all: 528 };
-        for (host_share, expected) in [(1.0, 104), (0.5, 208), (0.25, 416), (0.19, 528), (1e-9, 528), (0.0, 528)] {
-            assert_eq!(blocks.of(host_share), expected, "{host_share} of the rows come over the bus");
-        }
-        // A single cache miss in a million rows does not limit the gather to a fifth of the multiprocessors.
-        assert_eq!(blocks.of(1e-6), blocks.all);
-    }
-}
+mod tests;

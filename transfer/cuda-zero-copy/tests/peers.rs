@@ -1,5 +1,5 @@
-//! Rows spread over several devices. How many there are, and whether they reach each other, are settings of the emulation:
-//! each test runs in a process of its own.
+//! Rows cached on several devices. Number of devices and peer access are settings of the emulation: each test runs in a
+//! process of its own.
 #![cfg(feature = "emulate")]
 
 mod common;
@@ -15,12 +15,12 @@ use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
 use serde_json::json;
 
 #[test]
-#[allow(clippy::print_stdout, reason = "its parent reads it")]
+#[allow(clippy::print_stdout, reason = "the parent process reads it")]
 fn in_a_process_of_its_own() {
     match std::env::var("MORPHGL_TEST_PART").as_deref() {
         Ok("gathers") => gathers(),
         Ok("apart") => apart(),
-        Ok("room") => room(),
+        Ok("budgets") => budgets(),
         _ => return,
     }
     println!("the part is done");
@@ -31,12 +31,12 @@ fn in_a_process_of_its_own() {
 fn run(part: &str, settings: &str) {
     let late = std::env::var("MORPHGL_EMULATION").is_ok_and(|words| words.split(',').any(|word| word == "late"));
     let settings = format!("{}{settings}", if late { "late," } else { "" });
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads", "1"]);
     let output = command.env("MORPHGL_TEST_PART", part).env("MORPHGL_EMULATION", &settings).output();
-    let output = output.expect("it starts");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("the part is done"), "{part} with {settings}: {said}");
+    let output = output.expect("the program starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("the part is done"), "{part} with {settings}: {text}");
 }
 
 #[test]
@@ -48,19 +48,19 @@ fn rows_of_all_devices_are_gathered() {
 }
 
 #[test]
-fn devices_that_are_not_reached_are_refused() {
+fn inaccessible_devices_are_refused() {
     run("apart", "devices=3,apart=0-2");
 }
 
 #[test]
-fn rows_are_charged_to_the_device_that_holds_them() {
-    run("room", "devices=2,memory=1000000");
+fn rows_are_charged_to_the_device_that_caches_them() {
+    run("budgets", "devices=2,memory=1000000");
 }
 
-/// Whatever devices hold whatever rows, mini-batches have the reference's bits, and n devices hold n times as many.
+/// Mini-batches equal the reference's for any cached rows and devices, and n devices cache n times as many.
 fn gathers() {
-    let found: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
-    let others: Vec<String> = found[1..].iter().map(Place::to_string).collect();
+    let places: Vec<Place> = accelerators(&Machine::probe()).into_iter().map(|a| a.place).collect();
+    let others: Vec<String> = places[1..].iter().map(Place::to_string).collect();
     let reversed: Vec<&String> = others.iter().rev().collect();
     let stream = stream();
     for row_bytes in [1u64, 2, 36, 100, 128, 400, 1044] {
@@ -68,25 +68,26 @@ fn gathers() {
         let hotness: Vec<f32> = (0..130).map(|v| (v * 37 % 131) as f32).collect();
         for (peers, devices) in [
             (json!("none"), 1),
-            (json!("all"), found.len()),
-            (json!(reversed), found.len()),
+            (json!("all"), places.len()),
+            (json!(reversed), places.len()),
             (json!(others[..others.len().min(1)]), 1 + others.len().min(1)),
         ] {
-            let mut operator = operator(&case, json!({"presample": 0, "peers": peers})).expect("all are reached");
+            let mut operator =
+                operator(&case, json!({"presample": 0, "peers": peers})).expect("all devices are accessible");
             for rows in [40, 0, 1, 130] {
                 let rank = if devices > 1 { 4 * devices as u64 } else { 0 };
                 let budget = 3 * 16 + 8 * devices as u64 + rows * (row_bytes + rank);
-                let held = operator.hold(&hotness, budget).expect("room");
-                // A node that was never accessed is not worth holding.
-                assert_eq!(held, (rows as usize * devices).min(129), "{peers}, room for {rows} on each");
-                let by: Vec<usize> = operator.held_by_device().iter().map(|(_, rows)| *rows).collect();
-                let round = |i: usize| (0..held).skip(i).step_by(devices).count();
-                let expected: Vec<usize> = if held == 0 { vec![] } else { (0..devices).map(round).collect() };
+                let cached = operator.fill_cache(&hotness, budget).expect("enough memory");
+                // A node that was never accessed is not cached.
+                assert_eq!(cached, (rows as usize * devices).min(129), "{peers}, capacity of {rows} rows on each");
+                let by: Vec<usize> = operator.cached_rows_by_device().iter().map(|(_, rows)| *rows).collect();
+                let round = |i: usize| (0..cached).skip(i).step_by(devices).count();
+                let expected: Vec<usize> = if cached == 0 { vec![] } else { (0..devices).map(round).collect() };
                 assert_eq!(by, expected);
                 (0..2).for_each(|index| check(&mut operator, &stream, &case, index));
             }
-            let order: Vec<Place> = operator.held_by_device().into_iter().map(|(place, _)| place).collect();
-            assert_eq!((order.len(), &order[0]), (devices, &found[0]));
+            let order: Vec<Place> = operator.cached_rows_by_device().into_iter().map(|(place, _)| place).collect();
+            assert_eq!((order.len(), &order[0]), (devices, &places[0]));
             if peers == json!(reversed) {
                 assert_eq!(json!(order[1..].iter().map(Place::to_string).collect::<Vec<_>>()), peers);
             }
@@ -94,7 +95,7 @@ fn gathers() {
     }
 }
 
-/// A peer that is not reached is an error, which says those that are.
+/// An inaccessible peer is an error that names the accessible ones.
 fn apart() {
     let case = Case::new(with_rows(60, 20));
     for (peers, cure) in [
@@ -102,54 +103,57 @@ fn apart() {
         (json!(["cuda:1", "cuda:2"]), "give [\"cuda:1\"]"),
         (json!("all"), "[\"cuda:1\"]"),
     ] {
-        let error = operator(&case, json!({"peers": peers})).expect_err("it is not reached");
+        let error = operator(&case, json!({"peers": peers})).expect_err("no peer access");
         let expected = "Transferring_CUDA+PCIe_ZeroCopy: options: peers: cuda:0 cannot read the memory of cuda:2; ";
         assert!(error.starts_with(expected) && error.ends_with(cure), "{error}");
     }
-    let mut operator = operator(&case, json!({"presample": 0, "peers": ["cuda:1"]})).expect("it is reached");
-    assert_eq!(operator.hold(&[1.0; 60], u64::MAX).expect("room"), 60);
+    let mut operator = operator(&case, json!({"presample": 0, "peers": ["cuda:1"]})).expect("the peer is accessible");
+    assert_eq!(operator.fill_cache(&[1.0; 60], u64::MAX).expect("enough memory"), 60);
     check(&mut operator, &stream(), &case, 0);
 }
 
-/// Without a budget, each device gives of what is free in its own memory; with one, more than that is an error.
-fn room() {
+/// Without a budget, each device caches within its own free memory; a budget beyond it is an error.
+fn budgets() {
     let case = Case::new(with_rows(300, 1000));
-    let device = Device::open(&"cuda:1".parse().expect("a place"), &KEY).expect("it is emulated");
+    let device = Device::open(&"cuda:1".parse().expect("a place"), &KEY).expect("the device is available");
     let other = Stream::new(&device, false).expect("a stream");
     let taken = Buffer::<u8>::new(&other, 800_000).expect("memory");
-    let free = device.untaken_bytes().expect("told");
-    let mut gather = operator(&case, json!({"presample": 2, "peers": "all"})).expect("it is reached");
+    let free = device.unallocated_bytes().expect("a number");
+    let mut gather = operator(&case, json!({"presample": 2, "peers": "all"})).expect("the peer is accessible");
     let stream = stream();
     (0..3).for_each(|index| check(&mut gather, &stream, &case, index));
     let rows = (free / 4 * 3 / 1000) as usize;
     let expected =
         [("cuda:0", rows + 1), ("cuda:1", rows)].map(|(place, rows)| (place.parse().expect("a place"), rows));
-    assert_eq!(gather.held_by_device(), expected, "{free} bytes are free on the peer");
-    assert!(device.free_bytes().expect("told") <= free - 1000 * rows as u64);
+    assert_eq!(gather.cached_rows_by_device(), expected, "{free} bytes are free on the peer");
+    assert!(device.free_bytes().expect("a number") <= free - 1000 * rows as u64);
     drop(gather);
-    assert_eq!(device.free_bytes().expect("told"), free, "a peer gets its memory back");
+    assert_eq!(device.free_bytes().expect("a number"), free, "the peer's memory is released");
 
-    let mut gather = operator(&case, json!({"presample": 0, "peers": "all"})).expect("it is reached");
-    let error = gather.hold(&[1.0; 300], 200_000).expect_err("the peer has no such room").to_string();
+    let mut gather = operator(&case, json!({"presample": 0, "peers": "all"})).expect("the peer is accessible");
+    let error = gather.fill_cache(&[1.0; 300], 200_000).expect_err("the peer's memory is full").to_string();
     assert!(error.starts_with("Transferring_CUDA+PCIe_ZeroCopy, rows on cuda:1: cuMemAlloc_v2: "), "{error}");
     check(&mut gather, &stream, &case, 0);
     drop(taken);
-    assert_eq!(gather.hold(&[1.0; 300], 200_000).expect("there is room now"), 300);
+    assert_eq!(gather.fill_cache(&[1.0; 300], 200_000).expect("memory is free again"), 300);
     check(&mut gather, &stream, &case, 1);
 }
 
-/// Holds rows on `place` and `peer`, and gathers; the calls of either until its last one whose outcome is told.
+/// Caches rows on `place` and `peer`, and gathers; returns the number of calls of each up to the last one whose outcome is
+/// reported.
 fn part(case: &Case, place: &Place, peer: &Place, fail: [u64; 2]) -> Result<[u64; 2]> {
     let devices = [Device::open(place, &KEY)?, Device::open(peer, &KEY)?];
     devices.iter().zip(fail).for_each(|(device, call)| emulation::fail_from(device, call));
     let (dataset, from, to) = (Arc::clone(&case.dataset), place.clone(), place.clone());
     let options = json!({"presample": 0, "peers": [peer.to_string()]});
     let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, options })?;
-    operator.hold(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
+    operator.fill_cache(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
     let whole = reference::sample(case, BatchId { epoch: 0, index: 0 });
     let stream = Stream::new(&devices[0], false)?;
     let batch = CudaBatch::upload(&stream, &HostBatch { features: None, ..whole.clone() })?.into_batch();
-    let MiniBatch::Device(batch) = operator.transfer(batch)?.wait()?.0 else { panic!("it stays on the device") };
+    let MiniBatch::Device(batch) = operator.transfer(batch)?.wait()?.0 else {
+        panic!("the mini-batch is on the device")
+    };
     assert_eq!(batch.to_host()?, whole);
     drop((batch, operator));
     stream.synchronize()?;
@@ -158,7 +162,7 @@ fn part(case: &Case, place: &Place, peer: &Place, fail: [u64; 2]) -> Result<[u64
 }
 
 #[test]
-fn a_device_that_is_lost_is_an_error_of_the_next_call() {
+fn a_lost_device_is_an_error_of_the_next_call() {
     let case = Case::new(with_rows(80, 12));
     let places = |i: u64| [i, 100_000 + i].map(|i| format!("cuda:{i}").parse::<Place>().expect("a place"));
     let [place, peer] = places(1000);
@@ -168,7 +172,7 @@ fn a_device_that_is_lost_is_an_error_of_the_next_call() {
             let [place, peer] = places(2000 + 10_000 * which as u64 + call);
             let mut fail = [u64::MAX; 2];
             fail[which] = call;
-            let error = part(&case, &place, &peer, fail).expect_err("its call fails").to_string();
+            let error = part(&case, &place, &peer, fail).expect_err("a call fails").to_string();
             let named = error.starts_with("Transferring_CUDA+PCIe_ZeroCopy") && error.contains(": cu");
             assert!(named && error.ends_with("is made to fail"), "device {which}, call {call}: {error}");
         }

@@ -1,4 +1,4 @@
-//! A steady state takes no memory. Alone in its program: the device's statistics are those of all who use it.
+//! A steady state allocates nothing. The only test of its program: statistics count all uses of the device.
 
 mod common;
 
@@ -9,13 +9,14 @@ use morphgl_cuda::statistics;
 use serde_json::json;
 
 #[test]
-fn a_steady_state_takes_no_memory() {
+fn a_steady_state_allocates_nothing() {
     if !available(&morphgl_transferring_cuda_zero_copy::DESCRIPTION) {
         return;
     }
     let case = Case::new(with_rows(900, 100));
     let stream = stream();
-    let mut operator = operator(&case, json!({"presample": 2, "cache_bytes": 40_000})).expect("it is emulated");
+    let mut operator =
+        operator(&case, json!({"presample": 2, "cache_bytes": 40_000})).expect("the device is available");
     let mut settled = 0;
     for round in 0..6 {
         (0..5).for_each(|index| check(&mut operator, &stream, &case, index));

@@ -1,4 +1,4 @@
-// The scheduler of emulated CUDA threads. It is never instrumented: its own memory is no kernel's.
+// Scheduler of emulated CUDA threads. It is never instrumented, since no kernel accesses its memory.
 #include "emulation.h"
 
 #ifndef __x86_64__
@@ -30,7 +30,7 @@ void __asan_unpoison_memory_region(const volatile void* address, size_t bytes);
 #endif
 
 #ifdef __x86_64__
-// Saves where this stack goes on in `from`, and goes on with `to`.
+// Saves the current stack in `from`, and continues with `to`.
 extern "C" void morphgl_emulation_switch(void** from, void* to);
 asm(R"(
     .text
@@ -72,12 +72,12 @@ enum class State { Idle, Runnable, AtBlockBarrier, AtWarpBarrier };
 struct Warp {
     uint64_t words[32] = {};
     unsigned arrived = 0;  // lanes that wait
-    unsigned live = 0;     // lanes that have begun or will, and have not ended
+    unsigned live = 0;     // lanes that have not ended
 };
 
-// Where a fiber, or the host thread, goes on.
+// Saved stack of a fiber or of the host thread.
 #ifdef __x86_64__
-// swapcontext asks the kernel for the signal mask at every change, which took half of the time.
+// Not swapcontext: its system call for the signal mask took half of the time.
 using Context = void*;
 #else
 using Context = ucontext_t;
@@ -97,7 +97,7 @@ struct Fiber {
 struct Scheduler {
     std::vector<std::unique_ptr<Fiber>> fibers;
     std::vector<Fiber*> idle;
-    std::vector<Fiber*> by_thread;  // who runs each thread of the block; null when it has ended or not begun
+    std::vector<Fiber*> by_thread;  // fiber of each thread of the block; null before its begin and after its end
     std::vector<Warp> warps;
     std::vector<char> shared;
     size_t shared_bytes = 0;
@@ -117,7 +117,7 @@ struct Scheduler {
 #endif
 
     ~Scheduler() { forget_fibers(); }
-    // Lets all fibers go, although some may not have ended; their stacks go, and with them nothing that a kernel owns.
+    // Drops all fibers, also unfinished ones: their stacks own no resources.
     void forget_fibers() {
 #ifdef MORPHGL_SANITIZE_THREAD
         for (auto& fiber : fibers) __tsan_destroy_fiber(fiber->tsan);
@@ -139,7 +139,7 @@ void change(Context& from, Context& to) { morphgl_emulation_switch(&from, to); }
 void prepare(Fiber& fiber) {
     auto top = reinterpret_cast<uintptr_t>(fiber.stack.get() + STACK) & ~uintptr_t{15};
     auto words = reinterpret_cast<void**>(top) - 8;
-    for (int i = 0; i < 8; i++) words[i] = nullptr;  // six registers, where to begin, and no one to return to
+    for (int i = 0; i < 8; i++) words[i] = nullptr;  // six registers, entry point, and no return address
     words[6] = reinterpret_cast<void*>(&run_threads);
     fiber.context = words;
 }
@@ -155,8 +155,8 @@ void prepare(Fiber& fiber) {
 }
 #endif
 
-// Launches of several host threads, and memory that they hand on, are ordered by Rust code, which the thread sanitizer
-// does not see: so each is taken to come after all that came before it.
+// Rust code, which the thread sanitizer does not see, orders launches of several host threads and the memory passed between
+// them: so each launch is declared to follow all earlier ones.
 char launches = 0;
 
 void place(unsigned thread) {
@@ -181,7 +181,7 @@ void release(void* address) {
 #endif
 }
 
-// Gives the host thread back to the scheduler, until the fiber's turn comes again.
+// Returns to the scheduler until the fiber is resumed.
 void suspend(Fiber& fiber) {
     Scheduler& s = scheduler;
 #ifdef MORPHGL_SANITIZE_ADDRESS
@@ -197,7 +197,7 @@ void suspend(Fiber& fiber) {
 #endif
 }
 
-// What a fiber does: it runs threads of the block, one after the other, for as long as there are any.
+// Main function of a fiber: runs threads of the block, one after the other, while there are any.
 void run_threads() {
     Scheduler& s = scheduler;
 #ifdef MORPHGL_SANITIZE_ADDRESS
@@ -209,7 +209,7 @@ void run_threads() {
         s.kernel(s.args);
         release(&s.end);
         s.warps[fiber.thread / 32].live &= ~(1u << fiber.thread % 32);
-        s.warps[fiber.thread / 32].words[fiber.thread % 32] = 0;  // a lane that has ended votes for nothing
+        s.warps[fiber.thread / 32].words[fiber.thread % 32] = 0;  // an ended lane does not vote
         s.by_thread[fiber.thread] = nullptr;
         s.live--;
 #ifndef MORPHGL_SANITIZE_THREAD
@@ -243,7 +243,7 @@ void resume(Fiber& fiber) {
 #endif
 }
 
-// A fiber that has nothing to do. For the thread sanitizer each thread of a block has its own.
+// An idle fiber. For the thread sanitizer each thread of a block has its own.
 Fiber& fresh_fiber(unsigned thread) {
     Scheduler& s = scheduler;
 #ifdef MORPHGL_SANITIZE_THREAD
@@ -266,9 +266,9 @@ Fiber& fresh_fiber(unsigned thread) {
     return fiber;
 }
 
-// Lets the lanes of a warp go whose barrier all have reached: those that wait name the same lanes, and all of these
-// that have not ended wait. Whether there were any.
-bool let_go(unsigned first) {
+// Releases the lanes of a warp whose barrier is complete: all waiting lanes have the same mask, and all lanes of the mask
+// that have not ended wait. Returns whether there were any.
+bool release_waiting(unsigned first) {
     Scheduler& s = scheduler;
     Warp& warp = s.warps[first / 32];
     bool any = false;
@@ -288,8 +288,8 @@ bool let_go(unsigned first) {
     return any;
 }
 
-// Lets those go who wait for what has come. Whether there were any.
-bool let_go() {
+// Releases the threads whose barrier is complete. Returns whether there were any.
+bool release_waiting() {
     Scheduler& s = scheduler;
     unsigned waiting = 0;
     for (Fiber* fiber : s.by_thread) waiting += fiber && fiber->state == State::AtBlockBarrier;
@@ -300,7 +300,7 @@ bool let_go() {
         return true;
     }
     bool any = false;
-    for (unsigned first = 0; first < s.threads; first += 32) any |= let_go(first);
+    for (unsigned first = 0; first < s.threads; first += 32) any |= release_waiting(first);
     return any;
 }
 
@@ -311,7 +311,7 @@ bool run_block() {
     s.warps.assign((s.threads + 31) / 32, Warp{});
     s.by_thread.assign(s.threads, nullptr);
     for (unsigned t = 0; t < s.threads; t++) s.warps[t / 32].live |= 1u << t % 32;
-    // What one block leaves behind, none may read.
+    // Garbage: blocks must not read the shared memory of earlier blocks.
     std::memset(s.shared.data(), 0xa5, s.shared_bytes);
     while (s.live > 0) {
         if (s.next < s.threads) {
@@ -331,13 +331,13 @@ bool run_block() {
                 resume(*fiber);
             }
         }
-        if (!ran && s.live > 0 && !let_go()) return false;
+        if (!ran && s.live > 0 && !release_waiting()) return false;
     }
     acquire(&s.end);
     return true;
 }
 
-// Lets the address sanitizer stop whoever touches more than the first `bytes` of `capacity`.
+// Makes the address sanitizer stop accesses beyond the first `bytes` of `capacity`.
 void bound(void* address, size_t bytes, size_t capacity) {
 #ifdef MORPHGL_SANITIZE_ADDRESS
     __asan_unpoison_memory_region(address, bytes);
@@ -380,7 +380,7 @@ void warp_barrier(unsigned mask) {
     acquire(&warp);
 }
 
-// As on a device, an exchange orders no accesses to memory: for the thread sanitizer it is none.
+// As on a device, an exchange does not order memory accesses: the thread sanitizer sees no synchronisation.
 const uint64_t* exchange(unsigned mask, uint64_t word) {
     Scheduler& s = scheduler;
     Warp& warp = s.warps[s.running->thread / 32];
@@ -401,14 +401,14 @@ float half_value(uint16_t bits) {
 
 }  // namespace emulation
 
-// Says that of a block of memory only the first `bytes` may be touched. The block may change hands with that.
+// Declares only the first `bytes` of a block accessible. The block may pass to another user by that.
 extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capacity) {
     emulation::acquire(&emulation::launches);
     emulation::release(&emulation::launches);
     emulation::bound(address, bytes, capacity);
 }
 
-// Runs a kernel. 0, or 1 when threads wait at different barriers for ever, 2 when the launch is not a device's.
+// Runs a kernel. Returns 0, or 1 if threads wait for ever at different barriers, 2 for an invalid launch.
 extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, const unsigned grid[3],
                                         const unsigned block[3], size_t shared_bytes) {
     using namespace emulation;
@@ -431,7 +431,7 @@ extern "C" int morphgl_emulation_launch(void (*kernel)(void**), void** args, con
 #ifdef MORPHGL_SANITIZE_THREAD
     s.tsan_main = __tsan_get_current_fiber();
 #endif
-    // Blocks have no order on a device: results have to be the same from the last to the first.
+    // Blocks have no order on a device: results must be the same from the last to the first.
     static const bool backwards = std::getenv("MORPHGL_BLOCKS_BACKWARDS") != nullptr;
     for (unsigned z = 0; z < grid[2]; z++) {
         for (unsigned y = 0; y < grid[1]; y++) {

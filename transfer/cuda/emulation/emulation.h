@@ -1,10 +1,10 @@
-// The CUDA execution model on one CPU thread, as far as MorphGL's kernels use it.
+// The part of the CUDA execution model that MorphGL's kernels use, on one CPU thread.
 //
 // A launch runs block after block; a block's threads are fibers that run until they end or wait for each other at a
-// barrier or a warp's exchange. So every barrier is met by exactly those threads that the kernel lets reach it, one that
-// some thread never reaches is an error and not a hang, and a run gives the same bits every time. What it cannot show:
-// weak memory order, and races between blocks. Races between threads of a block are found by the thread sanitizer,
-// for which each thread is a fiber of its own that only barriers order.
+// barrier or a warp's exchange. So exactly the threads that reach a barrier in the kernel wait at it, a barrier that some
+// thread never reaches is an error and not a hang, and every run gives the same bits. Limits: weak memory order and races
+// between blocks stay hidden. The thread sanitizer finds races between threads of a block, each of which is a fiber of its
+// own that only barriers order.
 #pragma once
 
 #include <cmath>
@@ -44,7 +44,7 @@ struct alignas(16) float4 {
 
 namespace emulation {
 
-// Where the running thread is; set at every change of fiber.
+// Indices of the running thread; set at every change of fiber.
 struct Position {
     dim3 thread, block, block_dim, grid_dim;
 };
@@ -53,9 +53,9 @@ extern thread_local Position position;
 void block_barrier();
 // Waits for all lanes of `mask` that have not ended.
 void warp_barrier(unsigned mask);
-// The same, and every lane then finds the words of the others.
+// The same; returns the words of all lanes.
 const uint64_t* exchange(unsigned mask, uint64_t word);
-// To be called when the words of an exchange were read.
+// Called after the words of an exchange were read.
 void exchanged(unsigned mask);
 unsigned lane();
 void* dynamic_shared();
@@ -76,7 +76,7 @@ inline T from_word(uint64_t word) {
     return value;
 }
 
-// What lane `from` has; of a lane that is not there, what one has oneself, as on the device.
+// Value of lane `from`; for an absent lane the own value, as on the device.
 template <typename T>
 inline T shuffle(unsigned mask, T value, unsigned from) {
     const uint64_t* words = exchange(mask, to_word(value));

@@ -26,8 +26,8 @@ fn main() -> ExitCode {
 
 fn compile(mut files: Vec<PathBuf>) -> Result<(), String> {
     let nvrtc = Nvrtc::find()?;
-    if nvrtc.version() != PTX_VERSION {
-        let ((is, of), (major, minor)) = (nvrtc.version(), PTX_VERSION);
+    if nvrtc.version != PTX_VERSION {
+        let ((is, of), (major, minor)) = (nvrtc.version, PTX_VERSION);
         return Err(format!(
             "this is NVRTC {is}.{of}, and PTX is made by {major}.{minor}: pip install nvidia-cuda-nvrtc-cu12=={major}.{minor}.105, and name it in MORPHGL_NVRTC"
         ));
@@ -50,7 +50,7 @@ fn compile(mut files: Vec<PathBuf>) -> Result<(), String> {
         let at = |e: std::io::Error| format!("{}: {e}", file.display());
         let source = fs::read_to_string(&file).map_err(at)?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let ptx = nvrtc.compile(&name, &source, Target::Ptx(PTX_ARCHITECTURE))?;
+        let (ptx, _) = nvrtc.compile(&name, &source, Target::Ptx(PTX_ARCHITECTURE), &[])?;
         let target = file.with_extension("ptx");
         fs::write(&target, &ptx).map_err(at)?;
         println!("{}: {} bytes", target.display(), ptx.len());

@@ -1,5 +1,5 @@
-// What every kernel of MorphGL includes: CUDA's own language on a device, its emulation on a CPU, and a few helpers.
-// Plain intrinsics only, no cooperative groups and no CUDA headers, so that NVRTC compiles it alone.
+// Header of every MorphGL kernel: CUDA C++ on a device, its emulation on a CPU, and a few helpers. Plain intrinsics only, no
+// cooperative groups and no CUDA headers, so that NVRTC needs no other file.
 #pragma once
 
 #ifdef MORPHGL_EMULATION
@@ -13,7 +13,7 @@ typedef int int32_t;
 typedef long long int64_t;
 // A kernel that Rust can launch. Under emulation it also gets a function that unpacks its arguments.
 #define MORPHGL_KERNEL(name)
-// `type* name`: the shared memory whose bytes are given at launch.
+// `type* name`: dynamic shared memory, whose size is set at launch.
 #define DYNAMIC_SHARED(type, name)                                   \
     extern __shared__ __align__(16) unsigned char morphgl_shared[];  \
     type* name = reinterpret_cast<type*>(morphgl_shared)
@@ -22,8 +22,8 @@ typedef long long int64_t;
 #define WARP 32u
 #define ALL_LANES 0xffffffffu
 
-// The sum of the values of a block's threads before this one; `total` is that of all. The block has `Warps` whole warps,
-// and `shared` room for a value of each.
+// Exclusive prefix sum over the block's threads; `total` is the sum of all. The block has `Warps` whole warps, and `shared` one
+// element per warp.
 template <uint32_t Warps, typename T>
 __device__ T block_scan(T value, T* shared, T& total) {
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -70,8 +70,8 @@ __device__ __forceinline__ Words philox(uint32_t c0, uint32_t c1, uint32_t c2, u
     return Words{{c0, c1, c2, c3}};
 }
 
-// A number below n, each equally likely, from a word; `retry(r)` is the word that replaces it where it, or the r-th of
-// those before, is rejected. As in morphgl-sampler-core.
+// Uniform number below n from a random word, by rejection; `retry(r)` is the r-th replacement of a rejected word. As in
+// morphgl-sampler-core.
 template <typename Retry>
 __device__ __forceinline__ uint32_t bounded(uint32_t n, uint32_t word, Retry retry) {
     uint64_t product = (uint64_t)word * n;
@@ -92,7 +92,7 @@ __device__ __forceinline__ uint32_t sampling_draw(uint32_t i, uint32_t last, uin
     });
 }
 
-// The value of an f16 and of a bf16, given by their bits: exact.
+// Exact values of an f16 and a bf16, given by their bits.
 __device__ __forceinline__ float half_value(uint16_t bits) {
 #ifdef MORPHGL_EMULATION
     return emulation::half_value(bits);
@@ -105,8 +105,8 @@ __device__ __forceinline__ float half_value(uint16_t bits) {
 
 __device__ __forceinline__ float bf16_value(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
 
-// A dropout mask of morphgl-model-spec: the random words of elements 8 * group to 8 * group + 7, and whether the i-th of
-// them is kept.
+// Dropout mask of morphgl-model-spec: the random words of elements 8 * group to 8 * group + 7, and the factor of the i-th of
+// them.
 struct DropoutMask {
     uint64_t key;
     uint32_t site, batch, epoch, threshold;

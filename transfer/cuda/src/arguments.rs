@@ -4,14 +4,14 @@ use bytemuck::Pod;
 
 use crate::driver::Address;
 use crate::memory::{Buffer, Pinned, Users};
-use crate::{Mapped, Spread};
+use crate::{Mapped, ShardedBuffer};
 
 /// A kernel argument: a number by value, memory by address.
 #[derive(Debug)]
 pub struct Argument<'a> {
     pub(crate) value: [u8; 8],
     /// The users of the memory, to be marked by the launch.
-    pub(crate) users: Option<Users<'a>>,
+    pub(crate) users: Option<&'a Users>,
 }
 
 impl Argument<'_> {
@@ -20,7 +20,7 @@ impl Argument<'_> {
 }
 
 impl<'a> Argument<'a> {
-    pub(crate) fn pointer(address: Address, users: Users<'a>) -> Self {
+    pub(crate) fn pointer(address: Address, users: &'a Users) -> Self {
         Self { value: address.to_ne_bytes(), users: Some(users) }
     }
 }
@@ -48,8 +48,8 @@ macro_rules! memory {
         }
     )*};
 }
-// A spread's address is that of an array of its parts' addresses.
-memory!(Buffer, Pinned, Mapped, Spread);
+// The address of a sharded buffer is that of an array of its parts' addresses.
+memory!(Buffer, Pinned, Mapped, ShardedBuffer);
 
 impl<'a, T: Pod> From<&'a mut Buffer<T>> for Argument<'a> {
     fn from(buffer: &'a mut Buffer<T>) -> Self {

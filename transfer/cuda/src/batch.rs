@@ -9,6 +9,7 @@ use morphgl_registry::{
 };
 
 use crate::lock::lock;
+use crate::memory::Block as MemoryBlock;
 use crate::{Buffer, Device, Event, Stream};
 
 /// A block (one hop) in device memory; fields as those of [`Block`].
@@ -79,7 +80,10 @@ impl CudaBatch {
             MiniBatch::Host(_) => None,
             MiniBatch::Device(batch) => batch.as_any().downcast_ref::<Self>(),
         };
-        ours.filter(|ours| ours.device.is(device)).ok_or_else(|| misplaced(device, batch))
+        ours.filter(|ours| ours.device.is(device)).ok_or_else(|| {
+            let message = format!("expected on the device at {}, lies at {}", device.place(), batch.place());
+            Error::new(format!("{}, {}", device.operator(), batch.id()), ErrorKind::Misplaced(message))
+        })
     }
 
     /// [`CudaBatch::on`] by value.
@@ -90,8 +94,8 @@ impl CudaBatch {
     pub fn into_on(device: &Device, batch: MiniBatch) -> Result<Box<Self>> {
         Self::on(device, &batch)?;
         let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
-        let batch: Box<Self> = batch.into_any().downcast().expect("it is one of ours");
-        // The new owner will give it more work.
+        let batch: Box<Self> = batch.into_any().downcast().expect("the type was checked above");
+        // The new owner will queue more work on it.
         *batch.last_use() = None;
         Ok(batch)
     }
@@ -105,6 +109,25 @@ impl CudaBatch {
     /// mini-batch is dropped.
     pub unsafe fn done_after(&self, event: Event) {
         *self.last_use() = Some(event);
+    }
+
+    /// Forgets the streams that used its memory, so that the next user does not wait for their later work.
+    ///
+    /// # Safety
+    ///
+    /// All work on its buffers is done: an event after it has happened.
+    pub unsafe fn settle(&self) {
+        // SAFETY: the caller's promise.
+        self.memory().for_each(|block| unsafe { block.settle() });
+    }
+
+    /// The memory of all its arrays.
+    fn memory(&self) -> impl Iterator<Item = &MemoryBlock> {
+        let nodes = [self.input_nodes.block(), self.degrees.block(), self.labels.block()];
+        let hops = self.blocks.iter().flat_map(|block| {
+            [block.indptr.block(), block.indices.block()].into_iter().chain(block.weights.as_ref().map(Buffer::block))
+        });
+        nodes.into_iter().chain(hops).chain(self.features.as_ref().map(|features| features.bytes.block()))
     }
 
     fn last_use(&self) -> MutexGuard<'_, Option<Event>> {
@@ -149,26 +172,11 @@ impl CudaBatch {
     }
 }
 
-fn misplaced(device: &Device, batch: &MiniBatch) -> Error {
-    let what = format!("expected on the device at {}, lies at {}", device.place(), batch.place());
-    Error::new(format!("{}, {}", device.operator(), batch.id()), ErrorKind::Misplaced(what))
-}
-
 impl Drop for CudaBatch {
     fn drop(&mut self) {
         if self.last_use().take().is_some_and(|event| event.has_happened()) {
             // SAFETY: all work on the buffers came before the event, or was waited for.
-            unsafe {
-                self.input_nodes.settle();
-                self.degrees.settle();
-                self.labels.settle();
-                self.features.iter().for_each(|features| features.bytes.settle());
-                for block in &self.blocks {
-                    block.indptr.settle();
-                    block.indices.settle();
-                    block.weights.iter().for_each(|weights| weights.settle());
-                }
-            }
+            unsafe { self.settle() };
         }
     }
 }
@@ -187,12 +195,7 @@ impl DeviceBatch for CudaBatch {
     }
 
     fn num_bytes(&self) -> Option<u64> {
-        let block = |b: &CudaBlock| {
-            b.indptr.num_bytes() + b.indices.num_bytes() + b.weights.as_ref().map_or(0, Buffer::num_bytes)
-        };
-        let features = self.features.as_ref().map_or(0, |f| f.bytes.num_bytes());
-        let nodes = self.input_nodes.num_bytes() + self.degrees.num_bytes() + self.labels.num_bytes();
-        Some(nodes + self.blocks.iter().map(block).sum::<u64>() + features)
+        Some(self.memory().map(MemoryBlock::num_bytes).sum())
     }
 
     fn to_host(&self) -> Result<HostBatch> {

@@ -26,24 +26,24 @@ impl fmt::Debug for Graph {
 }
 
 impl Stream {
-    /// Captures the work that `work` gives to this stream, without executing it.
+    /// Captures the work that `work` queues on this stream, without executing it.
     ///
     /// # Errors
     ///
     /// The error of `work`, or work that cannot be captured: allocating memory for the stream, waiting for it or for events
     /// from outside the capture, its first GEMM (see [`Stream::prepare_products`]).
     pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        let (driver, pools) = (self.device().driver(), &self.device().inner().pools);
-        // The pools come first: no event may be recorded for memory that another thread returns in between.
+        let pools = self.device().pools();
+        // The pools come first: no event may be recorded for memory that another thread releases in between.
         pools.begin_capture(self.bit());
-        if let Err(failure) = driver.begin_capture(self.id()) {
-            pools.end_capture(driver, self.bit());
+        if let Err(failure) = self.device().driver().begin_capture(self.id()) {
+            pools.end_capture(self.bit());
             return Err(self.device().error(&failure));
         }
         let capture = Capture(Some(self));
-        let given = work();
+        let queued = work();
         let graph = capture.end();
-        given?;
+        queued?;
         graph
     }
 
@@ -68,10 +68,9 @@ struct Capture<'a>(Option<&'a Stream>);
 
 impl Capture<'_> {
     fn end(mut self) -> Result<Graph> {
-        let stream = self.0.take().expect("it ends once");
-        let driver = stream.device().driver();
-        let graph = driver.end_capture(stream.id());
-        stream.device().inner().pools.end_capture(driver, stream.bit());
+        let stream = self.0.take().expect("a capture ends once");
+        let graph = stream.device().driver().end_capture(stream.id());
+        stream.device().pools().end_capture(stream.bit());
         Ok(Graph { id: stream.check(graph)?, device: stream.device().clone() })
     }
 }

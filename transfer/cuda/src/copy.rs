@@ -15,7 +15,7 @@ use crate::{Mapped, Stream};
 ///
 /// The span covers `len` elements that stay valid until the work of the streams in `users` is done.
 pub unsafe trait Readable<T: Pod> {
-    /// Where it lies.
+    /// Its address range.
     fn span(&self) -> Span<'_>;
 }
 
@@ -31,7 +31,7 @@ pub unsafe trait Writable<T: Pod>: Readable<T> {}
 pub struct Span<'a> {
     address: Address,
     len: usize,
-    users: Users<'a>,
+    users: &'a Users,
     /// Interior addresses that no single copy may cross.
     cuts: &'a [Address],
 }
@@ -112,7 +112,7 @@ impl Stream {
         let first = from.cuts.partition_point(|cut| *cut <= source);
         for upto in from.cuts[first..].iter().copied().take_while(|cut| *cut < end).chain([end]) {
             let bytes = upto - source;
-            // SAFETY: both ranges lie in memory that goes back to its pool, or is unpinned, after the stream's work.
+            // SAFETY: both ranges lie in memory that returns to its pool, or is unpinned, after the stream's work.
             self.check(unsafe { self.device().driver().copy(self.id(), source, target, bytes as usize) })?;
             (source, target) = (upto, target + bytes);
         }
@@ -130,7 +130,7 @@ impl Stream {
         }
         buffer.users().mark(self);
         let bytes = buffer.len() * size_of::<T>();
-        // SAFETY: the buffer goes back to its pool only after the stream's work.
+        // SAFETY: the buffer returns to its pool only after the stream's work.
         self.check(unsafe { self.device().driver().fill(self.id(), buffer.address(), byte, bytes) })
     }
 }

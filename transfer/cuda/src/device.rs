@@ -19,12 +19,19 @@ pub struct Device {
 
 pub(crate) struct Inner {
     place: Place,
-    pub(crate) driver: Box<dyn Driver>,
-    pub(crate) pools: Pools,
+    pools: Pools,
     /// See [`Statistics::waits`].
     pub(crate) waits: AtomicU64,
     /// See [`Statistics::launches`].
     pub(crate) launches: AtomicU64,
+}
+
+impl Inner {
+    fn new(index: u32, driver: Box<dyn Driver>, limit: Option<u64>) -> Arc<Self> {
+        let place = Place::Device { backend: crate::BACKEND.into(), index };
+        let (waits, launches) = Default::default();
+        Arc::new(Self { place, pools: Pools::new(driver, limit), waits, launches })
+    }
 }
 
 /// Static properties of a device.
@@ -53,7 +60,7 @@ pub struct Statistics {
 pub fn statistics(device: &Device) -> Statistics {
     let inner = device.inner();
     Statistics {
-        allocations: inner.pools.asked.load(Ordering::Relaxed),
+        allocations: inner.pools.allocations.load(Ordering::Relaxed),
         waits: inner.waits.load(Ordering::Relaxed),
         launches: inner.launches.load(Ordering::Relaxed),
     }
@@ -76,19 +83,12 @@ impl Device {
         };
         let mut devices = lock(&DEVICES);
         devices.retain(|device| device.strong_count() > 0);
-        let known = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == *place);
-        let inner = match known {
+        let inner = match devices.iter().filter_map(Weak::upgrade).find(|device| device.place == *place) {
             Some(inner) => inner,
             None => {
-                let limit = crate::pool::limit().map_err(|what| Error::setting(operator, what))?;
+                let limit = crate::pool::limit().map_err(|message| Error::setting(operator, message))?;
                 let driver = crate::probe::open(index).map_err(|e| Error::failed(operator, e.to_string()))?;
-                let inner = Arc::new(Inner {
-                    place: place.clone(),
-                    driver,
-                    pools: Pools::within(limit),
-                    waits: AtomicU64::new(0),
-                    launches: AtomicU64::new(0),
-                });
+                let inner = Inner::new(index, driver, limit);
                 devices.push(Arc::downgrade(&inner));
                 inner
             }
@@ -99,11 +99,8 @@ impl Device {
     /// An unshared device over a driver, with a memory limit.
     #[cfg(all(test, feature = "emulate"))]
     pub(crate) fn over(driver: impl Driver + 'static, limit: Option<u64>, operator: &Key) -> Self {
-        let index = driver.peer().device as u32;
-        let place = Place::Device { backend: crate::BACKEND.into(), index };
-        let [waits, launches] = [(); 2].map(|()| AtomicU64::new(0));
-        let inner = Inner { place, driver: Box::new(driver), pools: Pools::within(limit), waits, launches };
-        Self { inner: Arc::new(inner), operator: operator.clone() }
+        let inner = Inner::new(driver.peer().device as u32, Box::new(driver), limit);
+        Self { inner, operator: operator.clone() }
     }
 
     /// Its place.
@@ -124,21 +121,18 @@ impl Device {
     pub fn properties(&self) -> Result<Properties> {
         let [_, memory_bytes] = self.check(self.driver().memory())?;
         let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
-        let memory_bytes = self.inner.pools.limit.map_or(memory_bytes, |most| memory_bytes.min(most));
+        let memory_bytes = self.inner.pools.limit.map_or(memory_bytes, |limit| memory_bytes.min(limit));
         Ok(Properties { name, multiprocessors, memory_bytes })
     }
 
-    /// Whether this device has peer access to the memory of `other`, as [`crate::Spread`] needs: over NVLink or the bus.
-    /// Every device can access its own.
+    /// Whether this device has peer access to the memory of `other`, as [`crate::ShardedBuffer`] needs: over NVLink or the
+    /// bus. Every device can access its own.
     ///
     /// # Errors
     ///
     /// The driver's query fails.
     pub fn reaches(&self, other: &Device) -> Result<bool> {
-        if self.is(other) {
-            return Ok(true);
-        }
-        self.driver().can_access(other.driver().peer()).map_err(|e| self.error(&e.of(self.reading(other))))
+        Ok(self.is(other) || self.check_peer(other, self.driver().can_access(other.driver().peer()))?)
     }
 
     /// Enables peer access to the memory of `other`.
@@ -146,31 +140,33 @@ impl Device {
         if self.is(other) {
             return Ok(());
         }
-        self.driver().enable_access(other.driver().peer()).map_err(|e| self.error(&e.of(self.reading(other))))
+        self.check_peer(other, self.driver().enable_access(other.driver().peer()))
     }
 
-    fn reading(&self, other: &Device) -> String {
-        format!("{} reads the memory of {}", self.place(), other.place())
+    /// [`Device::check`] with a message that names both devices.
+    fn check_peer<T>(&self, other: &Device, outcome: Outcome<T>) -> Result<T> {
+        let subject = format_args!("{} reads the memory of {}", self.place(), other.place());
+        self.check(outcome.map_err(|failure| failure.about(subject)))
     }
 
-    /// Allocatable bytes of device memory: untaken ones and idle blocks of the pool.
+    /// Allocatable bytes of device memory: unallocated ones and idle blocks of the pool.
     ///
     /// # Errors
     ///
     /// The driver's query fails.
     pub fn free_bytes(&self) -> Result<u64> {
-        Ok(self.untaken_bytes()? + self.inner.pools.device.idle_bytes())
+        Ok(self.unallocated_bytes()? + self.inner.pools.device.idle_bytes())
     }
 
-    /// Untaken bytes of device memory: those the driver reports free, within this process's limit. For long-lived
+    /// Unallocated bytes of device memory: those the driver reports free, within this process's limit. For long-lived
     /// allocations, made after temporary ones have filled the pool.
     ///
     /// # Errors
     ///
     /// The driver's query fails.
-    pub fn untaken_bytes(&self) -> Result<u64> {
+    pub fn unallocated_bytes(&self) -> Result<u64> {
         let [free, _] = self.check(self.driver().memory())?;
-        Ok(self.inner.pools.untaken_bytes(free))
+        Ok(self.inner.pools.unallocated_bytes(free))
     }
 
     /// Whether both handles refer to the same device.
@@ -179,7 +175,11 @@ impl Device {
     }
 
     pub(crate) fn driver(&self) -> &dyn Driver {
-        self.inner.driver.as_ref()
+        self.inner.pools.driver.as_ref()
+    }
+
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.inner.pools
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -196,14 +196,8 @@ impl Device {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.pools.clear(self.driver.as_ref());
-    }
-}
-
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.inner.place, self.inner.driver.name())
+        write!(f, "{} ({})", self.place(), self.driver().name())
     }
 }

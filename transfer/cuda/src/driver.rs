@@ -17,21 +17,26 @@ pub(crate) struct Failure {
     /// Name of the driver function.
     pub(crate) call: &'static str,
     /// Its message and, if known, the cure.
-    pub(crate) what: String,
+    pub(crate) message: String,
     /// Whether memory was exhausted: freeing some may help.
-    pub(crate) memory: bool,
+    pub(crate) out_of_memory: bool,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.what)
+        write!(f, "{}: {}", self.call, self.message)
     }
 }
 
 impl Failure {
+    /// A failure other than exhausted memory.
+    pub(crate) fn new(call: &'static str, message: impl Into<String>) -> Self {
+        Self { call, message: message.into(), out_of_memory: false }
+    }
+
     /// Prefixes the message with its subject.
-    pub(crate) fn of(mut self, about: String) -> Self {
-        self.what = format!("{about}: {}", self.what);
+    pub(crate) fn about(mut self, subject: impl fmt::Display) -> Self {
+        self.message = format!("{subject}: {}", self.message);
         self
     }
 }
@@ -49,7 +54,7 @@ pub(crate) struct Peer {
 
 /// Message for a captured GEMM on a stream without a cuBLAS handle.
 pub(crate) const UNPREPARED: &str =
-    "a product is captured on a stream that has done none: call Stream::prepare_products before the capture";
+    "the first GEMM of a stream is captured: call Stream::prepare_products before the capture";
 
 /// Launch configuration of a kernel: grid, block and dynamic shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +88,7 @@ impl Shape {
 
 /// A row-major GEMM `out = alpha * op(a) * op(b) + beta * out` in f32, `op(a)` being `m` x `k`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Product {
+pub(crate) struct Gemm {
     pub(crate) m: usize,
     pub(crate) n: usize,
     pub(crate) k: usize,
@@ -140,9 +145,9 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn free(&self, address: Address);
     /// Declares only the first `bytes` of the block of `capacity` bytes at `address` accessible (for sanitizers).
     fn bound(&self, _address: Address, _bytes: usize, _capacity: usize) {}
-    /// Allocates page-locked host memory, mapped at the same address on the device.
-    fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8>;
-    fn free_pinned(&self, pointer: *mut u8);
+    /// Allocates cleared page-locked host memory, mapped at the same address on the device.
+    fn allocate_pinned(&self, bytes: usize) -> Outcome<Address>;
+    fn free_pinned(&self, address: Address);
     /// Page-locks whole pages of existing host memory; returns their device address. `read_only`: the process itself cannot
     /// write to them.
     ///
@@ -175,7 +180,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     unsafe fn copy(&self, stream: Id, from: Address, to: Address, bytes: usize) -> Outcome<()>;
     /// # Safety
     ///
-    /// The range is valid until it is done.
+    /// The range is valid until the fill is done.
     unsafe fn fill(&self, stream: Id, at: Address, byte: u8, bytes: usize) -> Outcome<()>;
 
     /// Loads a kernel; its module is compiled and loaded once.
@@ -184,14 +189,14 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn occupancy(&self, function: Id, block: u32, shared: usize) -> Outcome<u32>;
     /// # Safety
     ///
-    /// Arguments match the kernel in number and type, and their memory is valid until it is done.
+    /// Arguments match the kernel in number and type, and their memory is valid until the kernel is done.
     unsafe fn launch(&self, stream: Id, function: Id, shape: Shape, arguments: &mut [*mut c_void]) -> Outcome<()>;
     /// Creates the stream's cuBLAS handle, which is impossible during a capture.
     fn prepare_products(&self, stream: Id, precision: Precision) -> Outcome<()>;
     /// # Safety
     ///
-    /// The matrices are valid until it is done.
-    unsafe fn multiply(&self, stream: Id, product: &Product) -> Outcome<()>;
+    /// The matrices are valid until the GEMM is done.
+    unsafe fn multiply(&self, stream: Id, gemm: &Gemm) -> Outcome<()>;
 
     /// Begins to capture the stream's work.
     fn begin_capture(&self, stream: Id) -> Outcome<()>;

@@ -61,7 +61,7 @@ impl fmt::Debug for Event {
 }
 
 impl Stream {
-    /// Records an event after all work given so far; [`Event::elapsed`] needs it `timed`.
+    /// Records an event after all work queued so far; [`Event::elapsed`] needs it `timed`.
     ///
     /// # Errors
     ///

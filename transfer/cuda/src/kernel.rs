@@ -27,19 +27,14 @@ impl Module {
     ///
     /// When the module lists no such kernel.
     pub fn kernel(&'static self, device: &Device, name: &str) -> Result<Kernel> {
-        let known = self.kernels.iter().find(|k| **k == name);
-        let name = known.unwrap_or_else(|| panic!("the kernels of {} are {:?}, not {name}", self.name, self.kernels));
+        let listed = self.kernels.iter().find(|k| **k == name);
+        let name = listed.unwrap_or_else(|| panic!("the kernels of {} are {:?}, not {name}", self.name, self.kernels));
         let function = device.check(device.driver().function(self, name))?;
         Ok(Kernel { name, function, device: device.clone() })
     }
 }
 
 impl Kernel {
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// Occupancy: blocks of `block` threads with `shared` bytes of shared memory that a multiprocessor runs at a time.
     ///
     /// # Errors
@@ -64,7 +59,7 @@ impl Stream {
     /// # Safety
     ///
     /// `arguments` match the kernel's parameters in number, order and type; the kernel stays within their bounds; and until
-    /// it is done, no other stream or host thread writes to what it reads or touches what it writes.
+    /// the kernel is done, no other stream or host thread writes to what it reads or accesses what it writes.
     pub unsafe fn launch(&self, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<()> {
         const MAX_ARGUMENTS: usize = 32;
         let device = self.device();
@@ -81,9 +76,6 @@ impl Stream {
         device.inner().launches.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise; drivers copy arguments before they return.
         let launched = unsafe { device.driver().launch(self.id(), kernel.function, shape, pointers) };
-        device.check(launched.map_err(|mut failure| {
-            failure.what = format!("kernel {}: {}", kernel.name, failure.what);
-            failure
-        }))
+        device.check(launched.map_err(|failure| failure.about(format_args!("kernel {}", kernel.name))))
     }
 }

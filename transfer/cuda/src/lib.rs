@@ -12,19 +12,19 @@ mod emulated;
 #[cfg(feature = "emulate")]
 pub mod emulation;
 mod event;
+mod gemm;
 mod kernel;
 mod library;
 mod lock;
 mod mapped;
 mod memory;
 mod module;
+mod pinning;
 mod pool;
 mod probe;
-mod products;
 #[cfg(not(feature = "emulate"))]
 mod real;
-mod registration;
-mod spread;
+mod sharded;
 mod stream;
 #[cfg(all(test, feature = "emulate"))]
 #[path = "../tests/common/mod.rs"]
@@ -40,6 +40,7 @@ pub use copy::{Readable, Span, Writable};
 pub use device::{Device, Properties, Statistics, statistics};
 pub use driver::{Precision, Shape};
 pub use event::{Event, pending};
+pub use gemm::{Floats, Transpose};
 pub use kernel::Kernel;
 pub use mapped::{Mapped, Mapping};
 pub use memory::{Buffer, Pinned};
@@ -47,8 +48,7 @@ pub use memory::{Buffer, Pinned};
 pub use module::EmulatedKernel;
 pub use module::Module;
 pub use probe::{accelerators, probe};
-pub use products::{Floats, Transpose};
-pub use spread::Spread;
+pub use sharded::ShardedBuffer;
 pub use stream::Stream;
 pub use upload::Upload;
 

@@ -12,7 +12,7 @@ use morphgl_registry::{Machine, Result};
 use crate::device::Device;
 use crate::driver::{Address, Failure, Outcome};
 use crate::memory::{Guarded, Users};
-use crate::registration::{CHUNK, Lease};
+use crate::pinning::{CHUNK, PinnedRange};
 
 /// Host memory that the device reads in place; every access crosses the bus.
 ///
@@ -20,8 +20,11 @@ use crate::registration::{CHUNK, Lease};
 pub struct Mapped<T: Pod> {
     address: Address,
     len: usize,
-    how: Mapping,
-    backing: Guarded<Backing>,
+    mapping: Mapping,
+    /// Interior addresses that no single copy may cross.
+    cuts: Vec<Address>,
+    /// Keeps the memory valid.
+    backing: Guarded<Box<dyn Any + Send + Sync>>,
     of: PhantomData<T>,
 }
 
@@ -34,7 +37,7 @@ pub enum Mapping {
     Copied {
         /// Bytes of the copy.
         bytes: u64,
-        /// Time it took to make.
+        /// Time that the copy took.
         took: Duration,
         /// The refusal and its cure.
         refused: String,
@@ -54,34 +57,15 @@ impl fmt::Display for Mapping {
     }
 }
 
-/// What keeps mapped memory valid.
-enum Backing {
-    /// No memory.
-    Empty,
-    /// Pinned pages, unpinned before their owner is released.
-    Pinned {
-        lease: Lease,
-        _owner: Arc<dyn Any + Send + Sync>,
-    },
-    Copied {
-        _copy: PinnedCopy,
-    },
-}
-
 /// Pinned memory outside the pools.
 struct PinnedCopy {
-    pointer: *mut u8,
+    address: Address,
     device: Device,
 }
 
-// SAFETY: only the device uses the pointer.
-unsafe impl Send for PinnedCopy {}
-// SAFETY: as above.
-unsafe impl Sync for PinnedCopy {}
-
 impl Drop for PinnedCopy {
     fn drop(&mut self) {
-        self.device.driver().free_pinned(self.pointer);
+        self.device.driver().free_pinned(self.address);
     }
 }
 
@@ -97,10 +81,10 @@ impl<T: Pod> Mapped<T> {
     /// `values` stay valid and unmoved, and nobody writes to them, for as long as `owner` or a clone of it lives.
     pub unsafe fn new(device: &Device, owner: Arc<dyn Any + Send + Sync>, values: &[T]) -> Result<Self> {
         // SAFETY: the caller's promise.
-        unsafe { Self::in_place(device, owner, values) }.map_err(|e| device.error(&e))
+        device.check(unsafe { Self::in_place(device, owner, values) })
     }
 
-    /// [`Mapped::new`], or a pinned copy if that is refused: [`Mapped::how`] says which, and its cost.
+    /// [`Mapped::new`], or a pinned copy if that is refused: [`Mapped::mapping`] says which, and its cost.
     ///
     /// # Errors
     ///
@@ -117,13 +101,13 @@ impl<T: Pod> Mapped<T> {
         };
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let begin = Instant::now();
-        let pointer = copy(device, bytes).map_err(|mut failure| {
-            failure.what = format!("{} for a copy of what could not be pinned in place: {refused}", failure.what);
-            device.error(&failure)
-        })?;
-        let how = Mapping::Copied { bytes: bytes.len() as u64, took: begin.elapsed(), refused };
-        let backing = Backing::Copied { _copy: PinnedCopy { pointer, device: device.clone() } };
-        Ok(Self::of(device, pointer as Address, values.len(), how, backing))
+        let address = device.check(copy(device, bytes).map_err(|failure| Failure {
+            message: format!("{} for a copy, as pinning in place failed: {refused}", failure.message),
+            ..failure
+        }))?;
+        let mapping = Mapping::Copied { bytes: bytes.len() as u64, took: begin.elapsed(), refused };
+        let backing = Guarded::new(device, Box::new(PinnedCopy { address, device: device.clone() }) as _);
+        Ok(Self { address, len: values.len(), mapping, cuts: Vec::new(), backing, of: PhantomData })
     }
 
     /// # Safety
@@ -131,16 +115,17 @@ impl<T: Pod> Mapped<T> {
     /// As [`Mapped::new`].
     unsafe fn in_place(device: &Device, owner: Arc<dyn Any + Send + Sync>, values: &[T]) -> Outcome<Self> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let backing = match bytes {
-            [] => Backing::Empty,
+        let mut cuts = Vec::new();
+        let mut backing: Box<dyn Any + Send + Sync> = Box::new(());
+        if !bytes.is_empty() {
             // SAFETY: the caller's promise.
-            _ => Backing::Pinned { lease: unsafe { Lease::new(device, &owner, bytes, CHUNK) }?, _owner: owner },
-        };
-        Ok(Self::of(device, bytes.as_ptr() as Address, values.len(), Mapping::InPlace, backing))
-    }
-
-    fn of(device: &Device, address: Address, len: usize, how: Mapping, backing: Backing) -> Self {
-        Self { address, len, how, backing: Guarded::new(device, backing), of: PhantomData }
+            let range = unsafe { PinnedRange::new(device, &owner, bytes, CHUNK) }?;
+            cuts = range.cuts();
+            // The range comes first: pages are unpinned before their owner is released.
+            backing = Box::new((range, owner));
+        }
+        let (address, mapping, backing) = (bytes.as_ptr() as Address, Mapping::InPlace, Guarded::new(device, backing));
+        Ok(Self { address, len: values.len(), mapping, cuts, backing, of: PhantomData })
     }
 
     /// Number of elements.
@@ -148,49 +133,45 @@ impl<T: Pod> Mapped<T> {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// How it was mapped.
-    pub fn how(&self) -> &Mapping {
-        &self.how
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
     }
 
     pub(crate) fn address(&self) -> Address {
         self.address
     }
 
-    pub(crate) fn users(&self) -> Users<'_> {
+    pub(crate) fn users(&self) -> &Users {
         self.backing.users()
     }
 
-    /// Interior addresses that no single copy may cross.
     pub(crate) fn cuts(&self) -> &[Address] {
-        match &*self.backing {
-            Backing::Pinned { lease, .. } => &lease.cuts,
-            _ => &[],
-        }
+        &self.cuts
     }
 }
 
 /// Copies into freshly pinned memory.
-fn copy(device: &Device, bytes: &[u8]) -> Outcome<*mut u8> {
+fn copy(device: &Device, bytes: &[u8]) -> Outcome<Address> {
     let free = Machine::probe().available_bytes;
     // Pinning almost all memory hangs the machine instead of failing.
     if bytes.len() as u64 > free / 10 * 9 {
-        let what = format!("{} bytes are needed and {free} are free", bytes.len());
-        return Err(Failure { call: "cuMemHostAlloc", what, memory: true });
+        let message = format!("{} bytes are needed and {free} are free", bytes.len());
+        return Err(Failure { call: "cuMemHostAlloc", message, out_of_memory: true });
     }
-    let pointer = device.driver().allocate_pinned(bytes.len())?;
+    let address = device.driver().allocate_pinned(bytes.len())?;
     // SAFETY: both have this length, and the new memory is unshared.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer, bytes.len()) };
-    Ok(pointer)
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+    Ok(address)
 }
 
 impl<T: Pod> fmt::Debug for Mapped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mapped({} of {}, {})", self.len, std::any::type_name::<T>(), self.how)
+        write!(f, "Mapped({} of {}, {})", self.len, std::any::type_name::<T>(), self.mapping)
     }
 }

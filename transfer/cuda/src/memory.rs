@@ -11,60 +11,80 @@ use morphgl_registry::Result;
 use crate::driver::{Address, MemoryKind};
 use crate::{Device, Stream};
 
-/// An array in a block of a pool.
-struct Block<T: Pod> {
-    address: Address,
-    bytes: usize,
-    len: usize,
-    /// Set of the streams that were given work on it, by stream number.
-    users: AtomicU64,
-    device: Device,
-    kind: MemoryKind,
-    of: PhantomData<T>,
-}
-
-/// Streams that use memory; they belong to one device, whose pools order them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Users<'a> {
+/// Streams that were given work on memory; they belong to one device, whose pools order them.
+#[derive(Debug)]
+pub(crate) struct Users {
     /// Set of stream numbers.
-    streams: &'a AtomicU64,
-    device: &'a Device,
+    streams: AtomicU64,
+    device: Device,
 }
 
-impl Users<'_> {
+impl Users {
+    fn new(device: &Device, streams: u64) -> Self {
+        Self { streams: AtomicU64::new(streams), device: device.clone() }
+    }
+
     /// Records that a stream was given work on the memory.
     ///
     /// # Panics
     ///
     /// When the stream belongs to another device.
-    pub(crate) fn mark(self, stream: &Stream) {
-        let (of, by) = (self.device, stream.device());
+    pub(crate) fn mark(&self, stream: &Stream) {
+        let (of, by) = (&self.device, stream.device());
         assert!(
             of.is(by),
-            "memory of {of:?} is given to work of {by:?}; spread it over both, or copy it through the host"
+            "memory of {of:?} is given to work of {by:?}; shard it over both, or copy it through the host"
         );
         self.streams.fetch_or(stream.bit(), Ordering::Relaxed);
     }
+
+    /// Blocks until the work of all of them is done.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.device.check(self.device.pools().wait_for(self.streams.load(Ordering::Relaxed)))?;
+        self.streams.store(0, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
-impl<T: Pod> Block<T> {
-    fn new(device: &Device, kind: MemoryKind, (address, bytes): (Address, usize), len: usize, users: u64) -> Self {
-        let (device, users) = (device.clone(), AtomicU64::new(users));
-        let block = Self { address, bytes, len, users, device, kind, of: PhantomData };
-        block.bound();
+/// A block of a pool, of which the first `len` bytes are in use.
+pub(crate) struct Block {
+    address: Address,
+    capacity: usize,
+    len: usize,
+    kind: MemoryKind,
+    users: Users,
+}
+
+impl Block {
+    fn new(users: Users, kind: MemoryKind, (address, capacity): (Address, usize), len: usize) -> Self {
+        let mut block = Self { address, capacity, len, kind, users };
+        block.set_len(len);
         block
     }
 
-    /// Declares only the first `len` elements accessible.
-    fn bound(&self) {
-        self.device.driver().bound(self.address, self.len * size_of::<T>(), self.bytes);
+    /// Declares only the first `len` bytes accessible.
+    fn set_len(&mut self, len: usize) {
+        self.len = len;
+        self.users.device.driver().bound(self.address, len, self.capacity);
+    }
+
+    /// Bytes of the block, unused capacity included.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        self.capacity as u64
+    }
+
+    /// # Safety
+    ///
+    /// All work on it is done: an event after it has happened.
+    pub(crate) unsafe fn settle(&self) {
+        self.users.streams.store(0, Ordering::Relaxed);
     }
 }
 
-impl<T: Pod> Drop for Block<T> {
+impl Drop for Block {
     fn drop(&mut self) {
-        let pools = &self.device.inner().pools;
-        pools.give(self.device.driver(), self.kind, self.address, self.bytes, *self.users.get_mut());
+        let users = *self.users.streams.get_mut();
+        self.users.device.pools().release(self.kind, self.address, self.capacity, users);
     }
 }
 
@@ -74,7 +94,7 @@ macro_rules! block_methods {
         impl<T: Pod> $type<T> {
             /// Capacity in elements.
             pub fn capacity(&self) -> usize {
-                self.0.bytes / size_of::<T>()
+                self.0.capacity / size_of::<T>()
             }
 
             /// Sets the number of elements.
@@ -84,8 +104,7 @@ macro_rules! block_methods {
             /// When `len` exceeds the capacity.
             pub fn set_len(&mut self, len: usize) {
                 assert!(len <= self.capacity(), "{len} elements in a buffer of {}", self.capacity());
-                self.0.len = len;
-                self.0.bound();
+                self.0.set_len(len * size_of::<T>());
             }
 
             /// Forgets the streams that used it, so that the next user of its memory does not wait for their later work.
@@ -94,15 +113,16 @@ macro_rules! block_methods {
             ///
             /// All work on it is done: an event after it has happened.
             pub unsafe fn settle(&self) {
-                self.0.users.store(0, Ordering::Relaxed);
+                // SAFETY: the caller's promise.
+                unsafe { self.0.settle() }
             }
 
             pub(crate) fn address(&self) -> Address {
                 self.0.address
             }
 
-            pub(crate) fn users(&self) -> Users<'_> {
-                Users { streams: &self.0.users, device: &self.0.device }
+            pub(crate) fn users(&self) -> &Users {
+                &self.0.users
             }
         }
     };
@@ -114,7 +134,7 @@ block_methods!(Pinned);
 ///
 /// A drop returns it to the pool, whose next user waits, on the device, for all streams that used it. So it may be dropped
 /// while work is in flight.
-pub struct Buffer<T: Pod>(Block<T>);
+pub struct Buffer<T: Pod>(Block, PhantomData<T>);
 
 impl<T: Pod> Buffer<T> {
     /// Allocates `len` elements for work of `stream`; other streams must wait for an event of it.
@@ -123,44 +143,39 @@ impl<T: Pod> Buffer<T> {
     ///
     /// The device's memory is full.
     pub fn new(stream: &Stream, len: usize) -> Result<Self> {
-        let device = stream.device();
-        let taken = device.inner().pools.take_device(device.driver(), bytes_of::<T>(len), (stream.id(), stream.bit()));
-        Ok(Self(Block::new(device, MemoryKind::Device, device.check(taken)?, len, stream.bit())))
+        let (device, bytes) = (stream.device(), bytes_of::<T>(len));
+        let block = device.check(device.pools().take_device(bytes, (stream.id(), stream.bit())))?;
+        Ok(Self(Block::new(Users::new(device, stream.bit()), MemoryKind::Device, block, bytes), PhantomData))
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.0.len
+        self.0.len / size_of::<T>()
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
     /// Bytes of device memory, unused capacity included.
     pub fn num_bytes(&self) -> u64 {
-        self.0.bytes as u64
+        self.0.num_bytes()
     }
 
     /// Its device.
     pub fn device(&self) -> &Device {
-        &self.0.device
+        &self.0.users.device
     }
 
-    /// Blocks until all streams that used it are done.
-    pub(crate) fn finish(&self) -> Result<()> {
-        let (device, users) = (self.device(), &self.0.users);
-        let waited = device.inner().pools.wait_for(device.driver(), users.load(Ordering::Relaxed));
-        device.check(waited)?;
-        users.store(0, Ordering::Relaxed);
-        Ok(())
+    pub(crate) fn block(&self) -> &Block {
+        &self.0
     }
 }
 
 impl<T: Pod> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} of {} at {:?})", self.0.len, std::any::type_name::<T>(), self.0.device)
+        write!(f, "Buffer({} of {} at {:?})", self.len(), std::any::type_name::<T>(), self.device())
     }
 }
 
@@ -168,7 +183,7 @@ impl<T: Pod> fmt::Debug for Buffer<T> {
 ///
 /// It dereferences to a slice. Access while a stream works on it reads or writes garbage: wait for an event first. It may be
 /// dropped at any time.
-pub struct Pinned<T: Pod>(Block<T>);
+pub struct Pinned<T: Pod>(Block, PhantomData<T>);
 
 impl<T: Pod> Pinned<T> {
     /// Allocates `len` elements with unspecified values.
@@ -177,8 +192,9 @@ impl<T: Pod> Pinned<T> {
     ///
     /// The driver refuses to page-lock that much.
     pub fn new(device: &Device, len: usize) -> Result<Self> {
-        let taken = device.inner().pools.take_pinned(device.driver(), bytes_of::<T>(len));
-        Ok(Self(Block::new(device, MemoryKind::Pinned, device.check(taken)?, len, 0)))
+        let bytes = bytes_of::<T>(len);
+        let block = device.check(device.pools().take_pinned(bytes))?;
+        Ok(Self(Block::new(Users::new(device, 0), MemoryKind::Pinned, block, bytes), PhantomData))
     }
 
     /// Allocates a copy of `values`.
@@ -197,22 +213,22 @@ impl<T: Pod> Deref for Pinned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the block is host memory of at least `len` elements, aligned for every Pod type; the driver clears
-        // fresh memory, and every bit pattern is a value.
-        unsafe { std::slice::from_raw_parts(self.0.address as *const T, self.0.len) }
+        // SAFETY: the block is host memory of at least `len` bytes, aligned for every Pod type; the driver clears fresh
+        // memory, and every bit pattern is a value.
+        unsafe { std::slice::from_raw_parts(self.0.address as *const T, self.0.len / size_of::<T>()) }
     }
 }
 
 impl<T: Pod> DerefMut for Pinned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above, and the borrow is the only one on the host.
-        unsafe { std::slice::from_raw_parts_mut(self.0.address as *mut T, self.0.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.address as *mut T, self.0.len / size_of::<T>()) }
     }
 }
 
 impl<T: Pod> fmt::Debug for Pinned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({} of {})", self.0.len, std::any::type_name::<T>())
+        write!(f, "Pinned({} of {})", self.len(), std::any::type_name::<T>())
     }
 }
 
@@ -220,21 +236,16 @@ impl<T: Pod> fmt::Debug for Pinned<T> {
 pub(crate) struct Guarded<B> {
     /// `Some` until the drop.
     backing: Option<B>,
-    users: AtomicU64,
-    device: Device,
+    users: Users,
 }
 
 impl<B> Guarded<B> {
     pub(crate) fn new(device: &Device, backing: B) -> Self {
-        Self { backing: Some(backing), users: AtomicU64::new(0), device: device.clone() }
+        Self { backing: Some(backing), users: Users::new(device, 0) }
     }
 
-    pub(crate) fn users(&self) -> Users<'_> {
-        Users { streams: &self.users, device: &self.device }
-    }
-
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
     }
 }
 
@@ -242,14 +253,13 @@ impl<B> Deref for Guarded<B> {
     type Target = B;
 
     fn deref(&self) -> &B {
-        self.backing.as_ref().expect("it is there until the drop")
+        self.backing.as_ref().expect("the backing exists until the drop")
     }
 }
 
 impl<B> Drop for Guarded<B> {
     fn drop(&mut self) {
-        let users = *self.users.get_mut();
-        if self.device.inner().pools.wait_for(self.device.driver(), users).is_err() {
+        if self.users.wait().is_err() {
             // The device is in error and may still read: the memory is leaked.
             std::mem::forget(self.backing.take());
         }

@@ -6,27 +6,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::driver::{Address, Driver, Failure, Id, MemoryKind, Outcome};
 use crate::lock::lock;
 
-/// Pools and streams of a device.
-#[derive(Debug, Default)]
+/// A driver with its pools and streams.
+#[derive(Debug)]
 pub(crate) struct Pools {
+    pub(crate) driver: Box<dyn Driver>,
     pub(crate) device: Pool,
-    pub(crate) pinned: Pool,
+    pinned: Pool,
     /// Driver allocations so far.
-    pub(crate) asked: AtomicU64,
+    pub(crate) allocations: AtomicU64,
     /// Limit on device memory taken from the driver, if any, and bytes taken.
     pub(crate) limit: Option<u64>,
     taken: AtomicU64,
+    /// Spare events.
     events: Mutex<Vec<Id>>,
     streams: Mutex<Streams>,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
+    /// Streams by number.
     ids: Vec<Option<Id>>,
     /// Set of streams under capture: none of their events can be waited for.
     captured: u64,
-    /// Blocks returned during a capture: kind, address, bytes, users.
-    late: Vec<(MemoryKind, Address, usize, u64)>,
+    /// Blocks released during a capture: kind, address, bytes, users.
+    deferred: Vec<(MemoryKind, Address, usize, u64)>,
 }
 
 /// Environment variable that limits the bytes a process takes of each device.
@@ -44,8 +47,9 @@ const MAX_STREAMS: usize = 64;
 
 impl Pools {
     /// Empty pools with a limit on device memory.
-    pub(crate) fn within(limit: Option<u64>) -> Self {
-        Self { limit, ..Self::default() }
+    pub(crate) fn new(driver: Box<dyn Driver>, limit: Option<u64>) -> Self {
+        let (device, pinned, allocations, taken, events, streams) = Default::default();
+        Self { driver, device, pinned, allocations, limit, taken, events, streams }
     }
 
     /// Assigns a number to a new stream.
@@ -53,12 +57,12 @@ impl Pools {
         let mut streams = lock(&self.streams);
         let free = streams.ids.iter().position(Option::is_none).unwrap_or(streams.ids.len());
         if free == MAX_STREAMS {
-            let what = format!("a device has at most {MAX_STREAMS} streams here; drop operators that are not needed");
-            return Err(Failure { call: "cuStreamCreateWithPriority", what, memory: false });
+            let message =
+                format!("a device has at most {MAX_STREAMS} streams here; drop operators that are not needed");
+            return Err(Failure::new("cuStreamCreateWithPriority", message));
         }
-        if free == streams.ids.len() {
-            streams.ids.push(None);
-        }
+        let num_streams = streams.ids.len().max(free + 1);
+        streams.ids.resize(num_streams, None);
         streams.ids[free] = Some(stream);
         Ok(free as u32)
     }
@@ -73,66 +77,64 @@ impl Pools {
         lock(&self.streams).captured |= bit;
     }
 
-    /// Ends a stream's capture, and takes back the blocks returned meanwhile.
-    pub(crate) fn end_capture(&self, driver: &dyn Driver, bit: u64) {
-        let late = {
+    /// Ends a stream's capture, and takes back the blocks released meanwhile.
+    pub(crate) fn end_capture(&self, bit: u64) {
+        let deferred = {
             let mut streams = lock(&self.streams);
             streams.captured &= !bit;
-            std::mem::take(&mut streams.late)
+            std::mem::take(&mut streams.deferred)
         };
-        for (kind, address, bytes, users) in late {
-            self.give(driver, kind, address, bytes, users);
+        for (kind, address, bytes, users) in deferred {
+            self.release(kind, address, bytes, users);
         }
     }
 
     /// Records an event on each stream in `users`, after its work so far.
-    fn fence(&self, driver: &dyn Driver, streams: &Streams, users: u64) -> Outcome<Vec<Id>> {
-        let used = (0..streams.ids.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams.ids[i]);
+    fn fence(&self, streams: &Streams, users: u64) -> Outcome<Vec<Id>> {
         let mut fence = Vec::new();
-        for stream in used {
+        for stream in (0..streams.ids.len()).filter(|i| users >> i & 1 == 1).filter_map(|i| streams.ids[i]) {
             let spare = lock(&self.events).pop();
-            let made = spare.map_or_else(|| driver.new_event(false), Ok);
-            let recorded = made.and_then(|event| {
+            let event = spare.map_or_else(|| self.driver.new_event(false), Ok);
+            let recorded = event.and_then(|event| {
                 fence.push(event);
-                driver.record(event, stream)
+                self.driver.record(event, stream)
             });
             if let Err(failure) = recorded {
-                fence.into_iter().for_each(|event| driver.free_event(event));
+                fence.into_iter().for_each(|event| self.driver.free_event(event));
                 return Err(failure);
             }
         }
         Ok(fence)
     }
 
-    /// Returns a block that the streams in `users` may still use.
-    pub(crate) fn give(&self, driver: &dyn Driver, kind: MemoryKind, address: Address, bytes: usize, users: u64) {
+    /// Takes back a block that the streams in `users` may still use.
+    pub(crate) fn release(&self, kind: MemoryKind, address: Address, bytes: usize, users: u64) {
         let mut streams = lock(&self.streams);
         if users & streams.captured != 0 {
-            return streams.late.push((kind, address, bytes, users));
+            return streams.deferred.push((kind, address, bytes, users));
         }
-        driver.bound(address, 0, bytes);
+        self.driver.bound(address, 0, bytes);
         // Without a fence the device is in error, as the operator's next call reports: the block is leaked.
-        if let Ok(fence) = self.fence(driver, &streams, users) {
-            lock(&self.of(kind).idle).push(IdleBlock { address, bytes, fence });
+        if let Ok(fence) = self.fence(&streams, users) {
+            lock(&self.pool(kind).idle).push(IdleBlock { address, bytes, fence });
         }
     }
 
     /// Blocks until the work so far of the streams in `users` is done.
-    pub(crate) fn wait_for(&self, driver: &dyn Driver, users: u64) -> Outcome<()> {
+    pub(crate) fn wait_for(&self, users: u64) -> Outcome<()> {
         let fence = {
             let streams = lock(&self.streams);
             if users & streams.captured != 0 {
-                let what = "memory is waited for while work on it is captured".to_string();
-                return Err(Failure { call: "cuEventRecord", what, memory: false });
+                return Err(Failure::new("cuEventRecord", "memory is waited for while work on it is captured"));
             }
-            self.fence(driver, &streams, users)?
+            self.fence(&streams, users)?
         };
-        let waited = fence.iter().try_for_each(|&event| driver.wait_for(event));
+        let waited = fence.iter().try_for_each(|&event| self.driver.wait_for(event));
         lock(&self.events).extend(fence);
         waited
     }
 
-    fn of(&self, kind: MemoryKind) -> &Pool {
+    fn pool(&self, kind: MemoryKind) -> &Pool {
         match kind {
             MemoryKind::Device => &self.device,
             MemoryKind::Pinned => &self.pinned,
@@ -141,22 +143,17 @@ impl Pools {
 
     /// Takes a block of device memory of at least `bytes` for work of a stream, given by its id and its bit; returns its
     /// address and length.
-    pub(crate) fn take_device(
-        &self,
-        driver: &dyn Driver,
-        bytes: usize,
-        (stream, bit): (Id, u64),
-    ) -> Outcome<(Address, usize)> {
+    pub(crate) fn take_device(&self, bytes: usize, (stream, bit): (Id, u64)) -> Outcome<(Address, usize)> {
         if lock(&self.streams).captured & bit != 0 {
-            let what = "device memory is taken while the stream's work is captured: take it before".to_string();
-            return Err(Failure { call: "cuMemAlloc_v2", what, memory: false });
+            let message = "device memory is taken while the stream's work is captured: take it before";
+            return Err(Failure::new("cuMemAlloc_v2", message));
         }
         let bytes = class(bytes);
-        // Prefer a block whose users are done, so that the stream waits for nobody; else the one returned last.
-        let done = |idle: &IdleBlock| idle.bytes == bytes && idle.is_done(driver);
+        // Prefer a block whose users are done, so that the stream need not wait; else the one released last.
+        let done = |idle: &IdleBlock| idle.bytes == bytes && idle.is_done(&*self.driver);
         if let Some(idle) = self.device.take(done).or_else(|| self.device.take(|idle| idle.bytes == bytes)) {
             // The events can be reused at once: a wait refers to the recording at the time of the call.
-            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait(stream, event)) {
+            if let Err(failure) = idle.fence.iter().try_for_each(|&event| self.driver.wait(stream, event)) {
                 lock(&self.device.idle).push(idle);
                 return Err(failure);
             }
@@ -164,84 +161,84 @@ impl Pools {
             return Ok((idle.address, bytes));
         }
         let allocate = || {
-            self.reserve(bytes)?;
-            driver.allocate(bytes).inspect_err(|_| self.release(bytes))
+            self.charge(bytes)?;
+            self.driver.allocate(bytes).inspect_err(|_| self.uncharge(bytes))
         };
-        self.take_new(driver, MemoryKind::Device, allocate).map(|address| (address, bytes))
+        self.take_new(MemoryKind::Device, allocate).map(|address| (address, bytes))
     }
 
-    /// Takes a block of pinned memory whose users are done.
-    pub(crate) fn take_pinned(&self, driver: &dyn Driver, bytes: usize) -> Outcome<(Address, usize)> {
+    /// Takes a block of pinned memory of at least `bytes` whose users are done; returns its address and length.
+    pub(crate) fn take_pinned(&self, bytes: usize) -> Outcome<(Address, usize)> {
         let bytes = class(bytes);
-        if let Some(idle) = self.pinned.take(|idle| idle.bytes == bytes && idle.is_done(driver)) {
+        if let Some(idle) = self.pinned.take(|idle| idle.bytes == bytes && idle.is_done(&*self.driver)) {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
-        let allocate = || driver.allocate_pinned(bytes).map(|pointer| pointer as Address);
-        self.take_new(driver, MemoryKind::Pinned, allocate).map(|address| (address, bytes))
+        self.take_new(MemoryKind::Pinned, || self.driver.allocate_pinned(bytes)).map(|address| (address, bytes))
     }
 
     /// Charges a device allocation to the limit.
-    fn reserve(&self, bytes: usize) -> Outcome<()> {
+    fn charge(&self, bytes: usize) -> Outcome<()> {
         let within =
-            |taken: u64| taken.checked_add(bytes as u64).filter(|&all| self.limit.is_none_or(|most| all <= most));
+            |taken: u64| taken.checked_add(bytes as u64).filter(|&sum| self.limit.is_none_or(|limit| sum <= limit));
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map(|_| ()).map_err(|taken| {
-            let most = self.limit.unwrap_or(u64::MAX);
-            let what = format!("{bytes} bytes asked for, {taken} of the {most} that {LIMIT} allows in use");
-            Failure { call: "cuMemAlloc_v2", what, memory: true }
+            let limit = self.limit.unwrap_or(u64::MAX);
+            let message = format!("{bytes} bytes requested, {taken} of the {limit} that {LIMIT} allows in use");
+            Failure { call: "cuMemAlloc_v2", message, out_of_memory: true }
         })
     }
 
-    fn release(&self, bytes: usize) {
+    fn uncharge(&self, bytes: usize) {
         self.taken.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
     /// The part of `free` bytes of the device that is within the limit.
-    pub(crate) fn untaken_bytes(&self, free: u64) -> u64 {
+    pub(crate) fn unallocated_bytes(&self, free: u64) -> u64 {
         let taken = self.taken.load(Ordering::Relaxed);
-        self.limit.map_or(free, |most| free.min(most.saturating_sub(taken)))
+        self.limit.map_or(free, |limit| free.min(limit.saturating_sub(taken)))
     }
 
-    /// Allocates from the driver; if memory is exhausted, returns the pool's idle blocks and retries.
-    fn take_new(&self, driver: &dyn Driver, kind: MemoryKind, take: impl Fn() -> Outcome<Address>) -> Outcome<Address> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        match take() {
-            Err(failure) if failure.memory => {
-                self.clear_one(driver, kind)?;
-                take()
+    /// Allocates from the driver; if memory is exhausted, returns the pool's idle blocks to it and retries.
+    fn take_new(&self, kind: MemoryKind, allocate: impl Fn() -> Outcome<Address>) -> Outcome<Address> {
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        match allocate() {
+            Err(failure) if failure.out_of_memory => {
+                self.clear(kind)?;
+                allocate()
             }
             other => other,
         }
     }
 
-    /// Returns all idle blocks and events to the driver.
-    pub(crate) fn clear(&self, driver: &dyn Driver) {
-        // Errors mean a lost device, whose memory is gone as well.
-        let _ = self.clear_one(driver, MemoryKind::Device);
-        let _ = self.clear_one(driver, MemoryKind::Pinned);
-        lock(&self.events).drain(..).for_each(|event| driver.free_event(event));
-    }
-
     /// Waits for the idle blocks of a pool and returns them to the driver.
-    fn clear_one(&self, driver: &dyn Driver, kind: MemoryKind) -> Outcome<()> {
-        let mut all = std::mem::take(&mut *lock(&self.of(kind).idle));
-        while let Some(idle) = all.pop() {
-            if let Err(failure) = idle.fence.iter().try_for_each(|&event| driver.wait_for(event)) {
-                all.push(idle);
-                lock(&self.of(kind).idle).extend(all);
+    fn clear(&self, kind: MemoryKind) -> Outcome<()> {
+        let mut blocks = std::mem::take(&mut *lock(&self.pool(kind).idle));
+        while let Some(idle) = blocks.pop() {
+            if let Err(failure) = idle.fence.iter().try_for_each(|&event| self.driver.wait_for(event)) {
+                blocks.push(idle);
+                lock(&self.pool(kind).idle).extend(blocks);
                 return Err(failure);
             }
             lock(&self.events).extend(idle.fence);
-            driver.bound(idle.address, idle.bytes, idle.bytes);
+            self.driver.bound(idle.address, idle.bytes, idle.bytes);
             match kind {
                 MemoryKind::Device => {
-                    driver.free(idle.address);
-                    self.release(idle.bytes);
+                    self.driver.free(idle.address);
+                    self.uncharge(idle.bytes);
                 }
-                MemoryKind::Pinned => driver.free_pinned(idle.address as *mut u8),
+                MemoryKind::Pinned => self.driver.free_pinned(idle.address),
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Pools {
+    fn drop(&mut self) {
+        // Errors mean a lost device, whose memory is gone as well.
+        let _ = self.clear(MemoryKind::Device);
+        let _ = self.clear(MemoryKind::Pinned);
+        lock(&self.events).drain(..).for_each(|event| self.driver.free_event(event));
     }
 }
 
@@ -272,7 +269,7 @@ impl Pool {
         lock(&self.idle).iter().map(|idle| idle.bytes as u64).sum()
     }
 
-    /// Removes the most recently returned block that fits.
+    /// Removes the most recently released block that fits.
     fn take(&self, fits: impl Fn(&IdleBlock) -> bool) -> Option<IdleBlock> {
         let mut idle = lock(&self.idle);
         let at = idle.iter().rposition(fits)?;
@@ -281,7 +278,7 @@ impl Pool {
 }
 
 /// Size class of an allocation: at most a quarter more than `bytes`, and at least 512. Impossible sizes are unchanged.
-pub(crate) fn class(bytes: usize) -> usize {
+fn class(bytes: usize) -> usize {
     let bytes = bytes.max(512);
     if bytes > isize::MAX as usize / 2 {
         return bytes;
@@ -291,15 +288,4 @@ pub(crate) fn class(bytes: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::class;
-
-    #[test]
-    fn classes_waste_at_most_a_quarter() {
-        for bytes in (1..100_000).chain([1 << 30, (1 << 30) + 1]) {
-            let class = class(bytes);
-            assert!(class >= bytes && class <= (bytes + bytes / 4).max(512), "{bytes}: {class}");
-        }
-        assert_eq!(class(usize::MAX), usize::MAX);
-    }
-}
+mod tests;

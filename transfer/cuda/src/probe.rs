@@ -33,7 +33,7 @@ fn devices() -> Result<Vec<Accelerator>, String> {
 #[cfg(feature = "emulate")]
 pub(crate) fn open(index: u32) -> Outcome<Box<dyn Driver>> {
     let settings = crate::emulated::Settings::from_env();
-    let settings = settings.map_err(|what| crate::driver::Failure { call: "cuInit", what, memory: false })?;
+    let settings = settings.map_err(|message| crate::driver::Failure::new("cuInit", message))?;
     Ok(Box::new(crate::emulated::EmulatedDevice::new(index, settings)))
 }
 

@@ -25,7 +25,7 @@ impl Stream {
     /// The driver creates none, or the device has 64 streams already.
     pub fn new(device: &Device, high_priority: bool) -> Result<Self> {
         let id = device.check(device.driver().new_stream(high_priority))?;
-        let number = device.inner().pools.add_stream(id).inspect_err(|_| device.driver().free_stream(id));
+        let number = device.pools().add_stream(id).inspect_err(|_| device.driver().free_stream(id));
         Ok(Self { device: device.clone(), id, number: device.check(number)? })
     }
 
@@ -47,7 +47,7 @@ impl Stream {
         self.device.check(outcome)
     }
 
-    /// Waits until all work given so far is done.
+    /// Waits until all work queued so far is done.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // A failure has been reported already, or is by the next call of the device.
         let _ = self.device.driver().synchronize(self.id);
-        self.device.inner().pools.remove_stream(self.number);
+        self.device.pools().remove_stream(self.number);
         self.device.driver().free_stream(self.id);
     }
 }

@@ -7,7 +7,7 @@ use morphgl_registry::{Hardware, Key, Phase};
 use proptest::prelude::*;
 
 use crate::emulated::{EmulatedDevice, Settings};
-use crate::registration::Lease;
+use crate::pinning::PinnedRange;
 use crate::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Stream, emulation};
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
@@ -29,17 +29,17 @@ fn late() -> Device {
 }
 
 #[test]
-fn work_that_nobody_waits_for_is_not_done() {
+fn work_runs_only_when_waited_for() {
     let device = late();
     let (first, second) = (Stream::new(&device, false).expect("a stream"), Stream::new(&device, false).expect("one"));
     let mut buffer = Buffer::<u8>::new(&first, 4).expect("memory");
     let mut host = Pinned::<u8>::new(&device, 4).expect("memory");
-    first.fill(&mut buffer, 1).expect("given");
-    second.copy(&buffer, 0..4, &mut host, 0).expect("given");
+    first.fill(&mut buffer, 1).expect("queued");
+    second.copy(&buffer, 0..4, &mut host, 0).expect("queued");
     second.synchronize().expect("done");
     assert_eq!(host[..], [0xa5; 4], "no event, no order");
-    second.wait(&first.record(false).expect("an event")).expect("given");
-    second.copy(&buffer, 0..4, &mut host, 0).expect("given");
+    second.wait(&first.record(false).expect("an event")).expect("queued");
+    second.copy(&buffer, 0..4, &mut host, 0).expect("queued");
     second.synchronize().expect("done");
     assert_eq!(host[..], [1; 4]);
 }
@@ -69,7 +69,7 @@ proptest! {
 
     /// Memory dropped with work in flight and reused at once keeps its content for that work.
     #[test]
-    fn no_block_is_handed_out_while_work_on_it_is_open(steps in steps()) {
+    fn no_block_is_reused_while_work_on_it_is_pending(steps in steps()) {
         let device = late();
         let streams: Vec<Stream> = (0..3).map(|_| Stream::new(&device, false).expect("a stream")).collect();
         let mut back = Vec::new();
@@ -80,13 +80,13 @@ proptest! {
                     let tag = (i % 251) as u8 + 1;
                     let there = Pinned::of(&device, &vec![tag; *bytes]).expect("memory");
                     let mut buffer = Buffer::new(&streams[*up], *bytes).expect("memory");
-                    streams[*up].copy(&there, 0..*bytes, &mut buffer, 0).expect("given");
+                    streams[*up].copy(&there, 0..*bytes, &mut buffer, 0).expect("queued");
                     if *early {
                         drop(there);
                     }
-                    streams[*down].wait(&streams[*up].record(false).expect("an event")).expect("given");
+                    streams[*down].wait(&streams[*up].record(false).expect("an event")).expect("queued");
                     let mut host = Pinned::new(&device, *bytes).expect("memory");
-                    streams[*down].copy(&buffer, 0..*bytes, &mut host, 0).expect("given");
+                    streams[*down].copy(&buffer, 0..*bytes, &mut host, 0).expect("queued");
                     back.push((tag, host));
                 }
             }
@@ -101,7 +101,7 @@ proptest! {
 
     /// Ranges of one array pinned and released in any order: each page is pinned once, and none stays pinned.
     #[test]
-    fn pages_are_pinned_once_and_let_go(
+    fn pages_are_pinned_once_and_released(
         ranges in prop::collection::vec((0usize..40 * PAGE, 1usize..9 * PAGE), 1..12),
         order in any::<u64>(),
         locked in prop_oneof![Just(u64::MAX), (0u64..30).prop_map(|pages| pages * PAGE as u64)],
@@ -110,16 +110,16 @@ proptest! {
         let device = device(Settings { locked, ..Settings::default() });
         let owner: Arc<dyn Any + Send + Sync> = Arc::new(());
         let bytes = vec![0u8; 50 * PAGE];
-        let mut leases = Vec::new();
+        let mut ranges_pinned = Vec::new();
         for (start, len) in ranges {
-            // SAFETY: the vector outlives the leases; the emulation asserts that no page is pinned twice.
-            match unsafe { Lease::new(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
-                Ok(lease) => leases.push(lease),
+            // SAFETY: the vector outlives the ranges; the emulation asserts that no page is pinned twice.
+            match unsafe { PinnedRange::new(&device, &owner, &bytes[start..start + len], 4 * PAGE) } {
+                Ok(range) => ranges_pinned.push(range),
                 Err(why) => prop_assert!(locked < u64::MAX && why.to_string().starts_with("cuMemHostRegister_v2: pinning")),
             }
         }
-        while !leases.is_empty() {
-            leases.swap_remove(order as usize % leases.len());
+        while !ranges_pinned.is_empty() {
+            ranges_pinned.swap_remove(order as usize % ranges_pinned.len());
         }
         prop_assert_eq!(emulation::of(&device).registered(), 0);
     }
@@ -133,84 +133,84 @@ fn the_steady_state_takes_no_memory_from_the_driver() {
     for _ in 0..10 {
         let host = Pinned::of(&device, &[1u32; 1000]).expect("memory");
         let mut buffers: Vec<_> = [500, 1000].map(|len| Buffer::new(&streams[0], len).expect("memory")).into();
-        streams[0].copy(&host, 0..500, &mut buffers[0], 0).expect("given");
-        streams[1].wait(&streams[0].record(false).expect("an event")).expect("given");
+        streams[0].copy(&host, 0..500, &mut buffers[0], 0).expect("queued");
+        streams[1].wait(&streams[0].record(false).expect("an event")).expect("queued");
         let mut back = Pinned::new(&device, 500).expect("memory");
-        streams[1].copy(&buffers[0], 0..500, &mut back, 0).expect("given");
+        streams[1].copy(&buffers[0], 0..500, &mut back, 0).expect("queued");
         streams[1].synchronize().expect("done");
-        free.push(device.driver().memory().expect("told")[0]);
+        free.push(device.driver().memory().expect("a number")[0]);
         drop((host, buffers, back));
     }
     assert_eq!(free[1..], [free[1]; 9], "{free:?}");
 }
 
 #[test]
-fn a_full_memory_gives_back_what_lies_idle_and_then_refuses() {
+fn full_memory_first_frees_idle_blocks_and_then_refuses() {
     let device = device(Settings { memory: 10_000, ..Settings::default() });
     let stream = Stream::new(&device, false).expect("a stream");
     drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
-    assert_eq!(device.free_bytes().expect("told"), 10_000);
-    let held = Buffer::<u8>::new(&stream, 8_000).expect("what lay idle went back");
-    let error = Buffer::<u8>::new(&stream, 4_000).expect_err("it is full").to_string();
+    assert_eq!(device.free_bytes().expect("a number"), 10_000);
+    let held = Buffer::<u8>::new(&stream, 8_000).expect("idle blocks were freed");
+    let error = Buffer::<u8>::new(&stream, 4_000).expect_err("memory is full").to_string();
     assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
-    let error = Buffer::<u64>::new(&stream, usize::MAX / 2).expect_err("nobody has so much").to_string();
+    let error = Buffer::<u64>::new(&stream, usize::MAX / 2).expect_err("no device has that much").to_string();
     assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
     drop(held);
-    drop(Buffer::<u8>::new(&stream, 8_000).expect("there is room again"));
+    drop(Buffer::<u8>::new(&stream, 8_000).expect("memory is free again"));
 }
 
 #[test]
-fn a_limit_is_kept_as_if_the_device_had_no_more() {
+fn a_limit_acts_as_the_size_of_device_memory() {
     let device = Device::over(EmulatedDevice::new(0, Settings::default()), Some(10_000), &KEY);
     let stream = Stream::new(&device, false).expect("a stream");
-    assert_eq!(device.properties().expect("told").memory_bytes, 10_000);
+    assert_eq!(device.properties().expect("a number").memory_bytes, 10_000);
     drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
-    let (untaken, free) = (device.untaken_bytes().expect("told"), device.free_bytes().expect("told"));
-    assert_eq!((untaken, free), (10_000 - 5_120, 10_000));
-    let held = Buffer::<u8>::new(&stream, 8_000).expect("what lay idle went back");
-    let error = Buffer::<u8>::new(&stream, 4_000).expect_err("it is full").to_string();
+    let (unallocated, free) = (device.unallocated_bytes().expect("a number"), device.free_bytes().expect("a number"));
+    assert_eq!((unallocated, free), (10_000 - 5_120, 10_000));
+    let held = Buffer::<u8>::new(&stream, 8_000).expect("idle blocks were freed");
+    let error = Buffer::<u8>::new(&stream, 4_000).expect_err("memory is full").to_string();
     let expected =
-        "Batching_CUDA_Tests: cuMemAlloc_v2: 4096 bytes asked for, 8192 of the 10000 that MORPHGL_CUDA_MEMORY";
+        "Batching_CUDA_Tests: cuMemAlloc_v2: 4096 bytes requested, 8192 of the 10000 that MORPHGL_CUDA_MEMORY";
     assert!(error.starts_with(expected), "{error}");
     drop(held);
-    drop(Buffer::<u8>::new(&stream, 10_000).expect_err("so much is never there in whole blocks"));
-    drop(Buffer::<u8>::new(&stream, 8_000).expect("there is room again"));
-    assert!(Pinned::<u8>::new(&device, 20_000).is_ok(), "the host's memory is not the device's");
+    drop(Buffer::<u8>::new(&stream, 10_000).expect_err("the size class exceeds the limit"));
+    drop(Buffer::<u8>::new(&stream, 8_000).expect("memory is free again"));
+    assert!(Pinned::<u8>::new(&device, 20_000).is_ok(), "pinned memory is not limited");
 }
 
 #[test]
-fn memory_that_comes_back_during_a_capture_waits_for_its_end() {
+fn memory_released_during_a_capture_is_reused_after_its_end() {
     let device = late();
     let stream = Stream::new(&device, false).expect("a stream");
     let other = Stream::new(&device, false).expect("a stream");
     let mut buffer = Some(Buffer::<u8>::new(&stream, 100).expect("memory"));
     let graph = stream.capture(|| {
-        let mut gone = buffer.take().expect("it is there");
-        stream.fill(&mut gone, 1)?;
-        drop(gone);
-        // Of another stream, whose work is not captured: it has to be other memory.
+        let mut released = buffer.take().expect("the buffer was allocated");
+        stream.fill(&mut released, 1)?;
+        drop(released);
+        // For another stream, whose work is not captured: it must be other memory.
         let mut fresh = Buffer::<u8>::new(&other, 100)?;
         other.fill(&mut fresh, 2)?;
         Buffer::<u8>::new(&stream, 100).map(|_| ())
     });
-    let error = graph.expect_err("memory is not taken in a capture").to_string();
+    let error = graph.expect_err("a capture allocates no memory").to_string();
     assert!(error.contains("while the stream's work is captured"), "{error}");
-    let free = device.driver().memory().expect("told")[0];
+    let free = device.driver().memory().expect("a number")[0];
     let both = [Buffer::<u8>::new(&stream, 100), Buffer::<u8>::new(&stream, 100)];
     assert!(both.iter().all(Result::is_ok));
-    assert_eq!(device.driver().memory().expect("told")[0], free, "both blocks came back");
+    assert_eq!(device.driver().memory().expect("a number")[0], free, "both blocks were reused");
 }
 
 #[test]
-fn memory_that_nobody_uses_is_taken_first() {
+fn unused_memory_is_reused_first() {
     let device = late();
     let [busy, other] = [(); 2].map(|()| Stream::new(&device, false).expect("a stream"));
     let mut used = Buffer::<u8>::new(&busy, 1000).expect("memory");
     let unused = Buffer::<u8>::new(&other, 1000).expect("memory");
     let [first, second] = [unused.address(), used.address()];
-    busy.fill(&mut used, 1).expect("given");
+    busy.fill(&mut used, 1).expect("queued");
     drop(unused);
-    // It comes back last, and its stream still has work on it.
+    // Released last, with work of its stream pending.
     drop(used);
     other.synchronize().expect("done");
     let taken = [(); 2].map(|()| Buffer::<u8>::new(&other, 1000).expect("memory"));
@@ -225,34 +225,34 @@ fn a_panic_ends_a_capture() {
         let _ = stream.capture(|| panic!("in the middle"));
     }));
     assert!(panicked.is_err());
-    assert!(stream.capture(|| Ok(())).is_ok(), "it is not captured any more");
+    assert!(stream.capture(|| Ok(())).is_ok(), "the capture has ended");
     assert!(stream.synchronize().is_ok());
 }
 
 #[test]
-fn a_captured_product_needs_a_stream_that_is_ready() {
+fn a_captured_gemm_needs_a_prepared_stream() {
     let device = late();
     let stream = Stream::new(&device, false).expect("a stream");
     let one = Pinned::of(&device, &[2.0f32]).expect("memory");
     let mut a = Buffer::new(&stream, 1).expect("memory");
-    stream.copy(&one, 0..1, &mut a, 0).expect("given");
+    stream.copy(&one, 0..1, &mut a, 0).expect("queued");
     let mut out = Buffer::new(&stream, 1).expect("memory");
     let no = crate::Transpose::No;
-    let mut product = || stream.capture(|| stream.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
-    let error = product().expect_err("it is not ready").to_string();
+    let mut gemm = || stream.capture(|| stream.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
+    let error = gemm().expect_err("the stream is not prepared").to_string();
     assert!(error.contains("prepare_products"), "{error}");
     stream.prepare_products(Precision::F32).expect("cuBLAS is there");
-    let graph = product().expect("it is ready");
-    // SAFETY: both buffers are still there.
-    unsafe { stream.replay(&graph) }.expect("given");
+    let graph = gemm().expect("the stream is prepared");
+    // SAFETY: both buffers are still allocated.
+    unsafe { stream.replay(&graph) }.expect("queued");
     let mut back = Pinned::new(&device, 1).expect("memory");
-    stream.copy(&out, 0..1, &mut back, 0).expect("given");
+    stream.copy(&out, 0..1, &mut back, 0).expect("queued");
     stream.synchronize().expect("done");
     assert_eq!(back[..], [4.0]);
 }
 
 #[test]
-fn what_cannot_be_pinned_in_place_is_copied_and_said() {
+fn memory_that_cannot_be_pinned_is_copied() {
     let _alone = pages();
     let values: Arc<Vec<u32>> = Arc::new((0..5000).collect());
     let owner = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&values) as _ };
@@ -262,26 +262,26 @@ fn what_cannot_be_pinned_in_place_is_copied_and_said() {
     assert!(error.contains("Batching_CUDA_Tests: cuMemHostRegister_v2: pinning 20000 bytes in place"), "{error}");
     // SAFETY: as above.
     let mapped = unsafe { Mapped::new_or_copy(&device, owner(), &values) }.expect("there is memory");
-    assert!(matches!(mapped.how(), Mapping::Copied { bytes: 20000, .. }), "{:?}", mapped.how());
-    let said = mapped.how().to_string();
-    assert!(said.starts_with("copied 0.000 GB into pinned memory in ") && said.contains("cuMemHostRegister"), "{said}");
-    assert_eq!(through(&device, mapped), values[10..]);
+    assert!(matches!(mapped.mapping(), Mapping::Copied { bytes: 20000, .. }), "{:?}", mapped.mapping());
+    let text = mapped.mapping().to_string();
+    assert!(text.starts_with("copied 0.000 GB into pinned memory in ") && text.contains("cuMemHostRegister"), "{text}");
+    assert_eq!(round_trip(&device, mapped), values[10..]);
     // SAFETY: as above.
-    let small = unsafe { Mapped::new_or_copy(&device, owner(), &values[..10]) }.expect("it is within the limit");
-    assert_eq!(small.how(), &Mapping::InPlace);
+    let small = unsafe { Mapped::new_or_copy(&device, owner(), &values[..10]) }.expect("the array is within the limit");
+    assert_eq!(small.mapping(), &Mapping::InPlace);
     // SAFETY: as above.
-    let none = unsafe { Mapped::new(&device, owner(), &values[..0]) }.expect("there is nothing to pin");
+    let none = unsafe { Mapped::new(&device, owner(), &values[..0]) }.expect("an empty array needs no pinning");
     assert!(none.is_empty());
 }
 
 /// Copies all but ten elements to the device and back, dropping the mapping before the copies are done.
-fn through(device: &Device, mapped: Mapped<u32>) -> Vec<u32> {
+fn round_trip(device: &Device, mapped: Mapped<u32>) -> Vec<u32> {
     let stream = Stream::new(device, false).expect("a stream");
     let mut there = Buffer::new(&stream, mapped.len()).expect("memory");
-    stream.copy(&mapped, 10..mapped.len(), &mut there, 0).expect("given");
+    stream.copy(&mapped, 10..mapped.len(), &mut there, 0).expect("queued");
     let mut back = Pinned::new(device, mapped.len() - 10).expect("memory");
     drop(mapped);
-    stream.copy(&there, 0..back.len(), &mut back, 0).expect("given");
+    stream.copy(&there, 0..back.len(), &mut back, 0).expect("queued");
     stream.synchronize().expect("done");
     back.to_vec()
 }
@@ -296,7 +296,7 @@ impl Drop for Wiped {
 }
 
 #[test]
-fn mapped_memory_is_let_go_after_the_work_on_it() {
+fn mapped_memory_is_released_after_the_work_on_it() {
     let _alone = pages();
     let device = late();
     let values = Arc::new(Wiped((0..5000).collect()));
@@ -304,7 +304,7 @@ fn mapped_memory_is_let_go_after_the_work_on_it() {
     // SAFETY: the owner keeps the values.
     let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values.0) }.expect("pinned");
     drop(values);
-    assert_eq!(through(&device, mapped), expected);
+    assert_eq!(round_trip(&device, mapped), expected);
     assert_eq!(emulation::of(&device).registered(), 0);
 }
 
@@ -321,17 +321,17 @@ fn copies_do_not_cross_pieces() {
     let stream = Stream::new(&device, false).expect("a stream");
     let mut there = Buffer::new(&stream, all.len()).expect("memory");
     let before = emulation::calls(&device);
-    stream.copy(&all, 0..all.len(), &mut there, 0).expect("given");
-    assert_eq!(emulation::calls(&device) - before, 3, "one copy a piece");
+    stream.copy(&all, 0..all.len(), &mut there, 0).expect("queued");
+    assert_eq!(emulation::calls(&device) - before, 3, "one copy per piece");
     let mut back = Pinned::new(&device, all.len()).expect("memory");
-    stream.copy(&there, 0..all.len(), &mut back, 0).expect("given");
+    stream.copy(&there, 0..all.len(), &mut back, 0).expect("queued");
     drop((middle, all));
     stream.synchronize().expect("done");
     assert_eq!(back[..], values[..]);
 }
 
 #[test]
-fn a_device_has_so_many_streams_and_gives_their_numbers_again() {
+fn a_device_has_64_streams_and_reuses_their_numbers() {
     let device = late();
     for _ in 0..2 {
         let streams: Vec<_> = (0..64).map(|_| Stream::new(&device, false).expect("a stream")).collect();

@@ -13,12 +13,12 @@ const PIECE: usize = 4 << 20;
 /// Pieces of an upload: one is filled while the other is copied.
 const PIECES: usize = 2;
 
-/// An array under upload, which is given piece by piece.
+/// An array under upload, piece by piece.
 #[derive(Debug)]
 pub struct Upload<'a, T: Pod> {
     stream: &'a Stream,
     to: Buffer<T>,
-    /// Elements whose copy was given to the stream.
+    /// Elements whose copy is queued.
     sent: usize,
     /// The piece being filled, and the elements in it.
     piece: Option<Pinned<T>>,
@@ -71,7 +71,7 @@ impl<'a, T: Pod> Upload<'a, T> {
         if self.in_flight.len() < PIECES {
             return Pinned::new(self.stream.device(), self.to.len().min(PIECE / size_of::<T>()));
         }
-        let (piece, copied) = self.in_flight.pop_front().expect("there are two");
+        let (piece, copied) = self.in_flight.pop_front().expect("two pieces are in flight");
         copied.synchronize()?;
         Ok(piece)
     }
@@ -91,12 +91,12 @@ impl<'a, T: Pod> Upload<'a, T> {
     ///
     /// # Panics
     ///
-    /// When fewer elements were given than announced.
+    /// When fewer elements were pushed than announced.
     pub fn finish(mut self) -> Result<Buffer<T>> {
         if let Some(last) = self.piece.take() {
             self.send(&last)?;
         }
-        assert_eq!(self.sent, self.to.len(), "elements that were given and elements of the array");
+        assert_eq!(self.sent, self.to.len(), "pushed elements and elements of the array");
         Ok(self.to)
     }
 }

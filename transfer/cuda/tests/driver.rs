@@ -1,5 +1,5 @@
-//! The driver on CUDA, against libraries of ours in place of NVIDIA's: signatures, contexts, what is given back, and a
-//! failure of every function. What kernels compute is not tested here: see tests/emulation.rs.
+//! The driver interface over CUDA, against fake libraries in place of NVIDIA's: signatures, contexts, released objects, and
+//! a failure of every function. What kernels compute is tested by tests/emulation.rs.
 #![cfg(not(feature = "emulate"))]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Shape, Spread, Stream, Transpose};
+use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Shape, ShardedBuffer, Stream, Transpose};
 use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 
 mod common;
@@ -16,13 +16,13 @@ use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Tests");
 
-/// Compiles the libraries, once; none without a compiler.
+/// Compiles the fake libraries once; `None` without a compiler.
 fn libraries() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
     let make = || {
         let folder = tempfile::tempdir().expect("a directory");
-        for inside in ["older", "alone", "twelve"] {
-            std::fs::create_dir(folder.path().join(inside)).expect("room on the disk");
+        for name in ["older", "alone", "twelve"] {
+            std::fs::create_dir(folder.path().join(name)).expect("disk space");
         }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/fake.cpp");
         for (name, define) in [
@@ -44,27 +44,27 @@ fn libraries() -> Option<&'static Path> {
     FOLDER.get_or_init(make).as_ref().map(|folder| folder.path())
 }
 
-/// Runs a part of this file in a process of its own, with the libraries of a folder; what it prints.
-#[allow(clippy::print_stderr, reason = "says what was not tested")]
+/// Runs a part of this file in a process of its own, with the libraries of a folder; returns its output.
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
 fn run(part: &str, folder: &str, environment: &[(&str, &str)]) -> Option<String> {
     let Some(libraries) = libraries() else {
         eprintln!("no g++: the driver is not tested");
         return None;
     };
     let folder = libraries.join(folder);
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]);
     command.env("LD_LIBRARY_PATH", &folder).env("XDG_CACHE_HOME", &folder).env("MORPHGL_TEST_PART", part);
-    // A compiler named by hand would make machine code, and a module that fails be loaded as PTX.
+    // With NVRTC kernels would be compiled for the device, and a module that fails to load be retried as PTX.
     command.env_remove("MORPHGL_NVRTC");
-    let output = command.envs(environment.iter().copied()).output().expect("it starts");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{part} {environment:?}: {said}");
-    Some(said)
+    let output = command.envs(environment.iter().copied()).output().expect("the program starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{part} {environment:?}: {text}");
+    Some(text)
 }
 
 #[test]
-#[allow(clippy::print_stdout, reason = "its parent reads it")]
+#[allow(clippy::print_stdout, reason = "the parent process reads it")]
 fn in_a_process_of_its_own() {
     match std::env::var("MORPHGL_TEST_PART").as_deref() {
         Ok("probe") => println!("probed: {:?}", morphgl_cuda::probe(&Machine::probe()).map_err(|u| u.reason)),
@@ -78,12 +78,12 @@ fn in_a_process_of_its_own() {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "its parent reads it")]
+#[allow(clippy::print_stdout, reason = "the parent process reads it")]
 fn report() {
     for name in ["libcuda.so", "libcublas.so.13"] {
         // SAFETY: the libraries are those of tests/fake, whose functions have these signatures.
         unsafe {
-            let library = libloading::Library::new(name).expect("it is loaded already");
+            let library = libloading::Library::new(name).expect("the library is loaded");
             println!("live {}", library.get::<unsafe extern "C" fn() -> i32>(b"fake_live").expect("there")());
             library.get::<unsafe extern "C" fn()>(b"fake_print_calls").expect("there")();
         }
@@ -95,21 +95,21 @@ fn products() -> Result<()> {
     Stream::new(&device, false)?.prepare_products(Precision::F32)
 }
 
-/// Memory of two devices for work of the first, which is done twice: what was asked for before is no failure. Whether the
-/// first reaches the second has to be one of `known`.
-fn peers(known: &[bool]) -> Result<()> {
+/// Shards memory over two devices for work of the first, twice: enabling peer access again is no failure. Whether the first
+/// reaches the second must be one of `expected`.
+fn peers(expected: &[bool]) -> Result<()> {
     let open = |place: &str| Device::open(&place.parse().expect("a place"), &KEY);
     let (device, peer) = (open("cuda:0")?, open("cuda:1")?);
-    assert!(known.contains(&device.reaches(&peer)?));
+    assert!(expected.contains(&device.reaches(&peer)?));
     let (stream, other) = (Stream::new(&device, false)?, Stream::new(&peer, false)?);
     for _ in 0..2 {
         let parts = vec![Buffer::<u8>::new(&stream, 4)?, Buffer::new(&other, 4)?];
-        Spread::new(&stream, parts)?;
+        ShardedBuffer::new(&stream, parts)?;
     }
     stream.synchronize()
 }
 
-/// Everything that the driver is asked for.
+/// Calls every function of the driver interface.
 fn all() -> Result<()> {
     peers(&[true])?;
     let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY)?;
@@ -121,13 +121,13 @@ fn all() -> Result<()> {
     let values: Arc<Vec<f32>> = Arc::new((0..6).map(|v| v as f32).collect());
     // SAFETY: the owner keeps the values.
     let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values) }?;
-    assert_eq!(mapped.how(), &Mapping::InPlace);
+    assert_eq!(mapped.mapping(), &Mapping::InPlace);
     let mut a = Buffer::<f32>::new(&stream, 6)?;
     stream.copy(&mapped, 0..6, &mut a, 0)?;
     let start = stream.record(true)?;
     other.wait(&start)?;
 
-    // [0 1 2; 3 4 5] times its own transpose, and its transpose times it.
+    // a = [0 1 2; 3 4 5]: a aᵀ, then aᵀ a.
     let mut back = Pinned::<f32>::new(&device, 9)?;
     assert_eq!(back[..], [0.0; 9], "pinned memory is cleared");
     stream.prepare_products(Precision::F32)?;
@@ -141,10 +141,11 @@ fn all() -> Result<()> {
     stream.copy(&out, 0..9, &mut back, 0)?;
     stream.synchronize()?;
     assert_eq!(back[..], [18.0, 24.0, 30.0, 24.0, 34.0, 44.0, 30.0, 44.0, 58.0]);
-    // A factor of more than ten mantissa bits: cut in TF32, and after that exact again.
-    let long = 1.0 + 1.0 / 4096.0;
-    stream.copy(&Pinned::of(&device, &[long])?, 0..1, &mut a, 0)?;
-    for (precision, expected) in [(Precision::F32, long * long), (Precision::Tf32, 1.0), (Precision::F32, long * long)]
+    // A factor of more than ten mantissa bits: truncated in TF32, then exact again.
+    let precise = 1.0 + 1.0 / 4096.0;
+    stream.copy(&Pinned::of(&device, &[precise])?, 0..1, &mut a, 0)?;
+    for (precision, expected) in
+        [(Precision::F32, precise * precise), (Precision::Tf32, 1.0), (Precision::F32, precise * precise)]
     {
         stream.prepare_products(precision)?;
         stream.multiply([1, 1, 1], (&a, no), (&a, no), &mut out, (1.0, 0.0))?;
@@ -165,33 +166,33 @@ fn all() -> Result<()> {
     assert_eq!(back[..4], [1.0, -2.0, 65504.0, 1.5]);
 
     let graph = stream.capture(|| stream.fill(&mut a, 0))?;
-    // SAFETY: the buffer is still there.
+    // SAFETY: the buffer is still allocated.
     unsafe { stream.replay(&graph) }?;
     let unprepared = other.capture(|| other.multiply([1; 3], (&a, no), (&a, no), &mut out, (1.0, 0.0)));
     refused(unprepared, "call Stream::prepare_products")?;
-    refused(Buffer::<u8>::new(&stream, 1 << 30), "CUDA_ERROR_OUT_OF_MEMORY (words of the driver)")?;
+    refused(Buffer::<u8>::new(&stream, 1 << 30), "CUDA_ERROR_OUT_OF_MEMORY (description by the driver)")?;
     stream.synchronize()
 }
 
-/// Asserts that something is refused; any other failure is one that was asked for.
+/// Asserts that an outcome is an error; returns the error unless it contains `words`: then it is the injected failure.
 fn refused<T: std::fmt::Debug>(outcome: Result<T>, words: &str) -> Result<()> {
-    let error = outcome.expect_err("it cannot be done");
+    let error = outcome.expect_err("the call is refused");
     if error.to_string().contains(words) { Ok(()) } else { Err(error) }
 }
 
-/// The lines that begin so.
-fn lines<'a>(said: &'a str, begin: &str) -> Vec<&'a str> {
-    said.lines().filter_map(|line| line.split_once(begin).map(|(_, rest)| rest)).collect()
+/// The rest of each line after `begin`.
+fn lines<'a>(text: &'a str, begin: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| line.split_once(begin).map(|(_, rest)| rest)).collect()
 }
 
 /// Whether this machine has one of NVIDIA's libraries.
 fn is_installed(names: [&str; 2]) -> bool {
-    // SAFETY: it is looked for, and not used.
+    // SAFETY: the library is loaded, and not called.
     names.into_iter().any(|name| unsafe { libloading::Library::new(name) }.is_ok())
 }
 
 #[test]
-fn what_is_missing_is_said_in_words_and_without_a_panic() {
+fn probing_explains_why_no_device_is_usable() {
     for (folder, machine, words) in [
         (".", "no-device", "the CUDA driver finds no device"),
         (".", "old", "the CUDA driver is too old: it is for CUDA 11.8; driver 530 (CUDA 12.1) or later is needed"),
@@ -208,15 +209,14 @@ fn what_is_missing_is_said_in_words_and_without_a_panic() {
         if folder == "nowhere" && is_installed(["libcuda.so", "libcuda.so.1"]) {
             continue;
         }
-        let Some(said) = run("probe", folder, &[("FAKE_CUDA", machine)]) else { return };
-        assert_eq!(lines(&said, "probed: "), [format!("Err({words:?})")], "{machine}: {said}");
+        let Some(output) = run("probe", folder, &[("FAKE_CUDA", machine)]) else { return };
+        assert_eq!(lines(&output, "probed: "), [format!("Err({words:?})")], "{machine}: {output}");
     }
-    let Some(said) = run("probe", ".", &[]) else { return };
-    assert_eq!(lines(&said, "probed: "), ["Ok(())"], "{said}");
+    let Some(output) = run("probe", ".", &[]) else { return };
+    assert_eq!(lines(&output, "probed: "), ["Ok(())"], "{output}");
 }
 
-/// Calls that give something back: what they fail with has nobody to hear it. And a question whose failure is an answer:
-/// whoever then waits is told.
+/// Calls whose failure is not reported: releases, and a query whose failure the next wait reports.
 const SILENT: [&str; 8] = [
     "cuEventQuery",
     "cuEventDestroy_v2",
@@ -228,8 +228,8 @@ const SILENT: [&str; 8] = [
     "cuStreamDestroy_v2",
 ];
 
-/// Calls that also belong to dropping.
-const AT_THE_END: [&str; 6] = [
+/// Calls that drops make, too.
+const AT_DROP: [&str; 6] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuDevicePrimaryCtxRelease_v2",
@@ -239,25 +239,25 @@ const AT_THE_END: [&str; 6] = [
 ];
 
 #[test]
-fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
-    let Some(said) = run("all", ".", &[]) else { return };
-    assert_eq!(lines(&said, "all: "), ["Ok(())"], "{said}");
-    assert_eq!(lines(&said, "live "), ["0", "0"], "everything is given back: {said}");
+fn every_function_is_called_validly_and_its_failure_names_it() {
+    let Some(output) = run("all", ".", &[]) else { return };
+    assert_eq!(lines(&output, "all: "), ["Ok(())"], "{output}");
+    assert_eq!(lines(&output, "live "), ["0", "0"], "every object is released: {output}");
     let call = |line: &str| {
         let (name, count) = line.split_once(' ').expect("a name and a number");
         (name.to_string(), count.parse::<u32>().expect("a number"))
     };
-    let calls: BTreeMap<String, u32> = lines(&said, "call ").into_iter().map(call).collect();
+    let calls: BTreeMap<String, u32> = lines(&output, "call ").into_iter().map(call).collect();
     assert!(calls.len() >= 47, "{} functions are called: {calls:?}", calls.len());
     for (function, count) in calls {
         if function.ends_with("Destroy_v2") && function.starts_with("cublas") || SILENT.contains(&&*function) {
             continue;
         }
-        // The last call may be one of the end, when things are dropped.
+        // The last call may be one of a drop.
         for call in [1, count.div_ceil(2)] {
-            let Some(said) = run("all", ".", &[("FAKE_FAIL", &format!("{function}:{call}"))]) else { return };
-            let [outcome] = lines(&said, "all: ")[..] else { panic!("{function}:{call}: {said}") };
-            let dropped = call > 1 && AT_THE_END.contains(&&*function);
+            let Some(output) = run("all", ".", &[("FAKE_FAIL", &format!("{function}:{call}"))]) else { return };
+            let [outcome] = lines(&output, "all: ")[..] else { panic!("{function}:{call}: {output}") };
+            let dropped = call > 1 && AT_DROP.contains(&&*function);
             let named = outcome.contains("Training_CUDA_Tests") && outcome.contains(&function);
             assert!(named || dropped && outcome == "Ok(())", "{function}:{call}: {outcome}");
         }
@@ -265,9 +265,9 @@ fn every_function_is_called_as_it_should_be_and_its_failure_names_it() {
 }
 
 #[test]
-fn a_device_whose_memory_is_not_reached_is_named() {
-    let Some(said) = run("apart", ".", &[("FAKE_CUDA", "apart")]) else { return };
-    let [outcome] = lines(&said, "apart: ")[..] else { panic!("{said}") };
+fn an_inaccessible_peer_is_named() {
+    let Some(output) = run("apart", ".", &[("FAKE_CUDA", "apart")]) else { return };
+    let [outcome] = lines(&output, "apart: ")[..] else { panic!("{output}") };
     let expected = "Training_CUDA_Tests: cuCtxEnablePeerAccess: cuda:0 reads the memory of cuda:1: CUDA_ERROR_FAKE";
     assert!(outcome.contains(expected), "{outcome}");
 }
@@ -276,18 +276,18 @@ fn a_device_whose_memory_is_not_reached_is_named() {
 fn device_memory_is_limited_by_the_environment() {
     for (bytes, words) in [
         ("many", "Training_CUDA_Tests: MORPHGL_CUDA_MEMORY is \\\"many\\\"; give a number of bytes"),
-        ("1000", "cuMemAlloc_v2: 512 bytes asked for, 512 of the 1000 that MORPHGL_CUDA_MEMORY allows in use"),
+        ("1000", "cuMemAlloc_v2: 512 bytes requested, 512 of the 1000 that MORPHGL_CUDA_MEMORY allows in use"),
     ] {
-        let Some(said) = run("apart", ".", &[("MORPHGL_CUDA_MEMORY", bytes)]) else { return };
-        let [outcome] = lines(&said, "apart: ")[..] else { panic!("{said}") };
+        let Some(output) = run("apart", ".", &[("MORPHGL_CUDA_MEMORY", bytes)]) else { return };
+        let [outcome] = lines(&output, "apart: ")[..] else { panic!("{output}") };
         assert!(outcome.contains(words), "{outcome}");
     }
 }
 
-/// The outcome of `Stream::prepare_products` in a process whose loader sees the libraries of `folder`.
-fn asked_for_products(folder: &str, environment: &[(&str, &str)]) -> Option<String> {
-    let said = run("products", folder, environment)?;
-    let [outcome] = lines(&said, "products: ")[..] else { panic!("{said}") };
+/// Outcome of `Stream::prepare_products` in a process whose loader sees the libraries of `folder`.
+fn prepare_products(folder: &str, environment: &[(&str, &str)]) -> Option<String> {
+    let output = run("products", folder, environment)?;
+    let [outcome] = lines(&output, "products: ")[..] else { panic!("{output}") };
     Some(outcome.to_string())
 }
 
@@ -295,22 +295,22 @@ fn asked_for_products(folder: &str, environment: &[(&str, &str)]) -> Option<Stri
 fn cublas_is_found_by_both_names_and_by_its_path() {
     let Some(libraries) = libraries() else { return };
     let renamed = libraries.join("alone/renamed.so");
-    let path = renamed.to_str().expect("a temporary directory has a plain name");
+    let path = renamed.to_str().expect("a temporary directory has a UTF-8 name");
     let cases: [(&str, &[_]); 3] = [(".", &[]), ("twelve", &[]), ("alone", &[("MORPHGL_CUBLAS", path)])];
     for (folder, environment) in cases {
-        let outcome = asked_for_products(folder, environment).expect("there is a compiler");
+        let outcome = prepare_products(folder, environment).expect("there is a compiler");
         assert_eq!(outcome, "Ok(())", "{folder} {environment:?}");
     }
 }
 
 #[test]
-fn matrix_products_without_cublas_say_how_to_get_it() {
-    let Some(outcome) = asked_for_products(".", &[("MORPHGL_CUBLAS", "/no/such/library")]) else { return };
+fn gemm_without_cublas_says_how_to_install_it() {
+    let Some(outcome) = prepare_products(".", &[("MORPHGL_CUBLAS", "/no/such/library")]) else { return };
     assert!(outcome.contains("MORPHGL_CUBLAS names /no/such/library"), "{outcome}");
     if is_installed(["libcublas.so.13", "libcublas.so.12"]) {
         return;
     }
-    let outcome = asked_for_products("alone", &[]).expect("there is a compiler");
+    let outcome = prepare_products("alone", &[]).expect("there is a compiler");
     for words in ["Training_CUDA_Tests: cublasCreate_v2", "libcublas.so.13 or libcublas.so.12", "LD_LIBRARY_PATH"] {
         assert!(outcome.contains(words), "{outcome}");
     }

@@ -39,7 +39,7 @@ extern "C" __global__ void test_half(float* out) {
 }
 MORPHGL_KERNEL(test_half)
 
-// A lane that has ended has no vote, whatever it said before.
+// An ended lane does not vote.
 extern "C" __global__ void test_votes(uint32_t* out) {
     const uint32_t lane = threadIdx.x;
     out[lane] = __ballot_sync(ALL_LANES, 1);
@@ -49,14 +49,14 @@ extern "C" __global__ void test_votes(uint32_t* out) {
 }
 MORPHGL_KERNEL(test_votes)
 
-// Values that lie in turns in as many parts.
+// Values distributed round-robin over the parts.
 extern "C" __global__ void test_spread(const uint32_t* const* parts, uint32_t num_parts, uint32_t* out, uint32_t len) {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < len) out[i] = parts[i % num_parts][i / num_parts];
 }
 MORPHGL_KERNEL(test_spread)
 
-// Mistakes that the sanitizers find: see tests/sanitizers.rs.
+// Defects that the sanitizers find: see tests/sanitizers.rs.
 extern "C" __global__ void test_race(uint32_t* out) {
     DYNAMIC_SHARED(uint32_t, last);
     last[0] = threadIdx.x;

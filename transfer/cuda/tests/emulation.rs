@@ -1,4 +1,4 @@
-//! The emulated device does what a device does.
+//! Facilities of the emulated device: warps, barriers, shared memory, GEMM, graphs.
 #![cfg(feature = "emulate")]
 
 use morphgl_cuda::{Argument, Buffer, CUDA, Device, Pinned, Shape, Stream, Transpose};
@@ -11,13 +11,13 @@ use common::TESTS;
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Tests");
 
 fn stream() -> Stream {
-    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is emulated");
     Stream::new(&device, false).expect("a stream")
 }
 
 fn launch(stream: &Stream, kernel: &str, shape: Shape, arguments: &mut [Argument<'_>]) -> Result<(), String> {
     let kernel = TESTS.kernel(stream.device(), kernel).map_err(|e| e.to_string())?;
-    // SAFETY: the tests give the arguments that tests/emulation.cu asks for.
+    // SAFETY: the tests pass the arguments of the kernels in tests/emulation.cu.
     unsafe { stream.launch(&kernel, shape, arguments) }.map_err(|e| e.to_string())
 }
 
@@ -54,13 +54,13 @@ fn every_thread_of_every_block_runs() {
 }
 
 #[test]
-fn a_barrier_that_not_all_reach_is_an_error() {
-    // On a device of its own, which is of no use afterwards.
-    let device = Device::open(&"cuda:1".parse().expect("a place"), &KEY).expect("it is emulated");
+fn a_barrier_that_some_thread_never_reaches_is_an_error() {
+    // A device of its own, which stays in error.
+    let device = Device::open(&"cuda:1".parse().expect("a place"), &KEY).expect("the device is emulated");
     let stream = Stream::new(&device, false).expect("a stream");
     let done = launch(&stream, "test_stuck", Shape::linear(1, 64), &mut [])
         .and_then(|()| stream.synchronize().map_err(|e| e.to_string()));
-    let error = done.expect_err("it waits for ever");
+    let error = done.expect_err("the barrier is never complete");
     assert!(error.contains("test_stuck") && error.contains("Batching_CUDA_Tests"), "{error}");
 }
 
@@ -73,7 +73,7 @@ fn half_values_are_exact() {
 }
 
 #[test]
-fn products_read_their_factors_either_way() {
+fn gemm_reads_factors_plain_and_transposed() {
     let stream = stream();
     let up = |values: &[f32]| {
         let mut buffer = Buffer::new(&stream, values.len()).expect("memory");
@@ -86,13 +86,13 @@ fn products_read_their_factors_either_way() {
     let (b, bt) = (up(&[1.0, 0.0, 0.0, 1.0, 2.0, 2.0]), up(&[1.0, 0.0, 2.0, 0.0, 1.0, 2.0]));
     for (a, b) in [((&a, Transpose::No), (&b, Transpose::No)), ((&at, Transpose::Yes), (&bt, Transpose::Yes))] {
         let mut out = up(&[1.0; 4]);
-        stream.multiply([2, 2, 3], a, b, &mut out, (2.0, 1.0)).expect("a product");
+        stream.multiply([2, 2, 3], a, b, &mut out, (2.0, 1.0)).expect("a GEMM");
         assert_eq!(out.to_vec(&stream).expect("no failure"), [15.0, 17.0, 33.0, 35.0]);
     }
 }
 
 #[test]
-fn what_was_written_down_is_done_again_and_again() {
+fn a_captured_graph_is_replayed_repeatedly() {
     let stream = stream();
     let mut seen = Buffer::<u32>::new(&stream, 120).expect("memory");
     stream.fill(&mut seen, 0).expect("a fill");
@@ -105,14 +105,14 @@ fn what_was_written_down_is_done_again_and_again() {
     let graph = graph.expect("a graph");
     assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![0; 120]);
     for _ in 0..3 {
-        // SAFETY: the buffer is still there.
+        // SAFETY: the buffer is still allocated.
         unsafe { stream.replay(&graph) }.expect("a replay");
     }
     assert_eq!(seen.to_vec(&stream).expect("no failure"), vec![3; 120]);
 }
 
 #[test]
-fn lanes_that_have_ended_have_no_vote() {
+fn ended_lanes_do_not_vote() {
     let stream = stream();
     let mut out = Buffer::<u32>::new(&stream, 64).expect("memory");
     launch(&stream, "test_votes", Shape::linear(1, 32), &mut [(&mut out).into()]).expect("a launch");

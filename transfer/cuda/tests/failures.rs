@@ -1,10 +1,10 @@
-//! A device that is lost at any call: every public function says so, naming the call and the operator.
+//! A device lost at any call: every public function fails with an error that names the call and the operator.
 #![cfg(feature = "emulate")]
 
 use std::sync::Arc;
 
 use morphgl_cuda::{
-    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Precision, Shape, Spread, Stream, Transpose,
+    Buffer, CUDA, CudaBatch, CudaFeatures, Device, Mapped, Pinned, Precision, Shape, ShardedBuffer, Stream, Transpose,
     emulation, pending,
 };
 use morphgl_graph_store::Dtype;
@@ -16,8 +16,7 @@ use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Training, Hardware::new(&[CUDA]), "Failures");
 
-/// Does something, and says how many calls that took until its last one whose outcome is told: what comes after gives
-/// back what was taken.
+/// Part of the interface; returns the number of calls up to the last one whose outcome is reported: later ones release.
 type Part = fn(&Device) -> Result<u64>;
 const PARTS: [(&str, Part); 8] = [
     ("properties", properties),
@@ -89,7 +88,7 @@ fn captures(device: &Device) -> Result<u64> {
     let stream = Stream::new(device, false)?;
     let mut buffer = Buffer::<u8>::new(&stream, 10)?;
     let graph = stream.capture(|| stream.fill(&mut buffer, 3))?;
-    // SAFETY: the buffer is still there.
+    // SAFETY: the buffer is still allocated.
     unsafe { stream.replay(&graph) }?;
     stream.synchronize()?;
     Ok(emulation::calls(device))
@@ -118,24 +117,24 @@ fn batches(device: &Device) -> Result<u64> {
     assert_eq!(HostBatch { features: None, ..back }, host);
     let batch = batch.into_batch();
     assert!(CudaBatch::on(device, &batch).is_ok() && CudaBatch::into_on(device, batch).is_ok());
-    // What was given back in between says nothing: the next call does.
+    // Releases report nothing: the next call does.
     stream.synchronize()?;
     Ok(emulation::calls(device))
 }
 
 /// Reads memory of another device, whose calls are not counted.
 fn peers(device: &Device) -> Result<u64> {
-    Ok(spread(device, &self::device(500_000 + index(device)))?[0])
+    Ok(shard(device, &self::device(500_000 + index(device)))?[0])
 }
 
-/// Work of `device` reads memory of both; the calls of either.
-fn spread(device: &Device, peer: &Device) -> Result<[u64; 2]> {
+/// Work of `device` reads memory of both devices; returns the number of calls of each.
+fn shard(device: &Device, peer: &Device) -> Result<[u64; 2]> {
     assert!(device.reaches(peer)?);
     let (stream, other) = (Stream::new(device, false)?, Stream::new(peer, false)?);
     let mut parts = vec![Buffer::<u32>::new(&stream, 50)?, Buffer::new(&other, 50)?];
     stream.fill(&mut parts[0], 1)?;
     other.fill(&mut parts[1], 2)?;
-    let parts = Spread::new(&stream, parts)?;
+    let parts = ShardedBuffer::new(&stream, parts)?;
     let kernel = TESTS.kernel(device, "test_spread")?;
     let mut out = Buffer::<u32>::new(&stream, 100)?;
     let arguments = &mut [(&parts).into(), 2u32.into(), (&mut out).into(), 100u32.into()];
@@ -145,20 +144,20 @@ fn spread(device: &Device, peer: &Device) -> Result<[u64; 2]> {
     stream.copy(&out, 0..100, &mut back, 0)?;
     stream.synchronize()?;
     assert!(back.chunks(2).all(|pair| pair == [0x0101_0101, 0x0202_0202]));
-    // What is dropped says nothing, of which the devices' next calls do.
+    // Drops report nothing: the devices' next calls do.
     drop((parts, other));
     stream.synchronize()?;
     peer.free_bytes()?;
     Ok([device, peer].map(emulation::calls))
 }
 
-/// A device of its own.
+/// An unshared device.
 fn device(index: usize) -> Device {
-    Device::open(&format!("cuda:{index}").parse().expect("a place"), &KEY).expect("it is emulated")
+    Device::open(&format!("cuda:{index}").parse().expect("a place"), &KEY).expect("the device is emulated")
 }
 
 #[test]
-fn a_device_that_is_lost_is_an_error_of_the_next_call() {
+fn a_lost_device_is_an_error_of_the_next_call() {
     for (at, (name, part)) in PARTS.iter().enumerate() {
         let calls = part(&device(1000 * at)).unwrap_or_else(|e| panic!("{name}: {e}"));
         for call in 1..=calls {
@@ -171,34 +170,36 @@ fn a_device_that_is_lost_is_an_error_of_the_next_call() {
     }
 }
 
-/// The number in a device's place.
+/// Index of a device's place.
 fn index(device: &Device) -> usize {
     device.place().to_string().trim_start_matches("cuda:").parse().expect("a number")
 }
 
 #[test]
-fn a_peer_that_is_lost_is_an_error_of_the_next_call() {
+fn a_lost_peer_is_an_error_of_the_next_call() {
     let peer = device(900_000);
-    let [_, calls] = spread(&device(800_000), &peer).expect("nothing fails");
+    let [_, calls] = shard(&device(800_000), &peer).expect("nothing fails");
     for call in 1..=calls {
         let peer = device(900_000 + call as usize);
         emulation::fail_from(&peer, call);
-        let error = spread(&device(800_000 + call as usize), &peer).expect_err("its call fails");
+        let error = shard(&device(800_000 + call as usize), &peer).expect_err("a call of the peer fails");
         check("a peer", call, &error);
     }
 }
 
 #[track_caller]
 fn check(part: &str, call: u64, error: &Error) {
-    let said = error.to_string();
-    let rest = said.strip_prefix("Training_CUDA_Failures: ").unwrap_or_else(|| panic!("{part}, {call}: {said}"));
+    let message = error.to_string();
+    let rest = message.strip_prefix("Training_CUDA_Failures: ").unwrap_or_else(|| panic!("{part}, {call}: {message}"));
     let function = rest.split(": ").next().unwrap_or_default();
-    let known = function.starts_with("cuda") || function.starts_with("cu") && !function.contains(' ');
-    assert!(known && said.ends_with("is made to fail"), "{part}, {call}: {said}");
+    let is_call = function.starts_with("cuda") || function.starts_with("cu") && !function.contains(' ');
+    assert!(is_call && message.ends_with("is made to fail"), "{part}, {call}: {message}");
 }
 
 #[test]
 fn a_place_without_a_device_is_an_error() {
-    let error = Device::open(&"sim:0".parse().expect("a place"), &KEY).expect_err("it is another's").to_string();
+    let error = Device::open(&"sim:0".parse().expect("a place"), &KEY)
+        .expect_err("the place belongs to another backend")
+        .to_string();
     assert!(error.contains("Training_CUDA_Failures") && error.contains("give cuda:0"), "{error}");
 }

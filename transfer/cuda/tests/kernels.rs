@@ -1,4 +1,4 @@
-//! Every kernel of the workspace: listed where it has to be, and accepted by the compiler, whose PTX lies beside it.
+//! Every kernel of the workspace: listed in a `module!`, accepted by the compiler, with up-to-date PTX beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::process::Command;
 
 use morphgl_cuda::compiler::{Nvrtc, PTX_ARCHITECTURE, PTX_VERSION, Target};
 
-/// Files below a folder with an ending, but for those of builds and hidden folders.
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+/// Files below a folder with an extension, except in build and hidden folders.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
         let path = entry.expect("readable").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         if path.is_dir() && !name.starts_with('.') && name != "target" {
-            found.extend(files(&path, ending));
-        } else if path.extension().is_some_and(|e| e == ending) {
-            found.push(path);
+            paths.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|e| e == extension) {
+            paths.push(path);
         }
     }
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 fn root() -> PathBuf {
@@ -34,7 +34,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Source without its comments and the definitions of macros.
+/// Source without comments and macro definitions.
 fn code(source: &str) -> String {
     let mut defining = false;
     let line = |line: &str| {
@@ -57,7 +57,7 @@ fn entries(ptx: &str) -> Vec<String> {
 /// Names of the `__global__` functions of a file.
 fn globals(source: &str) -> Vec<String> {
     let function = |text: &str| {
-        // Before the name stand void and the bounds, in any order.
+        // `void` and the launch bounds precede the name, in any order.
         let mut text = text.trim_start();
         loop {
             if let Some(bounds) = text.strip_prefix("__launch_bounds__") {
@@ -72,12 +72,12 @@ fn globals(source: &str) -> Vec<String> {
     source.split("__global__").skip(1).map(function).collect()
 }
 
-/// Names that a file gives to MORPHGL_KERNEL.
-fn given(source: &str) -> Vec<String> {
+/// Names in a file's `MORPHGL_KERNEL(…)`.
+fn exported(source: &str) -> Vec<String> {
     source.split("MORPHGL_KERNEL(").skip(1).map(|text| text.chars().take_while(|c| is_name(*c)).collect()).collect()
 }
 
-/// Path and kernels of each `module!` of a file of Rust, or of what a crate makes of it: `"kernels/x.cu" { a, b }`.
+/// Path and kernels of each `module!` of a Rust file, or of a macro around it: `"kernels/x.cu" { a, b }`.
 fn modules(source: &str) -> Vec<(String, Vec<String>)> {
     const MARK: &str = ".cu\" {";
     let module = |(at, _): (usize, &str)| {
@@ -98,32 +98,92 @@ fn every_kernel_is_listed_once_in_its_file_and_in_a_module() {
     for path in sources {
         let source = code(&read(&path));
         let (kernels, at) = (globals(&source), path.display());
-        assert_eq!(given(&source), kernels, "{at}: each __global__ is followed by its MORPHGL_KERNEL");
-        let manifest = path.ancestors().find(|a| a.join("Cargo.toml").exists()).expect("it is in a crate");
-        let within = path.strip_prefix(manifest).expect("it is inside").to_string_lossy().into_owned();
+        assert_eq!(exported(&source), kernels, "{at}: each __global__ is followed by its MORPHGL_KERNEL");
+        let manifest = path.ancestors().find(|a| a.join("Cargo.toml").exists()).expect("kernels belong to a crate");
+        let within = path.strip_prefix(manifest).expect("the file is in the crate").to_string_lossy().into_owned();
         let of_crate = rust.iter().filter(|(p, _)| p.starts_with(manifest)).flat_map(|(_, text)| modules(text));
         let mut listed: Vec<String> = of_crate.filter(|(p, _)| *p == within).flat_map(|(_, kernels)| kernels).collect();
         listed.sort();
         listed.dedup();
         let unlisted: Vec<&String> = kernels.iter().filter(|kernel| !listed.contains(kernel)).collect();
         assert!(unlisted.is_empty() && !listed.is_empty(), "{at}: not in a module!: {unlisted:?}");
-        // Kernels that macros make are in the PTX, too.
-        assert_eq!(entries(&read(&path.with_extension("ptx"))), listed, "{at}: kernels of its PTX, and of a module!");
+        // Kernels defined by macros are in the PTX, too.
+        assert_eq!(entries(&read(&path.with_extension("ptx"))), listed, "{at}: kernels of its PTX, and of module!");
         all.extend(listed);
     }
     let count = all.len();
     all.sort();
     all.dedup();
-    assert_eq!(all.len(), count, "two kernels of one name: {all:?}");
+    assert_eq!(all.len(), count, "kernel names are unique: {all:?}");
 }
 
-/// PTX of a file, made in a process of its own: it depends on what the compiler made before.
+/// Resources of a kernel, as reported by the assembler.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Resources {
+    /// Name of the kernel.
+    kernel: String,
+    /// Registers per thread.
+    registers: u32,
+    /// Bytes of static shared memory per block.
+    shared: u32,
+    /// Bytes of register spills per thread, stores plus loads.
+    spills: u32,
+    /// Bytes of stack per thread.
+    stack: u32,
+}
+
+/// Parses the assembler's log: for each kernel its name, then stack and spills, then registers and shared memory.
+fn resources(log: &str) -> Vec<Resources> {
+    /// The number before each of the words, 0 if missing.
+    fn before<const N: usize>(line: &str, words: [&str; N]) -> [u32; N] {
+        words.map(|word| {
+            let text = line.split_once(word).map_or("", |(before, _)| before.trim_end());
+            text.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().unwrap_or(0)
+        })
+    }
+    let mut all: Vec<Resources> = Vec::new();
+    for line in log.lines() {
+        if let Some((_, name)) = line.split_once("Compiling entry function '") {
+            let kernel = name.split('\'').next().unwrap_or_default().to_string();
+            all.push(Resources { kernel, ..Resources::default() });
+        }
+        let Some(last) = all.last_mut() else { continue };
+        if line.contains("bytes stack frame") {
+            let [stack, stores, loads] =
+                before(line, [" bytes stack frame", " bytes spill stores", " bytes spill loads"]);
+            (last.stack, last.spills) = (stack, stores + loads);
+        } else if line.contains("Used ") {
+            [last.registers, last.shared] = before(line, [" registers", " bytes smem"]);
+        }
+    }
+    all
+}
+
+#[test]
+fn the_assembler_s_log_is_parsed() {
+    let log = "ptxas info    : 304 bytes gmem\n\
+               ptxas info    : Compiling entry function 'a' for 'sm_90'\n\
+               ptxas info    : Function properties for a\n\
+               ptxas         .     8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads\n\
+               ptxas info    : Used 53 registers, used 1 barriers, 8 bytes cumulative stack size, 2048 bytes smem\n\
+               ptxas info    : Compiling entry function 'b' for 'sm_90'\n\
+               ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+               ptxas info    : Used 14 registers, 372 bytes cmem[0]\n";
+    let kernel = |kernel: &str| kernel.to_string();
+    let expected = [
+        Resources { kernel: kernel("a"), registers: 53, shared: 2048, spills: 40, stack: 8 },
+        Resources { kernel: kernel("b"), registers: 14, ..Resources::default() },
+    ];
+    assert_eq!(resources(log), expected);
+}
+
+/// PTX of a file, compiled in a process of its own: it depends on earlier compilations.
 fn ptx(path: &Path) -> String {
     let folder = tempfile::tempdir().expect("a directory");
     let out = folder.path().join("ptx");
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args(["--exact", "in_a_process_of_its_own"]).env("MORPHGL_TEST_FILE", path).env("MORPHGL_TEST_OUT", &out);
-    let output = command.output().expect("it starts");
+    let output = command.output().expect("the program starts");
     assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stdout));
     read(&out)
 }
@@ -133,14 +193,15 @@ fn in_a_process_of_its_own() {
     let of = |name| std::env::var_os(name).map(PathBuf::from);
     let Some((path, out)) = of("MORPHGL_TEST_FILE").zip(of("MORPHGL_TEST_OUT")) else { return };
     let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-    let nvrtc = Nvrtc::find().expect("its parent found it");
-    let made = nvrtc.compile(&name, &read(&path), Target::Ptx(PTX_ARCHITECTURE)).unwrap_or_else(|e| panic!("{e}"));
-    fs::write(out, made).expect("room on the disk");
+    let nvrtc = Nvrtc::find().expect("the parent process found NVRTC");
+    let compiled = nvrtc.compile(&name, &read(&path), Target::Ptx(PTX_ARCHITECTURE), &[]);
+    let (ptx, _) = compiled.unwrap_or_else(|e| panic!("{e}"));
+    fs::write(out, ptx).expect("disk space");
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "says what was not tested")]
-fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
+fn every_kernel_compiles_and_its_ptx_is_up_to_date() {
     let nvrtc = match Nvrtc::find() {
         Ok(nvrtc) => nvrtc,
         Err(why) => {
@@ -148,38 +209,39 @@ fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
             return eprintln!("kernels are not compiled: {why}");
         }
     };
-    // What the newest one is, depends on the compiler.
-    let later = nvrtc.architectures().iter().copied().filter(|a| [100, 120].contains(a));
+    // The latest architecture depends on the compiler.
+    let later = nvrtc.architectures.iter().copied().filter(|a| [100, 120].contains(a));
     let architectures: Vec<u32> = [80, 90].into_iter().chain(later).collect();
     let check = |path: &Path| {
         let (source, name) = (read(path), path.file_name().expect("a name").to_string_lossy().into_owned());
         for &architecture in &architectures {
-            let assembled = nvrtc.assemble(&name, &source, architecture);
-            let (cubin, found) = assembled.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let compiled = nvrtc.compile(&name, &source, Target::Cubin(architecture), &["--ptxas-options=-v"]);
+            let (cubin, log) = compiled.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             assert_eq!(&cubin[..4], b"\x7fELF", "{}: sm_{architecture}", path.display());
-            // A register that is spilled is memory that a thread waits for.
-            assert!(!found.is_empty(), "{}: the assembler says nothing", path.display());
-            for r in found {
-                let (registers, shared, spills, stack) = (r.registers, r.shared, r.spills, r.stack);
+            let kernels = resources(&log);
+            assert!(!kernels.is_empty(), "{}: no resources in the assembler's log", path.display());
+            for Resources { kernel, registers, shared, spills, stack } in kernels {
+                assert!(registers > 0, "{kernel}: no registers in the assembler's log");
                 eprintln!(
                     "{name:16} {:32} sm_{architecture:<4} {registers:4} registers {shared:6} B shared {spills:4} B spilled {stack:4} B stack",
-                    r.kernel
+                    kernel
                 );
-                assert_eq!(spills, 0, "{}: {} spills on sm_{architecture}", path.display(), r.kernel);
+                // A spilled register costs memory accesses.
+                assert_eq!(spills, 0, "{}: {kernel} spills on sm_{architecture}", path.display());
             }
         }
-        let made = ptx(path);
-        for kernel in given(&code(&source)) {
-            assert!(entries(&made).contains(&kernel), "{}: no {kernel} in its PTX", path.display());
+        let compiled = ptx(path);
+        for kernel in exported(&code(&source)) {
+            assert!(entries(&compiled).contains(&kernel), "{}: no {kernel} in its PTX", path.display());
         }
-        if nvrtc.version() == PTX_VERSION {
+        if nvrtc.version == PTX_VERSION {
             let ptx = path.with_extension("ptx");
-            let same = fs::read_to_string(&ptx).is_ok_and(|kept| kept == made);
-            let cure = "make it: cargo run -p morphgl-cuda --example kernels -- compile";
-            assert!(same, "{} is not what NVRTC makes of its kernels; {cure}", ptx.display());
+            let same = fs::read_to_string(&ptx).is_ok_and(|ptx| ptx == compiled);
+            let cure = "run: cargo run -p morphgl-cuda --example kernels -- compile";
+            assert!(same, "{} differs from the output of NVRTC; {cure}", ptx.display());
         }
     };
-    // Side by side: they take a second and more each.
+    // Concurrently: each takes more than a second.
     std::thread::scope(|scope| {
         let check = &check;
         files(&root(), "cu").into_iter().for_each(|path| drop(scope.spawn(move || check(&path))));
@@ -188,16 +250,16 @@ fn every_kernel_compiles_and_its_ptx_lies_beside_it() {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "says what was not tested")]
-fn kernels_that_are_wrong_are_refused_with_the_compiler_s_words() {
-    let Ok(nvrtc) = Nvrtc::find() else { return eprintln!("no NVRTC: its words are not tested") };
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
+fn invalid_kernels_are_refused_with_the_compiler_s_log() {
+    let Ok(nvrtc) = Nvrtc::find() else { return eprintln!("no NVRTC: its log is not tested") };
     let wrong = "#include \"morphgl.cuh\"\nextern \"C\" __global__ void f() { undeclared = 1; }\n";
-    let error = nvrtc.compile("wrong.cu", wrong, Target::Cubin(80)).expect_err("it is wrong");
+    let error = nvrtc.compile("wrong.cu", wrong, Target::Cubin(80), &[]).expect_err("the source is invalid");
     assert!(error.contains("wrong.cu") && error.contains("undeclared") && !error.contains('\n'), "{error}");
 }
 
 #[test]
-fn a_library_that_is_none_is_named() {
-    let error = Nvrtc::open("/nowhere/libnvrtc.so".as_ref()).expect_err("there is none");
+fn a_missing_library_is_named() {
+    let error = Nvrtc::open("/nowhere/libnvrtc.so".as_ref()).expect_err("the library does not exist");
     assert!(error.starts_with("/nowhere/libnvrtc.so: cannot be loaded as NVRTC"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Kernels with mistakes, in a process of their own: the sanitizer that this was built for has to stop each of them.
-//! `.ci/run` builds with `MORPHGL_SANITIZE=address` and `=thread`; else there is nothing to test.
+//! Kernels with defects, each in a process of its own: the sanitizer of the build must stop them.
+//! `.ci/run` builds with `MORPHGL_SANITIZE=address` and `=thread`; other builds test nothing here.
 #![cfg(feature = "emulate")]
 
 use std::process::Command;
@@ -13,21 +13,22 @@ use common::TESTS;
 
 const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[CUDA]), "Sanitizers");
 
-/// Elements, far fewer than the block they are taken from has room for.
+/// Number of elements, far below the capacity of their pool block.
 const LEN: u32 = 40;
 
-/// Runs the kernel that the environment names, if it names one.
+/// Runs the kernel that the environment names, if any.
 #[test]
 fn in_a_process_of_its_own() {
-    let Ok(kernel) = std::env::var("MORPHGL_TEST_KERNEL") else { return };
-    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    let Ok(name) = std::env::var("MORPHGL_TEST_KERNEL") else { return };
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is emulated");
     let stream = Stream::new(&device, false).expect("a stream");
     let mut out = Buffer::<u32>::new(&stream, LEN as usize).expect("memory");
-    let kernel = TESTS.kernel(&device, &kernel).expect("it is there");
+    let kernel = TESTS.kernel(&device, &name).expect("the kernel exists");
     let shape = Shape::linear(1, 64).with_shared(LEN as usize * 4);
-    // SAFETY: test_race, test_ordered and test_unordered have one argument, the others have two. They leave their memory: that is what is tested.
+    // SAFETY: test_race, test_ordered and test_unordered have one argument, the others have two. Their out-of-bounds accesses
+    // are what is tested.
     unsafe {
-        match kernel.name() {
+        match name.as_str() {
             "test_race" => stream.launch(&kernel, Shape { block: [LEN, 1, 1], ..shape }, &mut [(&mut out).into()]),
             "test_ordered" | "test_unordered" => {
                 stream.launch(&kernel, Shape { block: [32, 1, 1], ..shape }, &mut [(&mut out).into()])
@@ -39,31 +40,31 @@ fn in_a_process_of_its_own() {
     stream.synchronize().expect("done");
 }
 
-/// Whether the kernel was stopped, and what was said.
+/// Whether the kernel was stopped, and the output.
 fn run(kernel: &str) -> (bool, String) {
-    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
     command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads", "1"]);
-    let output = command.env("MORPHGL_TEST_KERNEL", kernel).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    (!output.status.success(), said)
+    let output = command.env("MORPHGL_TEST_KERNEL", kernel).output().expect("the program starts");
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    (!output.status.success(), output_text)
 }
 
 #[track_caller]
 fn check(kernel: &str, stopped_by: &[(&str, &str)]) {
-    let built_for = option_env!("MORPHGL_SANITIZE").unwrap_or_default();
-    let words = stopped_by.iter().find(|(sanitizer, _)| *sanitizer == built_for).map(|(_, words)| *words);
-    if built_for.is_empty() {
+    let sanitizer = option_env!("MORPHGL_SANITIZE").unwrap_or_default();
+    let words = stopped_by.iter().find(|(name, _)| *name == sanitizer).map(|(_, words)| *words);
+    if sanitizer.is_empty() {
         return;
     }
-    let (stopped, said) = run(kernel);
-    assert_eq!(stopped, words.is_some(), "{kernel}: {said}");
+    let (stopped, output) = run(kernel);
+    assert_eq!(stopped, words.is_some(), "{kernel}: {output}");
     if let Some(words) = words {
-        assert!(said.contains(words) && said.contains(kernel), "{kernel}: no {words:?} in {said}");
+        assert!(output.contains(words) && output.contains(kernel), "{kernel}: no {words:?} in {output}");
     }
 }
 
 #[test]
-fn a_kernel_without_a_mistake_is_not_stopped() {
+fn correct_kernels_are_not_stopped() {
     check("test_scan", &[]);
     check("test_ordered", &[]);
 }
@@ -79,7 +80,7 @@ fn a_race_between_threads_of_a_block_is_stopped() {
 }
 
 #[test]
-fn a_write_beyond_a_buffer_is_stopped_although_its_block_is_longer() {
+fn a_write_beyond_a_buffer_but_within_its_block_is_stopped() {
     check("test_overrun", &[("address", "AddressSanitizer: use-after-poison")]);
 }
 

@@ -14,23 +14,15 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Allocates room for arrays of the given sizes in bytes.
+    /// Allocates memory for arrays of the given sizes in bytes.
     pub(crate) fn new(device: &Device, sizes: impl Iterator<Item = usize>) -> Result<Self> {
-        let room = sizes.map(|size| size.next_multiple_of(ALIGNMENT)).sum();
-        Ok(Self { bytes: Pinned::new(device, room)?, used: 0 })
-    }
-
-    /// The next `len` elements, uninitialised.
-    fn next<T: Pod>(&mut self, len: usize) -> &mut [T] {
-        let bytes = len * size_of::<T>();
-        let room = &mut self.bytes[self.used..self.used + bytes];
-        self.used += bytes.next_multiple_of(ALIGNMENT);
-        bytemuck::cast_slice_mut(room)
+        let capacity = sizes.map(|size| size.next_multiple_of(ALIGNMENT)).sum();
+        Ok(Self { bytes: Pinned::new(device, capacity)?, used: 0 })
     }
 
     /// Stages `values` and queues their copy to the device.
     pub(crate) fn send<T: Pod>(&mut self, stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
-        self.send_with(stream, values.len(), |room| room.copy_from_slice(values))
+        self.send_with(stream, values.len(), |staged| staged.copy_from_slice(values))
     }
 
     /// [`Arena::send`] of `len` elements written by `write`.
@@ -40,10 +32,11 @@ impl Arena {
         len: usize,
         write: impl FnOnce(&mut [T]),
     ) -> Result<Buffer<T>> {
-        let first = self.used;
-        write(self.next(len));
+        let range = self.used..self.used + len * size_of::<T>();
+        self.used = range.end.next_multiple_of(ALIGNMENT);
+        write(bytemuck::cast_slice_mut(&mut self.bytes[range.clone()]));
         let mut buffer = Buffer::new(stream, len)?;
-        stream.copy_bytes(&self.bytes, first..first + len * size_of::<T>(), &mut buffer)?;
+        stream.copy_bytes(&self.bytes, range, &mut buffer)?;
         Ok(buffer)
     }
 }

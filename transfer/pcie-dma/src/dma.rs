@@ -39,7 +39,7 @@ pub struct PcieDma {
     stream: Stream,
     depth: usize,
     /// Ends of the copies in flight, the oldest first.
-    under_way: VecDeque<Event>,
+    in_flight: VecDeque<Event>,
 }
 
 impl PcieDma {
@@ -53,17 +53,15 @@ impl PcieDma {
         if *from != Place::Host {
             return Err(Error::setting(KEY, format!("it reads mini-batches in host memory, not at {from}; give host")));
         }
-        let options: Options = match options {
-            serde_json::Value::Null => Options::default(),
-            some => serde_json::from_value(some.clone()).map_err(|e| Error::setting(KEY, format!("options: {e}")))?,
-        };
+        let options = Option::<Options>::deserialize(options);
+        let options = options.map_err(|e| Error::setting(KEY, format!("options: {e}")))?.unwrap_or_default();
         if options.depth == 0 {
             return Err(Error::setting(KEY, "a depth of 0 moves nothing; give 1 or more"));
         }
         let device = Device::open(to, &KEY)?;
         let stream = Stream::new(&device, true)?;
-        let (dataset, under_way) = (Arc::clone(dataset), VecDeque::with_capacity(options.depth));
-        Ok(Self { dataset, gather: *gather, device, stream, depth: options.depth, under_way })
+        let (dataset, in_flight) = (Arc::clone(dataset), VecDeque::with_capacity(options.depth));
+        Ok(Self { dataset, gather: *gather, device, stream, depth: options.depth, in_flight })
     }
 
     /// Shape of the features of `batch` on the device: rows, elements per row, element type.
@@ -85,19 +83,19 @@ impl PcieDma {
         }
     }
 
-    fn send(&self, batch: &HostBatch) -> Result<CudaBatch> {
+    /// Stages a mini-batch in pinned memory and queues its copies; returns also the number of bytes.
+    fn send(&self, batch: &HostBatch) -> Result<(CudaBatch, usize)> {
         let features = self.features(batch);
         let feature_bytes = features.map(|(rows, dim, dtype)| rows * dim * dtype.size());
+        let num_bytes = sizes(batch).chain(feature_bytes).sum();
         let mut arena = Arena::new(&self.device, sizes(batch).chain(feature_bytes))?;
         let stream = &self.stream;
         // Features first: their copy, the longest, overlaps the staging of the others.
-        let features = match (features, feature_bytes) {
-            (Some((_, dim, dtype)), Some(len)) => {
-                let bytes = arena.send_with(stream, len, |out| self.write_features(batch, out))?;
-                Some(CudaFeatures { dim, dtype, bytes })
-            }
-            _ => None,
-        };
+        let features = features.zip(feature_bytes).map(|((_, dim, dtype), len)| {
+            let bytes = arena.send_with(stream, len, |out| self.write_features(batch, out))?;
+            Ok(CudaFeatures { dim, dtype, bytes })
+        });
+        let features = features.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());
         for Block { num_dst, num_src, indptr, indices, weights } in &batch.blocks {
             blocks.push(CudaBlock {
@@ -108,7 +106,7 @@ impl PcieDma {
                 weights: weights.as_ref().map(|w| arena.send(stream, w)).transpose()?,
             });
         }
-        Ok(CudaBatch {
+        let sent = CudaBatch {
             device: self.device.clone(),
             id: batch.id,
             num_seeds: batch.num_seeds,
@@ -119,7 +117,8 @@ impl PcieDma {
             features,
             ready: stream.record(false)?,
             last_use: LastUse::default(),
-        })
+        };
+        Ok((sent, num_bytes))
     }
 }
 
@@ -133,15 +132,13 @@ fn sizes(batch: &HostBatch) -> impl Iterator<Item = usize> + '_ {
 impl Transferring for PcieDma {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let batch = batch.into_host()?;
-        while self.under_way.len() >= self.depth {
-            self.under_way.pop_front().expect("there is one").synchronize()?;
+        while self.in_flight.len() >= self.depth {
+            self.in_flight.pop_front().expect("depth is positive").synchronize()?;
         }
         let start = self.stream.record(true)?;
-        let feature_bytes = self.features(&batch).map_or(0, |(rows, dim, dtype)| rows * dim * dtype.size());
-        let bytes = sizes(&batch).sum::<usize>() + feature_bytes;
-        let sent = self.send(&batch)?;
-        self.under_way.push_back(self.stream.record(false)?);
+        let (sent, num_bytes) = self.send(&batch)?;
+        self.in_flight.push_back(self.stream.record(false)?);
         let sent = pending(start, self.stream.record(true)?, move || Ok(sent.into_batch()));
-        Ok(sent.counting(Counters::NONE.with(&LINK_BYTES, bytes as u64)))
+        Ok(sent.counting(Counters::NONE.with(&LINK_BYTES, num_bytes as u64)))
     }
 }

@@ -5,7 +5,7 @@ mod dma;
 
 pub use dma::PcieDma;
 
-use morphgl_cuda::{accelerators, probe};
+use morphgl_cuda::{BACKEND, accelerators, probe};
 use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, OptionSpec, OptionType, Phase, Resource};
 
 /// The operator's name, `Transferring_PCIe_Dma`.
@@ -16,7 +16,7 @@ pub const DESCRIPTION: Description = Description::new(
     KEY,
     "copies mini-batches to a CUDA device through pinned memory, with its copy engine",
     At::Host,
-    At::Device("cuda"),
+    At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(PcieDma::new(context)?))),
 )
 .with_probe(probe)

@@ -1,4 +1,4 @@
-//! The suite of the phase, on a CUDA device, or the emulated one.
+//! The suite of phase Transferring, on a CUDA device or the emulated one.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn conforms() {
 }
 
 #[test]
-fn refuses_what_it_cannot_do() {
+fn invalid_settings_are_refused_with_cures() {
     if !available(&DESCRIPTION) {
         return;
     }
@@ -35,7 +35,7 @@ fn refuses_what_it_cannot_do() {
         (context(&case, json!({"depth": 0})), "a depth of 0"),
         (context(&case, json!({"deep": 1})), "unknown field"),
     ] {
-        let error = PcieDma::new(&context).expect_err("it cannot").to_string();
+        let error = PcieDma::new(&context).expect_err("refused").to_string();
         assert!(error.contains(expected) && error.contains("Transferring_PCIe_Dma"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! A steady state takes no memory. Alone in its program: the device's statistics are those of all who use it.
+//! A steady state allocates nothing. The only test of its program: statistics count all uses of the device.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use morphgl_transferring_pcie_dma::{KEY, PcieDma};
 use serde_json::json;
 
 #[test]
-fn many_are_under_way_and_a_steady_state_takes_no_memory() {
+fn a_steady_state_with_many_in_flight_allocates_nothing() {
     if !available(&morphgl_transferring_pcie_dma::DESCRIPTION) {
         return;
     }
@@ -18,15 +18,16 @@ fn many_are_under_way_and_a_steady_state_takes_no_memory() {
     let (dataset, to) = (Arc::clone(&case.dataset), "cuda:0".parse().expect("a place"));
     let options = json!({"depth": 2});
     let context = TransferringContext { dataset, from: Place::Host, to, gather: true, options };
-    let mut operator = PcieDma::new(&context).expect("it is emulated");
-    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    let mut operator = PcieDma::new(&context).expect("the device is available");
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("the device is available");
     let mut settled = 0;
     for round in 0..6 {
         let batches = (0..5).map(|index| reference::sample(&case, BatchId { epoch: 1, index }));
-        let sent: Vec<_> = batches.map(|b| (b.clone(), operator.transfer(MiniBatch::Host(b)).expect("room"))).collect();
+        let sent: Vec<_> =
+            batches.map(|b| (b.clone(), operator.transfer(MiniBatch::Host(b)).expect("enough memory"))).collect();
         for (expected, handle) in sent {
-            let (batch, _) = handle.wait().expect("it arrives");
-            let MiniBatch::Device(batch) = batch else { panic!("it is on the device") };
+            let (batch, _) = handle.wait().expect("no failure");
+            let MiniBatch::Device(batch) = batch else { panic!("the mini-batch is on the device") };
             assert_eq!(batch.to_host().expect("a copy"), expected);
         }
         match round {

@@ -1,10 +1,8 @@
 #![doc = include_str!("../README.md")]
 
-mod dma;
-mod gather;
+mod operators;
 
-pub use dma::SimDma;
-pub use gather::SimGather;
+pub use operators::{SimDma, SimGather};
 
 use morphgl_registry::{At, Build, Description, Hardware, Key, LINK_BYTES, Phase, Resource};
 use morphgl_sim::{OPTIONS, SIM, accelerators, device, probe};

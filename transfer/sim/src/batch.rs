@@ -66,20 +66,15 @@ impl SimBatch {
             MiniBatch::Host(_) => None,
             MiniBatch::Device(batch) => batch.as_any().downcast_ref::<Self>(),
         };
-        match ours {
-            Some(ours) if ours.device.is(device) => Ok(ours),
-            Some(ours) => {
-                let what = format!(
-                    "expected on the {device:?}, lies on the {:?}; build a route's operators with one configuration",
-                    ours.device
-                );
-                Err(Error::new(batch.id(), ErrorKind::Misplaced(what)))
-            }
-            None => {
-                let what = format!("expected on the simulated device at {}, lies at {}", device.place(), batch.place());
-                Err(Error::new(batch.id(), ErrorKind::Misplaced(what)))
-            }
-        }
+        let message = match ours {
+            Some(ours) if ours.device.is(device) => return Ok(ours),
+            Some(ours) => format!(
+                "expected on the {device:?}, lies on the {:?}; build a route's operators with one configuration",
+                ours.device
+            ),
+            None => format!("expected on the simulated device at {}, lies at {}", device.place(), batch.place()),
+        };
+        Err(Error::new(batch.id(), ErrorKind::Misplaced(message)))
     }
 
     /// The content, after verifying its digest.
@@ -92,15 +87,14 @@ impl SimBatch {
     ///
     /// O(bytes), at the speed of memory.
     pub fn content(&self) -> Result<&HostBatch> {
-        let (found, batch) = (digest(&self.slot.batch), &self.slot.batch);
-        if found == self.expected {
+        let batch = &self.slot.batch;
+        if digest(batch) == self.expected {
             return Ok(batch);
         }
-        let what = match batch.id == self.id {
-            true => format!("its buffer holds {} with other bytes than it came with", batch.id),
-            false => format!("its buffer holds {}", batch.id),
-        };
-        Err(Error::failed(self.id, format!("content was mixed up in simulated device memory: {what}")))
+        let changed = if batch.id == self.id { " with other bytes than it came with" } else { "" };
+        let message =
+            format!("content was mixed up in simulated device memory: its buffer holds {}{changed}", batch.id);
+        Err(Error::failed(self.id, message))
     }
 
     /// Digest of the content at its source.
@@ -144,8 +138,8 @@ impl SimBatch {
     }
 
     fn exclusive(&mut self) -> Result<&mut Slot> {
-        let what = "its buffer is still read by work that is under way; wait for that first";
-        Arc::get_mut(&mut self.slot).ok_or_else(|| Error::setting(self.id, what))
+        let message = "its buffer is still read by work that is under way; wait for that first";
+        Arc::get_mut(&mut self.slot).ok_or_else(|| Error::setting(self.id, message))
     }
 
     /// The mini-batch as the registry's type.

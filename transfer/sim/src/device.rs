@@ -33,8 +33,8 @@ pub struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    fn error(&self, what: String) -> Error {
-        Error::failed(format!("{}, {}", self.key, self.id), what)
+    fn error(&self, message: String) -> Error {
+        Error::failed(format!("{}, {}", self.key, self.id), message)
     }
 }
 
@@ -51,11 +51,11 @@ impl Device {
         static DEVICES: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         devices.retain(|device| device.strong_count() > 0);
-        let known = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == place && d.config == config);
-        let device = known.map(Self).unwrap_or_else(|| Self::new(place, config));
-        if devices.iter().all(|d| d.as_ptr() != Arc::as_ptr(&device.0)) {
-            devices.push(Arc::downgrade(&device.0));
+        if let Some(inner) = devices.iter().filter_map(Weak::upgrade).find(|d| d.place == place && d.config == config) {
+            return Self(inner);
         }
+        let device = Self::new(place, config);
+        devices.push(Arc::downgrade(&device.0));
         device
     }
 
@@ -114,7 +114,7 @@ impl Device {
         let held = self.0.resources.acquire(&key.hardware, stop).map_err(closed)?;
         self.fail(operation, stop)?;
         let value = run()?;
-        stop.sleep_until(held.since + self.config().duration(work, id)).map_err(closed)?;
+        self.0.resources.sleep_until(held.since + self.config().duration(work, id), stop).map_err(closed)?;
         Ok((value, held.since.elapsed()))
     }
 
@@ -138,7 +138,7 @@ impl Device {
     }
 
     pub(crate) fn close(&self, stop: &Stop) {
-        stop.close(&self.0.resources);
+        self.0.resources.close(stop);
     }
 }
 

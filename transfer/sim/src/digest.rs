@@ -1,7 +1,7 @@
 //! Content digests, by which mixed-up buffers are detected.
 
 use morphgl_graph_store::FeatureMatrix;
-use morphgl_registry::{BatchFeatures, HostBatch};
+use morphgl_registry::HostBatch;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Digest of a mini-batch's whole content, id and features included.
@@ -66,11 +66,7 @@ pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
         to.weights.clone_from(&from.weights);
     }
     match (&from.features, &mut to.features) {
-        (Some(from), Some(to)) => features(from, to),
+        (Some(from), Some(to)) => to.resize(from.num_rows(), from.dim, from.dtype).copy_from_slice(from.as_bytes()),
         (from, to) => *to = from.clone(),
     }
-}
-
-fn features(from: &BatchFeatures, to: &mut BatchFeatures) {
-    to.resize(from.num_rows(), from.dim, from.dtype).copy_from_slice(from.as_bytes());
 }

@@ -47,8 +47,9 @@ impl Memory {
             1 => "1 mini-batch fits".to_string(),
             n => format!("{n} mini-batches fit"),
         };
-        let what = format!("simulated device memory: {fit}, and this is one more; plan with a smaller device buffer");
-        Error::setting(format!("{key}, {id}"), what)
+        let message =
+            format!("simulated device memory: {fit}, and this is one more; plan with a smaller device buffer");
+        Error::setting(format!("{key}, {id}"), message)
     }
 
     /// Current and peak number of mini-batches.

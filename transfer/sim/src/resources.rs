@@ -1,6 +1,7 @@
 //! Exclusive resources: holders, waiters, busy time.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ pub const SIM: Resource = Resource::new("SIM");
 /// The resources of a device, in the order of [`Needs`].
 const RESOURCES: [Resource; 2] = [Resource::PCIE, SIM];
 
-/// Which of [`RESOURCES`] an operation holds.
+/// Those of [`RESOURCES`] that an operation holds.
 type Needs = [bool; 2];
 
 /// Usage of a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Total time it was held.
+    /// Total time that operations held it.
     pub busy: Duration,
     /// Operations that held it.
     pub operations: u64,
@@ -42,10 +43,14 @@ pub struct Statistics {
 }
 
 /// Cancellation of an operator's thread; it interrupts every wait of the thread.
+// Invariant: set under the lock of the device's resources, so that no thread is between checking it and waiting.
 #[derive(Debug, Default)]
-pub(crate) struct Stop {
-    closed: Mutex<bool>,
-    changed: Condvar,
+pub(crate) struct Stop(AtomicBool);
+
+impl Stop {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The operator was dropped.
@@ -81,37 +86,6 @@ pub(crate) struct ResourceGuard<'a> {
 
 fn overlap(a: Needs, b: Needs) -> bool {
     a[0] && b[0] || a[1] && b[1]
-}
-
-impl Stop {
-    pub(crate) fn close(&self, resources: &Resources) {
-        *self.lock() = true;
-        self.changed.notify_all();
-        // Locked, so that no thread is between checking `closed` and waiting.
-        drop(resources.lock());
-        resources.changed.notify_all();
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        *self.lock()
-    }
-
-    /// Sleeps until `deadline`.
-    pub(crate) fn sleep_until(&self, deadline: Instant) -> Result<(), Closed> {
-        let mut closed = self.lock();
-        while !*closed {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            closed = self.changed.wait_timeout(closed, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Err(Closed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
@@ -169,6 +143,27 @@ impl Resources {
         }
         state.hanging -= 1;
         if state.released == released { Err(Closed) } else { Ok(()) }
+    }
+
+    /// Interrupts every wait of an operator's thread.
+    pub(crate) fn close(&self, stop: &Stop) {
+        let state = self.lock();
+        stop.0.store(true, Ordering::Relaxed);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Sleeps until `deadline`.
+    pub(crate) fn sleep_until(&self, deadline: Instant, stop: &Stop) -> Result<(), Closed> {
+        let mut state = self.lock();
+        while !stop.is_closed() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Err(Closed)
     }
 
     /// Ends all hanging operations.

@@ -15,17 +15,16 @@ pub const VARIABLE: &str = "MORPHGL_SIM";
 
 const ABSENT: &str = "no simulated accelerator; set MORPHGL_SIM, for example MORPHGL_SIM=training=5ms";
 
-fn read(variable: Option<OsString>) -> Option<Result<Config>> {
-    let text = variable.filter(|text| !text.is_empty())?;
-    let parsed = match text.to_str() {
-        Some(text) => text.parse(),
-        None => Err(Error::new("it", ErrorKind::Parse("not UTF-8; write it in ASCII".to_string()))),
-    };
+/// The configuration that the value of [`VARIABLE`] gives, if it is set.
+fn parse(value: Option<OsString>) -> Option<Result<Config>> {
+    let text = value.filter(|text| !text.is_empty())?;
+    // A character that is not UTF-8 becomes one that no part accepts.
+    let parsed = text.to_string_lossy().parse::<Config>();
     Some(parsed.map_err(|e| Error::new(VARIABLE, ErrorKind::Parse(e.to_string()))))
 }
 
 fn environment() -> Option<Result<Config>> {
-    read(std::env::var_os(VARIABLE))
+    parse(std::env::var_os(VARIABLE))
 }
 
 /// Probe of the simulated operators: whether the environment configures a simulated accelerator.
@@ -84,8 +83,8 @@ pub fn device(key: &Key, at: &Place, options: &Value) -> Result<Device> {
         Place::Host => place(),
         Place::Device { backend, .. } if backend == "sim" => at.clone(),
         other => {
-            let what = format!("it runs on a simulated device, not at {other}; choose an operator of that device");
-            return Err(Error::setting(key, what));
+            let message = format!("it runs on a simulated device, not at {other}; choose an operator of that device");
+            return Err(Error::setting(key, message));
         }
     };
     Ok(Device::shared(at, config(key, options, environment)?))
@@ -96,14 +95,14 @@ fn config(key: &Key, options: &Value, environment: impl FnOnce() -> Option<Resul
         Value::Null => None,
         Value::Object(parts) => {
             if let Some(other) = parts.keys().find(|k| *k != "sim") {
-                let what = format!("{other:?} is none of its options; it has \"sim\" alone, leave {other:?} out");
-                return Err(Error::setting(key, what));
+                let message = format!("{other:?} is none of its options; it has \"sim\" alone, leave {other:?} out");
+                return Err(Error::setting(key, message));
             }
             parts.get("sim")
         }
         other => {
-            let what = format!("options are an object, not {other}; give for example {{\"sim\": \"training=5ms\"}}");
-            return Err(Error::setting(key, what));
+            let message = format!("options are an object, not {other}; give for example {{\"sim\": \"training=5ms\"}}");
+            return Err(Error::setting(key, message));
         }
     };
     match given {
@@ -113,67 +112,4 @@ fn config(key: &Key, options: &Value, environment: impl FnOnce() -> Option<Resul
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn key() -> Key {
-        "Training_SIM_Ledger".parse().expect("a key")
-    }
-
-    #[track_caller]
-    fn check(options: Value, environment: Option<&str>, expected: std::result::Result<&str, &str>) {
-        let read = || read(environment.map(OsString::from));
-        let actual = config(&key(), &options, read).map_err(|e| e.to_string());
-        let expected = expected.map(|text| text.parse::<Config>().expect("a configuration")).map_err(String::from);
-        assert_eq!(actual, expected);
-    }
-
-    #[test]
-    fn options_come_first_then_the_environment() {
-        check(json!(null), Some("training=7ms"), Ok("training=7ms"));
-        check(json!({}), Some("training=7ms"), Ok("training=7ms"));
-        check(json!({"sim": "training=8ms"}), Some("training=7ms"), Ok("training=8ms"));
-        check(json!({"sim": {"training": "8ms", "memory": 3}}), None, Ok("training=8ms,memory=3"));
-        check(
-            json!({"sim": {"fault": ["training:hang@1:2"], "noise": 0.5}}),
-            None,
-            Ok("noise=0.5,fault=training:hang@1:2"),
-        );
-    }
-
-    #[test]
-    fn without_either_there_is_none() {
-        let absent = "Training_SIM_Ledger: not available on this machine: no simulated accelerator; \
-                      set MORPHGL_SIM, for example MORPHGL_SIM=training=5ms";
-        check(json!(null), None, Err(absent));
-        check(json!(null), Some(""), Err(absent));
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_said() {
-        check(
-            json!(null),
-            Some("training=5"),
-            Err(
-                "MORPHGL_SIM: simulated accelerator, \"training=5\": not a duration; give a number with a unit of s, ms, \
-                 us or ns, for example 5ms or 2.5ms",
-            ),
-        );
-        check(
-            json!({"sim": 5}),
-            None,
-            Err(
-                "simulated accelerator: 5 is not a configuration; give a text or an object, for example \"training=5ms\"",
-            ),
-        );
-        check(
-            json!({"simulated": 5}),
-            None,
-            Err(
-                "Training_SIM_Ledger: \"simulated\" is none of its options; it has \"sim\" alone, leave \"simulated\" out",
-            ),
-        );
-    }
-}
+mod tests;

@@ -1,9 +1,10 @@
 //! Streams: a thread that executes an operator's work in order and asynchronously.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -40,26 +41,26 @@ impl<S: Send + 'static> Stream<S> {
         Ok(Self { device, key, work, stop, jobs: Some(sender), thread: Some(thread) })
     }
 
-    /// Queues an operation for the mini-batch `id`: [`Device::operate`] with `run`. Its input `kept` lives until the operation
-    /// is done, and is dropped before the handle is ready.
+    /// Queues an operation for the mini-batch `id`: [`Device::operate`] with `run`. Its `input` lives until the operation is
+    /// done, and is dropped before the handle is ready.
     ///
     /// A panic of `run` is resumed by the wait for the handle.
     pub fn submit<T: Send + 'static, K: Send + 'static>(
         &self,
         id: BatchId,
-        mut kept: K,
+        mut input: K,
         run: impl FnOnce(&mut S, &mut K) -> Result<T> + Send + 'static,
     ) -> Handle<T> {
         let (device, key, work, stop) = (self.device.clone(), self.key.clone(), self.work, Arc::clone(&self.stop));
         self.push(format!("{key}, {id}"), move |state| {
             let operation = Operation { key: &key, work, id };
-            let outcome = device.operate_until(operation, &stop, || run(state, &mut kept));
-            drop(kept);
+            let outcome = device.operate_until(operation, &stop, || run(state, &mut input));
+            drop(input);
             outcome
         })
     }
 
-    /// Queues `run` behind all submitted work; it holds no resource and takes no time.
+    /// Queues `run` behind all submitted work; it acquires no resource and takes no time.
     pub fn after<T: Send + 'static>(&self, run: impl FnOnce(&mut S) -> Result<T> + Send + 'static) -> Handle<T> {
         self.push(self.key.to_string(), move |state| Ok((run(state)?, Duration::ZERO)))
     }
@@ -69,19 +70,19 @@ impl<S: Send + 'static> Stream<S> {
         context: String,
         run: impl FnOnce(&mut S) -> Result<(T, Duration)> + Send + 'static,
     ) -> Handle<T> {
-        let shared = Arc::new(Shared { state: Mutex::new(State::Pending), done: Condvar::new() });
-        let (promise, stop) = (Promise(Arc::clone(&shared)), Arc::clone(&self.stop));
+        let (sender, receiver) = channel();
+        let stop = Arc::clone(&self.stop);
         let job = move |state: &mut S| {
             if !stop.is_closed() {
-                let outcome = catch_unwind(AssertUnwindSafe(|| run(state)));
-                promise.keep(outcome);
+                // Nobody receives the outcome if the handle was dropped.
+                drop(sender.send(catch_unwind(AssertUnwindSafe(|| run(state)))));
             }
         };
         if let Some(jobs) = &self.jobs {
-            // If the thread has ended, the job is dropped with its promise, and the handle fails.
+            // If the thread has ended, the job is dropped with its sender, and the handle fails.
             drop(jobs.send(Box::new(job)));
         }
-        Handle::pending(Pending { context, shared })
+        Handle::pending(Pending { context, receiver, received: RefCell::default() })
     }
 }
 
@@ -102,76 +103,33 @@ impl<S> fmt::Debug for Stream<S> {
     }
 }
 
-/// Outcome of a job, passed from the stream's thread to the handle.
-struct Shared<T> {
-    state: Mutex<State<T>>,
-    done: Condvar,
-}
+/// Outcome of a job; a panic is resumed by the wait.
+type Outcome<T> = std::thread::Result<Result<(T, Duration)>>;
 
-enum State<T> {
-    Pending,
-    Done(std::thread::Result<Result<(T, Duration)>>),
-    /// The job was dropped without running.
-    Dropped,
-}
-
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, state: State<T>) {
-        *self.lock() = state;
-        self.done.notify_all();
-    }
-}
-
-/// Sending side, held by the job; dropping it unfulfilled wakes the waiter.
-struct Promise<T>(Arc<Shared<T>>);
-
-impl<T> Promise<T> {
-    fn keep(self, outcome: std::thread::Result<Result<(T, Duration)>>) {
-        self.0.set(State::Done(outcome));
-    }
-}
-
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        let pending = matches!(*self.0.lock(), State::Pending);
-        if pending {
-            self.0.set(State::Dropped);
-        }
-    }
-}
-
-/// Receiving side, held by the handle.
+/// Receiving side of a job, held by the handle. The sender is dropped without an outcome if the job does not run.
 struct Pending<T> {
     context: String,
-    shared: Arc<Shared<T>>,
+    receiver: Receiver<Outcome<T>>,
+    received: RefCell<Option<Outcome<T>>>,
 }
 
 impl<T: Send> Wait<T> for Pending<T> {
     fn is_ready(&self) -> bool {
-        !matches!(*self.shared.lock(), State::Pending)
+        let mut received = self.received.borrow_mut();
+        if received.is_none() {
+            match self.receiver.try_recv() {
+                Ok(outcome) => *received = Some(outcome),
+                Err(e) => return e == TryRecvError::Disconnected,
+            }
+        }
+        true
     }
 
     fn wait(self: Box<Self>) -> Result<(T, Duration)> {
-        let mut state = self.shared.lock();
-        loop {
-            match std::mem::replace(&mut *state, State::Dropped) {
-                State::Done(Ok(outcome)) => return outcome,
-                State::Done(Err(panic)) => {
-                    drop(state);
-                    resume_unwind(panic)
-                }
-                State::Dropped => {
-                    return Err(Error::failed(&self.context, "the operator was dropped before this was done"));
-                }
-                State::Pending => {
-                    *state = State::Pending;
-                    state = self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+        match self.received.into_inner().map_or_else(|| self.receiver.recv(), Ok) {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(RecvError) => Err(Error::failed(&self.context, "the operator was dropped before this was done")),
         }
     }
 }

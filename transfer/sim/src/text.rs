@@ -15,13 +15,7 @@ impl Work {
 
     /// Its name in a configuration.
     pub const fn name(self) -> &'static str {
-        match self {
-            Work::BatchingCpu => "batching-cpu",
-            Work::TransferringPcie => "transferring-pcie",
-            Work::BatchingDevice => "batching-device",
-            Work::TransferringDevice => "transferring-device",
-            Work::Training => "training",
-        }
+        ["batching-cpu", "transferring-pcie", "batching-device", "transferring-device", "training"][self as usize]
     }
 }
 
@@ -31,22 +25,17 @@ impl fmt::Display for Work {
     }
 }
 
-impl FaultKind {
-    const ALL: [FaultKind; 4] = [FaultKind::Error, FaultKind::Panic, FaultKind::Hang, FaultKind::Memory];
-
-    const fn name(self) -> &'static str {
-        match self {
-            FaultKind::Error => "error",
-            FaultKind::Panic => "panic",
-            FaultKind::Hang => "hang",
-            FaultKind::Memory => "memory",
-        }
-    }
-}
+/// Kinds of faults by name.
+const FAULTS: [(FaultKind, &str); 4] = [
+    (FaultKind::Error, "error"),
+    (FaultKind::Panic, "panic"),
+    (FaultKind::Hang, "hang"),
+    (FaultKind::Memory, "memory"),
+];
 
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(FAULTS[*self as usize].1)
     }
 }
 
@@ -55,8 +44,8 @@ const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us",
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for work in Work::ALL {
-            let nanos = self.mean(work).as_nanos();
+        for (work, duration) in Work::ALL.into_iter().zip(self.durations) {
+            let nanos = duration.as_nanos();
             let (unit, size) =
                 UNITS.into_iter().find(|(_, size)| nanos.is_multiple_of(u128::from(*size))).unwrap_or(("ns", 1));
             write!(f, "{work}={}{unit},", nanos / u128::from(size))?;
@@ -80,11 +69,11 @@ impl FromStr for Config {
 
     fn from_str(s: &str) -> Result<Self> {
         let mut config = Self::default();
-        let mut seen = Vec::new();
+        let mut keys = Vec::new();
         for part in s.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| wrong(part, "a part reads name=value"))?;
             let (key, value) = (key.trim(), value.trim());
-            if seen.contains(&key) {
+            if keys.contains(&key) {
                 return Err(wrong(part, "this part is given twice; give it once"));
             }
             match key {
@@ -93,10 +82,10 @@ impl FromStr for Config {
                 "name" => config.name = name(part, value)?,
                 "slow" => config.slow.push(slow(part, value)?),
                 "fault" => config.faults.push(fault(part, value)?),
-                _ => *config.mean_mut(work(part, key)?) = duration(part, value)?,
+                _ => config.durations[work(part, key)? as usize] = duration(part, value)?,
             }
             if !["slow", "fault"].contains(&key) {
-                seen.push(key);
+                keys.push(key);
             }
         }
         Ok(config)
@@ -110,7 +99,7 @@ fn wrong(part: &str, cure: &str) -> Error {
 fn work(part: &str, name: &str) -> Result<Work> {
     Work::ALL.into_iter().find(|w| w.name() == name).ok_or_else(|| {
         let works = Work::ALL.map(Work::name).join(", ");
-        wrong(part, &format!("{name:?} is nothing it has; there are {works}, memory, noise, slow, fault and name"))
+        wrong(part, &format!("{name:?} is unknown; there are {works}, memory, noise, slow, fault and name"))
     })
 }
 
@@ -147,7 +136,7 @@ fn batch(part: &str, value: &str) -> Result<BatchId> {
     let id = value.split_once(':').and_then(|(epoch, index)| {
         Some(BatchId { epoch: epoch.trim().parse().ok()?, index: index.trim().parse().ok()? })
     });
-    id.ok_or_else(|| wrong(part, "after '@' stands a mini-batch as epoch:index, for example 0:17"))
+    id.ok_or_else(|| wrong(part, "after '@' comes a mini-batch as epoch:index, for example 0:17"))
 }
 
 fn slow(part: &str, value: &str) -> Result<Slow> {
@@ -161,7 +150,7 @@ fn fault(part: &str, value: &str) -> Result<Fault> {
     let pieces = value.split_once(':').and_then(|(name, rest)| Some((name, rest.split_once('@')?)));
     let shape = "it reads fault=work:kind@epoch:index, for example fault=training:panic@0:17";
     let (name, (kind, at)) = pieces.ok_or_else(|| wrong(part, shape))?;
-    let kind = FaultKind::ALL.into_iter().find(|k| k.name() == kind.trim());
-    let kind = kind.ok_or_else(|| wrong(part, "it fails by error, panic, hang or memory"))?;
+    let kind = FAULTS.into_iter().find(|(_, name)| *name == kind.trim());
+    let (kind, _) = kind.ok_or_else(|| wrong(part, "it fails by error, panic, hang or memory"))?;
     Ok(Fault { work: work(part, name.trim())?, kind, at: batch(part, at)? })
 }

@@ -37,9 +37,7 @@ prop_compose! {
     ) -> Config {
         let slow = slow.into_iter().map(|(work, factor, from)| Slow { work, factor, from }).collect();
         let faults = faults.into_iter().map(|(work, kind, at)| Fault { work, kind, at }).collect();
-        let mut config = Config { memory, noise, slow, faults, name, ..Config::default() };
-        Work::ALL.into_iter().zip(nanos).for_each(|(work, n)| *config.mean_mut(work) = Duration::from_nanos(n));
-        config
+        Config { memory, noise, slow, faults, name, durations: nanos.map(Duration::from_nanos) }
     }
 }
 
@@ -64,10 +62,10 @@ fn parts_are_optional_and_units_are_read() {
     assert_eq!(parse(""), Config::default());
     let config =
         parse(" batching-cpu=20ms, transferring-pcie=2.5ms,training=300us,memory=3,noise=0.1,batching-device=1s ");
-    assert_eq!(config.transferring_pcie, Duration::from_micros(2500));
-    assert_eq!(config.training, Duration::from_micros(300));
+    assert_eq!(config.durations[Work::TransferringPcie as usize], Duration::from_micros(2500));
+    assert_eq!(config.durations[Work::Training as usize], Duration::from_micros(300));
     assert_eq!((config.memory, config.noise), (3, 0.1));
-    assert_eq!(config.transferring_device, Config::default().transferring_device);
+    assert_eq!(config.durations[3], Config::default().durations[3]);
     assert_eq!(
         config.to_string(),
         "batching-cpu=20ms,transferring-pcie=2500us,batching-device=1s,transferring-device=4ms,training=300us,memory=3,noise=0.1"
@@ -118,9 +116,10 @@ fn noise_is_a_function_with_the_stated_mean_and_deviation() {
     let deviation = (draws.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / f64::from(n)).sqrt();
     // The standard error of the mean is 0.2 / sqrt(20000) = 0.0014; of the deviation about 0.0011.
     assert!((mean - 1.0).abs() < 0.006 && (deviation - 0.2).abs() < 0.006, "mean {mean}, deviation {deviation}");
-    let other = config.duration(Work::BatchingCpu, id(3, 4)).div_duration_f64(config.batching_cpu);
+    let other =
+        config.duration(Work::BatchingCpu, id(3, 4)).div_duration_f64(config.durations[Work::BatchingCpu as usize]);
     assert_ne!(other, draws[203], "another work has other draws");
-    assert_eq!(parse("noise=0").duration(Work::Training, id(7, 7)), Config::default().training);
+    assert_eq!(parse("noise=0").duration(Work::Training, id(7, 7)), Duration::from_millis(5));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, DESCRIPTION};
@@ -6,7 +6,7 @@ use morphgl_conformance::batching::{Case, reference};
 use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, MiniBatch};
 use serde_json::Value;
 
-/// Whether there is a device; where there is none, says so.
+/// Whether there is a device; without one, prints a notice.
 pub(crate) fn available() -> bool {
     morphgl_conformance::available(&DESCRIPTION)
 }
@@ -21,7 +21,7 @@ pub(crate) fn sampler(case: &Case, options: Value) -> CudaNeighbor {
     CudaNeighbor::new(&context(case, options)).expect("the case is valid")
 }
 
-/// The mini-batch that it has to be: without features, which are left to transferring.
+/// The reference's mini-batch, without features, which are left to transferring.
 pub(crate) fn expected(case: &Case, id: BatchId) -> HostBatch {
     reference::sample(&Case { gather: false, ..case.clone() }, id)
 }
@@ -33,7 +33,7 @@ pub(crate) fn host(batch: &MiniBatch) -> HostBatch {
     }
 }
 
-/// All mini-batches of two epochs, all under way at the same time, are the reference's.
+/// Mini-batches of two epochs, each epoch's in flight at the same time, equal the reference's.
 #[track_caller]
 pub(crate) fn check(case: &Case, options: Value) {
     let sampler = sampler(case, options.clone());
@@ -50,11 +50,11 @@ pub(crate) fn check(case: &Case, options: Value) {
     }
 }
 
-/// The options of all forms of topology, for the graph of `case`.
-pub(crate) fn forms(case: &Case) -> [Value; 3] {
+/// Options of all placements of the topology, for the graph of `case`.
+pub(crate) fn placements(case: &Case) -> [Value; 3] {
     let topology = &case.dataset.topology;
     let (node, edge) = if topology.weights().is_some() { (16, 8) } else { (12, 4) };
-    // About a third of the rows' bytes, and room for one row at least.
+    // About a third of the rows' bytes, and at least one row.
     let largest = (0..topology.num_nodes() as u32).map(|v| topology.degree(v)).max().unwrap_or(0);
     let rows = edge * (topology.num_edges() / 3).max(largest);
     let budget = node * topology.num_nodes() as u64 + rows;

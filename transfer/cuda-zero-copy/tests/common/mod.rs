@@ -1,4 +1,4 @@
-//! An operator on the emulated device, held to the reference.
+//! An operator on a CUDA device or the emulated one, compared with the reference.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::sync::Arc;
@@ -15,12 +15,12 @@ pub(crate) fn place() -> Place {
 }
 
 pub(crate) fn stream() -> Stream {
-    let device = Device::open(&place(), &KEY).expect("it is emulated");
+    let device = Device::open(&place(), &KEY).expect("the device is available");
     Stream::new(&device, false).expect("a stream")
 }
 
 pub(crate) fn upload(stream: &Stream, batch: &HostBatch) -> MiniBatch {
-    CudaBatch::upload(stream, batch).expect("room").into_batch()
+    CudaBatch::upload(stream, batch).expect("enough memory").into_batch()
 }
 
 pub(crate) fn operator(case: &Case, options: Value) -> Result<ZeroCopy, String> {
@@ -32,13 +32,15 @@ pub(crate) fn operator(case: &Case, options: Value) -> Result<ZeroCopy, String> 
 /// Transfers the mini-batch `index` of the case, and compares it with the reference.
 pub(crate) fn check(operator: &mut ZeroCopy, stream: &Stream, case: &Case, index: u32) {
     let whole = reference::sample(case, BatchId { epoch: 0, index });
-    let lacking = HostBatch { features: None, ..whole.clone() };
-    let handle = operator.transfer(upload(stream, &lacking)).expect("a gather");
-    let MiniBatch::Device(batch) = handle.wait().expect("it ends").0 else { panic!("it stays on the device") };
+    let without_features = HostBatch { features: None, ..whole.clone() };
+    let handle = operator.transfer(upload(stream, &without_features)).expect("a gather");
+    let MiniBatch::Device(batch) = handle.wait().expect("no failure").0 else {
+        panic!("the mini-batch is on the device")
+    };
     assert_eq!(batch.to_host().expect("a copy"), whole);
 }
 
-/// A graph whose rows have `row_bytes` bytes.
+/// A graph with feature rows of `row_bytes` bytes.
 pub(crate) fn with_rows(num_nodes: usize, row_bytes: usize) -> Dataset {
     let mut dataset = graphs::random(num_nodes, 5, false);
     let data: Vec<u8> = (0..num_nodes * row_bytes).map(|i| (i * 7 + i / 251) as u8).collect();

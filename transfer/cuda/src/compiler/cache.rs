@@ -21,18 +21,18 @@ pub(super) fn get_or(
     let mut all: Vec<u8> = content.iter().flat_map(|c| (c.len() as u64).to_le_bytes()).collect();
     content.iter().for_each(|c| all.extend_from_slice(c.as_bytes()));
     let path = directory.join(format!("{name}-{:032x}", xxh3_128(&all)));
-    if let Some(known) = fs::read(&path).ok().as_deref().and_then(open) {
-        return Ok(known.to_vec());
+    if let Some(cached) = fs::read(&path).ok().as_deref().and_then(open) {
+        return Ok(cached.to_vec());
     }
     let made = make()?;
-    let beside = directory.join(format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let temporary = directory.join(format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
     let sealed = [&MAGIC[..], &xxh3_64(&made).to_le_bytes(), &made].concat();
     let written = fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&beside, sealed))
-        .and_then(|()| fs::rename(&beside, &path));
+        .and_then(|()| fs::write(&temporary, sealed))
+        .and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         // The only cost is another compilation next time.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     Ok(made)
 }
@@ -45,64 +45,4 @@ fn open(file: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    use super::get_or;
-
-    fn get(directory: &Path, content: &[&str], result: &str) -> String {
-        let bytes = get_or(directory, "k-sm_80", content, || Ok(result.as_bytes().to_vec())).expect("it is made");
-        String::from_utf8(bytes).expect("text")
-    }
-
-    #[test]
-    fn what_was_made_is_found_again_by_its_content() {
-        let temporary = tempfile::tempdir().expect("a directory");
-        let directory = temporary.path().join("not/there/yet");
-        assert_eq!(get(&directory, &["source", "header"], "first"), "first");
-        assert_eq!(get(&directory, &["source", "header"], "second"), "first");
-        assert_eq!(get(&directory, &["source!", "header"], "third"), "third");
-        assert_eq!(get(&directory, &["sourceh", "eader"], "fourth"), "fourth");
-        let names: Vec<_> =
-            fs::read_dir(&directory).expect("there").map(|e| e.expect("readable").file_name()).collect();
-        assert!(names.len() == 3 && names.iter().all(|n| n.to_string_lossy().starts_with("k-sm_80-")), "{names:?}");
-    }
-
-    #[test]
-    fn a_damaged_file_is_made_again() {
-        let temporary = tempfile::tempdir().expect("a directory");
-        get(temporary.path(), &["source"], "first");
-        let file = fs::read_dir(temporary.path()).expect("there").next().expect("one").expect("readable").path();
-        let whole = fs::read(&file).expect("there");
-        for at in 0..=whole.len() {
-            let mut damaged = whole.clone();
-            match damaged.get_mut(at) {
-                Some(byte) => *byte ^= 1,
-                None => damaged.truncate(at / 2),
-            }
-            fs::write(&file, damaged).expect("written");
-            assert_eq!(get(temporary.path(), &["source"], "again"), "again", "byte {at}");
-            fs::write(&file, &whole[..at]).expect("written");
-            let expected = if at == whole.len() { "first" } else { "again" };
-            assert_eq!(get(temporary.path(), &["source"], "again"), expected, "{at} bytes");
-        }
-    }
-
-    #[test]
-    fn a_directory_that_cannot_be_written_is_done_without() {
-        let temporary = tempfile::tempdir().expect("a directory");
-        let file = temporary.path().join("file");
-        fs::write(&file, "no directory").expect("written");
-        assert_eq!(get(&file, &["source"], "made"), "made");
-        assert_eq!(get(&file, &["source"], "made again"), "made again");
-    }
-
-    #[test]
-    fn what_cannot_be_made_is_not_kept() {
-        let temporary = tempfile::tempdir().expect("a directory");
-        let failed = get_or(temporary.path(), "k", &["source"], || Err("no".to_string()));
-        assert_eq!(failed, Err("no".to_string()));
-        assert_eq!(get(temporary.path(), &["source"], "made"), "made");
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ mod nvrtc;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-pub use nvrtc::{Nvrtc, Resources, Target};
+pub use nvrtc::{Nvrtc, Target};
 
 use crate::module::Module;
 
@@ -21,36 +21,20 @@ pub const PTX_DRIVER: &str = "driver 530 (CUDA 12.1) or later";
 ///
 /// # Errors
 ///
-/// NVRTC is missing, does not know the architecture, or rejects the source: then its log.
+/// NVRTC is missing, does not support the architecture, or rejects the source: then its log.
 pub fn for_device(module: &Module, architecture: u32) -> Result<Vec<u8>, String> {
     static NVRTC: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
     let nvrtc = NVRTC.get_or_init(Nvrtc::find).as_ref().map_err(Clone::clone)?;
-    for_device_with(nvrtc, directory().as_deref(), module, architecture)
-}
-
-/// [`for_device`] with a given NVRTC and cache directory.
-///
-/// # Errors
-///
-/// As [`for_device`].
-pub fn for_device_with(
-    nvrtc: &Nvrtc,
-    cache: Option<&std::path::Path>,
-    module: &Module,
-    architecture: u32,
-) -> Result<Vec<u8>, String> {
-    let known = nvrtc.architectures();
-    if !known.contains(&architecture) {
-        let (major, minor) = nvrtc.version();
-        return Err(format!("NVRTC {major}.{minor} knows no sm_{architecture}"));
+    let (major, minor) = nvrtc.version;
+    if !nvrtc.architectures.contains(&architecture) {
+        return Err(format!("NVRTC {major}.{minor} does not support sm_{architecture}"));
     }
     let target = Target::Cubin(architecture);
-    let compile = || nvrtc.compile(module.name, module.source, target);
-    let Some(directory) = cache else { return compile() };
-    let (major, minor) = nvrtc.version();
+    let compile = || nvrtc.compile(module.name, module.source, target, &[]).map(|(cubin, _)| cubin);
+    let Some(directory) = directory() else { return compile() };
     let content = [module.source, nvrtc::HEADER, &format!("{major}.{minor} {:?}", target.options())];
     let name = module.name.rsplit('/').next().unwrap_or(module.name).trim_end_matches(".cu");
-    cache::get_or(directory, &format!("{name}-sm_{architecture}"), &content, compile)
+    cache::get_or(&directory, &format!("{name}-sm_{architecture}"), &content, compile)
 }
 
 /// Cache directory, `morphgl/kernels` in the user's cache, if there is one.

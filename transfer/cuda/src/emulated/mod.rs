@@ -15,7 +15,7 @@ use self::blocks::Blocks;
 use self::queue::{QueueItem, Queues, Recording};
 pub(crate) use self::settings::Settings;
 use self::work::Work;
-use crate::driver::{Address, Driver, Failure, Id, MemoryKind, Outcome, Peer, Precision, Product, Shape, UNPREPARED};
+use crate::driver::{Address, Driver, Failure, Gemm, Id, MemoryKind, Outcome, Peer, Precision, Shape, UNPREPARED};
 use crate::lock::lock;
 use crate::module::{EmulatedKernel, Module};
 
@@ -32,7 +32,7 @@ pub(crate) struct EmulatedDevice {
     settings: Settings,
     state: Mutex<State>,
     queues: Mutex<Queues>,
-    /// Number of calls so far, and of the first one that fails.
+    /// Number of calls so far, and number of the first call that fails.
     pub(crate) calls: AtomicU64,
     pub(crate) failing: AtomicU64,
 }
@@ -50,10 +50,6 @@ struct State {
     captures: HashMap<Id, Vec<Work>>,
     graphs: HashMap<Id, Vec<Work>>,
     next: Id,
-}
-
-fn failure(call: &'static str, what: impl Into<String>) -> Failure {
-    Failure { call, what: what.into(), memory: false }
 }
 
 impl EmulatedDevice {
@@ -78,14 +74,14 @@ impl EmulatedDevice {
     fn enter(&self, call: &'static str) -> Outcome<()> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if number >= self.failing.load(Ordering::Relaxed) {
-            return Err(failure(call, format!("call {number} is made to fail")));
+            return Err(Failure::new(call, format!("call {number} is made to fail")));
         }
         lock(&self.queues).check()
     }
 
-    fn take(&self, call: &'static str, bytes: usize, of: MemoryKind) -> Outcome<Address> {
+    fn take(&self, call: &'static str, bytes: usize, kind: MemoryKind) -> Outcome<Address> {
         self.enter(call)?;
-        self.state().blocks.take(call, bytes, of, self.settings.memory)
+        self.state().blocks.allocate(call, bytes, kind, self.settings.memory)
     }
 
     fn id(&self) -> Id {
@@ -114,7 +110,10 @@ impl EmulatedDevice {
     /// Rejects calls that are invalid during a capture.
     fn uncaptured(&self, call: &'static str, stream: Id) -> Outcome<()> {
         if self.state().captures.contains_key(&stream) {
-            return Err(failure(call, "the stream's work is being captured: wait and record before or after that"));
+            return Err(Failure::new(
+                call,
+                "the stream's work is being captured: wait and record before or after that",
+            ));
         }
         Ok(())
     }
@@ -140,8 +139,8 @@ impl Driver for EmulatedDevice {
 
     fn memory(&self) -> Outcome<[u64; 2]> {
         self.enter("cuMemGetInfo_v2")?;
-        let most = self.settings.memory;
-        Ok([most - self.state().blocks.used(MemoryKind::Device), most])
+        let total = self.settings.memory;
+        Ok([total - self.state().blocks.used(MemoryKind::Device), total])
     }
 
     fn peer(&self) -> Peer {
@@ -158,35 +157,35 @@ impl Driver for EmulatedDevice {
         self.enter(CALL)?;
         match self.settings.reaches(self.index, peer.device as u32) {
             true => Ok(()),
-            false => Err(failure(CALL, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED")),
+            false => Err(Failure::new(CALL, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED")),
         }
     }
 
     fn allocate(&self, bytes: usize) -> Outcome<Address> {
         let address = self.take("cuMemAlloc_v2", bytes, MemoryKind::Device)?;
         // Garbage, because zeros would hide reads of unwritten memory.
-        // SAFETY: it was just allocated.
+        // SAFETY: the block was just allocated.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0xa5, bytes) };
         Ok(address)
     }
 
     fn free(&self, address: Address) {
-        self.state().blocks.give(address);
+        self.state().blocks.free(address);
     }
 
     fn bound(&self, address: Address, bytes: usize, capacity: usize) {
         // Queued work may still use returned memory, or a buffer's former length.
         let bytes = if self.settings.late { capacity } else { bytes };
-        // SAFETY: the block has `capacity` bytes; it is only marked.
+        // SAFETY: the block has `capacity` bytes; they are only marked.
         unsafe { morphgl_emulation_bound(address as *mut c_void, bytes, capacity) };
     }
 
-    fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
-        Ok(self.take("cuMemHostAlloc", bytes, MemoryKind::Pinned)? as *mut u8)
+    fn allocate_pinned(&self, bytes: usize) -> Outcome<Address> {
+        self.take("cuMemHostAlloc", bytes, MemoryKind::Pinned)
     }
 
-    fn free_pinned(&self, pointer: *mut u8) {
-        self.state().blocks.give(pointer as Address);
+    fn free_pinned(&self, address: Address) {
+        self.free(address);
     }
 
     unsafe fn register(&self, pointer: *const u8, bytes: usize, _: bool) -> Outcome<Address> {
@@ -195,18 +194,18 @@ impl Driver for EmulatedDevice {
         let (start, end) = (pointer as usize, pointer as usize + bytes);
         assert!(start.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE) && bytes > 0, "whole pages are registered");
         let mut state = self.state();
-        let overlaps = state.registered.range(..end).next_back().is_some_and(|(_, known)| *known > start);
+        let overlaps = state.registered.range(..end).next_back().is_some_and(|(_, end)| *end > start);
         assert!(!overlaps, "a page is registered twice");
         let locked: usize = state.registered.iter().map(|(start, end)| end - start).sum();
         if (locked + bytes) as u64 > self.settings.locked {
-            return Err(failure(CALL, format!("{bytes} bytes asked for, {locked} locked")));
+            return Err(Failure::new(CALL, format!("{bytes} bytes requested, {locked} locked")));
         }
         state.registered.insert(start, end);
         Ok(pointer as Address)
     }
 
     fn unregister(&self, pointer: *const u8) {
-        self.state().registered.remove(&(pointer as usize)).expect("what is unregistered was registered");
+        self.state().registered.remove(&(pointer as usize)).expect("pages are registered before they are unregistered");
     }
 
     fn new_stream(&self, _: bool) -> Outcome<Id> {
@@ -221,7 +220,7 @@ impl Driver for EmulatedDevice {
     fn synchronize(&self, stream: Id) -> Outcome<()> {
         self.enter("cuStreamSynchronize")?;
         self.uncaptured("cuStreamSynchronize", stream)?;
-        // SAFETY: whoever gave the work promised it.
+        // SAFETY: the submitters' promise.
         unsafe { lock(&self.queues).drain(stream) }
     }
 
@@ -260,7 +259,7 @@ impl Driver for EmulatedDevice {
         self.enter("cuEventQuery")?;
         let Some(recording) = self.recording(event) else { return Ok(true) };
         if recording.happened().is_none() && recording.poll() {
-            // SAFETY: whoever gave the work promised it.
+            // SAFETY: the submitters' promise.
             unsafe { lock(&self.queues).reach(&recording) }?;
         }
         Ok(recording.happened().is_some())
@@ -269,14 +268,15 @@ impl Driver for EmulatedDevice {
     fn wait_for(&self, event: Id) -> Outcome<()> {
         self.enter("cuEventSynchronize")?;
         let Some(recording) = self.recording(event) else { return Ok(()) };
-        // SAFETY: whoever gave the work promised it.
+        // SAFETY: the submitters' promise.
         unsafe { lock(&self.queues).reach(&recording) }
     }
 
     fn elapsed(&self, start: Id, end: Id) -> Outcome<Duration> {
         self.enter("cuEventElapsedTime")?;
         let moment = |event| self.recording(event).and_then(|recording| recording.happened());
-        let (start, end) = moment(start).zip(moment(end)).ok_or_else(|| failure("cuEventElapsedTime", "not ready"))?;
+        let (start, end) =
+            moment(start).zip(moment(end)).ok_or_else(|| Failure::new("cuEventElapsedTime", "not ready"))?;
         Ok(end.saturating_duration_since(start))
     }
 
@@ -296,14 +296,11 @@ impl Driver for EmulatedDevice {
         self.enter("cuModuleGetFunction")?;
         let at = module.kernels.iter().position(|k| *k == kernel);
         let compiled = *at.and_then(|at| module.emulated.get(at)).ok_or_else(|| {
-            failure("cuModuleGetFunction", format!("{kernel} of {} was not compiled for the CPU", module.name))
+            Failure::new("cuModuleGetFunction", format!("{kernel} of {} was not compiled for the CPU", module.name))
         })?;
         let mut state = self.state();
-        let known = state.functions.iter().position(|(name, _)| *name == kernel);
-        if known.is_none() {
-            state.functions.push((kernel, compiled));
-        }
-        Ok(known.unwrap_or(state.functions.len() - 1) as Id)
+        state.functions.push((kernel, compiled));
+        Ok(state.functions.len() as Id - 1)
     }
 
     fn occupancy(&self, _: Id, block: u32, _: usize) -> Outcome<u32> {
@@ -326,30 +323,30 @@ impl Driver for EmulatedDevice {
         Ok(())
     }
 
-    unsafe fn multiply(&self, stream: Id, product: &Product) -> Outcome<()> {
+    unsafe fn multiply(&self, stream: Id, gemm: &Gemm) -> Outcome<()> {
         self.enter("cublasSgemm_v2")?;
         let mut state = self.state();
         if state.captures.contains_key(&stream) && !state.prepared.contains(&stream) {
-            return Err(failure("cublasCreate_v2", UNPREPARED));
+            return Err(Failure::new("cublasCreate_v2", UNPREPARED));
         }
         state.prepared.insert(stream);
         drop(state);
         // SAFETY: the caller's promise.
-        unsafe { self.submit(stream, Work::Multiply(*product)) }
+        unsafe { self.submit(stream, Work::Gemm(*gemm)) }
     }
 
     fn begin_capture(&self, stream: Id) -> Outcome<()> {
         self.enter("cuStreamBeginCapture_v2")?;
         match self.state().captures.insert(stream, Vec::new()) {
             None => Ok(()),
-            Some(_) => Err(failure("cuStreamBeginCapture_v2", "the stream is captured already")),
+            Some(_) => Err(Failure::new("cuStreamBeginCapture_v2", "the stream is captured already")),
         }
     }
 
     fn end_capture(&self, stream: Id) -> Outcome<Id> {
         let works = self.state().captures.remove(&stream);
         self.enter("cuStreamEndCapture")?;
-        let works = works.ok_or_else(|| failure("cuStreamEndCapture", "the stream is not captured"))?;
+        let works = works.ok_or_else(|| Failure::new("cuStreamEndCapture", "the stream is not captured"))?;
         let id = self.id();
         self.state().graphs.insert(id, works);
         Ok(id)
@@ -358,7 +355,7 @@ impl Driver for EmulatedDevice {
     unsafe fn replay(&self, graph: Id, stream: Id) -> Outcome<()> {
         self.enter("cuGraphLaunch")?;
         let works = self.state().graphs.get(&graph).cloned();
-        let works = works.ok_or_else(|| failure("cuGraphLaunch", "there is no such graph"))?;
+        let works = works.ok_or_else(|| Failure::new("cuGraphLaunch", "there is no such graph"))?;
         // SAFETY: the caller's promise.
         works.into_iter().try_for_each(|work| unsafe { self.submit(stream, work) })
     }

@@ -1,13 +1,12 @@
-//! Late mode: streams run nothing until somebody waits, and then only the work that the wait depends on. A missing wait
-//! or event reads stale memory.
+//! Late mode: streams run nothing until a wait, and then only the work that the wait depends on. Work that lacks a wait or
+//! an event reads stale memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::failure;
 use super::work::Work;
-use crate::driver::{Id, Outcome};
+use crate::driver::{Failure, Id, Outcome};
 use crate::lock::lock;
 
 /// One recording of an event.
@@ -38,7 +37,7 @@ impl Recording {
         lock(&self.state).happened = Some(Instant::now());
     }
 
-    /// Counts a query; true once polled often enough that the event should happen by itself.
+    /// Counts a query; true once queried often enough that the event should happen by itself.
     pub(super) fn poll(&self) -> bool {
         let mut state = lock(&self.state);
         state.polls += 1;
@@ -70,9 +69,10 @@ impl Queues {
 
     /// Fails if queued work has failed.
     pub(super) fn check(&self) -> Outcome<()> {
-        self.broken
-            .as_ref()
-            .map_or(Ok(()), |why| Err(failure("cuCtxSynchronize", format!("earlier work failed: {why}"))))
+        match &self.broken {
+            None => Ok(()),
+            Some(why) => Err(Failure::new("cuCtxSynchronize", format!("earlier work failed: {why}"))),
+        }
     }
 
     /// Runs all work that a recording depends on.
@@ -84,7 +84,7 @@ impl Queues {
         while recording.happened().is_none() {
             // SAFETY: the caller's promise.
             let Some(()) = unsafe { self.step(recording.stream) }? else {
-                return Err(failure("cuEventSynchronize", "the event's stream has no such record"));
+                return Err(Failure::new("cuEventSynchronize", "the event's stream has no such record"));
             };
         }
         Ok(())

@@ -1,9 +1,8 @@
-//! Items of work on an emulated stream.
+//! Items of work of an emulated stream.
 
 use std::ffi::{c_int, c_void};
 
-use super::failure;
-use crate::driver::{Address, Outcome, Product, Shape};
+use crate::driver::{Address, Failure, Gemm, Outcome, Shape};
 use crate::module::EmulatedKernel;
 
 unsafe extern "C" {
@@ -22,11 +21,11 @@ pub(super) enum Work {
     Copy { from: Address, to: Address, bytes: usize },
     Fill { at: Address, byte: u8, bytes: usize },
     Launch { name: &'static str, kernel: EmulatedKernel, shape: Shape, arguments: Vec<u64> },
-    Multiply(Product),
+    Gemm(Gemm),
 }
 
 impl Work {
-    /// Executes it.
+    /// Executes the item.
     ///
     /// # Safety
     ///
@@ -42,17 +41,15 @@ impl Work {
                 let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| std::ptr::from_mut(v).cast()).collect();
                 let (grid, block, pointers) = (shape.grid.as_ptr(), shape.block.as_ptr(), pointers.as_mut_ptr());
                 // SAFETY: arguments are those of the kernel; shapes are checked on the other side.
-                let status = unsafe { morphgl_emulation_launch(*kernel, pointers, grid, block, shape.shared) };
-                match status {
-                    0 => {}
-                    1 => {
-                        return Err(failure("cuLaunchKernel", format!("threads of {name} wait for ever at a barrier")));
-                    }
-                    _ => return Err(failure("cuLaunchKernel", format!("{shape:?} is not a launch of a device"))),
-                }
+                let message = match unsafe { morphgl_emulation_launch(*kernel, pointers, grid, block, shape.shared) } {
+                    0 => return Ok(()),
+                    1 => format!("threads of {name} wait for ever at a barrier"),
+                    _ => format!("{shape:?} is not a valid launch"),
+                };
+                return Err(Failure::new("cuLaunchKernel", message));
             }
             // SAFETY: the matrices are valid.
-            Self::Multiply(product) => unsafe { multiply(product) },
+            Self::Gemm(gemm) => unsafe { multiply(gemm) },
         }
         Ok(())
     }
@@ -61,24 +58,27 @@ impl Work {
 /// # Safety
 ///
 /// The matrices are valid and not accessed concurrently.
-unsafe fn multiply(p: &Product) {
+unsafe fn multiply(gemm: &Gemm) {
     let at =
         |i: usize, j: usize, stride: usize, transposed: bool| if transposed { j * stride + i } else { i * stride + j };
-    let (a, b, out) = (p.a as *const f32, p.b as *const f32, p.out as *mut f32);
-    for i in 0..p.m {
-        for j in 0..p.n {
+    let (a, b, out) = (gemm.a as *const f32, gemm.b as *const f32, gemm.out as *mut f32);
+    for i in 0..gemm.m {
+        for j in 0..gemm.n {
             let mut sum = 0.0f32;
-            for d in 0..p.k {
-                // SAFETY: inside of the matrices.
+            for d in 0..gemm.k {
+                // SAFETY: the indices are within the matrices.
                 let (x, y) = unsafe {
-                    (*a.add(at(i, d, p.strides[0], p.transpose[0])), *b.add(at(d, j, p.strides[1], p.transpose[1])))
+                    (
+                        *a.add(at(i, d, gemm.strides[0], gemm.transpose[0])),
+                        *b.add(at(d, j, gemm.strides[1], gemm.transpose[1])),
+                    )
                 };
                 sum = x.mul_add(y, sum);
             }
-            // SAFETY: inside of the output.
+            // SAFETY: the indices are within the output.
             unsafe {
-                let out = out.add(i * p.strides[2] + j);
-                *out = p.alpha * sum + if p.beta == 0.0 { 0.0 } else { p.beta * *out };
+                let out = out.add(i * gemm.strides[2] + j);
+                *out = gemm.alpha * sum + if gemm.beta == 0.0 { 0.0 } else { gemm.beta * *out };
             }
         }
     }

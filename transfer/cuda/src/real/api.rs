@@ -117,11 +117,11 @@ pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 
 /// Describes a driver status by its name and description in the driver.
 fn describe_cuda(call: &'static str, status: u32) -> Failure {
-    let say = |symbol: &str| -> Option<String> {
-        type Say = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
+    let text = |symbol: &str| -> Option<String> {
+        type Describe = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
         // SAFETY: a status comes from the library, so it is loaded; the signature is that of its header, the enum as a
         // number.
-        let function = unsafe { cuda::culib().get::<Say>(symbol) }.ok()?;
+        let function = unsafe { cuda::culib().get::<Describe>(symbol) }.ok()?;
         let mut text = std::ptr::null();
         // SAFETY: the library writes the address of a constant string, or null.
         if unsafe { function(status, &mut text) } != 0 || text.is_null() {
@@ -130,16 +130,16 @@ fn describe_cuda(call: &'static str, status: u32) -> Failure {
         // SAFETY: as above.
         Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
-    let what = match (say("cuGetErrorName"), say("cuGetErrorString")) {
-        (Some(name), Some(words)) => format!("{name} ({words})"),
+    let message = match (text("cuGetErrorName"), text("cuGetErrorString")) {
+        (Some(name), Some(description)) => format!("{name} ({description})"),
         _ => format!("status {status}"),
     };
-    Failure { call, what, memory: status == OUT_OF_MEMORY }
+    Failure { call, message, out_of_memory: status == OUT_OF_MEMORY }
 }
 
 /// Describes a cuBLAS status.
 fn describe_cublas(call: &'static str, status: u32) -> Failure {
-    let what = match status {
+    let name = match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",
         3 => "CUBLAS_STATUS_ALLOC_FAILED",
         7 => "CUBLAS_STATUS_INVALID_VALUE",
@@ -148,7 +148,7 @@ fn describe_cublas(call: &'static str, status: u32) -> Failure {
         13 => "CUBLAS_STATUS_EXECUTION_FAILED",
         14 => "CUBLAS_STATUS_INTERNAL_ERROR",
         15 => "CUBLAS_STATUS_NOT_SUPPORTED",
-        _ => return Failure { call, what: format!("status {status}"), memory: false },
+        _ => return Failure::new(call, format!("status {status}")),
     };
-    Failure { call, what: what.to_string(), memory: status == 3 }
+    Failure { call, message: name.to_string(), out_of_memory: status == 3 }
 }

@@ -9,7 +9,7 @@ use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::api::{Cublas, Cuda};
-use crate::driver::{Failure, Id, Outcome, Precision, Product};
+use crate::driver::{Failure, Gemm, Id, Outcome, Precision};
 use crate::library::{self, call};
 use crate::lock::lock;
 
@@ -18,34 +18,33 @@ use crate::lock::lock;
 const WORKSPACE: usize = 32 << 20;
 
 /// File names of cuBLAS, the latest version first; the functions called here are the same in both.
-const NAMES: [&str; 2] =
-    if cfg!(windows) { ["cublas64_13.dll", "cublas64_12.dll"] } else { ["libcublas.so.13", "libcublas.so.12"] };
+const NAMES: [&str; 2] = ["libcublas.so.13", "libcublas.so.12"];
 
 /// The library that `MORPHGL_CUBLAS` names, else the one on the loader's path; loaded once.
 fn library() -> Outcome<&'static Cublas> {
     static LIBRARY: OnceLock<Result<Cublas, String>> = OnceLock::new();
-    let look = || {
-        let asked = std::env::var_os("MORPHGL_CUBLAS");
-        let names = asked.clone().map_or(NAMES.map(OsString::from).to_vec(), |path| vec![path]);
+    let load = || {
+        let path = std::env::var_os("MORPHGL_CUBLAS");
+        let names = path.clone().map_or(NAMES.map(OsString::from).to_vec(), |path| vec![path]);
         // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
         let Some(library) = names.iter().find_map(|name| unsafe { library::load(name, "libcublasLt.so") }.ok()) else {
-            return Err(match asked {
+            return Err(match path {
                 Some(path) => format!("MORPHGL_CUBLAS names {}, which the loader does not load", path.display()),
                 None => format!(
-                    "matrix products need {}, which the loader does not find; install it (the CUDA toolkit, or pip \
+                    "GEMM needs {}, which the loader does not find; install it (the CUDA toolkit, or pip \
                      install nvidia-cublas) and put its folder on LD_LIBRARY_PATH, or its path in MORPHGL_CUBLAS",
                     NAMES.join(" or ")
                 ),
             });
         };
-        // It stays loaded: handles live as long as the process.
+        // The library stays loaded: handles live as long as the process.
         let library = Box::leak(Box::new(library));
         Cublas::load(library).map_err(|name| format!("libcublas is too old: it has no {name}"))
     };
-    let failure = |what: &String| Failure { call: "cublasCreate_v2", what: what.clone(), memory: false };
-    LIBRARY.get_or_init(look).as_ref().map_err(failure)
+    LIBRARY.get_or_init(load).as_ref().map_err(|message| Failure::new("cublasCreate_v2", message))
 }
 
+#[derive(Debug)]
 struct Handle {
     handle: sys::cublasHandle_t,
     workspace: CUdeviceptr,
@@ -55,28 +54,22 @@ struct Handle {
 unsafe impl Send for Handle {}
 
 /// cuBLAS handles by stream. The device's context is current in every call.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Blas(Mutex<HashMap<Id, Handle>>);
-
-impl std::fmt::Debug for Blas {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Blas")
-    }
-}
 
 impl Blas {
     /// Creates the stream's cuBLAS handle, if there is none, and sets its math mode.
     pub(super) fn prepare(&self, cuda: &Cuda, stream: Id, precision: Precision) -> Outcome<()> {
         let mut handles = lock(&self.0);
         let handle = match handles.entry(stream) {
-            Entry::Occupied(made) => made.into_mut(),
-            Entry::Vacant(vacant) => vacant.insert(make(cuda, stream)?),
+            Entry::Occupied(occupied) => occupied.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(create(cuda, stream)?),
         };
         let mode = match precision {
             Precision::F32 => cublasMath_t::CUBLAS_DEFAULT_MATH,
             Precision::Tf32 => cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
         };
-        // SAFETY: the handle was made above or before, and is used under the lock alone.
+        // SAFETY: the handle exists, and is used under the lock alone.
         unsafe { call!(library()?, cublasSetMathMode(handle.handle, mode)) }
     }
 
@@ -89,25 +82,25 @@ impl Blas {
     pub(super) fn forget(&self, cuda: &Cuda, stream: Id) {
         let handle = lock(&self.0).remove(&stream);
         if let (Some(handle), Ok(blas)) = (handle, library()) {
-            unmake(cuda, blas, &handle);
+            destroy(cuda, blas, &handle);
         }
     }
 
     /// # Safety
     ///
-    /// The matrices are valid until the stream has done it.
-    pub(super) unsafe fn multiply(&self, stream: Id, p: &Product) -> Outcome<()> {
+    /// The matrices are valid until the GEMM is done.
+    pub(super) unsafe fn multiply(&self, stream: Id, gemm: &Gemm) -> Outcome<()> {
         let int = |n: usize| {
-            let what = || format!("a matrix of {n} rows or columns is beyond cuBLAS, which takes 2^31 - 1");
-            c_int::try_from(n).map_err(|_| Failure { call: "cublasSgemm_v2", what: what(), memory: false })
+            let message = || format!("a matrix of {n} rows or columns is beyond cuBLAS, which takes 2^31 - 1");
+            c_int::try_from(n).map_err(|_| Failure::new("cublasSgemm_v2", message()))
         };
         let blas = library()?;
         let handles = lock(&self.0);
-        let handle = handles.get(&stream).expect("it was prepared").handle;
+        let handle = handles.get(&stream).expect("the stream was prepared").handle;
         let operation =
             |transpose| if transpose { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
-        let [ta, tb] = p.transpose.map(operation);
-        let [sa, sb, sout] = p.strides;
+        let [ta, tb] = gemm.transpose.map(operation);
+        let [lda, ldb, ldout] = gemm.strides;
         // cuBLAS is column-major: row-major matrices appear transposed, and (ab)ᵀ = bᵀaᵀ.
         // SAFETY: the caller's promise; alpha and beta are read before the call returns.
         unsafe {
@@ -117,45 +110,42 @@ impl Blas {
                     handle,
                     tb,
                     ta,
-                    int(p.n)?,
-                    int(p.m)?,
-                    int(p.k)?,
-                    &p.alpha,
-                    p.b as *const f32,
-                    int(sb)?,
-                    p.a as *const f32,
-                    int(sa)?,
-                    &p.beta,
-                    p.out as *mut f32,
-                    int(sout)?,
+                    int(gemm.n)?,
+                    int(gemm.m)?,
+                    int(gemm.k)?,
+                    &gemm.alpha,
+                    gemm.b as *const f32,
+                    int(ldb)?,
+                    gemm.a as *const f32,
+                    int(lda)?,
+                    &gemm.beta,
+                    gemm.out as *mut f32,
+                    int(ldout)?,
                 )
             )
         }
     }
 }
 
-fn make(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
+fn create(cuda: &Cuda, stream: Id) -> Outcome<Handle> {
     let blas = library()?;
-    let mut made = Handle { handle: std::ptr::null_mut(), workspace: 0 };
+    let mut created = Handle { handle: std::ptr::null_mut(), workspace: 0 };
     // SAFETY: it writes a handle.
-    unsafe { call!(blas, cublasCreate_v2(&mut made.handle)) }?;
+    unsafe { call!(blas, cublasCreate_v2(&mut created.handle)) }?;
     // SAFETY: the stream belongs to this context; the workspace outlives the handle. Setting a stream resets the workspace,
     // so it comes first.
     let set = unsafe {
-        call!(blas, cublasSetStream_v2(made.handle, stream as usize as sys::cudaStream_t))
-            .and_then(|()| call!(cuda, cuMemAlloc_v2(&mut made.workspace, WORKSPACE)))
+        call!(blas, cublasSetStream_v2(created.handle, stream as usize as sys::cudaStream_t))
+            .and_then(|()| call!(cuda, cuMemAlloc_v2(&mut created.workspace, WORKSPACE)))
             .and_then(|()| {
-                call!(blas, cublasSetWorkspace_v2(made.handle, made.workspace as usize as *mut _, WORKSPACE))
+                call!(blas, cublasSetWorkspace_v2(created.handle, created.workspace as usize as *mut _, WORKSPACE))
             })
     };
-    if let Err(failure) = set {
-        unmake(cuda, blas, &made);
-        return Err(failure);
-    }
-    Ok(made)
+    set.inspect_err(|_| destroy(cuda, blas, &created))?;
+    Ok(created)
 }
 
-fn unmake(cuda: &Cuda, blas: &Cublas, handle: &Handle) {
+fn destroy(cuda: &Cuda, blas: &Cublas, handle: &Handle) {
     // A failure means a lost device, whose memory is gone as well.
     // SAFETY: nothing uses the handle any more, nor its memory.
     let _ = unsafe { call!(blas, cublasDestroy_v2(handle.handle)) };

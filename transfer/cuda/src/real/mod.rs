@@ -12,7 +12,7 @@ use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUg
 
 use self::api::Cuda;
 use self::probe::DeviceInfo;
-use crate::driver::{Address, Driver, Failure, Id, Outcome, Peer, Precision, Product, Shape};
+use crate::driver::{Address, Driver, Failure, Gemm, Id, Outcome, Peer, Precision, Shape};
 use crate::library::call;
 use crate::module::Module;
 
@@ -20,7 +20,7 @@ use crate::module::Module;
 #[derive(Debug)]
 pub(crate) struct CudaDevice {
     cuda: &'static Cuda,
-    found: DeviceInfo,
+    info: DeviceInfo,
     device: sys::CUdevice,
     context: Context,
     /// Range of stream priorities, the highest last.
@@ -37,10 +37,6 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-fn failure(call: &'static str, what: impl Into<String>) -> Failure {
-    Failure { call, what: what.into(), memory: false }
-}
-
 fn stream(id: Id) -> CUstream {
     id as usize as CUstream
 }
@@ -51,13 +47,12 @@ fn event(id: Id) -> CUevent {
 
 /// Opens the device `cuda:{ordinal}`.
 pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
-    let machine = probe::machine().map_err(|why| failure("cuInit", why))?;
-    let found = machine.devices.iter().find(|d| d.ordinal == ordinal).cloned();
-    let found = found.ok_or_else(|| {
-        let known: Vec<String> = machine.devices.iter().map(|d| format!("cuda:{}", d.ordinal)).collect();
+    let machine = probe::machine().map_err(|why| Failure::new("cuInit", why))?;
+    let info = machine.devices.iter().find(|d| d.ordinal == ordinal).cloned().ok_or_else(|| {
+        let usable: Vec<String> = machine.devices.iter().map(|d| format!("cuda:{}", d.ordinal)).collect();
         let why = machine.refused.iter().map(|why| format!("; {why}")).collect::<String>();
-        let what = format!("there is no usable device cuda:{ordinal}; there is {}{why}", known.join(", "));
-        failure("cuDeviceGet", what)
+        let message = format!("there is no usable device cuda:{ordinal}; there is {}{why}", usable.join(", "));
+        Failure::new("cuDeviceGet", message)
     })?;
     let cuda = &machine.cuda;
     let (mut device, mut context) = (0, std::ptr::null_mut());
@@ -66,15 +61,8 @@ pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
         call!(cuda, cuDeviceGet(&mut device, ordinal as i32))?;
         call!(cuda, cuDevicePrimaryCtxRetain(&mut context, device))?;
     }
-    let mut real = CudaDevice {
-        cuda,
-        found,
-        device,
-        context: Context(context),
-        priorities: [0; 2],
-        blas: Default::default(),
-        modules: Default::default(),
-    };
+    let (context, priorities, blas, modules) = (Context(context), [0; 2], Default::default(), Default::default());
+    let mut real = CudaDevice { cuda, info, device, context, priorities, blas, modules };
     real.enter()?;
     let [low, high] = &mut real.priorities;
     // SAFETY: it writes two numbers.
@@ -121,11 +109,11 @@ impl Drop for CudaDevice {
 
 impl Driver for CudaDevice {
     fn name(&self) -> String {
-        self.found.name.clone()
+        self.info.name.clone()
     }
 
     fn multiprocessors(&self) -> u32 {
-        self.found.multiprocessors
+        self.info.multiprocessors
     }
 
     fn memory(&self) -> Outcome<[u64; 2]> {
@@ -160,8 +148,8 @@ impl Driver for CudaDevice {
         self.enter()?;
         let mut address: CUdeviceptr = 0;
         // SAFETY: it writes an address.
-        let asked = unsafe { call!(self.cuda, cuMemAlloc_v2(&mut address, bytes)) };
-        asked.map_err(|failure| failure.of(format!("{bytes} bytes of device memory")))?;
+        let status = unsafe { call!(self.cuda, cuMemAlloc_v2(&mut address, bytes)) };
+        status.map_err(|failure| failure.about(format_args!("{bytes} bytes of device memory")))?;
         Ok(address)
     }
 
@@ -170,31 +158,34 @@ impl Driver for CudaDevice {
         self.leave(|| unsafe { call!(self.cuda, cuMemFree_v2(address)) });
     }
 
-    fn allocate_pinned(&self, bytes: usize) -> Outcome<*mut u8> {
+    fn allocate_pinned(&self, bytes: usize) -> Outcome<Address> {
         self.enter()?;
         let mut pointer = std::ptr::null_mut();
         // Not write-combined: the host reads it too.
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: it writes an address.
-        let asked = unsafe { call!(self.cuda, cuMemHostAlloc(&mut pointer, bytes, flags)) };
-        asked.map_err(|failure| failure.of(format!("{bytes} bytes of page-locked host memory")))?;
+        let status = unsafe { call!(self.cuda, cuMemHostAlloc(&mut pointer, bytes, flags)) };
+        status.map_err(|failure| failure.about(format_args!("{bytes} bytes of page-locked host memory")))?;
         // Zeroed, so that it holds valid values of every Pod type.
         // SAFETY: it has this length and is unshared.
         unsafe { std::ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
-        Ok(pointer.cast())
+        Ok(pointer as Address)
     }
 
-    fn free_pinned(&self, pointer: *mut u8) {
+    fn free_pinned(&self, address: Address) {
         // SAFETY: the caller's.
-        self.leave(|| unsafe { call!(self.cuda, cuMemFreeHost(pointer.cast())) });
+        self.leave(|| unsafe { call!(self.cuda, cuMemFreeHost(address as *mut c_void)) });
     }
 
     unsafe fn register(&self, pointer: *const u8, bytes: usize, read_only: bool) -> Outcome<Address> {
         self.enter()?;
         let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         if read_only {
-            if !self.found.pins_read_only {
-                return Err(failure("cuMemHostRegister_v2", "the device cannot pin memory that is mapped read-only"));
+            if !self.info.pins_read_only {
+                return Err(Failure::new(
+                    "cuMemHostRegister_v2",
+                    "the device cannot pin memory that is mapped read-only",
+                ));
             }
             flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
         }
@@ -203,8 +194,8 @@ impl Driver for CudaDevice {
         unsafe { call!(self.cuda, cuMemHostRegister_v2(pointer, bytes, flags)) }?;
         let mut address = 0;
         // SAFETY: it writes an address; the memory was registered.
-        let asked = unsafe { call!(self.cuda, cuMemHostGetDevicePointer_v2(&mut address, pointer, 0)) };
-        asked.inspect_err(|_| self.unregister(pointer.cast()))?;
+        let status = unsafe { call!(self.cuda, cuMemHostGetDevicePointer_v2(&mut address, pointer, 0)) };
+        status.inspect_err(|_| self.unregister(pointer.cast()))?;
         Ok(address)
     }
 
@@ -253,7 +244,7 @@ impl Driver for CudaDevice {
     }
 
     fn free_event(&self, id: Id) {
-        // SAFETY: the caller's; work that waits for it goes on doing so.
+        // SAFETY: the caller's; work that waits for the event goes on doing so.
         self.leave(|| unsafe { call!(self.cuda, cuEventDestroy_v2(event(id))) });
     }
 
@@ -306,7 +297,7 @@ impl Driver for CudaDevice {
 
     fn function(&self, module: &'static Module, kernel: &'static str) -> Outcome<Id> {
         self.enter()?;
-        self.modules.function(self.cuda, &self.found, module, kernel)
+        self.modules.function(self.cuda, &self.info, module, kernel)
     }
 
     fn occupancy(&self, function: Id, block: u32, shared: usize) -> Outcome<u32> {
@@ -324,13 +315,13 @@ impl Driver for CudaDevice {
         self.enter()?;
         let (function, [gx, gy, gz], [bx, by, bz]) = (function as usize as CUfunction, shape.grid, shape.block);
         let shared = u32::try_from(shape.shared)
-            .map_err(|_| failure("cuLaunchKernel", format!("{} bytes of shared memory a block", shape.shared)))?;
+            .map_err(|_| Failure::new("cuLaunchKernel", format!("{} bytes of shared memory a block", shape.shared)))?;
         let (arguments, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
         // SAFETY: the caller's.
         let launched = unsafe {
             call!(self.cuda, cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream(on), arguments, extra))
         };
-        launched.map_err(|failure| failure.of(format!("{shape:?}")))
+        launched.map_err(|failure| failure.about(format_args!("{shape:?}")))
     }
 
     fn prepare_products(&self, on: Id, precision: Precision) -> Outcome<()> {
@@ -338,16 +329,16 @@ impl Driver for CudaDevice {
         self.blas.prepare(self.cuda, on, precision)
     }
 
-    unsafe fn multiply(&self, on: Id, product: &Product) -> Outcome<()> {
+    unsafe fn multiply(&self, on: Id, gemm: &Gemm) -> Outcome<()> {
         self.enter()?;
         if !self.blas.is_prepared(on) {
             if self.is_capturing(on)? {
-                return Err(failure("cublasCreate_v2", crate::driver::UNPREPARED));
+                return Err(Failure::new("cublasCreate_v2", crate::driver::UNPREPARED));
             }
             self.blas.prepare(self.cuda, on, Precision::F32)?;
         }
         // SAFETY: the caller's.
-        unsafe { self.blas.multiply(on, product) }
+        unsafe { self.blas.multiply(on, gemm) }
     }
 
     fn begin_capture(&self, on: Id) -> Outcome<()> {
@@ -360,20 +351,17 @@ impl Driver for CudaDevice {
 
     fn end_capture(&self, on: Id) -> Outcome<Id> {
         self.enter()?;
-        let (mut graph, mut made): (_, CUgraphExec) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut graph, mut executable): (_, CUgraphExec) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: it writes a handle, null when the capture was broken off.
         unsafe { call!(self.cuda, cuStreamEndCapture(stream(on), &mut graph)) }?;
-        // SAFETY: the graph was just made; what is instantiated of it does not need it.
+        // SAFETY: the graph was just created; the executable does not need it.
         unsafe {
-            let instantiated = call!(self.cuda, cuGraphInstantiateWithFlags(&mut made, graph, 0));
+            let instantiated = call!(self.cuda, cuGraphInstantiateWithFlags(&mut executable, graph, 0));
             let destroyed = call!(self.cuda, cuGraphDestroy(graph));
             instantiated?;
-            if let Err(failure) = destroyed {
-                self.free_graph(made as usize as Id);
-                return Err(failure);
-            }
+            destroyed.inspect_err(|_| self.free_graph(executable as usize as Id))?;
         }
-        Ok(made as usize as Id)
+        Ok(executable as usize as Id)
     }
 
     unsafe fn replay(&self, graph: Id, on: Id) -> Outcome<()> {
@@ -383,7 +371,7 @@ impl Driver for CudaDevice {
     }
 
     fn free_graph(&self, graph: Id) {
-        // SAFETY: the caller's; what of it is under way is finished by the driver.
+        // SAFETY: the caller's; the driver finishes executions in flight.
         self.leave(|| unsafe { call!(self.cuda, cuGraphExecDestroy(graph as usize as CUgraphExec)) });
     }
 }

@@ -1,6 +1,7 @@
 //! Kernel loading: compiled for the device if NVRTC is available, else from the embedded PTX.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
 use std::sync::Mutex;
 
@@ -8,9 +9,8 @@ use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CU
 
 use super::api::Cuda;
 use super::probe::DeviceInfo;
-use super::{Failure, failure};
 use crate::compiler::{self, PTX_DRIVER};
-use crate::driver::{Id, Outcome};
+use crate::driver::{Failure, Id, Outcome};
 use crate::library::call;
 use crate::lock::lock;
 use crate::module::Module;
@@ -33,30 +33,31 @@ impl Modules {
     pub(super) fn function(
         &self,
         cuda: &Cuda,
-        found: &DeviceInfo,
+        info: &DeviceInfo,
         module: &'static Module,
         kernel: &'static str,
     ) -> Outcome<Id> {
         let mut modules = lock(&self.0);
-        if !modules.contains_key(module.name) {
-            let loaded = Loaded { module: load(cuda, found, module)?, functions: HashMap::new() };
-            modules.insert(module.name, loaded);
-        }
-        let loaded = modules.get_mut(module.name).expect("it was just put there");
+        let loaded = match modules.entry(module.name) {
+            Entry::Occupied(occupied) => occupied.into_mut(),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Loaded { module: load(cuda, info, module)?, functions: HashMap::new() })
+            }
+        };
         if let Some(&function) = loaded.functions.get(kernel) {
             return Ok(function as usize as Id);
         }
         let name = CString::new(kernel).expect("a kernel's name has no zero");
         let (mut function, mut fixed) = (std::ptr::null_mut(), 0);
-        let of = |failure: Failure| failure.of(format!("kernel {kernel} of {}", module.name));
+        let of = |failure: Failure| failure.about(format_args!("kernel {kernel} of {}", module.name));
         // SAFETY: they write a handle and a number.
         unsafe {
             call!(cuda, cuModuleGetFunction(&mut function, loaded.module, name.as_ptr())).map_err(of)?;
             // Allow all shared memory left beside the kernel's static part.
             let bytes = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
             call!(cuda, cuFuncGetAttribute(&mut fixed, bytes, function)).map_err(of)?;
-            let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            call!(cuda, cuFuncSetAttribute(function, most, found.shared_bytes - fixed)).map_err(of)?;
+            let dynamic = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            call!(cuda, cuFuncSetAttribute(function, dynamic, info.shared_bytes - fixed)).map_err(of)?;
         }
         loaded.functions.insert(kernel, function);
         Ok(function as usize as Id)
@@ -72,26 +73,23 @@ impl Modules {
 }
 
 /// Loads machine code compiled for this device, else the PTX.
-fn load(cuda: &Cuda, found: &DeviceInfo, module: &'static Module) -> Outcome<CUmodule> {
-    let compiled = compiler::for_device(module, found.capability);
-    let own = match &compiled {
-        // An older driver may reject the output of a newer compiler.
-        Ok(cubin) => link(cuda, module, cubin).map_err(|e| e.to_string()),
-        Err(why) => Err(why.clone()),
-    };
-    let why = match own {
+fn load(cuda: &Cuda, info: &DeviceInfo, module: &'static Module) -> Outcome<CUmodule> {
+    // An older driver may reject the output of a newer compiler.
+    let compiled = compiler::for_device(module, info.capability)
+        .and_then(|cubin| link(cuda, module, &cubin).map_err(|failure| failure.to_string()));
+    let why = match compiled {
         Ok(loaded) => return Ok(loaded),
         Err(why) => why,
     };
     if module.ptx.is_empty() {
-        let what = format!("{}: no PTX was built in, and {why}", module.name);
-        return Err(failure("cuModuleLoadDataEx", what));
+        let message = format!("{}: no PTX was built in, and {why}", module.name);
+        return Err(Failure::new("cuModuleLoadDataEx", message));
     }
     // The driver expects zero-terminated PTX.
     let ptx = [module.ptx.as_bytes(), &[0]].concat();
-    link(cuda, module, &ptx).map_err(|mut failure| {
-        failure.what = format!("{}; PTX needs {PTX_DRIVER}; {why}", failure.what);
-        failure
+    link(cuda, module, &ptx).map_err(|failure| {
+        let message = format!("{}; PTX needs {PTX_DRIVER}; {why}", failure.message);
+        Failure { message, ..failure }
     })
 }
 
@@ -102,21 +100,19 @@ fn link(cuda: &Cuda, module: &Module, image: &[u8]) -> Outcome<CUmodule> {
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
     let mut loaded = std::ptr::null_mut();
     let count = options.len() as u32;
-    // SAFETY: the image is a cubin, or PTX that ends in a zero; options have the types that the driver says.
-    let asked = unsafe {
+    // SAFETY: the image is a cubin, or zero-terminated PTX; options have the types that the driver requires.
+    let status = unsafe {
         call!(
             cuda,
             cuModuleLoadDataEx(&mut loaded, image.as_ptr().cast(), count, options.as_mut_ptr(), values.as_mut_ptr())
         )
     };
-    asked.map_err(|mut failure| {
+    status.map_err(|failure| {
         let log = String::from_utf8_lossy(&log);
         let log = log.trim_end_matches('\0').trim().replace('\n', " | ");
-        failure.what = match log.as_str() {
-            "" => format!("{}: {}", module.name, failure.what),
-            log => format!("{}: {}: {log}", module.name, failure.what),
-        };
-        failure
+        let separator = if log.is_empty() { "" } else { ": " };
+        let message = format!("{}: {}{separator}{log}", module.name, failure.message);
+        Failure { message, ..failure }
     })?;
     Ok(loaded)
 }

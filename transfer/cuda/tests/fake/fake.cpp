@@ -1,8 +1,8 @@
-// libcuda and libcublas for tests/driver.rs: the functions that morphgl-cuda calls, on the host's memory, at once. They
-// check what a driver checks: handles, contexts, captures. It runs one kernel, test_half, by its name.
+// Fake libcuda and libcublas for tests/driver.rs: the functions that morphgl-cuda calls, executed synchronously in host
+// memory. They check what a driver checks: handles, contexts, captures. The only kernel is test_half.
 //
-// There are two devices. FAKE_CUDA says what is wrong with the machine: apart (they do not reach each other); or, of
-// one with one device: no-device, old, old-device, no-uva, no-memory.
+// There are two devices. FAKE_CUDA names a defect of the machine: apart (no peer access); or, with a single device:
+// no-device, old, old-device, no-uva, no-memory.
 // FAKE_FAIL=function:n makes the n-th call of a function fail.
 #include <algorithm>
 #include <cstdint>
@@ -21,12 +21,12 @@ namespace {
 
 std::mutex mutex;
 std::map<std::string, int> calls;
-// Live objects by kind; the driver's handles are their addresses.
+// Live objects and their kinds; handles are their addresses.
 std::map<void*, char> live;
 std::map<uintptr_t, size_t> registered;
 std::set<void*> capturing, recorded;
 thread_local void* current = nullptr;
-// The primary context of each device, its users, and whether it reaches the other's memory.
+// The primary context of each device, its users, and whether it has peer access to the other device.
 char contexts[2];
 int retained[2];
 bool reached[2];
@@ -36,7 +36,7 @@ bool machine(const char* what) {
     return is && !strcmp(is, what);
 }
 
-// Begins a call: whether it is to fail.
+// Begins a call: the status with which it fails, or OK.
 Status enter(const char* function, bool needs_context = true) {
     const std::lock_guard<std::mutex> lock(mutex);
     const int call = ++calls[function];
@@ -76,7 +76,7 @@ Status destroy(void* handle, char kind) {
 
 extern "C" {
 
-// For the test: objects that nobody gave back, and a list of what was called.
+// For the test: number of live objects, and the calls by function.
 int fake_live() { return (int)(live.size() + registered.size()) + retained[0] + retained[1]; }
 int fake_calls(const char* function) { return calls[function]; }
 void fake_print_calls() {
@@ -88,7 +88,7 @@ void fake_print_calls() {
 const int DEFAULT_MATH = 0, TF32_MATH = 3;
 std::map<void*, int> modes;
 
-// A factor as the handle's mode has it: in TF32 with ten mantissa bits, here cut instead of rounded.
+// A factor in the handle's math mode: in TF32 with ten mantissa bits, here truncated instead of rounded.
 float factor(void* handle, float x) {
     if (modes[handle] != TF32_MATH) return x;
     unsigned bits;
@@ -121,7 +121,7 @@ Status cublasSetWorkspace_v2(void*, void* at, size_t bytes) {
     BEGIN(false);
     return at && bytes ? OK : 7;
 }
-// By columns, as cuBLAS has it.
+// Column-major, as cuBLAS.
 Status cublasSgemm_v2(void* handle, int ta, int tb, int m, int n, int k, const float* alpha, const float* a, int lda,
                       const float* b, int ldb, const float* beta, float* c, int ldc) {
     BEGIN(false);
@@ -155,7 +155,7 @@ Status cuGetErrorName(unsigned status, const char** out) {
     return OK;
 }
 Status cuGetErrorString(unsigned, const char** out) {
-    *out = "words of the driver";
+    *out = "description by the driver";
     return OK;
 }
 Status cuDeviceGetCount(int* out) {
@@ -188,7 +188,7 @@ Status cuDeviceGetAttribute(int* out, int attribute, int) {
         case 97: *out = 232448; break;                         // shared memory
         case 41: *out = !machine("no-uva"); break;             // unified addressing
         case 19: case 91: *out = 1; break;                     // maps host memory, by the host's pointer
-        case 113: *out = 1; break;                             // pins what is read-only
+        case 113: *out = 1; break;                             // pins read-only memory
         default: return INVALID;
     }
     return OK;
@@ -208,7 +208,7 @@ Status cuDevicePrimaryCtxRetain(void** out, int device) {
 }
 Status cuDevicePrimaryCtxRelease_v2(int device) {
     BEGIN(false);
-    // What was enabled goes with the context.
+    // Peer access ends with the context.
     if (--retained[device - 40] == 0) reached[0] = reached[1] = false;
     return OK;
 }
@@ -321,7 +321,7 @@ Status cuStreamEndCapture(void* stream, void** out) {
 }
 Status cuEventCreate(void** out, unsigned flags) {
     BEGIN();
-    if ((flags & ~2u) != 1) return INVALID;  // all of them block
+    if ((flags & ~2u) != 1) return INVALID;  // all events block
     *out = make('e');
     return OK;
 }
@@ -364,7 +364,7 @@ Status cuModuleLoadDataEx(void** out, const void* image, unsigned count, int* op
     BEGIN();
     if (memcmp(image, "\177ELF", 4) && memcmp(image, "//", 2)) {
         for (unsigned i = 0; i < count; i++) {
-            if (options[i] == 5) strcpy((char*)values[i], "what the linker\nhas to say");
+            if (options[i] == 5) strcpy((char*)values[i], "the linker's\nmessage");
         }
         return 218;
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use morphgl_registry::Result;
 
-use crate::driver::{Address, Precision, Product};
+use crate::driver::{Address, Gemm, Precision};
 use crate::memory::{Buffer, Users};
 use crate::{Argument, Stream};
 
@@ -14,7 +14,7 @@ use crate::{Argument, Stream};
 pub struct Floats<'a> {
     address: Address,
     len: usize,
-    users: Users<'a>,
+    users: &'a Users,
 }
 
 impl<'a> Floats<'a> {
@@ -62,7 +62,7 @@ impl<'a> From<Floats<'a>> for Argument<'a> {
     }
 }
 
-/// Whether a factor of a product is read transposed.
+/// Whether a factor of a GEMM is read transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Transpose {
@@ -71,8 +71,8 @@ pub enum Transpose {
 }
 
 impl Stream {
-    /// Creates the stream's cuBLAS handle, if there is none, and sets the precision of its products. Without this call the
-    /// first product creates it, in f32; a captured product needs it beforehand.
+    /// Creates the stream's cuBLAS handle, if there is none, and sets the precision of its GEMMs. Without this call the
+    /// first GEMM creates it, in f32; a captured GEMM needs it beforehand.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// cuBLAS cannot be loaded (the error says how to get it) or refuses the product.
+    /// cuBLAS cannot be loaded (the error says how to get it) or refuses the GEMM.
     ///
     /// # Panics
     ///
@@ -110,16 +110,16 @@ impl Stream {
         [a.users, b.users, out.users].into_iter().for_each(|users| users.mark(self));
         let driver = self.device().driver();
         if k == 0 {
-            assert!(beta == 0.0, "a product of no depth replaces its output");
-            // SAFETY: the output lies in its buffer, which goes back to its pool only after the stream's work.
+            assert!(beta == 0.0, "a GEMM of depth 0 replaces its output");
+            // SAFETY: the output lies in its buffer, which returns to its pool only after the stream's work.
             return self.check(unsafe { driver.fill(self.id(), out.address, 0, m * n * size_of::<f32>()) });
         }
         let transpose = [transpose_a == Transpose::Yes, transpose_b == Transpose::Yes];
         let strides = [if transpose[0] { m } else { k }, if transpose[1] { k } else { n }, n];
         let (a, b, out) = (a.address, b.address, out.address);
-        let product = Product { m, n, k, a, b, out, strides, transpose, alpha, beta };
+        let gemm = Gemm { m, n, k, a, b, out, strides, transpose, alpha, beta };
         self.device().inner().launches.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as above, for all three matrices.
-        self.check(unsafe { driver.multiply(self.id(), &product) })
+        self.check(unsafe { driver.multiply(self.id(), &gemm) })
     }
 }

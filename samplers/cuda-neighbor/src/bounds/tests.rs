@@ -1,0 +1,30 @@
+use super::*;
+
+#[test]
+fn degrees_are_counted_from_the_largest_on() {
+    let degrees = [0u64, 5000, 4095, 4096, 5000, 1, 4095];
+    let mut indptr = vec![0u64];
+    indptr.extend(degrees.iter().scan(0, |end, degree| {
+        *end += degree;
+        Some(*end)
+    }));
+    let edges = degrees.iter().sum::<u64>() as usize;
+    let degrees = Degrees::new(&Topology::new(indptr, vec![0u32; edges], None).expect("seven nodes"));
+    assert_eq!((degrees.num_nodes(), degrees.counts), (7, vec![(5000, 2), (4096, 1), (4095, 2), (1, 1), (0, 1)]));
+}
+
+#[test]
+fn the_largest_rows_bound_a_hop() {
+    // Degrees 3, 1, 1, 0.
+    let topology = Topology::new(vec![0u64, 3, 4, 5, 5], vec![1u32, 2, 3, 0, 0], None).expect("four nodes");
+    let degrees = Degrees::new(&topology);
+    let hop = |rows, fanout: &str| degrees.hop(rows, rows, fanout.parse().expect("a fanout"));
+    assert_eq!(hop(1, "-1"), HopBounds { rows: 1, expanded: 1, edges: 3, nodes: 4 });
+    assert_eq!(hop(1, "2"), HopBounds { rows: 1, expanded: 1, edges: 2, nodes: 3 });
+    assert_eq!(hop(2, "-1").edges, 4);
+    assert_eq!(hop(100, "-1"), HopBounds { rows: 4, expanded: 4, edges: 5, nodes: 4 });
+    let settings = SamplerSettings { expansion: Expansion::New, ..Default::default() };
+    let fanout = "1".parse().expect("a fanout");
+    assert_eq!(degrees.after(&hop(1, "1"), &settings, fanout), HopBounds { rows: 2, expanded: 1, edges: 1, nodes: 3 });
+    assert_eq!(degrees.after(&hop(1, "1"), &SamplerSettings::default(), fanout).edges, 2);
+}

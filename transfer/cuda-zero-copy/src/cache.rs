@@ -1,0 +1,153 @@
+//! Feature cache in the memory of one or several devices, filled by counted accesses.
+
+use morphgl_cuda::{Buffer, Device, Kernel, Pinned, Shape, ShardedBuffer, Stream};
+use morphgl_feature_cache::NodeMap;
+use morphgl_graph_store::FeatureMatrix;
+use morphgl_hotness::{Cut, Kind};
+use morphgl_registry::{Error, Result};
+
+use crate::KERNELS;
+
+/// Bytes of rows gathered and uploaded at a time while a cache is filled.
+const CHUNK: usize = 32 << 20;
+/// Bytes per cached row for its rank, with several devices; bytes per device for its address.
+const RANK: u64 = 4;
+const ADDRESS: u64 = 8;
+
+/// Cached rows, and a bitmap with prefix counts: bit `node % 64` of word `node / 64` marks a cached node, whose position is
+/// the number of bits before it.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pub(crate) bitmap: Buffer<u64>,
+    pub(crate) prefix_counts: Buffer<u32>,
+    /// Hotness rank of each cached row, with several devices.
+    pub(crate) ranks: Option<Buffer<u32>>,
+    /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
+    /// `r % devices`.
+    pub(crate) rows: ShardedBuffer<u8>,
+    /// Number of cached rows.
+    pub(crate) num_rows: usize,
+    /// Expected miss rate: share of accesses to rows that are not cached, by the hotness they were chosen by.
+    pub(crate) host_share: f64,
+}
+
+impl Cache {
+    /// Whether all rows fit the budgets, given in bytes with a stream of each device, as [`Cache::fill`] counts them.
+    pub(crate) fn fits_all(devices: &[(&Stream, u64)], matrix: &FeatureMatrix) -> bool {
+        let num_nodes = matrix.num_rows();
+        max_rows(devices, num_nodes, matrix.row_bytes() as u64).is_some_and(|max| max >= num_nodes as u64)
+    }
+
+    /// Number of cached rows by device.
+    pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
+        let num_devices = self.rows.parts().len();
+        let rows = move |i| (self.num_rows + num_devices - 1 - i) / num_devices;
+        self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
+    }
+
+    /// Caches the hottest rows of `matrix` that fit the budgets, given in bytes with a stream of each device; the first device
+    /// gathers, and its budget includes the lookup tables. `None` if no row is worth caching.
+    pub(crate) fn fill(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, hotness: &[f32]) -> Result<Option<Self>> {
+        let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
+        let Some(max) = max_rows(devices, num_nodes, row_bytes as u64) else { return Ok(None) };
+        let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1 };
+        let mut cut = Cut::new(num_nodes as u32, std::slice::from_ref(&kind), max);
+        let map = NodeMap::new(num_nodes, |node| cut.holds(&kind, node));
+        if map.is_empty() {
+            return Ok(None);
+        }
+        let mut nodes: Vec<u32> = map.nodes().collect();
+        let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
+        let cached: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();
+        // Rounding must not make the share negative.
+        let host_share = (1.0 - cached / all).max(0.0);
+        let gathering = devices[0].0;
+        let ranks = (devices.len() > 1).then(|| Buffer::of(gathering, &rank(&mut nodes, hotness))).transpose()?;
+        let (bitmap, prefix_counts): (Vec<u64>, Vec<u32>) = map.words().unzip();
+        let (bitmap, prefix_counts) = (Buffer::of(gathering, &bitmap)?, Buffer::of(gathering, &prefix_counts)?);
+        let mut parts = Vec::with_capacity(devices.len());
+        for (i, (stream, _)) in devices.iter().enumerate() {
+            let part: Vec<u32> = nodes.iter().copied().skip(i).step_by(devices.len()).collect();
+            // Errors name the device, which may be a peer.
+            parts.push(
+                upload_rows(stream, matrix, &part).map_err(|e| Error {
+                    context: format!("{}, rows on {}", e.context, stream.device().place()),
+                    ..e
+                })?,
+            );
+        }
+        let rows = ShardedBuffer::new(gathering, parts)?;
+        Ok(Some(Self { bitmap, prefix_counts, ranks, rows, num_rows: map.len(), host_share }))
+    }
+}
+
+/// Number of rows that fit the budgets round-robin; `None` if the tables exceed the first device's budget.
+fn max_rows(devices: &[(&Stream, u64)], num_nodes: usize, row_bytes: u64) -> Option<u64> {
+    let (row_bytes, num_devices) = (row_bytes.max(1), devices.len() as u64);
+    let tables = NodeMap::num_bytes_of(num_nodes) + ADDRESS * num_devices;
+    let ranks = if num_devices > 1 { RANK * num_devices } else { 0 };
+    let first = (devices[0].1.checked_sub(tables)? / (row_bytes + ranks)).saturating_mul(num_devices);
+    // Round-robin: a device has as many rows as those before it, or one less.
+    let max = |(i, (_, budget)): (u64, &(_, u64))| (budget / row_bytes).saturating_mul(num_devices).saturating_add(i);
+    Some((0..).zip(devices).skip(1).map(max).fold(first, u64::min))
+}
+
+/// Sorts nodes by hotness, the hottest first; returns the rank of each former position.
+fn rank(nodes: &mut [u32], hotness: &[f32]) -> Vec<u32> {
+    let mut positions: Vec<u32> = (0..nodes.len() as u32).collect();
+    let heat = |position: u32| hotness[nodes[position as usize] as usize];
+    positions.sort_unstable_by(|&a, &b| heat(b).total_cmp(&heat(a)).then(a.cmp(&b)));
+    let sorted: Vec<u32> = positions.iter().map(|&position| nodes[position as usize]).collect();
+    let mut ranks = vec![0; nodes.len()];
+    (0u32..).zip(&positions).for_each(|(rank, &position)| ranks[position as usize] = rank);
+    nodes.copy_from_slice(&sorted);
+    ranks
+}
+
+/// Uploads the rows of `nodes`, packed.
+fn upload_rows(stream: &Stream, matrix: &FeatureMatrix, nodes: &[u32]) -> Result<Buffer<u8>> {
+    let row_bytes = matrix.row_bytes();
+    let mut rows = Buffer::new(stream, nodes.len() * row_bytes)?;
+    let mut at = 0;
+    for nodes in nodes.chunks((CHUNK / row_bytes.max(1)).max(1)) {
+        let mut chunk = Pinned::<u8>::new(stream.device(), nodes.len() * row_bytes)?;
+        matrix.par_gather_rows(nodes, &mut chunk);
+        stream.copy(&chunk, 0..chunk.len(), &mut rows, at)?;
+        at += chunk.len();
+    }
+    Ok(rows)
+}
+
+/// Access counters during pre-sampling.
+#[derive(Debug)]
+pub(crate) struct AccessCounts {
+    accesses: Buffer<u32>,
+    kernel: Kernel,
+    /// Mini-batches left to count.
+    left: u32,
+}
+
+impl AccessCounts {
+    pub(crate) fn new(stream: &Stream, num_nodes: usize, batches: u32) -> Result<Self> {
+        let mut accesses = Buffer::new(stream, num_nodes)?;
+        stream.fill(&mut accesses, 0)?;
+        Ok(Self { accesses, kernel: KERNELS.kernel(stream.device(), "gather_count")?, left: batches })
+    }
+
+    /// Counts the first `len` of `nodes`; returns whether this was the last mini-batch to count.
+    pub(crate) fn add(&mut self, stream: &Stream, nodes: &Buffer<u32>, len: usize) -> Result<bool> {
+        let arguments = &mut [nodes.into(), (len as u32).into(), (&mut self.accesses).into()];
+        // SAFETY: the arguments are the kernel's, and nodes are those of the dataset.
+        unsafe { stream.launch(&self.kernel, Shape::covering(len, 256), arguments)? };
+        self.left = self.left.saturating_sub(1);
+        Ok(self.left == 0)
+    }
+
+    /// Downloads the counts.
+    pub(crate) fn hotness(&self, stream: &Stream) -> Result<Vec<f32>> {
+        Ok(self.accesses.to_vec(stream)?.into_iter().map(|count| count as f32).collect())
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests;

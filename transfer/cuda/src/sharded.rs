@@ -1,0 +1,63 @@
+//! Arrays in parts on several devices, read by one of them.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use morphgl_registry::Result;
+
+use crate::driver::Address;
+use crate::memory::{Buffer, Guarded, Users};
+use crate::stream::Stream;
+
+/// Read-only buffers on several devices, read in place by kernels of one device by peer access. As a kernel argument it is
+/// an array of the parts' addresses.
+///
+/// Dropping it waits for the work of its readers; each part then returns to the pool of its device.
+pub struct ShardedBuffer<T: Pod>(Guarded<Shards<T>>);
+
+struct Shards<T: Pod> {
+    addresses: Buffer<u64>,
+    parts: Vec<Buffer<T>>,
+}
+
+impl<T: Pod> ShardedBuffer<T> {
+    /// Makes `parts` readable by the stream's device. Blocks until pending work on the parts is done, so that readers need no
+    /// event of it.
+    ///
+    /// # Errors
+    ///
+    /// The device has no access to a part ([`crate::Device::reaches`]), work on a part failed, or memory is full.
+    pub fn new(stream: &Stream, parts: Vec<Buffer<T>>) -> Result<Self> {
+        let reader = stream.device();
+        for part in &parts {
+            reader.reach(part.device())?;
+            part.users().wait()?;
+        }
+        let addresses = Buffer::of(stream, &parts.iter().map(Buffer::address).collect::<Vec<Address>>())?;
+        addresses.users().wait()?;
+        Ok(Self(Guarded::new(reader, Shards { addresses, parts })))
+    }
+
+    /// The parts.
+    pub fn parts(&self) -> &[Buffer<T>] {
+        &self.0.parts
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.0.addresses.address()
+    }
+
+    pub(crate) fn users(&self) -> &Users {
+        self.0.users()
+    }
+}
+
+impl<T: Pod> fmt::Debug for ShardedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reader = self.0.addresses.device();
+        f.debug_struct("ShardedBuffer").field("parts", &self.parts()).field("reader", reader).finish()
+    }
+}
+
+#[cfg(all(test, feature = "emulate"))]
+mod tests;
