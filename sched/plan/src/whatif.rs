@@ -8,7 +8,8 @@ use crate::{Candidate, Invalid, Problem};
 /// Speed factors of resources: `CPU*2,PCIe*0.5`.
 ///
 /// A phase that holds one resource is scaled by its factor. A phase that holds several is assumed to spend an equal part of its
-/// time on each.
+/// time on each. A name without a number is that of every device: `CUDA` of `CUDA:0` and `CUDA:1`; the first factor for a
+/// resource is the one that counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf(
     // Invariant: not empty, factors finite and above 0, no name twice.
@@ -23,14 +24,14 @@ impl WhatIf {
     /// A resource that is not the problem's.
     pub fn apply(&self, problem: &Problem) -> Result<Problem, Invalid> {
         for (name, _) in &self.0 {
-            if problem.resources().iter().all(|r| r.name != *name) {
-                let names: Vec<&str> = problem.resources().iter().map(|r| r.name.as_str()).collect();
-                return Err(Invalid(format!("{name}: not a resource of these routes; they hold {}", names.join(", "))));
+            if !problem.resources().iter().any(|r| names(name, &r.name)) {
+                let known: Vec<&str> = problem.resources().iter().map(|r| r.name.as_str()).collect();
+                return Err(Invalid(format!("{name}: not a resource of these routes; they hold {}", known.join(", "))));
             }
         }
-        let factor = |names: &[String]| {
-            let slower = |name: &String| self.0.iter().find(|(n, _)| n == name).map_or(1.0, |(_, f)| 1.0 / f);
-            names.iter().map(slower).sum::<f64>() / names.len() as f64
+        let factor = |held: &[String]| {
+            let slower = |held: &String| self.0.iter().find(|(n, _)| names(n, held)).map_or(1.0, |(_, f)| 1.0 / f);
+            held.iter().map(slower).sum::<f64>() / held.len() as f64
         };
         let route = |c: &Candidate| {
             let h = &c.hardware;
@@ -39,6 +40,11 @@ impl WhatIf {
         };
         Ok(Problem { routes: problem.routes.iter().map(route).collect(), ..problem.clone() })
     }
+}
+
+/// Whether `name` is that of the resource, with its number or without.
+fn names(name: &str, resource: &str) -> bool {
+    resource.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 impl fmt::Display for WhatIf {

@@ -15,7 +15,8 @@ const MARGIN: f64 = 1.25;
 impl Profile {
     /// The planning problem of the profiled routes on `cores` of the host's cores.
     ///
-    /// Resources are those of the routes' keys; the host's processor has cores, all others are used by one phase at a time.
+    /// Resources are those of the routes' keys, a device's and its link's with the device's number (`CUDA:0`, `PCIe:0`); the
+    /// host's processor has cores, all others are used by one phase at a time.
     /// Interference was measured at some splits of the cores; at every other one it is that of the nearest measured split,
     /// and at least `limits.oversubscription` times the threads a core where there are more threads than cores.
     ///
@@ -38,25 +39,21 @@ impl Profile {
         durations: impl Fn(&RouteProfile) -> Result<Durations, Invalid>,
     ) -> Result<Problem, Invalid> {
         let mut resources: Vec<Resource> = Vec::new();
-        for resource in self.routes.iter().flat_map(|r| keys(&r.route)).flat_map(used) {
-            if resources.iter().all(|r| r.name != resource.name()) {
-                resources.push(match *resource == morphgl_registry::Resource::CPU {
-                    true => Resource::shared(resource.name(), cores),
-                    false => Resource::exclusive(resource.name()),
+        for name in self.routes.iter().flat_map(|r| hardware(&r.route)).flatten() {
+            if resources.iter().all(|r| r.name != name) {
+                resources.push(match name == morphgl_registry::Resource::CPU.name() {
+                    true => Resource::shared(name, cores),
+                    false => Resource::exclusive(name),
                 });
             }
         }
         let candidate = |r: &RouteProfile| {
-            let names = |key: &Key| used(key).map(|r| r.name().to_string()).collect();
+            let [batching, transferring, training] = hardware(&r.route);
             let with_margin = |bytes: u64| (bytes as f64 * MARGIN).ceil() as u64;
             let (route, largest) = (&r.route, &r.largest);
             Ok(Candidate {
                 keys: r.keys(),
-                hardware: Hardware {
-                    batching: names(&route.batching),
-                    transferring: names(&route.transferring),
-                    training: names(&route.training),
-                },
+                hardware: Hardware { batching, transferring, training },
                 in_place: route.batched_at == route.trained_at,
                 on_host: route.trained_at == Place::Host,
                 durations: durations(r)?,
@@ -112,6 +109,27 @@ fn keys(route: &Route) -> [&Key; 3] {
 fn used(key: &Key) -> impl Iterator<Item = &morphgl_registry::Resource> {
     let pool = key.phase == Phase::Batching && on_host(key);
     key.hardware.resources().iter().filter(move |r| !pool || **r == morphgl_registry::Resource::CPU)
+}
+
+/// Names of the resources each phase of a route uses, by [`used`]. What is not the processor of an operator at a device is
+/// that device's own: its name has the device's number.
+fn hardware(route: &Route) -> [Vec<String>; 3] {
+    let Route { batching, transferring, training, batched_at, trained_at, .. } = route;
+    let device = |places: &[&Place]| {
+        places.iter().find_map(|place| match place {
+            Place::Device { index, .. } => Some(*index),
+            _ => None,
+        })
+    };
+    let names = |key: &Key, places: &[&Place]| {
+        let number = device(places);
+        let name = |r: &morphgl_registry::Resource| match number {
+            Some(number) if *r != morphgl_registry::Resource::CPU => format!("{r}:{number}"),
+            _ => r.to_string(),
+        };
+        used(key).map(name).collect()
+    };
+    [names(batching, &[batched_at]), names(transferring, &[batched_at, trained_at]), names(training, &[trained_at])]
 }
 
 impl RouteProfile {

@@ -13,7 +13,7 @@ fn the_problem_has_the_routes_hardware() {
     let p = fakes.profile(&unhurried(3)).expect("nothing fails");
     fakes.check_unchanged();
     let problem = p.problem(3, Limits { ready: 4, ..Limits::default() });
-    let resources = [Resource::shared("CPU", 3), Resource::exclusive("PCIe"), Resource::exclusive("NPU")];
+    let resources = [Resource::shared("CPU", 3), Resource::exclusive("PCIe:0"), Resource::exclusive("NPU:0")];
     assert_eq!(problem.resources(), resources);
     assert_eq!(p.problem(16, Limits::default()).cores(), 16, "as many as asked for");
     assert_eq!((problem.num_batches(), problem.limits.ready), (60, 4));
@@ -23,8 +23,8 @@ fn the_problem_has_the_routes_hardware() {
         [&h.batching, &h.transferring, &h.training].map(|names| names.join("+"))
     };
     assert_eq!(held(0), ["CPU", "CPU", "CPU"]);
-    assert_eq!(held(1), ["CPU", "PCIe", "NPU"]);
-    assert_eq!(held(2), ["NPU+PCIe", "NPU", "NPU"]);
+    assert_eq!(held(1), ["CPU", "PCIe:0", "NPU:0"]);
+    assert_eq!(held(2), ["NPU:0+PCIe:0", "NPU:0", "NPU:0"]);
     assert_eq!([0, 1, 2].map(|i| (of(i).in_place, of(i).on_host)), [(true, true), (false, false), (true, false)]);
     // A device's mini-batches and its worker take there what they say.
     assert_eq!([0, 1, 2].map(|i| (of(i).bytes.batched, of(i).bytes.ready)), [(35, 35), (35, 50), (50, 50)]);
