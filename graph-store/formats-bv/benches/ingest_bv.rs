@@ -4,8 +4,8 @@
 //! [--memory MIB] [--dir DIR] [--json] [--graph BASENAME]`. Without `--graph`, a graph is compressed with WebGraph's own
 //! compressor: half of each node's successors lie near it, half anywhere.
 //!
-//! "bv targets" stores the transpose, which sorts all edges; "bv sources" stores the rows as they come. What a core is
-//! and how the disk is measured stands in the bench of `morphgl-formats`.
+//! "bv targets" stores the transpose, which sorts all edges; "bv sources" stores the rows as they are. The bench of
+//! `morphgl-formats` describes the figures.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 #[path = "../../formats/benches/measure/mod.rs"]
@@ -22,7 +22,7 @@ use webgraph::prelude::{BvComp, VecGraph};
 fn main() -> Result<()> {
     let arguments = Arguments::read();
     let dir = arguments.dir.join(format!("morphgl-ingest-bv-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("room for the graph");
+    std::fs::create_dir_all(&dir).expect("the disk takes the graph");
     let given = std::env::args().skip_while(|a| a != "--graph").nth(1).map(PathBuf::from);
     let graph = given.unwrap_or_else(|| compress(&dir.join("graph"), arguments.nodes, arguments.edges));
     let file = graph.with_extension("graph");
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
         }
     }
     report.print();
-    // What is left is in the system's directory for temporary files.
+    // A remaining directory is among the system's temporary files.
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
 }
@@ -56,6 +56,6 @@ fn compress(basename: &Path, nodes: u64, edges: u64) -> PathBuf {
         near.chain(far).map(move |v| (u as usize, v as usize))
     });
     let graph = VecGraph::from_arcs(arcs);
-    BvComp::with_basename(basename).comp_graph::<BE>(&graph).expect("room for the graph");
+    BvComp::with_basename(basename).comp_graph::<BE>(&graph).expect("the disk takes the graph");
     basename.to_path_buf()
 }

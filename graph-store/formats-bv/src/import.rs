@@ -1,4 +1,4 @@
-//! Decoding, one node after another, into the ingest.
+//! Sequential decoding of a graph into the ingest.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ const DOWNLOAD: &str = "the file is damaged or of another graph: download it aga
 /// # Errors
 ///
 /// Missing or cut files, properties that do not fit, successors that do not exist, another number of arcs than
-/// promised, and whatever the disk refuses.
+/// promised, an IO error.
 ///
 /// # Complexity
 ///
@@ -39,29 +39,32 @@ pub fn import(source: &Path, target: &Path, rows: Rows, options: &Options, progr
     }
     progress.stage("decode", Some(properties.num_arcs));
     let sink = ingest.edges(&graph, Some(properties.num_nodes), false)?;
-    let (nodes, successors, promised) = (Vec::new(), Vec::new(), properties.num_arcs);
-    let mut stream = Stream { sink, graph: graph.clone(), promised, rows, nodes, successors, progress };
-    let unreadable =
-        |e: anyhow::Error| Error::invalid(&graph, Position::File, format!("not a readable BV graph ({e})"), DOWNLOAD);
-    // The decoder panics on bits that no BV graph has; what it leaves behind is dropped with it.
+    let num_arcs = properties.num_arcs;
+    let mut arcs = ArcSink { sink, graph: &graph, num_arcs, rows, nodes: vec![], successors: vec![], progress };
+    let unreadable = |e: anyhow::Error| damaged(&graph, format!("not a readable BV graph ({e})"));
+    // The decoder panics on bits that no BV graph has; its state is dropped with it.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
         if properties.little_endian {
-            stream.all(&BvGraphSeq::with_basename(&graph).endianness::<LE>().load().map_err(unreadable)?)
+            arcs.push_all(&BvGraphSeq::with_basename(&graph).endianness::<LE>().load().map_err(unreadable)?)
         } else {
-            stream.all(&BvGraphSeq::with_basename(&graph).endianness::<BE>().load().map_err(unreadable)?)
+            arcs.push_all(&BvGraphSeq::with_basename(&graph).endianness::<BE>().load().map_err(unreadable)?)
         }
     }));
-    decoded.unwrap_or_else(|_| Err(Error::invalid(&graph, Position::File, "the bits cannot be decoded", DOWNLOAD)))?;
-    if stream.sink.len() != properties.num_arcs {
-        let what = format!("{} arcs, but the properties promise {}", stream.sink.len(), properties.num_arcs);
-        return Err(Error::invalid(&graph, Position::File, what, DOWNLOAD));
+    decoded.unwrap_or_else(|_| Err(damaged(&graph, "the bits cannot be decoded")))?;
+    let decoded_arcs = arcs.sink.num_edges();
+    if decoded_arcs != num_arcs {
+        return Err(damaged(&graph, format!("{decoded_arcs} arcs, but the properties promise {num_arcs}")));
     }
-    stream.sink.finish()?;
+    arcs.sink.finish()?;
     ingest.finish()
 }
 
-/// The graph file of a basename, which may have dots of its own (`uk-2007-05.05`); its ending is what other endings
-/// replace, in here and in the `webgraph` crate.
+fn damaged(graph: &Path, what: impl Into<String>) -> Error {
+    Error::invalid(graph, Position::File, what, DOWNLOAD)
+}
+
+/// The graph file of a basename, which may have dots of its own (`uk-2007-05.05`). Other endings replace that of this file, here
+/// and in the `webgraph` crate.
 fn graph_file(source: &Path) -> PathBuf {
     if source.extension().is_some_and(|ending| ending == "graph") {
         return source.to_path_buf();
@@ -79,28 +82,28 @@ fn existing(path: PathBuf) -> Result<PathBuf> {
     Err(Error::invalid(path, Position::File, "there is no such file", cure))
 }
 
-/// Edges on their way from the decoder to the sink.
-struct Stream<'s, 'a> {
+/// Collects the decoder's arcs and pushes them in blocks.
+struct ArcSink<'s, 'a> {
     sink: EdgeSink<'s, 'a>,
-    graph: PathBuf,
+    graph: &'s Path,
     /// Number of arcs that the properties promise.
-    promised: u64,
+    num_arcs: u64,
     rows: Rows,
     nodes: Vec<u32>,
     successors: Vec<u32>,
     progress: &'a dyn Progress,
 }
 
-impl Stream<'_, '_> {
-    fn all<G: SequentialGraph>(&mut self, graph: &G) -> Result<()> {
+impl ArcSink<'_, '_> {
+    fn push_all<G: SequentialGraph>(&mut self, graph: &G) -> Result<()> {
         const BLOCK: usize = 1 << 20;
         let mut iter = graph.iter();
         while let Some((node, successors)) = iter.next() {
             for successor in successors {
-                // What does not fit 32 bits does not exist, and the sink says so.
+                // A successor beyond 32 bits does not exist, and the sink refuses it.
                 self.successors.push(u32::try_from(successor).unwrap_or(u32::MAX));
                 self.nodes.push(node as u32);
-                // Looked at within a list too: damaged bits can announce one that never ends.
+                // Within a list, too: damaged bits can announce one that never ends.
                 if self.nodes.len() == BLOCK {
                     self.flush()?;
                 }
@@ -115,9 +118,9 @@ impl Stream<'_, '_> {
             Rows::Sources => (&self.successors, &self.nodes),
         };
         self.sink.push(sources, targets, None)?;
-        if self.sink.len() > self.promised {
-            let what = format!("more arcs than the {} that the properties promise", self.promised);
-            return Err(Error::invalid(&self.graph, Position::File, what, DOWNLOAD));
+        if self.sink.num_edges() > self.num_arcs {
+            let what = format!("more arcs than the {} that the properties promise", self.num_arcs);
+            return Err(damaged(self.graph, what));
         }
         self.progress.advance(self.nodes.len() as u64);
         self.nodes.clear();

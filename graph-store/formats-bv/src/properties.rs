@@ -1,4 +1,4 @@
-//! `.properties`: what is checked before a bit is decoded.
+//! The `.properties` file of a BV graph: `key=value` lines of Java.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use morphgl_graph_store::{Error, MAX_NODES, Position, Result};
 
-/// What the properties say of a graph.
+/// The properties of a graph that the import uses.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Properties {
     pub(crate) num_nodes: u64,
@@ -19,12 +19,13 @@ pub(crate) struct Properties {
 impl Properties {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-        let map: BTreeMap<&str, &str> =
-            text.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('=')).map(trim).collect();
+        let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+        let map: BTreeMap<&str, &str> = lines.map(|(key, value)| (key.trim(), value.trim())).collect();
         let invalid = |what: String, cure: &str| Error::invalid(path, Position::File, what, cure);
         let number = |key: &str| {
-            let value = map.get(key).ok_or_else(|| invalid(format!("the property {key} is missing"), RIGHT_FILE))?;
-            value.parse::<u64>().map_err(|_| invalid(format!("{key}={value} is not a whole number"), RIGHT_FILE))
+            let cure = "check that these are the properties of a BV graph";
+            let value = map.get(key).ok_or_else(|| invalid(format!("the property {key} is missing"), cure))?;
+            value.parse::<u64>().map_err(|_| invalid(format!("{key}={value} is not a whole number"), cure))
         };
         let (num_nodes, num_arcs) = (number("nodes")?, number("arcs")?);
         if num_nodes > MAX_NODES {
@@ -40,10 +41,4 @@ impl Properties {
         let little_endian = map.get("endianness") == Some(&"little");
         Ok(Self { num_nodes, num_arcs, little_endian, bits })
     }
-}
-
-const RIGHT_FILE: &str = "check that these are the properties of a BV graph";
-
-fn trim<'t>((key, value): (&'t str, &'t str)) -> (&'t str, &'t str) {
-    (key.trim(), value.trim())
 }

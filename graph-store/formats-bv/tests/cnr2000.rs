@@ -28,7 +28,7 @@ fn open(source: &Path, rows: Rows, options: &Options) -> Dataset {
     Dataset::open(target, Default::default()).unwrap()
 }
 
-/// Rows of columns from columns of rows, by counting.
+/// The transpose, by counting.
 fn transpose(indptr: &[u64], indices: &[u32]) -> (Vec<u64>, Vec<u32>) {
     let num_nodes = indptr.len() - 1;
     let mut starts = vec![0u64; num_nodes + 1];
@@ -53,7 +53,7 @@ fn equals_the_independent_decoder_array_for_array() {
     let successors = open(&source, Rows::Sources, &Options::default());
     assert_eq!((successors.num_nodes(), successors.topology.num_edges()), (325_557, 3_216_152));
     assert!(successors.topology.indptr() == &indptr && successors.topology.indices() == &indices);
-    // The default lists in-neighbours; a budget of 4 MiB sends the edges over the disk.
+    // The default lists in-neighbours; a budget of 4 MiB spills the edges to the disk.
     let (starts, sources) = transpose(&indptr, &indices);
     for memory in [2 << 30, 4 << 20] {
         let dataset = open(&source, Rows::Targets, &Options { memory, ..Options::default() });

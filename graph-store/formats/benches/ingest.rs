@@ -7,8 +7,8 @@
 //! of 10 ms): parsing, decompression, sort, checksums, page faults and copies into the page cache. The rounds of all
 //! formats are interleaved. The limits are measured in the same run: the disk's reads past the page cache, its writes
 //! with a sync, and reads from the page cache on all threads. "limit s" is what reading the source and writing the
-//! dataset would take at these rates, one after the other and side by side, and "share of it" that time by the import's.
-//! A row "cold" starts with an emptied page cache, where the system lets us empty it.
+//! dataset would take at these rates, one after the other and at the same time, and "share of it" that time by the import's.
+//! A row "cold" starts with an emptied page cache, where the system permits that.
 //!
 //! Within five minutes: `-- --rounds 5`, then `-- --edges 124000000 --nodes 2400000 --rounds 3 --formats
 //! "npy edge_index i64,npy csc i64,npy features f32,npy features f16"`.
@@ -50,8 +50,8 @@ const FORMATS: [(&str, &str); 15] = [
 fn main() -> Result<()> {
     let arguments = Arguments::read();
     let dir = arguments.dir.join(format!("morphgl-ingest-{}", std::process::id()));
-    let wanted = |name: &str| arguments.formats.as_ref().is_none_or(|f| f.iter().any(|f| f == name));
-    let formats: Vec<_> = FORMATS.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let is_selected = |name: &str| arguments.formats.as_ref().is_none_or(|f| f.iter().any(|f| f == name));
+    let formats: Vec<_> = FORMATS.into_iter().filter(|(name, _)| is_selected(name)).collect();
     sources::write_all(&dir, &Graph { nodes: arguments.nodes, edges: arguments.edges }, &formats);
     let mut report = Report::new(&arguments);
     let options = Options { memory: arguments.memory, ..Options::default() };
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
             let run = measured()?;
             if round > 0 {
                 report.add(name, &source, run);
-                // Plain arrays are held against the disk: once more, with nothing of them in memory.
+                // Plain arrays are compared with the disk: once more, with an empty page cache.
                 if name.starts_with("npy") && forget_files() {
                     report.add(&format!("{name}{COLD}"), &source, measured()?);
                 }
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
         }
     }
     report.print();
-    // What is left is in the system's directory for temporary files.
+    // A remaining directory is among the system's temporary files.
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())
 }

@@ -21,16 +21,9 @@ const OFFSETS: u64 = 1 << 16;
 
 /// A matrix that `scipy.sparse.save_npz` wrote: entry (i, j) is an edge from i to j.
 pub(crate) struct Scipy {
-    pub(crate) entries: Entries,
+    /// Content of the rows; `None` for entries in any order, by `row` and `col`.
+    pub(crate) rows: Option<Rows>,
     pub(crate) num_nodes: u64,
-}
-
-/// Storage of the entries of a matrix.
-pub(crate) enum Entries {
-    /// By row, or by column.
-    Rows(Rows),
-    /// In any order, by `row` and `col`.
-    Pairs,
 }
 
 /// Streams the edges; returns the number of nodes.
@@ -43,10 +36,11 @@ pub(crate) fn push(
 ) -> Result<u64> {
     // Two arrays and the weights are read at the same time: each through its own handle.
     let (mut one, mut two, mut three) = (ArraySet::open(source)?, ArraySet::open(source)?, ArraySet::open(source)?);
-    let (is_scipy, own_rows, src, dst) = match scipy {
-        Some(Scipy { entries: Entries::Pairs, .. }) => (true, Rows::Sources, "row", "col"),
-        Some(Scipy { entries: Entries::Rows(rows), .. }) => (true, rows, "src", "dst"),
-        None => (false, Rows::Sources, "src", "dst"),
+    let is_scipy = scipy.is_some();
+    let (default_rows, src, dst) = match scipy {
+        Some(Scipy { rows: None, .. }) => (Rows::Sources, "row", "col"),
+        Some(Scipy { rows: Some(rows), .. }) => (rows, "src", "dst"),
+        None => (Rows::Sources, "src", "dst"),
     };
     let forms = [one.one_of(&["indptr"])?, one.one_of(&["edge_index"])?, one.one_of(&[src])?];
     if forms.iter().flatten().count() > 1 {
@@ -69,7 +63,7 @@ pub(crate) fn push(
             indptr.expect_vector()?;
             indices.expect_vector()?;
             let num_nodes = num_nodes_of(&indptr, num_nodes)?;
-            let rows = CompressedRows::new(indptr, rows.unwrap_or(own_rows));
+            let rows = CompressedRows::new(indptr, rows.unwrap_or(default_rows));
             push_edges(ingest, Some(num_nodes), indices, weights, Form::Compressed(rows))
         }
         [_, Some(_), _] => {

@@ -7,16 +7,12 @@ use morphgl_graph_store::{Error, Position, Result};
 use crate::Ingest;
 use crate::elements::Parsed;
 use crate::files::{invalid, magic};
-use crate::text::{Chunks, LineError, newlines, parse_chunk, real};
+use crate::text::{Chunks, LineError, parse_next, real};
 
 const CURE: &str = "the file is damaged or something else: download it again";
 
 /// A gzipped table of numbers.
-pub(crate) struct CsvReader<'p> {
-    chunks: Chunks<'p>,
-    /// Lines parsed so far.
-    pub(crate) lines: u64,
-}
+pub(crate) struct CsvReader<'p>(Chunks<'p>);
 
 impl<'p> CsvReader<'p> {
     /// Opens `path`; its compressed bytes are the progress of the stage `stage`.
@@ -31,19 +27,20 @@ impl<'p> CsvReader<'p> {
         if !magic(path)?.starts_with(&[0x1f, 0x8b]) {
             return Err(fault(path, 1, "the gzip data is damaged"));
         }
-        Ok(Self { chunks: Chunks::open(path, stage, ingest.options().memory, ingest.progress())?, lines: 0 })
+        Chunks::open(path, stage, ingest.options().memory, ingest.progress()).map(Self)
     }
 
-    /// Parses the next lines in pieces of whole lines, in parallel; no pieces at the end of the table.
+    /// Number of lines parsed so far.
+    pub(crate) fn lines(&self) -> u64 {
+        self.0.lines()
+    }
+
+    /// Parses the next lines in pieces of whole lines, in parallel; `None` at the end of the table.
     pub(crate) fn pieces<T: Send>(
         &mut self,
         parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
-    ) -> Result<Vec<T>> {
-        let Some(chunk) = self.chunks.next()? else { return Ok(Vec::new()) };
-        let pieces = parse_chunk(&self.chunks, &chunk, parse)?;
-        // The table's last line may lack its newline.
-        self.lines += newlines(chunk.bytes()) + u64::from(!chunk.bytes().ends_with(b"\n"));
-        Ok(pieces)
+    ) -> Result<Option<Vec<T>>> {
+        parse_next(&mut self.0, parse)
     }
 
     /// Parses the next lines, each into `width` values of `out` (which is cleared); false at the end of the table.
@@ -64,18 +61,18 @@ impl<'p> CsvReader<'p> {
             }
             Ok(values)
         })?;
-        pieces.iter().for_each(|values| out.extend_from_slice(values));
-        Ok(!pieces.is_empty())
+        pieces.iter().flatten().for_each(|values| out.extend_from_slice(values));
+        Ok(pieces.is_some())
     }
 
     /// Number of values in the first line; `None` when the table is empty.
     pub(crate) fn width(&mut self) -> Result<Option<usize>> {
-        Ok(self.chunks.peek_line()?.map(|(line, _)| line.split(|&b| b == b',').count()))
+        Ok(self.0.peek_line()?.map(|(line, _)| line.split(|&b| b == b',').count()))
     }
 
     /// The error of line `line`, counted from 1.
     pub(crate) fn fault(&self, line: u64, what: impl Into<String>) -> Error {
-        fault(self.chunks.path(), line, what)
+        fault(self.0.path(), line, what)
     }
 }
 

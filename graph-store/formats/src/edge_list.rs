@@ -137,8 +137,8 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
 /// Finishes edges whose ids are kept. `first` was subtracted from every id, and `lowest` is the lowest result.
 fn finish_kept(edges: EdgeSink<'_, '_>, num_nodes: Option<u64>, (first, lowest): (u64, u32)) -> Result<()> {
     let highest = edges.csc.highest().map_or(0, u64::from).max(edges.ingest.min_nodes.saturating_sub(1));
-    if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.len() {
-        let what = format!("the ids reach {highest} with only {} edges", edges.len());
+    if num_nodes.is_none() && highest > GAPS + GAPS_PER_EDGE * edges.num_edges() {
+        let what = format!("the ids reach {highest} with only {} edges", edges.num_edges());
         return invalid(edges.csc.source(), what, "import with compact ids or give the number of nodes");
     }
     if first == 0 && lowest > 0 {

@@ -30,14 +30,19 @@ pub(crate) struct ElementType {
     pub(crate) big: bool,
 }
 
+/// Evaluates an expression for each element, by the group of its type.
 macro_rules! decode {
-    ($self:ident, $bytes:ident, |$v:ident: $($t:ty => $convert:expr),*; $float:expr) => {
+    ($self:ident, $bytes:ident, $expected:literal, $v:ident, $([$($kind:ident $t:ident),*] => $each:expr),*) => {
         match ($self.kind, $self.size) {
-            $((kind, size) if (kind, size) == <$t as Number>::KIND => {
-                let big = $self.big;
-                $bytes.chunks_exact(size_of::<$t>()).try_for_each(|c| { let $v = <$t as Number>::read(c, big); $convert })
-            })*
-            _ => $float,
+            $($((Kind::$kind, size) if size == size_of::<$t>() => {
+                for bytes in $bytes.chunks_exact(size_of::<$t>()) {
+                    let bytes = bytes.try_into().expect("chunks_exact gives whole elements");
+                    let $v = if $self.big { $t::from_be_bytes(bytes) } else { $t::from_le_bytes(bytes) };
+                    $each;
+                }
+                Ok(())
+            })*)*
+            _ => Err(format!("elements of type {}, expected {}", $self.name(), $expected)),
         }
     };
 }
@@ -82,10 +87,6 @@ impl ElementType {
         (self.kind, self.size) == same && (!self.big || self.size == 1)
     }
 
-    fn expected(self, what: &str) -> String {
-        format!("elements of type {}, expected {what}", self.name())
-    }
-
     /// numpy's name of the type.
     pub(crate) fn name(self) -> String {
         let bits = self.size * 8;
@@ -101,14 +102,12 @@ impl ElementType {
 
     /// Appends whole numbers; `Err` when the elements are none. An unsigned number above `i64::MAX` becomes `i64::MAX`,
     /// which every later range check refuses.
-    pub(crate) fn ints(self, bytes: &[u8], out: &mut Vec<i64>) -> Result<(), String> {
-        let mut push = |v: i64| {
-            out.push(v);
-            Ok(())
-        };
-        decode!(self, bytes, |v: bool => push(i64::from(v)), i8 => push(i64::from(v)), i16 => push(i64::from(v)),
-            i32 => push(i64::from(v)), i64 => push(v), u8 => push(i64::from(v)), u16 => push(i64::from(v)),
-            u32 => push(i64::from(v)), u64 => push(i64::try_from(v).unwrap_or(i64::MAX)); Err(self.expected("integers")))
+    pub(crate) fn ints(self, bytes: &[u8], out: &mut Vec<i64>) -> Parsed<()> {
+        decode!(self, bytes, "integers", v,
+            [Bool u8] => out.push((v != 0).into()),
+            [Int i8, Int i16, Int i32, Uint u8, Uint u16, Uint u32] => out.push(v.into()),
+            [Int i64] => out.push(v),
+            [Uint u64] => out.push(i64::try_from(v).unwrap_or(i64::MAX)))
     }
 
     /// Appends node ids below 2^32 - 1; false, with any content in `out`, where there are others or the elements are of a type
@@ -136,62 +135,36 @@ impl ElementType {
     }
 
     /// Appends numbers as f32, rounding f64 and wide integers to nearest; `Err` when the elements are no numbers.
-    pub(crate) fn floats(self, bytes: &[u8], out: &mut Vec<f32>) -> Result<(), String> {
-        let mut push = |v: f32| {
-            out.push(v);
-            Ok(())
-        };
-        decode!(self, bytes, |v: f32 => push(v), f64 => push(v as f32), f16 => push(v.to_f32()),
-            bool => push(u8::from(v).into()), i8 => push(v.into()), i16 => push(v.into()), i32 => push(v as f32),
-            i64 => push(v as f32), u8 => push(v.into()), u16 => push(v.into()), u32 => push(v as f32),
-            u64 => push(v as f32); Err(self.expected("numbers")))
+    pub(crate) fn floats(self, bytes: &[u8], out: &mut Vec<f32>) -> Parsed<()> {
+        decode!(self, bytes, "numbers", v,
+            [Bool u8] => out.push(u8::from(v != 0).into()),
+            [Float f32] => out.push(v),
+            [Float f16, Int i8, Int i16, Uint u8, Uint u16] => out.push(v.into()),
+            [Float f64, Int i32, Int i64, Uint u32, Uint u64] => out.push(v as f32))
     }
 
     /// Appends class numbers: a NaN or -1 is "no label" (-1). `Err` says what the offending element holds.
-    pub(crate) fn labels(self, bytes: &[u8], out: &mut Vec<i32>) -> Result<(), String> {
-        let mut whole = |v: i64| match i32::try_from(v) {
+    pub(crate) fn labels(self, bytes: &[u8], out: &mut Vec<i32>) -> Parsed<()> {
+        let mut push = |v: i64| match i32::try_from(v) {
             Ok(label @ -1..) => {
                 out.push(label);
                 Ok(())
             }
             _ => Err(format!("the label is {v}")),
         };
-        if self.kind != Kind::Float {
-            let mut ints = Vec::with_capacity(bytes.len() / self.size.max(1));
-            self.ints(bytes, &mut ints)?;
-            return ints.into_iter().try_for_each(whole);
+        if self.kind == Kind::Float {
+            let mut push_real = |v: f64| match v {
+                v if v.is_nan() => push(-1),
+                v if v.fract() == 0.0 && v.abs() < f64::from(i32::MAX) => push(v as i64),
+                v => Err(format!("the label is {v}")),
+            };
+            return decode!(self, bytes, "numbers", v,
+                [Float f16, Float f32] => push_real(v.into())?,
+                [Float f64] => push_real(v)?);
         }
-        let mut real = |v: f64| match v {
-            v if v.is_nan() => whole(-1),
-            v if v.fract() == 0.0 && v.abs() < f64::from(i32::MAX) => whole(v as i64),
-            v => Err(format!("the label is {v}")),
-        };
-        decode!(self, bytes, |v: f32 => real(v.into()), f64 => real(v), f16 => real(v.to_f64()); Err(self.expected("numbers")))
-    }
-}
-
-/// A number that numpy stores.
-trait Number: Sized {
-    const KIND: (Kind, usize);
-    fn read(bytes: &[u8], big: bool) -> Self;
-}
-
-macro_rules! numbers {
-    ($($t:ty => $kind:ident),*) => { $(impl Number for $t {
-        const KIND: (Kind, usize) = (Kind::$kind, size_of::<$t>());
-        fn read(bytes: &[u8], big: bool) -> Self {
-            let bytes = bytes.try_into().expect("chunks_exact gives whole elements");
-            if big { <$t>::from_be_bytes(bytes) } else { <$t>::from_le_bytes(bytes) }
-        }
-    })* };
-}
-numbers!(i8 => Int, i16 => Int, i32 => Int, i64 => Int, u8 => Uint, u16 => Uint, u32 => Uint, u64 => Uint,
-    f16 => Float, f32 => Float, f64 => Float);
-
-impl Number for bool {
-    const KIND: (Kind, usize) = (Kind::Bool, 1);
-    fn read(bytes: &[u8], _: bool) -> Self {
-        bytes[0] != 0
+        let mut ints = Vec::with_capacity(bytes.len() / self.size.max(1));
+        self.ints(bytes, &mut ints)?;
+        ints.into_iter().try_for_each(push)
     }
 }
 

@@ -71,8 +71,8 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     if num_nodes != header.num_nodes {
         return wrong(format!("{num_nodes} nodes, but the first line promises {}", header.num_nodes));
     }
-    if u128::from(edges.len()) != 2 * u128::from(header.num_edges) {
-        let (neighbors, promised) = (edges.len(), header.num_edges);
+    if u128::from(edges.num_edges()) != 2 * u128::from(header.num_edges) {
+        let (neighbors, promised) = (edges.num_edges(), header.num_edges);
         return wrong(format!(
             "{neighbors} neighbours, but the first line promises {promised} edges, each listed twice"
         ));

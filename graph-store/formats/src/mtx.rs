@@ -47,7 +47,7 @@ pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Pr
     while let Some(parsed) = parse_next(&mut chunks, block)? {
         edges.csc.push_blocks(parsed)?;
     }
-    let entries = edges.len();
+    let entries = edges.num_edges();
     if entries != header.entries {
         let what = format!("{entries} entries, but the header promises {}", header.entries);
         return invalid(source, what, "the file was cut short or altered: download it again");

@@ -205,28 +205,31 @@ impl<'z> ArrayReader<'z> {
         Ok(ids.into_iter().map(|id| id as u64).collect())
     }
 
-    /// All whole numbers of the array, or of one of its columns.
-    pub(crate) fn ints_of(&mut self, column: Option<usize>) -> Result<Vec<i64>> {
+    /// All flags of the array, or of one of its columns.
+    pub(crate) fn mask_of(&mut self, column: &Option<Column>) -> Result<Vec<bool>> {
+        let column = self.expect_column(column, "--split-column")?;
         let values = self.all_ints()?;
-        Ok(self.column(values, column))
+        Ok(self.select(column, |i| values[i] != 0))
     }
 
     /// All class numbers of the array, or of one of its columns.
-    pub(crate) fn labels_of(&mut self, column: Option<usize>) -> Result<Vec<i32>> {
+    pub(crate) fn labels_of(&mut self, column: &Option<Column>) -> Result<Vec<i32>> {
+        let column = self.expect_column(column, "--label-column")?;
         let labels = self.labels()?;
-        Ok(self.column(labels, column))
+        Ok(self.select(column, |i| labels[i]))
     }
 
-    fn column<T: Copy>(&self, values: Vec<T>, column: Option<usize>) -> Vec<T> {
-        let Some(column) = column else { return values };
-        let [rows, columns] = [self.shape[0] as usize, self.shape[1] as usize];
+    /// The values of a column, or of a vector; `value` maps an element's index to its value.
+    fn select<T>(&self, column: Option<usize>, value: impl Fn(usize) -> T) -> Vec<T> {
+        let (rows, columns) = (self.shape[0] as usize, self.shape.get(1).map_or(1, |&n| n as usize));
+        let column = column.unwrap_or(0);
         let index = |row| if self.fortran { column * rows + row } else { row * columns + column };
-        (0..rows).map(|row| values[index(row)]).collect()
+        (0..rows).map(|row| value(index(row))).collect()
     }
 
     /// The column to read of an array `[nodes, K]`, `None` for an array `[nodes]`; `option` is the command's option that
     /// `column` comes from.
-    pub(crate) fn expect_column(&self, column: &Option<Column>, option: &str) -> Result<Option<usize>> {
+    fn expect_column(&self, column: &Option<Column>, option: &str) -> Result<Option<usize>> {
         let (what, cure) = match (self.shape.as_slice(), column) {
             (&[_, columns], Some(Column::Number(n))) if columns > 1 && *n >= 1 && *n as u64 <= columns => {
                 return Ok(Some(n - 1));

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use morphgl_graph_store::{Dtype, Error, Position, Result};
 
 use crate::archive::ArraySet;
-use crate::array_edges::{self, Entries, Scipy};
+use crate::array_edges::{self, Scipy};
 use crate::elements::Kind;
 use crate::files::invalid;
 use crate::ingest::features::push_array;
@@ -80,8 +80,7 @@ pub fn import(
         push_array(&mut ingest, array, Dtype::F32)?;
     }
     if let Some(mut array) = arrays.array_of(&LABELS)? {
-        let column = array.expect_column(&options.nodes.columns.label, "--label-column")?;
-        let labels = array.labels_of(column)?;
+        let labels = array.labels_of(&options.nodes.columns.label)?;
         ingest.labels(&array.path, &labels, None)?;
     }
     splits(&mut ingest, &mut arrays, num_nodes)?;
@@ -104,10 +103,10 @@ pub fn import(
 /// Form and size of a matrix that `scipy.sparse.save_npz` wrote; `None` for other arrays.
 fn scipy(arrays: &mut ArraySet) -> Result<Option<Scipy>> {
     let Some(mut format) = arrays.array_of(&["format"])? else { return Ok(None) };
-    let entries = match format.text()?.as_str() {
-        "csr" => Entries::Rows(Rows::Targets),
-        "csc" => Entries::Rows(Rows::Sources),
-        "coo" => Entries::Pairs,
+    let rows = match format.text()?.as_str() {
+        "csr" => Some(Rows::Targets),
+        "csc" => Some(Rows::Sources),
+        "coo" => None,
         other => {
             let what = format!("a scipy matrix of format {other:?}");
             return invalid(&format.path, what, "save it with .tocsr(), .tocsc() or .tocoo()");
@@ -116,7 +115,7 @@ fn scipy(arrays: &mut ArraySet) -> Result<Option<Scipy>> {
     drop(format);
     let mut shape = arrays.array("shape")?;
     match shape.all_ints()?[..] {
-        [rows, columns] if rows == columns && rows >= 0 => Ok(Some(Scipy { entries, num_nodes: rows as u64 })),
+        [height, width] if height == width && height >= 0 => Ok(Some(Scipy { rows, num_nodes: height as u64 })),
         ref sizes => {
             let what = format!("a matrix of shape {sizes:?}, which is no graph's");
             invalid(&shape.path, what, "save a square matrix; nodes are its rows and its columns")
@@ -142,13 +141,12 @@ fn splits(ingest: &mut Ingest<'_>, arrays: &mut ArraySet, num_nodes: u64) -> Res
         let Some(name) = arrays.one_of(names)? else { continue };
         let mut array = arrays.array(name)?;
         if array.ty.kind == Kind::Bool || name.ends_with("_mask") {
-            let column = array.expect_column(&ingest.options().nodes.columns.split, "--split-column")?;
-            if array.shape[0] != num_nodes {
+            if array.shape.first().is_some_and(|&rows| rows != num_nodes) {
                 let what = format!("a mask of {} nodes, but the graph has {num_nodes}", array.shape[0]);
                 return invalid(&array.path, what, "give every node its element");
             }
-            let mask = array.ints_of(column)?;
-            *split = (0..).zip(mask).filter(|&(_, v)| v != 0).map(|(node, _)| node).collect();
+            let mask = array.mask_of(&ingest.options().nodes.columns.split)?;
+            *split = (0..).zip(mask).filter(|&(_, flag)| flag).map(|(node, _)| node).collect();
         } else {
             array.expect_vector()?;
             let mut seen = vec![false; num_nodes as usize];

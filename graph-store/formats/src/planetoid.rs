@@ -27,55 +27,41 @@ const VALID_NODES: usize = 500;
 ///
 /// Time O(entries + edges + nodes × features written). The pickles, a few MB, are held in memory.
 pub fn import(source: &Path, target: &Path, options: &Options, progress: &dyn Progress) -> Result<PathBuf> {
-    let files = Files { prefix: source };
-    let options = Options { symmetrise: true, drop_self_loops: true, drop_duplicates: true, ..options.clone() };
     progress.stage("read pickles", Some(7));
-    let read = |ending: &str| {
-        let bytes = files.read(ending);
-        progress.advance(1);
-        bytes
-    };
-    let (train_labels, all_labels, test_labels) = (read("y")?, read("ally")?, read("ty")?);
-    let train_labels = files.labels("y", &train_labels)?;
-    let all_labels = files.labels("ally", &all_labels)?;
-    let test_labels = files.labels("ty", &test_labels)?;
-    let (all, test) = (files.matrix("allx", &read("allx")?)?, files.matrix("tx", &read("tx")?)?);
-    let graph_path = files.path("graph");
-    let graph_bytes = read("graph")?;
+    let files = Files { prefix: source, progress };
+    let options = Options { symmetrise: true, drop_self_loops: true, drop_duplicates: true, ..options.clone() };
+    let num_train = files.labels("y")?.len();
+    let (all_labels, test_labels) = (files.labels("ally")?, files.labels("ty")?);
+    let (all, test) = (files.matrix("allx")?, files.matrix("tx")?);
+    let (graph_path, graph_bytes) = (files.path("graph"), files.read("graph")?);
     let graph = pickle::read(&graph_path, &graph_bytes)?;
-    let test_index = files.test_index(&read("test.index")?)?;
-    let layout = Layout::new(&files, &all, &test, &all_labels, &test_labels, &test_index)?;
-    if train_labels.len() + VALID_NODES > all.num_rows {
-        let what = format!("{} training and {VALID_NODES} validation nodes of {}", train_labels.len(), all.num_rows);
+    let mut test_nodes = files.test_nodes()?;
+    let rows = node_rows(&files, [&all, &test], [all_labels.len(), test_labels.len()], &test_nodes)?;
+    if num_train + VALID_NODES > all.num_rows {
+        let what = format!("{num_train} training and {VALID_NODES} validation nodes of {}", all.num_rows);
         return files.misfit("y", what);
     }
 
     let name = source.extension().unwrap_or_default().to_string_lossy().into_owned();
     let options = Options { name: options.name.clone().or(Some(name).filter(|n| !n.is_empty())), ..options };
     let mut ingest = Ingest::new(source, target, &options, progress)?;
-    push_edges(&mut ingest, &graph, layout.num_nodes)?;
+    push_edges(&mut ingest, &graph, rows.len())?;
     let mut sink = ingest.features(&files.path("allx"), all.num_cols, Dtype::F32)?;
-    sink.push_rows(layout.num_nodes, |node, out| match layout.row(node) {
-        Row::All(row) => all.dense_row(row, out),
-        Row::Test(row) => test.dense_row(row, out),
-        Row::Gap => out.fill(0.0),
+    sink.push_rows(rows.len(), |node, out| match rows[node] {
+        Some(row) if row < all.num_rows => all.dense_row(row, out),
+        Some(row) => test.dense_row(row - all.num_rows, out),
+        None => out.fill(0.0),
     })?;
     sink.finish()?;
-    let labels: Vec<i32> = (0..layout.num_nodes)
-        .map(|v| match layout.row(v) {
-            Row::All(row) => all_labels[row],
-            Row::Test(row) => test_labels[row],
-            Row::Gap => -1,
-        })
-        .collect();
+    let labels = [all_labels, test_labels].concat();
+    let labels: Vec<i32> = rows.iter().map(|row| row.map_or(-1, |row| labels[row])).collect();
     ingest.labels(&files.path("ally"), &labels, None)?;
-    let nodes: Vec<u32> = (0..(train_labels.len() + VALID_NODES) as u32).collect();
-    let (train, valid) = nodes.split_at(train_labels.len());
-    let mut test_nodes = test_index;
+    let nodes: Vec<u32> = (0..(num_train + VALID_NODES) as u32).collect();
+    let (train, valid) = nodes.split_at(num_train);
     test_nodes.sort_unstable();
     ingest.splits(&files.path("test.index"), train, valid, &test_nodes)?;
     ingest.provenance("format", "planetoid");
-    ingest.provenance("gaps", layout.gaps());
+    ingest.provenance("gaps", rows.iter().filter(|row| row.is_none()).count());
     ingest.finish()
 }
 
@@ -98,75 +84,48 @@ fn push_edges(ingest: &mut Ingest<'_>, graph: &Pickle<'_>, num_nodes: usize) -> 
     Ok(())
 }
 
-/// The file and row of the features and label of each node.
-struct Layout {
-    num_nodes: usize,
-    /// Nodes of `.allx`: the first ones.
-    first: usize,
-    /// Row of `.tx` for the nodes after those; `None` in a gap.
-    test_rows: Vec<Option<usize>>,
-}
-
-enum Row {
-    All(usize),
-    Test(usize),
-    Gap,
-}
-
-impl Layout {
-    fn new(
-        files: &Files<'_>,
-        all: &SparseRows,
-        test: &SparseRows,
-        all_labels: &[i32],
-        test_labels: &[i32],
-        test_index: &[u32],
-    ) -> Result<Self> {
-        let first = all.num_rows;
-        if first != all_labels.len() {
-            let what = format!("{} label rows for {first} feature rows in .allx", all_labels.len());
-            return files.misfit("ally", what);
-        }
-        let (rows, labels, nodes) = (test.num_rows, test_labels.len(), test_index.len());
-        if rows != labels || rows != nodes {
-            return files.misfit("tx", format!("{rows} feature rows, {labels} label rows, {nodes} test nodes"));
-        }
-        if all.num_cols != test.num_cols {
-            return files.misfit("tx", format!("{} features, but .allx has {}", test.num_cols, all.num_cols));
-        }
-        let misplaced = |what: String| files.misfit("test.index", what);
-        let end = test_index.iter().max().map_or(first, |&v| v as usize + 1);
-        // The published gaps are a few nodes; a number far outside would only make a huge empty dataset.
-        if end > first + 2 * rows {
-            return misplaced(format!("test node {} of about {} nodes", end - 1, first + rows));
-        }
-        if let Some(&begin) = test_index.iter().min().filter(|&&v| v as usize != first) {
-            return misplaced(format!("the test nodes begin at {begin}, those of .allx end at {first}"));
-        }
-        let mut test_rows = vec![None; end - first];
-        for (row, &v) in test_index.iter().enumerate() {
-            if test_rows[v as usize - first].replace(row).is_some() {
-                return misplaced(format!("test node {v} is listed twice"));
-            }
-        }
-        Ok(Self { num_nodes: first + test_rows.len(), first, test_rows })
+/// The row of each node in `.allx` or, counted on from there, in `.tx`; `None` for a node in a gap. The nodes of `.allx` are
+/// the first ones, those of `.tx` are in the order of `test_nodes`.
+fn node_rows(
+    files: &Files<'_>,
+    [all, test]: [&SparseRows; 2],
+    [all_labels, test_labels]: [usize; 2],
+    test_nodes: &[u32],
+) -> Result<Vec<Option<usize>>> {
+    let (first, test_rows) = (all.num_rows, test.num_rows);
+    if first != all_labels {
+        return files.misfit("ally", format!("{all_labels} label rows for {first} feature rows in .allx"));
     }
-
-    fn row(&self, node: usize) -> Row {
-        match node.checked_sub(self.first) {
-            None => Row::All(node),
-            Some(i) => self.test_rows[i].map_or(Row::Gap, Row::Test),
+    let num_nodes = test_nodes.len();
+    if test_rows != test_labels || test_rows != num_nodes {
+        let what = format!("{test_rows} feature rows, {test_labels} label rows, {num_nodes} test nodes");
+        return files.misfit("tx", what);
+    }
+    if all.num_cols != test.num_cols {
+        return files.misfit("tx", format!("{} features, but .allx has {}", test.num_cols, all.num_cols));
+    }
+    let misplaced = |what: String| files.misfit("test.index", what);
+    let end = test_nodes.iter().max().map_or(first, |&v| v as usize + 1);
+    // The published gaps are a few nodes; a number far outside would only make a huge empty dataset.
+    if end > first + 2 * test_rows {
+        return misplaced(format!("test node {} of about {} nodes", end - 1, first + test_rows));
+    }
+    if let Some(&begin) = test_nodes.iter().min().filter(|&&v| v as usize != first) {
+        return misplaced(format!("the test nodes begin at {begin}, those of .allx end at {first}"));
+    }
+    let mut rows: Vec<Option<usize>> = (0..end).map(|node| Some(node).filter(|&node| node < first)).collect();
+    for (row, &node) in (first..).zip(test_nodes) {
+        if rows[node as usize].replace(row).is_some() {
+            return misplaced(format!("test node {node} is listed twice"));
         }
     }
-
-    fn gaps(&self) -> usize {
-        self.test_rows.iter().filter(|row| row.is_none()).count()
-    }
+    Ok(rows)
 }
 
 /// The files of a set, by ending.
 struct Files<'a> {
     prefix: &'a Path,
+    progress: &'a dyn Progress,
 }
 
 impl Files<'_> {
@@ -179,6 +138,7 @@ impl Files<'_> {
 
     fn read(&self, ending: &str) -> Result<Vec<u8>> {
         let path = self.path(ending);
+        self.progress.advance(1);
         fs::read(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
                 let cure = "name the files' common beginning, such as data/ind.cora";
@@ -188,16 +148,16 @@ impl Files<'_> {
         })
     }
 
-    fn matrix(&self, ending: &str, bytes: &[u8]) -> Result<SparseRows> {
-        let path = self.path(ending);
-        let pickle = pickle::read(&path, bytes)?;
+    fn matrix(&self, ending: &str) -> Result<SparseRows> {
+        let (path, bytes) = (self.path(ending), self.read(ending)?);
+        let pickle = pickle::read(&path, &bytes)?;
         pickle.csr(pickle.root, "the feature matrix")
     }
 
     /// Class of each row of a one-hot matrix; -1 for a row of zeros.
-    fn labels(&self, ending: &str, bytes: &[u8]) -> Result<Vec<i32>> {
-        let path = self.path(ending);
-        let pickle = pickle::read(&path, bytes)?;
+    fn labels(&self, ending: &str) -> Result<Vec<i32>> {
+        let (path, bytes) = (self.path(ending), self.read(ending)?);
+        let pickle = pickle::read(&path, &bytes)?;
         let array = pickle.array(pickle.root, "the label matrix")?;
         let (&[rows, classes], false) = (array.shape.as_slice(), array.fortran) else {
             return self.misfit(ending, format!("labels of shape {:?}, expected one-hot rows in C order", array.shape));
@@ -218,9 +178,9 @@ impl Files<'_> {
         Ok(labels)
     }
 
-    fn test_index(&self, bytes: &[u8]) -> Result<Vec<u32>> {
-        let path = self.path("test.index");
-        let text = String::from_utf8_lossy(bytes);
+    fn test_nodes(&self) -> Result<Vec<u32>> {
+        let (path, bytes) = (self.path("test.index"), self.read("test.index")?);
+        let text = String::from_utf8_lossy(&bytes);
         let parse = |(i, line): (usize, &str)| {
             line.trim().parse().map_err(|_| {
                 let what = format!("{line:?} is not a node number");

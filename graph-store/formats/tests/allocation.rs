@@ -1,4 +1,4 @@
-//! What a file claims about its size costs no memory: lengths are believed only as far as there are bytes.
+//! Lengths that a file claims cost no memory: they are trusted only as far as the file has bytes.
 
 mod data;
 
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use data::{npy, real, write, write_gz, write_npz};
 use morphgl_formats::{Options, Silent, npz, ogb, planetoid};
 
-/// The system's allocator, keeping count.
+/// The system's allocator with counters.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is handed on to the system's allocator as it came; the counters do not touch the memory.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counters do not touch the memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `import`, which fails, and checks how much memory it took on top of what was in use.
+/// Runs `import`, which fails, and checks its peak of memory above the memory in use before.
 #[track_caller]
 fn check(what: &str, import: impl FnOnce(&Options) -> Result<(), String>) {
     const LIMIT: usize = 48 << 20;
@@ -46,7 +46,7 @@ fn check(what: &str, import: impl FnOnce(&Options) -> Result<(), String>) {
     assert!(taken < LIMIT, "{what}: {taken} bytes for {error:?}");
 }
 
-/// One test, for the counters are the process's.
+/// One test, since the counters are the process's.
 #[test]
 fn claimed_lengths_cost_no_memory() {
     let tmp = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ fn claimed_lengths_cost_no_memory() {
         write_npz(&npz_file, true, &[("adj_data", npy("<f4", "(0,)", b"")), ("adj_shape", npy("<i8", shape, b""))]);
         check(shape, import_npz);
     }
-    // 64 MiB of zeros in 64 KiB, as an object and behind a short array.
+    // 64 MiB of zeros in 64 KiB, as an object and after a short array.
     write_npz(&npz_file, true, &[("adj_matrix", npy("|O", "()", &vec![0; 64 << 20]))]);
     check("a deflated object", import_npz);
     let shape = npy("<i8", "(1,)", &vec![0; 64 << 20]);
@@ -90,7 +90,7 @@ fn claimed_lengths_cost_no_memory() {
     }
 }
 
-/// The real graph with one byte altered at a time, all over the file.
+/// The real graph with one byte altered at a time, throughout the file.
 fn altered_pickles(root: &Path, tmp: &Path) {
     let target = tmp.join("out");
     for ending in ["x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"] {

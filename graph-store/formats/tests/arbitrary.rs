@@ -1,4 +1,4 @@
-//! Whatever the bytes, a reader of text ends with a dataset that opens or with one line, and leaves nothing else.
+//! For any bytes, a reader of text ends with a dataset that opens or with a message of one line, and leaves nothing else.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn check_all(content: &[u8]) {
     check(content, |s, t| metis::import(s, t, &options, &Silent));
 }
 
-/// The text of [`TEXT`], compressed by Python's `lzma`: the decoder here comes without an encoder.
+/// The text of [`TEXT`], compressed by Python's `lzma`: the crate of the decoder has no encoder.
 const XZ: &[u8] = &[
     0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x01, 0x69, 0x22, 0xde, 0x36, 0x02, 0x00, 0x21, 0x01, 0x16, 0x00, 0x00,
     0x00, 0x74, 0x2f, 0xe5, 0xa3, 0xe0, 0x00, 0xef, 0x00, 0x13, 0x5d, 0x00, 0x18, 0x08, 0x02, 0x84, 0xbc, 0xba, 0xc4,
@@ -46,7 +46,7 @@ const XZ: &[u8] = &[
 
 const TEXT: &str = "0 1\n1 2\n2 0\n";
 
-/// The text twenty times, compressed in each way that is read.
+/// The text twenty times, in each compression that is read.
 fn compressed() -> [Vec<u8>; 4] {
     let text = TEXT.repeat(20);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());

@@ -25,7 +25,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// Writes the table in both formats, each as compressed as it can be.
+/// Writes the table in both formats, in several compressions.
 fn files(dir: &Path, name: &str, batches: &[RecordBatch]) -> Vec<PathBuf> {
     let (schema, mut paths) = (batches[0].schema(), Vec::new());
     for (i, compression) in
@@ -141,9 +141,9 @@ fn columns_of_other_types_and_ids_that_do_not_fit_are_refused() {
     );
 }
 
-/// Parquet: the same damage each time, all over the file; Feather, whose reader trusts the lengths in it: cut short.
+/// Parquet: the same damage each time, throughout the file; Feather, whose reader trusts the lengths in it: cut short.
 #[test]
-fn damaged_files_end_in_one_line() {
+fn damaged_files_give_a_message_of_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let src = Int64Array::from_iter_values((0..50).map(|i| i * 7 % 40));
     let dst = StringArray::from_iter_values((0..50).map(|i| (i * 11 % 40).to_string()));

@@ -1,4 +1,4 @@
-//! Small edge lists as people have them: each with the graph that it must give, or the message.
+//! Small edge lists as they occur in practice: each with its graph or its message.
 
 mod support;
 
@@ -7,9 +7,9 @@ use morphgl_formats::{Options, Silent};
 use morphgl_graph_store::Meta;
 use support::write;
 
-/// Imports `text`, read as the words of `how` say (`src=COLUMN`, `dst=`, `weight=`, `columns=A+B+C`, `first=N`, `compact`,
+/// Imports `text` with the options in `how` (`src=COLUMN`, `dst=`, `weight=`, `columns=A+B+C`, `first=N`, `compact`,
 /// `strings`, `symmetrise`, `loops` and `duplicates`, which drops them, `bare`, which drops weights).
-/// What comes out: the edges `source>target` or `source>target:weight`, and behind `|` each note; or `!` and the message.
+/// Returns the edges `source>target` or `source>target:weight`, and after `|` each note; or `!` and the message.
 fn read(text: &str, how: &str) -> String {
     let column = |text: &str| text.parse().map_or_else(|_| Column::Name(text.to_string()), Column::Number);
     let (mut format, mut options) = (EdgeListOptions::default(), Options::default());
@@ -57,7 +57,7 @@ fn read(text: &str, how: &str) -> String {
     found.join(" ") + &notes.collect::<String>()
 }
 
-/// Texts, how they are read, and what must be in what comes out: all of it where it is edges alone.
+/// Texts, options and the expected beginning of the result; the whole of it where it is edges alone.
 const CASES: &[(&str, &str, &str)] = &[
     // Without names.
     ("0,1\n1,2\n", "", "0>1 1>2"),
@@ -126,7 +126,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("src,dst\n0,1\n1\n", "", "!e.csv, line 3: expected two node ids"),
     ("dst,src\n0,1\n1\n", "", "!e.csv, line 3: expected 2 columns"),
     ("dst,src\n0,\n", "", "!e.csv, line 2: expected two node ids"),
-    // Blanks and tabs in one line, as KONECT has them.
+    // Blanks and tabs in one line, as in KONECT.
     (
         "% sym weighted\n1 2\t1 1082040961\n2 3\t1 1082040961\n",
         "src=1 dst=2 first=1",
@@ -193,13 +193,13 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn every_file_gives_its_graph_or_says_why_not() {
+fn every_file_gives_its_graph_or_its_message() {
     assert!(CASES.len() >= 60, "{} files", CASES.len());
     let mut wrong = Vec::new();
     for (text, how, expected) in CASES {
         let found = read(text, how);
         let open = expected.starts_with('!') || expected.contains('|');
-        // Messages and notes may go on; edges may not.
+        // Messages and notes may be longer; edges may not.
         let holds = if open { found.starts_with(expected.trim_end()) } else { found == *expected };
         if !holds {
             wrong.push(format!("{text:?} ({how})\n  gives     {found}\n  expected  {expected}"));

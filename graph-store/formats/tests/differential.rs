@@ -1,4 +1,4 @@
-//! Graphs of many shapes, by every way in, against a sort in memory; the same bytes whatever the budget and the threads.
+//! Graphs of many shapes, in every input form, against a sort in memory; the same bytes for every budget and number of threads.
 
 mod support;
 
@@ -51,7 +51,7 @@ impl Draws {
     }
 }
 
-/// Edges, and how they are given.
+/// Edges, and their input form.
 struct Case {
     num_nodes: u32,
     edges: Vec<(u32, u32, f32)>,
@@ -89,7 +89,7 @@ impl Case {
         Self { num_nodes, edges, weighted, way, slice: 1 + draws.wide(20) as usize }
     }
 
-    /// What the options mean.
+    /// The graph by the definition of the options.
     fn expected(&self, options: &Options) -> Vec<(u32, u32, f32)> {
         let mut all = Vec::new();
         for &(u, v, w) in self.edges.iter().filter(|e| !options.drop_self_loops || e.0 != e.1) {
@@ -111,7 +111,7 @@ impl Case {
         all
     }
 
-    /// Writes what will be read.
+    /// Writes the input.
     fn write(&self, dir: &Path) {
         let column = |of: fn(&(u32, u32, f32)) -> u32| self.edges.iter().map(of).collect::<Vec<u32>>();
         let (sources, targets) = (column(|e| e.0), column(|e| e.1));
@@ -216,7 +216,7 @@ fn check(seed: u64, most: u32) {
         assert!(*first.get_or_insert_with(|| bytes.clone()) == bytes, "{what}, {options:?} on {threads} threads");
         fs::remove_dir_all(&target).unwrap();
     }
-    // One edge too far: nothing is left, whatever was written.
+    // An edge to a node that does not exist: nothing is left.
     let at = draws.below(case.edges.len() as u32) as usize;
     case.edges[at].0 = case.num_nodes;
     if case.way != Way::BySource {
@@ -229,7 +229,7 @@ fn check(seed: u64, most: u32) {
 }
 
 #[test]
-fn every_way_and_every_budget_give_the_sorted_graph() {
-    // Blocks of 65,536 edges or more know where the ranges of their targets end.
+fn every_form_and_every_budget_give_the_sorted_graph() {
+    // Blocks of 65,536 edges or more keep the ends of the ranges of their targets.
     (0..14).for_each(|seed| check(seed, if seed < 7 { 76_000 } else { 3_000 }));
 }

@@ -1,4 +1,4 @@
-//! A disk that fills up while an import writes: one line, and nothing left behind.
+//! A disk that fills up during an import: a message of one line, and no files left.
 #![cfg(unix)]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use morphgl_formats::{Options, Silent};
 const CHILD: &str = "MORPHGL_TEST_DISK_FULL";
 
 #[test]
-fn a_full_disk_is_one_line_and_leaves_nothing() {
+fn a_full_disk_gives_a_message_and_leaves_nothing() {
     if let Some(dir) = std::env::var_os(CHILD) {
         import(Path::new(&dir));
         return;
@@ -47,7 +47,7 @@ fn a_full_disk_is_one_line_and_leaves_nothing() {
         let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["edges.txt", "message"]);
-        // The same import goes through where there is room: the limit was what stopped it.
+        // The same import succeeds without the limit.
         std::fs::remove_file(dir.path().join("message")).unwrap();
         assert!(run("unlimited").status.success());
         assert!(dir.path().join("dataset/graph.json").exists());

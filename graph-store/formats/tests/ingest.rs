@@ -1,4 +1,4 @@
-//! The pipeline against a reference in memory, whatever the budget; features, labels and splits.
+//! The pipeline against a reference in memory, for every budget; features, labels and splits.
 
 mod support;
 
@@ -9,7 +9,7 @@ use morphgl_graph_store::{Dataset, Dtype, FeatureView, Result};
 use proptest::prelude::*;
 use support::{edges, ingest};
 
-/// What the options mean, written down the slow way.
+/// The graph by the definition of the options, in the simplest code.
 fn reference(input: &[(u32, u32, f32)], num_nodes: u32, options: &Options) -> Vec<(u32, u32, f32)> {
     let mut all = Vec::new();
     for &(u, v, w) in input.iter().filter(|e| !options.drop_self_loops || e.0 != e.1) {
@@ -61,7 +61,7 @@ fn weights_can_be_dropped() {
     assert_eq!(ingest(&[(0, 1, -2.0)], None, true, &options).topology.weights(), None);
 }
 
-/// A path of four nodes, and what `add` adds to it.
+/// A path of four nodes, and the data that `add` adds.
 fn path(options: &Options, add: impl FnOnce(&mut Ingest<'_>) -> Result<()>) -> Result<Dataset> {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("path");

@@ -1,4 +1,4 @@
-//! The memory budget, measured by the peak of processes of their own.
+//! The memory budget, measured by the peak of child processes.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -18,7 +18,7 @@ const EDGES: u64 = 2_000_000;
 /// Bytes of the nodes' ids, which are mapped where nodes are renumbered.
 const NODES_BYTES: u64 = 1 << 20;
 
-/// How the edges are given.
+/// Form of the edges.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Text,
@@ -54,9 +54,9 @@ fn an_import_stays_within_its_budget() {
         let what = format!("{:?} on {threads} threads in {memory} bytes, both ways: {symmetrise}", WAYS[way]);
         if taken > allowed { Err(format!("{what}: {taken} bytes of {allowed}")) } else { Ok(()) }
     };
-    // Two million edges of eight bytes, and what else it takes: far more than small budgets.
+    // Two million edges of eight bytes and their buffers: far more than small budgets.
     assert!(run(0, 2, 1 << 30, true).0 > 24 << 20);
-    // As many threads as make the scratch of each count.
+    // So many threads that the scratch of each counts.
     for way in 0..WAYS.len() {
         check(way, 64, 128 << 20, true).unwrap();
     }
@@ -73,7 +73,7 @@ fn an_import_stays_within_its_budget() {
     runner.run(&cases, law).unwrap();
 }
 
-/// One graph in all the ways.
+/// One graph in all forms.
 fn write_sources(dir: &Path) {
     let ends = |i: u64| (i * 7919 % 50_021, i * 104_729 % 50_023);
     let mut text = std::io::BufWriter::new(std::fs::File::create(dir.join("edges.txt")).unwrap());
@@ -94,7 +94,7 @@ fn write_sources(dir: &Path) {
     array("csc/indices.npy", None, &indices);
 }
 
-/// Imports, and writes down what that took on top of what the process had, and what it was allowed.
+/// Imports, and writes the peak above the memory of the process before, and the budget.
 fn import(dir: &Path) {
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let (memory, symmetrise) = (number("BUDGET"), number("BOTH") != 0);
@@ -124,9 +124,9 @@ fn import(dir: &Path) {
     std::fs::write(dir.join("peak"), format!("{} {allowed}", peak() - before)).unwrap();
 }
 
-/// Most memory this process ever held, in bytes.
+/// Peak memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel tells the peak");
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel reports the peak");
     line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }

@@ -10,7 +10,7 @@ use morphgl_graph_store::{Dataset, FeatureMatrix, Meta, NodeNames, NpyWriter};
 use support::write;
 use tempfile::TempDir;
 
-/// What a dataset says of its nodes, one after the other: `id: features / label / split`.
+/// The nodes of a dataset in order: `id: features / label / split`.
 fn nodes(path: &Path) -> Vec<String> {
     let dataset = Dataset::open(path, Default::default()).expect("a dataset");
     let names = NodeNames::read(path).expect("a dataset");
@@ -88,8 +88,7 @@ fn a_table_gives_nodes_their_rows_by_their_ids() {
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 8, "nothing else is left in the dataset");
 }
 
-/// Nodes are those of the table, with an edge or without.
-/// Numbers among names are spelled as they stand in the file, leading zeros and all.
+/// Numbers among names keep their spelling in the file, leading zeros included.
 #[test]
 fn labels_that_are_names_keep_their_spelling() {
     let mut case = Case::new(Ids::Keep);
@@ -101,6 +100,7 @@ fn labels_that_are_names_keep_their_spelling() {
     assert_eq!(nodes(&case.import("0 1\n").unwrap()), ["0:  / 7 / -", "1:  / 0 / -"]);
 }
 
+/// Nodes are those of the table, with an edge or without.
 #[test]
 fn a_table_has_nodes_without_edges() {
     let mut case = Case::new(Ids::Keep);
@@ -131,7 +131,7 @@ fn arrays_and_lists_give_what_the_table_gives() {
     case.options.nodes.features = case.file("x.csv", "2,3\n4,5\n6,7\n0.5,1\n");
     case.options.nodes.labels = case.file("y.csv", "id;label\n3;1\n2;1\n0;0\n");
     assert_eq!(nodes(&case.import("0 1\n1 2\n2 3\n").unwrap()), NODES);
-    // Rows of an array lie at the ids, or in the order of the ids, where these have gaps.
+    // Rows of an array are those of the ids, or in the order of the ids, where these have gaps.
     case.format.ids = Ids::Compact;
     case.options.nodes = NodeFiles { features: case.array("x.npy", &[9u8, 1, 9, 3], Some(1)), ..NodeFiles::default() };
     let path = case.import("1 3\n").unwrap();
@@ -176,7 +176,7 @@ fn a_column_of_an_array_is_chosen() {
     assert_eq!(nodes(&case.import("0 1\n1 2\n").unwrap()), ["0:  / 5 / -", "1:  / 6 / -", "2:  / 7 / -"]);
 }
 
-/// The same files beside every other topology.
+/// The same files with every other format of edges.
 #[test]
 fn every_format_takes_them() {
     let mut case = Case::new(Ids::Keep);
@@ -202,7 +202,7 @@ fn every_format_takes_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn rows_that_do_not_fit_are_refused() {
     let long = "give every node its row, or add a column of ids";
     for (name, table, expected) in [
         ("n.csv", "id,label\n0,0\n0,1\n", "n.csv, element 1: the node 0 stands there twice; remove one of the rows"),

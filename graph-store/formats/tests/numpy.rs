@@ -204,7 +204,7 @@ fn arrays_that_do_not_fit_are_refused() {
     pair()
         .put("train", &[0i64, 2, 0], None)
         .check_refused("train.npy, element 2: node 0 is listed twice; correct the split");
-    // A whole file is not said to be damaged.
+    // The message of an intact file does not call it damaged.
     let again = "correct the array and save it again";
     pair()
         .put("src", &[1.0f32, 2.0, 0.0], None)
@@ -268,15 +268,15 @@ fn scipys_matrices_point_one_way() {
     }
     let ones = values(csr(), &[1.0; 3]).open(NumpyOptions::default());
     assert!(ones.topology.weights().is_none(), "weights of 1 say nothing");
-    let turned = values(csr(), &[1.0; 3]);
+    let reversed = values(csr(), &[1.0; 3]);
     let options = Options { reverse: true, ..Options::default() };
-    let turned = open(|target| numpy::import(turned.0.path(), target, NumpyOptions::default(), &options, &Silent));
-    assert_eq!(edges(&turned), [(1, 0, 1.0), (2, 0, 1.0), (0, 2, 1.0)]);
+    let reversed = open(|target| numpy::import(reversed.0.path(), target, NumpyOptions::default(), &options, &Silent));
+    assert_eq!(edges(&reversed), [(1, 0, 1.0), (2, 0, 1.0), (0, 2, 1.0)]);
     values(matrix("bsr"), &[1.0; 3])
         .check_refused("format.npy: a scipy matrix of format \"bsr\"; save it with .tocsr(), .tocsc() or .tocoo()");
 }
 
-/// What is left out, or odd about the nodes' data, is said in the dataset's notes.
+/// Arrays that are ignored and odd data of nodes are in the notes of the dataset.
 #[test]
 fn notes_say_what_is_odd() {
     let notes = |arrays: Arrays, options: &Options| -> Vec<String> {

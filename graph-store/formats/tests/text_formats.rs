@@ -41,7 +41,7 @@ fn wiki_vote_has_the_nodes_and_edges_its_header_says() {
     let renamed: Vec<_> =
         edges(&compact).into_iter().map(|(u, v, w)| (ids[u as usize] as u32, ids[v as usize] as u32, w)).collect();
     assert_eq!(renamed, edges(&kept), "the same graph under the old names");
-    // Little memory takes the way over the disk, in many small chunks.
+    // Little memory spills to the disk, in many small chunks.
     let tight = Options { memory: 64 << 10, ..Options::default() };
     assert_eq!(edge_list(&source, EdgeListOptions::default(), &tight).topology, kept.topology);
     assert_eq!(edge_list(&source, format, &tight).topology, compact.topology);

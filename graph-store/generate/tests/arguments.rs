@@ -1,4 +1,4 @@
-//! Impossible arguments: one line that names the argument and the cure, and nothing written.
+//! Impossible arguments: a message of one line with the argument and the cure, and no file.
 
 use morphgl_generate::{DEFAULT_MEMORY, RmatConfig, SbmConfig, rmat_to_disk, sbm, sbm_to_disk};
 use morphgl_graph_store::Dtype;
@@ -68,7 +68,7 @@ fn impossible_kronecker_graphs_are_refused() {
 }
 
 #[test]
-fn too_little_memory_is_said_with_what_would_do() {
+fn too_little_memory_is_refused_with_the_minimum() {
     let dir = tempfile::tempdir().unwrap();
     let config = SbmConfig { nodes: 1000, ..SbmConfig::default() };
     let error = sbm_to_disk(&config, &dir.path().join("graph"), 1 << 20, false, &|_, _, _| {}).unwrap_err();
@@ -76,7 +76,7 @@ fn too_little_memory_is_said_with_what_would_do() {
 }
 
 #[test]
-fn an_existing_dataset_gives_way_only_when_told() {
+fn an_existing_dataset_is_replaced_only_by_option() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("graph");
     let config = SbmConfig { nodes: 1000, dim: 4, ..SbmConfig::default() };
@@ -90,12 +90,12 @@ fn an_existing_dataset_gives_way_only_when_told() {
 fn progress_reaches_the_end_of_every_stage() {
     let dir = tempfile::tempdir().unwrap();
     let config = SbmConfig { nodes: 5000, dim: 4, ..SbmConfig::default() };
-    let heard = std::sync::Mutex::new(Vec::new());
-    let progress = |stage: &str, done, total| heard.lock().unwrap().push((stage.to_string(), done, total));
+    let calls = std::sync::Mutex::new(Vec::new());
+    let progress = |stage: &str, done, total| calls.lock().unwrap().push((stage.to_string(), done, total));
     sbm_to_disk(&config, &dir.path().join("graph"), DEFAULT_MEMORY, false, &progress).unwrap();
-    let heard = heard.into_inner().unwrap();
+    let calls = calls.into_inner().unwrap();
     for stage in ["edges", "features", "labels"] {
-        let last = heard.iter().rfind(|h| h.0 == stage);
+        let last = calls.iter().rfind(|call| call.0 == stage);
         assert_eq!(last, Some(&(stage.to_string(), 5000, 5000)));
     }
 }

@@ -1,4 +1,4 @@
-//! What R-MAT's graphs look like.
+//! Structure of R-MAT graphs.
 
 use morphgl_generate::{RmatConfig, rmat};
 
@@ -36,8 +36,8 @@ fn quadrants_get_their_shares_at_every_level() {
                 assert!((share - p).abs() < 0.003, "shares {shares:?} at level {level}, symmetrise {symmetrise}");
             }
         }
-        let asked = (base.nodes * 8) as f64;
-        assert!((0.98..=1.005).contains(&(num_edges as f64 / asked)), "{num_edges} of {asked} edges");
+        let expected_edges = (base.nodes * 8) as f64;
+        assert!((0.98..=1.005).contains(&(num_edges as f64 / expected_edges)), "{num_edges} of {expected_edges} edges");
     }
 }
 
@@ -45,8 +45,8 @@ fn quadrants_get_their_shares_at_every_level() {
 fn nodes_need_not_be_a_power_of_two() {
     let config = RmatConfig { nodes: 100_003, edge_factor: 2.0, quadrants: [0.3, 0.25, 0.25, 0.2], ..config() };
     let (_, edges) = shares(&config);
-    let asked = (config.nodes * 2) as f64;
-    assert!((0.98..=1.005).contains(&(edges as f64 / asked)), "{edges} of {asked} edges");
+    let expected_edges = (config.nodes * 2) as f64;
+    assert!((0.98..=1.005).contains(&(edges as f64 / expected_edges)), "{edges} of {expected_edges} edges");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn symmetrising_adds_the_reverse_of_each_edge() {
             assert!(topology.neighbors(u).binary_search(&v).is_ok(), "edge {u}-{v} has no reverse");
         }
     }
-    // An asymmetric matrix evens out.
+    // Symmetrising evens an asymmetric matrix out.
     let (shares, _) = shares(&RmatConfig { symmetrise: true, quadrants: [0.4, 0.4, 0.1, 0.1], ..config() });
     assert!(shares.iter().all(|s| s[1] == s[2]), "shares {shares:?}");
 }

@@ -67,6 +67,6 @@ fn label_noise_lowers_the_ceiling_by_its_share() {
     assert_eq!(clean.features, noisy.features);
     let (a, b) = (clean.labels.unwrap(), noisy.labels.unwrap());
     let changed = a.iter().zip(b.iter()).filter(|(x, y)| x != y).count() as f64 / a.len() as f64;
-    // One redrawn label in sixteen comes out as it was.
+    // One redrawn label in sixteen equals the old one.
     assert!((changed - 0.2 * 15.0 / 16.0).abs() < 0.01, "changed {changed}");
 }

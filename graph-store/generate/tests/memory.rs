@@ -1,4 +1,4 @@
-//! The memory budget, measured by the peak of processes of their own.
+//! The memory budget, measured by the peak of child processes.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use morphgl_graph_store::Dtype;
 /// Set in a child: the directory it works in.
 const DIR: &str = "MORPHGL_TEST_MEMORY_DIR";
 const THREADS: [usize; 3] = [1, 4, 48];
-/// Bytes on top of the least.
+/// Bytes above the minimum.
 const MORE: [u64; 3] = [0, 12 << 20, 100 << 20];
 
 /// Graphs whose blocks of rows, features or tables take most of the memory.
@@ -62,7 +62,7 @@ fn generating_stays_within_its_budget() {
     assert!(held > 40 << 20, "{held} bytes at most: no graph is large enough to tell anything");
 }
 
-/// Generates, and writes down what that took on top of what the process had, and what it was allowed.
+/// Generates, and writes the peak above the memory of the process before, and the budget.
 fn generate(dir: &Path) {
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let (case, more, target) = (number("CASE") as usize, number("MORE"), dir.join("graph"));
@@ -85,9 +85,9 @@ fn generate(dir: &Path) {
     std::fs::write(dir.join("peak"), format!("{} {memory}", peak() - before)).unwrap();
 }
 
-/// Most memory this process ever held, in bytes.
+/// Peak memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel tells the peak");
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel reports the peak");
     line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }

@@ -29,7 +29,7 @@ impl Graph {
         Ok(Dataset::open(path, OpenOptions::default())?)
     }
 
-    /// The least memory its error asks for.
+    /// The minimum memory, from the error message.
     fn least_memory(&self) -> u64 {
         let message = self.to_disk(Path::new("never-written"), 0).unwrap_err().to_string();
         let words: Vec<&str> = message.split(' ').collect();
@@ -108,7 +108,7 @@ fn seeds_and_dtypes_differ_in_what_they_should() {
     assert!(wide.iter().zip(&narrow).all(|(w, n)| (w - n).abs() <= w.abs() / 1024.0 + 1e-7));
 }
 
-/// Checksums of one small graph, so that a change of the generators does not pass unseen: benchmarks name their
+/// Checksums of one small graph, so that a change of the generators is noticed: benchmarks name their
 /// graphs by configuration and seed.
 #[test]
 fn graphs_stay_what_they_were() {

@@ -1,4 +1,4 @@
-//! What the block model's graphs look like: degrees, homophily, classes, symmetry, order of rows.
+//! Structure of the block model's graphs: degrees, homophily, classes, symmetry, order of rows.
 
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, Topology};
@@ -43,7 +43,7 @@ fn check(config: &SbmConfig) {
 }
 
 #[test]
-fn the_default_is_as_it_says() {
+fn the_default_has_its_degree_and_homophily() {
     check(&SbmConfig::default());
 }
 

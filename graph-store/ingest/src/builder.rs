@@ -7,42 +7,11 @@ use morphgl_platform::PagePool;
 use rayon::prelude::*;
 
 use crate::csc::{CscPart, CscWriter};
-use crate::edge_blocks::{AnyBlock, AnyMaker, EdgeBlock, EdgeBlockMaker, Edges, Fault, Transform};
+use crate::edge_blocks::{AnyBlock, AnyMaker, EdgeBlock, EdgeBlockMaker, Edges, Fault};
+use crate::options::{Dropped, EdgeOptions};
 use crate::ranges::Block;
 use crate::records::{Record, Sorted, Weighted};
 use crate::sort::Sorter;
-
-/// Options of a graph, and the memory to build it in.
-#[derive(Debug, Clone, Copy)]
-pub struct EdgeOptions {
-    /// Number of nodes; `None` for the highest id plus one.
-    pub num_nodes: Option<u64>,
-    /// Whether edges are pushed with weights.
-    pub weighted: bool,
-    /// Ignores the weights.
-    pub drop_weights: bool,
-    /// Adds the reverse of every edge right after it, and drops duplicates.
-    pub symmetrise: bool,
-    /// Swaps source and target of every edge, before all else.
-    pub reverse: bool,
-    /// Drops edges from a node to itself.
-    pub drop_self_loops: bool,
-    /// Keeps the first of several edges between the same nodes.
-    pub drop_duplicates: bool,
-    /// Adds a self-loop of weight 1 to every node without one, after `drop_self_loops`.
-    pub add_self_loops: bool,
-    /// Bytes for edges and the buffers of their sort.
-    pub memory: u64,
-}
-
-/// Numbers of edges that are not part of the graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropped {
-    /// Self-loops.
-    pub self_loops: u64,
-    /// Duplicates, reverse edges included.
-    pub duplicates: u64,
-}
 
 /// Takes edges in any order, sorts them within the memory budget and writes them as CSC.
 ///
@@ -59,8 +28,6 @@ pub struct CscBuilder {
     highest: Option<u32>,
     /// The writer, once targets come in order: rows are written as soon as they are complete.
     csc: Option<CscWriter>,
-    /// Edges written so far.
-    written: u64,
     pool: PagePool,
 }
 
@@ -107,7 +74,6 @@ impl CscBuilder {
             self_loops: 0,
             highest: None,
             csc: None,
-            written: 0,
             pool: PagePool::new(),
         })
     }
@@ -118,13 +84,8 @@ impl CscBuilder {
     }
 
     /// Number of edges pushed so far.
-    pub fn len(&self) -> u64 {
+    pub fn num_edges(&self) -> u64 {
         self.pushed
-    }
-
-    /// Whether no edge was pushed yet.
-    pub fn is_empty(&self) -> bool {
-        self.pushed == 0
     }
 
     /// Highest id so far.
@@ -134,7 +95,7 @@ impl CscBuilder {
 
     /// Number of edges that are not written yet.
     pub fn pending(&self) -> u64 {
-        self.sorted - self.written
+        self.sorted - self.csc.as_ref().map_or(0, |csc| csc.num_records)
     }
 
     /// Appends edges `sources[i]` → `targets[i]`, in slices of any length: long ones are sorted by all threads.
@@ -177,17 +138,18 @@ impl CscBuilder {
     }
 
     fn push_few(&mut self, maker: &EdgeBlockMaker, edges: Edges<'_>) -> Result<()> {
-        fn push<R: Record>(sorter: &mut Sorter<R>, edges: &Edges<'_>, transform: Transform) -> Result<u64> {
-            let records = edges.collect(transform, sorter.maker().buffer());
+        fn push<R: Record>(sorter: &mut Sorter<R>, edges: &Edges<'_>, maker: &EdgeBlockMaker) -> Result<u64> {
+            let scratch = sorter.maker().scratch;
+            let records = maker.records(edges, false, scratch.take());
             sorter.push(&records)?;
             let len = records.len() as u64;
-            sorter.maker().give(records);
+            scratch.give(records);
             Ok(len)
         }
         let highest = maker.checked(&edges).map_err(|fault| self.error(fault))?;
+        let edges = maker.oriented(edges);
         self.highest = self.highest.max(highest);
-        let (transform, edges) = (maker.transform(false), maker.oriented(edges));
-        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, transform)?);
+        self.sorted += with_sorter!(&mut self.sorter, sorter => push(sorter, &edges, maker)?);
         self.pushed += edges.sources.len() as u64;
         self.self_loops += maker.self_loops(&edges);
         Ok(())
@@ -195,12 +157,11 @@ impl CscBuilder {
 
     /// A maker of blocks, for use on any thread.
     pub fn block_maker(&self) -> EdgeBlockMaker {
-        let EdgeOptions { num_nodes, symmetrise, reverse, drop_self_loops, .. } = self.options;
         let maker = match &self.sorter {
             AnySorter::Plain(sorter) => AnyMaker::Plain(sorter.maker()),
             AnySorter::Weighted(sorter) => AnyMaker::Weighted(sorter.maker()),
         };
-        EdgeBlockMaker { num_nodes, symmetrise, reverse, drop_self_loops, maker }
+        EdgeBlockMaker { options: self.options, maker }
     }
 
     /// Number of edges for a block.
@@ -266,11 +227,7 @@ impl CscBuilder {
     /// Writes the rows that are complete.
     fn write_early(&mut self) -> Result<()> {
         let Some(csc) = &mut self.csc else { return Ok(()) };
-        let (pool, written) = (&self.pool, &mut self.written);
-        let mut emit = |part: CscPart| {
-            *written += part.len();
-            csc.write(&part)
-        };
+        let (pool, mut emit) = (&self.pool, |part: CscPart| csc.write(&part));
         with_sorter!(&mut self.sorter, sorter => {
             sorter.merge_early(&|records: Sorted<'_, _>| CscPart::of(records, pool), &mut emit)
         })
@@ -292,16 +249,16 @@ impl CscBuilder {
             Some(csc) => csc,
             None => self.csc_writer(writer, num_nodes)?,
         };
-        let Self { sorter, pool, sorted, mut written, self_loops, .. } = self;
+        let Self { sorter, pool, sorted, self_loops, .. } = self;
         let mut emit = |part: CscPart| {
             advance(part.len());
-            written += part.len();
             csc.write(&part)
         };
         with_sorter!(sorter, sorter => {
             sorter.merge(&|records: Sorted<'_, _>| CscPart::of(records, &pool), &mut emit)?
         });
+        let duplicates = sorted - csc.num_records;
         csc.finish(writer)?;
-        Ok(Dropped { self_loops, duplicates: sorted - written })
+        Ok(Dropped { self_loops, duplicates })
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct CscWriter {
     indices: Buffered<u32>,
     weights: Option<Buffered<f32>>,
     num_edges: u64,
+    /// Number of records written: edges without those that are added.
+    pub(crate) num_records: u64,
     /// Number of rows whose first offset is written.
     rows: u64,
     /// The node of the next self-loop, where every node gets one.
@@ -119,6 +121,7 @@ impl CscWriter {
             indices: Buffered::new(writer, "indices")?,
             weights: weighted.then(|| Buffered::new(writer, "weights")).transpose()?,
             num_edges: 0,
+            num_records: 0,
             rows: 0,
             next_loop: self_loops.then_some(0),
             num_nodes,
@@ -129,6 +132,7 @@ impl CscWriter {
     pub(crate) fn write(&mut self, part: &CscPart) -> Result<()> {
         let indices: &[u32] = bytemuck::cast_slice(&part.indices);
         let weights: &[f32] = bytemuck::cast_slice(&part.weights);
+        self.num_records += part.len();
         if self.next_loop.is_none() {
             // Without edges to add, whole slices go into the arrays.
             part.rows

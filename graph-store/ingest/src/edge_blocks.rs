@@ -2,6 +2,7 @@
 
 use morphgl_graph_store::MAX_NODES;
 
+use crate::options::EdgeOptions;
 use crate::ranges::Block;
 use crate::records::{Record, Records, Weighted};
 use crate::sort::BlockMaker;
@@ -9,10 +10,7 @@ use crate::sort::BlockMaker;
 /// Makes blocks for one [`CscBuilder`](crate::CscBuilder), on any thread, while the builder takes others.
 #[derive(Debug, Clone)]
 pub struct EdgeBlockMaker {
-    pub(crate) num_nodes: Option<u64>,
-    pub(crate) symmetrise: bool,
-    pub(crate) reverse: bool,
-    pub(crate) drop_self_loops: bool,
+    pub(crate) options: EdgeOptions,
     pub(crate) maker: AnyMaker,
 }
 
@@ -30,15 +28,16 @@ impl EdgeBlockMaker {
             Ok(highest) => highest,
             Err(fault) => return EdgeBlock { pushed: 0, self_loops: 0, highest: None, records: Err(fault) },
         };
-        let (transform, edges) = (self.transform(mirror), self.oriented(edges));
+        let edges = self.oriented(edges);
         let records = match &self.maker {
             AnyMaker::Plain(maker) => {
-                let is_identity = !transform.mirror && !transform.drop_self_loops;
-                let placed = if is_identity { maker.placed(edges.sources, edges.targets) } else { None };
-                let sorted = || maker.sorted(edges.collect(transform, maker.buffer()));
+                let placed = if self.adds_or_drops(mirror) { None } else { maker.placed(edges.sources, edges.targets) };
+                let sorted = || maker.sorted(self.records(&edges, mirror, maker.scratch.take()));
                 AnyBlock::Plain(placed.unwrap_or_else(sorted))
             }
-            AnyMaker::Weighted(maker) => AnyBlock::Weighted(maker.sorted(edges.collect(transform, maker.buffer()))),
+            AnyMaker::Weighted(maker) => {
+                AnyBlock::Weighted(maker.sorted(self.records(&edges, mirror, maker.scratch.take())))
+            }
         };
         EdgeBlock {
             pushed: edges.sources.len() as u64,
@@ -50,7 +49,7 @@ impl EdgeBlockMaker {
 
     /// The edges, reversed by the option.
     pub(crate) fn oriented<'e>(&self, edges: Edges<'e>) -> Edges<'e> {
-        match self.reverse {
+        match self.options.reverse {
             true => Edges { sources: edges.targets, targets: edges.sources, ..edges },
             false => edges,
         }
@@ -59,17 +58,45 @@ impl EdgeBlockMaker {
     /// Number of self-loops that are dropped.
     pub(crate) fn self_loops(&self, edges: &Edges<'_>) -> u64 {
         let loops = edges.sources.iter().zip(edges.targets).filter(|(u, v)| u == v);
-        if self.drop_self_loops { loops.count() as u64 } else { 0 }
+        if self.options.drop_self_loops { loops.count() as u64 } else { 0 }
     }
 
-    pub(crate) fn transform(&self, mirror: bool) -> Transform {
-        Transform { mirror: mirror || self.symmetrise, drop_self_loops: self.drop_self_loops }
+    fn adds_or_drops(&self, mirror: bool) -> bool {
+        mirror || self.options.symmetrise || self.options.drop_self_loops
+    }
+
+    /// Appends the records of the edges to `records`.
+    pub(crate) fn records<R: Record>(&self, edges: &Edges<'_>, mirror: bool, mut records: Records<R>) -> Records<R> {
+        let EdgeOptions { symmetrise, drop_self_loops, .. } = self.options;
+        let (mirror, pairs) = (mirror || symmetrise, edges.sources.iter().zip(edges.targets));
+        records.append(edges.sources.len() << u32::from(mirror), |out| {
+            if !self.adds_or_drops(mirror) && edges.weights.is_none() {
+                let keys = pairs.map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
+                out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
+                return out.len();
+            }
+            let mut len = 0;
+            for (i, (&u, &v)) in pairs.enumerate() {
+                if u == v && drop_self_loops {
+                    continue;
+                }
+                let weight = edges.weights.map_or(1.0, |w| w[i]);
+                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
+                len += 1;
+                if mirror && u != v {
+                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
+                    len += 1;
+                }
+            }
+            len
+        });
+        records
     }
 
     /// Checks ids and weights; the highest id of the edges.
     pub(crate) fn checked(&self, edges: &Edges<'_>) -> std::result::Result<Option<u32>, Fault> {
         let highest = edges.sources.iter().zip(edges.targets).map(|(&u, &v)| u.max(v)).max();
-        let limit = self.num_nodes.unwrap_or(MAX_NODES);
+        let limit = self.options.num_nodes.unwrap_or(MAX_NODES);
         if highest.is_some_and(|h| u64::from(h) >= limit) {
             let pairs = edges.sources.iter().zip(edges.targets);
             let mut pairs = pairs.enumerate().filter(|&(_, (u, v))| u64::from(*u.max(v)) >= limit);
@@ -127,39 +154,4 @@ pub(crate) struct Fault {
     pub(crate) at: u64,
     pub(crate) what: String,
     pub(crate) cure: &'static str,
-}
-
-/// Edges to add and to drop.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Transform {
-    mirror: bool,
-    drop_self_loops: bool,
-}
-
-impl Edges<'_> {
-    /// The records of the edges, in `records`.
-    pub(crate) fn collect<R: Record>(&self, transform: Transform, mut records: Records<R>) -> Records<R> {
-        records.append(self.sources.len() << u32::from(transform.mirror), |out| {
-            if !transform.mirror && !transform.drop_self_loops && self.weights.is_none() {
-                let keys = self.sources.iter().zip(self.targets).map(|(&u, &v)| u64::from(v) << 32 | u64::from(u));
-                out.iter_mut().zip(keys).for_each(|(out, key)| *out = R::new(key, 1.0));
-                return out.len();
-            }
-            let mut len = 0;
-            for (i, (&u, &v)) in self.sources.iter().zip(self.targets).enumerate() {
-                if u == v && transform.drop_self_loops {
-                    continue;
-                }
-                let weight = self.weights.map_or(1.0, |w| w[i]);
-                out[len] = R::new(u64::from(v) << 32 | u64::from(u), weight);
-                len += 1;
-                if transform.mirror && u != v {
-                    out[len] = R::new(u64::from(u) << 32 | u64::from(v), weight);
-                    len += 1;
-                }
-            }
-            len
-        });
-        records
-    }
 }

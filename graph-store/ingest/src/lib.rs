@@ -3,14 +3,16 @@
 mod builder;
 mod csc;
 mod edge_blocks;
+mod options;
 mod radix;
 mod ranges;
 mod records;
 mod sort;
 mod spill;
 
-pub use builder::{CscBuilder, Dropped, EdgeOptions};
+pub use builder::CscBuilder;
 pub use edge_blocks::{EdgeBlock, EdgeBlockMaker, Edges};
+pub use options::{Dropped, EdgeOptions};
 pub use radix::Scratch;
 pub use records::{Keyed, Narrow, Record, Records, Sorted, Weighted};
 pub use sort::Sorter;

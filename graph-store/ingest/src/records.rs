@@ -148,17 +148,11 @@ impl Narrow {
 }
 
 impl<R: Record> Sorted<'_, R> {
-    /// Number of records.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Whole(records) => records.len(),
             Self::Narrow(keys, _) => keys.len(),
         }
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Calls `f` with each record, in order.

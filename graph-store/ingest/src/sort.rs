@@ -20,22 +20,12 @@ const ONE_PASS: u32 = 12;
 /// Makes blocks for a sorter, on any thread.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockMaker<R> {
-    scratch: Arc<Scratch<R>>,
+    pub(crate) scratch: Arc<Scratch<R>>,
     /// Bits of the targets that a block is sorted by.
     bits: u32,
 }
 
 impl<R: Record> BlockMaker<R> {
-    /// An empty buffer for the records of a block.
-    pub(crate) fn buffer(&self) -> Records<R> {
-        self.scratch.take()
-    }
-
-    /// Returns a buffer.
-    pub(crate) fn give(&self, buffer: Records<R>) {
-        self.scratch.give(buffer);
-    }
-
     /// Sorts the records of a block.
     pub(crate) fn sorted(&self, records: Records<R>) -> Block<R> {
         Block::sort(records, self.bits, &self.scratch)
@@ -43,7 +33,7 @@ impl<R: Record> BlockMaker<R> {
 
     /// Sorts edges without weights into a block; `None` where that is not one pass over the targets.
     pub(crate) fn placed(&self, sources: &[u32], targets: &[u32]) -> Option<Block<R>> {
-        Block::place(sources, targets, self.bits, || self.buffer())
+        Block::place(sources, targets, self.bits, || self.scratch.take())
     }
 }
 
@@ -130,7 +120,7 @@ impl<R: Record> Sorter<R> {
             return Ok(());
         }
         let maker = self.maker();
-        let records = std::mem::replace(&mut self.filling, maker.buffer());
+        let records = std::mem::replace(&mut self.filling, maker.scratch.take());
         self.add(maker.sorted(records))
     }
 

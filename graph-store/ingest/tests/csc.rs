@@ -1,4 +1,4 @@
-//! The graph that edges make, against one made plainly.
+//! The built graph against a reference.
 
 use morphgl_graph_store::{Dataset, DatasetWriter};
 use morphgl_ingest::{CscBuilder, Dropped, EdgeOptions};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 type Edge = (u32, u32, f32);
 
-/// The graph's edges in CSC order, and what was dropped.
+/// The graph's edges in CSC order, and the dropped ones.
 fn expected(edges: &[Edge], num_nodes: u32, options: &EdgeOptions) -> (Vec<Edge>, Dropped) {
     let mut all = Vec::new();
     let mut dropped = Dropped { self_loops: 0, duplicates: 0 };
@@ -47,7 +47,7 @@ fn actual(edges: &[Edge], num_nodes: u32, options: &EdgeOptions, piece: usize) -
         let weights: Vec<f32> = edges.iter().map(|e| e.2).collect();
         builder.push(&sources, &targets, options.weighted.then_some(&weights)).expect("valid edges");
     }
-    let dropped = builder.finish(num_nodes.into(), &mut writer, |_| ()).expect("room on the disk");
+    let dropped = builder.finish(num_nodes.into(), &mut writer, |_| ()).expect("the disk takes the arrays");
     let dataset = Dataset::open(writer.finish("graph", 0, Default::default()).expect("whole"), Default::default());
     let topology = dataset.expect("a dataset").topology;
     let row = |v: u32| topology.edge_range(v).map(move |e| (v, e)).collect::<Vec<_>>();
@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..Default::default() })]
 
     #[test]
-    fn edges_make_the_graph_that_they_make_plainly(
+    fn the_graph_is_that_of_the_reference(
         ids in prop::collection::vec((0u32..50, 0u32..50), 0..2000), flags in any::<[bool; 6]>(), piece in 1usize..3000,
         memory in prop::sample::select(vec![1u64 << 10, 1 << 20]),
     ) {

@@ -1,4 +1,4 @@
-//! Clocks, the disk's limits and the table: what the ingest benches share.
+//! Helpers of the ingest benches: clocks, the disk's limits and the table.
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::time::Instant;
 use morphgl_formats::Progress;
 use morphgl_graph_store::{Error, Meta, Result};
 
-/// What the name of a run ends in whose source is read from the disk.
+/// Ending of the name of a run whose source is read from the disk.
 pub(crate) const COLD: &str = " cold";
 
-/// What the command line says.
+/// Arguments of the command line.
 pub(crate) struct Arguments {
     pub(crate) edges: u64,
     pub(crate) nodes: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Run {
 /// Runs an import and reads the clocks around it.
 pub(crate) fn measured(import: impl FnOnce(&dyn Progress) -> Result<PathBuf>) -> Result<Run> {
     let stages = Stages(Mutex::default());
-    // Resets the peak to what is resident now; where the kernel refuses, the peak of earlier imports stands.
+    // Resets the peak to what is resident now; where the kernel refuses, the peak of earlier imports remains.
     let _ = fs::write("/proc/self/clear_refs", "5");
     let (cpu, start) = (cpu_seconds(), Instant::now());
     let target = import(&stages)?;
@@ -82,8 +82,8 @@ impl Progress for Stages {
 
 /// User and system time of all threads, ended ones included.
 fn cpu_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("the kernel tells the times");
-    let after_name = stat.rsplit(')').next().expect("the name stands in brackets");
+    let stat = fs::read_to_string("/proc/self/stat").expect("the kernel reports the times");
+    let after_name = stat.rsplit(')').next().expect("the name is in brackets");
     let ticks = |field: usize| -> f64 {
         let text = after_name.split_ascii_whitespace().nth(field).expect("a field of stat");
         text.parse().expect("ticks are a number")
@@ -92,14 +92,14 @@ fn cpu_seconds() -> f64 {
 }
 
 fn peak_rss() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("the kernel tells the peak");
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel tells the peak");
+    let status = fs::read_to_string("/proc/self/status").expect("the kernel reports the peak");
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).expect("the kernel reports the peak");
     line.split_ascii_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") << 10
 }
 
-/// Empties the page cache of all that is on the disk; false where the system does not let us.
+/// Empties the page cache; false where the system does not permit it.
 pub(crate) fn forget_files() -> bool {
-    // Written pages are kept until the disk has them.
+    // Written pages stay in the cache until they are on the disk.
     let sync = std::process::Command::new("sync").status();
     sync.is_ok_and(|s| s.success()) && fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
 }
@@ -124,9 +124,9 @@ pub(crate) fn disk_limits(dir: &Path) -> Limits {
     let offset = space.as_ptr().align_offset(4096);
     let block = &mut space[offset..offset + BLOCK];
     let start = Instant::now();
-    let mut file = File::create(&path).map_err(|e| Error::io(&path, e)).expect("room for the disk's own limit");
+    let mut file = File::create(&path).map_err(|e| Error::io(&path, e)).expect("the disk takes the file");
     for _ in 0..SIZE / BLOCK {
-        file.write_all(block).expect("room for the disk's own limit");
+        file.write_all(block).expect("the disk takes the file");
     }
     file.sync_all().expect("the disk takes a sync");
     let rate = |start: Instant| SIZE as f64 / start.elapsed().as_secs_f64();
@@ -211,10 +211,10 @@ impl<'a> Report<'a> {
             let cpu = spread(runs.iter().map(|r| r.cpu_seconds)).1;
             let source = *bytes as f64 / 1e6 / edges * rate.1;
             let peak = runs.iter().map(|r| r.peak_rss).max().unwrap_or(0);
-            // What reading the source and writing the dataset take, one after the other and side by side.
+            // Seconds of reading the source and writing the dataset, one after the other and at the same time.
             let from = if name.ends_with(COLD) { read } else { cached };
             let (reading, writing) = (*bytes as f64 / 1e6 / from, runs[0].written as f64 / 1e6 / write);
-            let (after, beside) = (reading + writing, reading.max(writing));
+            let (serial, parallel) = (reading + writing, reading.max(writing));
             let seconds = spread(runs.iter().map(|r| r.seconds));
             if self.arguments.json {
                 let all: Vec<String> = runs.iter().map(|r| format!("{:.4}", edges / r.seconds)).collect();
@@ -223,8 +223,8 @@ impl<'a> Report<'a> {
                     "{{\"what\":\"ingest {name}\",\"unit\":\"M edges/s\",\"threads\":{threads},\"edges\":{},\
                      \"median\":{:.4},\"all\":[{}],\"per_core_median\":{:.4},\"per_core_all\":[{}],\
                      \"cpu_seconds\":{cpu:.3},\"source_mb_per_s\":{source:.1},\"peak_rss_bytes\":{peak},\
-                     \"memory\":{},\"seconds_median\":{:.4},\"written_bytes\":{},\"limit_after_s\":{after:.4},\
-                     \"limit_beside_s\":{beside:.4},\"page_cache_read_mb_per_s\":{cached:.1},\"disk_read_mb_per_s\":{read:.1},\"disk_write_mb_per_s\":{write:.1}}}",
+                     \"memory\":{},\"seconds_median\":{:.4},\"written_bytes\":{},\"limit_after_s\":{serial:.4},\
+                     \"limit_beside_s\":{parallel:.4},\"page_cache_read_mb_per_s\":{cached:.1},\"disk_read_mb_per_s\":{read:.1},\"disk_write_mb_per_s\":{write:.1}}}",
                     runs[0].edges,
                     rate.1,
                     all.join(","),
@@ -239,7 +239,7 @@ impl<'a> Report<'a> {
             let stages: Vec<String> = runs[0].stages.iter().map(|(n, s)| format!("{n} {s:.2}")).collect();
             println!(
                 "{name:<23} {edges:>8.2} {:>10.2} ({:.1}-{:.1}) {source:>10.0} {:>10.2} ({:.1}-{:.1}) {cpu:>6.2} {:>8} \
-                 {:>10.3} ({:.3}-{:.3}) {after:>7.3}/{beside:.3} {:>5.2}/{:.2}  {}",
+                 {:>10.3} ({:.3}-{:.3}) {serial:>7.3}/{parallel:.3} {:>5.2}/{:.2}  {}",
                 rate.1,
                 rate.0,
                 rate.2,
@@ -250,8 +250,8 @@ impl<'a> Report<'a> {
                 seconds.1,
                 seconds.0,
                 seconds.2,
-                after / seconds.1,
-                beside / seconds.1,
+                serial / seconds.1,
+                parallel / seconds.1,
                 stages.join(", ")
             );
         }
@@ -262,7 +262,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Least, median and largest.
+/// Minimum, median and maximum.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -18,7 +18,7 @@ impl Graph {
         let unit = |x: u64| (x >> 11) as f64 / (1u64 << 53) as f64;
         let (a, b) = (hash(2 * i), hash(2 * i + 1));
         let rank = (unit(b).powi(2) * self.nodes as f64) as u64;
-        // Neighbouring ranks lie far apart.
+        // Neighbouring ranks are far apart.
         (a % self.nodes, rank.wrapping_mul(2_654_435_761) % self.nodes)
     }
 
@@ -34,14 +34,14 @@ fn hash(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Writes the sources of the formats asked for below `dir`.
+/// Writes the sources of the selected formats below `dir`.
 pub(crate) fn write_all(dir: &Path, graph: &Graph, formats: &[(&str, &str)]) {
-    fs::create_dir_all(dir).expect("room for the sources");
+    fs::create_dir_all(dir).expect("the disk takes the sources");
     let mut files: Vec<&str> = formats.iter().map(|(_, file)| *file).collect();
     files.sort_unstable();
     files.dedup();
     for file in files {
-        write(&dir.join(file), file, graph).expect("room for the sources");
+        write(&dir.join(file), file, graph).expect("the disk takes the sources");
     }
 }
 

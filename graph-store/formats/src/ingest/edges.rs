@@ -56,13 +56,8 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
     }
 
     /// Number of edges pushed so far.
-    pub fn len(&self) -> u64 {
-        self.csc.len()
-    }
-
-    /// Whether no edge was pushed yet.
-    pub fn is_empty(&self) -> bool {
-        self.csc.is_empty()
+    pub fn num_edges(&self) -> u64 {
+        self.csc.num_edges()
     }
 
     /// Sorts and writes the graph; returns its number of nodes.

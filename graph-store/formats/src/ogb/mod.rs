@@ -76,12 +76,8 @@ fn text(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     let mut table = CsvReader::open(&file("edge"), "edges", ingest)?;
     let mut sink = ingest.edges(&file("edge"), Some(counts.num_nodes), false)?;
     let (blocks, mut renumber) = (sink.csc.block_maker(), Renumber::new(&counts));
-    loop {
-        let mut line = table.lines;
-        let pieces = table.pieces(|text| edges_of(text, &counts, &blocks))?;
-        if pieces.is_empty() {
-            break;
-        }
+    let mut line = 0;
+    while let Some(pieces) = table.pieces(|text| edges_of(text, &counts, &blocks))? {
         for piece in pieces {
             match piece {
                 Piece::Block(block) => {
@@ -165,7 +161,7 @@ fn features(ingest: &mut Ingest<'_>, path: &Path, num_nodes: u64) -> Result<()> 
     let mut sink = ingest.features(path, dim, Dtype::F32)?;
     let mut rows = vec![];
     while table.rows(dim, &mut rows, |line, out| csv_gz::fields(line, out, csv_gz::feature))? {
-        if table.lines > num_nodes {
+        if table.lines() > num_nodes {
             break;
         }
         sink.push(&rows)?;
@@ -175,7 +171,7 @@ fn features(ingest: &mut Ingest<'_>, path: &Path, num_nodes: u64) -> Result<()> 
 }
 
 fn expect_lines(table: &CsvReader<'_>, expected: u64, what: &str) -> Result<()> {
-    let lines = table.lines;
+    let lines = table.lines();
     if lines == expected {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What the unpickler reads, and what it refuses.
+//! Pickles that are read and pickles that are refused.
 
 use std::path::Path;
 

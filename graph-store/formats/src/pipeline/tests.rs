@@ -9,7 +9,7 @@ fn fault(n: u64) -> Error {
     Error::invalid(Path::new("x"), Position::Element(n), "bad", "cure")
 }
 
-/// Runs `count` jobs of which some fail; the results handed on, and the error.
+/// Runs `count` jobs of which some fail; returns the results consumed, and the error.
 fn run(count: u64, ahead: u64, source_fails: Option<u64>, work_fails: &[u64]) -> (Vec<u64>, Option<String>) {
     let (mut n, mut taken, open) = (0, Vec::new(), AtomicU64::new(0));
     let result = ordered(
@@ -19,7 +19,7 @@ fn run(count: u64, ahead: u64, source_fails: Option<u64>, work_fails: &[u64]) ->
                 return Err(fault(n));
             }
             n += 1;
-            assert!(open.fetch_add(1, Ordering::SeqCst) <= ahead, "jobs begun and not handed on");
+            assert!(open.fetch_add(1, Ordering::SeqCst) <= ahead, "jobs begun and not consumed");
             Ok((n <= count).then_some(n - 1))
         },
         |job| {
@@ -51,8 +51,8 @@ fn results_come_in_order_and_the_first_error_ends_them() {
 }
 
 #[test]
-fn a_panic_of_a_worker_is_passed_on() {
-    let run = || ordered(4, || Ok(Some(())), |()| -> Result<()> { panic!("as told") }, Ok);
+fn a_panic_of_a_worker_is_propagated() {
+    let run = || ordered(4, || Ok(Some(())), |()| -> Result<()> { panic!("on purpose") }, Ok);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     let result = std::panic::catch_unwind(run);

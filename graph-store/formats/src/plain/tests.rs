@@ -1,8 +1,8 @@
 use super::*;
 
-/// Beginnings and ends on and beside blocks, up to the end of the file and past it; cached or not.
+/// Beginnings and ends on block boundaries and off them, up to the end of the file and past it; cached or not.
 #[test]
-fn every_way_reads_the_same_bytes() {
+fn direct_and_plain_reads_are_equal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let all: Vec<u8> = (0..300_001u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();

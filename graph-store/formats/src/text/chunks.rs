@@ -73,6 +73,11 @@ impl<'p> Chunks<'p> {
         &self.path
     }
 
+    /// Number of lines skipped or returned.
+    pub(crate) fn lines(&self) -> u64 {
+        self.current.line - 1
+    }
+
     /// Makes sure that `current` has bytes; false at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         if !self.current.bytes().is_empty() {
@@ -122,7 +127,8 @@ impl<'p> Chunks<'p> {
         if !self.fill()? {
             return Ok(None);
         }
-        let line = self.current.line + newlines(self.current.bytes());
+        let bytes = self.current.bytes();
+        let line = self.current.line + newlines(bytes) + u64::from(!bytes.ends_with(b"\n"));
         Ok(Some(std::mem::replace(&mut self.current, Chunk { line, ..Chunk::default() })))
     }
 }

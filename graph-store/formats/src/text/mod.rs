@@ -6,7 +6,7 @@ mod foreign;
 mod pairs;
 mod scan;
 
-pub(crate) use chunks::{Chunk, Chunks, ReadProgress, Text, open_text};
+pub(crate) use chunks::{Chunks, ReadProgress, Text, open_text};
 pub use columns::{Column, Columns};
 pub(crate) use columns::{EdgeColumns, FirstLine, Header, Layout, Separator, choose, fields, first_line, separator_of};
 pub(crate) use columns::{attribute, with_attributes};
@@ -31,15 +31,7 @@ pub(crate) fn parse_next<T: Send>(
     chunks: &mut Chunks<'_>,
     parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
 ) -> Result<Option<Vec<T>>> {
-    chunks.next()?.map(|chunk| parse_chunk(chunks, &chunk, parse)).transpose()
-}
-
-/// Parses a chunk as [`parse_next`] does.
-pub(crate) fn parse_chunk<T: Send>(
-    chunks: &Chunks<'_>,
-    chunk: &Chunk,
-    parse: impl Fn(&[u8]) -> std::result::Result<T, LineError> + Sync,
-) -> Result<Vec<T>> {
+    let Some(chunk) = chunks.next()? else { return Ok(None) };
     let pieces = pieces(chunk.bytes());
     let parsed: Vec<_> = pieces.par_iter().map(|piece| parse(piece)).collect();
     let mut line = chunk.line;
@@ -49,7 +41,7 @@ pub(crate) fn parse_chunk<T: Send>(
         out.push(parsed.map_err(at)?);
         line += newlines(piece);
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
 /// Cuts whole lines into pieces for one thread each.
@@ -65,6 +57,6 @@ fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-pub(crate) fn newlines(bytes: &[u8]) -> u64 {
+fn newlines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&b| b == b'\n').count() as u64
 }

@@ -1,4 +1,4 @@
-//! What the tests of the importers share: the real files, where there are any, and writing small ones.
+//! Helpers of the importers' tests: the real files, where they exist, and writers of small ones.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use morphgl_graph_store::Result;
 
-/// The directory `name` of the real test data; `None`, with a word about it, where it is absent.
+/// The directory `name` of the real test data; `None`, with a printed line, where it is absent.
 pub(crate) fn real(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("MORPHGL_TEST_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
@@ -73,8 +73,8 @@ pub(crate) fn corrupted(mut bytes: Vec<u8>, cut: Option<f64>, changes: &[(f64, u
         bytes.truncate((bytes.len() as f64 * cut) as usize);
     }
     let len = bytes.len();
-    let places = changes.iter().map(|&(at, v)| ((len as f64 * at) as usize, v)).chain(head.iter().copied());
-    for (at, value) in places {
+    let changes = changes.iter().map(|&(at, v)| ((len as f64 * at) as usize, v)).chain(head.iter().copied());
+    for (at, value) in changes {
         if let Some(byte) = bytes.get_mut(at) {
             *byte = value;
         }
@@ -82,7 +82,7 @@ pub(crate) fn corrupted(mut bytes: Vec<u8>, cut: Option<f64>, changes: &[(f64, u
     bytes
 }
 
-/// Checks that an import failed with one line that holds `what`, and left nothing behind.
+/// Checks that an import failed with a line that contains `what`, and left no files.
 #[track_caller]
 pub(crate) fn failure(result: Result<PathBuf>, target: &Path, what: &str) {
     let error = match result {

@@ -1,4 +1,4 @@
-//! What the tests of the readers share.
+//! Helpers of the readers' tests.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::print_stderr, reason = "the reader of a test run learns what was not compared")]
 
@@ -23,7 +23,7 @@ pub(crate) fn data(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Imports by `import(target)` and opens what came out.
+/// Imports by `import(target)` and opens the dataset.
 #[track_caller]
 pub(crate) fn open(import: impl FnOnce(&Path) -> Result<PathBuf>) -> Dataset {
     let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ pub(crate) fn write(dir: &TempDir, name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
-/// The graph of `edges` as the ingest makes it.
+/// The graph of `edges` by the ingest.
 pub(crate) fn ingest(edges: &[(u32, u32, f32)], num_nodes: Option<u64>, weighted: bool, options: &Options) -> Dataset {
     open(|target| {
         let mut ingest = Ingest::new(Path::new("memory"), target, options, &Silent)?;

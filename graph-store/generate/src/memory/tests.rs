@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
-    /// What the plan has going on at the same time fits; the least is enough, and one byte less is not.
+    /// The memory of a plan fits the budget; the minimum is enough, and one byte less is not.
     #[test]
     fn every_plan_fits(
         resident in 0u64..1 << 30,

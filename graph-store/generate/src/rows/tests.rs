@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 proptest! {
-    /// In enough room, in too little, and in buffers that others have used.
+    /// With enough capacity, with too little, and in used buffers.
     #[test]
-    fn equals_a_set(edges in prop::collection::vec((10u32..17, 0u32..25), 0..200), most in 0u64..300) {
-        let buffers = Buffers::new(most);
+    fn equals_a_set(edges in prop::collection::vec((10u32..17, 0u32..25), 0..200), max_edges in 0u64..300) {
+        let buffers = Buffers::new(max_edges);
         let set: BTreeSet<(u32, u32)> = edges.iter().copied().filter(|(to, from)| to != from).collect();
         let degrees: Vec<u32> =
             (10..17).map(|v| set.iter().filter(|e| e.0 == v).count() as u32).collect();

@@ -22,7 +22,7 @@ proptest! {
     }
 }
 
-/// One key far from all others takes the digits' bits from them.
+/// One key far from all others uses up the bits of the digits.
 #[test]
 fn records_that_agree_in_their_upper_bits_are_sorted() {
     for (len, outlier) in [(100, 1 << 62), (5000, 1 << 62), (5000, 1 << 31)] {

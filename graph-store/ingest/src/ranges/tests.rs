@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::records::Weighted;
 
-/// What blocks merge into.
+/// The merged records of blocks.
 fn merged<R: Record>(merge: Merge, blocks: &mut [Block<R>]) -> Vec<R> {
     let mut merged = Vec::new();
     let mut emit = |records: Vec<R>| {
@@ -14,7 +14,7 @@ fn merged<R: Record>(merge: Merge, blocks: &mut [Block<R>]) -> Vec<R> {
     merged
 }
 
-/// The same by the library, block by block of `len` records.
+/// Compares the merge of blocks of `block` records with the sort of the standard library.
 fn check<R: Record + PartialEq>(records: &[R], block: usize, bits: u32, merge: Merge) {
     let scratch = Scratch::default();
     let sort = |b: &[R]| {
@@ -32,7 +32,7 @@ fn check<R: Record + PartialEq>(records: &[R], block: usize, bits: u32, merge: M
 }
 
 proptest! {
-    /// Targets with far more edges than a range holds, beside targets with few; edges listed many times.
+    /// Targets with far more edges than a range, and targets with few; edges listed many times.
     #[test]
     fn any_blocks_merge_into_the_stable_sort(
         draws in prop::collection::vec((0u64..12, 0u64..1 << 16), 0..3000),
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// Blocks large enough that their ranges are counted; the second begins and ends within the first.
+/// Blocks large enough to keep their counters; the second begins and ends within the first.
 #[test]
 fn counted_blocks_merge_into_the_sort() {
     let draw = |i: u32, n: u32| ((u64::from(i.wrapping_mul(2_654_435_761)) * u64::from(n)) >> 32) as u32;

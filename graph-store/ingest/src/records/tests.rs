@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn they_are_a_vector() {
+fn records_are_a_vector() {
     let mut records = Records::<Weighted>::default();
     let all: Vec<_> = (0..5000u64).map(|i| Weighted::new(i / 3, i as f32)).collect();
     all.chunks(7).for_each(|r| records.extend_from_slice(r));
@@ -22,7 +22,7 @@ fn they_are_a_vector() {
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn decode_is_the_inverse_of_encode() {
     let record = Weighted::new(1 << 63 | 5, 0.1);
     let mut bytes = [0; 12];
     record.encode(&mut bytes);

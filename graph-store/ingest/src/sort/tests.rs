@@ -43,36 +43,36 @@ proptest! {
 #[test]
 fn many_runs_take_several_levels() {
     let keys: Vec<u64> = (0..5_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).collect();
-    // The last sixteen that fit and what came after them are still in memory.
+    // The last sixteen that fit and the rest after them are still in memory.
     assert_eq!(check(&keys, 0, false), 5_000 / 16 - 1);
     assert_eq!(check(&keys, 1 << 20, false), 0);
 }
 
-/// What comes before the rest is nothing: no block is copied.
+/// No record precedes the rest: no block is copied.
 #[test]
 fn blocks_of_one_target_stay_where_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), 1 << 20, false);
     let many = 4 * rayon::current_num_threads();
     for i in 0..2 * many as u64 {
-        let mut records = sorter.maker().buffer();
+        let mut records = sorter.maker().scratch.take();
         records.extend_from_slice(&[7 << 32 | i, 7 << 32 | (i + 1)]);
         sorter.push_block(sorter.maker().sorted(records)).unwrap();
     }
-    let places = |sorter: &Sorter<u64>| sorter.blocks.iter().map(|b| b.records.as_ptr()).collect::<Vec<_>>();
-    let before = places(&sorter);
+    let addresses = |sorter: &Sorter<u64>| sorter.blocks.iter().map(|b| b.records.as_ptr()).collect::<Vec<_>>();
+    let before = addresses(&sorter);
     sorter.merge_early(&|_: Sorted<'_, u64>| (), &mut |()| panic!("a row that may grow is written")).unwrap();
-    assert_eq!(places(&sorter), before);
+    assert_eq!(addresses(&sorter), before);
 }
 
-/// Rows that begin in one block and end in the next leave a rest at every merge: in a buffer that was there.
+/// Rows that begin in one block and end in the next leave a rest at every merge, in a recycled buffer.
 #[test]
 fn merging_early_needs_no_more_buffers_with_every_merge() {
     let dir = tempfile::tempdir().unwrap();
     let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), 1 << 20, false);
     let (many, mut merges) = (4 * rayon::current_num_threads(), 0);
     for i in 0..40 * many as u64 {
-        let mut records = sorter.maker().buffer();
+        let mut records = sorter.maker().scratch.take();
         (0..10).for_each(|j| records.extend_from_slice(&[(((10 * i + j) / 7) << 32) | ((7 * j) % 10)]));
         sorter.push_block(sorter.maker().sorted(records)).unwrap();
         let before = sorter.resident;
@@ -83,9 +83,9 @@ fn merging_early_needs_no_more_buffers_with_every_merge() {
     assert!(merges > 30 && buffers < many + 4, "{buffers} buffers after {merges} merges of {many} blocks");
 }
 
-/// Targets in order, sources in none; one target with more edges than memory holds.
+/// Targets in order, sources in none; one target with more edges than fit memory.
 #[test]
-fn what_is_whole_is_merged_early() {
+fn complete_rows_are_merged_early() {
     for memory in [2_000, 20_000, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::<u64>::new(dir.path().join("spill"), memory, false);
@@ -95,7 +95,7 @@ fn what_is_whole_is_merged_early() {
         let (mut actual, mut early) = (Vec::new(), 0);
         let make = |records: Sorted<'_, u64>| records.to_vec();
         for some in all.chunks(100) {
-            let mut records = sorter.maker().buffer();
+            let mut records = sorter.maker().scratch.take();
             records.extend_from_slice(some);
             let block = sorter.maker().sorted(records);
             sorter.push_block(block).unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::records::{Keyed, Weighted};
 
-/// Runs longer than a stride, spans shorter than the runs, and one key that no span holds.
+/// Runs longer than a stride, spans shorter than the runs, and one key with more records than a span.
 #[test]
 fn long_runs_merge_by_spans() {
     let dir = tempfile::tempdir().unwrap();

@@ -66,7 +66,7 @@ impl Ingest<'_> {
                 self.labels(&path, &labels, None)?;
             }
             if let Some(parts) = parts {
-                let (_, splits) = splits.get_or_insert_with(|| (path, [const { Vec::new() }; 3]));
+                let (_, splits) = splits.get_or_insert((path, [const { Vec::new() }; 3]));
                 for (row, part) in parts.into_iter().enumerate().filter(|&(_, part)| part != NO_SPLIT) {
                     splits[usize::from(part)].extend(nodes.node(row));
                 }

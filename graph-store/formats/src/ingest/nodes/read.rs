@@ -39,14 +39,10 @@ fn array(ingest: &Ingest<'_>, path: &Path, role: FileRole, named: bool) -> Resul
             return invalid(path, "an array has no named columns", cure);
         }
         FileRole::Features => table.features = Some(Features::Array(path.into())),
-        FileRole::Labels => {
-            let column = array.expect_column(&columns.label, "--label-column")?;
-            table.labels = Some(array.labels_of(column)?);
-        }
+        FileRole::Labels => table.labels = Some(array.labels_of(&columns.label)?),
         FileRole::Split(part) if array.ty.kind == Kind::Bool => {
-            let column = array.expect_column(&columns.split, "--split-column")?;
-            let flags = array.ints_of(column)?;
-            table.splits = Some(flags.into_iter().map(|flag| if flag != 0 { part } else { NO_SPLIT }).collect());
+            let mask = array.mask_of(&columns.split)?;
+            table.splits = Some(mask.into_iter().map(|flag| if flag { part } else { NO_SPLIT }).collect());
         }
         FileRole::Split(_) if named => {
             let cure = "write the nodes as text, one name a line, or as a mask of booleans";

@@ -45,7 +45,7 @@ fn columns_can_be_named() {
 }
 
 #[test]
-fn what_is_not_clear_is_asked_for() {
+fn ambiguous_first_lines_are_refused() {
     for (line, what) in [
         ("O 1", "neither numbers nor names"),
         ("alice,bob", "named \"alice\", \"bob\""),

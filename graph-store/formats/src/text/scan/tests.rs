@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What `whole` did a byte at a time: the reference.
+/// `whole` a byte at a time: the reference.
 fn byte_by_byte(text: &[u8]) -> Option<u64> {
     let end = text.iter().position(|b| b" \t\r\n,;".contains(b)).unwrap_or(text.len());
     let field = std::str::from_utf8(&text[..end]).ok()?;

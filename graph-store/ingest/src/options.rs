@@ -1,0 +1,33 @@
+//! Options of a graph, and counts of the edges that they drop.
+
+/// Options of a graph, and the memory to build it in.
+#[derive(Debug, Clone, Copy)]
+pub struct EdgeOptions {
+    /// Number of nodes; `None` for the highest id plus one.
+    pub num_nodes: Option<u64>,
+    /// Whether edges are pushed with weights.
+    pub weighted: bool,
+    /// Ignores the weights.
+    pub drop_weights: bool,
+    /// Adds the reverse of every edge right after it, and drops duplicates.
+    pub symmetrise: bool,
+    /// Swaps source and target of every edge, before all else.
+    pub reverse: bool,
+    /// Drops edges from a node to itself.
+    pub drop_self_loops: bool,
+    /// Keeps the first of several edges between the same nodes.
+    pub drop_duplicates: bool,
+    /// Adds a self-loop of weight 1 to every node without one, after `drop_self_loops`.
+    pub add_self_loops: bool,
+    /// Bytes for edges and the buffers of their sort.
+    pub memory: u64,
+}
+
+/// Numbers of edges that are not part of the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Self-loops.
+    pub self_loops: u64,
+    /// Duplicates, reverse edges included.
+    pub duplicates: u64,
+}
