@@ -19,9 +19,9 @@ mod kernels;
 mod parts;
 
 use morphgl_model_spec::Dropout;
+use morphgl_platform::SimdLevel;
 
 use crate::csr::check_offsets;
-use morphgl_platform::SimdLevel;
 
 /// Maximum number of heads with dropout of the coefficients.
 pub const MAX_DROPPED_HEADS: usize = 1024;

@@ -28,7 +28,7 @@ pub(crate) struct Network {
     times: PassTimes,
 }
 
-/// What the layers read of a mini-batch, beside each other's outputs.
+/// Inputs of the layers, except for the outputs of the layers before them.
 #[derive(Debug)]
 struct LayerInputs {
     spec: ModelSpec,
@@ -64,7 +64,7 @@ pub struct Work {
     pub bytes: f64,
 }
 
-/// What a pass reads of a mini-batch.
+/// The part of a mini-batch that a pass reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
     /// A block a layer; empty for a model that reads no graph.
@@ -234,15 +234,12 @@ impl Network {
         }
     }
 
-    fn logits(&self, input: Input<'_>) -> &[f32] {
-        let last = self.layers.last().expect("a model has a layer");
-        last.out.read(input.labels.len() * last.shape.out_dim)
-    }
-
     /// Scores a mini-batch in evaluation mode.
     pub(crate) fn score(&mut self, parameters: &[f32], input: Input<'_>) -> Score {
         self.forward(parameters, input, Mode::Evaluation);
-        Score::of(self.logits(input), input.labels, self.inputs.spec.num_classes)
+        let classes = self.inputs.spec.num_classes;
+        let logits = self.layers.last().expect("a model has a layer").out.read(input.labels.len() * classes);
+        Score::of(logits, input.labels, classes)
     }
 
     /// Adds the gradients of a mini-batch, unless its loss is not finite.

@@ -28,14 +28,9 @@ pub(crate) struct NodeIds<'a> {
 const BYTES_AHEAD: usize = 8192;
 
 impl<'a> Rows<'a> {
-    /// Consecutive rows.
-    pub(crate) fn local(view: FeatureView<'a>) -> Self {
-        Self { view, nodes: None }
-    }
-
     /// Consecutive rows of f32.
     pub(crate) fn dense_f32(values: &'a [f32]) -> Self {
-        Self::local(FeatureView::F32(values))
+        Self { view: FeatureView::F32(values), nodes: None }
     }
 
     /// Floats of scratch that [`Rows::dense`] needs for rows of `len` elements together.

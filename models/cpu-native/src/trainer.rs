@@ -143,7 +143,7 @@ impl CpuNative {
 
 /// The checked input of a model: the mini-batch, and the dataset's features if the mini-batch has none.
 fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> Result<Input<'a>> {
-    let wrong = |what: String| Err(Error::setting(format!("{KEY}, {}", batch.id), what));
+    let wrong = |message: String| Err(Error::setting(format!("{KEY}, {}", batch.id), message));
     let store = dataset.features.as_ref().filter(|_| batch.features.is_none());
     let dim = batch.features.as_ref().map(|features| features.dim).or(store.map(FeatureMatrix::dim));
     let (blocks, rows) = check_batch(KEY, model, batch, dim)?;
@@ -158,8 +158,8 @@ fn input<'a>(dataset: &'a Dataset, model: &ModelSpec, batch: &'a HostBatch) -> R
             let largest = nodes.iter().fold(0, |largest, &v| largest.max(v));
             let num_rows = store.num_rows();
             if largest as usize >= num_rows && !nodes.is_empty() {
-                let what = format!("the dataset has no features of node {largest}, there are {num_rows} rows");
-                return wrong(format!("{what}; batch it from the dataset that is trained on"));
+                let message = format!("the dataset has no features of node {largest}, there are {num_rows} rows");
+                return wrong(format!("{message}; batch it from the dataset that is trained on"));
             }
             Some((store, nodes))
         }

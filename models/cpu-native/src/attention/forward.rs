@@ -94,12 +94,14 @@ unsafe fn rows_of<S: Simd>(
         let group = &mut coefficients[group];
         let of_row = |row: usize| (a.entry(row) - start) * heads..(a.entry(row + 1) - start) * heads;
         for row in first..next {
-            scores(a, inputs, row, &mut group[of_row(row)]);
+            let scores = &mut group[of_row(row)];
+            for_heads!(heads, scores_of(a, inputs, row, scores));
         }
         // SAFETY: the caller promises the instructions.
         unsafe { kernels::exp::<S>(group) };
         for row in first..next {
-            normalize(heads, &mut group[of_row(row)]);
+            let entries = &mut group[of_row(row)];
+            for_heads!(heads, normalize(entries));
         }
         for row in first..next {
             let coefficients = &group[of_row(row)];
@@ -111,13 +113,8 @@ unsafe fn rows_of<S: Simd>(
     }
 }
 
-/// Writes the scores of a row's entries, less the maximum of each head.
-#[inline(always)]
-fn scores(a: &Attention<'_>, inputs: RowInputs<'_>, row: usize, out: &mut [f32]) {
-    for_heads!(a.options.heads, scores_of(a, inputs, row, out));
-}
-
-/// As [`scores`], for the `N` heads from `head` on; `stride` is the number of heads.
+/// Writes the scores of a row's entries, less the maximum of each head, for the `N` heads from `head` on; `stride` is the
+/// number of heads.
 #[inline(always)]
 fn scores_of<const N: usize>(
     head: usize,
@@ -167,14 +164,9 @@ fn score<const N: usize>(
     }
 }
 
-/// Divides each head's elements by their sum.
+/// Divides the elements of each of `N` heads by their sum.
 #[inline(always)]
-fn normalize(heads: usize, entries: &mut [f32]) {
-    for_heads!(heads, normalize_of(entries));
-}
-
-#[inline(always)]
-fn normalize_of<const N: usize>(head: usize, stride: usize, entries: &mut [f32]) {
+fn normalize<const N: usize>(head: usize, stride: usize, entries: &mut [f32]) {
     let mut sums = [0.0f32; N];
     for entry in entries.chunks_exact(stride) {
         for h in 0..N {

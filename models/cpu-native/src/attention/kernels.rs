@@ -53,55 +53,46 @@ pub(super) unsafe fn add_rows<S: Simd, T: WeightedRows>(terms: &T, heads: usize,
     let vectors = width.div_ceil(S::LANES);
     let mut head = 0;
     while head < heads {
-        let left = heads - head;
         let position = Position { heads, width, head, at: 0 };
         // SAFETY: the caller promises the instructions; the matches keep heads and vectors inside the row.
-        unsafe {
-            match (vectors, left) {
+        let [heads_done, _] = unsafe {
+            match (vectors, heads - head) {
                 (1, 4..) => add_block::<S, T, 4, 1>(terms, position, out),
                 (2, 4..) => add_block::<S, T, 4, 2>(terms, position, out),
                 (4, 2..) => add_block::<S, T, 2, 4>(terms, position, out),
                 _ => add_head::<S, T>(terms, position, out),
             }
-        }
-        head += match vectors {
-            1 | 2 if left >= 4 => 4,
-            4 if left >= 2 => 2,
-            _ => 1,
         };
+        head += heads_done;
     }
 }
 
-/// Adds one head, up to eight vectors at a time.
+/// Adds one head, up to eight vectors at a time; returns the number of heads and vectors.
 #[inline(always)]
-unsafe fn add_head<S: Simd, T: WeightedRows>(terms: &T, mut position: Position, out: &mut [f32]) {
+unsafe fn add_head<S: Simd, T: WeightedRows>(terms: &T, mut position: Position, out: &mut [f32]) -> [usize; 2] {
     while position.at < position.width {
-        let vectors = (position.width - position.at).div_ceil(S::LANES);
         // SAFETY: the caller promises the instructions.
-        unsafe {
-            match vectors {
+        let [_, vectors_done] = unsafe {
+            match (position.width - position.at).div_ceil(S::LANES) {
                 8.. => add_block::<S, T, 1, 8>(terms, position, out),
                 4.. => add_block::<S, T, 1, 4>(terms, position, out),
                 3 => add_block::<S, T, 1, 3>(terms, position, out),
                 2 => add_block::<S, T, 1, 2>(terms, position, out),
                 _ => add_block::<S, T, 1, 1>(terms, position, out),
             }
-        }
-        let done = match vectors {
-            8.. => 8,
-            4.. => 4,
-            few => few,
         };
-        position.at += done * S::LANES;
+        position.at += vectors_done * S::LANES;
     }
+    [1, position.width.div_ceil(S::LANES)]
 }
 
+/// Adds `HEADS` heads by `VECTORS` vectors; returns their number.
 #[inline(always)]
 unsafe fn add_block<S: Simd, T: WeightedRows, const HEADS: usize, const VECTORS: usize>(
     terms: &T,
     position: Position,
     out: &mut [f32],
-) {
+) -> [usize; 2] {
     // SAFETY: the caller promises the instructions; all vectors are whole where `TAIL` is false.
     unsafe {
         if position.width - position.at >= VECTORS * S::LANES {
@@ -110,6 +101,7 @@ unsafe fn add_block<S: Simd, T: WeightedRows, const HEADS: usize, const VECTORS:
             add_vectors::<S, T, HEADS, VECTORS, true>(terms, position, out);
         }
     }
+    [HEADS, VECTORS]
 }
 
 #[inline(always)]

@@ -55,13 +55,9 @@ impl Drop for Tiles {
 
 /// A block of the result that is only partly inside the output, or is added to the output.
 #[repr(C, align(64))]
-pub(super) struct Block([f32; BLOCK * BLOCK]);
+pub(super) struct Block(pub(super) [f32; BLOCK * BLOCK]);
 
 impl Block {
-    pub(super) fn new() -> Self {
-        Self([0.0; BLOCK * BLOCK])
-    }
-
     /// Writes the first `rows` rows to `out`, rows of `columns` elements, from `column` on, or adds them.
     ///
     /// # Safety
@@ -87,15 +83,6 @@ impl Block {
 }
 
 impl Tiles {
-    /// Writes the product of two lines of each split factor to a block.
-    ///
-    /// # Panics
-    ///
-    /// When a factor is too short.
-    pub(super) fn multiply_to_block(&self, (left, right): (&[u32], &[u32]), chunks: usize, block: &mut Block) {
-        self.multiply((left, right), chunks, &mut block.0, BLOCK);
-    }
-
     /// Writes the product of two lines of each split factor to the first 32 columns of rows, `stride` elements apart.
     ///
     /// # Panics

@@ -68,7 +68,7 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, targets: [Opti
             }
         };
         (0..2 * chunks).for_each(|part| split_left(0, part, current));
-        let mut block = Block::new();
+        let mut block = Block([0.0; BLOCK * BLOCK]);
         // SAFETY: the caller's promise.
         let tiles = unsafe { Tiles::configure() };
         for row in (0..rows).step_by(BLOCK) {
@@ -93,7 +93,7 @@ unsafe fn run([rows, columns, depth]: [usize; 3], left: Left<'_>, targets: [Opti
                     if direct {
                         tiles.multiply((current, right), chunks, &mut out[column..], columns);
                     } else {
-                        tiles.multiply_to_block((current, right), chunks, &mut block);
+                        tiles.multiply((current, right), chunks, &mut block.0, BLOCK);
                     }
                     if row + BLOCK < rows {
                         let part = |done: usize| done * 2 * chunks / passes;
