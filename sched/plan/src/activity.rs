@@ -1,4 +1,4 @@
-//! What a phase of a mini-batch did, and when: predicted by the simulator, or measured by the executor.
+//! One phase of one mini-batch with its time span: predicted by the simulator, or measured by the executor.
 
 use morphgl_registry::{BatchId, Phase};
 use serde::{Deserialize, Serialize};

@@ -12,9 +12,6 @@ pub(crate) fn share(
 ) -> Share {
     let candidate = &problem.routes[route];
     let d = &candidate.durations;
-    let pool = d.batching(workers, threads);
-    let workers_f = workers as f64;
-    let contention = d.contention(workers, threads, training_threads);
     Share {
         keys: candidate.keys.clone(),
         hardware: candidate.hardware.clone(),
@@ -22,33 +19,35 @@ pub(crate) fn share(
         batches,
         workers,
         threads_per_worker: threads,
-        batching: crate::Seconds { mean: workers_f * pool.mean, std: workers_f * pool.std },
+        batching: d.batching(workers, threads).scaled(workers as f64),
         transferring: d.transferring(),
         training: d.training().at(training_threads),
-        contention,
+        contention: d.contention(workers, threads, training_threads),
     }
 }
 
 /// A schedule of `shares`, with buffers as large as the limits allow.
 pub(crate) fn schedule(problem: &Problem, policy: Policy, shares: Vec<Share>, training_threads: usize) -> Schedule {
     let limits = &problem.limits;
-    let workers = |in_place: bool| shares.iter().filter(|s| s.in_place == in_place).map(|s| s.workers).sum::<usize>();
-    // Mini-batches in the workers of an in-place pool occupy slots of the ready buffer.
-    let exclusive = shares.iter().any(|s| problem.exclusive(&s.hardware.training) != 0);
-    let ready = if exclusive { limits.ready.max(1) } else { limits.ready.max(1) + workers(true) };
-    let batched = limits.batched.max(workers(false));
-    let batched = if workers(false) == 0 { 0 } else { batched };
-    Schedule {
+    let mut schedule = Schedule {
         policy,
         resources: problem.resources.clone(),
         shares,
         training_threads,
-        batched,
-        ready,
+        batched: 0,
+        ready: limits.ready.max(1),
         group: 0,
         keep: 0,
         oversubscription: limits.oversubscription,
+    };
+    if schedule.shares.iter().all(|s| problem.exclusive(&s.hardware.training) == 0) {
+        // Mini-batches in the workers of an in-place pool occupy slots of the ready buffer.
+        schedule.ready += schedule.workers(true);
     }
+    if schedule.workers(false) > 0 {
+        schedule.batched = limits.batched.max(schedule.workers(false));
+    }
+    schedule
 }
 
 /// The pools a route may have: workers, and threads of each.
@@ -64,8 +63,8 @@ pub(crate) fn pools(problem: &Problem, route: usize) -> Vec<(usize, usize)> {
 
 /// The pool with the highest throughput; of equal ones that with the fewest threads.
 pub(crate) fn fastest_pool(problem: &Problem, route: usize) -> (usize, usize) {
-    let d = &problem.routes[route].durations;
-    let seconds = |&(workers, threads): &(usize, usize)| d.batching(workers, threads).mean;
+    let seconds =
+        |&(workers, threads): &(usize, usize)| problem.routes[route].durations.batching(workers, threads).mean;
     let mut pools = pools(problem, route);
     pools.sort_by_key(|(workers, threads)| workers * threads);
     pools.into_iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b))).expect("there is a pool")

@@ -1,5 +1,7 @@
 //! The lower bound of an epoch.
 
+use morphgl_registry::Phase;
+
 use crate::lp::{self, Row};
 use crate::runs::{Line, lines};
 use crate::{Candidate, Problem};
@@ -23,110 +25,94 @@ pub fn bound(problem: &Problem) -> f64 {
 
 /// The sets of routes that a schedule can use, single routes first.
 pub(crate) fn sets(problem: &Problem) -> Vec<Vec<usize>> {
-    let routes = &problem.routes;
-    let mut found: Vec<Vec<usize>> = (0..routes.len()).map(|r| vec![r]).collect();
-    let mut from = 0;
-    while from < found.len() {
-        let set = found[from].clone();
-        from += 1;
+    let keys = |route: usize| &problem.routes[route].keys;
+    let mut sets: Vec<Vec<usize>> = (0..problem.routes.len()).map(|r| vec![r]).collect();
+    let mut next = 0;
+    while let Some(set) = sets.get(next).cloned() {
+        next += 1;
         if set.len() >= problem.num_batches.min(4) {
             continue;
         }
-        let last = *set.last().expect("a set has a route");
-        for next in last + 1..routes.len() {
-            let fits = |&r: &usize| {
-                let (a, b) = (&routes[r].keys, &routes[next].keys);
-                a.training == b.training && a.batching != b.batching
-            };
+        for added in set[set.len() - 1] + 1..problem.routes.len() {
+            let fits =
+                |&r: &usize| keys(r).training == keys(added).training && keys(r).batching != keys(added).batching;
             if set.iter().all(fits) {
-                found.push([&set[..], &[next]].concat());
+                sets.push([&set[..], &[added]].concat());
             }
         }
     }
-    found
+    sets
 }
 
 /// The bound of schedules that use every route of `set`, and the division of the mini-batches that reaches it.
 pub(crate) fn of_set(problem: &Problem, set: &[usize]) -> (f64, Vec<f64>) {
-    let n = problem.num_batches as f64;
     let routes: Vec<&Candidate> = set.iter().map(|&r| &problem.routes[r]).collect();
     // Minimum seconds of each route's phases for a single mini-batch.
     let alone: Vec<[f64; 3]> = routes
         .iter()
-        .map(|r| [r.durations.least_latency(), r.durations.transferring().mean, r.durations.training().least()])
+        .map(|r| [r.durations.min_latency(), r.durations.transferring().mean, r.durations.training().min()])
         .collect();
     let mut rows = Vec::new();
-    for (i, resource) in problem.resources.iter().enumerate() {
-        let held = |r: &Candidate| {
-            let h = &r.hardware;
-            [&h.batching, &h.transferring, &h.training].map(|names| names.contains(&resource.name))
-        };
-        let used: Vec<[bool; 3]> = routes.iter().map(|r| held(r)).collect();
-        if !used.iter().flatten().any(|&u| u) {
+    for resource in &problem.resources {
+        let held: Vec<[bool; 3]> =
+            routes.iter().map(|r| Phase::ALL.map(|phase| r.hardware[phase].contains(&resource.name))).collect();
+        if !held.iter().flatten().any(|&h| h) {
             continue;
         }
         let (mut head, mut tail) = (f64::INFINITY, f64::INFINITY);
-        for (used, seconds) in used.iter().zip(&alone) {
-            for phase in (0..3).filter(|&p| used[p]) {
+        for (held, seconds) in held.iter().zip(&alone) {
+            for phase in (0..3).filter(|&p| held[p]) {
                 head = head.min(seconds[..phase].iter().sum());
                 tail = tail.min(seconds[phase + 1..].iter().sum());
             }
         }
-        let load = |(r, used): (&&Candidate, &[bool; 3])| {
-            let d = &r.durations;
-            let shared = problem.resources[i].cores.is_some();
-            let work = match shared {
-                true => [d.least_batching_work(), d.transferring().mean, d.training().least_work()],
-                false => [d.least_batching(), d.transferring().mean, d.training().least()],
+        let load = |(route, held): (&&Candidate, &[bool; 3])| {
+            let d = &route.durations;
+            let work = match resource.cores {
+                Some(_) => [d.min_batching_work(), d.transferring().mean, d.training().min_work()],
+                None => [d.min_batching(), d.transferring().mean, d.training().min()],
             };
-            (0..3).filter(|&p| used[p]).map(|p| work[p]).sum::<f64>() / resource.cores.unwrap_or(1) as f64
+            (0..3).filter(|&p| held[p]).map(|p| work[p]).sum::<f64>() / resource.cores.unwrap_or(1) as f64
         };
         // Cores may do other work at the ends of the epoch, so a resource with cores has no constant.
         let ends = if resource.cores.is_some() { 0.0 } else { head + tail };
-        rows.push(Row { load: routes.iter().zip(&used).map(load).collect(), constant: ends });
+        rows.push(Row { load: routes.iter().zip(&held).map(load).collect(), constant: ends });
     }
     for (i, (route, seconds)) in routes.iter().zip(&alone).enumerate() {
-        let d = &route.durations;
         let only = |x: f64| (0..routes.len()).map(|r| if r == i { x } else { 0.0 }).collect();
-        rows.push(Row { load: only(d.least_batching()), constant: seconds[1] + seconds[2] });
-        rows.push(Row { load: only(d.transferring().mean), constant: seconds[0] + seconds[2] });
+        rows.push(Row { load: only(route.durations.min_batching()), constant: seconds[1] + seconds[2] });
+        rows.push(Row { load: only(route.durations.transferring().mean), constant: seconds[0] + seconds[2] });
     }
     let fill = alone.iter().map(|s| s[0] + s[1]).fold(f64::INFINITY, f64::min);
     rows.push(Row { load: alone.iter().map(|s| s[2]).collect(), constant: fill });
     rows.extend(runs(problem, &routes));
-    lp::least(&rows, n)
+    lp::min_makespan(&rows, problem.num_batches as f64)
 }
 
 /// Rows for the time lost between groups of joint routes, if streamed transfers and training cannot run during a group.
 fn runs(problem: &Problem, routes: &[&Candidate]) -> Vec<Row> {
-    let held = |names: &[String]| problem.exclusive(names);
-    let device = held(&routes[0].hardware.training);
-    let joint = |r: &&Candidate| held(&r.hardware.batching) & held(&r.hardware.transferring) & device != 0;
-    let (joined, streamed): (Vec<&Candidate>, Vec<&Candidate>) = routes.iter().partition(|r| joint(r));
-    let common = |routes: &[&Candidate], names: &dyn Fn(&Candidate) -> u32| {
-        routes.iter().map(|r| names(r)).fold(u32::MAX, |a, b| a & b)
-    };
-    let bus = common(&joined, &|r| held(&r.hardware.batching) & held(&r.hardware.transferring))
-        & common(&streamed, &|r| held(&r.hardware.transferring));
-    let least = |routes: &[&Candidate], seconds: &dyn Fn(&Candidate) -> f64| {
-        routes.iter().map(|r| seconds(r)).fold(f64::INFINITY, f64::min)
-    };
-    let transfer = least(&streamed, &|r| r.durations.transferring().mean);
-    let step = least(routes, &|r| r.durations.training().least());
-    if joined.is_empty() || streamed.is_empty() || bus == 0 || !(transfer > 0.0 && step > 0.0) {
+    let held = |route: &Candidate, phase: Phase| problem.exclusive(&route.hardware[phase]);
+    let batch_and_gather = |r: &Candidate| held(r, Phase::Batching) & held(r, Phase::Transferring);
+    let is_joint = |r: &Candidate| batch_and_gather(r) & held(routes[0], Phase::Training) != 0;
+    let (joint, streamed): (Vec<&Candidate>, Vec<&Candidate>) = routes.iter().partition(|r| is_joint(r));
+    let bus = joint.iter().map(|r| batch_and_gather(r)).fold(u32::MAX, |a, b| a & b)
+        & streamed.iter().map(|r| held(r, Phase::Transferring)).fold(u32::MAX, |a, b| a & b);
+    let transfer = streamed.iter().map(|r| r.durations.transferring().mean).fold(f64::INFINITY, f64::min);
+    let step = routes.iter().map(|r| r.durations.training().min()).fold(f64::INFINITY, f64::min);
+    if joint.is_empty() || streamed.is_empty() || bus == 0 || !(transfer > 0.0 && step > 0.0) {
         return Vec::new();
     }
-    let load = |line: Line| {
-        let of = |r: &&Candidate| match joint(r) {
-            true => line.step + r.durations.least_batching() + r.durations.transferring().mean,
+    let row = |line: Line| {
+        let load = |r: &&Candidate| match is_joint(r) {
+            true => line.step + r.durations.min_batching() + r.durations.transferring().mean,
             false => line.step + line.transfer,
         };
-        Row { load: routes.iter().map(of).collect(), constant: 0.0 }
+        Row { load: routes.iter().map(load).collect(), constant: 0.0 }
     };
     let mut lines = lines(transfer, step, problem.limits.ready.max(1));
     if routes.len() > 2 {
         // With many routes the program would have too many vertices.
         lines.drain(..lines.len() - 1);
     }
-    lines.into_iter().map(load).collect()
+    lines.into_iter().map(row).collect()
 }

@@ -26,17 +26,12 @@ impl Seconds {
     }
 
     pub(crate) fn check(self, what: &dyn fmt::Display) -> Result<Self, Invalid> {
-        if !(self.mean.is_finite() && self.mean >= 0.0) {
-            return Err(Invalid(format!(
-                "{what}: a mean of {} s; give a finite number that is not negative",
-                self.mean
-            )));
-        }
-        if !(self.std.is_finite() && self.std >= 0.0) {
-            return Err(Invalid(format!(
-                "{what}: a deviation of {} s; give a finite number that is not negative",
-                self.std
-            )));
+        for (name, value) in [("mean", self.mean), ("deviation", self.std)] {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(Invalid(format!(
+                    "{what}: a {name} of {value} s; give a finite number that is not negative"
+                )));
+            }
         }
         Ok(self)
     }
@@ -57,7 +52,7 @@ pub struct Point {
 /// below the first it is proportional to the count; above the last it is constant: no speed-up is assumed that was not measured.
 /// The coefficient of variation is interpolated in the same way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Point>", into = "Vec<Point>")]
+#[serde(try_from = "Vec<Point>")]
 pub struct Curve(
     // Invariant: not empty, `at` strictly ascending from at least 1, every mean and deviation finite and not negative.
     Vec<Point>,
@@ -70,18 +65,15 @@ impl Curve {
     ///
     /// No point, a count of 0 or one given twice, or seconds that are negative or not finite.
     pub fn new(mut points: Vec<Point>) -> Result<Self, Invalid> {
+        let error = |message: &str| Err(Invalid(format!("a curve of durations: {message}")));
         points.sort_by_key(|p| p.at);
-        if points.is_empty() {
-            return Err(Invalid("a curve of durations: no point; measure at least one count".to_string()));
-        }
-        if points[0].at == 0 {
-            return Err(Invalid("a curve of durations: a count of 0; counts start at 1".to_string()));
+        match points.first() {
+            None => return error("no point; measure at least one count"),
+            Some(Point { at: 0, .. }) => return error("a count of 0; counts start at 1"),
+            Some(_) => {}
         }
         if let Some(pair) = points.windows(2).find(|pair| pair[0].at == pair[1].at) {
-            return Err(Invalid(format!(
-                "a curve of durations: the count {} is there twice; give it once",
-                pair[0].at
-            )));
+            return error(&format!("the count {} is there twice; give it once", pair[0].at));
         }
         for point in &points {
             point.seconds.check(&format_args!("a curve of durations, at {}", point.at))?;
@@ -98,23 +90,19 @@ impl Curve {
     pub fn at(&self, count: usize) -> Seconds {
         let count = count.max(1);
         let after = self.0.partition_point(|p| p.at < count);
-        match (after.checked_sub(1).map(|i| self.0[i]), self.0.get(after)) {
-            (_, Some(point)) if point.at == count => point.seconds,
-            (Some(low), Some(high)) => {
-                let share = (count - low.at) as f64 / (high.at - low.at) as f64;
-                let mix = |a: f64, b: f64| (1.0 - share) * a + share * b;
-                // A duration of zero is an infinite rate, and so is every mix with it.
-                let mean = 1.0 / mix(1.0 / low.seconds.mean, 1.0 / high.seconds.mean);
-                let variation = |s: Seconds| if s.mean > 0.0 { s.std / s.mean } else { 0.0 };
-                Seconds { mean, std: mean * mix(variation(low.seconds), variation(high.seconds)) }
-            }
-            (None, Some(first)) => {
-                let scale = first.at as f64 / count as f64;
-                Seconds { mean: first.seconds.mean * scale, std: first.seconds.std * scale }
-            }
-            (Some(last), None) => last.seconds,
-            (None, None) => unreachable!("a curve has a point"),
+        let Some(high) = self.0.get(after) else { return self.0[after - 1].seconds };
+        if high.at == count {
+            return high.seconds;
         }
+        let Some(low) = after.checked_sub(1).map(|i| self.0[i]) else {
+            return high.seconds.scaled(high.at as f64 / count as f64);
+        };
+        let share = (count - low.at) as f64 / (high.at - low.at) as f64;
+        let mix = |a: f64, b: f64| (1.0 - share) * a + share * b;
+        // A duration of zero is an infinite rate, and so is every mix with it.
+        let mean = 1.0 / mix(1.0 / low.seconds.mean, 1.0 / high.seconds.mean);
+        let variation = |s: Seconds| if s.mean > 0.0 { s.std / s.mean } else { 0.0 };
+        Seconds { mean, std: mean * mix(variation(low.seconds), variation(high.seconds)) }
     }
 
     pub(crate) fn scaled(&self, factor: f64) -> Self {
@@ -122,21 +110,15 @@ impl Curve {
     }
 
     /// Minimum mean over all counts.
-    pub fn least(&self) -> f64 {
+    pub(crate) fn min(&self) -> f64 {
         self.0.iter().map(|p| p.seconds.mean).fold(f64::INFINITY, f64::min)
     }
 
     /// Minimum of count times mean: thread-seconds of a mini-batch at the most efficient count.
     ///
     /// Between two points the rate is linear, so count over rate is monotone, and the minimum lies at a measured point.
-    pub fn least_work(&self) -> f64 {
+    pub(crate) fn min_work(&self) -> f64 {
         self.0.iter().map(|p| p.at as f64 * p.seconds.mean).fold(f64::INFINITY, f64::min)
-    }
-}
-
-impl From<Curve> for Vec<Point> {
-    fn from(curve: Curve) -> Self {
-        curve.0
     }
 }
 

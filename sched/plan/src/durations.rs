@@ -71,24 +71,24 @@ impl Durations {
     ///
     /// Batching by one worker of one thread is missing, a count is 0 or there twice, or seconds are negative or not finite.
     pub fn new(batching: &[PoolPoint], transferring: Seconds, training: Curve) -> Result<Self, Invalid> {
+        let error = |message: &str| Invalid(format!("batching: {message}"));
+        let curve = |points: Vec<Point>| Curve::new(points).map_err(|e| error(&e.0));
         let mut pools: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
         for p in batching {
             if p.threads == 0 {
-                return Err(Invalid("batching: a worker of 0 threads; counts start at 1".to_string()));
+                return Err(error("a worker of 0 threads; counts start at 1"));
             }
             pools.entry(p.threads).or_default().push(Point { at: p.workers, seconds: p.seconds });
         }
         let alone = batching.iter().filter(|p| p.workers == 1);
         let solo: Vec<Point> = alone.map(|p| Point { at: p.threads, seconds: p.seconds }).collect();
         if solo.iter().all(|p| p.at != 1) {
-            let cure = "batching: one worker of one thread is missing; measure it too";
-            return Err(Invalid(cure.to_string()));
+            return Err(error("one worker of one thread is missing; measure it too"));
         }
-        let named = |e: Invalid| Invalid(format!("batching: {e}"));
-        let pools = pools.into_iter().map(|(threads, points)| Ok((threads, Curve::new(points)?)));
+        let pools = pools.into_iter().map(|(threads, points)| Ok((threads, curve(points)?)));
         Ok(Self {
-            pools: pools.collect::<Result<_, _>>().map_err(named)?,
-            solo: Curve::new(solo).map_err(named)?,
+            pools: pools.collect::<Result<_, _>>()?,
+            solo: curve(solo)?,
             transferring: transferring.check(&"transferring")?,
             training,
             interference: Vec::new(),
@@ -101,11 +101,10 @@ impl Durations {
     ///
     /// Seconds that are negative or not finite.
     pub fn constant(workers: usize, batching: f64, transferring: f64, training: f64) -> Result<Self, Invalid> {
-        let of =
+        let pool =
             |workers: usize| PoolPoint { workers, threads: 1, seconds: Seconds::constant(batching / workers as f64) };
-        let mut pools = vec![of(1)];
         // The rate is proportional to the workers, and is interpolated between the two.
-        pools.extend((workers > 1).then(|| of(workers)));
+        let pools: Vec<PoolPoint> = [1].into_iter().chain((workers > 1).then_some(workers)).map(pool).collect();
         let training = Curve::new(vec![Point { at: 1, seconds: Seconds::constant(training) }])?;
         Self::new(&pools, Seconds::constant(transferring), training)
     }
@@ -116,14 +115,12 @@ impl Durations {
     ///
     /// A count of 0, or a factor that is not a finite number from 1.
     pub fn with_interference(mut self, interference: Vec<InterferencePoint>) -> Result<Self, Invalid> {
-        for t in &interference {
-            let good = |f: f64| f.is_finite() && f >= 1.0;
-            if t.workers * t.threads * t.training_threads == 0
-                || !good(t.contention.batching)
-                || !good(t.contention.training)
-            {
-                return Err(Invalid(format!("batching beside training: {t:?}; counts and factors are from 1")));
-            }
+        let is_valid = |p: &&InterferencePoint| {
+            p.workers * p.threads * p.training_threads > 0
+                && [p.contention.batching, p.contention.training].iter().all(|f| f.is_finite() && *f >= 1.0)
+        };
+        if let Some(point) = interference.iter().find(|p| !is_valid(p)) {
+            return Err(Invalid(format!("batching beside training: {point:?}; counts and factors are from 1")));
         }
         self.interference = interference;
         Ok(self)
@@ -131,9 +128,9 @@ impl Durations {
 
     /// Interference of batching and training, where it was measured with these counts.
     pub fn contention(&self, workers: usize, threads: usize, training_threads: usize) -> Option<Contention> {
-        let same =
-            |t: &&InterferencePoint| (t.workers, t.threads, t.training_threads) == (workers, threads, training_threads);
-        self.interference.iter().find(same).map(|t| t.contention)
+        let counts = (workers, threads, training_threads);
+        let point = self.interference.iter().find(|p| (p.workers, p.threads, p.training_threads) == counts);
+        point.map(|p| p.contention)
     }
 
     /// The durations of each phase, deviations included, times its factor.
@@ -141,9 +138,10 @@ impl Durations {
     /// # Panics
     ///
     /// When a factor is negative or not finite.
-    pub fn scaled(&self, batching: f64, transferring: f64, training: f64) -> Self {
-        let good = [batching, transferring, training].iter().all(|f| f.is_finite() && *f >= 0.0);
-        assert!(good, "factors of durations are finite and not negative: {batching}, {transferring}, {training}");
+    pub(crate) fn scaled(&self, batching: f64, transferring: f64, training: f64) -> Self {
+        let factors = [batching, transferring, training];
+        let valid = factors.iter().all(|f| f.is_finite() && *f >= 0.0);
+        assert!(valid, "factors of durations are finite and not negative: {factors:?}");
         Self {
             pools: self.pools.iter().map(|(&threads, curve)| (threads, curve.scaled(batching))).collect(),
             solo: self.solo.scaled(batching),
@@ -171,18 +169,18 @@ impl Durations {
     }
 
     /// Minimum seconds a mini-batch of any pool.
-    pub(crate) fn least_batching(&self) -> f64 {
-        self.pools.values().map(Curve::least).fold(f64::INFINITY, f64::min)
+    pub(crate) fn min_batching(&self) -> f64 {
+        self.pools.values().map(Curve::min).fold(f64::INFINITY, f64::min)
     }
 
     /// Minimum latency: seconds in which one worker makes a mini-batch.
-    pub(crate) fn least_latency(&self) -> f64 {
-        self.pools.values().map(Curve::least_work).fold(f64::INFINITY, f64::min)
+    pub(crate) fn min_latency(&self) -> f64 {
+        self.pools.values().map(Curve::min_work).fold(f64::INFINITY, f64::min)
     }
 
     /// Minimum core-seconds of batching a mini-batch.
-    pub(crate) fn least_batching_work(&self) -> f64 {
-        self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.least_work()).fold(f64::INFINITY, f64::min)
+    pub(crate) fn min_batching_work(&self) -> f64 {
+        self.pools.iter().map(|(threads, pool)| *threads as f64 * pool.min_work()).fold(f64::INFINITY, f64::min)
     }
 
     /// Transferring, a mini-batch.
@@ -198,8 +196,10 @@ impl Durations {
 
 impl From<Durations> for Unchecked {
     fn from(d: Durations) -> Self {
-        let of = |threads: usize, p: &Point| PoolPoint { workers: p.at, threads, seconds: p.seconds };
-        let batching = d.pools.iter().flat_map(|(t, curve)| curve.points().iter().map(|p| of(*t, p))).collect();
+        let pool = |(&threads, curve): (&usize, &Curve)| -> Vec<PoolPoint> {
+            curve.points().iter().map(|p| PoolPoint { workers: p.at, threads, seconds: p.seconds }).collect()
+        };
+        let batching = d.pools.iter().flat_map(pool).collect();
         Self { batching, transferring: d.transferring, training: d.training, interference: d.interference }
     }
 }

@@ -14,21 +14,20 @@ pub(crate) struct Row {
 /// # Complexity
 ///
 /// O((rows + routes)^routes · routes³).
-pub(crate) fn least(rows: &[Row], n: f64) -> (f64, Vec<f64>) {
+pub(crate) fn min_makespan(rows: &[Row], n: f64) -> (f64, Vec<f64>) {
     let routes = rows[0].load.len();
     let makespan = |split: &[f64]| {
-        let of = |row: &Row| row.load.iter().zip(split).map(|(a, x)| a * x).sum::<f64>() + row.constant;
-        rows.iter().map(of).fold(0.0, f64::max)
+        let seconds = |row: &Row| row.load.iter().zip(split).map(|(a, x)| a * x).sum::<f64>() + row.constant;
+        rows.iter().map(seconds).fold(0.0, f64::max)
     };
     let mut best = (f64::INFINITY, vec![0.0; routes]);
     let mut chosen: Vec<usize> = (0..routes).collect();
     let total = rows.len() + routes;
     loop {
-        if let Some(split) = vertex(rows, &chosen, n) {
-            let time = makespan(&split);
-            if time < best.0 {
-                best = (time, split);
-            }
+        if let Some(split) = vertex(rows, &chosen, n)
+            && makespan(&split) < best.0
+        {
+            best = (makespan(&split), split);
         }
         // The next combination.
         let Some(i) = (0..routes).rev().find(|&i| chosen[i] < total - routes + i) else { return best };
@@ -44,19 +43,12 @@ fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
     let routes = rows[0].load.len();
     // Unknowns: the routes' mini-batches and the makespan.
     let size = routes + 1;
-    let mut a: Vec<Vec<f64>> = Vec::with_capacity(size);
-    a.push([vec![1.0; routes], vec![0.0, n]].concat());
-    for &c in chosen {
-        let mut row = vec![0.0; size + 1];
-        if c < rows.len() {
-            row[..routes].copy_from_slice(&rows[c].load);
-            row[routes] = -1.0;
-            row[size] = -rows[c].constant;
-        } else {
-            row[c - rows.len()] = 1.0;
-        }
-        a.push(row);
-    }
+    let constraint = |&c: &usize| match rows.get(c) {
+        Some(row) => [&row.load[..], &[-1.0, -row.constant]].concat(),
+        None => (0..size + 1).map(|i| if i == c - rows.len() { 1.0 } else { 0.0 }).collect(),
+    };
+    let sum = [vec![1.0; routes], vec![0.0, n]].concat();
+    let mut a: Vec<Vec<f64>> = [sum].into_iter().chain(chosen.iter().map(constraint)).collect();
     for column in 0..size {
         let pivot = (column..size).max_by(|&i, &j| a[i][column].abs().total_cmp(&a[j][column].abs()))?;
         let scale = a[pivot].iter().take(size).map(|x| x.abs()).fold(0.0, f64::max);
@@ -83,40 +75,4 @@ fn vertex(rows: &[Row], chosen: &[usize], n: f64) -> Option<Vec<f64>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Row, least};
-
-    fn row(load: &[f64], constant: f64) -> Row {
-        Row { load: load.to_vec(), constant }
-    }
-
-    #[test]
-    fn one_route_is_its_busiest_row() {
-        assert_eq!(least(&[row(&[2.0], 1.0), row(&[1.0], 5.0)], 10.0), (21.0, vec![10.0]));
-    }
-
-    #[test]
-    fn two_routes_balance() {
-        // n0 · 3 = n1 · 1, of 8.
-        let (time, split) = least(&[row(&[3.0, 0.0], 0.0), row(&[0.0, 1.0], 0.0)], 8.0);
-        assert!((time - 6.0).abs() < 1e-9 && (split[0] - 2.0).abs() < 1e-9, "{time} {split:?}");
-        // The second route is of no use.
-        let (time, split) = least(&[row(&[1.0, 9.0], 0.0), row(&[0.5, 5.0], 0.0)], 4.0);
-        assert_eq!((time, split), (4.0, vec![4.0, 0.0]));
-    }
-
-    #[test]
-    fn agrees_with_trying_many_divisions() {
-        let rows = [row(&[3.0, 0.5, 1.0], 0.2), row(&[0.1, 4.0, 1.0], 0.0), row(&[1.0, 1.0, 2.0], 1.0)];
-        let (time, _) = least(&rows, 30.0);
-        let mut tried = f64::INFINITY;
-        for i in 0..=300 {
-            for j in 0..=300 - i {
-                let split = [i as f64 / 10.0, j as f64 / 10.0, (300 - i - j) as f64 / 10.0];
-                let of = |r: &Row| r.load.iter().zip(split).map(|(a, x)| a * x).sum::<f64>() + r.constant;
-                tried = tried.min(rows.iter().map(of).fold(0.0, f64::max));
-            }
-        }
-        assert!(time <= tried + 1e-9 && time >= tried * 0.98, "{time} {tried}");
-    }
-}
+mod tests;

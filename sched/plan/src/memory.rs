@@ -55,9 +55,8 @@ pub fn memory(problem: &Problem, schedule: &Schedule) -> Memory {
     for share in &schedule.shares {
         let Some(route) = problem.routes.iter().find(|r| r.keys == share.keys) else { continue };
         // A worker's memory is at the place where it batches.
-        let batches_on_device = share.in_place && !route.on_host;
-        *if batches_on_device { &mut memory.device } else { &mut memory.host } +=
-            share.workers as u64 * route.bytes.worker;
+        let place = if share.in_place && !route.on_host { &mut memory.device } else { &mut memory.host };
+        *place += share.workers as u64 * route.bytes.worker;
         ready = ready.max(route.bytes.ready);
         on_host |= route.on_host;
         if !share.in_place {
@@ -80,16 +79,14 @@ pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule>
         if now.fits(&problem.limits) {
             return Some(schedule);
         }
-        let device = problem.limits.device_bytes.is_some_and(|b| now.device > b);
-        let in_place = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.workers).sum::<usize>();
-        let streamed = schedule.shares.iter().filter(|s| !s.in_place).map(|s| s.workers).sum::<usize>();
-        if device && schedule.ready > 1 {
+        if problem.limits.device_bytes.is_some_and(|b| now.device > b) {
+            if schedule.ready <= 1 {
+                return None;
+            }
             schedule.ready -= 1;
-        } else if device {
-            return None;
-        } else if schedule.batched > streamed.max(1) {
+        } else if schedule.batched > schedule.workers(false).max(1) {
             schedule.batched -= 1;
-        } else if schedule.ready > in_place.max(1) {
+        } else if schedule.ready > schedule.workers(true).max(1) {
             schedule.ready -= 1;
         } else if let Some(share) = schedule.shares.iter_mut().filter(|s| s.workers > 1).max_by_key(|s| s.workers) {
             // Fewer workers interfere less, so the measured seconds stay an upper bound.
@@ -103,7 +100,7 @@ pub(crate) fn fit(problem: &Problem, mut schedule: Schedule) -> Option<Schedule>
 }
 
 /// The error when nothing fits, with the minimum of all `schedules`.
-pub(crate) fn least(problem: &Problem, schedules: &[Schedule]) -> DoesNotFit {
+pub(crate) fn does_not_fit(problem: &Problem, schedules: &[Schedule]) -> DoesNotFit {
     let smallest = |s: &Schedule| {
         let mut s = s.clone();
         s.shares.iter_mut().for_each(|share| share.workers = 1);

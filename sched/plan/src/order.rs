@@ -1,19 +1,19 @@
 //! The order in which phases begin, and its replay with other durations.
 
-use std::fmt;
+use morphgl_registry::Phase;
 
 use crate::state::{State, Step};
 use crate::{Policy, Schedule};
-use morphgl_registry::Phase;
 
 /// The order in which the phases of an epoch's mini-batches begin.
 ///
 /// The k-th step of a phase in a share belongs to the share's k-th mini-batch, so steps alone define an order.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Order(Vec<Step>);
 
 impl Order {
-    pub(crate) fn new(steps: Vec<Step>) -> Self {
+    /// Takes the steps in the order in which they begin.
+    pub fn new(steps: Vec<Step>) -> Self {
         Self(steps)
     }
 
@@ -23,17 +23,18 @@ impl Order {
     }
 }
 
-impl fmt::Debug for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Order({} steps)", self.0.len())
-    }
-}
-
 /// The steps of an order that use one resource, buffer or lane, in sequence.
 #[derive(Debug, Clone, Default)]
 struct Queue {
     steps: Vec<u32>,
     next: usize,
+}
+
+impl Queue {
+    /// Position in the order of the step that is `ahead` steps after the next one.
+    fn ahead(&self, ahead: usize) -> Option<u32> {
+        self.steps.get(self.next + ahead).copied()
+    }
 }
 
 /// The replay of an order with any durations: which step may begin, which have begun and ended.
@@ -52,7 +53,7 @@ pub struct Replay {
     /// The queue of all shares' training.
     training: usize,
     /// For each share and phase, the queues that its steps are in.
-    member: Vec<[Vec<usize>; 3]>,
+    memberships: Vec<[Vec<usize>; 3]>,
     /// Position in the epoch of every share's mini-batches: that of their batching in the order.
     positions: Vec<Vec<u32>>,
     /// Whether only one step may be under way at a time.
@@ -80,45 +81,43 @@ impl Replay {
     /// When the order does not take every mini-batch of every share through every phase once.
     pub fn new(schedule: &Schedule, order: &Order) -> Self {
         let state = State::new(schedule);
-        let resources = schedule.resources.len();
+        let (resources, shares) = (schedule.resources.len(), state.specs.len());
         let [batched, ready] = [resources, resources + 1];
         let training = resources + 2 + Phase::Training as usize;
-        let mut queues = vec![Queue::default(); resources + 2 + 3 * state.specs.len()];
-        let member = (0..state.specs.len()).map(|share| {
+        let membership = |share: usize, phase: Phase| -> Vec<usize> {
             let spec = &state.specs[share];
-            Phase::ALL.map(|phase| {
-                let mut of: Vec<usize> =
-                    (0..resources).filter(|i| spec.exclusive[phase as usize] >> i & 1 == 1).collect();
-                of.extend(match (phase, spec.in_place) {
-                    (Phase::Batching, false) => Some(batched),
-                    (Phase::Batching, true) | (Phase::Transferring, false) => Some(ready),
-                    _ => None,
-                });
-                // Training of all shares is one queue.
-                of.push(if phase == Phase::Training { training } else { resources + 2 + 3 * share + phase as usize });
-                of
-            })
-        });
-        let member: Vec<_> = member.collect();
-        let mut counts = vec![[0; 3]; state.specs.len()];
+            let exclusive = (0..resources).filter(|i| spec.exclusive[phase as usize] >> i & 1 == 1);
+            let buffer = match (phase, spec.in_place) {
+                (Phase::Batching, false) => Some(batched),
+                (Phase::Batching, true) | (Phase::Transferring, false) => Some(ready),
+                _ => None,
+            };
+            let lane = if phase == Phase::Training { training } else { resources + 2 + 3 * share + phase as usize };
+            exclusive.chain(buffer).chain([lane]).collect()
+        };
+        let memberships: Vec<_> = (0..shares).map(|share| Phase::ALL.map(|phase| membership(share, phase))).collect();
+        let mut queues = vec![Queue::default(); resources + 2 + 3 * shares];
+        let mut counts = vec![[0; 3]; shares];
+        let mut positions = vec![Vec::new(); shares];
+        let mut next = 0;
         for (i, step) in order.0.iter().enumerate() {
-            member[step.share][step.phase as usize].iter().for_each(|&q| queues[q].steps.push(i as u32));
+            memberships[step.share][step.phase as usize].iter().for_each(|&q| queues[q].steps.push(i as u32));
             counts[step.share][step.phase as usize] += 1;
+            if step.phase == Phase::Batching {
+                positions[step.share].push(next);
+                next += 1;
+            }
         }
-        let wanted: Vec<[u32; 3]> = state.specs.iter().map(|f| [f.batches; 3]).collect();
-        assert_eq!(counts, wanted, "an order takes every mini-batch of every share through every phase once");
-        let mut positions = vec![Vec::new(); state.specs.len()];
-        let batching = order.0.iter().filter(|step| step.phase == Phase::Batching);
-        batching.enumerate().for_each(|(i, step)| positions[step.share].push(i as u32));
-        let sequential = schedule.policy == Policy::Sequential;
+        let expected: Vec<[u32; 3]> = state.specs.iter().map(|s| [s.batches; 3]).collect();
+        assert_eq!(counts, expected, "an order takes every mini-batch of every share through every phase once");
         Self {
             state,
             steps: order.0.clone(),
             queues,
             training,
-            member,
+            memberships,
             positions,
-            sequential,
+            sequential: schedule.policy == Policy::Sequential,
             cut: false,
             under_way: 0,
         }
@@ -127,7 +126,7 @@ impl Replay {
     /// Begins the next step that may begin now, if any. Call it until it returns `None`.
     pub fn begin(&mut self) -> Option<Begun> {
         let step = self.peek()?;
-        Some(self.take(step))
+        Some(self.start(step))
     }
 
     /// Position of the mini-batch to be trained after the one in training and `ahead` others, if it may be queued at the trainer now:
@@ -143,24 +142,23 @@ impl Replay {
         let coming = queue.steps.get(queue.next..=queue.next + ahead)?;
         let at = coming[ahead];
         let share = self.steps[at as usize].share;
-        let in_turn = |q: &usize| self.queues[*q].steps.get(self.queues[*q].next + ahead) == Some(&at);
         let of_share = coming.iter().filter(|&&i| self.steps[i as usize].share == share).count() as u32;
-        let flow = &self.state.flows[share];
-        let ready = flow.waiting >= of_share && self.member[share][Phase::Training as usize].iter().all(in_turn);
-        let number = flow.begun[Phase::Training as usize] + of_share - 1;
+        let progress = &self.state.progress[share];
+        let is_next = |q: &usize| self.queues[*q].ahead(ahead) == Some(at);
+        let ready = progress.ready >= of_share && self.memberships[share][Phase::Training as usize].iter().all(is_next);
+        let number = progress.begun[Phase::Training as usize] + of_share - 1;
         ready.then(|| self.positions[share][number as usize])
     }
 
     /// Begins the next step of training if it may begin, even where a step before it in the order may begin too.
     pub fn begin_training(&mut self) -> Option<Begun> {
-        let queue = &self.queues[self.training];
-        let next = *queue.steps.get(queue.next)?;
-        self.may(next).then(|| self.take(self.steps[next as usize]))
+        let next = self.queues[self.training].ahead(0)?;
+        self.can_begin(next).then(|| self.start(self.steps[next as usize]))
     }
 
-    fn take(&mut self, step: Step) -> Begun {
+    fn start(&mut self, step: Step) -> Begun {
         let number = self.state.begin(step);
-        for &q in &self.member[step.share][step.phase as usize] {
+        for &q in &self.memberships[step.share][step.phase as usize] {
             self.queues[q].next += 1;
         }
         self.under_way += 1;
@@ -173,16 +171,16 @@ impl Replay {
         if self.sequential && self.under_way > 0 {
             return None;
         }
-        let heads = self.queues.iter().filter_map(|q| q.steps.get(q.next).copied());
-        heads.filter(|&i| self.may(i)).min().map(|i| self.steps[i as usize])
+        let heads = self.queues.iter().filter_map(|q| q.ahead(0));
+        heads.filter(|&i| self.can_begin(i)).min().map(|i| self.steps[i as usize])
     }
 
     /// Whether the order's step `i` may begin.
-    fn may(&self, i: u32) -> bool {
+    fn can_begin(&self, i: u32) -> bool {
         let step = self.steps[i as usize];
-        let first = |q: &usize| self.queues[*q].steps.get(self.queues[*q].next) == Some(&i);
+        let first = |q: &usize| self.queues[*q].ahead(0) == Some(i);
         (!self.cut || step.phase != Phase::Batching)
-            && self.member[step.share][step.phase as usize].iter().all(first)
+            && self.memberships[step.share][step.phase as usize].iter().all(first)
             && self.state.can_begin(step)
     }
 
@@ -199,17 +197,13 @@ impl Replay {
         if std::mem::replace(&mut self.cut, true) {
             return;
         }
-        let begun: Vec<u32> = self.state.flows.iter().map(|f| f.begun[0]).collect();
-        let mut counts = vec![[0; 3]; begun.len()];
-        let stays: Vec<bool> = self
-            .steps
-            .iter()
-            .map(|s| {
-                let count = &mut counts[s.share][s.phase as usize];
-                *count += 1;
-                *count <= begun[s.share]
-            })
-            .collect();
+        let mut counts = vec![[0; 3]; self.state.progress.len()];
+        let has_begun = |step: &Step| {
+            let count = &mut counts[step.share][step.phase as usize];
+            *count += 1;
+            *count <= self.state.progress[step.share].begun[0]
+        };
+        let stays: Vec<bool> = self.steps.iter().map(has_begun).collect();
         for queue in &mut self.queues {
             let rest = queue.steps.split_off(queue.next);
             queue.steps.extend(rest.into_iter().filter(|&i| stays[i as usize]));
@@ -223,7 +217,7 @@ impl Replay {
 
     /// Mini-batches whose batching has begun.
     pub fn begun(&self) -> u32 {
-        self.state.flows.iter().map(|f| f.begun[0]).sum()
+        self.state.begun(Phase::Batching)
     }
 
     /// Mini-batches trained.
@@ -238,6 +232,6 @@ impl Replay {
 
     /// Mini-batches between the beginning of their batching and the beginning of their training.
     pub fn held(&self) -> usize {
-        self.state.flows.iter().map(|f| (f.begun[0] - f.begun[2]) as usize).sum()
+        (self.begun() - self.state.begun(Phase::Training)) as usize
     }
 }

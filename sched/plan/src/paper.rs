@@ -2,17 +2,17 @@
 
 use crate::assemble::{fastest_pool, schedule, share};
 use crate::memory;
-use crate::simulate::{Simulation, simulate};
+use crate::simulate::{Simulation, simulated};
 use crate::{Policy, Problem, Schedule};
 
-/// Rounds of feedback between partitioner and scheduler.
+/// Maximum rounds of feedback between partitioner and scheduler.
 const ROUNDS: usize = 16;
 
 /// The x of Equation 6: mini-batches of the device for each of the host, between 0 and infinity.
 ///
 /// `C'(x) = n · (x·device/(1+x) + max(dma/(1+x), training, (host − x·device)/(1+x)))`. Each of the three is a ratio of linear
-/// functions of x, so the least lies where two of the maximum's terms are equal, or at an end.
-/// `host` is the pool's seconds a mini-batch, `device` those of batching and gathering together (§IV-B2).
+/// functions of x, so the minimum lies where two of the maximum's terms are equal, or at an end.
+/// `host` is the pool's seconds a mini-batch, `device` those of batching plus gathering (§IV-B2).
 pub(crate) fn equation6(host: f64, device: f64, dma: f64, training: f64) -> f64 {
     let time = |x: f64| x * device / (1.0 + x) + (dma / (1.0 + x)).max(training).max((host - x * device) / (1.0 + x));
     // The ends are the pure routes; the last is what x tends to.
@@ -25,7 +25,7 @@ pub(crate) fn equation6(host: f64, device: f64, dma: f64, training: f64) -> f64 
 /// Plans a pair of routes as MorphGL does, without its errata (`docs/design.md` §12); `None` unless one is batched by the host and
 /// the other by the device, and the plan fits in memory.
 pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, Simulation)> {
-    let by_device = |r: usize| problem.routes[r].on_device_batched(problem);
+    let by_device = |r: usize| problem.routes[r].is_batched_by_device(problem);
     let (host, device) = match (by_device(a), by_device(b)) {
         (false, true) => (a, b),
         (true, false) => (b, a),
@@ -36,67 +36,43 @@ pub(crate) fn plan(problem: &Problem, a: usize, b: usize) -> Option<(Schedule, S
     }
     let n = problem.num_batches;
     let pool = fastest_pool(problem, host);
-    let of = |route: usize, batches: usize, pool| share(problem, route, batches, pool, 0);
-    let (h, d) = (of(host, n, pool), of(device, n, (1, 1)));
+    let host = |batches: usize| share(problem, host, batches, pool, 0);
+    let device = |batches: usize| share(problem, device, batches, (1, 1), 0);
+    let fit = |schedule: Schedule| memory::fit(problem, schedule).map(simulated);
+    let (h, d) = (host(n), device(n));
     let host_seconds = h.batching.mean / pool.0 as f64;
     let device_seconds = d.batching.mean + d.transferring.mean;
     // Where training binds, a naive pipeline is the plan (§IV-B3, extreme cases).
     if h.training.mean >= host_seconds && h.training.mean >= h.transferring.mean {
-        let schedule = memory::fit(problem, schedule(problem, Policy::Pipeline, vec![h], 0))?;
-        let simulation = simulate(&schedule);
-        return Some((schedule, simulation));
+        return fit(schedule(problem, Policy::Pipeline, vec![h], 0));
     }
     let x = equation6(host_seconds, device_seconds, h.transferring.mean, h.training.mean);
     let gbs = problem.limits.ready.max(1);
     // Mini-batches in workers count too.
     let batched = problem.limits.batched.max(pool.0);
-    let most = (batched - pool.0).max(1);
-    // Erratum 1: cbs = gbs · host : device.
-    let wanted = if x > 0.0 { gbs as f64 / x } else { f64::INFINITY };
-    let mut cbs = (wanted.round() as usize).clamp(1, most);
+    let max_cbs = (batched - pool.0).max(1);
     let run = |cbs: usize| {
         // The buffers' ratio is the routes' ratio: every overlap empties both.
-        let by_host = (n as f64 * cbs as f64 / (cbs + gbs) as f64).round() as usize;
-        let by_host = by_host.clamp(1, n - 1);
-        let shares = vec![of(host, by_host, pool), of(device, n - by_host, (1, 1))];
-        let mut s = schedule(problem, Policy::DualBuffer, shares, 0);
-        (s.batched, s.ready) = ((cbs + pool.0).min(batched), gbs);
-        let s = memory::fit(problem, s)?;
-        let simulation = simulate(&s);
-        Some((s, simulation))
+        let by_host = ((n as f64 * cbs as f64 / (cbs + gbs) as f64).round() as usize).clamp(1, n - 1);
+        let shares = vec![host(by_host), device(n - by_host)];
+        let schedule = schedule(problem, Policy::DualBuffer, shares, 0);
+        fit(Schedule { batched: (cbs + pool.0).min(batched), ready: gbs, ..schedule })
     };
+    // Erratum 1: cbs = gbs · host : device.
+    let ideal = if x > 0.0 { gbs as f64 / x } else { f64::INFINITY };
+    let mut cbs = (ideal.round() as usize).clamp(1, max_cbs);
     let mut best = run(cbs)?;
     // Feedback, one mini-batch of the buffer at a time, in whichever direction makes the epoch shorter.
-    let mut round = 0;
-    while round < ROUNDS {
-        let neighbours = [cbs.saturating_sub(1).max(1), (cbs + 1).min(most)];
+    for _ in 0..ROUNDS {
+        let neighbours = [cbs.saturating_sub(1).max(1), (cbs + 1).min(max_cbs)];
         let tried = neighbours.into_iter().filter(|&c| c != cbs).filter_map(|c| Some((c, run(c)?)));
-        let Some((c, found)) = tried.min_by(|a, b| a.1.1.seconds.total_cmp(&b.1.1.seconds)) else { break };
-        if found.1.seconds >= best.1.seconds {
-            break;
+        match tried.min_by(|a, b| a.1.1.seconds.total_cmp(&b.1.1.seconds)) {
+            Some(better) if better.1.1.seconds < best.1.seconds => (cbs, best) = better,
+            _ => break,
         }
-        (cbs, best) = (c, found);
-        round += 1;
     }
     Some(best)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::equation6;
-
-    #[test]
-    fn equation_6_is_at_its_least() {
-        let time = |x: f64, [host, device, dma, training]: [f64; 4]| {
-            x * device / (1.0 + x) + (dma / (1.0 + x)).max(training).max((host - x * device) / (1.0 + x))
-        };
-        for case in [[10.0, 3.0, 1.0, 2.0], [4.0, 1.0, 3.0, 0.5], [2.0, 9.0, 0.1, 1.0], [50.0, 1.0, 2.0, 1.0]] {
-            let x = equation6(case[0], case[1], case[2], case[3]);
-            let best = if x.is_finite() { time(x, case) } else { case[1] + case[3] };
-            for i in 0..10_000 {
-                let other = f64::from(i) / 100.0;
-                assert!(best <= time(other, case) + 1e-12, "{case:?}: {x} gives {best}, {other} less");
-            }
-        }
-    }
-}
+mod tests;

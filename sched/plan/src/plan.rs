@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use morphgl_registry::Phase;
 use serde::{Deserialize, Serialize};
 
 use crate::simulate::{Simulation, simulate};
-use crate::{Memory, Schedule, Time};
-use morphgl_registry::Phase;
+use crate::{Memory, Resource, Schedule, Share, Time};
 
 /// The kind of a plan: a baseline, or ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,13 +33,7 @@ impl Strategy {
 
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Strategy::Sequential => "sequential",
-            Strategy::Pipeline => "pipeline",
-            Strategy::Device => "device",
-            Strategy::Paper => "paper",
-            Strategy::Interleaved => "interleaved",
-        })
+        f.pad(["sequential", "pipeline", "device", "paper", "interleaved"][*self as usize])
     }
 }
 
@@ -130,54 +124,46 @@ impl fmt::Display for Plan {
 ///
 /// As [`simulate`].
 pub fn predict(schedule: &Schedule, bound_seconds: f64) -> Prediction {
-    of(schedule, &simulate(schedule), bound_seconds)
+    prediction(schedule, &simulate(schedule), bound_seconds)
 }
 
-pub(crate) fn of(schedule: &Schedule, simulation: &Simulation, bound_seconds: f64) -> Prediction {
+pub(crate) fn prediction(schedule: &Schedule, simulation: &Simulation, bound_seconds: f64) -> Prediction {
     let seconds = simulation.seconds;
-    let per = |x: f64| if seconds > 0.0 { x / seconds } else { 0.0 };
-    let resources = schedule.resources.iter().zip(&simulation.busy);
-    let utilisation = resources.map(|(r, busy)| {
-        let share = per(*busy) / r.cores.unwrap_or(1) as f64;
-        Utilisation { resource: r.name.clone(), share: share.min(1.0) }
-    });
+    let of_epoch = |busy: f64| if seconds > 0.0 { busy / seconds } else { 0.0 };
+    // Seconds that a phase of a share keeps one worker or lane busy.
+    let busy = |share: &Share, phase: Phase| share.batches as f64 * share.seconds()[phase as usize].mean;
+    let busy_shares: Vec<f64> = schedule
+        .resources
+        .iter()
+        .zip(&simulation.busy)
+        .map(|(r, busy)| of_epoch(*busy) / r.cores.unwrap_or(1) as f64)
+        .collect();
     // Candidates for the bottleneck: resources, worker pools, and the lanes of the other phases.
-    let mut busiest: Option<(f64, Bottleneck)> = None;
-    let mut consider = |share: f64, resource: &str, phase: Phase| {
-        if busiest.as_ref().is_none_or(|(most, _)| share > *most + 1e-9) {
-            busiest = Some((share, Bottleneck { resource: resource.to_string(), phase }));
-        }
-    };
-    let of_phase = |share: &crate::Share, phase: Phase| {
-        let (names, seconds) = match phase {
-            Phase::Batching => (&share.hardware.batching, share.batching.mean),
-            Phase::Transferring => (&share.hardware.transferring, share.transferring.mean),
-            Phase::Training => (&share.hardware.training, share.training.mean),
+    let mut candidates: Vec<(f64, String, Phase)> = Vec::new();
+    for (Resource { name, .. }, &share) in schedule.resources.iter().zip(&busy_shares) {
+        let seconds = |phase: Phase| -> f64 {
+            schedule.shares.iter().filter(|s| s.hardware[phase].contains(name)).map(|s| busy(s, phase)).sum()
         };
-        (names.clone(), share.batches as f64 * seconds)
-    };
-    for (resource, busy) in schedule.resources.iter().zip(&simulation.busy) {
-        let of_resource = |phase: Phase| -> f64 {
-            let shares = schedule.shares.iter().map(|s| of_phase(s, phase));
-            shares.filter(|(names, _)| names.contains(&resource.name)).map(|(_, busy)| busy).sum()
-        };
-        let most = Phase::ALL.into_iter().max_by(|&a, &b| of_resource(a).total_cmp(&of_resource(b)));
-        consider(per(*busy) / resource.cores.unwrap_or(1) as f64, &resource.name, most.expect("there are phases"));
+        let phase = Phase::ALL.into_iter().max_by(|&a, &b| seconds(a).total_cmp(&seconds(b)));
+        candidates.push((share, name.clone(), phase.expect("there are phases")));
     }
     for share in &schedule.shares {
-        let (names, busy) = of_phase(share, Phase::Batching);
-        consider(per(busy) / share.workers.max(1) as f64, &names.join("+"), Phase::Batching);
-        let (names, busy) = of_phase(share, Phase::Transferring);
-        consider(per(busy), &names.join("+"), Phase::Transferring);
+        for (phase, lanes) in [(Phase::Batching, share.workers.max(1)), (Phase::Transferring, 1)] {
+            candidates.push((of_epoch(busy(share, phase)) / lanes as f64, share.hardware[phase].join("+"), phase));
+        }
     }
-    let training: f64 = schedule.shares.iter().map(|s| of_phase(s, Phase::Training).1).sum();
-    consider(per(training), &schedule.shares[0].hardware.training.join("+"), Phase::Training);
+    let training: f64 = schedule.shares.iter().map(|s| busy(s, Phase::Training)).sum();
+    candidates.push((of_epoch(training), schedule.shares[0].hardware.training.join("+"), Phase::Training));
+    // Of candidates that are equally busy, the first.
+    let busiest = candidates.into_iter().reduce(|a, b| if b.0 > a.0 + 1e-9 { b } else { a });
+    let (_, resource, phase) = busiest.expect("training is a candidate");
+    let utilisation = schedule.resources.iter().zip(&busy_shares);
     Prediction {
         epoch_seconds: seconds,
         bound_seconds,
         first_fill_seconds: simulation.first_fill_seconds,
-        utilisation: utilisation.collect(),
-        bottleneck: busiest.expect("there is a resource").1,
+        utilisation: utilisation.map(|(r, s)| Utilisation { resource: r.name.clone(), share: s.min(1.0) }).collect(),
+        bottleneck: Bottleneck { resource, phase },
     }
 }
 
@@ -196,7 +182,7 @@ impl Plans {
         Self(plans)
     }
 
-    /// The plan with the least predicted epoch time.
+    /// The plan with the minimum predicted epoch time.
     pub fn best(&self) -> &Plan {
         &self.0[0]
     }
@@ -213,9 +199,10 @@ impl Plans {
 
     /// A plan's schedule in words, with its batching operator where these plans are of several routes.
     pub fn describe(&self, plan: &Plan) -> String {
-        let keys = |p: &Plan| p.schedule.shares.iter().map(|s| s.keys.clone()).collect::<Vec<_>>();
+        let same_routes =
+            |p: &Plan| p.schedule.shares.iter().map(|s| &s.keys).eq(plan.schedule.shares.iter().map(|s| &s.keys));
         match &plan.schedule.shares[..] {
-            [only] if self.0.iter().any(|p| keys(p) != keys(plan)) => {
+            [only] if !self.0.iter().all(same_routes) => {
                 format!("{}, by {}", plan.schedule, only.keys.batching)
             }
             _ => plan.schedule.to_string(),
@@ -228,8 +215,8 @@ impl fmt::Display for Plans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resources = &self.best().schedule.resources;
         let names: String = resources.iter().map(|r| format!("  {:>6}", r.name)).collect();
-        let wide =
-            self.0.iter().map(|p| p.prediction.bottleneck.to_string().chars().count()).max().unwrap_or(0).max(10);
+        let width = |p: &Plan| p.prediction.bottleneck.to_string().chars().count();
+        let wide = self.0.iter().map(width).fold(10, usize::max);
         writeln!(f, "strategy     epoch        / bound{names}  {:<wide$}  plan", "bottleneck")?;
         for plan in &self.0 {
             let Plan { strategy, prediction: p, .. } = plan;

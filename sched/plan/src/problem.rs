@@ -1,8 +1,9 @@
 //! The planning problem: resources, routes over them with their durations, and limits.
 
 use std::fmt;
+use std::ops::Index;
 
-use morphgl_registry::Route;
+use morphgl_registry::{Phase, Route};
 use serde::{Deserialize, Serialize};
 
 use crate::{Durations, Invalid};
@@ -29,15 +30,15 @@ impl Resource {
     }
 }
 
-/// The operators of a route, by their keys.
+/// A value for each phase of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RouteKeys {
-    /// Key of the batching operator.
-    pub batching: String,
-    /// Key of the transferring operator.
-    pub transferring: String,
-    /// Key of the training operator.
-    pub training: String,
+pub struct PerPhase<T> {
+    /// Of batching.
+    pub batching: T,
+    /// Of transferring.
+    pub transferring: T,
+    /// Of training.
+    pub training: T,
 }
 
 impl From<&Route> for RouteKeys {
@@ -48,6 +49,17 @@ impl From<&Route> for RouteKeys {
     }
 }
 
+impl<T> Index<Phase> for PerPhase<T> {
+    type Output = T;
+
+    fn index(&self, phase: Phase) -> &T {
+        [&self.batching, &self.transferring, &self.training][phase as usize]
+    }
+}
+
+/// The operators of a route, by their keys.
+pub type RouteKeys = PerPhase<String>;
+
 impl fmt::Display for RouteKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} → {} → {}", self.batching, self.transferring, self.training)
@@ -55,15 +67,7 @@ impl fmt::Display for RouteKeys {
 }
 
 /// The resources each phase of a route holds, by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hardware {
-    /// Held while batching.
-    pub batching: Vec<String>,
-    /// Held while transferring.
-    pub transferring: Vec<String>,
-    /// Held while training.
-    pub training: Vec<String>,
-}
+pub type Hardware = PerPhase<Vec<String>>;
 
 /// Memory of a mini-batch and of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -145,7 +149,7 @@ impl TryFrom<Unchecked> for Problem {
     type Error = Invalid;
 
     fn try_from(u: Unchecked) -> Result<Self, Invalid> {
-        Ok(Self { limits: u.limits, ..Self::new(u.num_batches, u.resources, u.routes)? })
+        Ok(Self::new(u.num_batches, u.resources, u.routes)?.with_limits(u.limits))
     }
 }
 
@@ -154,35 +158,32 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// No route, a phase that holds nothing or a resource that is not there, a resource named twice, two with cores, or more than 32.
+    /// No route, a phase that holds nothing or a resource that does not exist, a resource named twice, two with cores, or more
+    /// than 32.
     pub fn new(num_batches: usize, resources: Vec<Resource>, routes: Vec<Candidate>) -> Result<Self, Invalid> {
-        let fault = |what: String| Err(Invalid(what));
+        let error = |message: &str| Err(Invalid(format!("a planning problem: {message}")));
         if routes.is_empty() {
-            return fault("a planning problem: no route; give one at least".to_string());
+            return error("no route; give one at least");
         }
         if resources.len() > 32 || num_batches > u32::MAX as usize {
-            return fault(
-                "a planning problem: at most 32 resources and 2^32 - 1 mini-batches can be planned".to_string(),
-            );
+            return error("at most 32 resources and 2^32 - 1 mini-batches can be planned");
         }
         if resources.iter().filter(|r| r.cores.is_some()).count() > 1 {
-            return fault(
-                "a planning problem: two resources have cores; threads share those of one machine".to_string(),
-            );
+            return error("two resources have cores; threads share those of one machine");
         }
-        for (i, resource) in resources.iter().enumerate() {
-            if resources[..i].iter().any(|r| r.name == resource.name) {
-                return fault(format!("resource {}: named twice; name each once", resource.name));
+        for (i, Resource { name, .. }) in resources.iter().enumerate() {
+            if resources[..i].iter().any(|r| r.name == *name) {
+                return Err(Invalid(format!("resource {name}: named twice; name each once")));
             }
         }
-        for route in &routes {
-            let Hardware { batching, transferring, training } = &route.hardware;
-            for (phase, names) in [("batching", batching), ("transferring", transferring), ("training", training)] {
+        for Candidate { keys, hardware, .. } in &routes {
+            for phase in Phase::ALL {
+                let (names, phase) = (&hardware[phase], phase.noun());
                 if names.is_empty() {
-                    return fault(format!("{}: {} holds no resource; name one", route.keys, phase));
+                    return Err(Invalid(format!("{keys}: {phase} holds no resource; name one")));
                 }
                 if let Some(name) = names.iter().find(|n| resources.iter().all(|r| r.name != **n)) {
-                    return fault(format!("{}: {} holds {name}, which is not among the resources", route.keys, phase));
+                    return Err(Invalid(format!("{keys}: {phase} holds {name}, which is not among the resources")));
                 }
             }
         }
@@ -190,15 +191,13 @@ impl Problem {
     }
 
     /// The same problem with other limits.
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The same problem for another number of mini-batches.
-    pub fn with_batches(mut self, num_batches: usize) -> Self {
-        self.num_batches = num_batches.min(u32::MAX as usize);
-        self
+    pub fn with_batches(self, num_batches: usize) -> Self {
+        Self { num_batches: num_batches.min(u32::MAX as usize), ..self }
     }
 
     /// Mini-batches of the epoch.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use morphgl_registry::Phase;
+
 use crate::simulate::{simulate, timeline};
 use crate::{Plan, Problem, Schedule, plan};
-use morphgl_registry::Phase;
 
 /// When to replan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,8 +36,20 @@ struct Samples {
     count: usize,
     /// Judgements in a row: above 0 too slow, below 0 too fast.
     streak: i32,
-    /// Measured over expected, at the last judgement.
+    /// Measured over expected, at the last judgement; 0 where the difference does not matter.
     ratio: f64,
+}
+
+impl Samples {
+    fn add(&mut self, seconds: f64) {
+        self.sum += seconds;
+        self.count += 1;
+    }
+
+    /// The mean; 0 without samples.
+    fn mean(&self) -> f64 {
+        if self.count > 0 { self.sum / self.count as f64 } else { 0.0 }
+    }
 }
 
 /// A phase whose duration has changed.
@@ -76,10 +89,12 @@ pub struct Replanner {
     problem: Problem,
     drift: Drift,
     schedule: Schedule,
+    /// Expected seconds of each share's phases.
     expected: Vec<[f64; 3]>,
     /// Expected seconds between two mini-batches.
     period: f64,
-    seen: Vec<[Samples; 3]>,
+    /// Measured seconds of each share's phases; empty after a new plan.
+    measured: Vec<[Samples; 3]>,
     overlap: usize,
     trained: usize,
 }
@@ -89,28 +104,24 @@ impl Replanner {
     pub fn new(problem: Problem, schedule: &Schedule, drift: Drift) -> Self {
         // Expected durations include interference, so they come from a simulation of a few overlaps.
         let few = with_batches(schedule, schedule.num_batches().min(64));
-        let mut sums = vec![[(0.0, 0usize); 3]; schedule.shares.len()];
+        let mut simulated = vec![[Samples::default(); 3]; schedule.shares.len()];
         let simulation = timeline(&few);
         for a in simulation.activities {
-            let (sum, count) = &mut sums[a.share][a.phase as usize];
-            (*sum, *count) = (*sum + a.span.seconds(), *count + 1);
+            simulated[a.share][a.phase as usize].add(a.span.seconds());
         }
-        let joint: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
-        let least = schedule.ready.max(8);
+        let in_place: usize = schedule.shares.iter().filter(|s| s.in_place).map(|s| s.batches).sum();
+        let min = schedule.ready.max(8);
         let overlap = match schedule.shares.len() {
-            1 => least,
-            _ => (schedule.ready * schedule.num_batches() / joint.max(1)).clamp(least, 4 * least),
+            1 => min,
+            _ => (schedule.ready * schedule.num_batches() / in_place.max(1)).clamp(min, 4 * min),
         };
         Self {
             problem,
             drift,
             schedule: schedule.clone(),
-            expected: sums
-                .iter()
-                .map(|s| s.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 }))
-                .collect(),
+            expected: simulated.iter().map(|phases| phases.map(|s| s.mean())).collect(),
             period: simulation.seconds / few.num_batches().max(1) as f64,
-            seen: vec![[Samples::default(); 3]; schedule.shares.len()],
+            measured: vec![[Samples::default(); 3]; schedule.shares.len()],
             overlap,
             trained: 0,
         }
@@ -133,15 +144,11 @@ impl Replanner {
     ///
     /// The schedule has no such share.
     pub fn observe(&mut self, share: usize, phase: Phase, seconds: f64) {
-        if self.seen.is_empty() {
+        if self.measured.is_empty() {
             return;
         }
-        let seen = &mut self.seen[share][phase as usize];
-        seen.sum += seconds;
-        seen.count += 1;
-        if phase == Phase::Training {
-            self.trained += 1;
-        }
+        self.measured[share][phase as usize].add(seconds);
+        self.trained += usize::from(phase == Phase::Training);
     }
 
     /// Whether an overlap has just ended and [`Replanner::judge`] is due.
@@ -153,41 +160,36 @@ impl Replanner {
     /// plan needs a new `Replanner`.
     pub fn judge(&mut self, left: usize) -> Option<Replanned> {
         self.trained = 0;
-        let threshold = self.drift.threshold;
-        for (seen, expected) in self.seen.iter_mut().flatten().zip(self.expected.iter().flatten()) {
-            if seen.count < SAMPLES || *expected <= 0.0 {
+        let slow = 1.0 + self.drift.threshold;
+        for (samples, expected) in self.measured.iter_mut().flatten().zip(self.expected.iter().flatten()) {
+            if samples.count < SAMPLES || *expected <= 0.0 {
                 continue;
             }
-            let mean = seen.sum / seen.count as f64;
-            seen.ratio = mean / expected;
-            seen.streak = match seen.ratio {
-                // Too little time for any plan to depend on it.
-                _ if (mean - expected).abs() < self.drift.least * self.period => {
-                    seen.ratio = 0.0;
-                    0
-                }
-                r if r > 1.0 + threshold => seen.streak.max(0) + 1,
-                r if r < 1.0 / (1.0 + threshold) => seen.streak.min(0) - 1,
+            // A shorter difference is too little time for any plan to depend on it.
+            let matters = (samples.mean() - expected).abs() >= self.drift.least * self.period;
+            let ratio = if matters { samples.mean() / expected } else { 0.0 };
+            let streak = match ratio {
+                r if r > slow => samples.streak.max(0) + 1,
+                r if matters && r < 1.0 / slow => samples.streak.min(0) - 1,
                 _ => 0,
             };
-            (seen.sum, seen.count) = (0.0, 0);
+            *samples = Samples { sum: 0.0, count: 0, streak, ratio };
         }
-        let needed = self.drift.overlaps.max(1) as u32;
-        if left == 0 || self.seen.iter().flatten().all(|s| s.streak.unsigned_abs() < needed) {
+        let streak = self.measured.iter().flatten().map(|s| s.streak.unsigned_abs()).max();
+        if left == 0 || streak < Some(self.drift.overlaps.max(1) as u32) {
             return None;
         }
-        let changed = self.believe();
-        let kept = with_batches(&self.schedule, left);
-        let kept_seconds = simulate(&kept).seconds;
-        let problem = self.problem.clone().with_batches(left);
-        let better = plan(&problem).ok().map(|plans| plans.best().clone()).filter(|plan| {
+        let changed = self.adopt();
+        let kept_seconds = simulate(&with_batches(&self.schedule, left)).seconds;
+        let best = plan(&self.problem.clone().with_batches(left)).ok().map(|plans| plans.best().clone());
+        let better = best.filter(|plan| {
             // Changing plans empties the pipeline once.
             let p = &plan.prediction;
             p.epoch_seconds + p.first_fill_seconds < kept_seconds * (1.0 - self.drift.gain)
         });
         match better {
             Some(plan) => {
-                self.seen.clear();
+                self.measured.clear();
                 Some(Replanned { plan, changed, kept_seconds })
             }
             None => {
@@ -199,22 +201,18 @@ impl Replanner {
     }
 
     /// Takes over the measured durations of all phases that are off by more than half the threshold.
-    fn believe(&mut self) -> Vec<Changed> {
+    fn adopt(&mut self) -> Vec<Changed> {
         let mut changed: Vec<Changed> = Vec::new();
-        for (share, seen) in self.schedule.shares.iter_mut().zip(&self.seen) {
+        let slow = 1.0 + self.drift.threshold / 2.0;
+        for (share, measured) in self.schedule.shares.iter_mut().zip(&self.measured) {
             let seconds = [&mut share.batching, &mut share.transferring, &mut share.training];
-            for phase in Phase::ALL {
-                let ratio = seen[phase as usize].ratio;
-                let off = ratio > 1.0 + self.drift.threshold / 2.0 || ratio < 1.0 / (1.0 + self.drift.threshold / 2.0);
-                if ratio == 0.0 || !off {
+            for ((phase, samples), seconds) in Phase::ALL.into_iter().zip(measured).zip(seconds) {
+                let ratio = samples.ratio;
+                if ratio == 0.0 || (1.0 / slow..=slow).contains(&ratio) {
                     continue;
                 }
-                *seconds[phase as usize] = seconds[phase as usize].scaled(ratio);
-                let operator = match phase {
-                    Phase::Batching => &share.keys.batching,
-                    Phase::Transferring => &share.keys.transferring,
-                    Phase::Training => &share.keys.training,
-                };
+                *seconds = seconds.scaled(ratio);
+                let operator = &share.keys[phase];
                 // All routes share the training operator: it is reported once.
                 if changed.iter().all(|c| c.operator != *operator) {
                     changed.push(Changed { operator: operator.clone(), phase, ratio });
@@ -222,21 +220,18 @@ impl Replanner {
             }
         }
         for route in &mut self.problem.routes {
-            let of = |operator: &String, phase: Phase| {
-                changed.iter().find(|c| c.operator == *operator && c.phase == phase).map_or(1.0, |c| c.ratio)
-            };
-            route.durations = route.durations.scaled(
-                of(&route.keys.batching, Phase::Batching),
-                of(&route.keys.transferring, Phase::Transferring),
-                of(&route.keys.training, Phase::Training),
-            );
+            let [batching, transferring, training] = Phase::ALL.map(|phase| {
+                let of_phase = |c: &&Changed| c.operator == route.keys[phase] && c.phase == phase;
+                changed.iter().find(of_phase).map_or(1.0, |c| c.ratio)
+            });
+            route.durations = route.durations.scaled(batching, transferring, training);
         }
         changed
     }
 }
 
 /// The same schedule for another number of mini-batches, divided in the same proportion.
-pub(crate) fn with_batches(schedule: &Schedule, n: usize) -> Schedule {
+fn with_batches(schedule: &Schedule, n: usize) -> Schedule {
     let mut s = schedule.clone();
     let total = schedule.num_batches().max(1);
     let mut left = n;

@@ -18,10 +18,10 @@ pub(crate) struct Line {
 ///
 /// During the transfers at most these steps can run: the one under way when the first begins, the `ready - 1` other ready ones,
 /// and one for every transfer but the last.
-fn least(transfers: usize, steps: usize, (transfer, step): (f64, f64), ready: usize) -> f64 {
+fn min_seconds(transfers: usize, steps: usize, (transfer, step): (f64, f64), ready: usize) -> f64 {
     let (moved, trained) = (transfers as f64 * transfer, steps as f64 * step);
-    let beside = (ready + transfers).saturating_sub(1);
-    moved.max(trained).max(moved + steps.saturating_sub(beside) as f64 * step)
+    let hidden = (ready + transfers).saturating_sub(1);
+    moved.max(trained).max(moved + steps.saturating_sub(hidden) as f64 * step)
 }
 
 /// Lines below every possible run; there is at least one. All seconds are positive.
@@ -36,7 +36,7 @@ pub(crate) fn lines(transfer: f64, step: f64, ready: usize) -> Vec<Line> {
         let most = ready + transfers;
         for steps in [0, even, even + 1, most - 1, most] {
             let steps = steps.min(most);
-            let seconds = least(transfers, steps, (transfer, step), ready);
+            let seconds = min_seconds(transfers, steps, (transfer, step), ready);
             points.push((steps as f64 / transfers as f64, seconds / transfers as f64));
         }
     }
@@ -57,14 +57,10 @@ pub(crate) fn lines(transfer: f64, step: f64, ready: usize) -> Vec<Line> {
         }
         hull.push(point);
     }
-    let mut lines = Vec::new();
-    for pair in hull.windows(2) {
-        let along = slope(pair[0], pair[1]);
-        if along >= step {
-            break;
-        }
-        lines.push(Line { transfer: pair[0].1 - along * pair[0].0, step: along });
-    }
+    let edges = hull.windows(2).map(|pair| (pair[0], slope(pair[0], pair[1])));
+    let flatter = edges.take_while(|(_, slope)| *slope < step);
+    let mut lines: Vec<Line> =
+        flatter.map(|(point, slope)| Line { transfer: point.1 - slope * point.0, step: slope }).collect();
     // Where the hull is steeper than runs of steps alone, those are the last line.
     let last = hull.iter().map(|p| p.1 - step * p.0).fold(f64::INFINITY, f64::min);
     lines.push(Line { transfer: last.max(0.0), step });
@@ -72,39 +68,4 @@ pub(crate) fn lines(transfer: f64, step: f64, ready: usize) -> Vec<Line> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{Line, least, lines};
-
-    proptest! {
-        #[test]
-        fn no_run_is_below_a_line(transfer in 0.01f64..10.0, step in 0.01f64..10.0, ready in 1usize..20,
-                                  transfers in 0usize..200, steps in 0usize..400) {
-            let steps = steps.min(ready + transfers);
-            let seconds = least(transfers, steps, (transfer, step), ready);
-            for line in lines(transfer, step, ready) {
-                let bound = line.transfer * transfers as f64 + line.step * steps as f64;
-                prop_assert!(bound <= seconds * (1.0 + 1e-9) + 1e-12, "{line:?}: {bound} above {seconds}");
-            }
-        }
-
-        #[test]
-        fn the_fluid_loads_are_never_above_all_lines(transfer in 0.01f64..10.0, step in 0.01f64..10.0,
-                                                     ready in 1usize..20, share in 0.0f64..1.0) {
-            // For one mini-batch, `share` of it transferred: the lines are at least the loads of bus and device alone.
-            let of = |line: &Line| line.transfer * share + line.step;
-            let bound = lines(transfer, step, ready).iter().map(of).fold(0.0, f64::max);
-            prop_assert!(bound >= (share * transfer).max(step) * (1.0 - 1e-9));
-        }
-    }
-
-    #[test]
-    fn a_transfer_of_six_and_a_half_steps_is_never_hidden_evenly() {
-        // Seven steps beside it leave the bus idle for half a step, six leave the device.
-        let lines = lines(6.5, 1.0, 10);
-        let at = |steps: f64| lines.iter().map(|l| l.transfer + l.step * steps).fold(0.0, f64::max);
-        assert!((at(7.0) - 7.0).abs() < 1e-9 && (at(6.0) - 6.5).abs() < 1e-9, "{lines:?}");
-        assert!(at(6.5) > 6.7, "{lines:?}");
-    }
-}
+mod tests;

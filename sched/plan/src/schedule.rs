@@ -1,11 +1,10 @@
 //! Schedules: what an executor needs to run an epoch.
 
 use std::fmt;
-use std::str::FromStr;
 
+use morphgl_registry::Phase;
 use serde::{Deserialize, Serialize};
 
-use crate::problem;
 use crate::{Contention, Hardware, Resource, RouteKeys, Seconds};
 
 /// The rule by which phases of an epoch's mini-batches begin.
@@ -17,7 +16,7 @@ pub enum Policy {
     Sequential,
     /// Every phase begins as soon as it can: Category I on a route of the host, Category II on a route of the device.
     Pipeline,
-    /// Two routes by the fill, block and flush of morphgl's Algorithms 1 to 4, footnote 3 included.
+    /// Two routes by the fill, block and flush of MorphGL's Algorithms 1 to 4, footnote 3 included.
     DualBuffer,
     /// Several routes: groups of mini-batches batched by the device; between groups, transferring and training run at once.
     Interleaved,
@@ -30,33 +29,7 @@ impl Policy {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Policy::Sequential => "sequential",
-            Policy::Pipeline => "pipeline",
-            Policy::DualBuffer => "dual-buffer",
-            Policy::Interleaved => "interleaved",
-        })
-    }
-}
-
-/// The error of an unknown policy name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownPolicy(pub String);
-
-impl fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Policy::ALL.map(|p| p.to_string()).join(", ");
-        write!(f, "{:?}: not a policy; policies are {names}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownPolicy {}
-
-impl FromStr for Policy {
-    type Err = UnknownPolicy;
-
-    fn from_str(s: &str) -> Result<Self, UnknownPolicy> {
-        Policy::ALL.into_iter().find(|p| p.to_string() == s).ok_or_else(|| UnknownPolicy(s.to_string()))
+        f.pad(["sequential", "pipeline", "dual-buffer", "interleaved"][*self as usize])
     }
 }
 
@@ -84,6 +57,13 @@ pub struct Share {
     /// Interference of batching and training, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
+}
+
+impl Share {
+    /// Seconds a mini-batch of each phase, in the order of [`Phase::ALL`].
+    pub(crate) fn seconds(&self) -> [Seconds; 3] {
+        [self.batching, self.transferring, self.training]
+    }
 }
 
 /// A policy, the routes' shares, and buffer sizes.
@@ -119,28 +99,31 @@ impl Schedule {
         self.shares.iter().map(|s| s.batches).sum()
     }
 
-    pub(crate) fn cores(&self) -> usize {
-        problem::cores(&self.resources)
+    /// Batching workers of the shares that batch in place, or of the others.
+    pub(crate) fn workers(&self, in_place: bool) -> usize {
+        self.shares.iter().filter(|s| s.in_place == in_place).map(|s| s.workers).sum()
     }
 
-    pub(crate) fn on_cores(&self, names: &[String]) -> bool {
-        problem::on_cores(&self.resources, names)
+    /// Threads of each phase of a share on the resource with cores; 0 for a phase that runs elsewhere.
+    pub(crate) fn threads_on_cores(&self, share: &Share) -> [usize; 3] {
+        let threads = [share.threads_per_worker, 1, self.training_threads];
+        Phase::ALL.map(|phase| {
+            let on_cores = crate::problem::on_cores(&self.resources, &share.hardware[phase]);
+            if on_cores { threads[phase as usize] } else { 0 }
+        })
     }
-}
-
-pub(crate) fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
         write!(f, "{}", self.policy)?;
         for (i, share) in self.shares.iter().enumerate() {
             f.write_str(if i == 0 { ": " } else { "; " })?;
             if self.shares.len() > 1 {
                 write!(f, "{} of {} by {}, ", share.batches, self.num_batches(), share.keys.batching)?;
             }
-            write!(f, "{}", count(share.workers, "batching worker"))?;
+            f.write_str(&count(share.workers, "batching worker"))?;
             if share.threads_per_worker > 1 {
                 write!(f, " of {} threads", share.threads_per_worker)?;
             }
@@ -148,13 +131,10 @@ impl fmt::Display for Schedule {
         if self.training_threads > 0 {
             write!(f, ", {}", count(self.training_threads, "training thread"))?;
         }
-        if self.policy != Policy::Sequential {
-            let batched = self.shares.iter().any(|s| !s.in_place);
-            match batched {
-                true => write!(f, ", buffers of {} and {}", self.batched, self.ready)?,
-                false => write!(f, ", buffer of {}", self.ready)?,
-            }
+        match self.policy {
+            Policy::Sequential => Ok(()),
+            _ if self.shares.iter().all(|s| s.in_place) => write!(f, ", buffer of {}", self.ready),
+            _ => write!(f, ", buffers of {} and {}", self.batched, self.ready),
         }
-        Ok(())
     }
 }

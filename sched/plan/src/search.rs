@@ -3,7 +3,7 @@
 use crate::assemble::{pools, schedule, share};
 use crate::bound::{of_set, sets};
 use crate::memory::{self, DoesNotFit, memory};
-use crate::simulate::{Simulation, simulate};
+use crate::simulate::{Simulation, simulate, simulated};
 use crate::{Plan, Plans, Policy, Problem, Schedule, Strategy, mixes, paper, plan as plans};
 
 /// Predicts every candidate worth it, and keeps the best of each strategy and set of routes.
@@ -23,39 +23,39 @@ use crate::{Plan, Plans, Policy, Problem, Schedule, Strategy, mixes, paper, plan
 /// Some 10 to 100 simulations.
 pub fn plan(problem: &Problem) -> Result<Plans, DoesNotFit> {
     let bound = crate::bound(problem);
-    let mut found: Vec<(Strategy, Schedule, Simulation)> = Vec::new();
-    let mut refused = Vec::new();
-    for route in 0..problem.routes.len() {
-        let pipelined =
-            if problem.routes[route].on_device_batched(problem) { Strategy::Device } else { Strategy::Pipeline };
-        let of = [(Strategy::Sequential, sequential(problem, route)), (pipelined, pipelines(problem, route))];
-        for (strategy, schedules) in of {
+    let mut found: Vec<(Strategy, (Schedule, Simulation))> = Vec::new();
+    let mut too_large = Vec::new();
+    for (route, candidate) in problem.routes.iter().enumerate() {
+        let pipelined = if candidate.is_batched_by_device(problem) { Strategy::Device } else { Strategy::Pipeline };
+        let candidates =
+            [(Strategy::Sequential, vec![sequential(problem, route)]), (pipelined, pipelines(problem, route))];
+        for (strategy, schedules) in candidates {
             let fitting = schedules.iter().filter_map(|s| memory::fit(problem, s.clone()));
-            let best = best(fitting.collect()).map(trim);
-            refused.extend(schedules.into_iter().filter(|_| best.is_none()));
-            found.extend(best.map(|(schedule, simulation)| (strategy, schedule, simulation)));
-        }
-    }
-    let mut best = found.iter().map(|f| f.2.seconds).fold(f64::INFINITY, f64::min);
-    for set in sets(problem).iter().filter(|set| set.len() > 1) {
-        if let [a, b] = set[..] {
-            found.extend(paper::plan(problem, a, b).map(|(s, simulation)| (Strategy::Paper, s, simulation)));
-        }
-        let (least, split) = of_set(problem, set);
-        if least * mixes::CLOSE < best {
-            let mixed = mixes::best(problem, set, &split, least);
-            if let Some((schedule, simulation)) = mixed {
-                best = best.min(simulation.seconds);
-                found.push((Strategy::Interleaved, schedule, simulation));
+            match best(fitting.collect()) {
+                Some(best) => found.push((strategy, trim(best))),
+                None => too_large.extend(schedules),
             }
         }
     }
-    if found.is_empty() {
-        return Err(memory::least(problem, &refused));
+    let mut best = found.iter().map(|f| f.1.1.seconds).fold(f64::INFINITY, f64::min);
+    for set in sets(problem).iter().filter(|set| set.len() > 1) {
+        if let [a, b] = set[..] {
+            found.extend(paper::plan(problem, a, b).map(|plan| (Strategy::Paper, plan)));
+        }
+        let (bound, split) = of_set(problem, set);
+        if bound * mixes::CLOSE < best
+            && let Some(mix) = mixes::best(problem, set, &split, bound)
+        {
+            best = best.min(mix.1.seconds);
+            found.push((Strategy::Interleaved, mix));
+        }
     }
-    let plan = |(strategy, schedule, simulation): (Strategy, Schedule, Simulation)| Plan {
+    if found.is_empty() {
+        return Err(memory::does_not_fit(problem, &too_large));
+    }
+    let plan = |(strategy, (schedule, simulation)): (Strategy, (Schedule, Simulation))| Plan {
         strategy,
-        prediction: plans::of(&schedule, &simulation, bound),
+        prediction: plans::prediction(&schedule, &simulation, bound),
         memory: memory(problem, &schedule),
         schedule,
     };
@@ -64,72 +64,71 @@ pub fn plan(problem: &Problem) -> Result<Plans, DoesNotFit> {
 
 impl crate::Candidate {
     /// Whether batching holds a resource of training: Category II.
-    pub(crate) fn on_device_batched(&self, problem: &Problem) -> bool {
+    pub(crate) fn is_batched_by_device(&self, problem: &Problem) -> bool {
         problem.exclusive(&self.hardware.batching) & problem.exclusive(&self.hardware.training) != 0
     }
 }
 
-/// The schedule with the least simulated time. Those whose own lower bound is not below it are not simulated.
+/// The schedule with the minimum simulated time. Those whose own lower bound is not below it are not simulated.
 fn best(schedules: Vec<Schedule>) -> Option<(Schedule, Simulation)> {
-    let mut schedules: Vec<(f64, Schedule)> = schedules.into_iter().map(|s| (least(&s), s)).collect();
+    let mut schedules: Vec<(f64, Schedule)> = schedules.into_iter().map(|s| (lower_bound(&s), s)).collect();
     schedules.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut best: Option<(Schedule, Simulation)> = None;
-    for (least, schedule) in schedules {
-        if best.as_ref().is_some_and(|(_, b)| least >= b.seconds) {
+    for (bound, schedule) in schedules {
+        if best.as_ref().is_some_and(|b| bound >= b.1.seconds) {
             break;
         }
-        let simulation = simulate(&schedule);
-        if best.as_ref().is_none_or(|(_, b)| simulation.seconds < b.seconds) {
-            best = Some((schedule, simulation));
+        let found = simulated(schedule);
+        if best.as_ref().is_none_or(|b| found.1.seconds < b.1.seconds) {
+            best = Some(found);
         }
     }
     best
 }
 
-/// The same schedule with the smallest buffers that do not make the epoch longer, and room for durations that vary.
+/// The same schedule with the smallest buffers that do not make the epoch longer, and some more for durations that vary.
 fn trim((schedule, simulation): (Schedule, Simulation)) -> (Schedule, Simulation) {
     if schedule.policy != Policy::Pipeline {
         return (schedule, simulation);
     }
     let share = &schedule.shares[0];
+    let (in_place, workers) = (share.in_place, share.workers);
     // As many more as training goes through while batching or training is late by two deviations.
     let period = simulation.seconds / schedule.num_batches().max(1) as f64;
     let late = 2.0 * share.batching.std.hypot(share.training.std);
     // The cast saturates.
     let spare = 1 + if period > 0.0 { (late / period).ceil() as usize } else { 0 };
     let enough = simulation.seconds * 1.001;
-    let mut found = (schedule, simulation);
-    let (in_place, workers) = (found.0.shares[0].in_place, found.0.shares[0].workers);
-    let ready = |s: &Schedule, size| Schedule { ready: size, ..s.clone() };
-    let batched = |s: &Schedule, size| Schedule { batched: size, ..s.clone() };
-    found = shrink(found, if in_place { workers } else { 1 }, |s| s.ready, ready, (enough, spare));
-    if in_place { found } else { shrink(found, workers, |s| s.batched, batched, (enough, spare)) }
+    let min_ready = if in_place { workers } else { 1 };
+    let found = shrink((schedule, simulation), min_ready, |s| &mut s.ready, (enough, spare));
+    if in_place { found } else { shrink(found, workers, |s| &mut s.batched, (enough, spare)) }
 }
 
-/// One buffer as small as it can be, from `least` on, for the epoch to take `enough` seconds, and `spare` more.
+/// One buffer as small as it can be, from `min` on, for the epoch to take `enough` seconds, and `spare` slots more.
 fn shrink(
-    found: (Schedule, Simulation),
-    least: usize,
-    size: fn(&Schedule) -> usize,
-    with: impl Fn(&Schedule, usize) -> Schedule,
+    (schedule, simulation): (Schedule, Simulation),
+    min: usize,
+    buffer: fn(&mut Schedule) -> &mut usize,
     (enough, spare): (f64, usize),
 ) -> (Schedule, Simulation) {
-    let sizes = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48].map(|more| least + more);
-    let mut smaller = sizes.into_iter().take_while(|s| s + spare < size(&found.0));
-    match smaller.find(|&s| simulate(&with(&found.0, s)).seconds <= enough) {
-        Some(s) => {
-            let schedule = with(&found.0, s + spare);
-            let simulation = simulate(&schedule);
-            (schedule, simulation)
-        }
-        None => found,
+    let with = |size: usize| {
+        let mut smaller = schedule.clone();
+        *buffer(&mut smaller) = size;
+        smaller
+    };
+    let size = *buffer(&mut schedule.clone());
+    let sizes = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48].map(|more| min + more);
+    let mut smaller = sizes.into_iter().take_while(|s| s + spare < size);
+    match smaller.find(|&s| simulate(&with(s)).seconds <= enough) {
+        Some(s) => simulated(with(s + spare)),
+        None => (schedule, simulation),
     }
 }
 
 /// A lower bound of a schedule of one route, in seconds.
-fn least(s: &Schedule) -> f64 {
+fn lower_bound(s: &Schedule) -> f64 {
     let share = &s.shares[0];
-    let (b, t, m) = (share.batching.mean, share.transferring.mean, share.training.mean);
+    let [b, t, m] = share.seconds().map(|s| s.mean);
     let n = share.batches as f64;
     if n == 0.0 {
         return 0.0;
@@ -138,45 +137,40 @@ fn least(s: &Schedule) -> f64 {
         return n * (b + t + m);
     }
     let rounds = share.batches.div_ceil(share.workers.max(1)) as f64;
-    let held = |names: &[String], work: f64| if s.on_cores(names) { work } else { 0.0 };
-    let work = held(&share.hardware.batching, share.threads_per_worker as f64 * b)
-        + held(&share.hardware.transferring, t)
-        + held(&share.hardware.training, s.training_threads as f64 * m);
-    [rounds * b + t + m, b + n * t + m, b + t + n * m, n * work / s.cores() as f64].into_iter().fold(0.0, f64::max)
+    let work: f64 = s.threads_on_cores(share).iter().zip([b, t, m]).map(|(&threads, s)| threads as f64 * s).sum();
+    let cores = crate::problem::cores(&s.resources) as f64;
+    [rounds * b + t + m, b + n * t + m, b + t + n * m, n * work / cores].into_iter().fold(0.0, f64::max)
 }
 
 /// The sequential schedule: each phase with the number of threads at which it is fastest.
-fn sequential(problem: &Problem, route: usize) -> Vec<Schedule> {
+fn sequential(problem: &Problem, route: usize) -> Schedule {
     let candidate = &problem.routes[route];
     let d = &candidate.durations;
-    let counts = |names: &[String]| if problem.on_cores(names) { problem.cores() } else { 1 };
-    let fastest = |most: usize, seconds: &dyn Fn(usize) -> f64| {
-        (1..=most).reduce(|a, b| if seconds(b) < seconds(a) { b } else { a }).expect("there is a core")
+    let training_on_cores = problem.on_cores(&candidate.hardware.training);
+    let fastest = |on_cores: bool, seconds: &dyn Fn(usize) -> f64| {
+        let counts = 1..=if on_cores { problem.cores() } else { 1 };
+        counts.reduce(|a, b| if seconds(b) < seconds(a) { b } else { a }).expect("there is a core")
     };
-    let threads = fastest(counts(&candidate.hardware.batching), &|p| d.batching(1, p).mean);
-    let training = fastest(counts(&candidate.hardware.training), &|t| d.training().at(t).mean);
-    let training_threads = if problem.on_cores(&candidate.hardware.training) { training } else { 0 };
+    let threads = fastest(problem.on_cores(&candidate.hardware.batching), &|p| d.batching(1, p).mean);
+    let training_threads = if training_on_cores { fastest(true, &|t| d.training().at(t).mean) } else { 0 };
     let share = share(problem, route, problem.num_batches, (1, threads), training_threads);
-    let mut s = schedule(problem, Policy::Sequential, vec![share], training_threads);
-    (s.batched, s.ready) = (s.batched.min(1), 1);
-    vec![s]
+    let s = schedule(problem, Policy::Sequential, vec![share], training_threads);
+    Schedule { batched: s.batched.min(1), ready: 1, ..s }
 }
 
 /// Pipelines with every split of the cores between batching workers, their threads, and training.
 fn pipelines(problem: &Problem, route: usize) -> Vec<Schedule> {
     let hardware = &problem.routes[route].hardware;
-    let (cores, extra) = (problem.cores(), problem.limits.extra_threads);
-    let training_on_cores = problem.on_cores(&hardware.training);
+    let threads = problem.cores() + problem.limits.extra_threads;
     let mut found = Vec::new();
-    for (workers, threads) in pools(problem, route) {
-        let most = match training_on_cores {
-            true => {
-                (cores + extra).saturating_sub(if problem.on_cores(&hardware.batching) { workers * threads } else { 0 })
-            }
-            false => 0,
+    for pool in pools(problem, route) {
+        let batching = if problem.on_cores(&hardware.batching) { pool.0 * pool.1 } else { 0 };
+        let training = match problem.on_cores(&hardware.training) {
+            true => 1..=threads.saturating_sub(batching).min(problem.cores()),
+            false => 0..=0,
         };
-        for training_threads in usize::from(training_on_cores)..=most.min(cores) {
-            let share = share(problem, route, problem.num_batches, (workers, threads), training_threads);
+        for training_threads in training {
+            let share = share(problem, route, problem.num_batches, pool, training_threads);
             found.push(schedule(problem, Policy::Pipeline, vec![share], training_threads));
         }
     }

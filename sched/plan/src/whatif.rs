@@ -23,15 +23,13 @@ impl WhatIf {
     ///
     /// A resource that is not the problem's.
     pub fn apply(&self, problem: &Problem) -> Result<Problem, Invalid> {
-        for (name, _) in &self.0 {
-            if !problem.resources().iter().any(|r| names(name, &r.name)) {
-                let known: Vec<&str> = problem.resources().iter().map(|r| r.name.as_str()).collect();
-                return Err(Invalid(format!("{name}: not a resource of these routes; they hold {}", known.join(", "))));
-            }
+        if let Some((name, _)) = self.0.iter().find(|(n, _)| !problem.resources.iter().any(|r| names(n, &r.name))) {
+            let known: Vec<&str> = problem.resources.iter().map(|r| r.name.as_str()).collect();
+            return Err(Invalid(format!("{name}: not a resource of these routes; they hold {}", known.join(", "))));
         }
         let factor = |held: &[String]| {
-            let slower = |held: &String| self.0.iter().find(|(n, _)| names(n, held)).map_or(1.0, |(_, f)| 1.0 / f);
-            held.iter().map(slower).sum::<f64>() / held.len() as f64
+            let slowdown = |held: &String| self.0.iter().find(|(n, _)| names(n, held)).map_or(1.0, |(_, f)| 1.0 / f);
+            held.iter().map(slowdown).sum::<f64>() / held.len() as f64
         };
         let route = |c: &Candidate| {
             let h = &c.hardware;
@@ -58,16 +56,16 @@ impl FromStr for WhatIf {
     type Err = Invalid;
 
     fn from_str(s: &str) -> Result<Self, Invalid> {
+        let invalid = |text: &str, reason: &str| {
+            Invalid(format!("{text:?}: {reason}; give resource*factor, for example CPU*2,PCIe*0.5"))
+        };
         let mut parts: Vec<(String, f64)> = Vec::new();
         for part in s.split(',') {
-            let cure = "give resource*factor, for example CPU*2,PCIe*0.5";
-            let (name, factor) =
-                part.trim().split_once('*').ok_or_else(|| Invalid(format!("{part:?}: not a change; {cure}")))?;
-            let factor: f64 =
-                factor.trim().parse().map_err(|_| Invalid(format!("{factor:?}: not a factor; {cure}")))?;
+            let (name, factor) = part.trim().split_once('*').ok_or_else(|| invalid(part, "not a change"))?;
+            let factor: f64 = factor.trim().parse().map_err(|_| invalid(factor, "not a factor"))?;
             let name = name.trim();
             if !(factor.is_finite() && factor > 0.0) || name.is_empty() {
-                return Err(Invalid(format!("{part:?}: a factor is a number above 0; {cure}")));
+                return Err(invalid(part, "a factor is a number above 0"));
             }
             if parts.iter().any(|(n, _)| n == name) {
                 return Err(Invalid(format!("{name}: changed twice; give each resource once")));

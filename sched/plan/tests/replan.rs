@@ -1,9 +1,12 @@
 //! Planning again while training, in virtual time: an epoch is run as the executor runs it, by an order and by what ends.
 #![allow(clippy::print_stdout, reason = "it says what was reached")]
 
+mod common;
+
+use common::noise::Noise;
 use morphgl_plan::{
-    Begun, Bytes, Candidate, Drift, Durations, Hardware, Noise, Phase, Plan, Problem, Replanner, Replay, Resource,
-    RouteKeys, Seconds, plan, simulate,
+    Begun, Bytes, Candidate, Drift, Durations, Hardware, Phase, Plan, Problem, Replanner, Replay, Resource, RouteKeys,
+    Seconds, plan, simulate,
 };
 
 /// CPU batching of a worker, DMA, device batching with its gather, training.

@@ -3,8 +3,9 @@
 
 mod common;
 
+use common::noise::{Noise, replay};
 use common::{DEVICE, HOST, Random, Two, check};
-use morphgl_plan::{Noise, Phase, Policy, Schedule, Simulation, plan, replay, timeline};
+use morphgl_plan::{Phase, Policy, Schedule, Simulation, plan, timeline};
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
 

@@ -23,30 +23,30 @@ pub(crate) fn bar(style: &str, share: f64, text: &str) -> String {
     )
 }
 
-/// Pairs of bars: predicted and measured.
-pub(crate) fn pairs(rows: &[(String, Option<f64>, Option<f64>)]) -> String {
+/// Rows of a name, safe to embed, and its bars.
+pub(crate) fn rows(rows: impl IntoIterator<Item = (String, String)>) -> String {
     let mut out = String::from(r#"<div class="pairs">"#);
-    for (name, predicted, measured) in rows {
-        put!(out, r#"<div class="name">{name}</div><div class="both">"#);
-        for (style, share) in [("predicted", predicted), ("measured", measured)] {
-            if let Some(share) = share.filter(|s| s.is_finite()) {
-                out.push_str(&bar(style, share, &percent(share, 0)));
-            }
-        }
-        out.push_str("</div>");
+    for (name, bars) in rows {
+        put!(out, r#"<div class="name">{name}</div><div class="both">{bars}</div>"#);
     }
-    out.push_str("</div>");
-    out
+    out + "</div>"
 }
 
-/// The legend of [`pairs`], of the kinds that occur.
-pub(crate) fn pair_keys(predicted: bool, measured: bool) -> String {
+/// Pairs of bars with their legend, of names that are safe to embed with their predicted and measured share; empty without any.
+pub(crate) fn pairs(pairs: &[(String, [Option<f64>; 2])]) -> String {
+    const STYLES: [&str; 2] = ["predicted", "measured"];
+    if pairs.is_empty() {
+        return String::new();
+    }
     let mut out = String::from(r#"<ul class="keys">"#);
-    for (style, there) in [("predicted", predicted), ("measured", measured)] {
-        if there {
+    for (i, style) in STYLES.iter().enumerate() {
+        if pairs.iter().any(|p| p.1[i].is_some()) {
             put!(out, r#"<li><span class="swatch fill {style}"></span>{style}</li>"#);
         }
     }
-    out.push_str("</ul>");
-    out
+    let bars = |shares: &[Option<f64>; 2]| -> String {
+        let shares = STYLES.iter().zip(shares).filter_map(|(style, share)| Some((style, (*share)?)));
+        shares.filter(|s| s.1.is_finite()).map(|(style, share)| bar(style, share, &percent(share, 0))).collect()
+    };
+    out + "</ul>" + &rows(pairs.iter().map(|(name, shares)| (name.clone(), bars(shares))))
 }

@@ -60,27 +60,27 @@ const POINTS: usize = 800;
 /// Draws the chart as an HTML figure; an empty string if no line has a point.
 pub fn line_chart(chart: &LineChart) -> String {
     let series: Vec<Series> = chart.series.iter().filter_map(thin).collect();
-    let finite = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
-    let Some((x0, x1)) = range(finite().map(|p| p.0)) else { return String::new() };
-    let (mut y0, mut y1) = range(finite().map(|p| p.1)).expect("x has a range, so y has one");
-    if chart.from_zero {
-        (y0, y1) = (y0.min(0.0), y1.max(0.0));
+    if series.is_empty() {
+        return String::new();
     }
+    let finite = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
+    let (x0, x1) = range(finite().map(|p| p.0));
+    let (mut y0, mut y1) = range(finite().map(|p| p.1).chain(chart.from_zero.then_some(0.0)));
     // A flat line gets a margin.
     if y1 - y0 <= y1.abs().max(y0.abs()) * 1e-9 {
-        let room = if y1 == 0.0 { 1.0 } else { y1.abs() * 0.1 };
-        (y0, y1) = (if chart.from_zero { y0 } else { y0 - room }, y1 + room);
+        let margin = if y1 == 0.0 { 1.0 } else { y1.abs() * 0.1 };
+        (y0, y1) = (if chart.from_zero { y0 } else { y0 - margin }, y1 + margin);
     }
-    let mark = |from, to| match chart.scale {
-        Scale::Plain => ticks(from, to, 5),
-        Scale::Seconds => time_ticks(from, to, 5),
-        Scale::Percent => percent_ticks(from, to, 5),
+    let ticks = match chart.scale {
+        Scale::Plain => ticks,
+        Scale::Seconds => time_ticks,
+        Scale::Percent => percent_ticks,
     };
     // A wider range may have wider steps; a few rounds reach a fixed point.
     for _ in 0..4 {
-        (y0, y1) = widen(&mark(y0, y1), y0, y1, chart.scale);
+        (y0, y1) = widen(&ticks(y0, y1, 5), y0, y1, chart.scale);
     }
-    let Ticks(y_ticks) = mark(y0, y1);
+    let y_ticks = ticks(y0, y1, 5);
     let left = 14.0 + y_ticks.iter().map(|t| text_width(&t.1, 12.0)).fold(16.0, f64::max);
     let x_at = |x: f64| if x1 > x0 { left + (x - x0) / (x1 - x0) * (RIGHT - left) } else { (left + RIGHT) / 2.0 };
     let y_at = |y: f64| BOTTOM - (y - y0) / (y1 - y0) * (BOTTOM - TOP);
@@ -91,29 +91,27 @@ pub fn line_chart(chart: &LineChart) -> String {
         put!(svg, r#"<path class="grid" d="M{} {y}H{}"/>"#, px(left), px(RIGHT));
         put!(svg, r#"<text class="end" x="{}" y="{}">{label}</text>"#, px(left - 7.0), px(y + 4.0));
     }
-    for (value, label) in whole_ticks(x0, x1, 8).0 {
+    for (value, label) in whole_ticks(x0, x1, 8) {
         put!(svg, r#"<text class="mid" x="{}" y="{}">{label}</text>"#, px(x_at(value)), px(BOTTOM + 18.0));
     }
     put!(svg, r#"<path class="base" d="M{} {}H{}"/>"#, px(left), px(BOTTOM), px(RIGHT));
     let middle = px((left + RIGHT) / 2.0);
     put!(svg, r#"<text class="mid quiet" x="{middle}" y="{}">{}</text>"#, px(HEIGHT - 5.0), escape(&chart.x_name));
-    for (x, what) in chart.events.iter().filter(|e| e.0 >= x0 && e.0 <= x1) {
+    let events: Vec<_> = chart.events.iter().filter(|e| e.0 >= x0 && e.0 <= x1).collect();
+    for (x, label) in &events {
         let at = px(x_at(*x));
-        put!(svg, r#"<path class="event" d="M{at} {TOP}V{BOTTOM}"><title>{}</title></path>"#, escape(what));
+        put!(svg, r#"<path class="event" d="M{at} {TOP}V{BOTTOM}"><title>{}</title></path>"#, escape(label));
     }
     for line in &series {
         draw(&mut svg, line, x_at, y_at);
     }
     let hover = hover(chart, &series, x_at, y_at).to_string();
     let title = escape(&chart.title);
-    let mut out = format!(r#"<figure class="chart"><figcaption><h3>{title}</h3>"#);
-    out.push_str(&keys(&series, chart.events.iter().any(|e| e.0 >= x0 && e.0 <= x1)));
-    put!(
-        out,
-        r#"</figcaption><svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" data-hover="{}" data-top="{TOP}" data-bottom="{BOTTOM}">{svg}</svg></figure>"#,
+    let keys = keys(&series, !events.is_empty());
+    format!(
+        r#"<figure class="chart"><figcaption><h3>{title}</h3>{keys}</figcaption><svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" data-hover="{}" data-top="{TOP}" data-bottom="{BOTTOM}">{svg}</svg></figure>"#,
         escape(&hover)
-    );
-    out
+    )
 }
 
 fn keys(series: &[Series], events: bool) -> String {
@@ -147,11 +145,9 @@ fn draw(svg: &mut String, line: &Series, x_at: impl Fn(f64) -> f64, y_at: impl F
     put!(svg, r#"<path class="line {style}" d="{path}"/>"#);
     // Isolated points, or all points of a short line.
     let few = line.points.len() <= 40;
-    let alone = |i: usize| {
-        let there = |j: Option<usize>| j.and_then(|j| line.points.get(j)).is_some_and(|p| p.1.is_finite());
-        !there(i.checked_sub(1)) && !there(Some(i + 1))
-    };
-    for (_, (x, y)) in line.points.iter().enumerate().filter(|(i, p)| p.1.is_finite() && (few || alone(*i))) {
+    let has_point = |i: usize| line.points.get(i).is_some_and(|p| p.1.is_finite());
+    let is_alone = |i: usize| !has_point(i.wrapping_sub(1)) && !has_point(i + 1);
+    for (_, (x, y)) in line.points.iter().enumerate().filter(|(i, _)| has_point(*i) && (few || is_alone(*i))) {
         put!(svg, r#"<circle class="point {style}" cx="{}" cy="{}" r="2.6"/>"#, px(x_at(*x)), px(y_at(*y)));
     }
 }
@@ -180,8 +176,8 @@ fn hover(
 fn thin(series: &Series) -> Option<Series> {
     // Values too large for an axis count as missing.
     let sound = |v: f64| v.is_finite() && v.abs() < 1e15;
-    let known = series.points.iter().filter(|p| sound(p.0));
-    let points: Vec<(f64, f64)> = known.map(|p| (p.0, if sound(p.1) { p.1 } else { f64::NAN })).collect();
+    let points = series.points.iter().filter(|p| sound(p.0));
+    let points: Vec<(f64, f64)> = points.map(|p| (p.0, if sound(p.1) { p.1 } else { f64::NAN })).collect();
     if !points.iter().any(|p| p.1.is_finite()) {
         return None;
     }
@@ -189,29 +185,26 @@ fn thin(series: &Series) -> Option<Series> {
         return Some(Series { points, ..series.clone() });
     }
     let stretch = points.len().div_ceil(POINTS / 2);
-    let mut kept = Vec::new();
-    for part in points.chunks(stretch) {
+    let extremes = |part: &[(f64, f64)]| {
         let finite = || part.iter().enumerate().filter(|(_, p)| p.1.is_finite());
-        let least = finite().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
-        let greatest = finite().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
-        let mut both: Vec<_> = least.into_iter().chain(greatest).collect();
+        let min = finite().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let max = finite().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let mut both: Vec<_> = min.into_iter().chain(max).collect();
         both.sort_by_key(|(i, _)| *i);
         both.dedup_by_key(|(i, _)| *i);
-        kept.extend(both.into_iter().map(|(_, p)| *p));
-    }
-    Some(Series { points: kept, ..series.clone() })
+        both.into_iter().map(|(_, p)| *p).collect::<Vec<_>>()
+    };
+    Some(Series { points: points.chunks(stretch).flat_map(extremes).collect(), ..series.clone() })
 }
 
-fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.fold(None, |range, v| match range {
-        None => Some((v, v)),
-        Some((low, high)) => Some((low.min(v), high.max(v))),
-    })
+/// Minimum and maximum.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
 /// The range extended to the next ticks; shares stay within 0 and 1.
 fn widen(ticks: &Ticks, low: f64, high: f64, scale: Scale) -> (f64, f64) {
-    let (Some(first), Some(second)) = (ticks.0.first(), ticks.0.get(1)) else { return (low, high) };
+    let [first, second, ..] = &ticks[..] else { return (low, high) };
     let step = second.0 - first.0;
     let (mut from, mut to) = ((low / step + 1e-6).floor() * step, (high / step - 1e-6).ceil() * step);
     if scale == Scale::Percent && low >= 0.0 && high <= 1.0 {

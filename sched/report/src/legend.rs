@@ -6,16 +6,16 @@ use morphgl_plan::Phase;
 
 /// The patterns of the routes after the first, drawn over the phases' colours. Ids begin with `id`.
 pub(crate) fn patterns(out: &mut String, id: &str, routes: usize) {
+    const DRAWINGS: [&str; 3] = [
+        r#"<path class="hatch" d="M-2 2L2 -2M0 8L8 0M6 10L10 6"/>"#,
+        r#"<circle class="dot" cx="2" cy="2" r="1.1"/><circle class="dot" cx="6" cy="6" r="1.1"/>"#,
+        r#"<path class="hatch" d="M2 0V8M6 0V8"/>"#,
+    ];
     if routes < 2 {
         return;
     }
     out.push_str("<defs>");
-    for route in 1..routes.min(4) {
-        let drawing = match route {
-            1 => r#"<path class="hatch" d="M-2 2L2 -2M0 8L8 0M6 10L10 6"/>"#,
-            2 => r#"<circle class="dot" cx="2" cy="2" r="1.1"/><circle class="dot" cx="6" cy="6" r="1.1"/>"#,
-            _ => r#"<path class="hatch" d="M2 0V8M6 0V8"/>"#,
-        };
+    for (route, drawing) in (1..routes).zip(DRAWINGS) {
         put!(
             out,
             r#"<pattern id="{id}-{route}" width="8" height="8" patternUnits="userSpaceOnUse">{drawing}</pattern>"#
@@ -26,10 +26,8 @@ pub(crate) fn patterns(out: &mut String, id: &str, routes: usize) {
 
 /// The fill attribute of a route's pattern; none for route 0.
 pub(crate) fn pattern(id: &str, route: usize, routes: usize) -> Option<String> {
-    match pattern_of(route, routes) {
-        0 => None,
-        pattern => Some(format!(r#"fill="url(#{id}-{pattern})""#)),
-    }
+    let pattern = pattern_of(route, routes);
+    (pattern > 0).then(|| format!(r#"fill="url(#{id}-{pattern})""#))
 }
 
 /// A legend's swatch of a class, and of a route's pattern over it.
@@ -48,23 +46,26 @@ pub(crate) fn pattern_of(route: usize, routes: usize) -> usize {
     if routes < 2 { 0 } else { route % routes.min(4) }
 }
 
+/// An entry of a legend: the class and the pattern of its swatch, and its label.
+pub(crate) type Entry = (String, Option<String>, String);
+
+/// The legend of a timeline: phases, routes where there are several, idle time.
+pub(crate) fn entries(id: &str, routes: &[String]) -> Vec<Entry> {
+    let phase = |p: Phase| (letter(p).to_string(), None, format!("{p} ({})", letter(p)));
+    let route = |(r, name): (usize, &String)| ("N".into(), pattern(id, r, routes.len()), format!("route {r}: {name}"));
+    let named = if routes.len() > 1 { routes } else { &[] };
+    let idle = ("track idle".into(), None, "idle".into());
+    Phase::ALL.into_iter().map(phase).chain(named.iter().enumerate().map(route)).chain([idle]).collect()
+}
+
 /// Draws the legend from `(x, y)` on, wrapped at `right`, and returns its height.
 pub(crate) fn legend(
     out: &mut String,
-    id: &str,
-    routes: &[String],
+    entries: Vec<Entry>,
     simulated: bool,
-    at: (f64, f64),
+    (left, top): (f64, f64),
     right: f64,
 ) -> f64 {
-    let (left, top) = at;
-    let mut items: Vec<(String, Option<String>, String)> =
-        Phase::ALL.map(|p| (letter(p).to_string(), None, format!("{p} ({})", letter(p)))).into();
-    if routes.len() > 1 {
-        let all = routes.iter().enumerate();
-        items.extend(all.map(|(r, name)| ("N".into(), pattern(id, r, routes.len()), format!("route {r}: {name}"))));
-    }
-    items.push(("track idle".to_string(), None, "idle".to_string()));
     let (mut x, mut y) = (left, top);
     let mut place = |width: f64| {
         if x > left && x + width > right {
@@ -74,7 +75,7 @@ pub(crate) fn legend(
         x += width + 18.0;
         at
     };
-    for (class, pattern, label) in items {
+    for (class, pattern, label) in entries {
         let label = fit(&label, 12.0, right - left - 20.0);
         let (x, y) = place(18.0 + text_width(&label, 12.0));
         out.push_str(&swatch(&class, pattern.as_deref(), x, y));

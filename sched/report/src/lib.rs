@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod bars;
-mod candidates;
 mod chart;
 mod data;
 mod legend;
@@ -19,7 +18,6 @@ mod trace;
 
 pub use chart::{LineChart, Scale, Series, line_chart};
 pub use morphgl_plan::Phase;
-pub use number::{bytes, percent, ratio};
 pub use page::html;
 pub use report::{
     Baseline, Cache, Counted, Epoch, Memory, MemoryUse, OperatorSeconds, Report, TrainingCandidate, Utilisation, WhatIf,

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::candidates::candidates;
 use crate::data::{embed, timeline};
 use crate::legend::patterns;
 use crate::markup::{escape, put};
@@ -21,8 +20,7 @@ const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("timeline.js"
 /// O(n log n) time for n activities; about 20 bytes an activity, up to some tens of thousands of each timeline,
 /// of which the middle is then embedded as density.
 pub fn html(report: &Report) -> String {
-    let title = if report.title.is_empty() { "MorphGL report" } else { &report.title };
-    let title = escape(title);
+    let title = escape(if report.title.is_empty() { "MorphGL report" } else { &report.title });
     let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
     out.push_str(r#"<meta name="viewport" content="width=device-width, initial-scale=1"/>"#);
     out.push_str(r#"<meta name="color-scheme" content="light dark"/>"#);
@@ -39,26 +37,18 @@ pub fn html(report: &Report) -> String {
     patterns(&mut out, "page", routes);
     out.push_str("</svg>");
 
-    out.push_str(&sections::header(report, &title));
-    out.push_str(&sections::tiles(report));
-    out.push_str(&sections::timelines(&timelines));
-    out.push_str(r#"<div class="columns">"#);
-    out.push_str(&sections::utilisation(report));
-    out.push_str(&sections::epoch_seconds(report));
-    out.push_str(&sections::curves(report));
-    out.push_str("</div>");
-    out.push_str(&candidates(report));
-    out.push_str(&sections::baselines(report));
-    out.push_str(&sections::what_if(report));
-    out.push_str(&sections::operators(report));
-    out.push_str(r#"<div class="columns">"#);
-    out.push_str(&sections::memory(report));
-    out.push_str(&sections::caches(report));
-    out.push_str(&sections::counters(report));
-    out.push_str("</div>");
-    out.push_str(&sections::notes(report, &timelines));
-    out.push_str(&sections::folded(report));
-    out.push_str("</main>");
+    let columns = |sections: [String; 3]| format!(r#"<div class="columns">{}</div>"#, sections.concat());
+    let sections = [
+        sections::header(report, &title),
+        sections::tiles(report),
+        sections::timelines(&timelines),
+        columns([sections::utilisation(report), sections::epoch_seconds(report), sections::curves(report)]),
+        sections::tables(report),
+        columns(sections::resources(report)),
+        sections::notes(report, &timelines),
+        sections::folded(report),
+    ];
+    put!(out, "{}</main>", sections.concat());
 
     let data: Vec<Value> = timelines.iter().map(|(name, t, rows)| timeline(name, t, rows)).collect();
     put!(out, r#"<script type="application/json" id="timelines">{}</script>"#, embed(&Value::Array(data)));

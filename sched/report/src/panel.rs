@@ -1,13 +1,12 @@
 //! One window of a timeline: rows, blocks, marks, axis.
 
-use morphgl_plan::Time;
+use morphgl_plan::{Phase, Time};
 
 use crate::legend::{pattern, pattern_of};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::number::{percent, time_ticks};
-use crate::rows::{Block, Rows};
+use crate::rows::{Block, Rows, density};
 use crate::timeline::{Timeline, letter};
-use morphgl_plan::Phase;
 
 /// Widths and heights of a drawing, in pixels.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +22,7 @@ pub(crate) struct Frame {
 }
 
 /// A window of time and where to draw it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Panel<'a> {
     pub(crate) timeline: &'a Timeline,
     pub(crate) rows: &'a Rows,
@@ -44,15 +43,12 @@ impl Panel<'_> {
     pub(crate) fn draw(&self, out: &mut String, top: f64) -> f64 {
         let Frame { names, left, right, row } = self.frame;
         let (x, end, width, share_end) = (px(left), px(right), px(right - left), px(right + 46.0));
-        let mut y = top;
         let Self { from, to, .. } = *self;
         put!(out, r#"<g class="panel" data-left="{x}" data-right="{end}" data-from="{from}" data-to="{to}">"#);
-        if !self.caption.is_empty() {
-            let baseline = px(y + 12.0);
-            put!(out, r#"<text class="caption" x="{x}" y="{baseline}">{}</text>"#, escape(&self.caption));
-            put!(out, r#"<text class="quiet end" x="{share_end}" y="{baseline}">busy</text>"#);
-            y += 20.0;
-        }
+        let baseline = px(top + 12.0);
+        put!(out, r#"<text class="caption" x="{x}" y="{baseline}">{}</text>"#, escape(&self.caption));
+        put!(out, r#"<text class="quiet end" x="{share_end}" y="{baseline}">busy</text>"#);
+        let mut y = top + 20.0;
         y += if self.names(out, y + 9.0) { 16.0 } else { 0.0 };
         let first = y;
         let mut body = String::new();
@@ -80,12 +76,12 @@ impl Panel<'_> {
     /// The horizontal position of a time.
     fn x(&self, time: f64) -> f64 {
         let share = ((time - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
-        self.frame.left + share * (self.frame.right - self.frame.left)
+        self.frame.left + share * self.width()
     }
 
     fn axis(&self, out: &mut String, top: f64, bottom: f64) {
-        let most = ((self.frame.right - self.frame.left) / 90.0).floor().clamp(2.0, 12.0);
-        for (time, label) in time_ticks(self.from, self.to, most as usize).0 {
+        let most = (self.width() / 90.0).floor().clamp(2.0, 12.0);
+        for (time, label) in time_ticks(self.from, self.to, most as usize) {
             let x = px(self.x(time));
             put!(out, r#"<path class="grid" d="M{x} {}V{}"/>"#, px(top - 2.0), px(bottom + 4.0));
             put!(out, r#"<text class="quiet mid" x="{x}" y="{}">{label}</text>"#, px(bottom + 16.0));
@@ -93,9 +89,9 @@ impl Panel<'_> {
     }
 
     /// The visible marks, with their horizontal ends.
-    fn seen(&self) -> impl Iterator<Item = (&str, f64, f64)> {
-        let shown = self.rows.marks.iter().filter(|m| m.end >= self.from && m.start < self.to);
-        shown.map(|m| (m.name.as_str(), self.x(m.start), self.x(m.end)))
+    fn visible(&self) -> impl Iterator<Item = (&str, f64, f64)> {
+        let marks = self.rows.marks.iter().filter(|m| m.end >= self.from && m.start < self.to);
+        marks.map(|m| (m.name.as_str(), self.x(m.start), self.x(m.end)))
     }
 
     /// Draws labels of marks without overlap: first those that fit above their band, then the others. Returns whether any mark is
@@ -103,7 +99,7 @@ impl Panel<'_> {
     fn names(&self, out: &mut String, y: f64) -> bool {
         let mut taken: Vec<(f64, f64)> = Vec::new();
         for first in [true, false] {
-            for (name, x, end) in self.seen() {
+            for (name, x, end) in self.visible() {
                 let width = text_width(name, 11.0);
                 let fits = end - x < 1.0 || end - x >= width;
                 let free = taken.iter().all(|t| x + width + 8.0 <= t.0 || x >= t.1 + 8.0);
@@ -113,13 +109,13 @@ impl Panel<'_> {
                 }
             }
         }
-        self.seen().next().is_some()
+        self.visible().next().is_some()
     }
 
     /// Draws marks as bands, instants as lines.
     fn bands(&self, out: &mut String, top: f64, bottom: f64) {
         let mut last = f64::NEG_INFINITY;
-        for (_, x, end) in self.seen() {
+        for (_, x, end) in self.visible() {
             let (left, width, y, height) = (px(x), px(end - x), px(top), px(bottom - top));
             if width >= 1.0 {
                 put!(out, r#"<rect class="mark" x="{left}" y="{y}" width="{width}" height="{height}"/>"#);
@@ -130,12 +126,15 @@ impl Panel<'_> {
         }
     }
 
+    fn width(&self) -> f64 {
+        self.frame.right - self.frame.left
+    }
+
     fn lane(&self, out: &mut String, blocks: &[Block], y: f64) {
         let shown: Vec<&Block> = blocks.iter().filter(|b| b.end >= self.from && b.start < self.to).collect();
-        let scale = (self.frame.right - self.frame.left) / (self.to - self.from);
+        let scale = self.width() / (self.to - self.from);
         let narrow = shown.iter().filter(|b| (b.end - b.start) * scale < LEGIBLE).count();
-        let room = (self.frame.right - self.frame.left) as usize;
-        if narrow * 3 > shown.len() && shown.len() > 24 || shown.len() > room {
+        if narrow * 3 > shown.len() && shown.len() > 24 || shown.len() > self.width() as usize {
             self.density(out, &shown, y);
         } else {
             self.blocks(out, &shown, y);
@@ -192,16 +191,21 @@ impl Panel<'_> {
         }
     }
 
-    /// Draws density: for each column, stacked bars of the share of its time that each phase takes.
+    /// Draws density: for each column, stacked bars of the share of its time that each phase takes, 1 at most.
     fn density(&self, out: &mut String, blocks: &[&Block], y: f64) {
-        let columns = columns(blocks, self.from, self.to, ((self.frame.right - self.frame.left) / COLUMN) as usize);
+        let count = ((self.width() / COLUMN) as usize).max(1);
+        let mut columns = density(blocks.iter().copied(), self.from, self.to, count);
+        for column in &mut columns {
+            let sum = column.iter().sum::<f64>().max(1.0);
+            column.iter_mut().for_each(|share| *share /= sum);
+        }
         let bottom = y + self.frame.row;
-        let width = (self.frame.right - self.frame.left) / columns.len() as f64;
+        let width = self.width() / count as f64;
         // Back to front: all phases, then fewer, each from the row's bottom.
         for phases in (1..=3).rev() {
             let heights =
                 columns.iter().map(|c| (c[..phases].iter().sum::<f64>() * self.frame.row * 10.0).round() / 10.0);
-            let (mut path, mut height, mut any) = (String::new(), 0.0, false);
+            let (mut path, mut height) = (String::new(), 0.0);
             for (i, next) in heights.chain([0.0]).enumerate() {
                 if next == height {
                     continue;
@@ -212,34 +216,12 @@ impl Panel<'_> {
                 } else {
                     put!(path, "H{x}V{}", px(bottom - next));
                 }
-                (height, any) = (next, true);
+                height = next;
             }
-            if any && blocks.iter().any(|b| b.phase == Phase::ALL[phases - 1]) {
-                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, letter(Phase::ALL[phases - 1]));
+            let phase = Phase::ALL[phases - 1];
+            if !path.is_empty() && blocks.iter().any(|b| b.phase == phase) {
+                put!(out, r#"<path class="k {}" d="{path}Z"/>"#, letter(phase));
             }
         }
     }
-}
-
-/// Each column's time by phase, as shares that add up to 1 at most.
-fn columns(blocks: &[&Block], from: f64, to: f64, count: usize) -> Vec<[f64; 3]> {
-    let count = count.max(1);
-    let width = (to - from) / count as f64;
-    let mut columns = vec![[0.0; 3]; count];
-    for block in blocks {
-        let (start, end) = (block.start.max(from), block.end.min(to));
-        let first = (((start - from) / width) as usize).min(count - 1);
-        let last = (((end - from) / width) as usize).min(count - 1);
-        for (i, column) in columns.iter_mut().enumerate().take(last + 1).skip(first) {
-            let (left, right) = (from + i as f64 * width, from + (i + 1) as f64 * width);
-            column[block.phase as usize] += (end.min(right) - start.max(left)).max(0.0) / width;
-        }
-    }
-    for column in &mut columns {
-        let sum: f64 = column.iter().sum();
-        if sum > 1.0 {
-            column.iter_mut().for_each(|c| *c /= sum);
-        }
-    }
-    columns
 }

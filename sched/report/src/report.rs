@@ -222,11 +222,8 @@ impl Report {
         self.measured_seconds.filter(|s| s.is_finite()).or_else(|| {
             let mut all: Vec<f64> = self.epochs.iter().filter_map(|e| e.seconds).filter(|s| s.is_finite()).collect();
             all.sort_by(f64::total_cmp);
-            match all.len() {
-                0 => None,
-                n if n % 2 == 1 => Some(all[n / 2]),
-                n => Some((all[n / 2 - 1] + all[n / 2]) / 2.0),
-            }
+            let (low, high) = (all.get(all.len().wrapping_sub(1) / 2)?, all[all.len() / 2]);
+            Some((low + high) / 2.0)
         })
     }
 

@@ -1,7 +1,8 @@
 //! A timeline prepared for drawing: checked, one sorted list of blocks for each lane.
 
-use crate::timeline::{Bar, Mark, Timeline};
 use morphgl_plan::Phase;
+
+use crate::timeline::{Bar, Mark, Timeline};
 
 /// Seconds of the longest timeline: thirty thousand years.
 const LONGEST: f64 = 1e12;
@@ -89,16 +90,27 @@ impl Rows {
         }
         (sum / (to - from)).clamp(0.0, 1.0)
     }
+}
 
-    /// End of the last block.
-    pub(crate) fn last(&self) -> f64 {
-        self.lanes.iter().flatten().map(|block| block.end).fold(0.0, f64::max)
+/// For each of `count` equal columns of `from..to`, the share of its time that each phase takes.
+pub(crate) fn density<'a>(
+    blocks: impl IntoIterator<Item = &'a Block>,
+    from: f64,
+    to: f64,
+    count: usize,
+) -> Vec<[f64; 3]> {
+    let width = ((to - from) / count as f64).max(f64::MIN_POSITIVE);
+    let mut columns = vec![[0.0; 3]; count];
+    for block in blocks {
+        let (start, end) = (block.start.max(from), block.end.min(to));
+        let first = (((start - from) / width) as usize).min(count - 1);
+        let last = (((end - from) / width) as usize).min(count - 1);
+        for (i, column) in columns.iter_mut().enumerate().take(last + 1).skip(first) {
+            let (left, right) = (from + i as f64 * width, from + (i + 1) as f64 * width);
+            column[block.phase as usize] += (end.min(right) - start.max(left)).max(0.0) / width;
+        }
     }
-
-    /// The lane with the most blocks.
-    pub(crate) fn longest(&self) -> &[Block] {
-        self.lanes.iter().max_by_key(|lane| lane.len()).map_or(&[], Vec::as_slice)
-    }
+    columns
 }
 
 /// An activity's block and its distinct lanes, if it can be drawn on one of `lanes` lanes.
@@ -118,38 +130,4 @@ pub(crate) fn interval(start: f64, end: f64) -> Option<(f64, f64)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Lane;
-
-    fn activity(start: f64, end: f64, lanes: &[usize]) -> Bar {
-        Bar { phase: Phase::Training, batch: 0, epoch: 0, route: 0, start, end, lanes: lanes.to_vec() }
-    }
-
-    #[test]
-    fn what_cannot_be_drawn_is_counted_and_overlapping_time_counts_once() {
-        let timeline = Timeline {
-            lanes: vec![Lane::default(); 2],
-            activities: vec![
-                activity(2.0, 3.0, &[0, 1, 1, 7]),
-                activity(0.0, 1.0, &[0]),
-                activity(0.5, 1.5, &[0]),
-                activity(-1.0, 0.5, &[1]),
-                activity(f64::NAN, 1.0, &[0]),
-                activity(0.0, f64::INFINITY, &[0]),
-                activity(2.0, 1.0, &[0]),
-                activity(-2.0, -1.0, &[0]),
-                activity(0.0, 1.0, &[2]),
-                activity(0.0, 1.0, &[]),
-            ],
-            seconds: 5.0,
-            ..Timeline::default()
-        };
-        let rows = Rows::new(&timeline);
-        assert_eq!(rows.left_out, 6);
-        assert_eq!(rows.lanes[0].iter().map(|b| b.start).collect::<Vec<_>>(), [0.0, 0.5, 2.0]);
-        assert_eq!(rows.lanes[1].iter().map(|b| b.start).collect::<Vec<_>>(), [0.0, 2.0]);
-        assert_eq!(timeline.busy(), [2.5 / 5.0, 1.5 / 5.0]);
-        assert_eq!(rows.busy(&rows.lanes[0], 0.5, 2.5), 1.5 / 2.0);
-    }
-}
+mod tests;

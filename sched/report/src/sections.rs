@@ -2,21 +2,20 @@
 
 use morphgl_plan::Time;
 
-use crate::bars::{bar, labelled, pair_keys, pairs};
+use crate::bars::{self, bar, labelled, pairs};
 use crate::chart::{LineChart, Scale, Series, line_chart};
 use crate::data::MOST;
-use crate::legend::{pattern, swatch};
+use crate::legend::{entries, swatch};
 use crate::markup::{escape, put};
 use crate::number::{bytes, count, percent, ratio};
-use crate::report::{Epoch, Report};
+use crate::report::{Cache, Epoch, Report};
 use crate::rows::Rows;
 use crate::svg::{SvgOptions, draw};
 use crate::table;
-use crate::timeline::{Timeline, letter};
-use morphgl_plan::Phase;
+use crate::timeline::Timeline;
 
 /// A section of the page; an empty string without a body.
-pub(crate) fn section(class: &str, heading: &str, below: &str, body: &str) -> String {
+fn section(class: &str, heading: &str, below: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();
     }
@@ -25,22 +24,17 @@ pub(crate) fn section(class: &str, heading: &str, below: &str, body: &str) -> St
 }
 
 pub(crate) fn header(report: &Report, title: &str) -> String {
-    let mut out = format!("<header><h1>{title}");
-    if report.is_simulated() {
-        out.push_str(r#" <span class="badge simulated">simulated hardware</span>"#);
-    }
-    out.push_str("</h1>");
-    for (class, text) in [("lead", &report.summary), ("plan", &report.plan)] {
+    let simulated = r#" <span class="badge simulated">simulated hardware</span>"#;
+    let mut out = format!("<header><h1>{title}{}</h1>", if report.is_simulated() { simulated } else { "" });
+    let mut paragraph = |class: &str, text: &str, [open, close]: [&str; 2]| {
         if !text.is_empty() {
-            put!(out, r#"<p class="{class}">{}</p>"#, escape(text));
+            put!(out, r#"<p class="{class}">{open}{}{close}</p>"#, escape(text));
         }
-    }
-    if !report.command.is_empty() {
-        put!(out, r#"<p class="command"><code>{}</code></p>"#, escape(&report.command));
-    }
-    if !report.created.is_empty() {
-        put!(out, r#"<p class="quiet">{}</p>"#, escape(&report.created));
-    }
+    };
+    paragraph("lead", &report.summary, ["", ""]);
+    paragraph("plan", &report.plan, ["", ""]);
+    paragraph("command", &report.command, ["<code>", "</code>"]);
+    paragraph("quiet", &report.created, ["", ""]);
     out + "</header>"
 }
 
@@ -50,8 +44,8 @@ pub(crate) fn tiles(report: &Report) -> String {
     let (measured, predicted, bound) =
         (report.epoch_seconds(), finite(report.predicted_seconds), finite(report.bound_seconds));
     let mut out = String::new();
-    let mut tile = |name: &str, value: String, below: String| {
-        let (value, below) = (escape(&value), escape(&below));
+    let mut tile = |name: &str, value: &dyn std::fmt::Display, below: &str| {
+        let (value, below) = (escape(&value.to_string()), escape(below));
         put!(out, r#"<div class="tile"><dt>{name}</dt><dd>{value}<span class="below">{below}</span></dd></div>"#);
     };
     if let Some(measured) = measured {
@@ -59,34 +53,33 @@ pub(crate) fn tiles(report: &Report) -> String {
             let off = measured / p - 1.0;
             format!("{} {} prediction", percent(off.abs(), 1), if off < 0.0 { "under" } else { "over" })
         });
-        tile("Epoch, measured", Time(measured).to_string(), against.unwrap_or_default());
+        tile("Epoch, measured", &Time(measured), &against.unwrap_or_default());
     }
     if let Some(predicted) = predicted {
-        tile("Epoch, predicted", Time(predicted).to_string(), "by the simulator".into());
+        tile("Epoch, predicted", &Time(predicted), "by the simulator");
     }
     if let Some(bound) = bound {
-        tile("Lower bound", Time(bound).to_string(), "no plan is faster".into());
+        tile("Lower bound", &Time(bound), "no plan is faster");
     }
     if let (Some(time), Some(bound)) = (predicted.or(measured), bound.filter(|b| *b > 0.0)) {
         let also = measured.filter(|_| predicted.is_some()).map(|m| format!("measured {}", ratio(m / bound)));
-        tile("Ratio to the bound", ratio(time / bound), also.unwrap_or_default());
+        tile("Ratio to the bound", &ratio(time / bound), &also.unwrap_or_default());
     }
     if let Some(bottleneck) = report.bottleneck.as_ref().filter(|b| !b.is_empty()) {
         let busy = report.utilisation.iter().find(|u| u.resource == *bottleneck);
         let busy = busy.and_then(|u| finite(u.measured).or(finite(u.predicted)));
         let mut below: Vec<String> = busy.map(|b| format!("{} busy", percent(b, 0))).into_iter().collect();
         below.extend(report.simulated_resources().contains(&bottleneck.as_str()).then(|| "simulated".to_string()));
-        tile("Bottleneck", bottleneck.clone(), below.join(", "));
+        tile("Bottleneck", bottleneck, &below.join(", "));
     }
-    let valid = report.valid_accuracy();
-    if let Some(test) = finite(report.test_accuracy) {
-        tile(
-            "Test accuracy",
-            percent(test, 2),
-            valid.map(|v| format!("validation {}", percent(v, 2))).unwrap_or_default(),
-        );
-    } else if let Some(valid) = valid {
-        tile("Validation accuracy", percent(valid, 2), "best of all epochs".into());
+    let valid = report.valid_accuracy().map(|v| percent(v, 2));
+    match (finite(report.test_accuracy), valid) {
+        (Some(test), valid) => {
+            let below = valid.map(|v| format!("validation {v}")).unwrap_or_default();
+            tile("Test accuracy", &percent(test, 2), &below);
+        }
+        (None, Some(valid)) => tile("Validation accuracy", &valid, "best of all epochs"),
+        (None, None) => {}
     }
     if out.is_empty() { out } else { format!(r#"<dl class="tiles">{out}</dl>"#) }
 }
@@ -95,35 +88,21 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut routes: &[String] = &[];
-    for (_, timeline, _) in all {
-        if timeline.routes.len() > routes.len() {
-            routes = &timeline.routes;
-        }
-    }
+    // Of equally many routes, those of the first timeline.
+    let routes = all.iter().rev().map(|t| &t.1.routes).max_by_key(|routes| routes.len());
     let mut body = String::from(r#"<ul class="keys">"#);
-    let mut key = |class: &str, pattern: Option<String>, name: &str| {
-        let swatch = swatch(class, pattern.as_deref(), 0.5, 0.5);
-        put!(body, r#"<li><svg class="tl" width="13" height="13">{swatch}</svg>{}</li>"#, escape(name));
-    };
-    for phase in Phase::ALL {
-        key(&letter(phase).to_string(), None, &format!("{phase} ({})", letter(phase)));
+    for (class, pattern, label) in entries("page", routes.map_or(&[], |routes| &routes[..])) {
+        let swatch = swatch(&class, pattern.as_deref(), 0.5, 0.5);
+        put!(body, r#"<li><svg class="tl" width="13" height="13">{swatch}</svg>{}</li>"#, escape(&label));
     }
-    if routes.len() > 1 {
-        for (i, route) in routes.iter().enumerate() {
-            key("N", pattern("page", i, routes.len()), &format!("route {i}: {route}"));
-        }
-    }
-    key("track idle", None, "idle");
     body.push_str("</ul>");
     for (i, (name, timeline, rows)) in all.iter().enumerate() {
-        let simulated = timeline.lanes.iter().any(|l| l.simulated);
         let mut facts =
             vec![Time(rows.seconds).to_string(), format!("{} activities", count(timeline.activities.len() as u64))];
         if timeline.activities.len() > MOST {
             facts.push("the middle as density".to_string());
         }
-        if simulated {
+        if timeline.is_simulated() {
             facts.push("rows in italics are simulated hardware".to_string());
         }
         let options = SvgOptions { width: 1100, id: "page".to_string(), ..SvgOptions::default() };
@@ -138,17 +117,10 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
 }
 
 pub(crate) fn utilisation(report: &Report) -> String {
-    let rows: Vec<_> = report
-        .utilisation
-        .iter()
-        .map(|u| (labelled(&u.resource, u.simulated), u.predicted, u.measured))
-        .filter(|u| u.1.or(u.2).is_some())
-        .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let keys = pair_keys(rows.iter().any(|r| r.1.is_some()), rows.iter().any(|r| r.2.is_some()));
-    section("", "Utilisation", "Share of an epoch each resource is busy.", &(keys + &pairs(&rows)))
+    let known = report.utilisation.iter().filter(|u| u.predicted.or(u.measured).is_some());
+    let rows = known.map(|u| (labelled(&u.resource, u.simulated), [u.predicted, u.measured]));
+    let body = pairs(&rows.collect::<Vec<_>>());
+    section("", "Utilisation", "Share of an epoch each resource is busy.", &body)
 }
 
 fn line(name: &str, style: &str, epochs: &[Epoch], value: impl Fn(&Epoch) -> Option<f64>) -> Series {
@@ -157,9 +129,12 @@ fn line(name: &str, style: &str, epochs: &[Epoch], value: impl Fn(&Epoch) -> Opt
     Series { name: name.to_string(), style: style.to_string(), points }
 }
 
-fn events(epochs: &[Epoch]) -> Vec<(f64, String)> {
-    let happened = epochs.iter().filter(|e| !e.event.is_empty());
-    happened.map(|e| (f64::from(e.epoch), e.event.clone())).collect()
+/// A chart over epochs with their events; seconds are shown from zero.
+fn chart(report: &Report, title: &str, scale: Scale, series: Vec<Series>) -> String {
+    let eventful = report.epochs.iter().filter(|e| !e.event.is_empty());
+    let events = eventful.map(|e| (f64::from(e.epoch), e.event.clone())).collect();
+    let (title, x_name) = (title.to_string(), "epoch".to_string());
+    line_chart(&LineChart { title, x_name, scale, from_zero: scale == Scale::Seconds, series, events })
 }
 
 /// Predicted against measured: a chart of three epochs or more, bars of fewer.
@@ -172,122 +147,83 @@ pub(crate) fn epoch_seconds(report: &Report) -> String {
             ("Predicted", "predicted", report.predicted_seconds),
             ("Lower bound", "bound", report.bound_seconds),
         ];
-        let there: Vec<_> =
-            all.into_iter().filter_map(|(n, s, v)| Some((n, s, v.filter(|v| v.is_finite())?))).collect();
-        if there.len() < 2 {
+        let finite =
+            all.into_iter().filter_map(|(name, style, value)| Some((name, style, value.filter(|v| v.is_finite())?)));
+        let shown: Vec<_> = finite.collect();
+        if shown.len() < 2 {
             return String::new();
         }
-        let most = there.iter().map(|t| t.2).fold(f64::MIN_POSITIVE, f64::max);
-        let mut body = String::from(r#"<div class="pairs">"#);
-        for (name, style, value) in there {
-            put!(
-                body,
-                r#"<div class="name">{name}</div><div class="both">{}</div>"#,
-                bar(style, value / most, &Time(value).to_string())
-            );
-        }
-        return section("", heading, "Seconds of an epoch.", &(body + "</div>"));
+        let most = shown.iter().map(|t| t.2).fold(f64::MIN_POSITIVE, f64::max);
+        let bars = shown
+            .into_iter()
+            .map(|(name, style, value)| (name.to_string(), bar(style, value / most, &Time(value).to_string())));
+        return section("", heading, "Seconds of an epoch.", &bars::rows(bars));
     }
     let predicted = |e: &Epoch| e.predicted_seconds.or(report.predicted_seconds);
-    let mut series = vec![
+    let series = vec![
+        line("lower bound", "bound", &report.epochs, |_| report.bound_seconds),
         line("predicted", "predicted", &report.epochs, predicted),
         line("measured", "measured", &report.epochs, |e| e.seconds),
     ];
-    if report.bound_seconds.is_some() {
-        series.insert(0, line("lower bound", "bound", &report.epochs, |_| report.bound_seconds));
-    }
-    let chart = LineChart {
-        title: "Seconds of an epoch".into(),
-        x_name: "epoch".into(),
-        scale: Scale::Seconds,
-        from_zero: true,
-        series,
-        events: events(&report.epochs),
-    };
-    section("", heading, "", &line_chart(&chart))
+    section("", heading, "", &chart(report, "Seconds of an epoch", Scale::Seconds, series))
 }
 
 /// Loss and accuracy, where there are at least two epochs of them.
 pub(crate) fn curves(report: &Report) -> String {
-    let epochs = &report.epochs;
-    let chart = |title: &str, scale, series: [Series; 2]| {
-        let longest = series.iter().map(|s| s.points.iter().filter(|p| p.1.is_finite()).count()).max();
-        if longest < Some(2) {
+    type Value = fn(&Epoch) -> Option<f64>;
+    let curve = |heading: &str, title: &str, scale, [training, validation]: [Value; 2]| {
+        let training = line("training", "first", &report.epochs, training);
+        let series = vec![training, line("validation", "second", &report.epochs, validation)];
+        if series.iter().all(|s| s.points.iter().filter(|p| p.1.is_finite()).count() < 2) {
             return String::new();
         }
-        let (title, x_name) = (title.to_string(), "epoch".to_string());
-        let chart = LineChart { title, x_name, scale, from_zero: false, series: series.into(), events: events(epochs) };
-        line_chart(&chart)
+        section("", heading, "", &chart(report, title, scale, series))
     };
-    let loss = [line("training", "first", epochs, |e| e.loss), line("validation", "second", epochs, |e| e.valid_loss)];
-    let accuracy = [
-        line("training", "first", epochs, |e| e.train_accuracy),
-        line("validation", "second", epochs, |e| e.valid_accuracy),
-    ];
-    let mut out = String::new();
-    let charts = [
-        ("Loss", "Mean cross-entropy", Scale::Plain, loss),
-        ("Accuracy", "Share of nodes right", Scale::Percent, accuracy),
-    ];
-    for (heading, title, scale, series) in charts {
-        out.push_str(&section("", heading, "", &chart(title, scale, series)));
-    }
-    out
+    curve("Loss", "Mean cross-entropy", Scale::Plain, [|e| e.loss, |e| e.valid_loss])
+        + &curve("Accuracy", "Share of nodes right", Scale::Percent, [|e| e.train_accuracy, |e| e.valid_accuracy])
 }
 
-pub(crate) fn baselines(report: &Report) -> String {
-    let below = "Every plan considered, as the simulator predicts it. The darker part of a bar is the lower bound.";
-    section("", "Plans", &(below.to_string() + &simulated(report)), &table::baselines(&report.baselines))
+/// Training operators, plans, what-if results and operators.
+pub(crate) fn tables(report: &Report) -> String {
+    let simulated = match &report.simulated_resources()[..] {
+        [] => String::new(),
+        names => format!(" Simulated: {}.", names.join(", ")),
+    };
+    let plans = "Every plan considered, as the simulator predicts it. The darker part of a bar is the lower bound.";
+    let what_if = "The best plan of a machine that differs in one thing or a few.";
+    let candidates = "Of the operators at a place the fastest trains. A mini-batch is batched, transferred and trained, one \
+                      after the other, with all cores.";
+    [
+        section("", "Training operators", candidates, &table::candidates(&report.candidates)),
+        section("", "Plans", &format!("{plans}{simulated}"), &table::baselines(&report.baselines)),
+        section("", "What if", &format!("{what_if}{simulated}"), &table::what_if(&report.what_if)),
+        section("", "Operators", "Seconds for one mini-batch.", &table::operators(&report.operators)),
+    ]
+    .concat()
 }
 
-pub(crate) fn what_if(report: &Report) -> String {
-    let below = "The best plan of a machine that differs in one thing or a few.".to_string() + &simulated(report);
-    section("", "What if", &below, &table::what_if(&report.what_if))
-}
-
-/// A sentence that names the simulated resources, if there are any.
-fn simulated(report: &Report) -> String {
-    let names = report.simulated_resources();
-    if names.is_empty() { String::new() } else { format!(" Simulated: {}.", names.join(", ")) }
-}
-
-pub(crate) fn operators(report: &Report) -> String {
-    section("", "Operators", "Seconds for one mini-batch.", &table::operators(&report.operators))
-}
-
-pub(crate) fn memory(report: &Report) -> String {
+/// Memory, caches, and what operators counted: bytes over links and from disk, cache requests and hits, counters of their own.
+pub(crate) fn resources(report: &Report) -> [String; 3] {
     let places: String = report.memory.iter().map(table::memory).collect();
-    section("memory", "Memory", "", &places)
+    [
+        section("memory", "Memory", "", &places),
+        section("", "Caches", "Share of accesses they catch.", &caches(report)),
+        section("", "Counters", "Sums over all mini-batches.", &table::counters(&report.counters)),
+    ]
 }
 
-pub(crate) fn caches(report: &Report) -> String {
-    if report.caches.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<_> = report
-        .caches
-        .iter()
-        .map(|c| {
-            let simulated = report.memory.iter().any(|m| m.simulated && m.place == c.place);
-            let place = match c.place.as_str() {
-                "" => String::new(),
-                place => format!(" on {}{}", escape(place), if simulated { " (simulated)" } else { "" }),
-            };
-            let size = c.bytes.map(bytes).unwrap_or_default();
-            let name = format!(r#"{}<div class="below">{size}{place}</div>"#, escape(&c.name));
-            (name, c.predicted_hits, c.measured_hits)
-        })
-        .collect();
-    let keys = pair_keys(rows.iter().any(|r| r.1.is_some()), rows.iter().any(|r| r.2.is_some()));
-    section("", "Caches", "Share of accesses they catch.", &(keys + &pairs(&rows)))
-}
-
-/// What operators counted: bytes over links and from disk, cache requests and hits, and counters of operators' own.
-pub(crate) fn counters(report: &Report) -> String {
-    if report.counters.is_empty() {
-        return String::new();
-    }
-    section("", "Counters", "Sums over all mini-batches.", &table::counters(&report.counters))
+fn caches(report: &Report) -> String {
+    let row = |c: &Cache| {
+        let simulated = report.memory.iter().any(|m| m.simulated && m.place == c.place);
+        let place = match c.place.as_str() {
+            "" => String::new(),
+            place => format!(" on {}{}", escape(place), if simulated { " (simulated)" } else { "" }),
+        };
+        let size = c.bytes.map(bytes).unwrap_or_default();
+        let name = format!(r#"{}<div class="below">{size}{place}</div>"#, escape(&c.name));
+        (name, [c.predicted_hits, c.measured_hits])
+    };
+    pairs(&report.caches.iter().map(row).collect::<Vec<_>>())
 }
 
 pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, Rows)]) -> String {
@@ -303,23 +239,21 @@ pub(crate) fn notes(report: &Report, timelines: &[(&str, &Timeline, Rows)]) -> S
     section("", "Notes", "", &format!(r#"<ul class="notes">{items}</ul>"#))
 }
 
-/// What only some readers want: every epoch, the machine, the configuration.
+/// Details, folded: every epoch, the machine, the configuration.
 pub(crate) fn folded(report: &Report) -> String {
-    let pairs = |pairs: &[(String, String)]| {
+    let settings = |pairs: &[(String, String)]| {
         let items = pairs.iter().map(|(n, v)| format!("<dt>{}</dt><dd>{}</dd>", escape(n), escape(v)));
         format!(r#"<dl class="settings">{}</dl>"#, items.collect::<String>())
     };
-    let mut out = String::new();
-    let mut fold =
-        |heading: &str, body: String| put!(out, "<details class=\"card\"><summary>{heading}</summary>{body}</details>");
-    if !report.epochs.is_empty() {
-        fold(&format!("Epochs ({})", count(report.epochs.len() as u64)), table::epochs(&report.epochs));
-    }
-    if !report.machine.is_empty() {
-        fold("Machine", pairs(&report.machine));
-    }
-    if !report.configuration.is_empty() {
-        fold("Configuration", pairs(&report.configuration));
-    }
-    out
+    let epochs = format!("Epochs ({})", count(report.epochs.len() as u64));
+    let details = [
+        (epochs.as_str(), report.epochs.is_empty(), table::epochs(&report.epochs)),
+        ("Machine", report.machine.is_empty(), settings(&report.machine)),
+        ("Configuration", report.configuration.is_empty(), settings(&report.configuration)),
+    ];
+    let given = details.into_iter().filter(|(_, empty, _)| !empty);
+    let fold = |(heading, _, body): (&str, bool, String)| {
+        format!(r#"<details class="card"><summary>{heading}</summary>{body}</details>"#)
+    };
+    given.map(fold).collect()
 }

@@ -3,7 +3,7 @@
 use morphgl_plan::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::legend::{legend, patterns};
+use crate::legend::{entries, legend, patterns};
 use crate::markup::{escape, fit, put, px, text_width};
 use crate::panel::{Frame, Panel};
 use crate::rows::Rows;
@@ -61,21 +61,21 @@ pub(crate) fn draw(timeline: &Timeline, rows: &Rows, options: &SvgOptions, alone
     }
     if alone {
         patterns(&mut body, &id, timeline.routes.len());
-        let simulated = timeline.lanes.iter().any(|lane| lane.simulated);
-        y += legend(&mut body, &id, &timeline.routes, simulated, (margin, y), width - margin) + 10.0;
+        let entries = entries(&id, &timeline.routes);
+        y += legend(&mut body, entries, timeline.is_simulated(), (margin, y), width - margin) + 10.0;
     }
-    let windows = if rows.seconds > 0.0 { windows(rows, options, frame) } else { Vec::new() };
-    if windows.is_empty() {
+    if rows.seconds > 0.0 {
+        let caption = format!("All {}", Time(rows.seconds));
+        let whole = Panel { timeline, rows, id: &id, caption, from: 0.0, to: rows.seconds, frame };
+        for panel in windows(whole, options) {
+            y += panel.draw(&mut body, y) + 14.0;
+        }
+    } else {
         put!(body, r#"<text x="{margin}" y="{}">No activity was recorded.</text>"#, px(y + 14.0));
         y += 24.0;
     }
-    for Window { caption, from, to, rows_of } in windows {
-        let frame = Frame { row: rows_of, ..frame };
-        y += Panel { timeline, rows, id: &id, caption, from, to, frame }.draw(&mut body, y) + 14.0;
-    }
     let height = (y + margin - 10.0).ceil();
-    let label = if options.title.is_empty() { "timeline" } else { &options.title };
-    let label = escape(label);
+    let label = escape(if options.title.is_empty() { "timeline" } else { &options.title });
     let mut out = format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" class="tl" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">"#
     );
@@ -97,38 +97,31 @@ fn row_height(lanes: usize) -> f64 {
     }
 }
 
-struct Window {
-    caption: String,
-    from: f64,
-    to: f64,
-    rows_of: f64,
-}
-
 /// The windows to draw: the requested one; else the whole timeline if it is legible; else the whole, its begin and its end.
-fn windows(rows: &Rows, options: &SvgOptions, frame: Frame) -> Vec<Window> {
-    let end = rows.seconds;
-    let row = frame.row;
+fn windows<'a>(whole: Panel<'a>, options: &SvgOptions) -> Vec<Panel<'a>> {
+    let end = whole.to;
+    let part = |caption: String, from: f64, to: f64| Panel { caption, from, to, ..whole.clone() };
     if options.from.is_some() || options.to.is_some() {
         let (from, to) = (options.from.unwrap_or(0.0), options.to.unwrap_or(end));
         if from.is_finite() && to.is_finite() && (to - from) > end.max(from.abs()) * 1e-9 {
-            let caption = format!("{} to {} of {}", Time(from), Time(to), Time(end));
-            return vec![Window { caption, from, to, rows_of: row }];
+            return vec![part(format!("{} to {} of {}", Time(from), Time(to), Time(end)), from, to)];
         }
     }
-    let whole = |row| Window { caption: format!("All {}", Time(end)), from: 0.0, to: end, rows_of: row };
-    let width = frame.right - frame.left;
-    let blocks = rows.longest();
+    let lanes = &whole.rows.lanes;
+    let blocks = lanes.iter().max_by_key(|lane| lane.len()).map_or(&[][..], Vec::as_slice);
+    let width = whole.frame.right - whole.frame.left;
     // As many mini-batches of the busiest lane as fit with their numbers.
     let some = (width / 24.0) as usize;
     if (blocks.len() as f64) < width / 9.0 || some < 1 {
-        return vec![whole(row)];
+        return vec![whole];
     }
-    let last = rows.last();
+    let last = lanes.iter().flatten().map(|block| block.end).fold(0.0, f64::max);
     let span = blocks[some - 1].end.max(last - blocks[blocks.len() - some].start);
     if !(span > 0.0 && span < 0.45 * end) {
-        return vec![whole(row)];
+        return vec![whole];
     }
-    let begin = Window { caption: format!("The first {}", Time(span)), from: 0.0, to: span, rows_of: row };
-    let last = Window { caption: format!("The last {}", Time(span)), from: last - span, to: last, rows_of: row };
-    vec![whole((row * 0.6).max(13.0)), begin, last]
+    let begin = part(format!("The first {}", Time(span)), 0.0, span);
+    let finish = part(format!("The last {}", Time(span)), last - span, last);
+    let row = (whole.frame.row * 0.6).max(13.0);
+    vec![Panel { frame: Frame { row, ..whole.frame }, ..whole }, begin, finish]
 }

@@ -62,6 +62,13 @@ pub struct Timeline {
     pub seconds: f64,
 }
 
+impl Timeline {
+    /// Whether any lane is simulated.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.simulated)
+    }
+}
+
 /// The letter of a phase in MorphGL's figures.
 pub(crate) fn letter(phase: Phase) -> char {
     match phase {

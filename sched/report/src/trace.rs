@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::rows::{check, interval};
 use crate::timeline::{Bar, Lane, Mark, Timeline};
 
-/// Writes a trace event by event, for runs too long to hold in memory.
+/// Writes a trace event by event, for runs too long to hold in memory. Every error is the writer's.
 ///
 /// ```
 /// use morphgl_report::{Bar, Lane, Phase, TraceWriter};
@@ -24,32 +24,20 @@ use crate::timeline::{Bar, Lane, Mark, Timeline};
 #[derive(Debug)]
 pub struct TraceWriter<W: Write> {
     out: W,
-    processes: Vec<Process>,
+    /// Number of lanes and names of the routes of each process.
+    processes: Vec<(usize, Vec<String>)>,
     events: usize,
     left_out: usize,
 }
 
-/// A process of the trace: its number of lanes, and its route names.
-#[derive(Debug)]
-struct Process {
-    lanes: usize,
-    routes: Vec<String>,
-}
-
 impl<W: Write> TraceWriter<W> {
     /// Begins a trace. The writer should be buffered.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
         Ok(Self { out, processes: Vec::new(), events: 0, left_out: 0 })
     }
 
     /// Adds a timeline's rows, and returns the number its activities are added by.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn process(&mut self, name: &str, lanes: &[Lane], routes: &[String]) -> io::Result<usize> {
         let process = self.processes.len();
         let meta = |what: &str, lane: usize, args: Value| json!({"ph": "M", "name": what, "pid": process + 1, "tid": lane, "args": args});
@@ -60,20 +48,17 @@ impl<W: Write> TraceWriter<W> {
             self.event(&meta("thread_name", i + 1, json!({ "name": name })))?;
             self.event(&meta("thread_sort_index", i + 1, json!({ "sort_index": i })))?;
         }
-        self.processes.push(Process { lanes: lanes.len(), routes: routes.to_vec() });
+        self.processes.push((lanes.len(), routes.to_vec()));
         Ok(process)
     }
 
     /// Adds an activity to a process: one complete event on each lane it occupies.
     /// One that cannot be drawn (see [`Timeline::activities`]) is left out and counted in the trace's `otherData`.
     ///
-    /// # Errors
-    /// What the writer returns.
-    ///
     /// # Panics
     /// If [`TraceWriter::process`] did not return that process.
     pub fn activity(&mut self, process: usize, activity: &Bar) -> io::Result<()> {
-        let Process { lanes, routes } = &self.processes[process];
+        let (lanes, routes) = &self.processes[process];
         let Some((block, lanes)) = check(activity, *lanes) else {
             self.left_out += 1;
             return Ok(());
@@ -93,30 +78,25 @@ impl<W: Write> TraceWriter<W> {
 
     /// Adds a mark to a process, on a row of its own.
     ///
-    /// # Errors
-    /// What the writer returns.
-    ///
     /// # Panics
     /// If [`TraceWriter::process`] did not return that process.
     pub fn mark(&mut self, process: usize, mark: &Mark) -> io::Result<()> {
-        let tid = self.processes[process].lanes + 1;
+        let tid = self.processes[process].0 + 1;
         let Some((start, end)) = interval(mark.start, mark.end) else {
             self.left_out += 1;
             return Ok(());
         };
-        let (pid, name, ts) = (process + 1, &mark.name, micros(start));
+        let mut event =
+            json!({ "name": mark.name, "cat": "mark", "pid": process + 1, "tid": tid, "ts": micros(start) });
         if end > start {
-            let dur = micros(end - start);
-            self.event(&json!({ "ph": "X", "name": name, "cat": "mark", "pid": pid, "tid": tid, "ts": ts, "dur": dur }))
+            (event["ph"], event["dur"]) = (json!("X"), json!(micros(end - start)));
         } else {
-            self.event(&json!({ "ph": "i", "s": "p", "name": name, "cat": "mark", "pid": pid, "tid": tid, "ts": ts }))
+            (event["ph"], event["s"]) = (json!("i"), json!("p"));
         }
+        self.event(&event)
     }
 
     /// Ends the trace and returns the writer, flushed.
-    ///
-    /// # Errors
-    /// What the writer returns.
     pub fn finish(mut self) -> io::Result<W> {
         write!(self.out, "\n],\"otherData\":{{\"leftOut\":{}}}}}", self.left_out)?;
         self.out.flush()?;
@@ -156,7 +136,7 @@ pub fn write_trace<W: Write>(out: W, timelines: &[(&str, &Timeline)]) -> io::Res
 
 /// Whole timelines as a trace in memory, each a process under its name.
 pub fn trace(timelines: &[(&str, &Timeline)]) -> Value {
-    let written = write_trace(Vec::new(), timelines).expect("a Vec takes all that is written");
+    let written = write_trace(Vec::new(), timelines).expect("writing to a Vec does not fail");
     serde_json::from_slice(&written).expect("the writer writes JSON")
 }
 

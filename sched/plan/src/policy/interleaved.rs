@@ -1,18 +1,20 @@
 //! Groups of mini-batches batched by the device, and between them transferring and training at once.
 
-use crate::Schedule;
-use crate::policy::{Choose, Snapshot, any};
-use crate::state::{State, Step};
 use morphgl_registry::Phase;
+
+use super::Snapshot;
+use crate::state::{State, Step};
+use crate::{Schedule, Share};
 
 /// The interleaved policy (ours). A *joint* route batches where it trains and holds device and bus at once; *streamed* routes hold
 /// one of them at a time. Changing between the two idles one resource, so it is done once a group, when the busier resource
 /// becomes free; until then the other begins nothing that would end later.
 ///
 /// A group begins when its share of the epoch's work is due, or early when nothing else can begin.
-pub(crate) struct Interleaved {
-    /// The shares that batch where they train, if any.
+pub(super) struct Interleaved {
+    /// The joint shares.
     joint: Vec<usize>,
+    streamed: Vec<usize>,
     group: u32,
     keep: f64,
     /// For each joint share: mini-batches trained, and transferred by streamed shares, for each of its own mini-batches.
@@ -25,101 +27,89 @@ pub(crate) struct Interleaved {
 }
 
 impl Interleaved {
-    pub(crate) fn new(schedule: &Schedule) -> Self {
-        let state = State::new(schedule);
-        let joint = |share: &usize| {
-            let f = &state.specs[*share];
-            f.in_place && (f.exclusive[0] | f.exclusive[1]) & f.exclusive[2] != 0
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        let specs = State::new(schedule).specs;
+        let is_joint = |&share: &usize| {
+            let spec = &specs[share];
+            spec.in_place && (spec.exclusive[0] | spec.exclusive[1]) & spec.exclusive[2] != 0
         };
-        let joint: Vec<usize> = (0..state.specs.len()).filter(joint).collect();
-        let n = schedule.num_batches() as f64;
-        let streamed: Vec<usize> = (0..state.specs.len()).filter(|s| !joint.contains(s)).collect();
-        let moved: f64 = streamed.iter().map(|&s| schedule.shares[s].batches as f64).sum();
-        let each = |total: f64| joint.iter().map(|&s| total / schedule.shares[s].batches.max(1) as f64).collect();
-        let transferring: f64 =
-            streamed.iter().map(|&s| schedule.shares[s].batches as f64 * schedule.shares[s].transferring.mean).sum();
-        let training: f64 = schedule.shares.iter().map(|s| s.batches as f64 * s.training.mean).sum();
+        let (joint, streamed): (Vec<usize>, Vec<usize>) = (0..specs.len()).partition(is_joint);
+        let batches = |share: usize| schedule.shares[share].batches;
+        let each = |total: usize| joint.iter().map(|&s| total as f64 / batches(s).max(1) as f64).collect();
+        let transferring = |&s: &usize| batches(s) as f64 * schedule.shares[s].transferring.mean;
+        let training = |s: &Share| s.batches as f64 * s.training.mean;
         Self {
-            trained_each: each(n),
-            moved_each: each(moved),
+            trained_each: each(schedule.num_batches()),
+            moved_each: each(streamed.iter().map(|&s| batches(s)).sum()),
+            transfers_bind: streamed.iter().map(transferring).sum::<f64>()
+                > schedule.shares.iter().map(training).sum::<f64>(),
             joint,
+            streamed,
             group: schedule.group.clamp(1, schedule.ready.max(1)) as u32,
             keep: schedule.keep as f64,
-            transfers_bind: transferring > training,
             due: None,
         }
     }
 
     /// The joint share whose next group is due.
     fn due(&self, state: &State) -> Option<usize> {
-        let trained: u32 = state.flows.iter().map(|f| f.begun[2]).sum();
-        let moved: u32 =
-            (0..state.flows.len()).filter(|s| !self.joint.contains(s)).map(|s| state.flows[s].begun[1]).sum();
-        let late = |&(i, share): &(usize, usize)| {
-            let begun = f64::from(state.flows[share].begun[0]);
+        let trained = f64::from(state.begun(Phase::Training));
+        let moved = f64::from(self.streamed.iter().map(|&s| state.progress[s].begun[1]).sum::<u32>());
+        let is_due = |&(i, share): &(usize, usize)| {
+            let begun = f64::from(state.progress[share].begun[0]);
             match self.transfers_bind {
-                true => f64::from(moved) + 0.5 >= self.moved_each[i] * begun,
-                false => f64::from(trained) + 0.5 >= self.trained_each[i] * begun - self.keep,
+                true => moved + 0.5 >= self.moved_each[i] * begun,
+                false => trained + 0.5 >= self.trained_each[i] * begun - self.keep,
             }
         };
         let joint = self.joint.iter().copied().enumerate();
-        joint.filter(|&(_, share)| state.left(share) > 0).find(late).map(|(_, share)| share)
+        joint.filter(|&(_, share)| state.left(share) > 0).find(is_due).map(|(_, share)| share)
     }
-}
 
-impl Choose for Interleaved {
-    fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {
+    pub(super) fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {
         let state = now.state;
-        let of = |share, phase| Some(Step { share, phase }).filter(|&step| state.can_begin(step));
-        let shares = 0..state.specs.len();
-        for share in shares.clone().filter(|s| !self.joint.contains(s)) {
-            if let Some(step) = of(share, Phase::Batching) {
-                return Some(step);
-            }
+        if let Some(step) = self.streamed.iter().find_map(|&share| state.step(share, Phase::Batching)) {
+            return Some(step);
         }
         for &share in &self.joint {
-            if state.flows[share].batching > 0 || state.flows[share].transferring {
+            if state.progress[share].batching > 0 || state.progress[share].transferring {
                 // A mini-batch of this share is being batched or gathered.
                 break;
             }
             if state.batched(share) > 0 {
                 // Gathering follows batching immediately.
-                return of(share, Phase::Transferring);
+                return state.step(share, Phase::Transferring);
             }
         }
         if self.due.is_none() {
             self.due = self.due(state).map(|share| (share, self.group.min(state.left(share))));
         }
-        if let Some((share, left)) = self.due {
-            if let Some(step) = of(share, Phase::Batching) {
-                self.due = (left > 1 && state.left(share) > 1).then_some((share, left - 1));
-                return Some(step);
-            }
-            let begin = Step { share, phase: Phase::Batching };
-            if state.has_room(begin) {
-                // Only steps that end before the group can begin.
-                let needed = state.specs[share].exclusive[0] | state.specs[share].exclusive[1];
-                let free = now.free_at(needed);
-                let fits = |step: &Step| {
-                    let held = state.specs[step.share].exclusive[step.phase as usize];
-                    held & needed == 0 || now.time + now.seconds(*step) <= free * (1.0 + 1e-12)
-                };
-                let steps = shares.flat_map(|s| {
-                    [Step { share: s, phase: Phase::Training }, Step { share: s, phase: Phase::Transferring }]
-                });
-                return steps.filter(|&s| state.can_begin(s)).find(fits);
-            }
-            return any(now, Phase::Training);
-        }
-        let step = any(now, Phase::Training).or_else(|| any(now, Phase::Transferring));
-        if step.is_some() {
-            return step;
-        }
-        // Nothing else can begin: a group of one begins early.
-        let idle = |&&share: &&usize| {
-            state.left(share) > 0 && state.is_free(state.specs[share].exclusive[0] | state.specs[share].exclusive[1])
+        let group_resources = |share: usize| state.specs[share].exclusive[0] | state.specs[share].exclusive[1];
+        let Some((share, left)) = self.due else {
+            // Where nothing else can begin, a group of one begins early.
+            let is_idle = |&&share: &&usize| state.left(share) > 0 && state.is_free(group_resources(share));
+            let early = || state.step(*self.joint.iter().find(is_idle)?, Phase::Batching);
+            return state.first(Phase::Training).or_else(|| state.first(Phase::Transferring)).or_else(early);
         };
-        let share = *self.joint.iter().find(idle)?;
-        of(share, Phase::Batching)
+        let begin = Step { share, phase: Phase::Batching };
+        if state.can_begin(begin) {
+            self.due = (left > 1 && state.left(share) > 1).then_some((share, left - 1));
+            return Some(begin);
+        }
+        if !state.has_slot(begin) {
+            return state.first(Phase::Training);
+        }
+        // Only steps that end before the group can begin.
+        let needed = group_resources(share);
+        let held = now.ends.iter().enumerate().filter(|(i, _)| needed >> i & 1 == 1);
+        let free = held.map(|(_, end)| *end).fold(now.time, f64::max);
+        let fits = |step: &Step| {
+            let phase = step.phase as usize;
+            state.specs[step.share].exclusive[phase] & needed == 0
+                || now.time + now.seconds[step.share][phase].mean <= free * (1.0 + 1e-12)
+        };
+        let steps = (0..state.specs.len())
+            .flat_map(|share| [Phase::Training, Phase::Transferring].map(|phase| Step { share, phase }));
+        steps.filter(|&step| state.can_begin(step)).find(fits)
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test takes the part it needs")]
 
 pub(crate) mod check;
+pub(crate) mod noise;
 pub(crate) mod tables;
 
 use morphgl_plan::{
