@@ -25,8 +25,8 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 
 /// The words of `N` counters, `counter` and those after it in word 0.
 ///
-/// The blocks are computed side by side, since a single one is bound by the latency of its multiplications.
-// Inlined so that it is compiled for the SIMD level of its caller.
+/// The blocks are computed side by side: a single one is bound by the latency of its multiplications.
+// Inlined to be compiled for the SIMD level of its caller.
 #[inline(always)]
 pub fn philox4x32_10_blocks<const N: usize>(counter: [u32; 4], mut key: [u32; 2]) -> [[u32; 4]; N] {
     let mut c0: [u32; N] = std::array::from_fn(|i| counter[0].wrapping_add(i as u32));

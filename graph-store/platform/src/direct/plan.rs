@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// One element of an array on disk, and its place in the output.
+/// One element of an array on disk, and its position in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fetch {
     /// Index in the array.
@@ -30,9 +30,9 @@ pub(crate) struct Layout {
     /// Bytes of an element.
     pub(crate) unit: usize,
     pub(crate) block: u64,
-    /// Most unwanted bytes between two fetches of one read.
+    /// Maximum of unwanted bytes between two fetches of one read.
     pub(crate) gap: u64,
-    /// Most bytes of a read.
+    /// Maximum bytes of a read.
     pub(crate) most: u64,
 }
 
@@ -42,7 +42,7 @@ impl Layout {
         self.base + fetch.element * self.unit as u64
     }
 
-    /// The read that begins with `fetches[first]` and serves those after it as long as they ascend and are close.
+    /// The read for `fetches[first]` and the fetches after it, as long as they ascend and are close.
     pub(crate) fn request(&self, fetches: &[Fetch], first: usize) -> Request {
         let blocks = |fetch: Fetch| {
             let start = self.start(fetch);

@@ -15,7 +15,7 @@ fn every_length_is_aligned_zero_and_whole() {
 }
 
 #[test]
-fn shrinking_and_growing_within_the_room_moves_nothing() {
+fn shrinking_and_growing_within_the_capacity_moves_nothing() {
     let mut pages = Pages::new();
     pages.resize(HUGE).fill(1);
     let at = pages.as_ptr();
@@ -38,7 +38,7 @@ fn equality_is_that_of_content() {
 }
 
 #[test]
-fn dropped_buffers_come_back_to_a_pool_that_lives() {
+fn a_dropped_buffer_returns_to_its_pool_while_that_exists() {
     let pool = PagePool::new();
     let (mut a, mut b) = (pool.take(), pool.take());
     let at = a.resize(100).as_ptr();

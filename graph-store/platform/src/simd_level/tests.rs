@@ -8,7 +8,7 @@ fn available_levels_ascend_to_the_one_in_force() {
 }
 
 #[test]
-fn names_are_read_as_they_are_written() {
+fn names_are_parsed_as_they_are_printed() {
     for level in SimdLevel::ALL {
         assert_eq!(level.to_string().parse(), Ok(*level));
     }
@@ -16,7 +16,7 @@ fn names_are_read_as_they_are_written() {
 
 #[test]
 fn an_unknown_level_is_refused_with_the_list() {
-    let error = "avx9".parse::<SimdLevel>().expect_err("there is no such level").to_string();
+    let error = "avx9".parse::<SimdLevel>().expect_err("unknown level").to_string();
     assert!(error.starts_with("MORPHGL_ISA=avx9: no SIMD level of this architecture; there are portable"), "{error}");
     assert!(error.ends_with(SimdLevel::detected().name()), "{error}");
 }

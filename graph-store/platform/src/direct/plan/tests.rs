@@ -4,7 +4,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn reads_hold_all_wants_and_no_more_than_is_allowed(
+    fn reads_cover_all_fetches_within_the_limits(
         mut elements in prop::collection::vec(0u64..2000, 1..200), unit in 1usize..600, base in 0u64..1000,
         gap in 0u64..3000, sort: bool,
     ) {
@@ -30,7 +30,7 @@ proptest! {
 }
 
 #[test]
-fn neighbours_share_a_read_and_strangers_do_not() {
+fn close_elements_share_a_read_and_distant_ones_do_not() {
     let layout = Layout { base: 128, unit: 256, block: 4096, gap: 0, most: 8192 };
     let fetches = [0u64, 1, 15, 16, 17, 100].map(|element| Fetch { element, to: 0 });
     // Row 15 crosses into the second page, row 31 would cross into the third.
