@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use morphgl_platform::direct::{DirectFile, Fetch, Method, Reader, Settings, ring_refused};
 
-/// Time a point is measured.
-const ENOUGH: Duration = Duration::from_millis(700);
+/// Duration of a measurement.
+const DURATION: Duration = Duration::from_millis(700);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
@@ -15,8 +15,8 @@ fn main() {
         println!("name a file to read: cargo bench -p morphgl-platform --features direct -- FILE [--json]");
         return;
     };
-    if let Some(why) = ring_refused() {
-        println!("{why}");
+    if let Some(reason) = ring_refused() {
+        println!("{reason}");
     }
     if !json {
         println!("{:>20} {:>6} {:>8} {:>10} {:>8}", "method", "depth", "bytes", "reads/s", "MB/s");
@@ -42,7 +42,7 @@ fn point(file: &DirectFile, most: usize, method: Method, depth: usize, json: boo
     let blocks = file.num_bytes() / most as u64;
     let mut out = vec![0; most];
     let (start, mut state) = (Instant::now(), 1u64);
-    while start.elapsed() < ENOUGH {
+    while start.elapsed() < DURATION {
         let fetches: Vec<Fetch> = (0..4 * depth)
             .map(|_| {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -13,8 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let file = DirectFile::open(given.as_ref().map_or(own.as_path(), |path| path.as_ref()), 4096)?;
     println!("{}: {} bytes, direct: {}", file.path().display(), file.num_bytes(), file.is_direct());
-    if let Some(why) = ring_refused() {
-        println!("{why}");
+    if let Some(reason) = ring_refused() {
+        println!("{reason}");
     }
     let blocks = file.num_bytes() / 4096;
     let fetches: Vec<Fetch> = (0..10_000u64).map(|i| Fetch { element: i * 7919 % blocks, to: 0 }).collect();

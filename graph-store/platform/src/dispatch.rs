@@ -47,7 +47,7 @@ macro_rules! simd_dispatch {
                 }
                 match level {
                     $crate::SimdLevel::Portable => {}
-                    // SAFETY: the processor has the level's instructions, as was asserted.
+                    // SAFETY: the assertion above: the processor has the level's instructions.
                     $crate::SimdLevel::Avx2 => return unsafe { avx2($($arg),*) },
                     // SAFETY: as above.
                     $crate::SimdLevel::Avx512 | $crate::SimdLevel::Amx => return unsafe { avx512($($arg),*) },

@@ -1,4 +1,4 @@
-//! Memory for large arrays: mapped from the system in huge pages, used again and again.
+//! Memory for large arrays: mapped in huge pages, and recycled.
 
 use std::fmt;
 use std::io;
@@ -7,54 +7,53 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use memmap2::MmapMut;
 
-/// Bytes of a huge page; larger ones are not asked for.
+/// Bytes of a huge page; larger ones are not requested.
 const HUGE: usize = 2 << 20;
-/// Bytes of a small page, or a multiple of them.
+/// Bytes of a small page, or a multiple.
 const SMALL: usize = 4 << 10;
 
-/// A byte buffer that is mapped from the system: in huge pages from 2 MiB on, which spares most of the misses in the
-/// address translation cache that scattered reads and writes pay for.
+/// A byte buffer mapped from the system: in huge pages from 2 MiB on, which avoids most TLB misses of scattered reads and
+/// writes.
 ///
-/// Its bytes start at a multiple of 64. Nothing but the system ever clears its memory, and memory that was never
-/// written takes no room. It keeps its memory when it shrinks, and gives it back when it is dropped: to the
-/// [`PagePool`] it came from, or else to the system.
+/// Its bytes start at a multiple of 64. Only the system clears its memory, and pages that were never written take no
+/// memory. The buffer keeps its memory when it shrinks, and returns it when dropped: to its [`PagePool`], or else to the
+/// system.
 #[derive(Default)]
 pub struct Pages {
-    // Invariant: `len` is at most the room's bytes, 0 without a room.
-    room: Option<Room>,
+    // Invariant: `len` is at most the mapping's bytes, 0 without a mapping.
+    mapping: Option<Mapping>,
     len: usize,
-    home: Weak<Mutex<Vec<Room>>>,
+    pool: Weak<Mutex<Vec<Mapping>>>,
 }
 
-/// One mapping.
-struct Room {
+struct Mapping {
     map: MmapMut,
     /// Bytes before the first multiple of a huge page; never touched.
     start: usize,
 }
 
-impl Room {
-    fn map(bytes: usize) -> io::Result<Self> {
+impl Mapping {
+    fn new(bytes: usize) -> io::Result<Self> {
         if bytes < HUGE {
             return Ok(Self { map: MmapMut::map_anon(bytes.next_multiple_of(SMALL))?, start: 0 });
         }
         let bytes = bytes.checked_next_multiple_of(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut map = MmapMut::map_anon(bytes)?;
-        // Newer kernels align large mappings themselves; elsewhere one huge page more is room to do it here.
+        // Newer kernels align large mappings; elsewhere one huge page more allows to do it here.
         let mut start = map.as_ptr().align_offset(HUGE);
         if start != 0 {
             drop(map);
             map = MmapMut::map_anon(bytes.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?)?;
             start = map.as_ptr().align_offset(HUGE);
         }
-        // A system without huge pages refuses the advice, and serves the same memory in small ones.
+        // A system without huge pages refuses the advice and uses small ones.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self { map, start })
     }
 
     fn bytes(&self) -> usize {
-        // The mapping is longer than `start` by whole huge pages, or by less than one that stays unused.
+        // After `start` come whole huge pages, and less than one that stays unused.
         (self.map.len() - self.start) / SMALL * SMALL
     }
 }
@@ -62,40 +61,40 @@ impl Room {
 impl Pages {
     /// An empty buffer, which takes no memory.
     pub const fn new() -> Self {
-        Self { room: None, len: 0, home: Weak::new() }
+        Self { mapping: None, len: 0, pool: Weak::new() }
     }
 
     /// A buffer of `len` zeros; a page takes memory when it is first touched.
     ///
     /// # Errors
     ///
-    /// The system has no room for it.
+    /// The system is out of memory.
     pub fn zeroed(len: usize) -> io::Result<Self> {
-        let room = if len == 0 { None } else { Some(Room::map(len)?) };
-        Ok(Self { room, len, home: Weak::new() })
+        let mapping = if len == 0 { None } else { Some(Mapping::new(len)?) };
+        Ok(Self { mapping, len, pool: Weak::new() })
     }
 
-    /// Makes the buffer `len` bytes long and gives them: old content where the room suffices, else zeros.
-    /// A room that is too small gives way to one of twice the length, of which nothing is touched yet.
+    /// Makes the buffer `len` bytes long and returns them: old content within the capacity, else zeros.
+    /// A mapping that is too small is replaced by one of twice the length, of which nothing is touched yet.
     ///
     /// # Panics
     ///
-    /// When the system has no room for it.
+    /// When the system is out of memory.
     pub fn resize(&mut self, len: usize) -> &mut [u8] {
         if len > self.capacity() {
-            // The old room goes first: the two never take memory at the same time.
-            (self.room, self.len) = (None, 0);
-            // What is not touched costs nothing, and growing costs a clearing of every page: room for twice as much.
-            let room = Room::map(len.saturating_mul(2)).or_else(|_| Room::map(len));
-            self.room = Some(room.unwrap_or_else(|e| panic!("no room for a buffer of {len} bytes: {e}")));
+            // The old mapping is dropped first: the two never take memory at the same time.
+            (self.mapping, self.len) = (None, 0);
+            // Twice the length: untouched pages cost nothing, and growing again would clear every page.
+            let mapping = Mapping::new(len.saturating_mul(2)).or_else(|_| Mapping::new(len));
+            self.mapping = Some(mapping.unwrap_or_else(|e| panic!("no memory for a buffer of {len} bytes: {e}")));
         }
         self.len = len;
         self
     }
 
-    /// Bytes the buffer can have without another mapping.
+    /// Bytes that the buffer can have without another mapping.
     pub fn capacity(&self) -> usize {
-        self.room.as_ref().map_or(0, Room::bytes)
+        self.mapping.as_ref().map_or(0, Mapping::bytes)
     }
 }
 
@@ -103,9 +102,9 @@ impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.room {
-            Some(room) => &room.map[room.start..room.start + self.len],
-            // No byte, but where any element could begin.
+        match &self.mapping {
+            Some(mapping) => &mapping.map[mapping.start..mapping.start + self.len],
+            // Empty, but aligned for any element.
             None => bytemuck::cast_slice::<u128, u8>(&[]),
         }
     }
@@ -113,8 +112,8 @@ impl Deref for Pages {
 
 impl DerefMut for Pages {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.room {
-            Some(room) => &mut room.map[room.start..room.start + self.len],
+        match &mut self.mapping {
+            Some(mapping) => &mut mapping.map[mapping.start..mapping.start + self.len],
             None => bytemuck::cast_slice_mut::<u128, u8>(&mut []),
         }
     }
@@ -123,8 +122,7 @@ impl DerefMut for Pages {
 impl Clone for Pages {
     /// Copies the bytes; the copy belongs to no pool.
     fn clone(&self) -> Self {
-        let mut copy = Self::zeroed(self.len)
-            .unwrap_or_else(|e| panic!("no room for a copy of a buffer of {} bytes: {e}", self.len));
+        let mut copy = Self::zeroed(self.len).unwrap_or_else(|e| panic!("no memory for {} bytes: {e}", self.len));
         copy.copy_from_slice(self);
         copy
     }
@@ -140,24 +138,24 @@ impl Eq for Pages {}
 
 impl fmt::Debug for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pages({} bytes, room for {})", self.len, self.capacity())
+        write!(f, "Pages({} of {} bytes)", self.len, self.capacity())
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if let (Some(room), Some(home)) = (self.room.take(), self.home.upgrade()) {
-            home.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+        if let (Some(mapping), Some(pool)) = (self.mapping.take(), self.pool.upgrade()) {
+            pool.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
         }
     }
 }
 
-/// Buffers that come back: memory a [`Pages`] of this pool had is there for the next one, still warm.
+/// A pool of buffers: the memory of a dropped [`Pages`] is reused for the next one, still warm.
 ///
-/// Whoever fills buffers keeps the pool, and whoever is done with a buffer drops it, wherever that is; so there are as
-/// many as were ever in use at the same time. Clones are the same pool; memory is freed with the last of them.
+/// The producer of buffers keeps the pool, and any thread may drop a buffer; so there are as many as were ever in use at
+/// the same time. Clones are the same pool; memory is freed with the last of them.
 #[derive(Clone, Default)]
-pub struct PagePool(Arc<Mutex<Vec<Room>>>);
+pub struct PagePool(Arc<Mutex<Vec<Mapping>>>);
 
 impl PagePool {
     /// A pool without buffers.
@@ -165,13 +163,13 @@ impl PagePool {
         Self::default()
     }
 
-    /// An empty buffer, with the memory that came back last; without any, the buffer maps its own on first use.
+    /// An empty buffer with the memory returned last; if there is none, the buffer maps its own on first use.
     pub fn take(&self) -> Pages {
-        let room = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Pages { room, len: 0, home: Arc::downgrade(&self.0) }
+        let mapping = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Pages { mapping, len: 0, pool: Arc::downgrade(&self.0) }
     }
 
-    /// Buffers that came back and wait.
+    /// Returned buffers.
     pub fn waiting(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -184,61 +182,4 @@ impl fmt::Debug for PagePool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_length_is_aligned_zero_and_whole() {
-        for len in [0, 1, 63, 4096, 5000, HUGE - 1, HUGE, HUGE + 1, 3 * HUGE] {
-            let mut pages = Pages::zeroed(len).expect("a little memory");
-            assert_eq!((pages.len(), pages.as_ptr().align_offset(if len == 0 { 8 } else { 64 })), (len, 0), "{len}");
-            assert!(pages.capacity() >= len && pages.iter().all(|&byte| byte == 0), "{len}");
-            if len >= HUGE {
-                assert_eq!(pages.as_ptr().align_offset(HUGE), 0, "{len}");
-            }
-            pages.fill(7);
-            assert_eq!(pages.clone(), pages);
-        }
-    }
-
-    #[test]
-    fn shrinking_and_growing_within_the_room_moves_nothing() {
-        let mut pages = Pages::new();
-        pages.resize(HUGE).fill(1);
-        let at = pages.as_ptr();
-        pages.resize(10);
-        assert_eq!((&pages[..], pages.capacity()), (&[1; 10][..], 2 * HUGE));
-        assert_eq!(pages.resize(HUGE + 1)[HUGE - 1..], [1, 0]);
-        assert_eq!(pages.as_ptr(), at);
-        assert!(pages.resize(2 * HUGE + 1).iter().all(|&byte| byte == 0));
-    }
-
-    #[test]
-    fn equality_is_that_of_content() {
-        let (mut a, mut b) = (Pages::new(), Pages::zeroed(5000).expect("a little memory"));
-        assert_ne!(a, b);
-        b.resize(0);
-        assert_eq!(a, b);
-        a.resize(3).copy_from_slice(&[1, 2, 3]);
-        b.resize(3).copy_from_slice(&[1, 2, 3]);
-        assert_eq!(a, b);
-    }
-
-    #[test]
-    fn dropped_buffers_come_back_to_a_pool_that_lives() {
-        let pool = PagePool::new();
-        let (mut a, mut b) = (pool.take(), pool.take());
-        let at = a.resize(100).as_ptr();
-        b.resize(100);
-        drop(b.clone());
-        drop(pool.take());
-        assert_eq!(pool.waiting(), 0);
-        drop(b);
-        std::thread::spawn(move || drop(a)).join().expect("a thread that drops");
-        assert_eq!(pool.waiting(), 2);
-        let mut again = pool.take();
-        assert_eq!((again.len(), again.resize(100).as_ptr()), (0, at));
-        drop(pool);
-        drop(again);
-    }
-}
+mod tests;

@@ -1,9 +1,9 @@
-//! Prefetch hints. They read nothing a program can see and never fault; without such instructions they do nothing.
+//! Prefetch hints. They have no visible effect and never fault; on other processors than x86-64 they do nothing.
 
 /// Bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
 
-/// Prefetches `values[index]` into the first-level cache; does nothing where there is no such element.
+/// Prefetches `values[index]` into the first-level cache; does nothing out of bounds.
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], index: usize) {
     if let Some(value) = values.get(index) {
@@ -23,38 +23,27 @@ pub fn prefetch_early<T>(values: &[T], index: usize) {
 /// Prefetches the cache line at `address`, which need not be valid, into the first-level cache.
 #[inline(always)]
 pub fn prefetch_line<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and never faults; SSE is part of x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    hint::<false>(address.cast());
 }
 
 /// As [`prefetch_line`], but into the second-level cache.
 #[inline(always)]
 pub fn prefetch_line_early<T>(address: *const T) {
+    hint::<true>(address.cast());
+}
+
+/// Prefetches into the first-level cache, or, if `EARLY`, into the second-level cache.
+#[inline(always)]
+fn hint<const EARLY: bool>(address: *const i8) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: as in `prefetch_line`.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and never faults; SSE is part of x86-64.
+        unsafe { if EARLY { _mm_prefetch::<_MM_HINT_T1>(address) } else { _mm_prefetch::<_MM_HINT_T0>(address) } };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_and_addresses_that_do_not_exist_are_no_fault() {
-        prefetch(&[1u32, 2], 2);
-        prefetch_early::<u32>(&[], 0);
-        prefetch_line(std::ptr::null::<u8>());
-        prefetch_line_early(usize::MAX as *const u8);
-    }
-}
+mod tests;

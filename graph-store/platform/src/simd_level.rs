@@ -1,4 +1,4 @@
-//! The SIMD level: what the processor has, and what `MORPHGL_ISA` allows of it.
+//! The SIMD level: the processor's highest, capped by `MORPHGL_ISA`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub enum SimdLevel {
     /// AVX-512 F, BW, CD, DQ and VL: vectors of 64 bytes with masks.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// AMX tiles of bfloat16 for matrix products; AVX-512 for all else.
+    /// AMX tiles of bfloat16 for GEMMs; AVX-512 for all else.
     #[cfg(target_arch = "x86_64")]
     Amx,
 }
@@ -39,8 +39,9 @@ impl SimdLevel {
         #[cfg(target_arch = "x86_64")]
         Self::Amx,
     ];
+    const NAMES: [&str; 4] = ["portable", "avx2", "avx512", "amx"];
 
-    /// The level in force: what the processor has, capped by `MORPHGL_ISA`. Decided once a process.
+    /// The level in force: the processor's highest, capped by `MORPHGL_ISA`. Decided once a process.
     ///
     /// # Panics
     ///
@@ -48,10 +49,8 @@ impl SimdLevel {
     #[inline]
     pub fn current() -> Self {
         static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
-        *CURRENT.get_or_init(|| match Self::requested() {
-            Ok(requested) => requested.unwrap_or_else(Self::detected),
-            Err(error) => panic!("{error}"),
-        })
+        *CURRENT
+            .get_or_init(|| Self::requested().unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(Self::detected))
     }
 
     /// The highest level that the processor has and the operating system lets this process use.
@@ -79,36 +78,19 @@ impl SimdLevel {
         Self::ALL.iter().copied().filter(|level| *level <= Self::current())
     }
 
-    /// The name that `MORPHGL_ISA` knows it by.
+    /// Its name in `MORPHGL_ISA`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => "avx512",
-            #[cfg(target_arch = "x86_64")]
-            Self::Amx => "amx",
-        }
+        Self::NAMES[self as usize]
     }
 
     fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt")
-                && is_x86_feature_detected!("popcnt");
-            let avx512 = avx2
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512cd")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl");
-            if avx512 {
+            macro_rules! detected {
+                ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* };
+            }
+            let avx2 = detected!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt");
+            if avx2 && detected!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl") {
                 return if amx::available() { Self::Amx } else { Self::Avx512 };
             } else if avx2 {
                 return Self::Avx2;
@@ -142,41 +124,14 @@ pub struct UnavailableLevel {
 impl fmt::Display for UnavailableLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
-        let there = SimdLevel::ALL.iter().filter(|level| **level <= SimdLevel::detected());
-        let there: Vec<&str> = there.map(|level| level.name()).collect();
+        let detected = &SimdLevel::NAMES[..=SimdLevel::detected() as usize];
         let known = SimdLevel::ALL.iter().any(|level| level.name() == name);
         let what = if known { "this processor lacks it" } else { "no SIMD level of this architecture" };
-        write!(f, "{ISA_VARIABLE}={name}: {what}; there are {}", there.join(", "))
+        write!(f, "{ISA_VARIABLE}={name}: {what}; there are {}", detected.join(", "))
     }
 }
 
 impl std::error::Error for UnavailableLevel {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn available_levels_ascend_to_the_one_in_force() {
-        let all: Vec<SimdLevel> = SimdLevel::available().collect();
-        assert_eq!((all.first(), all.last()), (Some(&SimdLevel::Portable), Some(&SimdLevel::current())));
-        assert!(all.is_sorted() && SimdLevel::current() <= SimdLevel::detected());
-    }
-
-    #[test]
-    fn names_are_read_as_they_are_written() {
-        for level in SimdLevel::ALL {
-            assert_eq!(level.to_string().parse(), Ok(*level));
-        }
-    }
-
-    #[test]
-    fn an_unknown_level_is_refused_with_the_list() {
-        let error = "avx9".parse::<SimdLevel>().expect_err("there is no such level").to_string();
-        assert!(
-            error.starts_with("MORPHGL_ISA=avx9: no SIMD level of this architecture; there are portable"),
-            "{error}"
-        );
-        assert!(error.ends_with(SimdLevel::detected().name()), "{error}");
-    }
-}
+mod tests;

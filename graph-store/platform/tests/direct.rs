@@ -1,15 +1,15 @@
-//! Whatever is wanted, and however it is read: the bytes of the file.
+//! Every method reads the bytes of the file, whatever the elements.
 
 use std::io::Write;
 
 use morphgl_platform::direct::{DirectFile, Fetch, Method, Reader, Settings, ring_refused};
 use proptest::prelude::*;
 
-/// A file of `len` bytes that tell where they are.
+/// A file of `len` bytes, each a hash of its offset.
 fn file(len: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
     let bytes: Vec<u8> = (0..len as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-    file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).expect("room on the disk");
+    file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).expect("space on the disk");
     (file, bytes)
 }
 
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..Default::default() })]
 
     #[test]
-    fn elements_arrive_at_their_places(
+    fn elements_are_copied_to_their_positions(
         len in 5000usize..200_000, unit in 1usize..3000, base in 0u64..200, block in prop::sample::select(vec![512usize, 4096]),
         depth in 1usize..20, gap in 0usize..10_000, sort: bool, picks in prop::collection::vec(any::<u64>(), 0..300),
     ) {
@@ -54,7 +54,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_ends_too_early_is_named_with_the_byte_and_the_reader_stays_usable() {
+fn a_file_that_ends_too_early_is_an_error_with_the_byte_and_the_reader_stays_usable() {
     let (file, bytes) = file(100_000);
     let opened = DirectFile::open(file.path(), 512).expect("the file opens");
     file.as_file().set_len(50_000).expect("it can be cut");
@@ -65,19 +65,19 @@ fn a_file_that_ends_too_early_is_named_with_the_byte_and_the_reader_stays_usable
         let text = error.to_string();
         assert!(text.contains("byte 50000") && text.contains(&*file.path().to_string_lossy()), "{text}");
         let mut out = vec![0; 100];
-        reader.read(&opened, 0, 100, &[Fetch { element: 3, to: 0 }], &mut out).expect("what is there is read");
+        reader.read(&opened, 0, 100, &[Fetch { element: 3, to: 0 }], &mut out).expect("the first half is read");
         assert_eq!(out, bytes[300..400]);
     }
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_an_error_with_its_path() {
     let error = DirectFile::open("/nowhere/at all", 512).expect_err("there is no such file");
     assert!(error.to_string().starts_with("/nowhere/at all: "), "{error}");
 }
 
 #[test]
-fn a_directory_cannot_be_read_and_says_so() {
+fn reading_a_directory_is_an_error() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let opened = DirectFile::open(dir.path(), 4096).expect("directories open");
     let mut reader = Reader::new(Settings::default()).expect("a reader");
@@ -86,7 +86,7 @@ fn a_directory_cannot_be_read_and_says_so() {
 }
 
 #[test]
-fn a_reader_that_is_refused_io_uring_says_so() {
+fn a_reader_that_is_refused_io_uring_gives_the_reason() {
     // No kernel has rings of so many entries.
     let most = Settings { depth: 32_769, most: 512, ..Settings::default() };
     Reader::new(Settings { method: Some(Method::Ring), ..most }).expect_err("no such ring");
@@ -95,6 +95,6 @@ fn a_reader_that_is_refused_io_uring_says_so() {
     assert!(reader.refused().is_some_and(|why| why.contains("io_uring")), "{:?}", reader.refused());
     for method in methods() {
         let reader = Reader::new(Settings { method: Some(method), ..Settings::default() }).expect("a reader");
-        assert_eq!(reader.refused(), None, "it has what was asked for: {method}");
+        assert_eq!(reader.refused(), None, "the requested method: {method}");
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a file that is read directly.
+//! Errors of direct reads.
 
 use std::fmt;
 use std::io;
@@ -25,14 +25,14 @@ pub enum ErrorKind {
     Read {
         /// First byte of the read.
         at: u64,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is shorter than the elements asked for.
+    /// The file is shorter than the requested elements.
     Short {
         /// Length of the file.
         at: u64,
-        /// Byte behind the last element asked for.
+        /// Byte after the last requested element.
         end: u64,
     },
 }

@@ -26,7 +26,7 @@ struct Inner {
 }
 
 impl DirectFile {
-    /// Opens `path` for reads in blocks of `block` bytes, or of a page where the disk refuses such small ones.
+    /// Opens `path` for reads in blocks of `block` bytes, or of a page where the disk refuses such small blocks.
     ///
     /// # Errors
     ///
@@ -39,18 +39,13 @@ impl DirectFile {
         assert!(block.is_power_of_two() && (512..=PAGE).contains(&block), "a block of {block} bytes");
         let path = path.as_ref().to_path_buf();
         let io = |e| Error { path: path.clone(), kind: ErrorKind::Open(e) };
-        let mut opened = None;
-        for block in [block, PAGE] {
-            if let Some(file) = super::open_direct(&path).map_err(io)?
-                && accepts(|buffer, at| file.read_at(buffer, at), block)
-            {
-                opened = Some((file, block, true));
-                break;
-            }
-        }
-        let (file, block, direct) = match opened {
-            Some(opened) => opened,
-            None => (File::open(&path).map_err(io)?, block, false),
+        let file = super::open_direct(&path).map_err(io)?;
+        let accepted =
+            |block: &usize| file.as_ref().is_some_and(|f| accepts(|buffer, at| f.read_at(buffer, at), *block));
+        let accepted = [block, PAGE].into_iter().find(accepted);
+        let (file, block, direct) = match (file, accepted) {
+            (Some(file), Some(block)) => (file, block, true),
+            _ => (File::open(&path).map_err(io)?, block, false),
         };
         let len = file.metadata().map_err(io)?.len();
         Ok(Self(Arc::new(Inner { file, path, len, block, direct })))
@@ -71,7 +66,7 @@ impl DirectFile {
         self.0.block
     }
 
-    /// Whether reads bypass the page cache; false where the file system has no such reads.
+    /// Whether reads bypass the page cache; false where the file system does not support that.
     pub fn is_direct(&self) -> bool {
         self.0.direct
     }
@@ -91,16 +86,16 @@ impl DirectFile {
     }
 
     /// The error of a file that ends before byte `end`.
-    pub(crate) fn short(&self, found: u64, end: u64) -> Error {
-        // A read that begins behind the end does not tell where that is.
-        let found = self.0.file.metadata().map_or(found, |m| m.len().min(found));
-        Error { path: self.0.path.clone(), kind: ErrorKind::Short { at: found, end } }
+    pub(crate) fn short(&self, read_end: u64, end: u64) -> Error {
+        // A read that begins after the end of the file does not show its length.
+        let at = self.0.file.metadata().map_or(read_end, |m| m.len().min(read_end));
+        Error { path: self.0.path.clone(), kind: ErrorKind::Short { at, end } }
     }
 }
 
-/// Whether the file's first block can be read; errors of the disk are left to later reads.
+/// Whether the file's first block can be read; disk errors are left to later reads.
 ///
-/// A block behind the end would not do: it is answered with no bytes, before its length is looked at.
+/// A block after the end of the file proves nothing: the kernel returns 0 bytes before it checks the length.
 fn accepts(read: impl FnOnce(&mut [u8], u64) -> io::Result<usize>, block: usize) -> bool {
     let Ok(mut buffer) = Pages::zeroed(PAGE) else { return false };
     match read(&mut buffer[..block], 0) {
@@ -110,25 +105,4 @@ fn accepts(read: impl FnOnce(&mut [u8], u64) -> io::Result<usize>, block: usize)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A read of a file of `len` bytes on a disk with blocks of 4096 bytes, as the kernel does it.
-    fn read(len: u64, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        if at >= len {
-            return Ok(0);
-        }
-        match at.is_multiple_of(4096) && buffer.len().is_multiple_of(4096) {
-            true => Ok(buffer.len().min((len - at) as usize)),
-            false => Err(io::ErrorKind::InvalidInput.into()),
-        }
-    }
-
-    #[test]
-    fn small_blocks_are_refused_by_disks_with_large_ones_however_short_the_file() {
-        for len in [1, 400, 512, 513, 4096, 100_000] {
-            assert!(!accepts(|buffer, at| read(len, buffer, at), 512), "a file of {len} bytes");
-            assert!(accepts(|buffer, at| read(len, buffer, at), 4096), "a file of {len} bytes");
-        }
-    }
-}
+mod tests;

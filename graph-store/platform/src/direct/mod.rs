@@ -32,23 +32,20 @@ pub use self::{
 /// # Errors
 ///
 /// The file cannot be opened.
-#[cfg(target_os = "linux")]
 pub fn open_direct(path: &Path) -> io::Result<Option<File>> {
-    use std::os::unix::fs::OpenOptionsExt;
-    match File::options().read(true).custom_flags(libc::O_DIRECT).open(path) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
-        opened => opened.map(Some),
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        match File::options().read(true).custom_flags(libc::O_DIRECT).open(path) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(None),
+            opened => opened.map(Some),
+        }
     }
-}
-
-/// Opens `path` for reads past the page cache; `None` where the system or the file system has none.
-///
-/// # Errors
-///
-/// The file cannot be opened.
-#[cfg(not(target_os = "linux"))]
-pub fn open_direct(_: &Path) -> io::Result<Option<File>> {
-    Ok(None)
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        Ok(None)
+    }
 }
 
 /// Reads from byte `offset` on until `buffer` is full or the file ends; returns the bytes read. Offset, address and
@@ -58,6 +55,10 @@ pub fn open_direct(_: &Path) -> io::Result<Option<File>> {
 ///
 /// The system refuses a read, or has no reads by position.
 pub fn read_blocks(file: &File, block: usize, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    #[cfg(unix)]
+    let read_at = <File as std::os::unix::fs::FileExt>::read_at;
+    #[cfg(not(unix))]
+    let read_at = |_: &File, _: &mut [u8], _: u64| io::Result::<usize>::Err(io::ErrorKind::Unsupported.into());
     let mut done = 0;
     while done < buffer.len() {
         match read_at(file, &mut buffer[done..], offset + done as u64) {
@@ -66,20 +67,10 @@ pub fn read_blocks(file: &File, block: usize, offset: u64, buffer: &mut [u8]) ->
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }
-        // Only the end of the file cuts a block, and a direct read cannot go on from there.
+        // A partial block is the end of the file; a direct read cannot continue there.
         if !done.is_multiple_of(block) {
             break;
         }
     }
     Ok(done)
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, out, at)
-}
-
-#[cfg(not(unix))]
-fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
-    Err(io::ErrorKind::Unsupported.into())
 }

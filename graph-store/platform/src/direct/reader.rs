@@ -10,13 +10,13 @@ use super::plan::{Fetch, Layout, Request};
 /// Settings of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most reads in flight. Default 128.
+    /// Maximum reads in flight. Default 128.
     pub depth: usize,
-    /// Most bytes of a read, and the memory of each read in flight. Default 64 KiB.
+    /// Maximum bytes of a read, and the memory of each read in flight. Default 64 KiB.
     pub most: usize,
-    /// Most unwanted bytes between two elements of one read. Default 0.
+    /// Maximum of unwanted bytes between two elements of one read. Default 0.
     pub gap: usize,
-    /// How reads are carried out; `None` takes io_uring, and threads where the kernel refuses it. Default `None`.
+    /// The I/O method; `None` is io_uring, or threads where the kernel refuses it. Default `None`.
     pub method: Option<Method>,
 }
 
@@ -31,9 +31,9 @@ impl Default for Settings {
 pub struct Stats {
     /// Reads of the file.
     pub reads: u64,
-    /// Bytes they brought.
+    /// Bytes read.
     pub bytes: u64,
-    /// Bytes of the elements that were fetched.
+    /// Bytes of the fetched elements.
     pub wanted: u64,
 }
 
@@ -45,7 +45,7 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-/// Reads elements of files, from any one thread at a time.
+/// Reads elements of files; used by one thread at a time.
 #[derive(Debug)]
 pub struct Reader {
     settings: Settings,
@@ -58,28 +58,28 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader with memory of its own: `depth * most` bytes.
+    /// A reader with `depth * most` bytes of buffers.
     ///
     /// # Errors
     ///
-    /// The method asked for is refused, or threads cannot be started.
+    /// The requested method is refused, or threads cannot be started.
     ///
     /// # Panics
     ///
     /// When `depth` or `most` is 0.
     pub fn new(settings: Settings) -> io::Result<Self> {
-        assert!(settings.depth > 0 && settings.most > 0, "a read in flight, of at least one byte: {settings:?}");
+        assert!(settings.depth > 0 && settings.most > 0, "no read in flight, or of no byte: {settings:?}");
         let (engine, refused) = engine(settings.method, settings.depth, settings.most)?;
         let requests = vec![Request::default(); settings.depth];
         Ok(Self { settings, engine, refused, requests, free: (0..settings.depth).collect(), stats: Stats::default() })
     }
 
-    /// How reads are carried out.
+    /// The I/O method.
     pub fn method(&self) -> Method {
         self.engine.method()
     }
 
-    /// Why this reader has threads; `None` where it has io_uring, or threads were asked for.
+    /// Why this reader fell back to threads; `None` where it uses io_uring, or threads were requested.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
@@ -89,15 +89,10 @@ impl Reader {
         self.stats
     }
 
-    /// Sets [`Settings::gap`] from now on.
-    pub fn set_gap(&mut self, gap: usize) {
-        self.settings.gap = gap;
-    }
-
-    /// Copies elements of `unit` bytes, the first of which begins at byte `base` of `file`, to their places in `out`.
+    /// Copies elements of `unit` bytes to their positions in `out`; element 0 begins at byte `base` of `file`.
     ///
-    /// `depth` reads are in flight while completed ones are copied from. Close elements share a read where they are
-    /// neighbours in `fetches`, which should therefore be sorted.
+    /// `depth` reads are in flight while completed ones are copied. Close elements share a read only where they are
+    /// adjacent in `fetches`, which should therefore be sorted.
     ///
     /// # Errors
     ///
@@ -105,15 +100,15 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// When an element does not fit into one read (`most` less a block), or its place not into `out`.
+    /// When an element does not fit into one read (`most` less a block), or its position is outside `out`.
     pub fn read(&mut self, file: &DirectFile, base: u64, unit: usize, fetches: &[Fetch], out: &mut [u8]) -> Result<()> {
         let block = file.block();
         let most = self.settings.most / block * block;
         assert!(unit.next_multiple_of(block) + block <= most, "an element of {unit} bytes fits into a read of {most}");
         let layout = Layout { base, unit, block: block as u64, gap: self.settings.gap as u64, most: most as u64 };
-        let (mut next, mut failed) = (0, None);
+        let (mut next, mut outcome) = (0, Ok(()));
         loop {
-            while next < fetches.len() && failed.is_none() {
+            while next < fetches.len() && outcome.is_ok() {
                 let Some(slot) = self.free.pop() else { break };
                 let request = layout.request(fetches, next);
                 next = request.fetches.end;
@@ -126,12 +121,12 @@ impl Reader {
             let (slot, read) = self.engine.wait();
             self.free.push(slot);
             let request = &self.requests[slot];
-            if failed.is_some() {
+            // After a failure the reads in flight are only awaited.
+            if outcome.is_err() {
                 continue;
             }
-            let done = whole(self.engine.as_mut(), slot, file, request, read, &layout, fetches);
-            if let Err(e) = done {
-                failed = Some(e);
+            outcome = complete(self.engine.as_mut(), slot, file, request, read, &layout, fetches);
+            if outcome.is_err() {
                 continue;
             }
             self.stats.reads += 1;
@@ -139,12 +134,12 @@ impl Reader {
             self.stats.wanted += (request.fetches.len() * unit) as u64;
             copy(self.engine.bytes(slot), request, &layout, fetches, out);
         }
-        failed.map_or(Ok(()), Err)
+        outcome
     }
 }
 
-/// Sees to it that all that `request` fetches is in its slot.
-fn whole(
+/// Ensures that all elements of `request` are in its slot; reads again what a read left out.
+fn complete(
     engine: &mut dyn Engine,
     slot: usize,
     file: &DirectFile,
@@ -158,9 +153,8 @@ fn whole(
     if read.as_ref().is_ok_and(|&read| read >= needed) {
         return Ok(());
     }
-    // A second, blocking read: completes a read that was interrupted or cut short, and reports the error of one that failed.
-    let read = file.read(request.offset, &mut engine.bytes_mut(slot)[..request.len]);
-    match read {
+    // A blocking read: completes a read that was interrupted or cut short, and reports the error of a failed one.
+    match file.read(request.offset, &mut engine.bytes_mut(slot)[..request.len]) {
         Ok(read) if read >= needed => Ok(()),
         Ok(read) => Err(file.short(request.offset + read as u64, end)),
         Err(e) => Err(file.failed(request.offset, e)),

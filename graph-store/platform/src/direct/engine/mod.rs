@@ -10,12 +10,12 @@ mod pool;
 #[cfg(target_os = "linux")]
 mod ring;
 
-/// How reads are carried out.
+/// The I/O method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// By io_uring: one thread, many reads in flight.
+    /// io_uring: one thread, many reads in flight.
     Ring,
-    /// By threads that block, one read each.
+    /// Blocking threads, one read each.
     Threads,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// Reads in flight, each into the slot of memory it was started with.
+/// Reads in flight, each into the slot it was started with.
 pub(crate) trait Engine: fmt::Debug + Send {
     fn method(&self) -> Method;
     /// Starts the read of `len` bytes at `offset` into `slot`, which is free.
@@ -41,7 +41,7 @@ pub(crate) trait Engine: fmt::Debug + Send {
     fn bytes_mut(&mut self, slot: usize) -> &mut [u8];
 }
 
-/// Why io_uring cannot be used here; `None` where it can, by one reader at least: a user's rings share a memory limit.
+/// Why io_uring cannot be used here; `None` if at least one reader can use it (a user's rings share a memory limit).
 pub fn ring_refused() -> Option<String> {
     #[cfg(target_os = "linux")]
     return ring::Ring::new(1, 4096).err().map(|e| refused(&e));
@@ -56,7 +56,7 @@ fn refused(error: &io::Error) -> String {
     }
 }
 
-/// The engine of `method`, or else io_uring, or else threads; with the reason for threads where nobody asked for them.
+/// The engine of `method`; without one, io_uring or else threads, and then why io_uring was refused.
 pub(crate) fn engine(
     method: Option<Method>,
     depth: usize,

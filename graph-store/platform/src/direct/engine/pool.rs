@@ -9,15 +9,15 @@ use super::{Engine, Method};
 use crate::Pages;
 use crate::direct::file::DirectFile;
 
-/// Most threads; more cost more than their reads bring.
+/// Maximum threads; more do not make reads faster.
 const MOST_THREADS: usize = 32;
 
-/// Threads, and the slots that travel to them and back.
+/// Threads, and the slots that are sent to them and back.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// `None` while it is in flight.
+    /// `None` while a read into the slot is in flight.
     slots: Vec<Option<Pages>>,
-    /// `None` once the threads are told to end.
+    /// `None` once the threads are to end.
     jobs: Option<Sender<Job>>,
     done: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
@@ -73,8 +73,8 @@ impl Engine for Pool {
     fn start(&mut self, slot: usize, file: &DirectFile, offset: u64, len: usize) {
         let buffer = self.slots[slot].take().expect("a read is started into a free slot");
         let job = Job { slot, file: file.clone(), offset, len, buffer };
-        let jobs = self.jobs.as_ref().expect("the threads run as long as the pool is there");
-        jobs.send(job).expect("the threads take jobs as long as the pool is there");
+        let jobs = self.jobs.as_ref().expect("the threads run as long as the pool exists");
+        jobs.send(job).expect("the threads run as long as the pool exists");
     }
 
     fn wait(&mut self) -> (usize, io::Result<usize>) {

@@ -1,4 +1,4 @@
-//! Reads by io_uring. The only module that hands memory to the kernel.
+//! Reads by io_uring. The only module that passes memory to the kernel.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,16 +9,16 @@ use super::{Engine, Method};
 use crate::Pages;
 use crate::direct::file::DirectFile;
 
-/// A ring, and the memory its reads go to.
+/// A ring and the buffers of its reads.
 pub(crate) struct Ring {
-    // Dropped before the slots: but only after every read in flight has ended, see `Drop`.
+    // Dropped before the slots, and only after every read in flight has completed: see `Drop`.
     ring: IoUring,
     // Invariant: no slot is ever resized, so that its memory keeps its address; and while `files[slot]` is `Some`, the
     // kernel may write to `slots[slot]`, which is neither read nor freed.
     slots: Vec<Pages>,
-    /// The file of each read in flight, kept open until it is done.
+    /// The file of each read in flight, kept open until the read completes.
     files: Vec<Option<DirectFile>>,
-    /// Whether the slots are registered: their pages stay pinned, and no read has to pin them again.
+    /// Whether the slots are registered: their pages stay pinned, so no read has to pin them again.
     registered: bool,
     /// Reads pushed and not yet submitted.
     queued: usize,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Ring {
 impl Ring {
     pub(crate) fn new(depth: usize, slot_bytes: usize) -> io::Result<Self> {
         let entries = u32::try_from(depth.next_power_of_two()).map_err(io::Error::other)?;
-        // Cooperative task running: completions are only looked at when the thread waits, so no interrupts are needed.
+        // Cooperative task running: completions are polled only while waiting, so no interrupts are needed.
         let ring = IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
@@ -48,8 +48,8 @@ impl Ring {
             .iter_mut()
             .map(|slot| libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() })
             .collect();
-        // SAFETY: the slots keep their addresses, and are dropped only after the ring was (or the kernel holds their pages).
-        // Refused where the process may not pin so much memory: then every read pins its own.
+        // SAFETY: the slots keep their addresses, and are dropped only after the ring (or the kernel keeps their pages).
+        // Registration fails where the process may not pin so much memory; each read then pins its own pages.
         ring.registered = unsafe { ring.ring.submitter().register_buffers(&vectors) }.is_ok();
         Ok(ring)
     }
@@ -62,7 +62,7 @@ impl Ring {
                     return Ok(());
                 }
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
-                // The kernel has no room just now: what is in flight ends by itself.
+                // The kernel's queue is full: reads in flight complete on their own.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => std::thread::yield_now(),
                 Err(e) => return Err(e),
             }
@@ -85,10 +85,9 @@ impl Engine for Ring {
             false => opcode::Read::new(fd, bytes.as_mut_ptr(), len).offset(offset).build(),
         };
         self.files[slot] = Some(file.clone());
-        // SAFETY: the read goes to the slot's own memory, which is neither looked at nor freed before it is done, and from a
-        // file that is kept open as long: `files[slot]` says so.
+        // SAFETY: while `files[slot]` is `Some`, the slot's memory is neither read nor freed, and the file stays open.
         let pushed = unsafe { self.ring.submission().push(&read.user_data(slot as u64)) };
-        pushed.expect("the queue has an entry for each slot");
+        pushed.expect("the queue has an entry per slot");
         self.queued += 1;
     }
 
@@ -100,7 +99,7 @@ impl Engine for Ring {
                 let read = usize::try_from(done.result()).map_err(|_| io::Error::from_raw_os_error(-done.result()));
                 return (slot, read);
             }
-            // The kernel refuses the ring itself only when it is used wrongly.
+            // Any other error of the ring is a bug in its use.
             self.submit(1).unwrap_or_else(|e| panic!("io_uring takes no more reads: {e}"));
         }
     }

@@ -1,0 +1,28 @@
+use super::*;
+
+fn names(ends: &[u64], bytes: &[u8]) -> std::result::Result<NodeNames, u64> {
+    NodeNames::new(ends.to_vec().into(), bytes.to_vec().into())
+}
+
+#[test]
+fn names_are_found_by_node_and_nodes_by_name() {
+    let names = names(&[0, 5, 8, 13], b"alicebobcarol").unwrap();
+    for (node, name) in [(0, ""), (1, "alice"), (2, "bob"), (3, "carol")] {
+        assert_eq!((names.get(node), names.find(name.as_bytes())), (name.as_bytes(), Some(node)));
+    }
+    assert_eq!(names.find(b"bo"), None);
+}
+
+#[test]
+fn impossible_names_are_refused() {
+    for (ends, bytes, node) in [
+        (&[3, 2][..], &b"abc"[..], 1),
+        (&[4], b"abc", 0),
+        (&[1, 2], b"ba", 1),
+        (&[1, 2], b"aa", 1),
+        (&[1], b"ab", 1),
+        (&[u64::MAX], b"ab", 0),
+    ] {
+        assert_eq!(names(ends, bytes).unwrap_err(), node, "{ends:?}");
+    }
+}
