@@ -49,10 +49,6 @@ impl Stream {
 
     /// Executes captured work.
     ///
-    /// # Errors
-    ///
-    /// The driver refuses it, or earlier work failed.
-    ///
     /// # Safety
     ///
     /// All memory that the work uses is still allocated, and the conditions of [`Stream::launch`] hold. On another stream

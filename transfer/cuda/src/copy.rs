@@ -13,7 +13,7 @@ use crate::{Mapped, Stream};
 ///
 /// # Safety
 ///
-/// The span covers `len` elements that stay valid until the work of the streams in `users` is done.
+/// The span covers bytes that stay valid until the work of the streams in `users` is done.
 pub unsafe trait Readable<T: Pod> {
     /// Its address range.
     fn span(&self) -> Span<'_>;
@@ -30,7 +30,7 @@ pub unsafe trait Writable<T: Pod>: Readable<T> {}
 #[derive(Debug)]
 pub struct Span<'a> {
     address: Address,
-    len: usize,
+    bytes: usize,
     users: &'a Users,
     /// Interior addresses that no single copy may cross.
     cuts: &'a [Address],
@@ -42,7 +42,8 @@ macro_rules! readable {
         unsafe impl<T: Pod> Readable<T> for $type<T> {
             fn span(&self) -> Span<'_> {
                 let $memory = self;
-                Span { address: self.address(), len: self.len(), users: self.users(), cuts: $cuts }
+                let bytes = self.len() * size_of::<T>();
+                Span { address: self.address(), bytes, users: self.users(), cuts: $cuts }
             }
         }
     };
@@ -58,10 +59,6 @@ unsafe impl<T: Pod> Writable<T> for Pinned<T> {}
 impl Stream {
     /// Copies elements `range` of `from` to `to`, beginning at its element `at`.
     ///
-    /// # Errors
-    ///
-    /// The driver refuses it, or earlier work failed.
-    ///
     /// # Panics
     ///
     /// When either range is out of bounds, or memory belongs to another device.
@@ -72,18 +69,11 @@ impl Stream {
         to: &mut impl Writable<T>,
         at: usize,
     ) -> Result<()> {
-        let (from, to) = (from.span(), to.span());
-        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
-        assert!(at + range.len() <= to.len, "{} elements from {at} on of {}", range.len(), to.len);
-        let size = size_of::<T>();
-        self.copy_spans((from, range.start * size), (to, at * size), range.len() * size)
+        let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+        self.copy_spans(from.span(), bytes(range.start)..bytes(range.end), to.span(), bytes(at))
     }
 
     /// Copies bytes `range` of `from` to the beginning of `to`, whatever its element type.
-    ///
-    /// # Errors
-    ///
-    /// As [`Stream::copy`].
     ///
     /// # Panics
     ///
@@ -94,20 +84,19 @@ impl Stream {
         range: Range<usize>,
         to: &mut impl Writable<T>,
     ) -> Result<()> {
-        let (from, to) = (from.span(), to.span());
-        assert!(range.start <= range.end && range.end <= from.len, "{range:?} of {}", from.len);
-        assert!(range.len() <= to.len * size_of::<T>(), "{} bytes to {} elements", range.len(), to.len);
-        self.copy_spans((from, range.start), (to, 0), range.len())
+        self.copy_spans(from.span(), range, to.span(), 0)
     }
 
-    /// Copies `bytes` bytes between spans, from byte `skip` of the one to byte `at` of the other; both are in bounds.
-    fn copy_spans(&self, (from, skip): (Span<'_>, usize), (to, at): (Span<'_>, usize), bytes: usize) -> Result<()> {
-        if bytes == 0 {
+    /// Copies bytes `range` of a span to byte `at` of another one.
+    fn copy_spans(&self, from: Span<'_>, range: Range<usize>, to: Span<'_>, at: usize) -> Result<()> {
+        assert!(range.start <= range.end && range.end <= from.bytes, "bytes {range:?} of {}", from.bytes);
+        assert!(range.len() <= to.bytes.saturating_sub(at), "{} bytes from {at} on of {}", range.len(), to.bytes);
+        if range.is_empty() {
             return Ok(());
         }
         [from.users, to.users].into_iter().for_each(|users| users.mark(self));
-        let (mut source, mut target) = (from.address + skip as u64, to.address + at as u64);
-        let end = source + bytes as u64;
+        let (mut source, mut target) = (from.address + range.start as u64, to.address + at as u64);
+        let end = source + range.len() as u64;
         // Drivers refuse a copy across separately registered pieces of host memory.
         let first = from.cuts.partition_point(|cut| *cut <= source);
         for upto in from.cuts[first..].iter().copied().take_while(|cut| *cut < end).chain([end]) {
@@ -120,10 +109,6 @@ impl Stream {
     }
 
     /// Fills a buffer with a byte.
-    ///
-    /// # Errors
-    ///
-    /// As [`Stream::copy`].
     pub fn fill<T: Pod>(&self, buffer: &mut Buffer<T>, byte: u8) -> Result<()> {
         if buffer.is_empty() {
             return Ok(());

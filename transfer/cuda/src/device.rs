@@ -114,10 +114,6 @@ impl Device {
     }
 
     /// Its properties.
-    ///
-    /// # Errors
-    ///
-    /// The driver's query fails.
     pub fn properties(&self) -> Result<Properties> {
         let [_, memory_bytes] = self.check(self.driver().memory())?;
         let (name, multiprocessors) = (self.driver().name(), self.driver().multiprocessors());
@@ -127,10 +123,6 @@ impl Device {
 
     /// Whether this device has peer access to the memory of `other`, as [`crate::ShardedBuffer`] needs: over NVLink or the
     /// bus. Every device can access its own.
-    ///
-    /// # Errors
-    ///
-    /// The driver's query fails.
     pub fn reaches(&self, other: &Device) -> Result<bool> {
         Ok(self.is(other) || self.check_peer(other, self.driver().can_access(other.driver().peer()))?)
     }
@@ -150,20 +142,12 @@ impl Device {
     }
 
     /// Allocatable bytes of device memory: unallocated ones and idle blocks of the pool.
-    ///
-    /// # Errors
-    ///
-    /// The driver's query fails.
     pub fn free_bytes(&self) -> Result<u64> {
         Ok(self.unallocated_bytes()? + self.inner.pools.device.idle_bytes())
     }
 
     /// Unallocated bytes of device memory: those the driver reports free, within this process's limit. For long-lived
     /// allocations, made after temporary ones have filled the pool.
-    ///
-    /// # Errors
-    ///
-    /// The driver's query fails.
     pub fn unallocated_bytes(&self) -> Result<u64> {
         let [free, _] = self.check(self.driver().memory())?;
         Ok(self.inner.pools.unallocated_bytes(free))

@@ -27,10 +27,6 @@ impl Event {
     }
 
     /// Blocks until it has happened.
-    ///
-    /// # Errors
-    ///
-    /// Work before it failed.
     pub fn synchronize(&self) -> Result<()> {
         if !self.is_done() {
             self.device.inner().waits.fetch_add(1, Ordering::Relaxed);
@@ -62,10 +58,6 @@ impl fmt::Debug for Event {
 
 impl Stream {
     /// Records an event after all work queued so far; [`Event::elapsed`] needs it `timed`.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses it, or earlier work failed.
     pub fn record(&self, timed: bool) -> Result<Event> {
         let id = self.check(self.device().driver().new_event(timed))?;
         let event = Event { device: self.device().clone(), id };
@@ -74,10 +66,6 @@ impl Stream {
     }
 
     /// Orders later work of this stream after the event.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses it.
     ///
     /// # Panics
     ///

@@ -36,10 +36,6 @@ impl Module {
 
 impl Kernel {
     /// Occupancy: blocks of `block` threads with `shared` bytes of shared memory that a multiprocessor runs at a time.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses the query.
     pub fn occupancy(&self, block: u32, shared: usize) -> Result<u32> {
         self.device.check(self.device.driver().occupancy(self.function, block, shared))
     }
@@ -47,10 +43,6 @@ impl Kernel {
 
 impl Stream {
     /// Launches a kernel.
-    ///
-    /// # Errors
-    ///
-    /// The driver refuses the launch, or earlier work failed.
     ///
     /// # Panics
     ///

@@ -42,7 +42,7 @@ pub use driver::{Precision, Shape};
 pub use event::{Event, pending};
 pub use gemm::{Floats, Transpose};
 pub use kernel::Kernel;
-pub use mapped::{Mapped, Mapping};
+pub use mapped::Mapped;
 pub use memory::{Buffer, Pinned};
 #[doc(hidden)]
 pub use module::EmulatedKernel;

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use morphgl_registry::{Machine, Result};
@@ -20,41 +19,13 @@ use crate::pinning::{CHUNK, PinnedRange};
 pub struct Mapped<T: Pod> {
     address: Address,
     len: usize,
-    mapping: Mapping,
+    /// Why the device reads a pinned copy, if it does.
+    refused: Option<String>,
     /// Interior addresses that no single copy may cross.
     cuts: Vec<Address>,
     /// Keeps the memory valid.
     backing: Guarded<Box<dyn Any + Send + Sync>>,
     of: PhantomData<T>,
-}
-
-/// How memory was [`Mapped`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mapping {
-    /// Pinned in place.
-    InPlace,
-    /// The driver refused to pin it: the device reads a pinned copy.
-    Copied {
-        /// Bytes of the copy.
-        bytes: u64,
-        /// Time that the copy took.
-        took: Duration,
-        /// The refusal and its cure.
-        refused: String,
-    },
-}
-
-impl fmt::Display for Mapping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InPlace => f.write_str("pinned in place"),
-            Self::Copied { bytes, took, refused } => {
-                let (gigabytes, seconds) = (*bytes as f64 / 1e9, took.as_secs_f64());
-                let rate = gigabytes / seconds.max(1e-9);
-                write!(f, "copied {gigabytes:.3} GB into pinned memory in {seconds:.3} s ({rate:.1} GB/s): {refused}")
-            }
-        }
-    }
 }
 
 /// Pinned memory outside the pools.
@@ -84,7 +55,7 @@ impl<T: Pod> Mapped<T> {
         device.check(unsafe { Self::in_place(device, owner, values) })
     }
 
-    /// [`Mapped::new`], or a pinned copy if that is refused: [`Mapped::mapping`] says which, and its cost.
+    /// [`Mapped::new`], or a pinned copy if that is refused ([`Mapped::refused`]).
     ///
     /// # Errors
     ///
@@ -100,14 +71,12 @@ impl<T: Pod> Mapped<T> {
             Err(refused) => refused.to_string(),
         };
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let begin = Instant::now();
         let address = device.check(copy(device, bytes).map_err(|failure| Failure {
             message: format!("{} for a copy, as pinning in place failed: {refused}", failure.message),
             ..failure
         }))?;
-        let mapping = Mapping::Copied { bytes: bytes.len() as u64, took: begin.elapsed(), refused };
         let backing = Guarded::new(device, Box::new(PinnedCopy { address, device: device.clone() }) as _);
-        Ok(Self { address, len: values.len(), mapping, cuts: Vec::new(), backing, of: PhantomData })
+        Ok(Self { address, len: values.len(), refused: Some(refused), cuts: Vec::new(), backing, of: PhantomData })
     }
 
     /// # Safety
@@ -124,8 +93,8 @@ impl<T: Pod> Mapped<T> {
             // The range comes first: pages are unpinned before their owner is released.
             backing = Box::new((range, owner));
         }
-        let (address, mapping, backing) = (bytes.as_ptr() as Address, Mapping::InPlace, Guarded::new(device, backing));
-        Ok(Self { address, len: values.len(), mapping, cuts, backing, of: PhantomData })
+        let (address, backing) = (bytes.as_ptr() as Address, Guarded::new(device, backing));
+        Ok(Self { address, len: values.len(), refused: None, cuts, backing, of: PhantomData })
     }
 
     /// Number of elements.
@@ -138,9 +107,9 @@ impl<T: Pod> Mapped<T> {
         self.len == 0
     }
 
-    /// How it was mapped.
-    pub fn mapping(&self) -> &Mapping {
-        &self.mapping
+    /// The driver's refusal to pin the memory in place, and its cure, if the device reads a pinned copy instead.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
     }
 
     pub(crate) fn address(&self) -> Address {
@@ -172,6 +141,7 @@ fn copy(device: &Device, bytes: &[u8]) -> Outcome<Address> {
 
 impl<T: Pod> fmt::Debug for Mapped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mapped({} of {}, {})", self.len, std::any::type_name::<T>(), self.mapping)
+        let how = self.refused.as_ref().map_or_else(|| "in place".to_string(), |why| format!("copied: {why}"));
+        write!(f, "Mapped({} of {}, {how})", self.len, std::any::type_name::<T>())
     }
 }

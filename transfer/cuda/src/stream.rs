@@ -48,10 +48,6 @@ impl Stream {
     }
 
     /// Waits until all work queued so far is done.
-    ///
-    /// # Errors
-    ///
-    /// Work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.device.inner().waits.fetch_add(1, Ordering::Relaxed);
         self.check(self.device.driver().synchronize(self.id))

@@ -1,7 +1,5 @@
 //! Whole arrays between host slices and device memory, through small pinned pieces.
 
-use std::collections::VecDeque;
-
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
@@ -10,8 +8,6 @@ use crate::{Event, Stream};
 
 /// Bytes of a pinned piece, so that an array of any length pins little memory.
 const PIECE: usize = 4 << 20;
-/// Pieces of an upload: one is filled while the other is copied.
-const PIECES: usize = 2;
 
 /// An array under upload, piece by piece.
 #[derive(Debug)]
@@ -21,21 +17,22 @@ pub struct Upload<'a, T: Pod> {
     /// Elements whose copy is queued.
     sent: usize,
     /// The piece being filled, and the elements in it.
-    piece: Option<Pinned<T>>,
+    piece: Pinned<T>,
     filled: usize,
-    /// Pieces being copied, the oldest first, each with the event after which it is free.
-    in_flight: VecDeque<(Pinned<T>, Event)>,
+    /// The other piece, with the event after its copy; none before the first one.
+    copying: Option<(Pinned<T>, Event)>,
 }
 
 impl<'a, T: Pod> Upload<'a, T> {
-    /// Allocates device memory for `len` elements.
+    /// Allocates device memory for `len` elements, and a pinned piece.
     ///
     /// # Errors
     ///
-    /// The device's memory is full.
+    /// The device's memory or pinned memory is full.
     pub fn new(stream: &'a Stream, len: usize) -> Result<Self> {
         let to = Buffer::new(stream, len)?;
-        Ok(Self { stream, to, sent: 0, piece: None, filled: 0, in_flight: VecDeque::new() })
+        let piece = Pinned::new(stream.device(), len.min(PIECE / size_of::<T>()))?;
+        Ok(Self { stream, to, sent: 0, piece, filled: 0, copying: None })
     }
 
     /// Appends elements; waits for the copy of earlier ones when both pieces are in use.
@@ -48,36 +45,28 @@ impl<'a, T: Pod> Upload<'a, T> {
     ///
     /// When there are more elements than announced.
     pub fn push(&mut self, mut values: &[T]) -> Result<()> {
+        let pushed = self.sent + self.filled + values.len();
+        assert!(pushed <= self.to.len(), "{pushed} elements of {} announced", self.to.len());
         while !values.is_empty() {
-            let mut piece = match self.piece.take() {
-                Some(piece) => piece,
-                None => self.free_piece()?,
-            };
-            let taken = values.len().min(piece.len() - self.filled);
-            piece[self.filled..self.filled + taken].copy_from_slice(&values[..taken]);
-            self.filled += taken;
-            values = &values[taken..];
-            if self.filled == piece.len() {
-                self.send(&piece)?;
-                self.in_flight.push_back((piece, self.stream.record(false)?));
-            } else {
-                self.piece = Some(piece);
+            if self.filled == self.piece.len() {
+                self.send()?;
+                let copied = self.stream.record(false)?;
+                let free = match self.copying.take() {
+                    Some((piece, copied)) => copied.synchronize().map(|()| piece)?,
+                    None => Pinned::new(self.stream.device(), self.piece.len())?,
+                };
+                self.copying = Some((std::mem::replace(&mut self.piece, free), copied));
             }
+            let (head, rest) = values.split_at(values.len().min(self.piece.len() - self.filled));
+            self.piece[self.filled..][..head.len()].copy_from_slice(head);
+            self.filled += head.len();
+            values = rest;
         }
         Ok(())
     }
 
-    fn free_piece(&mut self) -> Result<Pinned<T>> {
-        if self.in_flight.len() < PIECES {
-            return Pinned::new(self.stream.device(), self.to.len().min(PIECE / size_of::<T>()));
-        }
-        let (piece, copied) = self.in_flight.pop_front().expect("two pieces are in flight");
-        copied.synchronize()?;
-        Ok(piece)
-    }
-
-    fn send(&mut self, piece: &Pinned<T>) -> Result<()> {
-        self.stream.copy(piece, 0..self.filled, &mut self.to, self.sent)?;
+    fn send(&mut self) -> Result<()> {
+        self.stream.copy(&self.piece, 0..self.filled, &mut self.to, self.sent)?;
         self.sent += self.filled;
         self.filled = 0;
         Ok(())
@@ -85,17 +74,11 @@ impl<'a, T: Pod> Upload<'a, T> {
 
     /// The array, complete when the stream's work is done.
     ///
-    /// # Errors
-    ///
-    /// The driver fails.
-    ///
     /// # Panics
     ///
     /// When fewer elements were pushed than announced.
     pub fn finish(mut self) -> Result<Buffer<T>> {
-        if let Some(last) = self.piece.take() {
-            self.send(&last)?;
-        }
+        self.send()?;
         assert_eq!(self.sent, self.to.len(), "pushed elements and elements of the array");
         Ok(self.to)
     }

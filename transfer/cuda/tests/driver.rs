@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Mapping, Pinned, Precision, Shape, ShardedBuffer, Stream, Transpose};
+use morphgl_cuda::{Buffer, CUDA, Device, Mapped, Pinned, Precision, Shape, ShardedBuffer, Stream, Transpose};
 use morphgl_registry::{Hardware, Key, Machine, Phase, Result};
 
 mod common;
@@ -121,7 +121,7 @@ fn all() -> Result<()> {
     let values: Arc<Vec<f32>> = Arc::new((0..6).map(|v| v as f32).collect());
     // SAFETY: the owner keeps the values.
     let mapped = unsafe { Mapped::new(&device, Arc::clone(&values) as _, &values) }?;
-    assert_eq!(mapped.mapping(), &Mapping::InPlace);
+    assert_eq!(mapped.refused(), None);
     let mut a = Buffer::<f32>::new(&stream, 6)?;
     stream.copy(&mapped, 0..6, &mut a, 0)?;
     let start = stream.record(true)?;

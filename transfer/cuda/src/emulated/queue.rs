@@ -2,46 +2,42 @@
 //! an event reads stale memory.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::work::Work;
 use crate::driver::{Failure, Id, Outcome};
-use crate::lock::lock;
 
 /// One recording of an event.
 #[derive(Debug)]
 pub(super) struct Recording {
     stream: Id,
-    state: Mutex<RecordingState>,
-}
-
-#[derive(Debug, Default)]
-struct RecordingState {
-    happened: Option<Instant>,
-    polls: u32,
+    happened: OnceLock<Instant>,
+    polls: AtomicU32,
 }
 
 impl Recording {
     /// A recording on a stream, pending or happening now.
     pub(super) fn new(stream: Id, happened: bool) -> Arc<Self> {
-        let state = RecordingState { happened: happened.then(Instant::now), polls: 0 };
-        Arc::new(Self { stream, state: Mutex::new(state) })
+        let recording = Self { stream, happened: OnceLock::new(), polls: AtomicU32::new(0) };
+        if happened {
+            recording.happen();
+        }
+        Arc::new(recording)
     }
 
     pub(super) fn happened(&self) -> Option<Instant> {
-        lock(&self.state).happened
+        self.happened.get().copied()
     }
 
     fn happen(&self) {
-        lock(&self.state).happened = Some(Instant::now());
+        self.happened.get_or_init(Instant::now);
     }
 
     /// Counts a query; true once queried often enough that the event should happen by itself.
     pub(super) fn poll(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.polls += 1;
-        state.polls >= 3
+        self.polls.fetch_add(1, Ordering::Relaxed) >= 2
     }
 }
 
