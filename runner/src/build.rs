@@ -8,7 +8,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_registry::{Place, Registry, Route, Training, TrainingContext, Transferring, TransferringContext};
 
 use crate::budget::{self, Use};
-use crate::{JobConfig, Operators};
+use crate::{JobConfig, OperatorChoice};
 
 /// The operators this program is linked with, on this machine.
 ///
@@ -29,7 +29,7 @@ pub fn default_dataset() -> Dataset {
 /// # Errors
 ///
 /// An operator that does not exist or is not available, or no route with them; the error says what there is.
-pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
+pub fn routes(registry: &Registry, wanted: &OperatorChoice) -> Result<Vec<Route>> {
     for key in [&wanted.batching, &wanted.transferring, &wanted.training].into_iter().flatten() {
         registry.get(key)?;
     }

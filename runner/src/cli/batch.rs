@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::usage::{OrUsage, Usage};
 use super::values;
-use crate::{Operators, registry, routes};
+use crate::{OperatorChoice, registry, routes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
@@ -86,9 +86,9 @@ impl BatchArgs {
         self.seed
     }
 
-    pub(super) fn operators(&self) -> Operators {
+    pub(super) fn operators(&self) -> OperatorChoice {
         let Self { batching, transferring, training, .. } = self.clone();
-        Operators { batching, transferring, training }
+        OperatorChoice { batching, transferring, training }
     }
 
     /// The options of operators, checked; the last of a name counts. Sizes may be text such as `2GiB`.
