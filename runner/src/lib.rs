@@ -18,7 +18,7 @@ pub use build::{
     brings_features, build_batching, build_training, build_transferring, default_dataset, registry, routes,
     trained_route,
 };
-pub use config::{JobConfig, Operators, default_fanouts};
+pub use config::{JobConfig, OperatorChoice, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::Job;

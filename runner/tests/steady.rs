@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl::{
-    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, Plan, Policy, Stop,
-    Strategy, TrainingSpec, build_training, build_transferring, registry, routes,
+    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Plan, Policy,
+    Stop, Strategy, TrainingSpec, build_training, build_transferring, registry, routes,
 };
 use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
@@ -97,7 +97,7 @@ fn config() -> JobConfig {
     config.sampler.batch_size = 60;
     config.threads = Some(2);
     let key = |key: &str| Some(key.parse().expect("a key"));
-    config.operators = Operators {
+    config.operators = OperatorChoice {
         batching: key("Batching_CPU_Neighbor"),
         transferring: key("Transferring_CPU_Host"),
         training: key("Training_CPU_Native"),

@@ -21,15 +21,6 @@ pub(crate) struct Sampling<'a> {
     pub(crate) stop: Stop<'a>,
 }
 
-impl Sampling<'_> {
-    /// # Errors
-    ///
-    /// A stop was requested.
-    pub(crate) fn check_stop(&self) -> Result<()> {
-        check_stop(self.stop)
-    }
-}
-
 /// # Errors
 ///
 /// A stop was requested.

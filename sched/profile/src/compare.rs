@@ -21,17 +21,6 @@ const TIE: f64 = 1.02;
 /// operator that allocates in each was measured to take 1.0 to 1.4 times as long as its later ones.
 const CLOSE: f64 = 1.3;
 
-/// A timed round that may begin.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NextRound {
-    /// Its number, from 1.
-    pub(crate) round: usize,
-    /// Estimated seconds of the fastest operator's mini-batch.
-    pub(crate) fastest: f64,
-    /// Whether another operator is nearly as fast.
-    pub(crate) close: bool,
-}
-
 /// Measured steps of one operator.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StepTimes {
@@ -71,10 +60,11 @@ fn running(all: &[StepTimes]) -> Vec<usize> {
 /// reverse order by turns of rounds, so that a slow change of the machine affects all alike.
 ///
 /// `step` runs the n-th operator in a round, and returns its seconds; `None` where it cannot continue.
-/// The first round is always run. A timed one is run where it fits in the seconds that are `allowed` in all.
+/// The first round is always run. A timed one is run where it fits in the seconds that are `allowed` in all, by its number from 1,
+/// the estimated seconds of the fastest mini-batch, and whether another operator is close to that.
 pub(crate) fn compare(
     candidates: usize,
-    allowed: impl Fn(NextRound) -> f64,
+    allowed: impl Fn(usize, f64, bool) -> f64,
     mut step: impl FnMut(usize, usize) -> Result<Option<f64>>,
 ) -> Result<Vec<StepTimes>> {
     let mut all = vec![StepTimes::default(); candidates];
@@ -86,7 +76,7 @@ pub(crate) fn compare(
             let mut estimates: Vec<f64> = order.iter().map(|&i| all[i].estimate()).collect();
             estimates.sort_by(f64::total_cmp);
             let [fastest, second, ..] = estimates[..] else { break };
-            if spent + next > allowed(NextRound { round, fastest, close: second <= CLOSE * fastest }) {
+            if spent + next > allowed(round, fastest, second <= CLOSE * fastest) {
                 break;
             }
         }

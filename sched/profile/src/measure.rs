@@ -10,8 +10,8 @@ use crate::points::{
     Point, Points, add_pool, add_training, check, describe_training, known_training, same_batching, same_training,
     same_transferring, selected, training_seconds,
 };
-use crate::profile::on_host;
-use crate::splits::{self, Split};
+use crate::profile::{Counts, on_host};
+use crate::splits;
 use crate::transfer::{self, TransferSamples};
 use crate::{
     Error, InterferenceSample, PoolSample, Profile, Progress, Result, RouteProfile, Selection, Settings, Statistics,
@@ -83,8 +83,8 @@ pub fn profile(
     measurement.again(&mut profile.routes, &budget, REFINED)?;
     for _ in 0..settings.splits {
         measurement.memory.raise_worker_bytes(&mut profile.routes);
-        let Some(split) = splits::next(&profile, measurement.memory.available_besides_training()) else { break };
-        if !measurement.interference(split, &mut profile.routes, &mut budget)? {
+        let Some((i, split)) = splits::next(&profile, measurement.memory.available_besides_training()) else { break };
+        if !measurement.interference(i, split, &mut profile.routes, &mut budget)? {
             break;
         }
     }
@@ -224,10 +224,16 @@ impl Measurement<'_> {
         }
     }
 
-    /// Measures the interference of batching and training at a split of the cores, and each phase alone where that was not
+    /// Measures the interference of batching and training on route `i` at a split of the cores, and each phase alone where that was not
     /// measured yet; returns whether there was time.
-    fn interference(&mut self, split: Split, routes: &mut [RouteProfile], budget: &mut Budget<'_>) -> Result<bool> {
-        let Split { route: i, workers, threads, training_threads } = split;
+    fn interference(
+        &mut self,
+        i: usize,
+        split: Counts,
+        routes: &mut [RouteProfile],
+        budget: &mut Budget<'_>,
+    ) -> Result<bool> {
+        let (workers, threads, training_threads) = split;
         let size = (workers, threads);
         let route = &routes[i];
         let durations = route.durations().map_err(|e| Error::operators(&route.route.batching, e.0))?;
@@ -250,7 +256,6 @@ impl Measurement<'_> {
         }
         let (trainer, place) = self.trainer(i);
         let Operators { routes: operators, trainers } = &mut *self.operators;
-        let split = (workers, threads, training_threads);
         let ready = &self.ready[&place];
         let (batching, training) =
             training::measure_interference(&operators[i], &mut trainers[trainer], split, ready, sampling)?;

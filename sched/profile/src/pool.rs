@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Key};
 
-use crate::budget::Sampling;
+use crate::budget::{Sampling, check_stop};
 use crate::{Error, ErrorKind, Result};
 
 /// The state that a pool's workers share. No worker ever waits for another.
@@ -119,7 +119,7 @@ impl Pool<'_> {
             let is_sample = if self.controlled { self.open.load(Ordering::SeqCst) } else { self.is_warm() };
             let index = self.next.fetch_add(1, Ordering::Relaxed) % self.full;
             let id = BatchId { epoch: self.sampling.epoch, index: index as u32 };
-            let batch = self.sampling.check_stop();
+            let batch = check_stop(self.sampling.stop);
             let batch = batch.and_then(|()| Error::catch(self.key, || worker.prepare(id, recycled.take())?.wait()));
             let (batch, took) = batch.inspect_err(|_| self.done.store(true, Ordering::SeqCst))?;
             recycled = Some(batch);

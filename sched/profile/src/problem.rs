@@ -6,7 +6,7 @@ use morphgl_plan::{
 };
 use morphgl_registry::{Key, Phase, Place, Route};
 
-use crate::profile::on_host;
+use crate::profile::{Counts, on_host};
 use crate::{InterferenceSample, PoolSample, Profile, RouteProfile, Statistics};
 
 /// Factor to the bytes of the largest measured mini-batch: an epoch has larger ones.
@@ -192,8 +192,7 @@ impl Statistics {
     }
 }
 
-/// Workers, their threads and training threads of a split.
-pub(crate) fn counts(t: &InterferencePoint) -> (usize, usize, usize) {
+pub(crate) fn counts(t: &InterferencePoint) -> Counts {
     (t.workers, t.threads, t.training_threads)
 }
 

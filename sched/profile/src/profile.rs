@@ -48,6 +48,15 @@ pub struct InterferenceSample {
     pub training: Statistics,
 }
 
+/// A split of the cores: workers, threads of each, and threads of training.
+pub(crate) type Counts = (usize, usize, usize);
+
+impl InterferenceSample {
+    pub(crate) fn counts(&self) -> Counts {
+        (self.workers, self.threads, self.training_threads)
+    }
+}
+
 /// Durations of every phase on one route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouteProfile {

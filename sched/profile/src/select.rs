@@ -5,7 +5,7 @@ use std::time::Instant;
 use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch, Operators, Place, RouteOperators, TrainingOperator};
 
 use crate::budget::check_stop;
-use crate::compare::{self, NextRound, ROUNDS, State, StepTimes};
+use crate::compare::{self, ROUNDS, State, StepTimes};
 use crate::memory::MemoryMonitor;
 use crate::profile::on_host;
 use crate::selection::{CandidateProfile, Outcome, Selection};
@@ -58,7 +58,7 @@ pub fn select(
     let mut most = 0;
     let times = compare::compare(
         candidates.len(),
-        |NextRound { round, fastest, close }| {
+        |round, fastest, close| {
             let in_all = settings.in_all(fastest * num_batches as f64);
             // First steps predict badly: one more of each may take all of the time. So may two further ones where operators are
             // close, since the wrong one would be slower in every epoch.
@@ -79,9 +79,8 @@ pub fn select(
             }
             let available = monitor.available();
             if MEMORY * most > available {
-                let reason = format!("it may not fit in memory: {} MiB are left for a step", available >> 20);
-                candidate.reason = Some(reason);
-                return Ok(None);
+                let text = format!("it may not fit in memory: {} MiB are left for a step", available >> 20);
+                return Ok(candidate.fail(Error::operators(&route.training, text)));
             }
             let (seconds, grown) = monitor.growth(|| candidate.step(operators, id));
             most = most.max(grown);
@@ -93,8 +92,7 @@ pub fn select(
         candidates.iter_mut().enumerate().map(|(i, c)| c.restore(operators, failed(i))).collect();
     let times = times?;
     let Some(chosen) = compare::fastest(&times) else {
-        let first = candidates.iter_mut().find_map(|c| c.failure.take());
-        return Err(first.unwrap_or_else(|| Error::operators(place, "no operator can train here")));
+        return Err(candidates.into_iter().find_map(|c| c.failure).expect("an operator that cannot train failed"));
     };
     restored.into_iter().nth(chosen).expect("one a candidate")?;
     let key = |c: &Candidate| operators.routes[c.route].route.training.clone();
@@ -122,17 +120,16 @@ struct Candidate {
     /// Seconds of training of each step.
     training: Vec<f64>,
     failure: Option<Error>,
-    reason: Option<String>,
 }
 
 impl Candidate {
     fn new(operators: &Operators, route: usize, threads: usize) -> Self {
         let trainer = operators.trainer(&operators.routes[route].route).expect("a route leads to a training operator");
-        let (worker, recycled, before, failure, reason) = (None, None, None, None, None);
-        Self { route, trainer, threads, worker, recycled, before, training: Vec::new(), failure, reason }
+        let (worker, recycled, before, failure) = (None, None, None, None);
+        Self { route, trainer, threads, worker, recycled, before, training: Vec::new(), failure }
     }
 
-    /// Seconds of a mini-batch; `None`, and the reason is kept, where the training operator failed.
+    /// Seconds of a mini-batch; `None`, and the failure is kept, where the training operator failed.
     fn step(&mut self, operators: &mut Operators, id: BatchId) -> Result<Option<f64>> {
         let RouteOperators { route, batching, transferring } = &mut operators.routes[self.route];
         let TrainingOperator { key, operator: training, .. } = &mut operators.trainers[self.trainer];
@@ -166,12 +163,8 @@ impl Candidate {
         Ok(Some((batched + transferred + trained).as_secs_f64()))
     }
 
-    fn fail(&mut self, e: Error) -> Option<f64> {
-        self.reason = Some(match &e.kind {
-            ErrorKind::Operator(source) => source.to_string(),
-            _ => e.to_string(),
-        });
-        self.failure = Some(e);
+    fn fail(&mut self, failure: Error) -> Option<f64> {
+        self.failure = Some(failure);
         None
     }
 
@@ -181,6 +174,11 @@ impl Candidate {
     }
 
     fn profile(&self, training: Key, times: &StepTimes, chosen: bool) -> CandidateProfile {
+        let reason = |e: &Error| match &e.kind {
+            ErrorKind::Operator(source) => source.to_string(),
+            ErrorKind::Operators(text) => text.clone(),
+            _ => e.to_string(),
+        };
         let statistics = |samples: &[f64]| (!samples.is_empty()).then(|| Statistics::of(samples.to_vec()));
         let outcome = match times.state {
             State::Running if chosen => Outcome::Chosen,
@@ -191,7 +189,7 @@ impl Candidate {
         CandidateProfile {
             training,
             outcome,
-            reason: self.reason.clone(),
+            reason: self.failure.as_ref().map(reason),
             first: times.first,
             seconds: statistics(&times.samples),
             training_seconds: statistics(self.training.get(1..).unwrap_or_default()),

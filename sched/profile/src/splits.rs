@@ -3,7 +3,8 @@
 use morphgl_plan::{Contention, InterferencePoint, Limits, Policy, Problem};
 
 use crate::problem::counts;
-use crate::{InterferenceSample, Profile, RouteProfile};
+use crate::profile::Counts;
+use crate::{Profile, RouteProfile};
 
 /// Maximum number of mini-batches of the planned epoch: enough for its steady state, and quickly planned.
 const BATCHES: usize = 500;
@@ -13,31 +14,14 @@ const CLOSE: f64 = 1.15;
 /// its own, and plans of many workers are reached by way of those of fewer.
 const MORE: usize = 2;
 
-/// A route, and how its plan divides the cores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Split {
-    /// Index of the route.
-    pub(crate) route: usize,
-    pub(crate) workers: usize,
-    pub(crate) threads: usize,
-    pub(crate) training_threads: usize,
-}
-
-impl Split {
-    fn is_measured(&self, route: &RouteProfile) -> bool {
-        let counts = (self.workers, self.threads, self.training_threads);
-        let same = |t: &InterferenceSample| (t.workers, t.threads, t.training_threads) == counts;
-        route.interference.iter().any(same)
-    }
-}
-
-/// The unmeasured split of the best plan of a promising route; `None` when the best plans' splits are all measured.
+/// The unmeasured split of the best plan of a promising route, with the route's index; `None` when the best plans' splits are all
+/// measured.
 ///
 /// An unmeasured split is planned as if the phases slowed each other no more than with fewer workers: it is chosen as long as it
 /// could be the best. So when the best plan's split is a measured one, no other can be better, except those of more than [`MORE`]
 /// times its workers.
 /// Workers and mini-batches take no more than `host_bytes`.
-pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<Split> {
+pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<(usize, Counts)> {
     let cores = profile.settings.cores;
     let limits = Limits { host_bytes, ..Limits::default() };
     let limited = |problem: Problem| problem.with_batches(profile.num_batches.min(BATCHES));
@@ -55,14 +39,10 @@ pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<Split> 
     plans.all().iter().filter(|p| p.prediction.epoch_seconds <= worth).find_map(|plan| {
         let [share] = &plan.schedule.shares[..] else { return None };
         let route = profile.routes.iter().position(|r| r.keys() == share.keys && r.shares_cores())?;
-        let split = Split {
-            route,
-            workers: share.workers,
-            threads: share.threads_per_worker,
-            training_threads: plan.schedule.training_threads,
-        };
-        let wanted = plan.schedule.policy == Policy::Pipeline && split.training_threads > 0 && split.workers <= most;
-        (wanted && !split.is_measured(&profile.routes[route])).then_some(split)
+        let split = (share.workers, share.threads_per_worker, plan.schedule.training_threads);
+        let wanted = plan.schedule.policy == Policy::Pipeline && split.2 > 0 && split.0 <= most;
+        let measured = profile.routes[route].interference.iter().any(|s| s.counts() == split);
+        (wanted && !measured).then_some((route, split))
     })
 }
 

@@ -7,7 +7,7 @@ use morphgl_registry::{
     Gradients, Handle, Key, MiniBatch, NamedTensor, RouteOperators, Score, Training, TrainingOperator,
 };
 
-use crate::budget::Sampling;
+use crate::budget::{Sampling, check_stop};
 use crate::pool;
 use crate::{Error, Result};
 
@@ -24,7 +24,7 @@ pub(crate) fn measure(
     unchanged(trainer, threads, |mut steps| {
         let mut samples = Vec::new();
         for i in 0.. {
-            sampling.check_stop()?;
+            check_stop(sampling.stop)?;
             let (seconds, end) = steps.next(batches)?;
             if i >= sampling.warm_up {
                 samples.push(seconds);
@@ -50,7 +50,7 @@ pub(crate) fn measure_interference(
         let mut trained = Vec::new();
         let mut train = |pool: &pool::Pool<'_>| -> Result<()> {
             for i in 0.. {
-                sampling.check_stop()?;
+                check_stop(sampling.stop)?;
                 let is_sample = i >= sampling.warm_up && pool.is_warm();
                 if is_sample {
                     pool.open();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use morphgl_registry::{BatchId, HostBatch, Key, MiniBatch, Place, RouteOperators};
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Sampling;
+use crate::budget::{Sampling, check_stop};
 use crate::pool::full_batches;
 use crate::{Error, Result};
 
@@ -53,7 +53,7 @@ pub(crate) fn measure(
     let mut samples = TransferSamples::default();
     let (mut recycled, mut counted) = (None, 0.0);
     for i in 0.. {
-        sampling.check_stop()?;
+        check_stop(sampling.stop)?;
         let id = BatchId { epoch: sampling.epoch, index: (i % full) as u32 };
         let (batched, batching_took) = Error::catch(&route.batching, || worker.prepare(id, recycled.take())?.wait())?;
         // Only the first of a device's mini-batches is copied to the host.

@@ -7,7 +7,7 @@ fn check(seconds: &[&[f64]], allowed: f64, fastest: usize, steps: &[usize]) {
     let mut taken = vec![0; seconds.len()];
     let all = compare(
         seconds.len(),
-        |_| allowed,
+        |_, _, _| allowed,
         |i, round| {
             taken[i] += 1;
             Ok(Some(*seconds[i].get(round).unwrap_or_else(|| seconds[i].last().expect("seconds"))))
@@ -67,9 +67,9 @@ fn the_medians_decide_when_the_time_is_spent() {
 fn a_single_operator_is_run_once_and_a_failed_one_is_not_chosen() {
     check(&[&[1.0]], 60.0, 0, &[1]);
     let step = |i, round| Ok((i != 0 || round < 2).then_some(if i == 0 { 1.0 } else { 1.1 }));
-    let all = compare(2, |_| 60.0, step).expect("nothing fails as a whole");
+    let all = compare(2, |_, _, _| 60.0, step).expect("nothing fails as a whole");
     assert_eq!((all[0].state, all[1].state), (State::Failed, State::Running));
     assert_eq!((fastest(&all), all[0].samples.len()), (Some(1), 1));
-    let none = compare(2, |_| 60.0, |_, _| Ok(None)).expect("nothing fails as a whole");
+    let none = compare(2, |_, _, _| 60.0, |_, _| Ok(None)).expect("nothing fails as a whole");
     assert_eq!(fastest(&none), None);
 }
