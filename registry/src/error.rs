@@ -1,5 +1,6 @@
 //! Errors of operators and lookups.
 
+use std::any::Any;
 use std::fmt;
 
 /// Result of every fallible function of the registry and of the operators.
@@ -78,6 +79,13 @@ impl std::error::Error for Error {
             _ => None,
         }
     }
+}
+
+/// The message of a caught panic.
+pub fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_string())
 }
 
 /// Implements the conversions of types that serde reads and writes as text, from `Display` and `FromStr`.

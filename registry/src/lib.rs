@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod built;
 mod counter;
 mod description;
 mod error;
@@ -15,9 +16,10 @@ mod route;
 mod settings;
 
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
+pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
 pub use description::{Build, Description, FeatureFill, SamplerKind, Unavailable};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, panic_message};
 pub use handle::{Handle, Measured, Wait};
 pub use key::{Hardware, Key, Phase, Resource};
 pub use lookup::{Registry, Status};

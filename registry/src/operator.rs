@@ -68,17 +68,6 @@ pub trait Batching: fmt::Debug + Send + Sync {
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
 }
 
-/// An operator that several routes share.
-impl Batching for Arc<dyn Batching> {
-    fn num_batches(&self) -> usize {
-        self.as_ref().num_batches()
-    }
-
-    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        self.as_ref().worker(threads)
-    }
-}
-
 /// One worker of a batching operator.
 pub trait BatchingWorker: Send {
     /// Prepares a mini-batch, in the buffers of `recycled` where possible.

@@ -11,7 +11,7 @@ use morphgl_registry::{
 };
 
 use crate::budget::{self, Purpose};
-use crate::{JobConfig, Operators};
+use crate::{JobConfig, OperatorChoice};
 
 /// The operators this program is linked with, on this machine.
 ///
@@ -32,7 +32,7 @@ pub fn default_dataset() -> Dataset {
 /// # Errors
 ///
 /// An operator that does not exist or is not available, or no route with them; the error lists what exists.
-pub fn routes(registry: &Registry, wanted: &Operators) -> Result<Vec<Route>> {
+pub fn routes(registry: &Registry, wanted: &OperatorChoice) -> Result<Vec<Route>> {
     let wanted = [&wanted.batching, &wanted.transferring, &wanted.training];
     for key in wanted.into_iter().flatten() {
         registry.get(key)?;

@@ -22,7 +22,7 @@ pub struct JobConfig {
     pub threads: Option<usize>,
     /// Operators chosen by key.
     #[serde(default)]
-    pub operators: Operators,
+    pub operators: OperatorChoice,
     /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
@@ -33,7 +33,7 @@ pub struct JobConfig {
 
 /// Operators chosen by key; `None` leaves training to a measurement, the other phases to the plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Operators {
+pub struct OperatorChoice {
     /// The batching operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batching: Option<Key>,
@@ -54,7 +54,7 @@ impl JobConfig {
             sampler: SamplerSettings { fanouts, ..SamplerSettings::default() },
             seed: 0,
             threads: None,
-            operators: Operators::default(),
+            operators: OperatorChoice::default(),
             options: BTreeMap::new(),
             disk_bytes: None,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use morphgl_execute::{Pool, PoolSettings, Stop, Transfer, prepare};
+use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
     BatchingContext, Error, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
@@ -107,7 +107,7 @@ impl Sampled<'_> {
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
         let batches = 0..pool.num_batches();
-        let transfer = Transfer { key: &self.route.transferring, operator: &mut *self.transferring };
+        let transfer = (&self.route.transferring, &mut *self.transferring as &mut dyn Transferring);
         let (training, memory) = (&mut *self.training, self.memory);
         let mut consume = |batch: &_| {
             let (score, _) = training.score(batch)?.wait()?;
@@ -121,7 +121,7 @@ impl Sampled<'_> {
                 }
             }
         };
-        let report = prepare(&mut pool, Some(transfer), 0, batches, &Stop::new(), &mut consume, &mut |_| ())?;
+        let report = prepare(&mut pool, Some(transfer), 0, batches, &Stop::new(), &mut consume)?;
         Ok(report.score)
     }
 }

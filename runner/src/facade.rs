@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings, Stop, add_counters};
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
-use morphgl_profile::{Memory, Profile, Progress, Settings, Watch};
-use morphgl_registry::{Registry, Route, Training};
+use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
+use morphgl_registry::{Registry, Training};
 
 use crate::budget::{self, Purpose};
 use crate::{Job, JobConfig, Scores};
@@ -36,13 +36,14 @@ impl Profiler {
         &self,
         job: &mut Job,
         stop: &Stop,
-        memory: Option<Memory<'_>>,
+        memory: Option<MemoryLimit<'_>>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Profile> {
         let machine = job.registry().machine().clone();
         let watch = Watch { stop: &|| stop.is_requested(), memory };
         job.select(&self.settings, &watch, progress)?;
-        Ok(morphgl_profile::profile(&mut job.operators_mut(), &machine, &self.settings, &watch, progress)?)
+        let Job { operators, selections, .. } = job;
+        Ok(morphgl_profile::profile(operators, selections, &machine, &self.settings, &watch, progress)?)
     }
 }
 
@@ -97,14 +98,8 @@ impl Executor {
     ///
     /// A plan of operators that the job does not have, or of another number of mini-batches.
     pub fn new(job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
-        let Some(share) = plan.schedule.shares.first() else { bail!("the plan has no route; plan again") };
-        let Job { dataset, config, registry, routes, trainers, .. } = job;
-        let trainer = trainers.into_iter().find(|t| t.key.to_string() == share.keys.training);
-        let trainer = trainer.with_context(|| {
-            format!("{}: the plan's training operator is not among this job's; plan again", share.keys.training)
-        })?;
-        let routes = routes.into_iter().filter(|r| r.route.training == trainer.key).collect();
-        let inner = morphgl_execute::Executor::new(routes, (trainer.key, trainer.operator), &plan.schedule, settings)?;
+        let Job { dataset, config, registry, operators, .. } = job;
+        let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
         Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, learned: false })
     }
 
@@ -241,26 +236,19 @@ impl Executor {
     pub fn sampled(&mut self, sets: &[&[u32]], most: Option<usize>) -> Result<Scores> {
         let share = &self.plan.schedule.shares[0];
         let (workers, threads) = (most.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
-        let of_share = |r: &Route| r.batching.to_string() == share.keys.batching;
-        let route = self.inner.routes().position(of_share).context("the plan's route is not the executor's")?;
-        let operators = self.inner.operators_mut(route)?;
+        let (route, transferring, training) = self.inner.share_mut(0)?;
         let mut sampled = crate::Sampled {
             registry: &self.registry,
-            route: operators.route,
+            route,
             dataset: &self.dataset,
             settings: &self.config.sampler,
-            gather: crate::brings_features(&self.config, &self.registry, operators.route),
-            options: budget::options(
-                &self.config,
-                &self.registry,
-                &operators.route.batching,
-                Purpose::EvaluationBesideTraining,
-            )?,
+            gather: crate::brings_features(&self.config, &self.registry, route),
+            options: budget::options(&self.config, &self.registry, &route.batching, Purpose::EvaluationBesideTraining)?,
             workers,
             threads,
             memory: None,
-            transferring: operators.transferring,
-            training: operators.training,
+            transferring,
+            training,
         };
         sampled.scores(sets)
     }

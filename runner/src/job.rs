@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use morphgl_execute::RouteOperators;
 use morphgl_graph_store::Dataset;
 use morphgl_profile::Selection;
-use morphgl_registry::{Batching, Key, NamedTensor, Place, Registry, Route, Training};
+use morphgl_registry::{
+    Batching, Key, NamedTensor, Operators, Place, Registry, Route, RouteOperators, TrainingOperator,
+};
 
 use crate::JobConfig;
 use crate::build::{
@@ -14,25 +15,13 @@ use crate::build::{
     hops_mismatch, label, registry, routes,
 };
 
-/// A training operator, its key and its place.
-#[derive(Debug)]
-pub struct TrainingOperator {
-    /// Its key.
-    pub key: Key,
-    /// Where it trains.
-    pub place: Place,
-    /// The operator.
-    pub operator: Box<dyn Training>,
-}
-
 /// What is trained: a dataset and a configuration, with the operators of every route that could do it.
 #[derive(Debug)]
 pub struct Job {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) config: JobConfig,
     pub(crate) registry: Registry,
-    pub(crate) routes: Vec<RouteOperators>,
-    pub(crate) trainers: Vec<TrainingOperator>,
+    pub(crate) operators: Operators,
     /// Training operators that could not be built, their places, and why.
     pub(crate) unable: Vec<(Key, Place, String)>,
     /// How training operators were chosen.
@@ -62,8 +51,8 @@ impl Job {
         let mut routes = routes(&registry, &config.operators)?;
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         routes.dedup_by_key(|r| keys(r));
-        let (trainers, unable, selections, unbuilt) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut job = Self { dataset, config, registry, routes: Vec::new(), trainers, unable, selections, unbuilt };
+        let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
+        let mut job = Self { dataset, config, registry, operators, unable, selections, unbuilt };
         job.check()?;
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
@@ -90,14 +79,16 @@ impl Job {
         }
         let of_a_route = |key: &&Key| {
             let keys = |r: &RouteOperators| [&r.route.batching, &r.route.transferring, &r.route.training].contains(key);
-            job.routes.iter().any(keys)
+            job.operators.routes.iter().any(keys)
         };
         if let Some(key) = job.config.options.keys().find(|key| !of_a_route(key)) {
             bail!("{key}: no plan here uses it, so its options would not be read; leave them out");
         }
         match first {
-            Some(e) if job.routes.is_empty() => Err(e),
-            None if job.routes.is_empty() => bail!("{}; allow more memory, or name no other", job.unbuilt.join("; ")),
+            Some(e) if job.operators.routes.is_empty() => Err(e),
+            None if job.operators.routes.is_empty() => {
+                bail!("{}; allow more memory, or name no other", job.unbuilt.join("; "))
+            }
             _ => Ok(job),
         }
     }
@@ -128,11 +119,11 @@ impl Job {
     /// Builds a route's operators; `brings_features` says whether its mini-batches carry features. Batching operators that are
     /// already in `built` are reused.
     fn add(&mut self, route: &Route, brings_features: bool, built: &mut Vec<Built>) -> Result<()> {
-        if self.trainer(route).is_none() {
+        if self.operators.trainer(route).is_none() {
             let operator = build_training(&self.dataset, &self.config, &self.registry, route);
             let (key, place) = (route.training.clone(), route.trained_at.clone());
             match operator {
-                Ok(operator) => self.trainers.push(TrainingOperator { key, place, operator }),
+                Ok(operator) => self.operators.trainers.push(TrainingOperator { key, place, operator }),
                 Err(e) => {
                     let why = format!("{e:#}");
                     let why = why.strip_prefix(&format!("{key}: ")).unwrap_or(&why).to_string();
@@ -158,12 +149,8 @@ impl Job {
             }
         };
         let transferring = build_transferring(&self.dataset, &self.config, &self.registry, route, brings_features)?;
-        self.routes.push(RouteOperators { route: route.clone(), batching: Box::new(batching), transferring });
+        self.operators.routes.push(RouteOperators { route: route.clone(), batching, transferring });
         Ok(())
-    }
-
-    fn trainer(&self, route: &Route) -> Option<usize> {
-        self.trainers.iter().position(|t| t.key == route.training && t.place == route.trained_at)
     }
 
     /// The dataset.
@@ -193,12 +180,12 @@ impl Job {
 
     /// Bytes that inference of all nodes takes by the training operator of this key; `None` where that is not known.
     pub fn infer_bytes(&self, training: &str) -> Option<u64> {
-        self.trainers.iter().find(|t| t.key.to_string() == training)?.operator.infer_bytes()
+        self.operators.trainers.iter().find(|t| t.key.to_string() == training)?.operator.infer_bytes()
     }
 
     /// How the dataset is read, where it is left on disk: one line an operator.
     pub fn on_disk(&self) -> Vec<String> {
-        let routes = self.routes.iter().filter(|r| r.route.read_at == Place::Disk);
+        let routes = self.operators.routes.iter().filter(|r| r.route.read_at == Place::Disk);
         let mut lines: Vec<String> = routes.map(|r| format!("{}: {:?}", r.route.batching, r.batching)).collect();
         // Routes to several training operators share who batches.
         lines.dedup();
@@ -211,17 +198,8 @@ impl Job {
     }
 
     /// All operators, to be profiled.
-    pub fn operators_mut(&mut self) -> morphgl_profile::Operators<'_> {
-        let mut routes = Vec::new();
-        for RouteOperators { route, batching, transferring } in &mut self.routes {
-            let (batching, transferring) = (&**batching, &mut **transferring);
-            routes.push(morphgl_profile::RouteOperators { route, batching, transferring });
-        }
-        let mut trainers = Vec::new();
-        for TrainingOperator { key, place, operator } in &mut self.trainers {
-            trainers.push(morphgl_profile::TrainingOperator { key, place, operator: operator.as_mut() });
-        }
-        morphgl_profile::Operators { routes, trainers, selections: self.selections.clone() }
+    pub fn operators_mut(&mut self) -> &mut Operators {
+        &mut self.operators
     }
 
     /// Replaces the model's parameters, wherever it may be trained.
@@ -230,6 +208,6 @@ impl Job {
     ///
     /// Parameters that are not the model's.
     pub fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        self.trainers.iter_mut().try_for_each(|t| t.operator.set_parameters(parameters)).map_err(Into::into)
+        self.operators.trainers.iter_mut().try_for_each(|t| t.operator.set_parameters(parameters)).map_err(Into::into)
     }
 }

@@ -18,10 +18,10 @@ pub use build::{
     brings_features, build_batching, build_training, build_transferring, default_dataset, registry, routes,
     trained_route,
 };
-pub use config::{JobConfig, Operators, default_fanouts};
+pub use config::{JobConfig, OperatorChoice, default_fanouts};
 pub use evaluate::{Evaluation, Sampled, Scores, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
-pub use job::{Job, TrainingOperator};
+pub use job::Job;
 pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};
 pub use recorder::{Recorder, Simulated, predicted_timeline};
 pub use stopping::{Bound, TrainOptions};
@@ -31,4 +31,4 @@ pub use train::{Best, StopReason, TrainReport, Trainer};
 pub use morphgl_execute::{Activity, BatchDone, EpochReport, EpochRow, Event, Settings as ExecutorSettings, Stop};
 pub use morphgl_model_spec::{ModelKind, ModelSpec, OptimizerSpec, TrainingSpec};
 pub use morphgl_plan::{Limits, Plan, Plans, Policy, Problem, Strategy};
-pub use morphgl_profile::{Memory, Profile, Selection};
+pub use morphgl_profile::{MemoryLimit, Profile, Selection};

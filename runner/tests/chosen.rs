@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use morphgl::{Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, TrainingSpec, default_dataset};
+use morphgl::{Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, TrainingSpec, default_dataset};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Dataset;
 use morphgl_profile::{Outcome, Selection, Settings, Watch};
@@ -79,7 +79,8 @@ fn job(dataset: &Arc<Dataset>, width: usize, training: Option<&str>) -> Job {
         ModelSpec { hidden: width, layers: 2, ..ModelSpec::new(kind, dataset.feature_dim(), dataset.num_classes) };
     let mut config = JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() });
     config.threads = Some(1);
-    config.operators = Operators { training: training.map(|t| t.parse().expect("a key")), ..Operators::default() };
+    config.operators =
+        OperatorChoice { training: training.map(|t| t.parse().expect("a key")), ..OperatorChoice::default() };
     Job::new(Arc::clone(dataset), config).expect("operators")
 }
 
@@ -112,7 +113,7 @@ fn the_faster_one_is_kept_in_its_own_form() {
     MILLIS.store(500, Ordering::SeqCst);
     let mut slow = job(&small, 8, None);
     let selection = select(&mut slow);
-    assert_eq!(outcome(&selection, "Training_CPU_Asleep"), (Outcome::GivenUp, 1), "{selection}");
+    assert_eq!(outcome(&selection, "Training_CPU_Asleep"), (Outcome::Abandoned, 1), "{selection}");
     assert_ne!(selection.chosen, KEY);
     let (features, key) = form(&mut slow);
     assert_eq!((features, &key), (key != NATIVE, &selection.chosen.to_string()));

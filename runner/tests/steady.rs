@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl::{
-    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, Operators, OptimizerSpec, Plan, Policy, Stop,
-    Strategy, TrainingSpec, build_training, build_transferring, registry, routes,
+    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Plan, Policy,
+    Stop, Strategy, TrainingSpec, build_training, build_transferring, registry, routes,
 };
-use morphgl_execute::{Control, Event, RouteOperators};
+use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, Seconds, Share};
-use morphgl_registry::{BatchingContext, Place, SeedSet};
+use morphgl_registry::{BatchingContext, Place, RouteOperators, SeedSet, TrainingOperator};
 
 /// The system's allocator, which counts what is asked of it: calls and bytes, of all threads.
 struct Counting;
@@ -97,7 +97,7 @@ fn config() -> JobConfig {
     config.sampler.batch_size = 60;
     config.threads = Some(2);
     let key = |key: &str| Some(key.parse().expect("a key"));
-    config.operators = Operators {
+    config.operators = OperatorChoice {
         batching: key("Batching_CPU_Neighbor"),
         transferring: key("Transferring_CPU_Host"),
         training: key("Training_CPU_Native"),
@@ -181,9 +181,11 @@ fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch
     let transfers = matches!(gather, Gather::Transferring);
     let transferring = build_transferring(dataset, &config, &registry, &route, transfers).expect("a transfer");
     let training = build_training(dataset, &config, &registry, &route).expect("a trainer");
-    let key = route.training.clone();
-    let routes = vec![RouteOperators { route, batching, transferring }];
-    let executor = morphgl_execute::Executor::new(routes, (key, training), schedule, ExecutorSettings::default());
+    let (key, place) = (route.training.clone(), route.trained_at.clone());
+    let routes = vec![RouteOperators { route, batching: batching.into(), transferring }];
+    let operators =
+        morphgl_registry::Operators { routes, trainers: vec![TrainingOperator { key, place, operator: training }] };
+    let executor = morphgl_execute::Executor::new(operators, schedule, ExecutorSettings::default());
     let mut executor = executor.expect("the schedule's operators");
     let all: Vec<u32> = (0..BATCHES as u32).collect();
     Box::new(move |trained| {

@@ -92,8 +92,7 @@ fn the_reference_conforms() {
 #[track_caller]
 fn refused<const FAULT: u8>(suite: fn(&Description), words: &str) {
     let panic = catch_unwind(|| suite(&description::<FAULT>())).expect_err("the fault has to be found");
-    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a panic with a message");
+    let message = morphgl_registry::panic_message(panic.as_ref());
     assert!(message.contains(words), "fault {FAULT}: {message}");
 }
 

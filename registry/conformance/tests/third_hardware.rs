@@ -5,13 +5,13 @@ mod npu;
 
 use std::sync::Arc;
 
-use morphgl_execute::{Control, Executor, RouteOperators, Settings, Stop};
+use morphgl_execute::{Control, Executor, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_plan::{Limits, Policy};
-use morphgl_profile::{Profile, Statistics, TrainingOperator};
+use morphgl_profile::{Profile, Statistics};
 use morphgl_registry::{
-    BatchingContext, Description, Machine, Place, Registry, Route, SamplerSettings, SeedSet, Training, TrainingContext,
-    TransferringContext,
+    BatchingContext, Description, Machine, Operators, Place, Registry, Route, RouteOperators, SamplerSettings, SeedSet,
+    TrainingContext, TrainingOperator, TransferringContext,
 };
 
 /// A ring of `n` nodes whose feature is their own id.
@@ -63,12 +63,12 @@ fn build(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> RouteOpe
     };
     RouteOperators {
         route: route.clone(),
-        batching: registry.batching(&route.batching, &batching).expect("a batching operator"),
+        batching: registry.batching(&route.batching, &batching).expect("a batching operator").into(),
         transferring: registry.transferring(&route.transferring, &transferring).expect("a transferring operator"),
     }
 }
 
-fn trainer(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> Box<dyn Training> {
+fn trainer(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> TrainingOperator {
     let training = TrainingContext {
         dataset: Arc::clone(dataset),
         spec: serde_json::Value::Null,
@@ -77,7 +77,16 @@ fn trainer(registry: &Registry, dataset: &Arc<Dataset>, route: &Route) -> Box<dy
         place: route.trained_at.clone(),
         options: serde_json::Value::Null,
     };
-    registry.training(&route.training, &training).expect("a training operator")
+    let operator = registry.training(&route.training, &training).expect("a training operator");
+    TrainingOperator { key: route.training.clone(), place: route.trained_at.clone(), operator }
+}
+
+/// The operators of routes to the same training operator.
+fn operators(registry: &Registry, dataset: &Arc<Dataset>, routes: &[Route]) -> Operators {
+    Operators {
+        routes: routes.iter().map(|r| build(registry, dataset, r)).collect(),
+        trainers: vec![trainer(registry, dataset, &routes[0])],
+    }
 }
 
 #[test]
@@ -118,7 +127,7 @@ fn with_set_durations(mut profile: Profile) -> Profile {
         }
         route.transferring = micros(1.0);
         route.training.iter_mut().for_each(|sample| sample.seconds = micros(9.0));
-        route.together.clear();
+        route.interference.clear();
     }
     profile
 }
@@ -133,25 +142,11 @@ fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
     assert_eq!(places.len(), 3, "the host and two devices: {places:?}");
     for place in places {
         let routes: Vec<Route> = registry.routes().into_iter().filter(|r| r.trained_at == place).collect();
-        let mut built: Vec<RouteOperators> = routes.iter().map(|r| build(&registry, &dataset, r)).collect();
-        let mut training = trainer(&registry, &dataset, &routes[0]);
-        let mut measured = morphgl_profile::Operators {
-            routes: built
-                .iter_mut()
-                .map(|r| morphgl_profile::RouteOperators {
-                    route: &r.route,
-                    batching: r.batching.as_ref(),
-                    transferring: r.transferring.as_mut(),
-                })
-                .collect(),
-            trainers: vec![TrainingOperator { key: &routes[0].training, place: &place, operator: training.as_mut() }],
-            selections: Vec::new(),
-        };
-        let settings = morphgl_profile::Settings::new(2);
         let profile = morphgl_profile::profile(
-            &mut measured,
+            &mut operators(&registry, &dataset, &routes),
+            &[],
             registry.machine(),
-            &settings,
+            &morphgl_profile::Settings::new(2),
             &morphgl_profile::Watch::NONE,
             &mut |_| (),
         );
@@ -161,10 +156,9 @@ fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
             let plans = morphgl_plan::plan(&profile.problem(2, Limits::default())).expect("no memory limits");
             let mut mixed = 0;
             for plan in plans.all() {
-                let training = (routes[0].training.clone(), trainer(&registry, &dataset, &routes[0]));
-                let built = routes.iter().map(|r| build(&registry, &dataset, r)).collect();
+                let operators = operators(&registry, &dataset, &routes);
                 let mut executor =
-                    Executor::new(built, training, &plan.schedule, Settings::default()).expect("the plan's own routes");
+                    Executor::new(operators, &plan.schedule, Settings::default()).expect("the plan's own routes");
                 let all: Vec<u32> = (0..executor.num_batches()).collect();
                 let report = executor.train(0, &all, &Stop::new(), &mut |_| Control::Continue).expect("no fault");
                 assert_eq!((report.batches, report.seeds), (7, 64), "{place} {plan}");

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::usage::{OrUsage, Usage};
 use super::values;
 use crate::build::hops_mismatch;
-use crate::{Operators, registry, routes};
+use crate::{OperatorChoice, registry, routes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
@@ -68,9 +68,9 @@ impl BatchArgs {
         }
     }
 
-    pub(super) fn operators(&self) -> Operators {
+    pub(super) fn operators(&self) -> OperatorChoice {
         let Self { batching, transferring, training, .. } = self.clone();
-        Operators { batching, transferring, training }
+        OperatorChoice { batching, transferring, training }
     }
 
     /// The options of operators, checked; the last value of a name counts. Sizes may be text such as `2GiB`.

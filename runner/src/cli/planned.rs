@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::ModelSpec;
-use morphgl_profile::{Memory, RouteProfile};
+use morphgl_profile::{MemoryLimit, RouteProfile};
 use morphgl_registry::Machine;
 
 use super::batch::BatchArgs;
@@ -80,7 +80,7 @@ impl PlannedArgs {
         let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
         let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
-        let memory = Memory { limit: self.limits.process(peak())?, peak: &peak };
+        let memory = MemoryLimit { limit: self.limits.process(peak())?, peak: &peak };
         let bar = show.bar("profiling {bar:30} {pos}/{len}  {msg}", 0);
         let profile = profiler.measure(&mut job, &stop, Some(memory), &mut |p| {
             bar.set_length(p.total as u64);

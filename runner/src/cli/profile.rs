@@ -50,7 +50,7 @@ fn describe(profile: &Profile) -> String {
             r.batching.iter().map(|p| row("batching", pool(p.workers, p.threads), &p.seconds)).collect();
         rows.push(row("transferring", String::new(), &r.transferring));
         rows.extend(r.training.iter().map(|t| row("training", plural(t.threads, "thread"), &t.seconds)));
-        for t in &r.together {
+        for t in &r.interference {
             let (pool, threads) = (pool(t.workers, t.threads), plural(t.training_threads, "thread"));
             rows.push(row("batching", format!("{pool}, beside {threads}"), &t.batching));
             rows.push(row("training", format!("{threads}, beside {pool}"), &t.training));

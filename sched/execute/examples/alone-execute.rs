@@ -3,21 +3,22 @@
 //! Prints the throughput of a pipeline of operators that sleep, and the executor's own time a mini-batch.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use morphgl_execute::{Control, Executor, RouteOperators, Settings, Stop};
+use morphgl_execute::{Control, Executor, Settings, Stop};
 use morphgl_plan::{Hardware, Policy, Resource, RouteKeys, Schedule, Seconds, Share};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Key, MiniBatch, NamedTensor, Place, Result, Route,
-    Score, Training, Transferring,
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Operators, Place, Result,
+    Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
 };
 
-/// Plays all three phases: sleeps, and hands on a mini-batch of one node.
+/// An operator of all three phases: sleeps, and delivers a mini-batch of one node.
 #[derive(Debug, Clone, Copy)]
 struct Sleepy {
     num_batches: usize,
-    /// Of batching; training takes half of it.
+    /// Duration of batching; training takes half of it.
     sleep: Duration,
 }
 
@@ -31,7 +32,7 @@ impl Batching for Sleepy {
     }
 }
 
-/// Does nothing at all for no time.
+/// Sleeps, and returns the time; does nothing for a time of zero.
 fn work(sleep: Duration) -> Duration {
     if !sleep.is_zero() {
         thread::sleep(sleep);
@@ -138,13 +139,14 @@ fn epoch(operator: Sleepy, schedule: &Schedule) -> std::result::Result<f64, Box<
         batching: "Batching_CPU_Sleepy".parse()?,
         transferring: "Transferring_CPU_Sleepy".parse()?,
         training: "Training_CPU_Sleepy".parse()?,
-        read_at: morphgl_registry::Place::Host,
+        read_at: Place::Host,
         batched_at: Place::Host,
         trained_at: Place::Host,
     };
-    let training: (Key, Box<dyn Training>) = (route.training.clone(), Box::new(operator));
-    let route = RouteOperators { route, batching: Box::new(operator), transferring: Box::new(operator) };
-    let mut executor = Executor::new(vec![route], training, schedule, Settings::default())?;
+    let (key, place) = (route.training.clone(), route.trained_at.clone());
+    let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];
+    let routes = vec![RouteOperators { route, batching: Arc::new(operator), transferring: Box::new(operator) }];
+    let mut executor = Executor::new(Operators { routes, trainers }, schedule, Settings::default())?;
     let batches: Vec<u32> = (0..executor.num_batches()).collect();
     let start = Instant::now();
     let report = executor.train(0, &batches, &Stop::new(), &mut |_| Control::Continue)?;

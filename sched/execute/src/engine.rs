@@ -1,121 +1,105 @@
-//! The coordinator: tells lanes what to do as the schedule's order allows, and hears what they have done.
+//! The engine of an epoch: sends mini-batches to lanes as the schedule's order allows, and receives their answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::RecvTimeoutError;
-use morphgl_plan::{Begun, Phase, Replay, Step};
-use morphgl_registry::{BatchId, Key, MiniBatch, Place};
+use morphgl_plan::{Begun, Order, Phase, Replay, Schedule, Step};
+use morphgl_registry::{BatchId, MiniBatch, Place};
 
 use crate::buffers::Buffers;
-use crate::lane::{Done, Operator, Work};
-use crate::lanes::{Lanes, Role};
+use crate::lane::{Answer, Work};
+use crate::lanes::Lanes;
+use crate::operators::ExecutorOperators;
 use crate::tally::Tally;
-use crate::worker::edges;
-use crate::{Activity, BatchDone, Control, EpochReport, Error, ErrorKind, Event, Result, Span, Stop};
+use crate::{Activity, BatchDone, Control, EpochReport, Error, ErrorKind, Event, Result, Settings, Span, Stop};
 
 /// Number of training's lane: the first.
 const TRAINING: usize = 0;
 
-/// Who hears of everything that has ended.
+/// The caller's function for events.
 pub(crate) type Observe<'a> = &'a mut dyn FnMut(&Event<'_>) -> Control;
 
-/// What it all is about.
-pub(crate) struct Job<'a> {
-    pub(crate) epoch: u32,
-    /// Indices of the mini-batches by position.
-    pub(crate) batches: &'a [u32],
-    pub(crate) limit: Option<Duration>,
-    pub(crate) start: Instant,
-}
-
 /// A mini-batch between batching and the end of training.
-struct Held {
+struct InFlight {
     /// `None` while a lane has it.
     batch: Option<MiniBatch>,
     /// Where batching put it.
     place: Place,
-    seeds: usize,
     edges: usize,
-    worker: usize,
-    batching: Span,
-    transferring: Span,
 }
 
-/// A step that a lane is at.
-struct UnderWay {
+/// A step that a lane works on.
+struct Running {
     begun: Begun,
     id: BatchId,
     lane: usize,
     worker: usize,
     since: Instant,
-    /// Mini-batches that were ready when training took this one.
-    ready: usize,
 }
 
-/// Owns all that is in flight. Single-threaded; it sleeps on one channel.
+/// The state of an epoch. Single-threaded; it sleeps on one channel.
 pub(crate) struct Engine<'a> {
-    job: Job<'a>,
+    epoch: u32,
+    /// Indices of the mini-batches by position.
+    batches: &'a [u32],
+    /// Time limit of a step.
+    limit: Option<Duration>,
+    start: Instant,
     lanes: Lanes,
     replay: Replay,
     buffers: Buffers,
     tally: Tally,
-    /// Lanes of each share's transferring; `None` where it has no mini-batch.
-    transferring: Vec<Option<usize>>,
-    /// Lanes of each share's workers.
-    workers: Vec<Vec<usize>>,
-    /// Workers of each share that have nothing to do.
+    /// Lanes of each share: transferring first, then the workers; empty where the share has no mini-batch.
+    share_lanes: Vec<Vec<usize>>,
+    /// Workers of each share without work.
     idle: Vec<Vec<usize>>,
     /// By position.
-    held: HashMap<u32, Held>,
-    under_way: Vec<UnderWay>,
-    /// Positions of the mini-batches that training's lane was told of before their training begins: its operator queues them
-    /// behind the one it is at.
-    ahead: VecDeque<u32>,
+    in_flight: HashMap<u32, InFlight>,
+    running: Vec<Running>,
+    /// Positions of the mini-batches that training's lane was sent before their training begins: its operator queues them behind
+    /// the one in work.
+    queued: VecDeque<u32>,
     /// By position.
     trained: Vec<bool>,
     stopped: bool,
     failure: Option<Error>,
 }
 
-/// What an engine gives back: who worked in each lane, the spares of each share, and what the run came to.
-pub(crate) struct Closed {
-    pub(crate) lanes: Vec<(Role, std::result::Result<Operator, Key>)>,
-    pub(crate) spares: Vec<Vec<MiniBatch>>,
-    pub(crate) report: Result<EpochReport>,
-}
-
 impl<'a> Engine<'a> {
-    /// With a `failure` nothing will begin.
+    /// Starts the lanes of the schedule's operators, to train the mini-batches with these indices.
     pub(crate) fn new(
-        job: Job<'a>,
-        (lanes, failure): (Lanes, Option<Error>),
-        replay: Replay,
-        buffers: Buffers,
-        tally: Tally,
+        operators: &mut ExecutorOperators,
+        (schedule, order): (&Schedule, &Order),
+        (epoch, batches): (u32, &'a [u32]),
+        settings: Settings,
     ) -> Self {
-        let shares = 0..buffers.shares();
-        let workers: Vec<Vec<usize>> = shares.clone().map(|s| lanes.of(Role::Worker(s)).collect()).collect();
+        let start = Instant::now();
+        let buffers = Buffers::new(schedule, operators.take_spares());
+        let (lanes, failure) = Lanes::start(start, operators.lend(schedule));
+        let share_lanes: Vec<Vec<usize>> = (0..schedule.shares.len()).map(|share| lanes.of_share(share)).collect();
         Self {
-            transferring: shares.map(|s| lanes.of(Role::Transferring(s)).next()).collect(),
-            idle: workers.iter().map(|w| (0..w.len()).rev().collect()).collect(),
-            workers,
-            // All memory is taken before the first mini-batch; a table half full is never made anew.
-            held: HashMap::with_capacity(2 * buffers.places().min(job.batches.len())),
-            under_way: Vec::with_capacity(lanes.count()),
-            ahead: VecDeque::with_capacity(lanes.ahead(TRAINING)),
-            trained: vec![false; job.batches.len()],
-            job,
-            lanes,
-            replay,
+            epoch,
+            batches,
+            limit: settings.limit,
+            start,
+            replay: Replay::new(schedule, order),
+            tally: Tally::new(epoch, schedule, settings.record),
+            idle: share_lanes.iter().map(|lanes| (0..lanes.len().saturating_sub(1)).rev().collect()).collect(),
+            share_lanes,
+            // All memory is allocated before the first mini-batch; a table half full never grows.
+            in_flight: HashMap::with_capacity(2 * buffers.total_capacity().min(batches.len())),
+            running: Vec::with_capacity(lanes.count()),
+            queued: VecDeque::with_capacity(lanes.queue(TRAINING)),
+            trained: vec![false; batches.len()],
             buffers,
-            tally,
+            lanes,
             stopped: false,
             failure,
         }
     }
 
-    /// Runs until nothing is under way and nothing may begin.
+    /// Runs until nothing is running and nothing may begin.
     pub(crate) fn run(&mut self, stop: &Stop, observe: Observe<'_>) {
         loop {
             self.stopped |= stop.is_requested();
@@ -123,208 +107,186 @@ impl<'a> Engine<'a> {
                 while let Some(begun) = self.replay.begin() {
                     self.begin(begun);
                 }
-                self.tell_ahead();
+                self.queue_training();
             } else {
-                self.begin_told();
+                self.begin_queued();
             }
-            if self.under_way.is_empty() {
+            if self.running.is_empty() {
                 return;
             }
             self.wait(observe);
         }
     }
 
-    /// Waits for what is under way, after [`Engine::run`] panicked because the observer did.
+    /// Waits for what is running, after [`Engine::run`] panicked because the observer did.
     pub(crate) fn drain(&mut self) {
         self.stopped = true;
         loop {
-            self.begin_told();
-            if self.under_way.is_empty() {
+            self.begin_queued();
+            if self.running.is_empty() {
                 return;
             }
             self.wait(&mut |_| Control::Continue);
         }
     }
 
-    /// Ends all lanes.
-    pub(crate) fn close(self) -> Closed {
-        assert!(self.under_way.is_empty(), "{} steps are under way at the end", self.under_way.len());
-        let lanes = self.lanes.end();
+    /// Ends all lanes, and returns their operators.
+    pub(crate) fn close(self, operators: &mut ExecutorOperators) -> Result<EpochReport> {
+        assert!(self.running.is_empty(), "{} steps are running at the end", self.running.len());
         let peak = self.buffers.peak;
-        let spares = self.buffers.into_spares();
+        operators.take_back(self.lanes.end(), self.buffers.spares);
         if let Some(failure) = self.failure {
-            return Closed { lanes, spares, report: Err(failure) };
+            return Err(failure);
         }
-        let left = self.trained.iter().zip(self.job.batches).filter(|(trained, _)| !**trained);
+        let left = self.trained.iter().zip(self.batches).filter(|(trained, _)| !**trained);
         let mut remaining: Vec<u32> = left.map(|(_, &index)| index).collect();
         remaining.sort_unstable();
         if !self.stopped {
-            // Whatever has begun was trained; what has not was cut off.
+            // A cut lets every mini-batch that has begun be trained.
             assert_eq!(self.replay.trained(), self.replay.begun(), "mini-batches trained, and begun");
         }
         let stopped = self.stopped && !remaining.is_empty();
-        let seconds = self.job.start.elapsed().as_secs_f64();
-        Closed { lanes, spares, report: Ok(self.tally.finish(seconds, stopped, peak, remaining)) }
+        Ok(self.tally.finish(self.start.elapsed().as_secs_f64(), stopped, peak, remaining))
+    }
+
+    fn id(&self, position: u32) -> BatchId {
+        BatchId { epoch: self.epoch, index: self.batches[position as usize] }
+    }
+
+    fn take(&mut self, position: u32) -> Option<MiniBatch> {
+        let in_flight = self.in_flight.get_mut(&position).expect("a batched mini-batch is in flight");
+        Some(in_flight.batch.take().expect("no other lane has it"))
     }
 
     fn begin(&mut self, begun: Begun) {
         let Begun { step: step @ Step { share, phase }, batch: position, .. } = begun;
-        let id = BatchId { epoch: self.job.epoch, index: self.job.batches[position as usize] };
+        let id = self.id(position);
         let spare = self.buffers.begin(step);
-        let mut take = || {
-            let held = self.held.get_mut(&position).expect("what is batched is held");
-            Some(held.batch.take().expect("no other lane has it"))
-        };
-        let (lane, worker, batch) = match phase {
+        let (lane, worker, input) = match phase {
             Phase::Batching => {
                 let worker = self.idle[share].pop().expect("the schedule begins as much batching as it has workers");
-                (self.workers[share][worker], worker, spare)
+                (self.share_lanes[share][1 + worker], worker, spare)
             }
-            Phase::Transferring => (self.transferring[share].expect("a share with mini-batches has a lane"), 0, take()),
-            Phase::Training => {
-                let told = self.ahead.pop_front();
-                assert!(told.is_none_or(|told| told == position), "training's lane was told of another mini-batch");
-                (TRAINING, 0, if told.is_some() { None } else { take() })
-            }
+            Phase::Transferring => (self.share_lanes[share][0], 0, self.take(position)),
+            Phase::Training => match self.queued.pop_front() {
+                Some(queued) => {
+                    assert_eq!(queued, position, "positions of the queued mini-batch and of the one to be trained");
+                    (TRAINING, 0, None)
+                }
+                None => (TRAINING, 0, self.take(position)),
+            },
         };
-        let ready = self.replay.ready();
-        self.under_way.push(UnderWay { begun, id, lane, worker, since: Instant::now(), ready });
-        if phase == Phase::Batching || batch.is_some() {
-            self.lanes.lane(lane).tell(id, batch);
+        self.running.push(Running { begun, id, lane, worker, since: Instant::now() });
+        if phase == Phase::Batching || input.is_some() {
+            self.lanes.lane(lane).send(id, input);
         }
     }
 
-    /// Tells training's lane of the mini-batches that it trains on next and that are ready, as far as its operator takes them.
-    fn tell_ahead(&mut self) {
-        while self.ahead.len() < self.lanes.ahead(TRAINING) {
-            let Some(position) = self.replay.next_training(self.ahead.len()) else { return };
-            let id = BatchId { epoch: self.job.epoch, index: self.job.batches[position as usize] };
-            let batch = self.held.get_mut(&position).and_then(|held| held.batch.take());
-            self.lanes.lane(TRAINING).tell(id, Some(batch.expect("what is ready is held")));
-            self.ahead.push_back(position);
+    /// Sends training's lane the ready mini-batches that it trains next, as far as its operator queues them.
+    fn queue_training(&mut self) {
+        while self.queued.len() < self.lanes.queue(TRAINING) {
+            let Some(position) = self.replay.next_training(self.queued.len()) else { return };
+            let (id, batch) = (self.id(position), self.take(position));
+            self.lanes.lane(TRAINING).send(id, batch);
+            self.queued.push_back(position);
         }
     }
 
-    /// Begins training that its lane was told of, which cannot be taken back.
-    fn begin_told(&mut self) {
-        if !self.ahead.is_empty() {
-            self.replay.begin_training().into_iter().for_each(|begun| self.begin(begun));
+    /// Begins the training that is queued at its lane, which cannot be revoked.
+    fn begin_queued(&mut self) {
+        if !self.queued.is_empty()
+            && let Some(begun) = self.replay.begin_training()
+        {
+            self.begin(begun);
         }
     }
 
-    /// Sleeps until a lane reports, or one has taken too long.
+    /// Sleeps until a lane answers, or a step has passed the time limit.
     fn wait(&mut self, observe: Observe<'_>) {
-        let first = self.under_way.iter().map(|u| u.since).min();
-        let deadline = first.zip(self.job.limit).and_then(|(first, limit)| first.checked_add(limit));
-        let done = match deadline {
-            Some(deadline) => self.lanes.done().recv_deadline(deadline),
-            None => self.lanes.done().recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let first = self.running.iter().map(|r| r.since).min();
+        let deadline = first.zip(self.limit).and_then(|(first, limit)| first.checked_add(limit));
+        let answer = match deadline {
+            Some(deadline) => self.lanes.answers().recv_deadline(deadline),
+            None => self.lanes.answers().recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        match done {
-            Ok(done) => self.hear(done, observe),
-            Err(RecvTimeoutError::Timeout) => self.give_up(),
-            Err(RecvTimeoutError::Disconnected) => panic!("lanes that owe a report have ended"),
+        match answer {
+            Ok(answer) => self.receive(answer, observe),
+            Err(RecvTimeoutError::Timeout) => self.abandon_late(),
+            Err(RecvTimeoutError::Disconnected) => panic!("lanes that owe an answer have ended"),
         }
     }
 
-    /// Gives up every lane that has taken longer than the limit.
-    fn give_up(&mut self) {
-        let limit = self.job.limit.expect("only a limit can be passed");
-        let (late, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.under_way).into_iter().partition(|u| u.since.elapsed() >= limit);
-        self.under_way = rest;
-        for UnderWay { lane, id, .. } in late {
-            self.forget_told(lane);
-            let operator = Some(Box::new(self.lanes.give_up(lane)));
-            self.failure.get_or_insert(Error { operator, batch: Some(id), kind: ErrorKind::Hangs(limit) });
+    /// Abandons every lane whose step has passed the time limit.
+    fn abandon_late(&mut self) {
+        let limit = self.limit.expect("only a limit can be passed");
+        for Running { lane, id, .. } in self.running.extract_if(.., |r| r.since.elapsed() >= limit) {
+            if lane == TRAINING {
+                self.queued.clear();
+            }
+            let operator = self.lanes.abandon(lane);
+            self.failure.get_or_insert(Error::new(Some(&operator), Some(id), ErrorKind::Hangs(limit)));
         }
     }
 
-    fn hear(&mut self, Done { lane, outcome, span }: Done, observe: Observe<'_>) {
-        let Some(at) = self.under_way.iter().position(|u| u.lane == lane) else {
-            // A lane that was given up has answered after all, too late.
+    fn receive(&mut self, Answer { lane, outcome, span }: Answer, observe: Observe<'_>) {
+        let Some(index) = self.running.iter().position(|r| r.lane == lane) else {
+            // An abandoned lane has answered after all, too late.
             return;
         };
-        let under_way = self.under_way.swap_remove(at);
+        let running = self.running.swap_remove(index);
         match outcome {
-            Ok(work) => self.ended(under_way, work, span, observe),
+            Ok(work) => self.ended(running, work, span, observe),
             Err(error) => {
-                if let ErrorKind::Panicked(_) = error.kind {
-                    self.forget_told(lane);
+                if lane == TRAINING && error.is_panic() {
+                    self.queued.clear();
                 }
-                if !self.ahead.is_empty() && lane == TRAINING {
-                    // What its operator has queued behind the mini-batch that failed is trained all the same, and told of.
-                    self.replay.end(under_way.begun);
+                if lane == TRAINING && !self.queued.is_empty() {
+                    // Mini-batches that the operator has queued behind the failed one are trained all the same.
+                    self.replay.end(running.begun);
                 }
-                // Of several failures, the first is told.
+                // Of several failures, the first is reported.
                 self.failure.get_or_insert(error);
             }
         }
     }
 
-    /// Expects nothing more of a lane that has ended, or was given up.
-    fn forget_told(&mut self, lane: usize) {
-        if lane == TRAINING {
-            self.ahead.clear();
-        }
-    }
-
-    fn ended(&mut self, under_way: UnderWay, work: Work, span: Span, observe: Observe<'_>) {
-        let UnderWay { begun, id, worker, ready, .. } = under_way;
+    fn ended(&mut self, running: Running, work: Work, span: Span, observe: Observe<'_>) {
+        let Running { begun, id, worker, .. } = running;
         let Begun { step: Step { share, phase }, batch: position, .. } = begun;
         let Work { batch, score, measured } = work;
         self.replay.end(begun);
-        let mut held = match phase {
+        let activity = Activity { id, share, phase, worker, span };
+        self.tally.ended(activity, measured.counters);
+        let mut done = None;
+        match phase {
             Phase::Batching => {
                 self.idle[share].push(worker);
-                let (place, seeds, edges) = (batch.place(), batch.num_seeds(), edges(&batch));
-                Held { batch: None, place, seeds, edges, worker, batching: span, transferring: Span::default() }
+                let edges = match &batch {
+                    MiniBatch::Host(batch) => batch.num_edges(),
+                    MiniBatch::Device(_) => 0,
+                };
+                let in_flight = InFlight { place: batch.place(), batch: Some(batch), edges };
+                self.in_flight.insert(position, in_flight);
             }
-            _ => self.held.remove(&position).expect("what is batched is held"),
-        };
-        let activity = Activity { id, share, phase, worker, span };
-        let trained = match phase {
+            Phase::Transferring => {
+                let in_flight = self.in_flight.get_mut(&position).expect("a batched mini-batch is in flight");
+                in_flight.batch = Some(batch);
+            }
             Phase::Training => {
+                let InFlight { place, edges, .. } =
+                    self.in_flight.remove(&position).expect("a batched mini-batch is in flight");
                 self.trained[position as usize] = true;
-                let Held { place, seeds, edges, worker, batching, transferring, .. } = held;
-                self.buffers.trained(share, (batch.place() == place).then_some(batch));
-                let waited = self.tally.waited(span);
                 let left = self.trained.len() - self.replay.begun() as usize;
-                let training = span;
-                Some(BatchDone {
-                    id,
-                    share,
-                    seeds,
-                    edges,
-                    score,
-                    worker,
-                    batching,
-                    transferring,
-                    training,
-                    waited,
-                    ready,
-                    left,
-                })
+                let trained = BatchDone { id, share, seeds: batch.num_seeds(), edges, score, left };
+                self.tally.trained(&trained, span);
+                self.buffers.trained(share, (batch.place() == place).then_some(batch));
+                done = Some(trained);
             }
-            Phase::Batching | Phase::Transferring => {
-                if phase == Phase::Transferring {
-                    held.transferring = span;
-                }
-                held.batch = Some(batch);
-                self.held.insert(position, held);
-                None
-            }
-        };
-        self.tally.ended(activity, measured.counters);
-        let mut tell = |event: Event<'_>| {
+        }
+        for event in [Some(Event::Ended(activity)), done.map(Event::Trained)].into_iter().flatten() {
             if observe(&event) == Control::Cut {
                 self.replay.cut();
             }
-        };
-        tell(Event::Ended(activity));
-        if let Some(done) = trained {
-            self.tally.trained(&done);
-            tell(Event::Trained(done));
         }
     }
 }

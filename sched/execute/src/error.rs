@@ -1,22 +1,21 @@
-//! What a run can fail with.
+//! Errors of a run.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use morphgl_plan::Time;
-use morphgl_registry::{BatchId, Key, MiniBatch};
+use morphgl_registry::{BatchId, Key, MiniBatch, panic_message};
 
 /// Result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failure, with who failed at which mini-batch.
+/// A failure, with the operator that failed and the mini-batch at which it did.
 #[derive(Debug)]
 pub struct Error {
-    /// The operator; `None` when the caller's own function failed.
+    /// The operator; `None` for the caller's own function, and for a schedule as a whole.
     pub operator: Option<Box<Key>>,
-    /// The mini-batch; `None` when no mini-batch was at hand.
+    /// The mini-batch; `None` for a failure outside of any.
     pub batch: Option<BatchId>,
     /// What went wrong.
     pub kind: ErrorKind,
@@ -28,53 +27,48 @@ pub struct Error {
 pub enum ErrorKind {
     /// The operator returned an error.
     Failed(morphgl_registry::Error),
-    /// The operator panicked; what it said.
+    /// The operator panicked, with this message.
     Panicked(String),
-    /// The operator has not answered for so long; its thread is left to itself, and the process should end.
+    /// The operator has not answered within the time limit; its thread is abandoned, and the process should end.
     Hangs(Duration),
-    /// What was asked for cannot be run; the text says the cure.
+    /// A setting or schedule that cannot be run; the text says the cure.
     Setting(String),
-    /// A worker's thread could not be started, or ended without a word.
-    Thread(String),
+    /// The operator's thread cannot be started.
+    Thread(std::io::Error),
 }
 
 impl Error {
-    pub(crate) fn setting(operator: &Key, what: String) -> Self {
-        Self { operator: Some(Box::new(operator.clone())), batch: None, kind: ErrorKind::Setting(what) }
+    pub(crate) fn new(operator: Option<&Key>, batch: Option<BatchId>, kind: ErrorKind) -> Self {
+        Self { operator: operator.cloned().map(Box::new), batch, kind }
     }
 
-    pub(crate) fn failed(operator: Option<&Key>, batch: Option<BatchId>, source: morphgl_registry::Error) -> Self {
-        Self { operator: operator.cloned().map(Box::new), batch, kind: ErrorKind::Failed(source) }
+    pub(crate) fn setting(operator: Option<&Key>, text: impl Into<String>) -> Self {
+        Self::new(operator, None, ErrorKind::Setting(text.into()))
     }
 
-    pub(crate) fn panicked(operator: Option<&Key>, batch: Option<BatchId>, payload: &(dyn Any + Send)) -> Self {
-        let message = payload.downcast_ref::<&str>().map(ToString::to_string);
-        let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
-        let message = message.unwrap_or_else(|| "it did not say why".to_string());
-        Self { operator: operator.cloned().map(Box::new), batch, kind: ErrorKind::Panicked(message) }
+    pub(crate) fn is_panic(&self) -> bool {
+        matches!(self.kind, ErrorKind::Panicked(_))
     }
 }
 
-/// Runs an operator's call; a panic is an error.
+/// Calls an operator; a panic becomes an error.
 pub(crate) fn guarded<T>(
     operator: Option<&Key>,
     batch: Option<BatchId>,
     call: impl FnOnce() -> morphgl_registry::Result<T>,
 ) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(Error::failed(operator, batch, e)),
-        Err(payload) => Err(Error::panicked(operator, batch, payload.as_ref())),
-    }
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    let outcome = outcome.map_err(|payload| ErrorKind::Panicked(panic_message(payload.as_ref())));
+    outcome.and_then(|value| value.map_err(ErrorKind::Failed)).map_err(|kind| Error::new(operator, batch, kind))
 }
 
-/// Passes on the mini-batch that was asked for; another one is a failure of the operator.
+/// Returns `batch` if it is the requested one; another one is a failure of the operator.
 pub(crate) fn delivered(operator: &Key, id: BatchId, batch: MiniBatch) -> Result<MiniBatch> {
     if batch.id() == id {
         return Ok(batch);
     }
     let other = morphgl_registry::Error::failed(operator, format!("it delivered {} instead", batch.id()));
-    Err(Error::failed(Some(operator), Some(id), other))
+    Err(Error::new(Some(operator), Some(id), ErrorKind::Failed(other)))
 }
 
 impl fmt::Display for Error {
@@ -82,8 +76,8 @@ impl fmt::Display for Error {
         if let Some(key) = &self.operator {
             write!(f, "{key}: ")?;
         }
-        let said = matches!((&self.kind, self.batch), (ErrorKind::Failed(e), Some(id)) if e.context == id.to_string());
-        if let Some(batch) = self.batch.filter(|_| !said) {
+        let named = |id: BatchId| matches!(&self.kind, ErrorKind::Failed(e) if e.context == id.to_string());
+        if let Some(batch) = self.batch.filter(|&id| !named(id)) {
             write!(f, "{batch}: ")?;
         }
         match &self.kind {
@@ -94,7 +88,8 @@ impl fmt::Display for Error {
                 write!(f, "has not answered for {limit}; this is a fault of the operator, or of its device; ")?;
                 f.write_str("raise the time limit if it only is that slow")
             }
-            ErrorKind::Setting(what) | ErrorKind::Thread(what) => f.write_str(what),
+            ErrorKind::Setting(text) => f.write_str(text),
+            ErrorKind::Thread(source) => write!(f, "cannot start its thread: {source}; use fewer workers"),
         }
     }
 }
@@ -103,24 +98,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             ErrorKind::Failed(source) => Some(source),
+            ErrorKind::Thread(source) => Some(source),
             _ => None,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mini_batch_is_named_once_whoever_names_it() {
-        let key: Key = "Batching_CPU_Fake".parse().expect("a key");
-        let id = BatchId { epoch: 2, index: 7 };
-        let text = |context: &str| {
-            let source = morphgl_registry::Error::failed(context, "the disk is gone");
-            Error::failed(Some(&key), Some(id), source).to_string()
-        };
-        assert_eq!(text("mini-batch 7 of epoch 2"), "Batching_CPU_Fake: mini-batch 7 of epoch 2: the disk is gone");
-        assert_eq!(text("disk"), "Batching_CPU_Fake: mini-batch 7 of epoch 2: disk: the disk is gone");
-    }
-}
+mod tests;

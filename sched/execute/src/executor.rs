@@ -2,84 +2,50 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Instant;
 
-use morphgl_plan::{Order, Replay, Schedule, simulate};
-use morphgl_registry::{Key, Route, Training};
+use morphgl_plan::{Order, Schedule, simulate};
+use morphgl_registry::{Key, Operators, Route, Training, Transferring};
 
-use crate::buffers::Buffers;
-use crate::crew::Crew;
-use crate::engine::{Closed, Engine, Job};
-use crate::lanes::Lanes;
+use crate::engine::Engine;
 use crate::matching::routes_of;
-use crate::tally::Tally;
-use crate::{
-    Control, EpochReport, Error, ErrorKind, Event, Operators, Result, RouteOperators, Settings, Stop, Trainer, pool,
-};
+use crate::operators::ExecutorOperators;
+use crate::{Control, EpochReport, Error, Event, Result, Settings, Stop};
 
 /// Runs epochs by a schedule, in the order in which the schedule's own simulation begins its phases.
 pub struct Executor {
-    crew: Crew,
+    operators: ExecutorOperators,
     num_batches: u32,
     settings: Settings,
     schedule: Schedule,
     order: Order,
-    /// The route of each share.
-    shares: Vec<usize>,
 }
 
 impl Executor {
-    /// Takes operators, and makes the schedule's workers. Routes that the schedule does not use are there for later ones.
+    /// Takes the training operator that the schedule names and the routes to it, and makes the schedule's workers. Routes that
+    /// the schedule does not use are kept for later ones.
     ///
     /// # Errors
     ///
-    /// A share of the schedule is of no route by its keys, two routes have the same keys, the schedule has more mini-batches than an epoch, routes have different
-    /// numbers of mini-batches, or a worker cannot be made.
-    pub fn new(
-        routes: Vec<RouteOperators>,
-        training: Trainer,
-        schedule: &Schedule,
-        settings: Settings,
-    ) -> Result<Self> {
-        let mut num_batches = None;
-        for (i, RouteOperators { route, batching, .. }) in routes.iter().enumerate() {
-            let same = |r: &RouteOperators| {
-                (&r.route.batching, &r.route.transferring) == (&route.batching, &route.transferring)
-            };
-            if routes[..i].iter().any(same) {
-                let what = format!("twice with {}; give the routes of one device", route.transferring);
-                return Err(Error::setting(&route.batching, what));
-            }
-            let n = pool::count(&route.batching, batching.as_ref())?;
-            let first = *num_batches.get_or_insert(n);
-            if n != first {
-                let what =
-                    format!("{n} mini-batches an epoch, another route has {first}; give all routes the same seeds");
-                return Err(Error::setting(&route.batching, what));
-            }
-        }
-        let mut executor = Self {
-            crew: Crew::new(routes, training),
-            num_batches: num_batches.unwrap_or(0),
-            settings,
-            schedule: schedule.clone(),
-            order: Order::default(),
-            shares: Vec::new(),
-        };
+    /// The operators of a share are not among those given, two routes have the same keys or different numbers of mini-batches,
+    /// the schedule has more mini-batches than an epoch, or a worker cannot be made.
+    pub fn new(operators: Operators, schedule: &Schedule, settings: Settings) -> Result<Self> {
+        let operators = ExecutorOperators::new(operators, schedule)?;
+        let num_batches = operators.num_batches()?;
+        let mut executor =
+            Self { operators, num_batches, settings, schedule: schedule.clone(), order: Order::default() };
         executor.set_schedule(schedule)?;
         Ok(executor)
     }
 
-    /// Changes the schedule between epochs, or between parts of one. Workers are kept where they fit the new one.
+    /// Changes the schedule between epochs, or between parts of one. Workers that fit the new schedule are kept.
     ///
     /// # Errors
     ///
     /// As [`Executor::new`]; the schedule is then the one before.
     pub fn set_schedule(&mut self, schedule: &Schedule) -> Result<()> {
-        let routes: Vec<&Route> = self.routes().collect();
-        let shares = routes_of(schedule, &routes, self.training_key(), self.num_batches)?;
-        self.crew.make_workers(schedule, &shares)?;
-        (self.schedule, self.order, self.shares) = (schedule.clone(), simulate(schedule).order, shares);
+        let shares = routes_of(schedule, &self.operators.routes(), self.training_key(), self.num_batches)?;
+        self.operators.make_workers(schedule, shares)?;
+        (self.schedule, self.order) = (schedule.clone(), simulate(schedule).order);
         Ok(())
     }
 
@@ -90,15 +56,16 @@ impl Executor {
     /// thread, after every phase of every mini-batch, before anything else begins.
     /// The order of training is the schedule's, whatever the durations are.
     ///
-    /// A stop ends it after what lanes are at; other mini-batches that have begun are dropped. A [`Control::Cut`] lets what has
-    /// begun be trained. Either way the report lists the `remaining` ones, for the schedule of another call.
+    /// A stop ends it after the steps that lanes are working on; other mini-batches that have begun are dropped. A
+    /// [`Control::Cut`] lets all mini-batches that have begun be trained. Either way the report lists the `remaining` ones, for
+    /// the schedule of another call.
     ///
     /// # Errors
     ///
-    /// An operator failed, panicked or hung: the error says which, at which mini-batch. Nothing new has begun since, what other
-    /// operators were at has ended, and so have all threads but those that hang.
+    /// An operator failed, panicked or hung: the error says which, at which mini-batch. Nothing has begun since, the other
+    /// operators have finished their steps, and all threads have ended but those that hang.
     /// After a panic or a hang the operator is lost, and every further call is an error.
-    /// An error too: another number of mini-batches than the schedule's, one that does not exist, one listed twice.
+    /// Also an error: another number of mini-batches than the schedule's, one that does not exist, one listed twice.
     pub fn train(
         &mut self,
         epoch: u32,
@@ -107,46 +74,39 @@ impl Executor {
         observe: &mut dyn FnMut(&Event<'_>) -> Control,
     ) -> Result<EpochReport> {
         self.check(batches)?;
-        self.crew.set_training_threads(self.schedule.training_threads.max(1))?;
-        let start = Instant::now();
-        let spares = self.crew.take_spares(&self.shares);
-        let (lanes, started) = Lanes::start(start, self.crew.lend(&self.schedule, &self.shares));
-        let mut engine = Engine::new(
-            Job { epoch, batches, limit: self.settings.limit, start },
-            (lanes, started.err()),
-            Replay::new(&self.schedule, &self.order),
-            Buffers::new(&self.schedule, spares),
-            Tally::new(epoch, &self.schedule, self.settings.record),
-        );
+        self.operators.set_training_threads(self.schedule.training_threads.max(1))?;
+        let Self { operators, settings, schedule, order, .. } = self;
+        let mut engine = Engine::new(operators, (schedule, order), (epoch, batches), *settings);
         let panicked = catch_unwind(AssertUnwindSafe(|| engine.run(stop, observe))).err();
         if panicked.is_some() {
             engine.drain();
         }
-        let Closed { lanes, spares, report } = engine.close();
-        self.crew.take_back(&self.shares, lanes, spares);
+        let report = engine.close(operators);
         match panicked {
-            // The observer's own: operators' panics are caught in their lanes.
+            // The observer's own panic: operators' panics are caught in their lanes.
             Some(payload) => resume_unwind(payload),
             None => report,
         }
     }
 
-    /// Whether an epoch can be run on these mini-batches.
+    /// Whether these mini-batches can be trained by the schedule.
     fn check(&self, batches: &[u32]) -> Result<()> {
-        self.crew.whole()?;
-        let wrong = |what: String| Err(Error { operator: None, batch: None, kind: ErrorKind::Setting(what) });
+        self.operators.check()?;
+        let refused = |text: String| Err(Error::setting(None, text));
         let (given, planned) = (batches.len(), self.schedule.num_batches());
         if given != planned {
-            return wrong(format!("{given} mini-batches are to be trained, the schedule is for {planned}; plan again"));
+            return refused(format!(
+                "{given} mini-batches are to be trained, the schedule is for {planned}; plan again"
+            ));
         }
         let mut sorted = batches.to_vec();
         sorted.sort_unstable();
         if let Some(last) = sorted.last().filter(|&&last| last >= self.num_batches) {
             let have = self.num_batches;
-            return wrong(format!("mini-batch {last} is asked for, an epoch has {have}; ask for those from 0 on"));
+            return refused(format!("mini-batch {last} is asked for, an epoch has {have}; ask for those from 0 on"));
         }
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => wrong(format!("mini-batch {} is asked for twice; ask for it once", pair[0])),
+            Some(pair) => refused(format!("mini-batch {} is asked for twice; ask for it once", pair[0])),
             None => Ok(()),
         }
     }
@@ -161,19 +121,9 @@ impl Executor {
         &self.schedule
     }
 
-    /// The settings.
-    pub fn settings(&self) -> Settings {
-        self.settings
-    }
-
-    /// The routes' keys.
-    pub fn routes(&self) -> impl ExactSizeIterator<Item = &Route> {
-        self.crew.routes()
-    }
-
-    /// Who trains.
+    /// Key of the training operator.
     pub fn training_key(&self) -> &Key {
-        self.crew.training_key()
+        self.operators.training_key()
     }
 
     /// The training operator, between epochs.
@@ -182,10 +132,10 @@ impl Executor {
     ///
     /// An operator panicked or hung earlier.
     pub fn training_mut(&mut self) -> Result<&mut dyn Training> {
-        self.crew.training_mut()
+        self.operators.training_mut()
     }
 
-    /// The operators of a route by its position among [`Executor::routes`], between epochs.
+    /// The route of a share of the schedule, its transferring operator and the training operator, between epochs.
     ///
     /// # Errors
     ///
@@ -193,26 +143,16 @@ impl Executor {
     ///
     /// # Panics
     ///
-    /// When there is no such route.
-    pub fn operators_mut(&mut self, route: usize) -> Result<Operators<'_>> {
-        self.crew.operators_mut(route)
-    }
-
-    /// Gives the operators back.
-    ///
-    /// # Errors
-    ///
-    /// An operator panicked or hung earlier.
-    pub fn into_parts(self) -> Result<(Vec<RouteOperators>, Trainer)> {
-        self.crew.into_parts()
+    /// When there is no such share.
+    pub fn share_mut(&mut self, share: usize) -> Result<(&Route, &mut dyn Transferring, &mut dyn Training)> {
+        self.operators.share_mut(share)
     }
 }
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let routes: Vec<&Route> = self.routes().collect();
         let mut f = f.debug_struct("Executor");
-        f.field("routes", &routes).field("schedule", &self.schedule).field("settings", &self.settings);
-        f.finish_non_exhaustive()
+        f.field("routes", &self.operators.routes()).field("schedule", &self.schedule);
+        f.field("settings", &self.settings).finish_non_exhaustive()
     }
 }

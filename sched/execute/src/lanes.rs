@@ -5,98 +5,80 @@ use std::time::Instant;
 use crossbeam::channel::{Receiver, bounded};
 use morphgl_registry::Key;
 
-use crate::Result;
-use crate::lane::{Done, Lane, Operator, Reports, ahead};
+use crate::Error;
+use crate::lane::{Answer, Lane, Operator};
 
-/// Who works in a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Training,
-    /// Of a share.
-    Transferring(usize),
-    /// One of a share's workers, in ascending order.
-    Worker(usize),
-}
-
-/// A lane's place: it stays when the lane is given up.
-struct Place {
-    role: Role,
+/// A lane with its share and its operator's key, which outlive the thread.
+struct Entry {
+    /// `None` for training, which is of all shares.
+    share: Option<usize>,
     key: Key,
-    /// `None` when its thread could not be started, or was given up.
+    /// `None` when its thread could not be started, or was abandoned.
     lane: Option<Lane>,
 }
 
 /// All lanes of a run.
 pub(crate) struct Lanes {
-    places: Vec<Place>,
-    done: Receiver<Done>,
+    entries: Vec<Entry>,
+    answers: Receiver<Answer>,
 }
 
 impl Lanes {
-    /// Starts all lanes.
-    ///
-    /// # Errors
-    ///
-    /// A thread cannot be started: its operator is lost, the others are there.
-    pub(crate) fn start(start: Instant, operators: Vec<(Role, Key, Operator)>) -> (Self, Result<()>) {
-        // A lane answers once for each mini-batch that it was told of, and there is room for all these answers: nobody waits to
-        // report.
-        let answers: usize = operators.iter().map(|(_, _, operator)| 1 + ahead(operator)).sum();
-        let (report, done) = bounded(answers.max(1));
-        let mut lanes = Self { places: Vec::with_capacity(operators.len()), done };
-        let mut outcome = Ok(());
-        for (role, key, operator) in operators {
-            let name = match role {
-                Role::Training => "training".to_string(),
-                Role::Transferring(share) => format!("transferring-{share}"),
-                Role::Worker(share) => format!("batching-{share}-{}", lanes.of(role).count()),
-            };
-            let reports = Reports { done: report.clone(), start };
-            let lane = match Lane::start(lanes.places.len(), name, &key, operator, reports) {
+    /// Starts all lanes; also returns the first error, of a thread that cannot be started: its operator is lost, the others are
+    /// there.
+    pub(crate) fn start(start: Instant, operators: Vec<(Option<usize>, Key, Operator)>) -> (Self, Option<Error>) {
+        // A lane answers once to each mini-batch it was sent, and the channel holds all these answers: no lane waits to answer.
+        let most: usize = operators.iter().map(|(_, _, operator)| 1 + operator.queue()).sum();
+        let (send, answers) = bounded(most.max(1));
+        let mut lanes = Self { entries: Vec::with_capacity(operators.len()), answers };
+        let mut failure = None;
+        for (number, (share, key, operator)) in operators.into_iter().enumerate() {
+            let lane = Lane::start(number, &key, operator, send.clone(), start);
+            let lane = match lane {
                 Ok(lane) => Some(lane),
                 Err(e) => {
-                    outcome = outcome.and(Err(e));
+                    failure.get_or_insert(e);
                     None
                 }
             };
-            lanes.places.push(Place { role, key, lane });
+            lanes.entries.push(Entry { share, key, lane });
         }
-        (lanes, outcome)
+        (lanes, failure)
     }
 
-    /// Numbers of the lanes of this role.
-    pub(crate) fn of(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
-        (0..self.places.len()).filter(move |&i| self.places[i].role == role)
+    /// Numbers of a share's lanes: transferring first, then its workers.
+    pub(crate) fn of_share(&self, share: usize) -> Vec<usize> {
+        (0..self.entries.len()).filter(|&i| self.entries[i].share == Some(share)).collect()
     }
 
     /// Number of lanes.
     pub(crate) fn count(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
-    /// Where lanes report to.
-    pub(crate) fn done(&self) -> &Receiver<Done> {
-        &self.done
+    /// The channel of all lanes' answers.
+    pub(crate) fn answers(&self) -> &Receiver<Answer> {
+        &self.answers
     }
 
     pub(crate) fn lane(&self, number: usize) -> &Lane {
-        self.places[number].lane.as_ref().expect("a lane that was given up is a failure, after which nothing begins")
+        self.entries[number].lane.as_ref().expect("nothing begins after a lane was abandoned")
     }
 
-    /// Mini-batches that a lane may be told of beside the one that its operator is at.
-    pub(crate) fn ahead(&self, number: usize) -> usize {
-        self.places[number].lane.as_ref().map_or(0, Lane::ahead)
+    /// Mini-batches that a lane may be sent besides the one in work.
+    pub(crate) fn queue(&self, number: usize) -> usize {
+        self.entries[number].lane.as_ref().map_or(0, Lane::queue)
     }
 
-    /// Leaves a lane to itself; its operator's key.
-    pub(crate) fn give_up(&mut self, number: usize) -> Key {
-        self.places[number].lane = None;
-        self.places[number].key.clone()
+    /// Abandons a lane with its thread and operator; returns the operator's key.
+    pub(crate) fn abandon(&mut self, number: usize) -> Key {
+        self.entries[number].lane = None;
+        self.entries[number].key.clone()
     }
 
-    /// Ends all lanes, and hands back who worked in each: `Err` with the key where the operator is lost.
-    pub(crate) fn end(self) -> Vec<(Role, std::result::Result<Operator, Key>)> {
-        let back = |p: Place| (p.role, p.lane.and_then(Lane::end).ok_or(p.key));
-        self.places.into_iter().map(back).collect()
+    /// Ends all lanes; returns their shares and operators, `Err` with the key of a lost one.
+    pub(crate) fn end(self) -> Vec<(Option<usize>, std::result::Result<Operator, Key>)> {
+        let end = |entry: Entry| (entry.share, entry.lane.and_then(Lane::end).ok_or(entry.key));
+        self.entries.into_iter().map(end).collect()
     }
 }

@@ -1,8 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod buffers;
-mod crew;
-mod drive;
 mod engine;
 mod error;
 mod executor;
@@ -10,6 +8,7 @@ mod lane;
 mod lanes;
 mod loader;
 mod matching;
+mod operators;
 mod pool;
 mod prepare;
 mod report;
@@ -19,8 +18,6 @@ mod tally;
 mod window;
 mod worker;
 
-pub use crew::{Operators, RouteOperators, Trainer};
-pub use drive::Transfer;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::Executor;
 pub use loader::Loader;

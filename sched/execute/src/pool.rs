@@ -1,18 +1,19 @@
-//! Workers with their buffers, kept from epoch to epoch.
+//! Batching workers outside of training, with their spare mini-batches.
 
 use std::fmt;
 
 use morphgl_registry::{Batching, BatchingWorker, Key, MiniBatch};
 
 use crate::error::guarded;
-use crate::{Error, PoolSettings, Result};
+use crate::operators::count;
+use crate::{PoolSettings, Result};
 
-/// The workers of one batching operator, and the mini-batches whose buffers they use again.
+/// The workers of one batching operator, and mini-batches whose memory they use again. Both are kept from epoch to epoch.
 pub struct Pool {
     pub(crate) key: Key,
     pub(crate) settings: PoolSettings,
     pub(crate) num_batches: u32,
-    /// Fewer than it was made with when one panicked.
+    /// All workers but those that panicked.
     pub(crate) workers: Vec<Box<dyn BatchingWorker>>,
     pub(crate) spare: Vec<MiniBatch>,
 }
@@ -35,18 +36,6 @@ impl Pool {
     pub fn num_batches(&self) -> u32 {
         self.num_batches
     }
-
-    /// What it was made with.
-    pub fn settings(&self) -> PoolSettings {
-        self.settings
-    }
-}
-
-/// Mini-batches of one epoch, as a `BatchId` counts them.
-pub(crate) fn count(key: &Key, batching: &dyn Batching) -> Result<u32> {
-    let n = batching.num_batches();
-    u32::try_from(n)
-        .map_err(|_| Error::setting(key, format!("{n} mini-batches an epoch are too many; make them larger")))
 }
 
 impl fmt::Debug for Pool {

@@ -1,24 +1,24 @@
-//! What a caller may set.
+//! Settings of executors and pools.
 
 use std::time::Duration;
 
 /// Settings of an [`Executor`](crate::Executor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Longest time that one step, one phase of one mini-batch, may take; `None` waits for ever. Default `None`.
+    /// Time limit of one phase of one mini-batch; `None` waits for ever. Default `None`.
     pub limit: Option<Duration>,
     /// Whether reports keep every phase of every mini-batch. Default false.
     pub record: bool,
 }
 
-/// Who prepares mini-batches ahead for a [`Pool`](crate::Pool), and how far.
+/// Workers of a [`Pool`](crate::Pool), and the length of their queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Workers, each in a thread of its own; without any, mini-batches are prepared on the caller's thread as they are asked for.
+    /// Workers, each in a thread of its own; with 0, mini-batches are prepared on the caller's thread on demand.
     pub workers: usize,
     /// Threads each worker spreads a mini-batch over; 0 counts as 1.
     pub threads_per_worker: usize,
-    /// Mini-batches that may wait for the caller beside those in the workers' hands.
+    /// Mini-batches that may wait for the caller, besides those the workers are preparing.
     pub queue: usize,
 }
 
@@ -33,7 +33,7 @@ impl PoolSettings {
         Self { workers, threads_per_worker: 1, queue: 2 }
     }
 
-    /// The most mini-batches in memory at any time: one a worker, the queue, and the caller's own.
+    /// Maximum number of mini-batches in memory at any time: one a worker, the queue, and the caller's own.
     pub const fn window(&self) -> usize {
         if self.workers == 0 { 1 } else { self.workers + self.queue + 1 }
     }

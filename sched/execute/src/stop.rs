@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Asks a run to end after the current mini-batch. Clones are the same flag; setting it is safe in a signal handler.
+/// A request to end a run after the current mini-batch. Clones share the flag; setting it is safe in a signal handler.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -13,19 +13,13 @@ impl Stop {
         Self::default()
     }
 
-    /// Asks for the end.
+    /// Requests the end.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the end was asked for.
+    /// Whether the end was requested.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl From<Arc<AtomicBool>> for Stop {
-    fn from(flag: Arc<AtomicBool>) -> Self {
-        Self(flag)
     }
 }

@@ -1,9 +1,9 @@
-//! Adds up what a run comes to.
+//! Sums of an epoch's durations and counters, from which its report is made.
 
 use morphgl_plan::{Phase, Schedule, Seconds, Share};
 use morphgl_registry::Counters;
 
-use crate::{Activity, BatchDone, EpochReport, PhaseSeconds, ResourceSeconds, ShareReport, Span};
+use crate::{Activity, BatchDone, EpochReport, ResourceSeconds, ShareReport, Span};
 
 /// Mean and deviation of a stream, by Welford's recurrence.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,83 +22,65 @@ impl Mean {
     }
 
     fn seconds(&self) -> Seconds {
-        Seconds {
-            mean: self.mean,
-            std: if self.count > 1.0 { (self.squares / (self.count - 1.0)).sqrt() } else { 0.0 },
-        }
+        let std = if self.count > 1.0 { (self.squares / (self.count - 1.0)).sqrt() } else { 0.0 };
+        Seconds { mean: self.mean, std }
     }
 }
 
-/// A report in the making.
+/// A report with the sums behind its means and shares.
 #[derive(Debug)]
 pub(crate) struct Tally {
     report: EpochReport,
     means: Vec<[Mean; 3]>,
-    /// What each share's operators counted, by phase.
+    /// Counters of each share's operators, by phase.
     counters: Vec<[Counters; 3]>,
-    /// The operators' keys, in the same order.
+    /// Keys of the operators, in the same order.
     keys: Vec<[String; 3]>,
-    /// Of each share's phases, the resources it holds with the cores it uses of each.
-    holds: Vec<[Vec<(usize, f64)>; 3]>,
+    /// Of each share's phases, indices of the resources that it uses, with the number of cores.
+    resources: Vec<[Vec<(usize, f64)>; 3]>,
     cores: Vec<f64>,
-    /// When the last step of training ended.
+    /// End of the last step of training.
     trained: f64,
     record: bool,
 }
 
 impl Tally {
     pub(crate) fn new(epoch: u32, schedule: &Schedule, record: bool) -> Self {
-        let holds = schedule.shares.iter().map(|s| {
+        let resources = schedule.shares.iter().map(|s| {
             let of = |names: &[String], threads: usize| {
-                let held = schedule.resources.iter().enumerate().filter(|(_, r)| names.contains(&r.name));
-                held.map(|(i, r)| (i, if r.cores.is_some() { threads.max(1) as f64 } else { 1.0 })).collect()
+                let used = schedule.resources.iter().enumerate().filter(|(_, r)| names.contains(&r.name));
+                used.map(|(i, r)| (i, if r.cores.is_some() { threads.max(1) as f64 } else { 1.0 })).collect()
             };
             let h = &s.hardware;
             [of(&h.batching, s.threads_per_worker), of(&h.transferring, 1), of(&h.training, schedule.training_threads)]
         });
-        let keys = schedule
-            .shares
-            .iter()
-            .map(|Share { keys, .. }| [&keys.batching, &keys.transferring, &keys.training].map(ToString::to_string));
-        let resource =
-            |r: &morphgl_plan::Resource| ResourceSeconds { resource: r.name.clone(), seconds: 0.0, share: 0.0 };
-        let report = EpochReport {
-            epoch,
-            stopped: false,
-            remaining: Vec::new(),
-            seconds: 0.0,
-            first_fill_seconds: 0.0,
-            batches: 0,
-            seeds: 0,
-            edges: 0,
-            score: Default::default(),
-            busy: PhaseSeconds::default(),
-            resources: schedule.resources.iter().map(resource).collect(),
-            shares: vec![ShareReport::default(); schedule.shares.len()],
-            counters: Default::default(),
-            trainer_waited: 0.0,
-            peak_batched: 0,
-            peak_ready: 0,
-            activities: Vec::new(),
-        };
+        let keys =
+            |Share { keys, .. }: &Share| [&keys.batching, &keys.transferring, &keys.training].map(ToString::to_string);
+        let idle = |r: &morphgl_plan::Resource| ResourceSeconds { resource: r.name.clone(), seconds: 0.0, share: 0.0 };
+        let number = schedule.shares.len();
         Self {
-            report,
-            means: vec![[Mean::default(); 3]; schedule.shares.len()],
-            counters: vec![[Counters::NONE; 3]; schedule.shares.len()],
-            keys: keys.collect(),
-            holds: holds.collect(),
+            report: EpochReport {
+                epoch,
+                resources: schedule.resources.iter().map(idle).collect(),
+                shares: vec![ShareReport::default(); number],
+                ..EpochReport::default()
+            },
+            means: vec![[Mean::default(); 3]; number],
+            counters: vec![[Counters::NONE; 3]; number],
+            keys: schedule.shares.iter().map(keys).collect(),
+            resources: resources.collect(),
             cores: schedule.resources.iter().map(|r| r.cores.unwrap_or(1) as f64).collect(),
             trained: 0.0,
             record,
         }
     }
 
-    /// A phase has ended.
+    /// Adds a phase of a mini-batch.
     pub(crate) fn ended(&mut self, activity: Activity, counters: Counters) {
         let Activity { share, phase, span, .. } = activity;
         self.counters[share][phase as usize] += counters;
         self.means[share][phase as usize].add(span.seconds());
-        for &(resource, cores) in &self.holds[share][phase as usize] {
+        for &(resource, cores) in &self.resources[share][phase as usize] {
             self.report.resources[resource].seconds += cores * span.seconds();
         }
         let busy = &mut self.report.busy;
@@ -112,23 +94,18 @@ impl Tally {
         }
     }
 
-    /// Seconds training has waited for a mini-batch that it now has trained.
-    pub(crate) fn waited(&self, training: Span) -> f64 {
-        (training.start - self.trained).max(0.0)
-    }
-
-    /// A mini-batch was trained.
-    pub(crate) fn trained(&mut self, done: &BatchDone) {
+    /// Adds a mini-batch with the span of its training.
+    pub(crate) fn trained(&mut self, done: &BatchDone, training: Span) {
         let report = &mut self.report;
         if report.batches == 0 {
-            report.first_fill_seconds = done.training.start;
+            report.first_fill_seconds = training.start;
         }
-        self.trained = done.training.end;
+        report.trainer_waited += (training.start - self.trained).max(0.0);
+        self.trained = training.end;
         report.batches += 1;
         report.seeds += done.seeds as u64;
         report.edges += done.edges as u64;
         report.score += done.score;
-        report.trainer_waited += done.waited;
         report.shares[done.share].batches += 1;
     }
 

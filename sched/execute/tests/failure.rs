@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Fault, World, cpu, device, dual, ends, executor, interleaved, no_thread_is_left, schedule};
 use morphgl_execute::{Control, Error, ErrorKind, Event, Executor, Settings, Stop};
 use morphgl_plan::{Policy, Schedule};
-use morphgl_registry::{BatchId, Phase};
+use morphgl_registry::{BatchId, Operators, Phase};
 use proptest::prelude::*;
 
 const N: usize = 16;
@@ -77,7 +77,7 @@ fn fail_queued(phase: Phase, at: u32, fault: Fault, schedule: &Schedule, depth: 
             let again = executor.train(1, &all(), &Stop::new(), &mut go_on).expect_err("an operator is lost");
             assert_eq!(again.to_string(), format!("{operator}: lost when it failed earlier; make a new executor"));
             assert!(executor.training_mut().is_err());
-            assert!(executor.operators_mut(0).is_err());
+            assert!(executor.share_mut(0).is_err());
         }
         drop(executor);
         no_thread_is_left(&world);
@@ -357,10 +357,7 @@ fn refused(outcome: Result<impl std::fmt::Debug, Error>, what: &str) {
 fn what_cannot_be_run_is_refused_with_the_cure() {
     let world = Arc::new(World::new(N));
     let good = dual(N / 2, N / 2, 1, [2, 2]);
-    let make = |schedule: &Schedule| {
-        let (routes, training) = common::routes(&world, &good);
-        Executor::new(routes, training, schedule, Settings::default())
-    };
+    let make = |schedule: &Schedule| Executor::new(common::operators(&world, &good), schedule, Settings::default());
     let mut executor = make(&good).expect("it is good");
     let mut train = |batches: &[u32]| executor.train(0, batches, &Stop::new(), &mut go_on);
     refused(train(&[0, 1]), "2 mini-batches are to be trained, the schedule is for 16; plan again");
@@ -400,13 +397,14 @@ fn what_cannot_be_run_is_refused_with_the_cure() {
     // A schedule that is refused changes nothing.
     refused(executor.set_schedule(&single), what);
     assert_eq!(executor.schedule(), &good);
-    let (mut routes, training) = common::routes(&world, &good);
-    routes.extend(common::routes(&world, &good).0);
+    let mut doubled = common::operators(&world, &good);
+    doubled.routes.extend(common::operators(&world, &good).routes);
     let what = "Batching_DEV+PCIe_Fake: twice with Transferring_DEV+PCIe_Fake; give the routes of one device";
-    refused(Executor::new(routes, training, &good, Settings::default()), what);
-    let (mut routes, training) = common::routes(&world, &good);
-    let (larger, _) = common::routes(&Arc::new(World::new(N + 1)), &good);
-    routes[1] = larger.into_iter().nth(1).expect("there are two");
+    refused(Executor::new(doubled, &good, Settings::default()), what);
+    let mut unequal = common::operators(&world, &good);
+    unequal.routes[1] = common::operators(&Arc::new(World::new(N + 1)), &good).routes.remove(1);
     let what = "Batching_CPU_Fake: 17 mini-batches an epoch, another route has 16; give all routes the same seeds";
-    refused(Executor::new(routes, training, &good, Settings::default()), what);
+    refused(Executor::new(unequal, &good, Settings::default()), what);
+    let what = "there is no training operator; give one at least";
+    refused(Executor::new(Operators::default(), &good, Settings::default()), what);
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use morphgl_registry::Route;
 use serde::{Deserialize, Serialize};
 
 use crate::{Durations, Invalid};
@@ -37,6 +38,14 @@ pub struct RouteKeys {
     pub transferring: String,
     /// Key of the training operator.
     pub training: String,
+}
+
+impl From<&Route> for RouteKeys {
+    fn from(route: &Route) -> Self {
+        let Route { batching, transferring, training, .. } = route;
+        let [batching, transferring, training] = [batching, transferring, training].map(ToString::to_string);
+        Self { batching, transferring, training }
+    }
 }
 
 impl fmt::Display for RouteKeys {

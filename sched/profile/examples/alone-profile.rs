@@ -1,17 +1,18 @@
-//! Profiles operators of one's own, without the runner. Run: `cargo run -p morphgl-profile --example alone-profile`.
+//! Profiles operators of the example's own, without the runner. Run: `cargo run -p morphgl-profile --example alone-profile`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use morphgl_plan::{Limits, plan};
-use morphgl_profile::{Operators, RouteOperators, Settings, TrainingOperator, Watch, profile};
+use morphgl_profile::{Settings, Watch, profile};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Place, Result,
-    Route, Score, Training, Transferring,
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Operators, Place,
+    Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
 };
 
-/// All three phases, asleep for 3 ms, no time and 5 ms.
+/// An operator of all three phases, which sleeps for 3 ms, no time and 5 ms.
 #[derive(Debug, Clone, Copy)]
 struct Asleep;
 
@@ -80,19 +81,18 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         batching: "Batching_CPU_Asleep".parse()?,
         transferring: "Transferring_CPU_Asleep".parse()?,
         training: "Training_CPU_Asleep".parse()?,
-        read_at: morphgl_registry::Place::Host,
+        read_at: Place::Host,
         batched_at: Place::Host,
         trained_at: Place::Host,
     };
     let machine = Machine::probe();
-    let (mut transferring, mut training) = (Asleep, Asleep);
+    let (key, place) = (route.training.clone(), route.trained_at.clone());
     let mut operators = Operators {
-        routes: vec![RouteOperators { route: &route, batching: &Asleep, transferring: &mut transferring }],
-        trainers: vec![TrainingOperator { key: &route.training, place: &route.trained_at, operator: &mut training }],
-        selections: Vec::new(),
+        routes: vec![RouteOperators { route, batching: Arc::new(Asleep), transferring: Box::new(Asleep) }],
+        trainers: vec![TrainingOperator { key, place, operator: Box::new(Asleep) }],
     };
     let settings = Settings::new(machine.cores);
-    let profile = profile(&mut operators, &machine, &settings, &Watch::NONE, &mut |p| {
+    let profile = profile(&mut operators, &[], &machine, &settings, &Watch::NONE, &mut |p| {
         println!("{}/{} {}", p.done, p.total, p.what)
     })?;
     for r in &profile.routes {
@@ -104,7 +104,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         for s in &r.training {
             println!("training, {} threads: {:.2} ms ± {:.2}", s.threads, 1e3 * s.seconds.mean, 1e3 * s.seconds.std);
         }
-        for t in &r.together {
+        for t in &r.interference {
             let (batching, training) = (1e3 * t.batching.mean, 1e3 * t.training.mean);
             print!("{} workers of {} threads beside {} training threads: ", t.workers, t.threads, t.training_threads);
             println!("batching {batching:.2} ms, training {training:.2} ms");

@@ -1,8 +1,7 @@
 #![doc = include_str!("../README.md")]
 
-mod chain;
+mod budget;
 mod compare;
-mod course;
 mod error;
 mod measure;
 mod memory;
@@ -16,12 +15,13 @@ mod settings;
 mod splits;
 mod statistics;
 mod training;
+mod transfer;
 
-pub use chain::Largest;
 pub use error::{Error, ErrorKind, Result};
 pub use measure::profile;
-pub use profile::{PoolSample, Profile, RouteProfile, TogetherSample, TrainingSample, VERSION};
-pub use select::{Candidate, select};
+pub use profile::{InterferenceSample, PoolSample, Profile, RouteProfile, TrainingSample, VERSION};
+pub use select::select;
 pub use selection::{CandidateProfile, Outcome, Selection};
-pub use settings::{Memory, Operators, Progress, RouteOperators, Settings, TrainingOperator, Watch};
+pub use settings::{MemoryLimit, Progress, Settings, Watch};
 pub use statistics::Statistics;
+pub use transfer::PeakBytes;

@@ -1,48 +1,54 @@
-//! The order of measuring.
+//! The order of measurements.
 
-use morphgl_registry::{Machine, MiniBatch, Place, Route};
+use std::collections::BTreeMap;
 
-use crate::course::{Course, Sampling, pool_in_words};
-use crate::memory::Seen;
+use morphgl_registry::{Machine, MiniBatch, Operators, Place, Route};
+
+use crate::budget::{Budget, Sampling, describe_pool};
+use crate::memory::MemoryMonitor;
 use crate::points::{
-    Point, Points, add_pool, add_training, check, known_training, same_batching, same_training, same_transferring,
-    selected, training_in_words, training_seconds, trains,
+    Point, Points, add_pool, add_training, check, describe_training, known_training, same_batching, same_training,
+    same_transferring, selected, training_seconds,
 };
-use crate::profile::on_host;
-use crate::splits::{self, Split};
+use crate::profile::{Counts, on_host};
+use crate::splits;
+use crate::transfer::{self, TransferSamples};
 use crate::{
-    Error, Operators, PoolSample, Profile, Progress, Result, RouteProfile, Settings, Statistics, TogetherSample,
-    TrainingSample, VERSION, Watch, chain, pool, training,
+    Error, InterferenceSample, PoolSample, Profile, Progress, Result, RouteProfile, Selection, Settings, Statistics,
+    TrainingSample, VERSION, Watch, pool, training,
 };
 
-/// Shares of the time: what is needed for a plan; that and each phase alone; that and what is measured again; and that and
-/// phases beside each other.
+/// Shares of the time by whose end are measured: the points that a plan needs; also the other points of each phase alone; also
+/// further samples of training; also interference.
 const NEEDED: f64 = 0.35;
 const ALONE: f64 = 0.6;
 const REFINED: f64 = 0.75;
 const ALL: f64 = 1.0;
-/// Training at a count of threads that takes no more than this many times the best may become the plan's.
+/// Factor to the fastest training within which another count of threads may become the plan's.
 const CLOSE: f64 = 1.15;
 /// Samples taken when a point is measured again.
 const AGAIN: usize = 2;
-/// Host mini-batches kept for training to be measured with; of a device's one, as its memory may hold no more than two.
+/// Host mini-batches kept for measuring training; of a device's one is kept, as its memory may hold no more than two.
 const KEPT: usize = 2;
 
 /// Measures every phase of the routes: batching by pools of workers, transferring, training at counts of threads, and, where
-/// batching and training share the host's cores, both beside each other at the splits of the cores that plans would choose.
+/// batching and training share the host's cores, their interference at the splits of the cores that plans would choose.
 ///
-/// Each point is warmed up first. What two routes share (an operator at a place) is measured once.
-/// Needed for a plan, and measured whatever the budget: the smallest and the largest pool, transferring,
-/// and training at the largest count of threads. What else the budget does not allow, and pools that `watch.memory` has no
-/// room for, are listed in [`Profile::skipped`]; one worker, and a step, are measured in any case.
-/// Parameters and optimizer state of training are put back; `set_threads` stays as it was measured last.
+/// Each point is warmed up first. An operator at a place that two routes share is measured once.
+/// Always measured, as a plan needs them: the smallest and the largest pool, transferring, and training at the largest count of
+/// threads. Other points that exceed the budget, and pools that exceed `watch.memory`, are listed in [`Profile::skipped`]; one
+/// worker, and a step, are measured in any case.
+/// `selections` are earlier outcomes of [`select`](crate::select()): their time is a part of the budget, and their samples of the
+/// chosen operators are used.
+/// Parameters and optimizer state of training are restored; `set_threads` is not.
 ///
 /// # Errors
 ///
-/// An operator failed or panicked, `stop` said so, there is no mini-batch or no route, or routes do not fit together.
-/// Parameters and optimizer state are put back then, too, and no thread is left.
+/// An operator failed or panicked, a stop was requested, there is no mini-batch or no route, or routes do not fit together.
+/// Parameters and optimizer state are restored then, too, and no thread is left.
 pub fn profile(
-    operators: &mut Operators<'_>,
+    operators: &mut Operators,
+    selections: &[Selection],
     machine: &Machine,
     settings: &Settings,
     watch: &Watch<'_>,
@@ -51,130 +57,115 @@ pub fn profile(
     let num_batches = check(operators)?;
     let points = Points::new(settings);
     let total = points.count(operators, settings);
-    let before = selected(&operators.selections, num_batches);
-    let mut course = Course::new(settings, (num_batches, total), before, watch.stop, progress);
-    let seen = Seen::new(watch.memory);
-    let mut measuring = Measuring { operators, settings, points, kept: Vec::new(), seen };
+    let before = selected(selections, num_batches);
+    let mut budget = Budget::new(settings, (num_batches, total), before, watch.stop, progress);
+    let memory = MemoryMonitor::new(watch.memory);
+    let mut measurement = Measurement { operators, selections, settings, points, ready: BTreeMap::new(), memory };
     let mut profile = Profile {
         version: VERSION,
         machine: machine.clone(),
         settings: settings.clone(),
         num_batches,
-        selections: measuring.operators.selections.clone(),
+        selections: selections.to_vec(),
         routes: Vec::new(),
         skipped: Vec::new(),
         seconds: 0.0,
         held_bytes: 0,
     };
     let unplannable = |e: morphgl_plan::Invalid| Error::operators("what was measured", e.to_string());
-    for i in 0..measuring.operators.routes.len() {
-        let left = measuring.operators.routes.len() - i;
-        let route = measuring.needed(i, &profile.routes, &mut course, left)?;
+    for i in 0..measurement.operators.routes.len() {
+        let route = measurement.needed(i, &profile.routes, &mut budget)?;
         profile.routes.push(route);
     }
     let problem = profile.build(settings.cores.max(1), RouteProfile::durations).map_err(unplannable)?;
-    course.limit(morphgl_plan::bound(&problem));
-    measuring.alone(&mut profile.routes, &mut course)?;
-    measuring.again(&mut profile.routes, &mut course, REFINED)?;
+    budget.limit(morphgl_plan::bound(&problem));
+    measurement.alone(&mut profile.routes, &mut budget)?;
+    measurement.again(&mut profile.routes, &budget, REFINED)?;
     for _ in 0..settings.splits {
-        measuring.seen.workers_of(&mut profile.routes);
-        let Some(split) = splits::next(&profile, measuring.seen.room_beside_training()) else { break };
-        if !measuring.split(split, &mut profile.routes, &mut course)? {
+        measurement.memory.raise_worker_bytes(&mut profile.routes);
+        let Some((i, split)) = splits::next(&profile, measurement.memory.available_besides_training()) else { break };
+        if !measurement.interference(i, split, &mut profile.routes, &mut budget)? {
             break;
         }
     }
-    measuring.again(&mut profile.routes, &mut course, ALL)?;
-    // Mini-batches are gone before it is told that all is done.
-    let seen = measuring.end();
-    seen.workers_of(&mut profile.routes);
-    profile.held_bytes = seen.held();
-    (profile.skipped, profile.seconds) = course.end();
+    measurement.again(&mut profile.routes, &budget, ALL)?;
+    // Mini-batches are dropped before the end is reported.
+    let Measurement { memory, .. } = measurement;
+    memory.raise_worker_bytes(&mut profile.routes);
+    profile.held_bytes = memory.without_workers();
+    (profile.skipped, profile.seconds) = budget.end();
     profile.check().map_err(unplannable)?;
     Ok(profile)
 }
 
-struct Measuring<'a, 'o, 'm> {
-    operators: &'a mut Operators<'o>,
+struct Measurement<'a> {
+    operators: &'a mut Operators,
+    selections: &'a [Selection],
     settings: &'a Settings,
     points: Points,
-    /// Ready mini-batches, by place.
-    kept: Vec<(Place, Vec<MiniBatch>)>,
-    seen: Seen<'m>,
+    /// Mini-batches ready for training, by place.
+    ready: BTreeMap<Place, Vec<MiniBatch>>,
+    memory: MemoryMonitor<'a>,
 }
 
-impl<'m> Measuring<'_, '_, 'm> {
-    fn end(self) -> Seen<'m> {
-        self.seen
-    }
-
-    /// What no plan can do without, of route `i`; what it shares with those measured before is taken from them.
-    fn needed<'c>(
-        &mut self,
-        i: usize,
-        before: &[RouteProfile],
-        course: &mut Course<'c>,
-        routes_left: usize,
-    ) -> Result<RouteProfile> {
-        let route = self.operators.routes[i].route;
-        let earlier = |same: fn(&Route, &Route) -> bool| before.iter().find(|r| same(&r.route, route));
-        // Two pools, a transfer, training.
-        let mut left = 4 * routes_left;
-        let mut next = |course: &mut Course<'c>, what: String| {
+impl Measurement<'_> {
+    /// Measures the points of route `i` that every plan needs, except those shared with a route measured before.
+    fn needed<'c>(&mut self, i: usize, before: &[RouteProfile], budget: &mut Budget<'c>) -> Result<RouteProfile> {
+        let route = self.operators.routes[i].route.clone();
+        let earlier = |same: fn(&Route, &Route) -> bool| before.iter().find(|r| same(&r.route, &route));
+        // Two pools, a transfer and training of each route left.
+        let mut left = 4 * (self.operators.routes.len() - i);
+        let mut next = |budget: &mut Budget<'c>, what: String| {
             left -= 1;
-            course.needed(what, NEEDED, left + 1)
+            budget.needed(what, NEEDED, left + 1)
         };
         let mut batching = earlier(same_batching).map(|r| r.batching.clone()).unwrap_or_default();
         if batching.is_empty() && on_host(&route.batching) {
             for (n, size) in self.points.pools.clone().into_iter().take(2).enumerate() {
-                if n > 0 && !self.seen.fits(size.0) {
-                    course.does_not_fit(pool_in_words(size));
+                if n > 0 && !self.memory.fits(size.0) {
+                    budget.skip_pool(size);
                     continue;
                 }
-                let sampling = next(course, pool_in_words(size))?;
+                let sampling = next(budget, describe_pool(size))?;
                 batching.push(self.pool(i, size, sampling)?);
             }
         }
-        let chain = match earlier(same_transferring) {
-            Some(r) => Chained::Known(r),
+        let (transferring, largest, edges_per_batch, bytes_per_batch) = match earlier(same_transferring) {
+            Some(r) => (r.transferring.clone(), r.largest, r.edges_per_batch, r.bytes_per_batch),
             None => {
                 let what = if on_host(&route.batching) { "transferring" } else { "batching and transferring" };
-                let sampling = next(course, what.to_string())?;
-                Chained::New(self.chain(i, earlier(same_training).is_none(), sampling)?)
-            }
-        };
-        let (transferring, largest, edges, bytes) = match chain {
-            Chained::Known(r) => (r.transferring.clone(), r.largest, r.edges_per_batch, r.bytes_per_batch),
-            Chained::New(chain) => {
+                let sampling = next(budget, what.to_string())?;
+                let samples = self.transfer(i, earlier(same_training).is_none(), sampling)?;
                 if batching.is_empty() {
-                    batching.push(PoolSample { workers: 1, threads: 1, seconds: Statistics::of(chain.batching) });
+                    batching.push(PoolSample { workers: 1, threads: 1, seconds: Statistics::of(samples.batching) });
                 }
-                (Statistics::of(chain.transferring), chain.largest, chain.edges, chain.bytes)
+                (Statistics::of(samples.transferring), samples.peak, samples.edges, samples.bytes)
             }
         };
         let mut training = earlier(same_training).map(|r| r.training.clone()).unwrap_or_default();
         if training.is_empty() {
-            let threads = self.points.training(route)[0];
-            let sampling = next(course, training_in_words(route, threads))?;
+            let threads = self.points.training(&route)[0];
+            let sampling = next(budget, describe_training(&route, threads))?;
             training.push(self.first_training(i, threads, sampling)?);
         }
         if route.trained_at != Place::Host {
-            // Nothing else is measured with them, and a device's memory is small.
-            self.kept.retain(|(place, _)| *place != route.trained_at);
+            // No other point is measured with them, and a device's memory is small.
+            self.ready.remove(&route.trained_at);
         }
         Ok(RouteProfile {
-            route: route.clone(),
-            edges_per_batch: edges,
-            bytes_per_batch: bytes,
+            route,
+            edges_per_batch,
+            bytes_per_batch,
             largest,
             batching,
             transferring,
             training,
-            together: Vec::new(),
+            interference: Vec::new(),
         })
     }
 
-    /// The phases alone at all other counts, the cheapest of each first, as long as there is time.
-    fn alone(&mut self, routes: &mut [RouteProfile], course: &mut Course<'_>) -> Result<()> {
+    /// Measures the phases alone at all other counts, the cheapest of each first, as long as there is time.
+    fn alone(&mut self, routes: &mut [RouteProfile], budget: &mut Budget<'_>) -> Result<()> {
         let mut points: Vec<(usize, usize, Point)> = Vec::new();
         for (i, r) in routes.iter().enumerate() {
             let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|b| same(&b.route, &r.route));
@@ -190,32 +181,29 @@ impl<'m> Measuring<'_, '_, 'm> {
         let number = points.len();
         for (done, (_, i, point)) in points.into_iter().enumerate() {
             let durations = routes[i].durations().map_err(|e| Error::operators(&routes[i].route.batching, e.0))?;
-            match point {
-                Point::Pool(size) if !self.seen.fits(size.0) => course.does_not_fit(pool_in_words(size)),
-                Point::Pool(size) => {
-                    let seconds = size.0 as f64 * durations.batching(size.0, size.1).mean;
-                    let sampling = course.optional(pool_in_words(size), ALONE, number - done, seconds)?;
-                    if let Some(sampling) = sampling {
-                        let sample = self.pool(i, size, sampling)?;
-                        add_pool(routes, i, &sample);
-                    }
+            let (what, seconds) = match point {
+                Point::Pool(size) if !self.memory.fits(size.0) => {
+                    budget.skip_pool(size);
+                    continue;
                 }
+                Point::Pool(size) => (describe_pool(size), size.0 as f64 * durations.batching(size.0, size.1).mean),
                 Point::Training(threads) => {
-                    let seconds = training_seconds(&routes[i], threads);
-                    let what = training_in_words(&routes[i].route, threads);
-                    if let Some(sampling) = course.optional(what, ALONE, number - done, seconds)? {
-                        let sample = self.training(i, threads, sampling)?;
-                        add_training(routes, i, &sample);
-                    }
+                    (describe_training(&routes[i].route, threads), training_seconds(&routes[i], threads))
+                }
+            };
+            if let Some(sampling) = budget.optional(what, ALONE, number - done, seconds)? {
+                match point {
+                    Point::Pool(size) => add_pool(routes, i, &self.pool(i, size, sampling)?),
+                    Point::Training(threads) => add_training(routes, i, &self.training(i, threads, sampling)?),
                 }
             }
         }
         Ok(())
     }
 
-    /// Training again, at the counts of threads that are close to the best and have few samples, by turns: what is different
-    /// then is seen in the samples of all.
-    fn again(&mut self, routes: &mut [RouteProfile], course: &mut Course<'_>, share: f64) -> Result<()> {
+    /// Measures training again, alternately at the counts of threads that are close to the fastest and have few samples: a change
+    /// of the machine then affects the samples of all.
+    fn again(&mut self, routes: &mut [RouteProfile], budget: &Budget<'_>, share: f64) -> Result<()> {
         loop {
             let close = |(i, r): (usize, &RouteProfile)| {
                 let best = r.training.iter().map(|s| s.seconds.median).fold(f64::INFINITY, f64::min);
@@ -228,7 +216,7 @@ impl<'m> Measuring<'_, '_, 'm> {
             let fewest = routes.iter().enumerate().filter_map(close).min_by_key(|(_, s)| s.seconds.samples.len());
             let Some((i, known)) = fewest else { return Ok(()) };
             let samples = AGAIN.min(self.settings.batches - known.seconds.samples.len());
-            let Some(sampling) = course.again(share, samples, known.seconds.median) else { return Ok(()) };
+            let Some(sampling) = budget.again(share, samples, known.seconds.median) else { return Ok(()) };
             let more = self.training(i, known.threads, sampling)?;
             let all = [known.seconds.samples, more.seconds.samples].concat();
             let sample = TrainingSample { threads: known.threads, seconds: Statistics::of(all) };
@@ -236,76 +224,82 @@ impl<'m> Measuring<'_, '_, 'm> {
         }
     }
 
-    /// Batching and training at a split of the cores: alone where that was not measured yet, and beside each other.
-    /// Whether there was time.
-    fn split(&mut self, split: Split, routes: &mut [RouteProfile], course: &mut Course<'_>) -> Result<bool> {
-        let Split { route: i, workers, threads, training_threads } = split;
+    /// Measures the interference of batching and training on route `i` at a split of the cores, and each phase alone where that was not
+    /// measured yet; returns whether there was time.
+    fn interference(
+        &mut self,
+        i: usize,
+        split: Counts,
+        routes: &mut [RouteProfile],
+        budget: &mut Budget<'_>,
+    ) -> Result<bool> {
+        let (workers, threads, training_threads) = split;
+        let size = (workers, threads);
         let route = &routes[i];
         let durations = route.durations().map_err(|e| Error::operators(&route.route.batching, e.0))?;
-        let alone = [
-            workers as f64 * durations.batching(workers, threads).mean,
-            durations.training().at(training_threads).mean,
-        ];
-        let pooled = route.batching.iter().any(|s| (s.workers, s.threads) == (workers, threads));
+        let batching_seconds = workers as f64 * durations.batching(workers, threads).mean;
+        let training_seconds = durations.training().at(training_threads).mean;
+        let batched = route.batching.iter().any(|s| (s.workers, s.threads) == size);
         let trained = route.training.iter().any(|s| s.threads == training_threads);
-        // Beside training at least one mini-batch of every worker has to begin and to end, after those to warm up.
-        let seconds =
-            2.0 * alone[0].max(alone[1]) + if pooled { 0.0 } else { alone[0] } + if trained { 0.0 } else { alone[1] };
-        let what = format!(
-            "{} beside {}",
-            pool_in_words((workers, threads)),
-            training_in_words(&route.route, training_threads)
-        );
-        // A third of what is left: if the plan changes for what is found, there is time for others.
-        let Some(sampling) = course.optional(what, ALL, 3, seconds)? else { return Ok(false) };
-        if !pooled {
-            let sample = self.pool(i, (workers, threads), sampling)?;
-            add_pool(routes, i, &sample);
+        // During training, at least one mini-batch of every worker has to begin and to end, after those of the warm-up.
+        let seconds = 2.0 * batching_seconds.max(training_seconds)
+            + if batched { 0.0 } else { batching_seconds }
+            + if trained { 0.0 } else { training_seconds };
+        let what = format!("{} beside {}", describe_pool(size), describe_training(&route.route, training_threads));
+        // A third of the time left: if the plan changes by the outcome, there is time for other splits.
+        let Some(sampling) = budget.optional(what, ALL, 3, seconds)? else { return Ok(false) };
+        if !batched {
+            add_pool(routes, i, &self.pool(i, size, sampling)?);
         }
         if !trained {
-            let sample = self.training(i, training_threads, sampling)?;
-            add_training(routes, i, &sample);
+            add_training(routes, i, &self.training(i, training_threads, sampling)?);
         }
-        let route = self.operators.routes[i].route;
-        let trainer = self.operators.trainers.iter_mut().find(|t| trains(t, route)).expect("it was checked");
-        let batches = &self.kept.iter().find(|(place, _)| *place == route.trained_at).expect("they were kept").1;
-        let batching = (self.operators.routes[i].batching, &route.batching);
-        let split = (workers, threads, training_threads);
-        let (batching, training) = training::measure_beside(batching, trainer, split, batches, sampling)?;
+        let (trainer, place) = self.trainer(i);
+        let Operators { routes: operators, trainers } = &mut *self.operators;
+        let ready = &self.ready[&place];
+        let (batching, training) =
+            training::measure_interference(&operators[i], &mut trainers[trainer], split, ready, sampling)?;
         let (batching, training) = (Statistics::of(batching), Statistics::of(training));
-        let sample = TogetherSample { workers, threads, training_threads, batching, training };
+        let sample = InterferenceSample { workers, threads, training_threads, batching, training };
         let own = routes[i].route.clone();
         let same = routes.iter_mut().filter(|r| same_batching(&r.route, &own) && same_training(&r.route, &own));
-        same.for_each(|r| r.together.push(sample.clone()));
+        same.for_each(|r| r.interference.push(sample.clone()));
         Ok(true)
+    }
+
+    /// Index of the training operator of route `i`, and its place.
+    fn trainer(&self, i: usize) -> (usize, Place) {
+        let route = &self.operators.routes[i].route;
+        (self.operators.trainer(route).expect("it was checked"), route.trained_at.clone())
     }
 
     fn pool(&mut self, i: usize, size: (usize, usize), sampling: Sampling<'_>) -> Result<PoolSample> {
         let r = &self.operators.routes[i];
-        let samples = self.seen.pool(size.0, || pool::measure(r.batching, &r.route.batching, size, sampling))?;
+        let measure = || pool::measure(r.batching.as_ref(), &r.route.batching, size, sampling, None);
+        let samples = self.memory.pool(size.0, measure)?;
         Ok(PoolSample { workers: size.0, threads: size.1, seconds: Statistics::of(samples) })
     }
 
     /// Measures transferring, and keeps mini-batches at their place where they are `wanted` and there are none yet.
-    fn chain(&mut self, i: usize, wanted: bool, sampling: Sampling<'_>) -> Result<chain::Chain> {
-        let route = self.operators.routes[i].route;
-        let threads = if on_host(&route.batching) { self.settings.cores.max(1) } else { 1 };
-        let keep = match &route.trained_at {
-            _ if !wanted || self.kept.iter().any(|(place, _)| *place == route.trained_at) => 0,
+    fn transfer(&mut self, i: usize, wanted: bool, sampling: Sampling<'_>) -> Result<TransferSamples> {
+        let operators = &mut self.operators.routes[i];
+        let place = operators.route.trained_at.clone();
+        let threads = if on_host(&operators.route.batching) { self.settings.cores.max(1) } else { 1 };
+        let keep = match place {
+            _ if !wanted || self.ready.contains_key(&place) => 0,
             Place::Host => KEPT.min(sampling.batches + 1),
             _ => 1,
         };
-        let mut chain = chain::measure(&mut self.operators.routes[i], threads, keep, sampling)?;
+        let mut samples = transfer::measure(operators, threads, keep, sampling)?;
         if keep > 0 {
-            self.kept.push((route.trained_at.clone(), std::mem::take(&mut chain.ready)));
+            self.ready.insert(place, std::mem::take(&mut samples.ready));
         }
-        Ok(chain)
+        Ok(samples)
     }
 
-    /// Training at the count of threads that is needed; what was measured of it when it was chosen is taken over, and one
-    /// more step is measured for the memory it takes.
+    /// Training with the needed count of threads: the samples of its selection, and one step more, to measure its memory.
     fn first_training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {
-        let known = known_training(self.operators, self.operators.routes[i].route, threads);
+        let known = known_training(self.selections, &self.operators.routes[i].route, threads);
         if known.is_empty() {
             return self.training(i, threads, sampling);
         }
@@ -314,15 +308,9 @@ impl<'m> Measuring<'_, '_, 'm> {
     }
 
     fn training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {
-        let route = self.operators.routes[i].route;
-        let trainer = self.operators.trainers.iter_mut().find(|t| trains(t, route)).expect("it was checked");
-        let batches = &self.kept.iter().find(|(place, _)| *place == route.trained_at).expect("they were kept").1;
-        let samples = self.seen.training(|| training::measure(trainer, threads, batches, sampling))?;
+        let (trainer, place) = self.trainer(i);
+        let trainer = &mut self.operators.trainers[trainer];
+        let samples = self.memory.training(|| training::measure(trainer, threads, &self.ready[&place], sampling))?;
         Ok(TrainingSample { threads, seconds: Statistics::of(samples) })
     }
-}
-
-enum Chained<'a> {
-    Known(&'a RouteProfile),
-    New(chain::Chain),
 }

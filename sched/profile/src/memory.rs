@@ -1,85 +1,84 @@
-//! Host memory: what is measured stays within what is allowed, and what a worker really takes is learned on the way.
+//! Host memory: measurements stay within the limit, and the memory of a worker is measured by the way.
 
 use crate::profile::on_host;
-use crate::{Largest, Memory, RouteProfile};
+use crate::transfer::PeakBytes;
+use crate::{MemoryLimit, RouteProfile};
 
-/// What was seen of the process's memory so far; nothing where nobody tells.
-pub(crate) struct Seen<'a> {
-    memory: Option<Memory<'a>>,
-    /// The most that the process grew a worker of the host, its mini-batch counted, whoever's worker it was.
+/// Measured memory of the process; all zeros without a limit.
+pub(crate) struct MemoryMonitor<'a> {
+    limit: Option<MemoryLimit<'a>>,
+    /// Peak bytes by which a worker of the host made the process grow, with its mini-batch; of the workers of all routes.
     worker: u64,
-    /// The most that was held at the beginning, or while training ran alone.
-    held: u64,
+    /// Peak bytes at the beginning, and while training ran alone.
+    without_workers: u64,
 }
 
-impl<'a> Seen<'a> {
-    pub(crate) fn new(memory: Option<Memory<'a>>) -> Self {
-        let mut seen = Self { memory, worker: 0, held: 0 };
-        seen.held = seen.now();
-        seen
+impl<'a> MemoryMonitor<'a> {
+    pub(crate) fn new(limit: Option<MemoryLimit<'a>>) -> Self {
+        let mut monitor = Self { limit, worker: 0, without_workers: 0 };
+        monitor.without_workers = monitor.now();
+        monitor
     }
 
-    /// Bytes held now.
+    /// Bytes that the process holds now.
     fn now(&self) -> u64 {
-        let Some(Memory { peak, .. }) = self.memory else { return 0 };
-        // What was before is forgotten by asking.
-        peak();
-        peak()
+        // The first call resets the peak.
+        self.peak();
+        self.peak()
     }
 
+    /// Peak bytes since the last call.
     fn peak(&self) -> u64 {
-        self.memory.map_or(0, |m| (m.peak)())
+        self.limit.map_or(0, |m| (m.peak)())
     }
 
-    /// Whether so many workers fit beside all that is held now, with mini-batches a quarter larger than those seen.
+    /// Bytes that the process may still take.
+    pub(crate) fn available(&self) -> u64 {
+        self.limit.map_or(u64::MAX, |m| m.limit.saturating_sub(self.now()))
+    }
+
+    /// Whether so many workers fit, with mini-batches a quarter larger than those measured.
     pub(crate) fn fits(&self, workers: usize) -> bool {
-        let taken = (self.worker / 4 * 5).saturating_mul(workers as u64);
-        self.memory.is_none_or(|m| self.now().saturating_add(taken) <= m.limit)
+        (self.worker / 4 * 5).saturating_mul(workers as u64) <= self.available()
     }
 
-    /// Whether so many bytes fit beside all that is held now, and how many would.
-    pub(crate) fn has_room_for(&self, bytes: u64) -> (bool, u64) {
-        let room = self.memory.map_or(u64::MAX, |m| m.limit.saturating_sub(self.now()));
-        (bytes <= room, room)
-    }
-
-    /// Runs `work`; how much the process grew by it, too.
-    pub(crate) fn growth<T>(&mut self, work: impl FnOnce() -> T) -> (T, u64) {
+    /// Runs `work`; also returns the bytes by which the process grew at most.
+    pub(crate) fn growth<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
         let before = self.now();
         let value = work();
         (value, self.peak().saturating_sub(before))
     }
 
-    /// Bytes for workers and mini-batches beside training; `None` where there is no limit.
-    pub(crate) fn room_beside_training(&self) -> Option<u64> {
-        self.memory.map(|m| m.limit.saturating_sub(self.held()))
+    /// Bytes for workers and mini-batches besides training; `None` without a limit.
+    pub(crate) fn available_besides_training(&self) -> Option<u64> {
+        self.limit.map(|m| m.limit.saturating_sub(self.without_workers()))
     }
 
-    /// Runs `pool`, of so many workers and nothing beside them.
+    /// Runs `pool`, alone, of so many workers.
     pub(crate) fn pool<T>(&mut self, workers: usize, pool: impl FnOnce() -> T) -> T {
         let (value, grown) = self.growth(pool);
         self.worker = self.worker.max(grown / workers.max(1) as u64);
         value
     }
 
-    /// Runs `training`, with nothing beside it.
+    /// Runs `training`, alone.
     pub(crate) fn training<T>(&mut self, training: impl FnOnce() -> T) -> T {
         self.now();
         let value = training();
-        self.held = self.held.max(self.peak());
+        self.without_workers = self.without_workers.max(self.peak());
         value
     }
 
-    /// Takes over what a worker of the host took beside its mini-batch, where that is more than is known of it.
-    pub(crate) fn workers_of(&self, routes: &mut [RouteProfile]) {
+    /// Raises the routes' bytes of a worker of the host to those measured.
+    pub(crate) fn raise_worker_bytes(&self, routes: &mut [RouteProfile]) {
         for route in routes.iter_mut().filter(|r| on_host(&r.route.batching)) {
-            let Largest { batched_bytes, worker_bytes, .. } = &mut route.largest;
+            let PeakBytes { batched_bytes, worker_bytes, .. } = &mut route.largest;
             *worker_bytes = self.worker.saturating_sub(*batched_bytes).max(*worker_bytes);
         }
     }
 
-    /// The most bytes that were held without workers, until now.
-    pub(crate) fn held(&self) -> u64 {
-        self.held.max(self.now())
+    /// Peak bytes without workers.
+    pub(crate) fn without_workers(&self) -> u64 {
+        self.without_workers.max(self.now())
     }
 }

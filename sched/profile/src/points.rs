@@ -1,18 +1,16 @@
-//! What there is to measure, and which routes share it.
+//! The points to measure, and the routes that share them.
 
-use morphgl_registry::Route;
+use morphgl_registry::{Operators, Route};
 
-use crate::course::count;
+use crate::budget::count;
 use crate::profile::on_host;
-use crate::{
-    Error, Operators, PoolSample, Result, RouteProfile, Selection, Settings, TrainingOperator, TrainingSample,
-};
+use crate::{Error, PoolSample, Result, RouteProfile, Selection, Settings, TrainingSample};
 
-/// What to measure on the host's cores.
+/// Points on the host's cores, in the order of measurement.
 pub(crate) struct Points {
-    /// The smallest and the largest, then those between.
+    /// Pools: the smallest and the largest, then those between.
     pub(crate) pools: Vec<(usize, usize)>,
-    /// The largest, then downwards: the cheapest first; one less than the largest last.
+    /// Counts of training threads, in descending order, the fastest first; but one less than the largest last.
     pub(crate) training: Vec<usize>,
 }
 
@@ -23,8 +21,7 @@ impl Points {
         pools.sort_unstable();
         pools.dedup();
         if pools.len() > 2 {
-            let last = pools.pop().expect("there are more than two");
-            pools.insert(1, last);
+            pools[1..].rotate_right(1);
         }
         let mut training: Vec<_> = settings.training_threads.iter().copied().filter(|&t| t > 0).collect();
         if training.is_empty() {
@@ -32,10 +29,9 @@ impl Points {
         }
         training.sort_unstable_by(|a, b| b.cmp(a));
         training.dedup();
-        // From coarse to fine: what lies just below the largest is the easiest to tell from its neighbours.
+        // From coarse to fine: one less than the largest differs least from its neighbours.
         if training.len() > 2 && training[1] + 1 == training[0] {
-            let finest = training.remove(1);
-            training.push(finest);
+            training[1..].rotate_left(1);
         }
         Self { pools, training }
     }
@@ -44,9 +40,9 @@ impl Points {
         if on_host(&route.training) { &self.training } else { &[1] }
     }
 
-    /// Points of all routes, those that are the same once.
-    pub(crate) fn count(&self, operators: &Operators<'_>, settings: &Settings) -> usize {
-        let routes: Vec<&Route> = operators.routes.iter().map(|r| r.route).collect();
+    /// Number of points of all routes, shared ones counted once.
+    pub(crate) fn count(&self, operators: &Operators, settings: &Settings) -> usize {
+        let routes: Vec<&Route> = operators.routes.iter().map(|r| &r.route).collect();
         let of = |(i, route): (usize, &&Route)| {
             let new = |same: fn(&Route, &Route) -> bool| !routes[..i].iter().any(|r| same(r, route));
             let pools = if on_host(&route.batching) && new(same_batching) { self.pools.len() } else { 0 };
@@ -64,8 +60,8 @@ pub(crate) enum Point {
     Pool((usize, usize)),
 }
 
-/// Seconds training probably takes with `threads` threads, fewer than were measured yet: as it went on between the fewest two
-/// that were, and half way between no speed-up and a perfect one where only one was.
+/// Predicted seconds of training with `threads` threads. Below the counts measured, the speed-up is extrapolated from the smallest
+/// two of them; from only one, it is taken to be half way between none and a perfect one.
 pub(crate) fn training_seconds(route: &RouteProfile, threads: usize) -> f64 {
     let mean = |i: usize| route.training[i].seconds.mean;
     let least = route.training[0].threads;
@@ -80,7 +76,7 @@ pub(crate) fn training_seconds(route: &RouteProfile, threads: usize) -> f64 {
     mean(0) * (least as f64 / threads as f64).powf(speedup)
 }
 
-pub(crate) fn training_in_words(route: &Route, threads: usize) -> String {
+pub(crate) fn describe_training(route: &Route, threads: usize) -> String {
     if on_host(&route.training) {
         format!("training with {}", count(threads, "thread"))
     } else {
@@ -88,7 +84,7 @@ pub(crate) fn training_in_words(route: &Route, threads: usize) -> String {
     }
 }
 
-/// Adds a sample to every route that batches in the same way.
+/// Adds a sample to every route with the same batching as route `i`.
 pub(crate) fn add_pool(routes: &mut [RouteProfile], i: usize, sample: &PoolSample) {
     let route = routes[i].route.clone();
     for r in routes.iter_mut().filter(|r| same_batching(&r.route, &route)) {
@@ -97,7 +93,7 @@ pub(crate) fn add_pool(routes: &mut [RouteProfile], i: usize, sample: &PoolSampl
     }
 }
 
-/// Adds a sample to every route that trains in the same way, in place of an earlier one with as many threads.
+/// Adds a sample to every route with the same training as route `i`, in place of an earlier one with as many threads.
 pub(crate) fn add_training(routes: &mut [RouteProfile], i: usize, sample: &TrainingSample) {
     let route = routes[i].route.clone();
     for r in routes.iter_mut().filter(|r| same_training(&r.route, &route)) {
@@ -107,27 +103,21 @@ pub(crate) fn add_training(routes: &mut [RouteProfile], i: usize, sample: &Train
     }
 }
 
-pub(crate) fn trains(trainer: &TrainingOperator<'_>, route: &Route) -> bool {
-    *trainer.key == route.training && *trainer.place == route.trained_at
-}
-
-/// Seconds that choosing training operators took, and those of an epoch of `num_batches` by the chosen ones, one phase after the
-/// other.
+/// Seconds that the choice among training operators took, and those of an epoch of `num_batches` with the chosen ones, one phase
+/// after the other.
 pub(crate) fn selected(selections: &[Selection], num_batches: usize) -> (f64, f64) {
-    let typical = selections.iter().filter_map(|s| s.of_chosen()?.typical());
+    let typical = selections.iter().filter_map(|s| s.chosen_profile()?.typical());
     let fastest = typical.fold(f64::INFINITY, f64::min);
     let epoch = if fastest.is_finite() { fastest * num_batches as f64 } else { 0.0 };
     (selections.iter().map(|s| s.seconds).sum(), epoch)
 }
 
 /// Samples of training with so many threads, taken when the operator was chosen.
-pub(crate) fn known_training(operators: &Operators<'_>, route: &Route, threads: usize) -> Vec<f64> {
+pub(crate) fn known_training(selections: &[Selection], route: &Route, threads: usize) -> Vec<f64> {
     let of = |s: &&Selection| (&s.place, &s.chosen) == (&route.trained_at, &route.training);
-    let Some(selection) = operators.selections.iter().find(of) else { return Vec::new() };
-    if on_host(&route.training) && selection.threads != threads {
-        return Vec::new();
-    }
-    selection.of_chosen().and_then(|c| c.training_seconds.as_ref()).map(|s| s.samples.clone()).unwrap_or_default()
+    let selection = selections.iter().find(of).filter(|s| !on_host(&route.training) || s.threads == threads);
+    let samples = selection.and_then(|s| s.chosen_profile()?.training_seconds.as_ref()).map(|s| s.samples.clone());
+    samples.unwrap_or_default()
 }
 
 pub(crate) fn same_batching(a: &Route, b: &Route) -> bool {
@@ -142,29 +132,28 @@ pub(crate) fn same_training(a: &Route, b: &Route) -> bool {
     a.training == b.training && a.trained_at == b.trained_at
 }
 
-/// Mini-batches of an epoch, the same on every route.
-pub(crate) fn check(operators: &Operators<'_>) -> Result<usize> {
+/// Number of mini-batches of an epoch, the same on every route.
+pub(crate) fn check(operators: &Operators) -> Result<usize> {
     let Some(first) = operators.routes.first() else {
-        return Err(Error::operators("profiling", "there is no route to measure; give one at least".to_string()));
+        return Err(Error::operators("profiling", "there is no route to measure; give one at least"));
     };
     let num_batches = first.batching.num_batches();
     for r in &operators.routes {
         let n = r.batching.num_batches();
         if n == 0 {
-            let what = "there is no mini-batch to measure; give it seeds";
-            return Err(Error::nothing(&r.route.batching, what));
+            return Err(Error::operators(&r.route.batching, "there is no mini-batch to measure; give it seeds"));
         }
         if n != num_batches {
-            let what = format!(
+            let text = format!(
                 "it makes {n} mini-batches an epoch, and {} makes {num_batches}; build all operators with the same seeds \
                  and batch size",
                 first.route.batching
             );
-            return Err(Error::operators(&r.route.batching, what));
+            return Err(Error::operators(&r.route.batching, text));
         }
-        if !operators.trainers.iter().any(|t| trains(t, r.route)) {
-            let what = format!("it is not among the trainers at {}; give it too", r.route.trained_at);
-            return Err(Error::operators(&r.route.training, what));
+        if operators.trainer(&r.route).is_none() {
+            let text = format!("it is not among the trainers at {}; give it too", r.route.trained_at);
+            return Err(Error::operators(&r.route.training, text));
         }
     }
     Ok(num_batches)

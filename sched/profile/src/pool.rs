@@ -7,100 +7,83 @@ use std::time::Instant;
 
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Key};
 
-use crate::course::Sampling;
-use crate::{Error, Result};
+use crate::budget::{Sampling, check_stop};
+use crate::{Error, ErrorKind, Result};
 
-/// What the workers of a pool share while they are measured. None of them ever waits for another.
+/// The state that a pool's workers share. No worker ever waits for another.
 pub(crate) struct Pool<'a> {
     key: &'a Key,
     sampling: Sampling<'a>,
-    /// Mini-batches to choose from.
-    usable: usize,
+    /// Number of mini-batches to choose from.
+    full: usize,
     workers: usize,
     next: AtomicUsize,
     warm: AtomicUsize,
-    /// Whether somebody else says when samples count, and when there are enough.
-    beside: bool,
-    /// Beside training: whether what begins now counts.
+    /// Whether another function opens the pool and ends the measurement.
+    controlled: bool,
+    /// Of a controlled pool, whether mini-batches that begin now are samples.
     open: AtomicBool,
     done: AtomicBool,
     /// Seconds, worker by worker.
     samples: Mutex<Vec<Vec<f64>>>,
 }
 
+/// A function that opens a pool, and ends its measurement when it returns.
+type Control<'a> = &'a mut dyn FnMut(&Pool<'_>) -> Result<()>;
+
 /// Seconds a mini-batch of a pool of `workers`, each of `threads` threads.
 ///
-/// Only mini-batches during which every worker was at work count: none that began before the last one was warm,
+/// Only mini-batches during which every worker was at work are samples: none that began before the last one was warm,
 /// none that ended after the first one stopped. A worker's seconds divided by the workers are the pool's.
+///
+/// With `control`, samples begin when it opens the pool, and end when it returns.
 pub(crate) fn measure(
-    batching: &dyn Batching,
-    key: &Key,
-    pool: (usize, usize),
-    sampling: Sampling<'_>,
-) -> Result<Vec<f64>> {
-    let (samples, ()) = run(batching, key, pool, sampling, None::<fn(&Pool<'_>) -> Result<()>>)?;
-    Ok(samples)
-}
-
-/// The same while `meanwhile` runs on this thread, from when it opens the pool to when it returns.
-pub(crate) fn measure_beside<T: Default>(
-    batching: &dyn Batching,
-    key: &Key,
-    pool: (usize, usize),
-    sampling: Sampling<'_>,
-    meanwhile: impl FnOnce(&Pool<'_>) -> Result<T>,
-) -> Result<(Vec<f64>, T)> {
-    run(batching, key, pool, sampling, Some(meanwhile))
-}
-
-fn run<T: Default, F: FnOnce(&Pool<'_>) -> Result<T>>(
     batching: &dyn Batching,
     key: &Key,
     (workers, threads): (usize, usize),
     sampling: Sampling<'_>,
-    meanwhile: Option<F>,
-) -> Result<(Vec<f64>, T)> {
+    control: Option<Control<'_>>,
+) -> Result<Vec<f64>> {
     let made = (0..workers).map(|_| Error::catch(key, || batching.worker(threads)));
     let made = made.collect::<Result<Vec<_>>>()?;
     let pool = Pool {
         key,
         sampling,
-        usable: usable(batching),
+        full: full_batches(batching),
         workers,
         next: AtomicUsize::new(0),
         warm: AtomicUsize::new(0),
-        beside: meanwhile.is_some(),
+        controlled: control.is_some(),
         open: AtomicBool::new(false),
         done: AtomicBool::new(false),
         samples: Mutex::new(vec![Vec::new(); workers]),
     };
-    let value = thread::scope(|scope| {
+    thread::scope(|scope| {
         let pool = &pool;
         let spawn = |(number, worker)| {
             let spawned = thread::Builder::new().spawn_scoped(scope, move || pool.work(number, worker));
             spawned.map_err(|e| {
-                // Those that were started would wait for the others for ever.
+                // The workers that were started would otherwise run for ever.
                 pool.done.store(true, Ordering::SeqCst);
-                Error::thread(key, &e)
+                Error::new(key, ErrorKind::Thread(e))
             })
         };
         let threads = made.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>>>()?;
-        let value = meanwhile.map(|meanwhile| {
-            let value = meanwhile(pool);
+        let controlled = control.map_or(Ok(()), |control| {
+            let outcome = control(pool);
             pool.done.store(true, Ordering::SeqCst);
-            value
+            outcome
         });
-        // Every thread is joined, by the scope too; the first failure is told.
+        // The scope joins every thread; of several failures, the first is reported.
         let joined = threads.into_iter().try_for_each(|t| t.join().expect("an operator's panics are caught"));
-        let value = value.transpose()?;
-        joined.map(|()| value.unwrap_or_default())
+        controlled.and(joined)
     })?;
     let samples = pool.samples.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((samples.into_iter().flatten().map(|seconds| seconds / workers as f64).collect(), value))
+    Ok(samples.into_iter().flatten().map(|seconds| seconds / workers as f64).collect())
 }
 
-/// Mini-batches of full size: all but the last, which takes what is left.
-pub(crate) fn usable(batching: &dyn Batching) -> usize {
+/// Number of mini-batches of full size: all but the last, which has the rest of the seeds.
+pub(crate) fn full_batches(batching: &dyn Batching) -> usize {
     batching.num_batches().saturating_sub(1).max(1)
 }
 
@@ -115,13 +98,13 @@ impl Pool<'_> {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// Mini-batches count that begin from now on.
+    /// Makes the mini-batches that begin from now on samples.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::SeqCst);
     }
 
-    /// Samples of the worker that has the fewest.
-    pub(crate) fn least(&self) -> usize {
+    /// Minimum number of samples of a worker.
+    pub(crate) fn min_samples(&self) -> usize {
         self.samples().iter().map(Vec::len).min().unwrap_or(0)
     }
 
@@ -133,23 +116,15 @@ impl Pool<'_> {
                 self.warm.fetch_add(1, Ordering::SeqCst);
             }
             prepared += 1;
-            let counts = if self.beside { self.open.load(Ordering::SeqCst) } else { self.is_warm() };
-            let index = self.next.fetch_add(1, Ordering::Relaxed) % self.usable;
+            let is_sample = if self.controlled { self.open.load(Ordering::SeqCst) } else { self.is_warm() };
+            let index = self.next.fetch_add(1, Ordering::Relaxed) % self.full;
             let id = BatchId { epoch: self.sampling.epoch, index: index as u32 };
-            let batch = self.sampling.go_on();
+            let batch = check_stop(self.sampling.stop);
             let batch = batch.and_then(|()| Error::catch(self.key, || worker.prepare(id, recycled.take())?.wait()));
-            let took = match batch {
-                Ok((batch, took)) => {
-                    recycled = Some(batch);
-                    took
-                }
-                Err(e) => {
-                    self.done.store(true, Ordering::SeqCst);
-                    return Err(e);
-                }
-            };
-            if counts {
-                self.count(number, took.as_secs_f64());
+            let (batch, took) = batch.inspect_err(|_| self.done.store(true, Ordering::SeqCst))?;
+            recycled = Some(batch);
+            if is_sample {
+                self.add_sample(number, took.as_secs_f64());
             }
         }
         Ok(())
@@ -159,8 +134,8 @@ impl Pool<'_> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a sample, and ends the measurement where it was the last one needed.
-    fn count(&self, number: usize, seconds: f64) {
+    /// Adds a sample, and ends the measurement where it was the last one needed.
+    fn add_sample(&self, number: usize, seconds: f64) {
         let mut samples = self.samples();
         if self.is_done() {
             return;
@@ -168,7 +143,7 @@ impl Pool<'_> {
         samples[number].push(seconds);
         let least = samples.iter().map(Vec::len).min().unwrap_or(0);
         let enough = least >= self.sampling.batches || (least >= 1 && Instant::now() >= self.sampling.deadline);
-        if !self.beside && enough {
+        if !self.controlled && enough {
             self.done.store(true, Ordering::SeqCst);
         }
     }

@@ -1,44 +1,44 @@
-//! The planner's problem of a profile, and what a profile has to hold for there to be one.
+//! The planning problem of a profile, and the checks of profiles.
 
 use morphgl_plan::{
     Bytes, Candidate, Contention, Curve, Durations, Hardware, InterferencePoint, Invalid, Limits, Point, PoolPoint,
     Problem, Resource,
 };
-use morphgl_registry::{Key, Phase, Place};
+use morphgl_registry::{Key, Phase, Place, Route};
 
-use crate::{Profile, RouteProfile, Statistics};
+use crate::profile::{Counts, on_host};
+use crate::{InterferenceSample, PoolSample, Profile, RouteProfile, Statistics};
 
-/// Bytes of the largest measured mini-batch are taken times this: an epoch has larger ones.
+/// Factor to the bytes of the largest measured mini-batch: an epoch has larger ones.
 const MARGIN: f64 = 1.25;
 
 impl Profile {
     /// The planning problem of the profiled routes on `cores` of the host's cores.
     ///
-    /// Resources are those of the routes' keys; the host's processor has cores, all others are held by one phase at a time.
-    /// Contention was measured at some splits of the cores; every other one is taken to be like the nearest that was,
-    /// and `limits.oversubscription` worse where it has more threads than cores.
+    /// Resources are those of the routes' keys; the host's processor has cores, all others are used by one phase at a time.
+    /// Interference was measured at some splits of the cores; at every other one it is that of the nearest measured split,
+    /// and at least `limits.oversubscription` times the threads a core where there are more threads than cores.
     ///
     /// # Panics
     ///
-    /// When its fields were changed to what cannot be planned with; one that was measured or loaded can.
+    /// When its fields were changed so that it cannot be planned with; a measured or loaded profile can.
     pub fn problem(&self, cores: usize, limits: Limits) -> Problem {
         let problem = self.build(cores, |route| {
             let durations = route.durations()?;
-            let together = all_splits(route.contention(&durations), &durations, cores.max(1), &limits);
-            durations.with_interference(together)
+            let interference = all_splits(route.contention(&durations), &durations, cores.max(1), &limits);
+            durations.with_interference(interference)
         });
         problem.unwrap_or_else(|e| panic!("the profile was changed: {e}")).with_limits(limits)
     }
 
-    /// The problem with what was measured, and nothing taken to be like it.
+    /// The problem with the given durations of each route.
     pub(crate) fn build(
         &self,
         cores: usize,
         durations: impl Fn(&RouteProfile) -> Result<Durations, Invalid>,
     ) -> Result<Problem, Invalid> {
         let mut resources: Vec<Resource> = Vec::new();
-        let keys = self.routes.iter().flat_map(|r| [&r.route.batching, &r.route.transferring, &r.route.training]);
-        for resource in keys.flat_map(held) {
+        for resource in self.routes.iter().flat_map(|r| keys(&r.route)).flat_map(used) {
             if resources.iter().all(|r| r.name != resource.name()) {
                 resources.push(match *resource == morphgl_registry::Resource::CPU {
                     true => Resource::shared(resource.name(), cores),
@@ -47,8 +47,8 @@ impl Profile {
             }
         }
         let candidate = |r: &RouteProfile| {
-            let names = |key: &Key| held(key).map(|r| r.name().to_string()).collect();
-            let room = |bytes: u64| (bytes as f64 * MARGIN).ceil() as u64;
+            let names = |key: &Key| used(key).map(|r| r.name().to_string()).collect();
+            let with_margin = |bytes: u64| (bytes as f64 * MARGIN).ceil() as u64;
             let (route, largest) = (&r.route, &r.largest);
             Ok(Candidate {
                 keys: r.keys(),
@@ -61,32 +61,32 @@ impl Profile {
                 on_host: route.trained_at == Place::Host,
                 durations: durations(r)?,
                 bytes: Bytes {
-                    batched: room(largest.batched_bytes),
-                    ready: room(largest.ready_bytes),
-                    worker: room(largest.worker_bytes),
+                    batched: with_margin(largest.batched_bytes),
+                    ready: with_margin(largest.ready_bytes),
+                    worker: with_margin(largest.worker_bytes),
                 },
             })
         };
         Problem::new(self.num_batches, resources, self.routes.iter().map(candidate).collect::<Result<_, _>>()?)
     }
 
-    /// Everything a reader of the profile relies on.
+    /// # Errors
+    ///
+    /// No plan can be made from the profile.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
-        let fault = |what: &str| Err(Invalid(what.to_string()));
         if self.num_batches == 0 || self.settings.cores == 0 || self.machine.cores == 0 {
-            return fault("there are no mini-batches, or no cores");
+            return invalid("there are no mini-batches, or no cores");
         }
-        if !(self.seconds.is_finite() && self.seconds >= 0.0) {
-            return fault("it took no finite time");
+        if !is_amount(self.seconds) {
+            return invalid("it took no finite time");
         }
         for (i, route) in self.routes.iter().enumerate() {
-            let keys = [&route.route.batching, &route.route.transferring, &route.route.training];
-            if let Some((key, phase)) = keys.into_iter().zip(Phase::ALL).find(|(key, phase)| key.phase != *phase) {
-                return Err(Invalid(format!("{key} is named as the operator of phase {phase}")));
+            if let Some((key, phase)) = keys(&route.route).into_iter().zip(Phase::ALL).find(|(k, p)| k.phase != *p) {
+                return invalid(format!("{key} is named as the operator of phase {phase}"));
             }
             let named = |e: Invalid| Invalid(format!("{}: {e}", route.keys()));
             if self.routes[..i].iter().any(|r| r.route == route.route) {
-                return Err(named(Invalid("the route is there twice".to_string())));
+                return invalid("the route is there twice").map_err(named);
             }
             route.check().map_err(named)?;
         }
@@ -94,31 +94,43 @@ impl Profile {
     }
 }
 
-/// What an operator holds while it runs. Workers that batch on the host's cores share all else they use (a disk): how they get
-/// into each other's way was measured with them, and none of them holds it alone.
-fn held(key: &Key) -> impl Iterator<Item = &morphgl_registry::Resource> {
-    let pool = key.phase == Phase::Batching && crate::profile::on_host(key);
+fn invalid(text: impl Into<String>) -> Result<(), Invalid> {
+    Err(Invalid(text.into()))
+}
+
+/// Whether a number is finite and not negative.
+fn is_amount(x: f64) -> bool {
+    x.is_finite() && x >= 0.0
+}
+
+fn keys(route: &Route) -> [&Key; 3] {
+    [&route.batching, &route.transferring, &route.training]
+}
+
+/// Resources that an operator uses exclusively, and the cores. Workers that batch on the host's cores share all other resources
+/// (a disk): their interference was measured with the pool, and none of them uses such a resource alone.
+fn used(key: &Key) -> impl Iterator<Item = &morphgl_registry::Resource> {
+    let pool = key.phase == Phase::Batching && on_host(key);
     key.hardware.resources().iter().filter(move |r| !pool || **r == morphgl_registry::Resource::CPU)
 }
 
 impl RouteProfile {
-    /// What was measured of each phase alone, for the planner.
+    /// Durations of each phase alone, for the planner.
     ///
     /// # Errors
     ///
-    /// Its fields were changed to what cannot be planned with.
+    /// Its fields were changed so that it cannot be planned with.
     pub fn durations(&self) -> Result<Durations, Invalid> {
-        let pool =
-            |s: &crate::PoolSample| PoolPoint { workers: s.workers, threads: s.threads, seconds: s.seconds.seconds() };
+        let pool = |s: &PoolSample| PoolPoint { workers: s.workers, threads: s.threads, seconds: s.seconds.seconds() };
         let batching: Vec<PoolPoint> = self.batching.iter().map(pool).collect();
         let training = self.training.iter().map(|s| Point { at: s.threads, seconds: s.seconds.seconds() });
         Durations::new(&batching, self.transferring.seconds(), Curve::new(training.collect())?)
     }
 
-    /// How batching and training slowed each other, as multiples of what `durations` say of them alone.
+    /// Interference of batching and training, as factors to their `durations` alone.
     pub fn contention(&self, durations: &Durations) -> Vec<InterferencePoint> {
-        let factor = |beside: f64, alone: f64| if alone > 0.0 { (beside / alone).max(1.0) } else { 1.0 };
-        let of = |t: &crate::TogetherSample| InterferencePoint {
+        let factor = |both: f64, alone: f64| if alone > 0.0 { (both / alone).max(1.0) } else { 1.0 };
+        let of = |t: &InterferenceSample| InterferencePoint {
             workers: t.workers,
             threads: t.threads,
             training_threads: t.training_threads,
@@ -127,25 +139,23 @@ impl RouteProfile {
                 training: factor(t.training.seconds().mean, durations.training().at(t.training_threads).mean),
             },
         };
-        self.together.iter().map(of).collect()
+        self.interference.iter().map(of).collect()
     }
 
     fn check(&self) -> Result<(), Invalid> {
-        let fault = |what: &str| Err(Invalid(what.to_string()));
-        let together = self.together.iter().flat_map(|t| [&t.batching, &t.training]);
+        let both = self.interference.iter().flat_map(|t| [&t.batching, &t.training]);
         let statistics = self.batching.iter().map(|s| &s.seconds).chain(self.training.iter().map(|s| &s.seconds));
-        for s in statistics.chain(together).chain([&self.transferring]) {
+        for s in statistics.chain(both).chain([&self.transferring]) {
             s.check()?;
         }
-        if self.together.iter().any(|t| t.workers * t.threads * t.training_threads == 0) {
-            return fault("batching beside training with a count of 0");
+        if self.interference.iter().any(|t| t.workers * t.threads * t.training_threads == 0) {
+            return invalid("batching beside training with a count of 0");
         }
-        if !self.together.is_empty() && !self.shares_cores() {
-            return fault("batching beside training on the cores, where not both run on them");
+        if !self.interference.is_empty() && !self.shares_cores() {
+            return invalid("batching beside training on the cores, where not both run on them");
         }
-        let good = |x: f64| x.is_finite() && x >= 0.0;
-        if !good(self.edges_per_batch) || !good(self.bytes_per_batch) {
-            return fault("a size of mini-batches that is no finite number");
+        if !is_amount(self.edges_per_batch) || !is_amount(self.bytes_per_batch) {
+            return invalid("a size of mini-batches that is no finite number");
         }
         Ok(())
     }
@@ -153,19 +163,22 @@ impl RouteProfile {
 
 impl Statistics {
     fn check(&self) -> Result<(), Invalid> {
-        let good = |x: &f64| x.is_finite() && *x >= 0.0;
-        if self.samples.is_empty() || !self.samples.iter().chain([&self.mean, &self.std, &self.median]).all(good) {
-            return Err(Invalid("a duration without samples, or one that is no finite number of seconds".to_string()));
+        let samples = &self.samples;
+        if samples.is_empty() || !samples.iter().chain([&self.mean, &self.std, &self.median]).all(|&x| is_amount(x)) {
+            return invalid("a duration without samples, or one that is no finite number of seconds");
         }
-        let within = self.outliers.iter().all(|&i| i < self.samples.len());
-        if !within || self.outliers.len() >= self.samples.len() {
-            return Err(Invalid("a duration whose outliers are not some of its samples".to_string()));
+        if self.outliers.iter().any(|&i| i >= samples.len()) || self.outliers.len() >= samples.len() {
+            return invalid("a duration whose outliers are not some of its samples");
         }
         Ok(())
     }
 }
 
-/// Contention at every split of the cores a plan may have: as measured, or as at the nearest split that was.
+pub(crate) fn counts(t: &InterferencePoint) -> Counts {
+    (t.workers, t.threads, t.training_threads)
+}
+
+/// Interference at every split of the cores that a plan may have: as measured, or that of the nearest measured split.
 fn all_splits(
     measured: Vec<InterferencePoint>,
     durations: &Durations,
@@ -175,7 +188,6 @@ fn all_splits(
     if measured.is_empty() {
         return measured;
     }
-    let counts = |t: &InterferencePoint| (t.workers, t.threads, t.training_threads);
     let mut all = measured.clone();
     for threads in durations.threads_per_worker().filter(|&t| t <= cores) {
         for workers in 1..=cores / threads {
@@ -187,12 +199,12 @@ fn all_splits(
                 let distance = |t: &&InterferencePoint| {
                     (t.workers * t.threads).abs_diff(workers * threads) + t.training_threads.abs_diff(training_threads)
                 };
-                let mut contention = measured.iter().min_by_key(distance).expect("something was measured").contention;
-                let scarce = (workers * threads + training_threads) as f64 / cores as f64;
-                if scarce > 1.0 {
-                    let crowded = scarce * limits.oversubscription.max(1.0);
-                    contention.batching = contention.batching.max(crowded);
-                    contention.training = contention.training.max(crowded);
+                let mut contention = measured.iter().min_by_key(distance).expect("a split was measured").contention;
+                let threads_per_core = (workers * threads + training_threads) as f64 / cores as f64;
+                if threads_per_core > 1.0 {
+                    let slowdown = threads_per_core * limits.oversubscription.max(1.0);
+                    contention.batching = contention.batching.max(slowdown);
+                    contention.training = contention.training.max(slowdown);
                 }
                 all.push(InterferencePoint { workers, threads, training_threads, contention });
             }

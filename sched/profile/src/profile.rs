@@ -1,30 +1,30 @@
 //! The profile of a machine's routes, in memory and as a file.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use morphgl_plan::RouteKeys;
 use morphgl_registry::{Machine, Resource, Route};
 use serde::{Deserialize, Serialize};
 
-use crate::chain::Largest;
-use crate::{Error, Result, Selection, Settings, Statistics};
+use crate::transfer::PeakBytes;
+use crate::{Error, ErrorKind, Result, Selection, Settings, Statistics};
 
 /// Version of the file's layout.
 pub const VERSION: u32 = 2;
 
-/// Batching at one size of the pool.
+/// Measured batching by a pool of one size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PoolSample {
     /// Workers.
     pub workers: usize,
     /// Threads of each.
     pub threads: usize,
-    /// Seconds a mini-batch of the pool: a worker's time divided by the workers, all of them at work.
+    /// Seconds a mini-batch of the pool: a worker's time, with all of them at work, divided by their number.
     pub seconds: Statistics,
 }
 
-/// Training at one count of threads.
+/// Measured training with one count of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainingSample {
     /// Threads.
@@ -33,14 +33,14 @@ pub struct TrainingSample {
     pub seconds: Statistics,
 }
 
-/// Batching and training beside each other on the same cores, each as fast as it can.
+/// Measured interference of batching and training, both at full speed on the same cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TogetherSample {
+pub struct InterferenceSample {
     /// Batching workers.
     pub workers: usize,
     /// Threads of each.
     pub threads: usize,
-    /// Threads training used.
+    /// Threads of training.
     pub training_threads: usize,
     /// Seconds a mini-batch of the pool.
     pub batching: Statistics,
@@ -48,7 +48,16 @@ pub struct TogetherSample {
     pub training: Statistics,
 }
 
-/// Every phase's duration on one route.
+/// A split of the cores: workers, threads of each, and threads of training.
+pub(crate) type Counts = (usize, usize, usize);
+
+impl InterferenceSample {
+    pub(crate) fn counts(&self) -> Counts {
+        (self.workers, self.threads, self.training_threads)
+    }
+}
+
+/// Durations of every phase on one route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouteProfile {
     /// Its operators and places.
@@ -57,50 +66,49 @@ pub struct RouteProfile {
     pub edges_per_batch: f64,
     /// Mean bytes of a measured mini-batch where it is trained.
     pub bytes_per_batch: f64,
-    /// The largest measured mini-batch.
-    pub largest: Largest,
+    /// Peak bytes of the measured mini-batches and of a worker.
+    pub largest: PeakBytes,
     /// Batching, one sample a pool.
     pub batching: Vec<PoolSample>,
     /// Transferring.
     pub transferring: Statistics,
     /// Training, one sample a count of threads.
     pub training: Vec<TrainingSample>,
-    /// Batching and training beside each other, one sample a split of the cores.
-    pub together: Vec<TogetherSample>,
+    /// Interference of batching and training, one sample a split of the cores.
+    #[serde(rename = "together")]
+    pub interference: Vec<InterferenceSample>,
 }
 
-/// Every phase's duration on every route of a machine.
+/// Durations of every phase on every route of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Version of the file's layout: [`VERSION`].
     pub version: u32,
-    /// Where it was measured.
+    /// The machine it was measured on.
     pub machine: Machine,
-    /// How it was measured.
+    /// The settings it was measured with.
     pub settings: Settings,
     /// Mini-batches of an epoch.
     pub num_batches: usize,
-    /// Which training operators were chosen, where there were several at a place.
+    /// Choices among training operators, for the places with several.
     #[serde(default)]
     pub selections: Vec<Selection>,
     /// The routes, in the order they were given.
     pub routes: Vec<RouteProfile>,
-    /// Points left out because the budget was spent.
+    /// Points not measured, because the budget was spent or they do not fit in memory.
     pub skipped: Vec<String>,
-    /// Seconds that profiling took, choosing among training operators included.
+    /// Seconds that profiling took, the choice among training operators included.
     pub seconds: f64,
-    /// The most host memory, in bytes, that the process held while no worker batched: dataset, model, a step of training and
-    /// its mini-batches; 0 where it was not watched.
+    /// Peak host memory, in bytes, of the process while no worker batched: dataset, model, a step of training and its
+    /// mini-batches; 0 where it was not measured.
     #[serde(default)]
     pub held_bytes: u64,
 }
 
 impl RouteProfile {
-    /// The route's keys as the planner names them.
+    /// The route's keys as the planner has them.
     pub fn keys(&self) -> RouteKeys {
-        let Route { batching, transferring, training, .. } = &self.route;
-        let (batching, transferring) = (batching.to_string(), transferring.to_string());
-        RouteKeys { batching, transferring, training: training.to_string() }
+        RouteKeys::from(&self.route)
     }
 
     /// Whether batching and training share the host's cores.
@@ -115,21 +123,21 @@ pub(crate) fn on_host(key: &morphgl_registry::Key) -> bool {
 }
 
 impl Profile {
-    /// Writes the profile as JSON, beside the path first, then renamed.
+    /// Writes the profile as JSON, to a temporary file that is then renamed.
     ///
     /// # Errors
     ///
     /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self).map_err(|e| Error::format(path, e.to_string()))?;
+        let text = serde_json::to_string_pretty(self).map_err(format_error(path))?;
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{}.tmp", std::process::id()));
-        let beside = path.with_file_name(name);
-        let written = fs::write(&beside, text + "\n").and_then(|()| fs::rename(&beside, path));
+        let temporary = path.with_file_name(name);
+        let written = fs::write(&temporary, text + "\n").and_then(|()| fs::rename(&temporary, path));
         written.map_err(|e| {
-            // Nothing is left behind; that it cannot be removed where it was never made is no second error.
-            fs::remove_file(&beside).ok();
-            Error::io(path, e)
+            // The temporary file may not exist, which is no second error.
+            fs::remove_file(&temporary).ok();
+            io_error(path)(e)
         })
     }
 
@@ -137,17 +145,25 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no profile of this version, or holds what no plan can be made from.
+    /// The file cannot be read, is no profile of this version, or no plan can be made from it.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| Error::format(path, e.to_string()))?;
+        let text = fs::read_to_string(path).map_err(io_error(path))?;
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(format_error(path))?;
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(v) if v == u64::from(VERSION) => {}
-            Some(v) => return Err(Error::format(path, format!("it is of version {v}, this program reads {VERSION}"))),
-            None => return Err(Error::format(path, "it has no version".to_string())),
+            Some(v) => return Err(format_error(path)(format!("it is of version {v}, this program reads {VERSION}"))),
+            None => return Err(format_error(path)("it has no version")),
         }
-        let profile: Self = serde_json::from_value(value).map_err(|e| Error::format(path, e.to_string()))?;
-        profile.check().map_err(|e| Error::format(path, e.to_string()))?;
+        let profile: Self = serde_json::from_value(value).map_err(format_error(path))?;
+        profile.check().map_err(format_error(path))?;
         Ok(profile)
     }
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> Error {
+    move |e| Error::new(path.display(), ErrorKind::Io(e))
+}
+
+fn format_error<E: ToString>(path: &Path) -> impl Fn(E) -> Error {
+    move |e| Error::new(path.display(), ErrorKind::Format(e.to_string()))
 }

@@ -1,128 +1,117 @@
-//! Choosing among training operators at the same place: whole mini-batches of each are timed, by turns.
+//! The choice among training operators at the same place: whole mini-batches of each are timed, alternately.
 
 use std::time::Instant;
 
-use morphgl_registry::{BatchId, Batching, BatchingWorker, MiniBatch, Place, Route, Training, Transferring};
+use morphgl_registry::{BatchId, BatchingWorker, Key, MiniBatch, Operators, Place, RouteOperators, TrainingOperator};
 
-use crate::compare::{self, Ahead, ROUNDS, State, Times};
-use crate::memory::Seen;
+use crate::budget::check_stop;
+use crate::compare::{self, ROUNDS, State, StepTimes};
+use crate::memory::MemoryMonitor;
 use crate::profile::on_host;
 use crate::selection::{CandidateProfile, Outcome, Selection};
 use crate::training::Snapshot;
 use crate::{Error, ErrorKind, Progress, Result, Settings, Statistics, Watch, pool};
 
-/// Share of the time for all of profiling that the choice may take, beside the first two mini-batches of each operator.
+/// Share of the time for all of profiling that the choice may take, besides the first two mini-batches of each operator.
 const SHARE: f64 = 0.6;
-/// The first step of an operator is taken to need no more memory than this many times the most that one of another needed;
-/// up to 5 was measured.
+/// Factor to the peak memory of the other operators' first steps that an operator's first step is assumed to need at most; up to
+/// 5 was measured.
 const MEMORY: u64 = 6;
 
-/// A training operator that can train a job, and who brings its mini-batches in the form that it needs.
-#[derive(Debug)]
-pub struct Candidate<'a> {
-    /// Keys and places.
-    pub route: &'a Route,
-    /// Who batches: with features where the operator needs them. Several candidates may share one.
-    pub batching: &'a dyn Batching,
-    /// Who transfers.
-    pub transferring: &'a mut dyn Transferring,
-    /// Who trains. Parameters and optimizer state are the same afterwards as before; no gradients are left.
-    pub training: &'a mut dyn Training,
-}
-
-/// Chooses the training operator with the fastest mini-batches, of several at the same place.
+/// Chooses the training operator with the fastest mini-batches, of those at the same place that `routes`, indices of
+/// `operators.routes`, lead to.
 ///
-/// What is timed is a whole mini-batch, batched, transferred and trained one after the other, each with all cores: so what an
-/// operator saves or costs in batching, as by reading features itself, counts. The same mini-batches are trained by all, by
-/// turns; one that cannot win any more is given up, a hopeless one after its first step. That first step, in which an operator
-/// allocates its memory, counts for nothing else.
+/// A sample is a whole mini-batch, batched, transferred and trained one after the other, each with all cores: so the time that an
+/// operator saves or costs in batching, for example by reading features itself, counts. The operators train the same mini-batches
+/// alternately; one that cannot be the fastest any more is abandoned, a far slower one after its first step. That first step, in
+/// which an operator allocates its memory, counts for nothing else.
 ///
-/// The first mini-batch of each is timed whatever it takes, the second if it fits in the time for all of profiling,
+/// The first mini-batch of each is always timed, the second if it fits in the time for all of profiling,
 /// the third and fourth too where two operators are within 1.3 of each other; further ones while they fit in 0.6 of that time
 /// and in the budget.
-/// One that fails, or does not fit in `watch.memory`, is left out and says why.
+/// An operator that fails, or does not fit in `watch.memory`, is excluded, with the reason.
+/// Parameters and optimizer state are the same afterwards as before; no gradients are left.
 ///
 /// # Errors
 ///
-/// Batching or transferring failed, `stop` said so, or no candidate can train: the first one's failure.
+/// Batching or transferring failed, a stop was requested, or no candidate can train: the first one's failure.
 ///
 /// # Panics
 ///
-/// Without a candidate.
+/// Without a route, or with one whose training operator is not among `operators.trainers`.
 pub fn select(
-    candidates: &mut [Candidate<'_>],
+    operators: &mut Operators,
+    routes: &[usize],
     settings: &Settings,
     watch: &Watch<'_>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Selection> {
     let start = Instant::now();
-    let place = candidates[0].route.trained_at.clone();
-    if let [only] = candidates {
-        return Ok(Selection::only(place, only.route.training.clone(), settings.cores));
+    let first = &operators.routes[routes[0]];
+    let (place, num_batches) = (first.route.trained_at.clone(), first.batching.num_batches());
+    if let [only] = routes {
+        return Ok(Selection::only(place, operators.routes[*only].route.training.clone(), settings.cores));
     }
-    let number = candidates.len();
-    let num_batches = candidates[0].batching.num_batches();
-    let mut runs = Vec::new();
-    for candidate in candidates {
-        runs.push(Run::new(candidate, settings.cores));
-    }
-    let mut seen = Seen::new(watch.memory);
+    let mut candidates: Vec<Candidate> =
+        routes.iter().map(|&route| Candidate::new(operators, route, settings.cores)).collect();
+    let monitor = MemoryMonitor::new(watch.memory);
     let mut most = 0;
     let times = compare::compare(
-        number,
-        |Ahead { round, fastest, close }| {
+        candidates.len(),
+        |round, fastest, close| {
             let in_all = settings.in_all(fastest * num_batches as f64);
-            // First steps are a poor guide: one more of each is worth all of the time. So are two beyond it where operators are
-            // close, for the wrong one would be slower in every epoch.
+            // First steps predict badly: one more of each may take all of the time. So may two further ones where operators are
+            // close, since the wrong one would be slower in every epoch.
             let all = round == 1 || close && round <= 3;
             if all { in_all } else { in_all.mul_f64(SHARE).min(settings.budget) }.as_secs_f64()
         },
         |i, round| {
-            if (watch.stop)() {
-                return Err(Error::stopped());
-            }
-            let what = format!("comparing {}", runs[i].candidate.route.training);
+            check_stop(watch.stop)?;
+            let candidate = &mut candidates[i];
+            let RouteOperators { route, batching, .. } = &operators.routes[candidate.route];
+            let what = format!("comparing {}", route.training);
             progress(&Progress { what, done: round, total: ROUNDS + 1 });
-            let id =
-                BatchId { epoch: settings.epoch, index: (round % pool::usable(runs[i].candidate.batching)) as u32 };
+            let index = (round % pool::full_batches(batching.as_ref())) as u32;
+            let id = BatchId { epoch: settings.epoch, index };
             if round > 0 {
-                // Memory is not asked for again: what was freed would be given back, and the step slower for it.
-                return runs[i].step(id);
+                // Memory is not measured again: that would release freed memory to the system, and slow the step down.
+                return candidate.step(operators, id);
             }
-            let (fits, room) = seen.has_room_for(MEMORY * most);
-            if !fits {
-                runs[i].reason = Some(format!("it may not fit in memory: {} MiB are left for a step", room >> 20));
-                return Ok(None);
+            let available = monitor.available();
+            if MEMORY * most > available {
+                let text = format!("it may not fit in memory: {} MiB are left for a step", available >> 20);
+                return Ok(candidate.fail(Error::operators(&route.training, text)));
             }
-            let (seconds, grown) = seen.growth(|| runs[i].step(id));
+            let (seconds, grown) = monitor.growth(|| candidate.step(operators, id));
             most = most.max(grown);
             seconds
         },
     );
-    let failed = |times: &Result<Vec<Times>>, i: usize| times.as_ref().map_or(true, |t| t[i].state == State::Out);
+    let failed = |i: usize| times.as_ref().map_or(true, |t| t[i].state == State::Failed);
     let restored: Vec<Result<()>> =
-        runs.iter_mut().enumerate().map(|(i, run)| run.put_back(failed(&times, i))).collect();
+        candidates.iter_mut().enumerate().map(|(i, c)| c.restore(operators, failed(i))).collect();
     let times = times?;
     let Some(chosen) = compare::fastest(&times) else {
-        let first = runs.iter_mut().find_map(|run| run.failure.take());
-        return Err(first.unwrap_or_else(|| Error::operators(place, "no operator can train here".to_string())));
+        return Err(candidates.into_iter().find_map(|c| c.failure).expect("an operator that cannot train failed"));
     };
     restored.into_iter().nth(chosen).expect("one a candidate")?;
-    let profile = |(i, (run, times)): (usize, (&Run<'_, '_>, &Times))| run.profile(times, i == chosen);
-    let mut candidates: Vec<_> = runs.iter().zip(&times).enumerate().map(profile).collect();
-    candidates.sort_by_key(|c| c.outcome == Outcome::Unable);
+    let key = |c: &Candidate| operators.routes[c.route].route.training.clone();
+    let profile = |(i, (c, times)): (usize, (&Candidate, &StepTimes))| c.profile(key(c), times, i == chosen);
+    let mut profiles: Vec<_> = candidates.iter().zip(&times).enumerate().map(profile).collect();
+    profiles.sort_by_key(|c| c.outcome == Outcome::Unable);
     Ok(Selection {
         place,
-        chosen: runs[chosen].candidate.route.training.clone(),
+        chosen: key(&candidates[chosen]),
         threads: settings.cores,
-        candidates,
+        candidates: profiles,
         seconds: start.elapsed().as_secs_f64(),
     })
 }
 
-/// A candidate on its way through the comparison.
-struct Run<'r, 'a> {
-    candidate: &'r mut Candidate<'a>,
+/// A training operator during the comparison, with the route that leads to it.
+struct Candidate {
+    route: usize,
+    trainer: usize,
     threads: usize,
     worker: Option<Box<dyn BatchingWorker>>,
     /// The last mini-batch, whose memory is used again.
@@ -131,28 +120,28 @@ struct Run<'r, 'a> {
     /// Seconds of training of each step.
     training: Vec<f64>,
     failure: Option<Error>,
-    reason: Option<String>,
 }
 
-impl<'r, 'a> Run<'r, 'a> {
-    fn new(candidate: &'r mut Candidate<'a>, threads: usize) -> Self {
-        let (worker, recycled, before, failure, reason) = (None, None, None, None, None);
-        Self { candidate, threads, worker, recycled, before, training: Vec::new(), failure, reason }
+impl Candidate {
+    fn new(operators: &Operators, route: usize, threads: usize) -> Self {
+        let trainer = operators.trainer(&operators.routes[route].route).expect("a route leads to a training operator");
+        let (worker, recycled, before, failure) = (None, None, None, None);
+        Self { route, trainer, threads, worker, recycled, before, training: Vec::new(), failure }
     }
 
-    /// Seconds of a mini-batch; `None`, and the reason is kept, where the training operator failed.
-    fn step(&mut self, id: BatchId) -> Result<Option<f64>> {
-        let Candidate { route, batching, transferring, training } = &mut *self.candidate;
-        let (route, key) = (*route, &route.training);
+    /// Seconds of a mini-batch; `None`, and the failure is kept, where the training operator failed.
+    fn step(&mut self, operators: &mut Operators, id: BatchId) -> Result<Option<f64>> {
+        let RouteOperators { route, batching, transferring } = &mut operators.routes[self.route];
+        let TrainingOperator { key, operator: training, .. } = &mut operators.trainers[self.trainer];
         if self.before.is_none() {
             let threads = self.threads;
             let ready = Error::catch(key, || {
                 training.set_threads(threads)?;
-                Snapshot::of(*training)
+                Snapshot::of(training.as_ref())
             });
             match ready {
                 Ok(before) => self.before = Some(before),
-                Err(e) => return Ok(self.fails(e)),
+                Err(e) => return Ok(self.fail(e)),
             }
         }
         let worker = match &mut self.worker {
@@ -167,40 +156,40 @@ impl<'r, 'a> Run<'r, 'a> {
         let (batch, transferred) = Error::catch(&route.transferring, || transferring.transfer(batch)?.wait())?;
         let trained = match Error::catch(key, || training.train(&batch)?.wait()) {
             Ok((_, took)) => took,
-            Err(e) => return Ok(self.fails(e)),
+            Err(e) => return Ok(self.fail(e)),
         };
         self.training.push(trained.as_secs_f64());
         self.recycled = Some(batch).filter(|b| b.place() == Place::Host && route.batched_at == Place::Host);
         Ok(Some((batched + transferred + trained).as_secs_f64()))
     }
 
-    fn fails(&mut self, e: Error) -> Option<f64> {
-        self.reason = Some(match &e.kind {
-            ErrorKind::Operator(source) => source.to_string(),
-            _ => e.to_string(),
-        });
-        self.failure = Some(e);
+    fn fail(&mut self, failure: Error) -> Option<f64> {
+        self.failure = Some(failure);
         None
     }
 
-    fn put_back(&mut self, failed: bool) -> Result<()> {
-        let Candidate { route, training, .. } = &mut *self.candidate;
-        self.before.take().map_or(Ok(()), |before| before.put_back(*training, &route.training, failed))
+    fn restore(&mut self, operators: &mut Operators, failed: bool) -> Result<()> {
+        let TrainingOperator { key, operator, .. } = &mut operators.trainers[self.trainer];
+        self.before.take().map_or(Ok(()), |before| before.restore(operator.as_mut(), key, failed))
     }
 
-    fn profile(&self, times: &Times, chosen: bool) -> CandidateProfile {
-        let training = self.candidate.route.training.clone();
+    fn profile(&self, training: Key, times: &StepTimes, chosen: bool) -> CandidateProfile {
+        let reason = |e: &Error| match &e.kind {
+            ErrorKind::Operator(source) => source.to_string(),
+            ErrorKind::Operators(text) => text.clone(),
+            _ => e.to_string(),
+        };
         let statistics = |samples: &[f64]| (!samples.is_empty()).then(|| Statistics::of(samples.to_vec()));
         let outcome = match times.state {
             State::Running if chosen => Outcome::Chosen,
             State::Running => Outcome::Slower,
-            State::GivenUp => Outcome::GivenUp,
-            State::Out => Outcome::Unable,
+            State::Abandoned => Outcome::Abandoned,
+            State::Failed => Outcome::Unable,
         };
         CandidateProfile {
             training,
             outcome,
-            reason: self.reason.clone(),
+            reason: self.failure.as_ref().map(reason),
             first: times.first,
             seconds: statistics(&times.samples),
             training_seconds: statistics(self.training.get(1..).unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! What came of comparing training operators: who trains at a place, and by which times.
+//! The outcome of comparing training operators: which one trains at a place, and the measured times.
 
 use std::fmt;
 
@@ -7,39 +7,40 @@ use morphgl_registry::{Key, Place};
 use serde::{Deserialize, Serialize};
 
 use crate::Statistics;
+use crate::budget::count;
 
-/// Which of the training operators at a place trains, and what was measured of each.
+/// The choice among the training operators at a place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
     /// The place.
     pub place: Place,
     /// The fastest of those that can train the model.
     pub chosen: Key,
-    /// Threads that each phase on the host's cores had.
+    /// Threads of each phase on the host's cores.
     pub threads: usize,
     /// All operators at the place, those that cannot train the model last.
     pub candidates: Vec<CandidateProfile>,
-    /// Seconds that comparing them took: a part of the time for profiling.
+    /// Seconds that the comparison took: a part of the time for profiling.
     pub seconds: f64,
 }
 
-/// What was measured of a training operator while it was compared with others.
+/// Measurements of a training operator during the comparison with others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CandidateProfile {
     /// The operator.
     pub training: Key,
-    /// What the comparison came to for it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Why it cannot train the model, or could not go on.
+    /// Why it cannot train the model, or could not continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Seconds of its first mini-batch, in which it allocates its memory: they count only where it is given up for them, or
+    /// Seconds of its first mini-batch, in which it allocates its memory: they count only where it is abandoned for them, or
     /// where there was no time for another one. `None` where nothing was measured.
     pub first: Option<f64>,
     /// Seconds of every later mini-batch: batching, with the features it needs, transferring and training, one after the
     /// other.
     pub seconds: Option<Statistics>,
-    /// Of these, seconds of training.
+    /// Seconds of training of every later mini-batch.
     pub training_seconds: Option<Statistics>,
 }
 
@@ -51,17 +52,21 @@ pub enum Outcome {
     Chosen,
     /// It was timed to the end, and was not the fastest.
     Slower,
-    /// It could not win any more, and was not timed further.
-    GivenUp,
+    /// It was not timed further, since it could not be the fastest any more.
+    #[serde(rename = "given-up")]
+    Abandoned,
     /// It cannot train the model here.
     Unable,
 }
 
 impl CandidateProfile {
+    fn unmeasured(training: Key, outcome: Outcome, reason: Option<String>) -> Self {
+        Self { training, outcome, reason, first: None, seconds: None, training_seconds: None }
+    }
+
     /// An operator that cannot train the model, and why.
     pub fn unable(training: Key, reason: String) -> Self {
-        let outcome = Outcome::Unable;
-        Self { training, outcome, reason: Some(reason), first: None, seconds: None, training_seconds: None }
+        Self::unmeasured(training, Outcome::Unable, Some(reason))
     }
 
     /// Seconds of a mini-batch: the median, or the first one's where there was only that.
@@ -69,22 +74,19 @@ impl CandidateProfile {
         self.seconds.as_ref().map(|s| s.median).or(self.first)
     }
 
-    /// The least and the most seconds of a mini-batch, of those that count.
+    /// Minimum and maximum seconds of a mini-batch, of those that count.
     pub fn range(&self) -> Option<(f64, f64)> {
-        let Some(seconds) = &self.seconds else { return self.first.map(|first| (first, first)) };
-        let fold = |f: fn(f64, f64) -> f64, start| seconds.samples.iter().copied().fold(start, f);
-        Some((fold(f64::min, f64::INFINITY), fold(f64::max, 0.0)))
+        let samples = self.seconds.as_ref().map_or(self.first.as_slice(), |s| &s.samples);
+        let fold = |f: fn(f64, f64) -> f64, start| samples.iter().copied().fold(start, f);
+        (!samples.is_empty()).then(|| (fold(f64::min, f64::INFINITY), fold(f64::max, 0.0)))
     }
 
-    /// What became of it.
+    /// The outcome in words.
     pub fn in_words(&self) -> String {
-        let steps = match self.steps() {
-            1 => "1 step".to_string(),
-            n => format!("{n} steps"),
-        };
+        let steps = count(self.steps(), "step");
         match (self.outcome, &self.reason) {
             (Outcome::Unable, reason) => format!("cannot: {}", reason.as_deref().unwrap_or("no reason is known")),
-            (Outcome::GivenUp, _) => format!("given up after {steps}"),
+            (Outcome::Abandoned, _) => format!("given up after {steps}"),
             _ if self.steps() == 0 => "the only one that can".to_string(),
             _ => steps,
         }
@@ -97,17 +99,14 @@ impl CandidateProfile {
 }
 
 impl Selection {
-    /// The choice of an operator that was compared with nobody.
-    pub fn only(place: Place, training: Key, threads: usize) -> Self {
-        let chosen = training.clone();
-        let outcome = Outcome::Chosen;
-        let only =
-            CandidateProfile { training, outcome, reason: None, first: None, seconds: None, training_seconds: None };
-        Self { place, chosen, threads, candidates: vec![only], seconds: 0.0 }
+    /// The choice of the only operator at a place.
+    pub(crate) fn only(place: Place, training: Key, threads: usize) -> Self {
+        let only = CandidateProfile::unmeasured(training.clone(), Outcome::Chosen, None);
+        Self { place, chosen: training, threads, candidates: vec![only], seconds: 0.0 }
     }
 
-    /// What was measured of the chosen operator.
-    pub fn of_chosen(&self) -> Option<&CandidateProfile> {
+    /// Measurements of the chosen operator.
+    pub fn chosen_profile(&self) -> Option<&CandidateProfile> {
         self.candidates.iter().find(|c| c.training == self.chosen)
     }
 }

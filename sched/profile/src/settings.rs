@@ -1,73 +1,21 @@
-//! What is measured, and how much of it.
+//! Settings of profiling, and what watches it from outside.
 
+use std::fmt;
 use std::time::Duration;
 
-use morphgl_registry::{Batching, Key, Place, Route, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
-use crate::Selection;
-
-/// The host memory that profiling may take, and who knows how much that is.
-#[derive(Clone, Copy)]
-pub struct Memory<'a> {
-    /// Bytes that the process may hold in all.
-    pub limit: u64,
-    /// The most bytes that the process held since this was last asked. What can be given back to the system is given back
-    /// by asking.
-    pub peak: &'a dyn Fn() -> u64,
-}
-
-impl std::fmt::Debug for Memory<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
-
-/// The operators to measure: routes, and who trains what they bring.
-#[derive(Debug)]
-pub struct Operators<'a> {
-    /// The routes; at least one.
-    pub routes: Vec<RouteOperators<'a>>,
-    /// Who trains: for every route the operator of its key at its place.
-    pub trainers: Vec<TrainingOperator<'a>>,
-    /// How trainers were chosen before, by [`select`](crate::select()): the time it took is a part of the budget, and what was
-    /// measured of a chosen one is not measured again.
-    pub selections: Vec<Selection>,
-}
-
-/// The operators of a route, all but the one that trains.
-#[derive(Debug)]
-pub struct RouteOperators<'a> {
-    /// Their keys and places.
-    pub route: &'a Route,
-    /// Who batches.
-    pub batching: &'a dyn Batching,
-    /// Who transfers.
-    pub transferring: &'a mut dyn Transferring,
-}
-
-/// Who trains, for one route or several.
-#[derive(Debug)]
-pub struct TrainingOperator<'a> {
-    /// Its key.
-    pub key: &'a Key,
-    /// Where it trains.
-    pub place: &'a Place,
-    /// The operator. Parameters and optimizer state are the same after profiling as before; no gradients are left.
-    pub operator: &'a mut dyn Training,
-}
-
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Cores of the host that phases may use.
     pub cores: usize,
-    /// Time to spend on phases, roughly. What is needed for a plan at all is measured even when it takes longer. Default 3 s.
+    /// Time budget, approximately; the points that a plan needs are measured even when it is exceeded. Default 3 s.
     pub budget: Duration,
-    /// Epochs to spend on phases at most, as far as the first measurements tell how long one takes; with choosing among
-    /// training operators, no more than this or the budget, whichever is more. `None` leaves the budget for both. Default 0.8.
+    /// Time budget in epochs, as soon as the first measurements predict the length of one; with the choice among training
+    /// operators, no more than this or `budget`, whichever is more. `None` leaves `budget` for both. Default 0.8.
     pub epochs: Option<f64>,
-    /// Time that may be spent however short an epoch is, within the budget. Default 0.25 s.
+    /// Minimum of the time budget in epochs, within `budget`. Default 0.25 s.
     pub least: Duration,
     /// Mini-batches each worker, or training, handles before measuring starts, at each point. Default 1.
     pub warm_up: usize,
@@ -78,15 +26,15 @@ pub struct Settings {
     pub pools: Vec<(usize, usize)>,
     /// Training on the host's cores: counts of threads.
     pub training_threads: Vec<usize>,
-    /// Splits of the cores at which batching and training are measured beside each other, at most. Default 12.
+    /// Maximum number of splits of the cores at which the interference of batching and training is measured. Default 12.
     pub splits: usize,
     /// The epoch whose mini-batches are used. Default 0.
     pub epoch: u32,
 }
 
 impl Settings {
-    /// Defaults for a machine with so many cores: pools and training at 1, 2, 4, … and all cores, training at one core less too
-    /// (the likeliest split leaves one to batching), and one worker of all cores.
+    /// Defaults for a machine of `cores` cores: pools and training at 1, 2, 4, … and all cores, one worker of all cores, and
+    /// training at one core less (the likeliest split leaves one to batching).
     pub fn new(cores: usize) -> Self {
         let cores = cores.max(1);
         let mut counts: Vec<usize> = (0..).map(|i| 1 << i).take_while(|&n| n < cores).collect();
@@ -112,50 +60,65 @@ impl Settings {
         }
     }
 
-    /// Time for measuring phases, where an epoch takes so many seconds at least.
+    /// Time for measuring phases, where an epoch takes at least `epoch_seconds`.
     pub(crate) fn for_phases(&self, epoch_seconds: f64) -> Duration {
         self.share(epoch_seconds).map_or(self.budget, |share| self.budget.min(share.max(self.least)))
     }
 
-    /// Time for all of profiling, choosing among training operators included.
+    /// Time for all of profiling, the choice among training operators included.
     pub(crate) fn in_all(&self, epoch_seconds: f64) -> Duration {
         self.share(epoch_seconds).map_or(self.budget, |share| self.budget.max(share))
     }
 
-    /// The part of an epoch that profiling may take.
+    /// Time budget in epochs.
     fn share(&self, epoch_seconds: f64) -> Option<Duration> {
         let seconds = self.epochs? * epoch_seconds;
         Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 }
 
-/// Who watches profiling from outside.
+/// A limit of the host memory that profiling may take.
 #[derive(Clone, Copy)]
-pub struct Watch<'a> {
-    /// Asked between mini-batches, by any thread, whether to end.
-    pub stop: &'a (dyn Fn() -> bool + Sync),
-    /// Host memory, where it is to be watched: pools of workers that would not fit are not measured then.
-    pub memory: Option<Memory<'a>>,
+pub struct MemoryLimit<'a> {
+    /// Bytes that the process may hold in all.
+    pub limit: u64,
+    /// Returns the peak of bytes that the process held since the last call, and releases freed memory to the system.
+    pub peak: &'a dyn Fn() -> u64,
 }
 
-impl std::fmt::Debug for Watch<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for MemoryLimit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLimit").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// The caller's control over profiling.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Whether to stop; called between mini-batches, by any thread.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Limit of host memory: pools of workers that would exceed it are not measured.
+    pub memory: Option<MemoryLimit<'a>>,
+}
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 
 impl Watch<'_> {
-    /// Nobody stops it, and memory is not watched.
+    /// No stop, and no limit of memory.
     pub const NONE: Watch<'static> = Watch { stop: &|| false, memory: None };
 }
 
-/// How far profiling is, for a progress bar.
+/// Progress of profiling, for a progress bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What is measured next, in words: `batching by 2 workers`.
+    /// The next point to be measured, in words: `batching by 2 workers`.
     pub what: String,
     /// Points done.
     pub done: usize,
-    /// Points in all, at most.
+    /// Maximum number of points.
     pub total: usize,
 }

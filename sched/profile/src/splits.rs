@@ -1,83 +1,53 @@
-//! Which split of the cores to measure next.
+//! The choice of the split of the cores to measure next.
 
 use morphgl_plan::{Contention, InterferencePoint, Limits, Policy, Problem};
 
+use crate::problem::counts;
+use crate::profile::Counts;
 use crate::{Profile, RouteProfile};
 
-/// Mini-batches that are planned to find out: the steady state counts, and planning is not to take long.
+/// Maximum number of mini-batches of the planned epoch: enough for its steady state, and quickly planned.
 const BATCHES: usize = 500;
-/// A route whose best plan is predicted to take this many times the best of all is not worth measuring.
+/// Factor to the best plan's predicted epoch within which a route's best plan is worth measuring.
 const CLOSE: f64 = 1.15;
-/// No more workers are tried than this many times those of the best plan as far as is known: each takes memory beside a
-/// trainer that has its own, and a plan of many is found by way of those of fewer.
+/// Factor to the workers of the best known plan up to which more workers are tried: each takes memory besides a trainer that has
+/// its own, and plans of many workers are reached by way of those of fewer.
 const MORE: usize = 2;
 
-/// A route, and how its plan divides the cores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Split {
-    pub(crate) route: usize,
-    pub(crate) workers: usize,
-    pub(crate) threads: usize,
-    pub(crate) training_threads: usize,
-}
-
-impl Split {
-    fn of(&self, route: &RouteProfile) -> bool {
-        let same = |t: &crate::TogetherSample| {
-            (t.workers, t.threads, t.training_threads) == (self.workers, self.threads, self.training_threads)
-        };
-        route.together.iter().any(same)
-    }
-}
-
-/// The split of the best plan of a promising route that was not measured yet; `None` when they all were.
+/// The unmeasured split of the best plan of a promising route, with the route's index; `None` when the best plans' splits are all
+/// measured.
 ///
-/// A split nobody measured is planned as if nothing slowed the phases but what did with fewer workers: it is chosen as long
-/// as it could be the best.
-/// So when the best one is a measured one, no other can be better, but for one of more than [`MORE`] times its workers.
+/// An unmeasured split is planned as if the phases slowed each other no more than with fewer workers: it is chosen as long as it
+/// could be the best. So when the best plan's split is a measured one, no other can be better, except those of more than [`MORE`]
+/// times its workers.
 /// Workers and mini-batches take no more than `host_bytes`.
-pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<Split> {
+pub(crate) fn next(profile: &Profile, host_bytes: Option<u64>) -> Option<(usize, Counts)> {
     let cores = profile.settings.cores;
     let limits = Limits { host_bytes, ..Limits::default() };
-    let known = limited(profile, profile.build(cores, RouteProfile::durations).ok()?).with_limits(limits);
+    let limited = |problem: Problem| problem.with_batches(profile.num_batches.min(BATCHES));
+    let known = limited(profile.build(cores, RouteProfile::durations).ok()?).with_limits(limits);
     let known = morphgl_plan::plan(&known).ok()?;
     let most = MORE * known.best().schedule.shares.iter().map(|s| s.workers).max()?;
-    let problem = optimistic(profile)?.with_limits(Limits { oversubscription: 1.0, ..limits });
-    let plans = morphgl_plan::plan(&problem).ok()?;
+    let optimistic = profile.build(cores, |r| {
+        let durations = r.durations()?;
+        let contention = with_more_workers(r.contention(&durations), cores);
+        durations.with_interference(contention)
+    });
+    let optimistic = limited(optimistic.ok()?).with_limits(Limits { oversubscription: 1.0, ..limits });
+    let plans = morphgl_plan::plan(&optimistic).ok()?;
     let worth = CLOSE * plans.best().prediction.epoch_seconds;
     plans.all().iter().filter(|p| p.prediction.epoch_seconds <= worth).find_map(|plan| {
         let [share] = &plan.schedule.shares[..] else { return None };
         let route = profile.routes.iter().position(|r| r.keys() == share.keys && r.shares_cores())?;
-        let split = Split {
-            route,
-            workers: share.workers,
-            threads: share.threads_per_worker,
-            training_threads: plan.schedule.training_threads,
-        };
-        let wanted = plan.schedule.policy == Policy::Pipeline && split.training_threads > 0 && split.workers <= most;
-        (wanted && !split.of(&profile.routes[route])).then_some(split)
+        let split = (share.workers, share.threads_per_worker, plan.schedule.training_threads);
+        let wanted = plan.schedule.policy == Policy::Pipeline && split.2 > 0 && split.0 <= most;
+        let measured = profile.routes[route].interference.iter().any(|s| s.counts() == split);
+        (wanted && !measured).then_some((route, split))
     })
 }
 
-/// The problem in which what was not measured is taken to be at its best.
-fn optimistic(profile: &Profile) -> Option<Problem> {
-    let cores = profile.settings.cores;
-    let measured = |r: &RouteProfile| {
-        let durations = r.durations()?;
-        let contention = with_more_workers(r.contention(&durations), cores);
-        durations.with_interference(contention)
-    };
-    Some(limited(profile, profile.build(cores, measured).ok()?))
-}
-
-/// The problem of no more mini-batches than it takes to find out.
-fn limited(profile: &Profile, problem: Problem) -> Problem {
-    problem.with_batches(profile.num_batches.min(BATCHES))
-}
-
-/// Adds the splits that have more workers than one of `measured`, and else are like it: more workers slow training no less.
+/// Adds to each of the `measured` splits those with more workers: more workers slow training no less.
 fn with_more_workers(measured: Vec<InterferencePoint>, cores: usize) -> Vec<InterferencePoint> {
-    let counts = |t: &InterferencePoint| (t.workers, t.threads, t.training_threads);
     let mut all = measured.clone();
     for t in &measured {
         for workers in t.workers + 1..=cores / t.threads {
@@ -96,22 +66,4 @@ fn with_more_workers(measured: Vec<InterferencePoint>, cores: usize) -> Vec<Inte
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_workers_slow_training_no_less() {
-        let split = |workers, training| InterferencePoint {
-            workers,
-            threads: 1,
-            training_threads: 3,
-            contention: Contention { batching: 2.0, training },
-        };
-        let all = with_more_workers(vec![split(1, 1.2), split(3, 1.1)], 4);
-        let training: Vec<_> =
-            (1..=4).map(|w| all.iter().find(|t| t.workers == w).map(|t| t.contention.training)).collect();
-        assert_eq!(training, [Some(1.2), Some(1.2), Some(1.1), Some(1.2)]);
-        assert_eq!(all.len(), 4);
-        assert_eq!(all.iter().find(|t| t.workers == 2).map(|t| t.contention.batching), Some(1.0));
-    }
-}
+mod tests;

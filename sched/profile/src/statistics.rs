@@ -1,14 +1,14 @@
-//! Mean, deviation, median, outliers.
+//! Mean, deviation, median and outliers of samples.
 
 use morphgl_plan::Seconds;
 use serde::{Deserialize, Serialize};
 
-/// What was measured of one duration, in seconds.
+/// Samples of one duration, in seconds, and their statistics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Mean of all samples.
     pub mean: f64,
-    /// Standard deviation (of a sample: divided by one less than there are; 0 of a single one).
+    /// Sample standard deviation (the divisor is the number of samples less one); 0 of a single sample.
     pub std: f64,
     /// Median; the mean of the middle two of an even number.
     pub median: f64,
@@ -20,7 +20,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Sums up samples.
+    /// The statistics of samples.
     ///
     /// # Panics
     ///
@@ -35,11 +35,10 @@ impl Statistics {
         Self { mean, std, median: middle, samples, outliers }
     }
 
-    /// Mean and deviation without the outliers, for the planner: a hiccup of the machine is no property of the operator.
+    /// Mean and deviation without the outliers, for the planner: a disturbance of the machine is no property of the operator.
     pub fn seconds(&self) -> Seconds {
-        let usual =
-            (0..self.samples.len()).filter(|i| !self.outliers.contains(i)).map(|i| self.samples[i]).collect::<Vec<_>>();
-        let (mean, std) = mean_and_std(&usual);
+        let usual = self.samples.iter().enumerate().filter(|(i, _)| !self.outliers.contains(i)).map(|(_, &x)| x);
+        let (mean, std) = mean_and_std(&usual.collect::<Vec<_>>());
         Seconds { mean, std }
     }
 }
@@ -58,25 +57,4 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Statistics;
-
-    #[test]
-    fn known_values() {
-        let s = Statistics::of(vec![1.0, 2.0, 3.0, 4.0]);
-        assert_eq!((s.mean, s.median, s.outliers), (2.5, 2.5, vec![]));
-        assert!((s.std - (5.0f64 / 3.0).sqrt()).abs() < 1e-15);
-        let s = Statistics::of(vec![7.0]);
-        assert_eq!((s.mean, s.std, s.median), (7.0, 0.0, 7.0));
-    }
-
-    #[test]
-    fn a_hiccup_is_named_and_left_out() {
-        let s = Statistics::of(vec![1.0, 1.1, 0.9, 50.0, 1.0, 1.05]);
-        assert_eq!(s.outliers, vec![3]);
-        assert!(s.mean > 9.0);
-        assert!((s.seconds().mean - 1.01).abs() < 1e-9);
-        // All the same: a difference that cannot be told from noise is no outlier.
-        assert!(Statistics::of(vec![1.0, 1.0, 1.0, 1.2]).outliers.is_empty());
-    }
-}
+mod tests;

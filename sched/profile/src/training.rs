@@ -1,32 +1,31 @@
-//! Training: seconds a mini-batch, alone or beside a pool that batches, without changing the model.
+//! Training: seconds a mini-batch, alone or during batching, without changing the model.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use morphgl_registry::{Batching, Gradients, Handle, Key, MiniBatch, NamedTensor, Score, Training};
+use morphgl_registry::{
+    Gradients, Handle, Key, MiniBatch, NamedTensor, RouteOperators, Score, Training, TrainingOperator,
+};
 
-use crate::course::Sampling;
+use crate::budget::{Sampling, check_stop};
 use crate::pool;
-use crate::{Error, Result, TrainingOperator};
+use crate::{Error, Result};
 
-/// Samples kept of each worker beside training: it may be much faster.
+/// Samples kept of each worker during training: it may be much faster.
 const KEPT: usize = 64;
 
 /// Seconds of accumulate and step with `threads` threads.
 pub(crate) fn measure(
-    trainer: &mut TrainingOperator<'_>,
+    trainer: &mut TrainingOperator,
     threads: usize,
     batches: &[MiniBatch],
     sampling: Sampling<'_>,
 ) -> Result<Vec<f64>> {
-    let key = trainer.key;
-    unchanged(trainer.operator, key, |training| {
-        Error::catch(key, || training.set_threads(threads))?;
+    unchanged(trainer, threads, |mut steps| {
         let mut samples = Vec::new();
-        let mut steps = Steps::new(training, key, batches);
         for i in 0.. {
-            sampling.go_on()?;
-            let (seconds, end) = steps.next()?;
+            check_stop(sampling.stop)?;
+            let (seconds, end) = steps.next(batches)?;
             if i >= sampling.warm_up {
                 samples.push(seconds);
                 if samples.len() >= sampling.batches || end >= sampling.deadline {
@@ -38,89 +37,86 @@ pub(crate) fn measure(
     })
 }
 
-/// Seconds of accumulate and step, and of a mini-batch of the pool, while training and all workers are at work on threads of
-/// their own. Workers never wait: a mini-batch they made is thrown away, its memory used for the next one.
-pub(crate) fn measure_beside(
-    (batching, key): (&dyn Batching, &Key),
-    trainer: &mut TrainingOperator<'_>,
+/// Seconds of a mini-batch of the pool, and of accumulate and step, while training and all workers are at work on threads of
+/// their own. Workers never wait: a mini-batch they made is discarded, its memory used for the next one.
+pub(crate) fn measure_interference(
+    RouteOperators { route, batching, .. }: &RouteOperators,
+    trainer: &mut TrainingOperator,
     (workers, threads, training_threads): (usize, usize, usize),
     batches: &[MiniBatch],
     sampling: Sampling<'_>,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    let trained_by = trainer.key;
-    unchanged(trainer.operator, trained_by, |training| {
-        Error::catch(trained_by, || training.set_threads(training_threads))?;
-        let (pooled, trained) = pool::measure_beside(batching, key, (workers, threads), sampling, |pool| {
-            let mut samples = Vec::new();
-            let mut steps = Steps::new(training, trained_by, batches);
+    unchanged(trainer, training_threads, |mut steps| {
+        let mut trained = Vec::new();
+        let mut train = |pool: &pool::Pool<'_>| -> Result<()> {
             for i in 0.. {
-                sampling.go_on()?;
-                let counts = i >= sampling.warm_up && pool.is_warm();
-                if counts {
+                check_stop(sampling.stop)?;
+                let is_sample = i >= sampling.warm_up && pool.is_warm();
+                if is_sample {
                     pool.open();
                 }
-                let (seconds, end) = steps.next()?;
+                let (seconds, end) = steps.next(batches)?;
                 if pool.is_done() {
                     break;
                 }
-                if counts && samples.len() < sampling.batches {
-                    samples.push(seconds);
+                if is_sample && trained.len() < sampling.batches {
+                    trained.push(seconds);
                 }
-                let enough = samples.len() >= sampling.batches || end >= sampling.deadline;
-                // Training goes on until every worker has made a whole mini-batch beside it.
-                if enough && !samples.is_empty() && pool.least() >= 1 {
+                let enough = trained.len() >= sampling.batches || end >= sampling.deadline;
+                // Training continues until every worker has made a whole mini-batch during it.
+                if enough && !trained.is_empty() && pool.min_samples() >= 1 {
                     break;
                 }
             }
-            Ok(samples)
-        })?;
-        let every = pooled.len().div_ceil(KEPT * workers).max(1);
-        Ok((pooled.into_iter().step_by(every).collect(), trained))
+            Ok(())
+        };
+        let size = (workers, threads);
+        let batched = pool::measure(batching.as_ref(), &route.batching, size, sampling, Some(&mut train))?;
+        let every = batched.len().div_ceil(KEPT * workers).max(1);
+        Ok((batched.into_iter().step_by(every).collect(), trained))
     })
 }
 
-/// Steps one after the other, of as many mini-batches at once as the operator takes: as an executor has it.
+/// Steps one after another, with as many mini-batches queued as the operator takes: as the executor trains.
 struct Steps<'a> {
     training: &'a mut dyn Training,
     key: &'a Key,
-    batches: std::iter::Cycle<std::slice::Iter<'a, MiniBatch>>,
-    given: VecDeque<Handle<Score>>,
+    queued: VecDeque<Handle<Score>>,
+    /// Mini-batches given to the operator.
+    given: usize,
 }
 
-impl<'a> Steps<'a> {
-    fn new(training: &'a mut dyn Training, key: &'a Key, batches: &'a [MiniBatch]) -> Self {
-        Self { training, key, batches: batches.iter().cycle(), given: VecDeque::new() }
-    }
-
-    /// Seconds of the next step, as its handle measured them, and when it was seen to end.
-    fn next(&mut self) -> Result<(f64, Instant)> {
-        let Self { training, key, batches, given } = self;
+impl Steps<'_> {
+    /// Seconds of the next step, as its handle measured them, and the time of its end.
+    fn next(&mut self, batches: &[MiniBatch]) -> Result<(f64, Instant)> {
+        let Self { training, key, queued, given } = self;
         let (_, took) = Error::catch(key, || {
-            while given.len() < training.queue_depth().max(1) {
-                let batch = batches.next().expect("there is a mini-batch to measure");
-                given.push_back(training.train(batch)?);
+            while queued.len() < training.queue_depth().max(1) {
+                queued.push_back(training.train(&batches[*given % batches.len()])?);
+                *given += 1;
             }
-            given.pop_front().expect("one was given").wait()
+            queued.pop_front().expect("one was queued").wait()
         })?;
         Ok((took.as_secs_f64(), Instant::now()))
     }
 }
 
-/// Does `work`, and puts parameters and optimizer state back to what they were, whether it failed or not.
+/// Runs `work` with `threads` training threads, and restores parameters and optimizer state, whether it failed or not.
 fn unchanged<T>(
-    training: &mut dyn Training,
-    key: &Key,
-    work: impl FnOnce(&mut dyn Training) -> Result<T>,
+    TrainingOperator { key, operator, .. }: &mut TrainingOperator,
+    threads: usize,
+    work: impl FnOnce(Steps<'_>) -> Result<T>,
 ) -> Result<T> {
-    let before = Error::catch(key, || Snapshot::of(training))?;
-    let outcome = work(training);
-    let restored = before.put_back(training, key, outcome.is_err());
+    let before = Error::catch(key, || Snapshot::of(operator.as_ref()))?;
+    let outcome = Error::catch(key, || operator.set_threads(threads))
+        .and_then(|()| work(Steps { training: operator.as_mut(), key, queued: VecDeque::new(), given: 0 }));
+    let restored = before.restore(operator.as_mut(), key, outcome.is_err());
     let value = outcome?;
     restored?;
     Ok(value)
 }
 
-/// What a training operator held before it was measured.
+/// The state of a training operator before it was measured.
 pub(crate) struct Snapshot {
     parameters: Vec<NamedTensor>,
     optimizer: Vec<NamedTensor>,
@@ -131,14 +127,14 @@ impl Snapshot {
         Ok(Self { parameters: training.parameters()?, optimizer: training.optimizer_state()? })
     }
 
-    /// Puts parameters and optimizer state back; after a step that did not happen, gradients are cleared, too.
-    pub(crate) fn put_back(&self, training: &mut dyn Training, key: &Key, failed: bool) -> Result<()> {
+    /// Restores parameters and optimizer state; after a failed step, also clears the gradients.
+    pub(crate) fn restore(&self, training: &mut dyn Training, key: &Key, failed: bool) -> Result<()> {
         let restored = Error::catch(key, || {
             training.set_parameters(&self.parameters)?;
             training.set_optimizer_state(&self.optimizer)
         });
         if failed {
-            // Of two failures the first is told, and that one was before.
+            // Of two failures the first is reported, and that is the step's.
             drop(Error::catch(key, || {
                 let mut gradients: Gradients = training.gradients()?;
                 gradients.tensors.iter_mut().for_each(|t| t.values.fill(0.0));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Parser;
 use morphgl_profile::{Settings, Watch};
-use morphgl_registry::{Key, MiniBatch, Place, Training};
+use morphgl_registry::{Key, MiniBatch, Place, Training, TrainingOperator};
 use serde_json::json;
 
 use super::measurement::Measurement;
@@ -16,7 +16,7 @@ use crate::cli::data::DataArgs;
 use crate::cli::model::ModelArgs;
 use crate::cli::show::Show;
 use crate::cli::{interrupt, planned};
-use crate::{Job, Stop, TrainingOperator, median};
+use crate::{Job, Stop, median};
 
 /// Default number of mini-batches, trained on round-robin.
 const BATCHES: u32 = 8;
@@ -55,11 +55,11 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     let watch = Watch { stop: &|| stop.is_requested(), memory: None };
     job.select(&Settings::new(threads), &watch, &mut |_| ())?;
     job.selections().iter().for_each(|selection| show.say(selection));
-    for trainer in &mut job.trainers {
+    for trainer in &mut job.operators.trainers {
         trainer.operator.set_threads(threads)?;
     }
     let chosen = fastest(&mut job, threads, &stop)?;
-    let TrainingOperator { key, place, mut operator } = job.trainers.swap_remove(chosen);
+    let TrainingOperator { key, place, mut operator } = job.operators.trainers.swap_remove(chosen);
     let (batches, counts) = batches(&mut job, (&key, &place), args.amount.batches.unwrap_or(BATCHES), &stop)?;
     for batch in batches.iter().cycle().take(args.amount.warm_up as usize) {
         step(operator.as_mut(), batch)?;
@@ -93,14 +93,14 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
 
 /// Index of the training operator with the fastest step, among operators at different places.
 fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
-    if job.trainers.len() == 1 {
+    if job.operators.trainers.len() == 1 {
         return Ok(0);
     }
     let mut best = (f64::INFINITY, 0);
-    for i in 0..job.trainers.len() {
-        let (key, place) = (job.trainers[i].key.clone(), job.trainers[i].place.clone());
+    for i in 0..job.operators.trainers.len() {
+        let (key, place) = (job.operators.trainers[i].key.clone(), job.operators.trainers[i].place.clone());
         let (batches, _) = batches(job, (&key, &place), 1, stop)?;
-        let operator = job.trainers[i].operator.as_mut();
+        let operator = job.operators.trainers[i].operator.as_mut();
         operator.set_threads(threads)?;
         for trial in 0..=TRIALS {
             let start = Instant::now();
@@ -119,7 +119,7 @@ fn fastest(job: &mut Job, threads: usize, stop: &Stop) -> Result<usize> {
 /// Mini-batches of epoch 0, moved to where the operator trains.
 fn batches(job: &mut Job, trainer: (&Key, &Place), count: u32, stop: &Stop) -> Result<(Vec<MiniBatch>, BatchCounts)> {
     let threads = job.threads();
-    let route = job.routes.iter_mut().find(|r| (&r.route.training, &r.route.trained_at) == trainer);
+    let route = job.operators.routes.iter_mut().find(|r| (&r.route.training, &r.route.trained_at) == trainer);
     let route = route.with_context(|| format!("{}: no route leads to it", trainer.0))?;
     let batches_per_epoch = u32::try_from(route.batching.num_batches()).unwrap_or(u32::MAX);
     let sequence = BatchSequence { first_epoch: 0, batches_per_epoch };

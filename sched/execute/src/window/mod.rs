@@ -1,16 +1,15 @@
 #![doc = include_str!("README.md")]
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Ordered, bounded delivery of items `T` with indices of a range; `S` is what releasing gives back to those who claim.
+/// Ordered, bounded delivery of items `T` with the indices of a range; released spares `S` go to later claims.
 pub(crate) struct Window<T, S> {
     state: Mutex<State<T, S>>,
     /// Signalled when an index can be claimed, or none ever will be.
-    room: Condvar,
-    /// Signalled when the item to be taken next is there, or never will be.
+    space: Condvar,
+    /// Signalled when the next item can be taken, or never will be.
     ready: Condvar,
 }
 
@@ -21,8 +20,8 @@ struct State<T, S> {
     claimed: u32,
     taken: u32,
     released: u32,
-    /// Position i is for index `taken + i`.
-    slots: VecDeque<Option<T>>,
+    /// Position i belongs to index `taken + i`.
+    items: VecDeque<Option<T>>,
     spare: Vec<S>,
     closed: bool,
     peak: u32,
@@ -38,20 +37,20 @@ impl<T, S> Window<T, S> {
             claimed: start,
             taken: start,
             released: start,
-            slots: VecDeque::new(),
+            items: VecDeque::new(),
             spare,
             closed: false,
             peak: 0,
         };
-        Self { state: Mutex::new(state), room: Condvar::new(), ready: Condvar::new() }
+        Self { state: Mutex::new(state), space: Condvar::new(), ready: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, S>> {
-        // Nothing that can panic runs under the lock, so a poisoned one is as good as any.
+        // No code that can panic runs under the lock, so a poisoned lock guards a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room and claims the next index; `None` when there is no further one, or the window is closed.
+    /// Waits for space and claims the next index, with a spare; `None` when no index is left, or the window is closed.
     pub(crate) fn claim(&self) -> Option<(u32, Option<S>)> {
         let mut state = self.lock();
         loop {
@@ -61,15 +60,15 @@ impl<T, S> Window<T, S> {
             if state.claimed - state.released < state.size {
                 break;
             }
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.space.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let index = state.claimed;
         state.claimed += 1;
         state.peak = state.peak.max(state.claimed - state.released);
-        state.slots.push_back(None);
+        state.items.push_back(None);
         if state.claimed == state.end {
-            // Those who wait for room would wait for nothing.
-            self.room.notify_all();
+            // No claim that waits for space will get an index.
+            self.space.notify_all();
         }
         Some((index, state.spare.pop()))
     }
@@ -84,7 +83,7 @@ impl<T, S> Window<T, S> {
             state.claimed
         );
         let position = (index - state.taken) as usize;
-        let before = state.slots[position].replace(item);
+        let before = state.items[position].replace(item);
         if position == 0 {
             self.ready.notify_one();
         }
@@ -99,24 +98,24 @@ impl<T, S> Window<T, S> {
             if state.closed || state.taken == state.end {
                 return None;
             }
-            if matches!(state.slots.front(), Some(Some(_))) {
+            if matches!(state.items.front(), Some(Some(_))) {
                 state.taken += 1;
-                return state.slots.pop_front().flatten();
+                return state.items.pop_front().flatten();
             }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Ends the life of a taken item: makes room for one more, and keeps `spare` for whoever claims it.
+    /// Ends the life of a taken item: one more can be claimed, with `spare`.
     pub(crate) fn release(&self, spare: Option<S>) {
         let mut state = self.lock();
         assert!(state.released < state.taken, "{} items are released, {} were taken", state.released + 1, state.taken);
         state.released += 1;
         state.spare.extend(spare);
-        self.room.notify_one();
+        self.space.notify_one();
     }
 
-    /// Keeps `spare` without making room. Gives it back where there are as many as the window can use.
+    /// Keeps `spare` without ending an item's life. Returns it where there are as many as the window can use.
     pub(crate) fn give(&self, spare: S) -> Option<S> {
         let mut state = self.lock();
         if state.spare.len() < state.size as usize {
@@ -126,44 +125,25 @@ impl<T, S> Window<T, S> {
         Some(spare)
     }
 
-    /// Ends everything: nobody waits any more, nothing can be claimed or taken.
+    /// Ends delivery: every waiting thread wakes, and no index can be claimed or taken.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.room.notify_all();
+        self.space.notify_all();
         self.ready.notify_all();
     }
 
-    /// Items that were put and not taken.
-    pub(crate) fn waiting(&self) -> usize {
-        self.lock().slots.iter().flatten().count()
-    }
-
-    /// The most indices claimed and not released at once.
+    /// Peak number of indices claimed and not released.
     pub(crate) fn peak(&self) -> usize {
         self.lock().peak as usize
     }
 
-    /// Takes the spares back.
+    /// Removes and returns the spares.
     pub(crate) fn spares(&self) -> Vec<S> {
         std::mem::take(&mut self.lock().spare)
     }
 }
 
-impl<T, S> fmt::Debug for Window<T, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.lock();
-        f.debug_struct("Window")
-            .field("end", &state.end)
-            .field("claimed", &state.claimed)
-            .field("taken", &state.taken)
-            .field("released", &state.released)
-            .field("closed", &state.closed)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Closes a window when it goes out of scope, by a panic too.
-#[derive(Debug)]
 pub(crate) struct CloseOnDrop<'a, T, S>(pub(crate) &'a Window<T, S>);
 
 impl<T, S> Drop for CloseOnDrop<'_, T, S> {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{CloseOnDrop, Window};
 
-/// A model of the protocol on one thread: any legal sequence of calls, held against plain counters.
+/// A call in a model of the protocol on one thread: any legal sequence of calls is compared with plain counters.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Claim,
@@ -44,7 +44,7 @@ proptest! {
                     if closed || claimed == end {
                         prop_assert_eq!(got, None);
                     } else {
-                        let (index, spare) = got.expect("there is room");
+                        let (index, spare) = got.expect("there is space");
                         prop_assert_eq!(index, claimed);
                         prop_assert_eq!(spare.is_some(), spares > 0);
                         spares -= usize::from(spare.is_some());
@@ -78,7 +78,7 @@ proptest! {
                     closed = true;
                 }
             }
-            prop_assert_eq!(window.waiting(), put.len());
+            prop_assert_eq!(window.lock().items.iter().flatten().count(), put.len());
             prop_assert!(window.peak() <= size);
         }
     }
@@ -115,10 +115,10 @@ fn many_threads_deliver_in_order_within_the_window() {
 }
 
 #[test]
-fn closing_wakes_everybody() {
+fn closing_wakes_every_thread() {
     let window: Window<u32, u32> = Window::new(0..100, 2, Vec::new());
     thread::scope(|scope| {
-        // Two claims fill the window; the third sleeps until it is closed, and so does whoever takes.
+        // Two claims fill the window; the other claims and the take sleep until it is closed.
         assert!(window.claim().is_some() && window.claim().is_some());
         let claims: Vec<_> = (0..3).map(|_| scope.spawn(|| window.claim())).collect();
         let take = scope.spawn(|| window.take());
@@ -127,14 +127,14 @@ fn closing_wakes_everybody() {
             assert_eq!(claim.join().expect("no panic"), None);
         }
         assert_eq!(take.join().expect("no panic"), None);
-        // Late deliveries do no harm.
+        // Late deliveries are harmless.
         window.put(1, 1);
         assert_eq!(window.take(), None);
     });
 }
 
 #[test]
-fn spares_beyond_the_window_are_given_back() {
+fn spares_beyond_the_window_are_returned() {
     let window: Window<u32, u32> = Window::new(0..10, 2, vec![1]);
     assert_eq!(window.give(2), None);
     assert_eq!(window.give(3), Some(3));

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 pub(crate) use operators::{FakeBatching, FakeTraining, FakeTransferring};
-pub(crate) use schedules::{cpu, device, dual, executor, expected_order, hardware, interleaved, routes, schedule};
+pub(crate) use schedules::{cpu, device, dual, executor, expected_order, hardware, interleaved, operators, schedule};
 
 use morphgl_registry::{BatchId, Error, Handle, Phase, Result, Wait};
 

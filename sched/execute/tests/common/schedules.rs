@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use morphgl_execute::{Executor, RouteOperators, Settings};
+use morphgl_execute::{Executor, Settings};
 use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
-use morphgl_registry::{Key, Place, Route, Training};
+use morphgl_registry::{Key, Operators, Place, Route, RouteOperators, TrainingOperator};
 
 use super::{FakeBatching, FakeTraining, FakeTransferring, World};
 
@@ -83,38 +83,36 @@ pub(crate) fn interleaved(host: usize, device: usize, workers: usize, sizes: [us
     Schedule { policy: Policy::Interleaved, group, ..dual(host, device, workers, sizes) }
 }
 
-/// The routes that a schedule uses, and who trains.
-pub(crate) fn routes(world: &Arc<World>, schedule: &Schedule) -> (Vec<RouteOperators>, (Key, Box<dyn Training>)) {
+/// The operators of the routes that a schedule uses.
+pub(crate) fn operators(world: &Arc<World>, schedule: &Schedule) -> Operators {
     let on_cpu = schedule.shares.iter().any(|s| s.keys.training == ROUTES[2][2]);
+    let place = |device: bool| if device { "dev:0".parse().expect("a place") } else { Place::Host };
+    let world = || Arc::clone(world);
     let route = |i: usize| {
         let [batching, transferring, training] = ROUTES[i].map(key);
-        let place = |device: bool| if device { "dev:0".parse().expect("a place") } else { Place::Host };
-        let world = || Arc::clone(world);
-        let operators = (
-            FakeBatching { key: batching.clone(), world: world(), in_place: i > 0, on_device: i == 1 },
-            FakeTransferring { key: transferring.clone(), world: world(), in_place: i > 0 },
-        );
+        let fake_batching = FakeBatching { key: batching.clone(), world: world(), in_place: i > 0, on_device: i == 1 };
+        let fake_transferring = FakeTransferring { key: transferring.clone(), world: world(), in_place: i > 0 };
         RouteOperators {
             route: Route {
                 batching,
                 transferring,
                 training,
-                read_at: morphgl_registry::Place::Host,
+                read_at: Place::Host,
                 batched_at: place(i == 1),
                 trained_at: place(i < 2),
             },
-            batching: Box::new(operators.0),
-            transferring: Box::new(operators.1),
+            batching: Arc::new(fake_batching),
+            transferring: Box::new(fake_transferring),
         }
     };
-    let (used, training) =
+    let (routes, training) =
         if on_cpu { (vec![route(2)], ROUTES[2][2]) } else { (vec![route(1), route(0)], ROUTES[0][2]) };
-    (used, (key(training), Box::new(FakeTraining { key: key(training), world: Arc::clone(world) })))
+    let operator = Box::new(FakeTraining { key: key(training), world: world() });
+    Operators { routes, trainers: vec![TrainingOperator { key: key(training), place: place(!on_cpu), operator }] }
 }
 
 pub(crate) fn executor(world: &Arc<World>, schedule: &Schedule, settings: Settings) -> Executor {
-    let (routes, training) = routes(world, schedule);
-    Executor::new(routes, training, schedule, settings).expect("fakes can be built")
+    Executor::new(operators(world, schedule), schedule, settings).expect("fakes can be built")
 }
 
 /// Positions in the order of training, by the schedule's own simulation.

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use morphgl_batching_sim_neighbor::{CPU_KEY, CpuSimNeighbor, DEVICE_KEY, SimNeighbor};
-use morphgl_execute::{EpochReport, Executor, Result, RouteOperators, Settings, Stop};
+use morphgl_execute::{EpochReport, Executor, Result, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Place, Route, SamplerSettings, SeedSet, TrainingContext, TransferringContext,
+    BatchId, Batching, BatchingContext, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
+    TrainingContext, TrainingOperator, TransferringContext,
 };
 use morphgl_sim::{Config, Device};
 use morphgl_training_sim_ledger::{KEY as LEDGER_KEY, Ledger, SimLedger};
@@ -54,7 +55,7 @@ impl Rig {
             bytes: Bytes::default(),
         };
         let of = |workers, b, t| Durations::constant(workers, b, t, training).expect("durations");
-        let [first, second] = routes().map(|r| keys(&r));
+        let [first, second] = routes().map(|r| RouteKeys::from(&r));
         let joint: &[&str] = &["PCIe", "SIM"];
         let routes = vec![
             route(first, [&["CPU"], &["PCIe"]], of(self.workers, host, pcie)),
@@ -90,12 +91,12 @@ impl Rig {
         let [first, second] = routes();
         let of_host = RouteOperators {
             route: first,
-            batching: Box::new(CpuSimNeighbor::new(&self.batching(Place::Host), &self.device).expect("built")),
+            batching: Arc::new(CpuSimNeighbor::new(&self.batching(Place::Host), &self.device).expect("built")),
             transferring: Box::new(SimDma::new(&self.transferring(Place::Host), &self.device).expect("built")),
         };
         let of_device = RouteOperators {
             route: second,
-            batching: Box::new(SimNeighbor::new(&self.batching(place()), &self.device).expect("built")),
+            batching: Arc::new(SimNeighbor::new(&self.batching(place()), &self.device).expect("built")),
             transferring: Box::new(SimGather::new(&self.transferring(place()), &self.device).expect("built")),
         };
         let context = TrainingContext {
@@ -106,8 +107,9 @@ impl Rig {
             place: place(),
             options: serde_json::Value::Null,
         };
-        let training = Box::new(SimLedger::new(&context, &self.device).expect("built"));
-        Executor::new(vec![of_host, of_device], (LEDGER_KEY.clone(), training), schedule, settings).expect("matches")
+        let operator = Box::new(SimLedger::new(&context, &self.device).expect("built"));
+        let trainers = vec![TrainingOperator { key: LEDGER_KEY.clone(), place: place(), operator }];
+        Executor::new(Operators { routes: vec![of_host, of_device], trainers }, schedule, settings).expect("matches")
     }
 
     /// Runs an epoch, and checks that every mini-batch was trained once, with its content whole.
@@ -154,12 +156,6 @@ fn routes() -> [Route; 2] {
         trained_at: place(),
     };
     [route(&CPU_KEY, &DMA_KEY, Place::Host), route(&DEVICE_KEY, &GATHER_KEY, place())]
-}
-
-fn keys(route: &Route) -> RouteKeys {
-    let Route { batching, transferring, training, .. } = route;
-    let [batching, transferring, training] = [batching, transferring, training].map(ToString::to_string);
-    RouteKeys { batching, transferring, training }
 }
 
 /// A ring of `n` nodes, all of them to train on, whose feature is their own id.

@@ -3,18 +3,16 @@
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::memory::{STEP, WORKER};
-use morphgl_profile::{
-    Candidate, Operators, Profile, Progress, RouteOperators, Selection, Settings, TrainingOperator, Watch, profile,
-    select,
-};
+use morphgl_profile::{Profile, Progress, Selection, Settings, Watch, profile, select};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
-    MiniBatch, NamedTensor, Place, Result, Route, Score, Training, Transferring,
+    MiniBatch, NamedTensor, Operators, Place, Result, Route, RouteOperators, Score, Training, TrainingOperator,
+    Transferring,
 };
 
 /// Milliseconds of the phases; batching by a worker of t threads and training with t threads take a t-th.
@@ -113,7 +111,7 @@ impl DeviceBatch for NpuBatch {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FakeBatching {
     pub(crate) num_batches: usize,
     pub(crate) times: Times,
@@ -137,7 +135,7 @@ struct Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.seen.workers.fetch_sub(1, Ordering::SeqCst);
-        self.seen.let_go(WORKER);
+        self.seen.release(WORKER);
     }
 }
 
@@ -178,7 +176,7 @@ impl BatchingWorker for Worker {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FakeTransferring {
     pub(crate) times: Times,
     pub(crate) fault: Option<Fault>,
@@ -220,52 +218,66 @@ fn tensor(name: &str, value: f32) -> Vec<NamedTensor> {
     vec![NamedTensor { name: name.to_string(), shape: vec![1], values: vec![value] }]
 }
 
-impl Training for FakeTraining {
+/// Training whose state the test can read.
+#[derive(Debug)]
+struct SharedTraining(Arc<Mutex<FakeTraining>>);
+
+impl SharedTraining {
+    fn state(&self) -> MutexGuard<'_, FakeTraining> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Training for SharedTraining {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.threads = threads;
+        self.state().threads = threads;
         Ok(())
     }
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        assert_eq!(batch.place(), self.at);
-        self.accumulated += 1;
-        self.ever += 1;
-        self.seen.trained.fetch_add(1, Ordering::SeqCst);
-        let beside = self.seen.preparing.load(Ordering::SeqCst);
-        self.beside.push(beside);
-        self.seen.training.store(true, Ordering::SeqCst);
-        self.seen.hold(STEP);
-        let millis = (1.0 + self.slowed * beside as f64) * self.times.training as f64 / self.threads as f64;
-        let outcome = act(millis, self.fault.filter(|f| f.0 == self.ever).map(|f| f.1));
-        self.seen.let_go(STEP);
-        self.seen.training.store(false, Ordering::SeqCst);
+        let mut fake = self.state();
+        assert_eq!(batch.place(), fake.at);
+        fake.accumulated += 1;
+        fake.ever += 1;
+        let seen = Arc::clone(&fake.seen);
+        seen.trained.fetch_add(1, Ordering::SeqCst);
+        let beside = seen.preparing.load(Ordering::SeqCst);
+        fake.beside.push(beside);
+        seen.training.store(true, Ordering::SeqCst);
+        seen.hold(STEP);
+        let millis = (1.0 + fake.slowed * beside as f64) * fake.times.training as f64 / fake.threads as f64;
+        let fault = fake.fault.filter(|f| f.0 == fake.ever).map(|f| f.1);
+        let outcome = act(millis, fault);
+        seen.release(STEP);
+        seen.training.store(false, Ordering::SeqCst);
         let took = outcome?;
         Ok(Handle::ready(Score::default(), took))
     }
     fn step(&mut self) -> Result<Handle<()>> {
-        self.parameter += 1.0;
-        self.steps += 1;
-        self.accumulated = 0;
+        let mut fake = self.state();
+        fake.parameter += 1.0;
+        fake.steps += 1;
+        fake.accumulated = 0;
         Ok(Handle::ready((), Duration::ZERO))
     }
     fn gradients(&mut self) -> Result<Gradients> {
-        Ok(Gradients { tensors: Vec::new(), count: self.accumulated })
+        Ok(Gradients { tensors: Vec::new(), count: self.state().accumulated })
     }
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        self.accumulated = gradients.count;
+        self.state().accumulated = gradients.count;
         Ok(())
     }
     fn parameters(&self) -> Result<Vec<NamedTensor>> {
-        Ok(tensor("weight", self.parameter))
+        Ok(tensor("weight", self.state().parameter))
     }
     fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        self.parameter = parameters[0].values[0];
+        self.state().parameter = parameters[0].values[0];
         Ok(())
     }
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        Ok(tensor("steps", self.steps as f32))
+        Ok(tensor("steps", self.state().steps as f32))
     }
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        self.steps = state[0].values[0] as u64;
+        self.state().steps = state[0].values[0] as u64;
         Ok(())
     }
     fn score(&mut self, _: &MiniBatch) -> Result<Handle<Score>> {
@@ -279,7 +291,7 @@ impl Training for FakeTraining {
 /// Routes of a test with their operators.
 pub(crate) struct Fakes {
     pub(crate) routes: Vec<(Route, FakeBatching, FakeTransferring)>,
-    pub(crate) trainers: Vec<(Key, FakeTraining)>,
+    pub(crate) trainers: Vec<(Key, Arc<Mutex<FakeTraining>>)>,
     pub(crate) selections: Vec<Selection>,
     pub(crate) seen: Arc<Seen>,
 }
@@ -292,21 +304,21 @@ impl Fakes {
     /// One route, all on the CPU.
     pub(crate) fn new(num_batches: usize, times: Times) -> Self {
         let mut fakes = Self { routes: Vec::new(), trainers: Vec::new(), selections: Vec::new(), seen: Arc::default() };
-        fakes.trainer("Training_CPU_Fake", Place::Host, times);
-        fakes.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], "Training_CPU_Fake");
+        fakes.add_trainer("Training_CPU_Fake", Place::Host, times);
+        fakes.add_route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], "Training_CPU_Fake");
         fakes
     }
 
     /// That, and what a device adds: batched by the host or the device, trained by the device.
     pub(crate) fn with_device(num_batches: usize, times: Times) -> Self {
         let mut fakes = Self::new(num_batches, times);
-        fakes.trainer("Training_NPU_Fake", npu(), times);
-        fakes.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_PCIe_Fake"], "Training_NPU_Fake");
-        fakes.route(num_batches, times, ["Batching_NPU+PCIe_Fake", "Transferring_NPU_Fake"], "Training_NPU_Fake");
+        fakes.add_trainer("Training_NPU_Fake", npu(), times);
+        fakes.add_route(num_batches, times, ["Batching_CPU_Fake", "Transferring_PCIe_Fake"], "Training_NPU_Fake");
+        fakes.add_route(num_batches, times, ["Batching_NPU+PCIe_Fake", "Transferring_NPU_Fake"], "Training_NPU_Fake");
         fakes
     }
 
-    pub(crate) fn trainer(&mut self, name: &str, at: Place, times: Times) {
+    pub(crate) fn add_trainer(&mut self, name: &str, at: Place, times: Times) {
         let seen = Arc::clone(&self.seen);
         let training = FakeTraining {
             times,
@@ -321,16 +333,16 @@ impl Fakes {
             beside: Vec::new(),
             seen,
         };
-        self.trainers.push((key(name), training));
+        self.trainers.push((key(name), Arc::new(Mutex::new(training))));
     }
 
-    pub(crate) fn route(&mut self, num_batches: usize, times: Times, before: [&str; 2], training: &str) {
+    pub(crate) fn add_route(&mut self, num_batches: usize, times: Times, before: [&str; 2], training: &str) {
         let place = |name: &str| if name.contains("_NPU") { npu() } else { Place::Host };
         let route = Route {
             batching: key(before[0]),
             transferring: key(before[1]),
             training: key(training),
-            read_at: morphgl_registry::Place::Host,
+            read_at: Place::Host,
             batched_at: place(before[0]),
             trained_at: place(training),
         };
@@ -355,33 +367,44 @@ impl Fakes {
         watch: &Watch<'_>,
         progress: &mut dyn FnMut(&Progress),
     ) -> morphgl_profile::Result<Profile> {
-        let places: Vec<Place> = self.trainers.iter().map(|(_, t)| t.at.clone()).collect();
-        let route = |(route, batching, transferring)| RouteOperators { route, batching, transferring };
-        let routes = self.routes.iter_mut().map(|(r, b, t)| route((&*r, &*b, t)));
-        let trainers = self.trainers.iter_mut().zip(&places);
-        let mut operators = Operators {
-            routes: routes.collect(),
-            trainers: trainers.map(|((key, operator), place)| TrainingOperator { key, place, operator }).collect(),
-            selections: self.selections.clone(),
+        profile(&mut self.operators(), &self.selections, &Machine::probe(), settings, watch, progress)
+    }
+
+    /// The state of a trainer.
+    pub(crate) fn training(&self, trainer: usize) -> MutexGuard<'_, FakeTraining> {
+        self.trainers[trainer].1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn operators(&self) -> Operators {
+        let route = |(route, batching, transferring): &(Route, FakeBatching, FakeTransferring)| RouteOperators {
+            route: route.clone(),
+            batching: Arc::new(batching.clone()),
+            transferring: Box::new(transferring.clone()),
         };
-        profile(&mut operators, &Machine::probe(), settings, watch, progress)
+        let trainer = |i: usize| {
+            let (key, fake) = &self.trainers[i];
+            let operator = Box::new(SharedTraining(Arc::clone(fake)));
+            TrainingOperator { key: key.clone(), place: self.training(i).at.clone(), operator }
+        };
+        Operators {
+            routes: self.routes.iter().map(route).collect(),
+            trainers: (0..self.trainers.len()).map(trainer).collect(),
+        }
     }
 
     /// Adds a trainer on the CPU, with a route of its own and its own times.
     pub(crate) fn rival(&mut self, name: &str, times: Times) {
         let num_batches = self.routes[0].1.num_batches;
         let training = format!("Training_CPU_{name}");
-        self.trainer(&training, Place::Host, times);
-        self.route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], &training);
+        self.add_trainer(&training, Place::Host, times);
+        self.add_route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], &training);
     }
 
     /// Chooses among all trainers; a later profile knows of it, and is of the routes of the chosen one.
     pub(crate) fn select(&mut self, settings: &Settings, watch: &Watch<'_>) -> morphgl_profile::Result<Selection> {
-        let mut candidates: Vec<Candidate<'_>> = Vec::new();
-        for ((route, batching, transferring), (_, training)) in self.routes.iter_mut().zip(&mut self.trainers) {
-            candidates.push(Candidate { route, batching, transferring, training });
-        }
-        let selection = select(&mut candidates, settings, watch, &mut |_| {})?;
+        let mut operators = self.operators();
+        let routes = operators.routes_to(&Place::Host);
+        let selection = select(&mut operators, &routes, settings, watch, &mut |_| {})?;
         self.routes.retain(|(route, ..)| route.training == selection.chosen);
         self.selections.push(selection.clone());
         Ok(selection)
@@ -394,7 +417,8 @@ impl Fakes {
     /// The model is as it was, and no worker is left.
     #[track_caller]
     pub(crate) fn check_unchanged(&self) {
-        for (key, t) in &self.trainers {
+        for (i, (key, _)) in self.trainers.iter().enumerate() {
+            let t = self.training(i);
             assert_eq!((t.parameter, t.steps, t.accumulated), (0.5, 7, 0), "the model of {key} is as it was");
         }
         assert_eq!(self.seen.workers.load(Ordering::SeqCst), 0, "every worker is gone");

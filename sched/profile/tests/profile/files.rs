@@ -14,7 +14,7 @@ fn a_profile_is_saved_and_loaded() {
     assert_eq!((&again.machine, &again.settings.pools, &again.skipped), (&p.machine, &p.settings.pools, &p.skipped));
     assert_eq!(again.routes.len(), 3);
     for (a, b) in p.routes.iter().zip(&again.routes) {
-        assert_eq!((&a.route, a.largest, a.together.len()), (&b.route, b.largest, b.together.len()));
+        assert_eq!((&a.route, a.largest, a.interference.len()), (&b.route, b.largest, b.interference.len()));
         for (a, b) in a.batching.iter().zip(&b.batching) {
             assert_eq!((a.workers, a.threads, &a.seconds.outliers), (b.workers, b.threads, &b.seconds.outliers));
             assert!((a.seconds.mean - b.seconds.mean).abs() < 1e-12);

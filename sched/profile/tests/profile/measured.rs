@@ -70,7 +70,7 @@ fn without_a_budget_only_what_is_needed_is_measured() {
     );
     assert!(p.skipped[7].contains(" beside training with "), "{:?}", p.skipped);
     assert_eq!(p.skipped.len(), 8);
-    assert!(r.together.is_empty());
+    assert!(r.interference.is_empty());
     // One to warm up and one measured; three mini-batches are kept for training, or as many as it is measured with and warmed up.
     assert_eq!(fakes.seen.trained.load(Ordering::SeqCst), 2);
     assert_eq!(r.training[0].seconds.samples.len(), 1);
@@ -104,7 +104,7 @@ fn a_single_mini_batch_is_enough() {
 #[test]
 fn what_cannot_be_measured_says_so() {
     let error = Fakes::new(0, QUICK).profile(&Settings::new(2)).expect_err("no mini-batch");
-    assert!(matches!(error.kind, ErrorKind::Nothing(_)));
+    assert!(matches!(error.kind, ErrorKind::Operators(_)));
     assert_eq!(error.to_string(), "Batching_CPU_Fake: there is no mini-batch to measure; give it seeds");
     let mut fakes = Fakes::new(5, QUICK);
     fakes.routes.clear();
@@ -144,7 +144,7 @@ fn a_failing_operator_is_named_and_the_model_is_as_before() {
         says(fakes.profile(&settings).expect_err("told to fail"), "Transferring_CPU_Fake");
         for at in [1, 2, 5] {
             let mut fakes = Fakes::new(60, QUICK);
-            fakes.trainers[0].1.fault = Some((at, fault));
+            fakes.training(0).fault = Some((at, fault));
             says(fakes.profile(&settings).expect_err("told to fail"), "Training_CPU_Fake");
             fakes.check_unchanged();
         }

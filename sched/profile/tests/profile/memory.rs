@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Fakes, QUICK, Seen, unhurried};
 use crate::in_one_of_thirty;
-use morphgl_profile::{Memory, Profile, Watch};
+use morphgl_profile::{MemoryLimit, Profile, Watch};
 
 /// Bytes of host memory that a worker holds, and training in a step.
 pub(crate) const WORKER: u64 = 400;
@@ -17,7 +17,7 @@ impl Seen {
         self.peak.fetch_max(held, Ordering::SeqCst);
     }
 
-    pub(crate) fn let_go(&self, bytes: u64) {
+    pub(crate) fn release(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
     }
 
@@ -36,7 +36,7 @@ fn within(limit: u64) -> (Profile, u64) {
         most.fetch_max(peak, Ordering::SeqCst);
         peak
     };
-    let watch = Watch { memory: Some(Memory { limit, peak: &peak }), ..Watch::NONE };
+    let watch = Watch { memory: Some(MemoryLimit { limit, peak: &peak }), ..Watch::NONE };
     let profile = fakes.profile_watched(&unhurried(8), &watch, &mut |_| ()).expect("nothing fails");
     fakes.check_unchanged();
     peak();
@@ -60,7 +60,11 @@ fn pools_that_do_not_fit_are_left_out_and_named() {
         for n in [2, 4, 8] {
             assert_eq!(skipped(n), !expected.contains(&n), "{:?}", profile.skipped);
         }
-        assert!(profile.routes[0].together.is_empty(), "training alone takes more: {:?}", profile.routes[0].together);
+        assert!(
+            profile.routes[0].interference.is_empty(),
+            "training alone takes more: {:?}",
+            profile.routes[0].interference
+        );
     }
 }
 
@@ -73,7 +77,7 @@ fn beside_training_there_is_room_for_fewer() {
             let (profile, most) = within(limit);
             assert_eq!(workers(&profile).last(), Some(&8), "they fit where nothing trains");
             assert!(most <= limit, "{most} bytes held, {limit} allowed");
-            let together = &profile.routes[0].together;
+            let together = &profile.routes[0].interference;
             assert!(together.iter().all(|t| (t.workers as u64) < room), "{together:?}");
             if together.is_empty() { Err("nothing was measured beside training".to_string()) } else { Ok(()) }
         });

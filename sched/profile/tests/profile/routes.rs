@@ -47,8 +47,8 @@ fn what_routes_share_is_measured_once() {
     assert_eq!(device.training.iter().map(|s| s.threads).collect::<Vec<_>>(), [1]);
     assert_eq!(host.training.iter().map(|s| s.threads).collect::<Vec<_>>(), [1, 2]);
     // One to warm up and three measured, at 1 and 2 threads; and once on the device.
-    assert_eq!(fakes.trainers[0].1.ever, 8);
-    assert_eq!(fakes.trainers[1].1.ever, 4);
+    assert_eq!(fakes.training(0).ever, 8);
+    assert_eq!(fakes.training(1).ever, 4);
     // The device never had to hold more than one that is trained, and one that comes.
     assert_eq!(fakes.seen.most_on_device.load(Ordering::SeqCst), 2);
 }
@@ -58,7 +58,7 @@ fn batching_that_slows_training_and_is_slowed_is_noticed() {
     in_one_of_thirty(|| {
         let mut fakes = Fakes::new(400, Times { batching: 6, transferring: 0, training: 12 });
         fakes.routes[0].1.slowed = 2.0;
-        fakes.trainers[0].1.slowed = 1.5;
+        fakes.training(0).slowed = 1.5;
         let p = fakes.profile(&unhurried(2)).expect("nothing fails");
         fakes.check_unchanged();
         let r = &p.routes[0];
@@ -68,12 +68,12 @@ fn batching_that_slows_training_and_is_slowed_is_noticed() {
         let share = &plan.schedule.shares[0];
         let (workers, threads, training) = (share.workers, share.threads_per_worker, plan.schedule.training_threads);
         let measured =
-            r.together.iter().find(|t| (t.workers, t.threads, t.training_threads) == (workers, threads, training));
-        let measured = measured.ok_or_else(|| format!("{plan} is not among {:?}", r.together))?;
+            r.interference.iter().find(|t| (t.workers, t.threads, t.training_threads) == (workers, threads, training));
+        let measured = measured.ok_or_else(|| format!("{plan} is not among {:?}", r.interference))?;
         assert!(measured.training.samples.len() == 3 && measured.batching.samples.len() >= workers, "{measured:?}");
         // Workers really were at work whenever training was measured beside them.
-        let beside = fakes.trainers[0].1.beside.iter().filter(|&&b| b > 0).count();
-        if beside < 3 * r.together.len() {
+        let beside = fakes.training(0).beside.iter().filter(|&&b| b > 0).count();
+        if beside < 3 * r.interference.len() {
             return Err(format!("{beside} steps beside batching"));
         }
         // A worker is slowed only where training trains when it begins, which is nearly always.
@@ -90,7 +90,7 @@ fn phases_that_do_not_slow_each_other_are_measured_at_the_chosen_split_alone() {
     in_one_of_thirty(|| {
         let mut fakes = Fakes::new(400, Times { batching: 4, transferring: 0, training: 24 });
         let p = fakes.profile(&unhurried(4)).expect("nothing fails");
-        let together = &p.routes[0].together;
+        let together = &p.routes[0].interference;
         assert!(together.len() <= 12, "{together:?}");
         let problem = p.problem(4, Limits::default());
         let plans = morphgl_plan::plan(&problem).expect("it fits");
@@ -112,13 +112,13 @@ fn phases_on_different_hardware_are_not_measured_beside_each_other() {
     let mut fakes = Fakes::with_device(60, QUICK);
     fakes.routes.remove(0);
     let p = fakes.profile(&unhurried(2)).expect("nothing fails");
-    assert!(p.routes.iter().all(|r| r.together.is_empty()));
-    assert!(fakes.trainers[1].1.beside.iter().all(|&b| b == 0));
+    assert!(p.routes.iter().all(|r| r.interference.is_empty()));
+    assert!(fakes.training(1).beside.iter().all(|&b| b == 0));
     // And a route of the host is not, where it is far from the best: the device trains in no time.
     let mut fakes = Fakes::with_device(60, Times { batching: 2, transferring: 0, training: 0 });
-    fakes.trainers[0].1.times.training = 60;
+    fakes.training(0).times.training = 60;
     let p = fakes.profile(&unhurried(2)).expect("nothing fails");
-    assert!(p.routes[0].together.is_empty(), "{:?}", p.routes[0].together);
+    assert!(p.routes[0].interference.is_empty(), "{:?}", p.routes[0].interference);
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn operators_that_fail_beside_each_other_are_named() {
     let settings = unhurried(2);
     let mut fakes = Fakes::new(400, QUICK);
     fakes.profile(&Settings { splits: 0, ..settings.clone() }).expect("nothing fails");
-    let alone = fakes.trainers[0].1.ever;
+    let alone = fakes.training(0).ever;
     for fault in [Fault::Error, Fault::Panic] {
         let mut fakes = Fakes::new(400, QUICK);
-        fakes.trainers[0].1.fault = Some((alone + 1, fault));
+        fakes.training(0).fault = Some((alone + 1, fault));
         let error = fakes.profile(&settings).expect_err("told to fail");
         assert_eq!(error.context, "Training_CPU_Fake");
         fakes.check_unchanged();
@@ -142,7 +142,7 @@ fn operators_that_fail_beside_each_other_are_named() {
         fakes.routes[0].1.fault = Some((120, fault));
         let error = fakes.profile(&Settings { batches: 1, ..settings.clone() }).expect_err("told to fail");
         assert_eq!(error.context, "Batching_CPU_Fake");
-        assert!(fakes.trainers[0].1.ever >= 4, "training had been measured alone");
+        assert!(fakes.training(0).ever >= 4, "training had been measured alone");
         fakes.check_unchanged();
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{Fakes, Fault, Times, unhurried};
 use crate::in_one_of_thirty;
 use crate::memory::{STEP, WORKER};
-use morphgl_profile::{ErrorKind, Memory, Outcome, Settings, Watch};
+use morphgl_profile::{ErrorKind, MemoryLimit, Outcome, Settings, Watch};
 
 fn training(millis: u64) -> Times {
     Times { batching: 1, transferring: 0, training: millis }
@@ -27,7 +27,7 @@ fn the_faster_one_is_chosen_and_a_hopeless_one_is_given_up_after_one_step() {
             let mut fakes = two(times[0], times[1]);
             let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
             fakes.check_unchanged();
-            let steps = [fakes.trainers[0].1.ever, fakes.trainers[1].1.ever];
+            let steps = [fakes.training(0).ever, fakes.training(1).ever];
             if steps != [1, 1] {
                 return Err(format!("{steps:?} steps: {s}"));
             }
@@ -36,7 +36,7 @@ fn the_faster_one_is_chosen_and_a_hopeless_one_is_given_up_after_one_step() {
                 let key = &fakes.trainers[i].0;
                 s.candidates.iter().find(|c| c.training == *key).expect("every candidate")
             });
-            assert_eq!((won.outcome, lost.outcome), (Outcome::Chosen, Outcome::GivenUp));
+            assert_eq!((won.outcome, lost.outcome), (Outcome::Chosen, Outcome::Abandoned));
             assert!(lost.typical() > won.typical() && lost.typical() >= Some(0.4), "{s}");
             Ok(())
         });
@@ -49,7 +49,7 @@ fn close_ones_are_timed_by_turns() {
         let mut fakes = two(24, 20);
         let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
         fakes.check_unchanged();
-        let [first, second] = [0, 1].map(|i| fakes.trainers[i].1.ever);
+        let [first, second] = [0, 1].map(|i| fakes.training(i).ever);
         // As many of the one as of the other, of the same mini-batches.
         let indices = fakes.seen.indices.lock().expect("not poisoned").clone();
         assert!(indices.chunks(2).all(|pair| pair[0] == pair[1]), "{indices:?}");
@@ -86,7 +86,7 @@ fn the_time_for_profiling_holds_with_two_trainers() {
             fakes.check_unchanged();
             assert_eq!(profile.selections, std::slice::from_ref(&s));
             assert!(profile.seconds >= s.seconds, "the choice is a part of it");
-            assert!(fakes.trainers.iter().all(|t| t.1.ever >= 3), "there is time to time them: {s}");
+            assert!((0..fakes.trainers.len()).all(|i| fakes.training(i).ever >= 3), "there is time to time them: {s}");
             let holds = s.seconds <= 0.36 + 0.05 && profile.seconds <= 0.6 + 0.1;
             if holds { Ok(()) } else { Err(format!("{} and {} s", s.seconds, profile.seconds)) }
         });
@@ -108,7 +108,7 @@ fn the_time_for_profiling_holds_with_two_trainers() {
     for (settings, other, steps) in [(none, 22, 1), (long.clone(), 40, 2), (long, 22, 4)] {
         let mut fakes = two(20, other);
         fakes.select(&settings, &Watch::NONE).expect("nothing fails");
-        assert_eq!([0, 1].map(|i| fakes.trainers[i].1.ever), [steps; 2]);
+        assert_eq!([0, 1].map(|i| fakes.training(i).ever), [steps; 2]);
     }
 }
 
@@ -117,14 +117,14 @@ fn what_was_measured_of_the_chosen_one_is_not_measured_again() {
     let settings = Settings { splits: 0, ..unhurried(1) };
     let mut fakes = two(4, 4);
     let s = fakes.select(&settings, &Watch::NONE).expect("nothing fails");
-    let known = s.of_chosen().and_then(|c| c.training_seconds.clone()).expect("it was timed").samples;
+    let known = s.chosen_profile().and_then(|c| c.training_seconds.clone()).expect("it was timed").samples;
     let chosen = fakes.trainers.iter().position(|t| t.0 == s.chosen).expect("one of them");
-    let before = fakes.trainers[chosen].1.ever;
+    let before = fakes.training(chosen).ever;
     let profile = fakes.profile(&settings).expect("nothing fails");
     let samples = &profile.routes[0].training[0].seconds.samples;
     assert_eq!(samples[..known.len()], known);
     // One more for the memory it takes; there are enough otherwise.
-    assert_eq!((samples.len(), fakes.trainers[chosen].1.ever), (known.len() + 1, before + 1));
+    assert_eq!((samples.len(), fakes.training(chosen).ever), (known.len() + 1, before + 1));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn one_that_fails_is_left_out_and_says_why() {
     for fault in [Fault::Error, Fault::Panic] {
         for at in [1, 2] {
             let mut fakes = two(2, 2);
-            fakes.trainers[0].1.fault = Some((at, fault));
+            fakes.training(0).fault = Some((at, fault));
             let s = fakes.select(&unhurried(1), &Watch::NONE).expect("the other one does not fail");
             fakes.check_unchanged();
             assert_eq!(s.chosen, fakes.trainers[1].0);
@@ -144,7 +144,7 @@ fn one_that_fails_is_left_out_and_says_why() {
         }
     }
     let mut fakes = two(2, 2);
-    fakes.trainers.iter_mut().for_each(|t| t.1.fault = Some((1, Fault::Error)));
+    [0, 1].into_iter().for_each(|i| fakes.training(i).fault = Some((1, Fault::Error)));
     let error = fakes.select(&unhurried(1), &Watch::NONE).expect_err("nobody can train");
     assert_eq!(error.to_string(), "Training_CPU_Fake failed while it was profiled: fake: out of luck");
     fakes.check_unchanged();
@@ -176,9 +176,9 @@ fn one_that_may_not_fit_in_memory_is_not_tried() {
         let mut fakes = two(40, 2);
         let seen = std::sync::Arc::clone(&fakes.seen);
         let peak = || seen.take_peak();
-        let memory = Memory { limit: peak() + WORKER + room, peak: &peak };
+        let memory = MemoryLimit { limit: peak() + WORKER + room, peak: &peak };
         let s = fakes.select(&unhurried(1), &Watch { stop: &|| false, memory: Some(memory) }).expect("one fits");
-        assert_eq!(fakes.trainers[1].1.ever > 0, tried, "{s}");
+        assert_eq!(fakes.training(1).ever > 0, tried, "{s}");
         assert_eq!(s.chosen, fakes.trainers[usize::from(tried)].0);
         assert_eq!(s.to_string().contains("may not fit in memory"), !tried, "{s}");
     }
@@ -188,6 +188,6 @@ fn one_that_may_not_fit_in_memory_is_not_tried() {
 fn one_alone_is_not_measured() {
     let mut fakes = Fakes::new(1000, training(2));
     let s = fakes.select(&unhurried(1), &Watch::NONE).expect("there is one");
-    assert_eq!((s.seconds, fakes.trainers[0].1.ever), (0.0, 0));
+    assert_eq!((s.seconds, fakes.training(0).ever), (0.0, 0));
     assert_eq!(s.to_string(), "trained at host by Training_CPU_Fake (the only one that can)");
 }

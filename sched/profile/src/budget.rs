@@ -1,54 +1,53 @@
-//! How far the budget is spent, and how much a point may be sampled.
+//! The time budget: how much of it is spent, and how many samples the next point gets.
 
 use std::time::{Duration, Instant};
 
-use crate::{Error, Progress, Result, Settings};
+use crate::{Error, ErrorKind, Progress, Result, Settings};
 
-/// Asked between mini-batches whether to end.
+/// Whether to stop, asked between mini-batches.
 pub(crate) type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// How much one point is sampled.
+/// Samples of one point.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampling<'a> {
     /// The epoch whose mini-batches are used.
     pub(crate) epoch: u32,
-    /// Mini-batches before samples count.
+    /// Mini-batches before the first sample.
     pub(crate) warm_up: usize,
-    /// Samples, from 1.
+    /// Number of samples, at least 1.
     pub(crate) batches: usize,
-    /// No further samples are needed after this, once there is one.
+    /// After this time one sample is enough.
     pub(crate) deadline: Instant,
     pub(crate) stop: Stop<'a>,
 }
 
-impl Sampling<'_> {
-    /// # Errors
-    ///
-    /// A stop was asked for.
-    pub(crate) fn go_on(&self) -> Result<()> {
-        if (self.stop)() { Err(Error::stopped()) } else { Ok(()) }
-    }
+/// # Errors
+///
+/// A stop was requested.
+pub(crate) fn check_stop(stop: Stop<'_>) -> Result<()> {
+    if stop() { Err(Error::new("profiling", ErrorKind::Stopped)) } else { Ok(()) }
 }
 
-/// Profiling on its way.
-pub(crate) struct Course<'a> {
+/// The time budget, the points done and the points skipped.
+pub(crate) struct Budget<'a> {
     settings: &'a Settings,
     start: Instant,
-    /// Time that was spent before, on choosing among training operators.
+    /// Time spent before, on the choice among training operators.
     before: Duration,
     /// Time in all.
     allowed: Duration,
-    /// Samples a point gets at most: before it is known how long an epoch takes, not many for one of few mini-batches.
+    /// Maximum number of samples a point: few for an epoch of few mini-batches, until the length of an epoch is known.
     batches: usize,
     done: usize,
     total: usize,
-    pub(crate) skipped: Vec<String>,
+    skipped: Vec<String>,
     stop: Stop<'a>,
     progress: &'a mut dyn FnMut(&Progress),
 }
 
-impl<'a> Course<'a> {
-    /// Begins after training operators were chosen in seconds `before`, by which an epoch takes no more than `epoch_seconds`.
+impl<'a> Budget<'a> {
+    /// A budget after the choice among training operators took `before` seconds and showed that an epoch takes at most
+    /// `epoch_seconds`.
     pub(crate) fn new(
         settings: &'a Settings,
         (num_batches, total): (usize, usize),
@@ -63,36 +62,33 @@ impl<'a> Course<'a> {
         Self { settings, start, before, allowed, batches, done: 0, total, skipped: Vec::new(), stop, progress }
     }
 
-    /// Learns how long an epoch takes at least.
+    /// Limits the budget by the lower bound of an epoch.
     pub(crate) fn limit(&mut self, epoch_seconds: f64) {
         self.batches = self.settings.batches.max(1);
         let rest = self.settings.in_all(epoch_seconds).saturating_sub(self.before);
         self.allowed = self.settings.for_phases(epoch_seconds).min(rest);
     }
 
-    /// Time left until `share` of what is allowed is spent.
+    /// Time left until `share` of the budget is spent.
     fn left(&self, share: f64) -> Duration {
         self.allowed.mul_f64(share).saturating_sub(self.start.elapsed())
     }
 
-    /// Tells of the next point, which is needed, and how it is sampled: in an equal part of the time until `share` is spent.
+    fn sampling(&self, batches: usize, time: Duration) -> Sampling<'a> {
+        let Settings { epoch, warm_up, .. } = *self.settings;
+        Sampling { epoch, warm_up, batches, deadline: Instant::now() + time, stop: self.stop }
+    }
+
+    /// Reports the next point, a needed one; it is sampled in an equal part of the time until `share` is spent.
     pub(crate) fn needed(&mut self, what: String, share: f64, points_left: usize) -> Result<Sampling<'a>> {
-        if (self.stop)() {
-            return Err(Error::stopped());
-        }
+        check_stop(self.stop)?;
         (self.progress)(&Progress { what, done: self.done, total: self.total });
         self.done += 1;
         let time = self.left(share) / u32::try_from(points_left.max(1)).unwrap_or(u32::MAX);
-        Ok(Sampling {
-            epoch: self.settings.epoch,
-            warm_up: self.settings.warm_up,
-            batches: self.batches,
-            deadline: Instant::now() + time,
-            stop: self.stop,
-        })
+        Ok(self.sampling(self.batches, time))
     }
 
-    /// The same for a point of which a sample takes `seconds`; `None`, and it is listed, where there is not that much time left.
+    /// As [`Budget::needed`] for an optional point, a sample of which takes `seconds`; `None`, and it is skipped, without the time.
     pub(crate) fn optional(
         &mut self,
         what: String,
@@ -100,35 +96,32 @@ impl<'a> Course<'a> {
         points_left: usize,
         seconds: f64,
     ) -> Result<Option<Sampling<'a>>> {
-        let seconds = seconds * (self.settings.warm_up + 1) as f64;
         let left = self.left(share);
-        if left.is_zero() || left.as_secs_f64() < seconds {
-            self.done += 1;
-            self.skipped.push(what);
+        if left.is_zero() || left.as_secs_f64() < seconds * (self.settings.warm_up + 1) as f64 {
+            self.skip(what);
             return Ok(None);
         }
         self.needed(what, share, points_left).map(Some)
     }
 
-    /// Lists a point that does not fit in memory.
-    pub(crate) fn does_not_fit(&mut self, what: String) {
+    pub(crate) fn skip(&mut self, what: String) {
         self.done += 1;
-        self.skipped.push(format!("{what}: it does not fit in the memory allowed"));
+        self.skipped.push(what);
     }
 
-    /// How a point that was measured before is sampled again; `None` where there is no time for samples of `seconds`.
-    pub(crate) fn again(&mut self, share: f64, samples: usize, seconds: f64) -> Option<Sampling<'a>> {
+    /// Skips a pool that does not fit in memory.
+    pub(crate) fn skip_pool(&mut self, size: (usize, usize)) {
+        self.skip(format!("{}: it does not fit in the memory allowed", describe_pool(size)));
+    }
+
+    /// Further samples of a point that was measured before; `None` without the time for samples of `seconds`.
+    pub(crate) fn again(&self, share: f64, samples: usize, seconds: f64) -> Option<Sampling<'a>> {
         let left = self.left(share);
-        let warm_up = self.settings.warm_up;
-        (left.as_secs_f64() > seconds * (warm_up + 1) as f64).then(|| Sampling {
-            epoch: self.settings.epoch,
-            warm_up,
-            batches: samples,
-            deadline: Instant::now() + left,
-            stop: self.stop,
-        })
+        let needed = seconds * (self.settings.warm_up + 1) as f64;
+        (left.as_secs_f64() > needed).then(|| self.sampling(samples, left))
     }
 
+    /// Reports the end; returns the skipped points, and the seconds that profiling took.
     pub(crate) fn end(self) -> (Vec<String>, f64) {
         (self.progress)(&Progress { what: "done".to_string(), done: self.total, total: self.total });
         (self.skipped, (self.before + self.start.elapsed()).as_secs_f64())
@@ -139,8 +132,8 @@ pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Batching by so many workers, in words.
-pub(crate) fn pool_in_words((workers, threads): (usize, usize)) -> String {
+/// Batching by a pool, in words.
+pub(crate) fn describe_pool((workers, threads): (usize, usize)) -> String {
     match threads {
         1 => format!("batching by {}", count(workers, "worker")),
         _ => format!("batching by {} of {}", count(workers, "worker"), count(threads, "thread")),
