@@ -1,4 +1,4 @@
-//! Mini-batches: what batching makes, transferring moves and training reads.
+//! Mini-batches: made by batching, moved by transferring, read by training.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Place, Result};
 
-/// Which mini-batch of which epoch. With the graph, the sampler settings and the seed it determines the content.
+/// Epoch and index of a mini-batch. With the graph, the sampler settings and the seed they determine its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct BatchId {
     /// Epoch, from 0.
@@ -54,14 +54,14 @@ impl Block {
     }
 }
 
-/// Input features of a mini-batch, one row an input node, in the type they are stored with.
+/// Input features of a mini-batch, one row an input node, in their stored type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchFeatures {
-    /// Values a row has.
+    /// Values a row.
     pub dim: usize,
     /// Element type: f32, f16, bf16 or u8.
     pub dtype: Dtype,
-    /// The elements' bytes, row after row: their start is aligned for every element type.
+    /// The elements' bytes, row after row, aligned for every element type.
     bytes: Pages,
 }
 
@@ -95,8 +95,8 @@ impl BatchFeatures {
         self.dim * self.dtype.size()
     }
 
-    /// Makes room for `rows` rows of type `dtype` and length `dim`, and gives their bytes, which are to be overwritten:
-    /// old content where the memory at hand suffices, else zeros. Nothing is cleared or copied, and memory is kept.
+    /// Resizes to `rows` rows of type `dtype` and length `dim`, and returns their bytes, for the caller to overwrite: old content
+    /// where the capacity suffices, else zeros. Nothing is cleared or copied, and capacity is kept.
     pub fn resize(&mut self, rows: usize, dim: usize, dtype: Dtype) -> &mut [u8] {
         (self.dim, self.dtype) = (dim, dtype);
         self.bytes.resize(rows * self.row_bytes())
@@ -123,7 +123,7 @@ impl BatchFeatures {
 /// A mini-batch in host memory. Two of them are the same mini-batch exactly when they are `==`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostBatch {
-    /// Which one it is.
+    /// Epoch and index.
     pub id: BatchId,
     /// Number of seeds: the first of the input nodes.
     pub num_seeds: usize,
@@ -134,7 +134,7 @@ pub struct HostBatch {
     pub degrees: Vec<f32>,
     /// The hops, the one farthest from the seeds first: `blocks[l]` feeds layer `l`.
     pub blocks: Vec<Block>,
-    /// Features of the input nodes; `None` where transferring is to fill them in, or the graph has none.
+    /// Features of the input nodes; `None` where transferring fills them in, or the graph has none.
     pub features: Option<BatchFeatures>,
     /// Class of each seed, -1 for none; empty where the graph has no labels.
     pub labels: Vec<i32>,
@@ -151,7 +151,7 @@ impl HostBatch {
         self.blocks.iter().map(Block::num_edges).sum()
     }
 
-    /// Bytes of everything a transfer moves.
+    /// Bytes that a transfer moves.
     pub fn num_bytes(&self) -> usize {
         let block = |b: &Block| 4 * (b.indptr.len() + b.indices.len() + b.weights.as_ref().map_or(0, Vec::len));
         let features = self.features.as_ref().map_or(0, |f| f.as_bytes().len());
@@ -161,27 +161,27 @@ impl HostBatch {
     }
 }
 
-/// A mini-batch in a device's memory, known only to the operators of that device.
+/// A mini-batch in a device's memory, of a type that only the device's operators know.
 pub trait DeviceBatch: Any + fmt::Debug + Send {
-    /// Which one it is.
+    /// Epoch and index.
     fn id(&self) -> BatchId;
     /// Where it lies.
     fn place(&self) -> Place;
     /// Number of seeds.
     fn num_seeds(&self) -> usize;
-    /// Bytes that it takes where it lies, unused room included; `None` is as many as its copy on the host.
+    /// Its bytes on the device, unused capacity included; `None` for as many as on the host.
     fn num_bytes(&self) -> Option<u64> {
         None
     }
     /// Copies it to the host, for comparison and for tests.
     fn to_host(&self) -> Result<HostBatch>;
-    /// Gives the operators of the device their own type back.
+    /// Converts to the operators' own type.
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
-    /// The same, borrowed.
+    /// Borrows as the operators' own type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A mini-batch, wherever it lies.
+/// A mini-batch at any place.
 #[derive(Debug)]
 pub enum MiniBatch {
     /// In host memory.
@@ -191,7 +191,7 @@ pub enum MiniBatch {
 }
 
 impl MiniBatch {
-    /// Which one it is.
+    /// Epoch and index.
     pub fn id(&self) -> BatchId {
         match self {
             MiniBatch::Host(batch) => batch.id,
@@ -231,7 +231,7 @@ impl MiniBatch {
     ///
     /// # Errors
     ///
-    /// It lies on a device: a plan put operators together whose places do not match.
+    /// It lies on a device: the plan's operators do not match.
     pub fn host(&self) -> Result<&HostBatch> {
         match self {
             MiniBatch::Host(batch) => Ok(batch),

@@ -22,26 +22,26 @@ impl CounterSpec {
 pub const LINK_BYTES: CounterSpec = CounterSpec::new("link_bytes", "bytes moved between host and device");
 /// Rows looked up in a cache.
 pub const CACHE_REQUESTS: CounterSpec = CounterSpec::new("cache_requests", "rows looked up in the cache");
-/// Rows that a cache held.
+/// Rows found in a cache.
 pub const CACHE_HITS: CounterSpec = CounterSpec::new("cache_hits", "rows found in the cache");
 /// Reads from disk.
 pub const DISK_READS: CounterSpec = CounterSpec::new("disk_reads", "reads from disk");
 /// Bytes read from disk.
 pub const DISK_BYTES: CounterSpec = CounterSpec::new("disk_bytes", "bytes read from disk");
 
-/// Most counters of one operator.
-const MOST: usize = 8;
+/// Maximum number of counters of one operator.
+const MAX_COUNTERS: usize = 8;
 
 /// Amounts by counter. Small and `Copy`: counting allocates nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     // Invariant: no name twice; the entries in use come first, the others have an empty name.
-    entries: [(&'static str, u64); MOST],
+    entries: [(&'static str, u64); MAX_COUNTERS],
 }
 
 impl Counters {
     /// No counters.
-    pub const NONE: Counters = Counters { entries: [("", 0); MOST] };
+    pub const NONE: Counters = Counters { entries: [("", 0); MAX_COUNTERS] };
 
     /// These counters and `amount` more of `counter`.
     ///

@@ -1,4 +1,4 @@
-//! What an operator crate submits: a constant that describes, not an object.
+//! The description of an operator, a constant that its crate submits.
 
 use std::fmt;
 
@@ -9,19 +9,14 @@ use crate::{
     TrainingContext, Transferring, TransferringContext,
 };
 
-/// Why an operator cannot run on this machine. Not an error: a machine without the hardware is a good machine.
+/// Why an operator cannot run on this machine. Not an error: a machine need not have every device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What is missing, in words for the user.
+    /// What is missing, for the user.
     pub reason: String,
 }
 
-/// Says whether an operator can run on this machine. Never panics.
-pub type Probe = fn(&Machine) -> std::result::Result<(), Unavailable>;
-/// Lists the devices an operator's backend finds. Never panics.
-pub type Accelerators = fn(&Machine) -> Vec<Accelerator>;
-
-/// How an operator is made.
+/// The constructor of an operator.
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "each variant builds an operator of its phase")]
 pub enum Build {
@@ -81,38 +76,26 @@ pub struct Description {
     pub reads: At,
     /// The place it writes to.
     pub writes: At,
-    /// Whether it can run here.
-    pub probe: Probe,
-    /// The devices its backend finds.
-    pub accelerators: Accelerators,
-    /// How it is made.
+    /// Whether it can run on this machine. Never panics.
+    pub probe: fn(&Machine) -> std::result::Result<(), Unavailable>,
+    /// The devices its backend finds. Never panics.
+    pub accelerators: fn(&Machine) -> Vec<Accelerator>,
+    /// Its constructor.
     pub build: Build,
-    /// Whether it is a reference: correct before fast, what others of its phase are tested against. It is listed last and,
-    /// where nothing is measured, used last; training is measured like any other.
+    /// Whether it is a reference, against which others of its phase are tested. Its routes come last.
     pub reference: bool,
-    /// Whether it runs on a simulated device: reports call its figures simulated, and nothing is learned by training on it.
+    /// Whether it runs on a simulated device: reports mark its figures, and its training learns nothing.
     pub simulated: bool,
-    /// Whether it is a training operator that reads features of the dataset in host memory itself: mini-batches need
-    /// bring none.
+    /// Whether it is a training operator that reads features from the dataset in host memory, where a mini-batch has none.
     pub reads_store: bool,
-    /// When it fills in features; of batching and transferring.
+    /// When batching or transferring fills in features.
     pub features: FeatureFill,
-    /// The kinds of sampling it understands; of batching.
+    /// The kinds of sampling of a batching operator.
     pub samplers: &'static [SamplerKind],
-    /// The options it has beside those of its phase.
+    /// Its own options.
     pub options: &'static [OptionSpec],
-    /// What it counts.
+    /// Its counters.
     pub counters: &'static [CounterSpec],
-}
-
-/// A probe for operators that run anywhere.
-pub fn always(_: &Machine) -> std::result::Result<(), Unavailable> {
-    Ok(())
-}
-
-/// For operators that bring no device.
-pub fn no_accelerators(_: &Machine) -> Vec<Accelerator> {
-    Vec::new()
 }
 
 impl Description {
@@ -128,8 +111,8 @@ impl Description {
             summary,
             reads,
             writes,
-            probe: always,
-            accelerators: no_accelerators,
+            probe: |_| Ok(()),
+            accelerators: |_| Vec::new(),
             build,
             reference: false,
             simulated: false,
@@ -153,15 +136,9 @@ impl Description {
         self
     }
 
-    /// The same operator, which fills in features at other times than on request.
+    /// The same operator, which fills in features as `features` says.
     pub const fn filling(mut self, features: FeatureFill) -> Self {
         self.features = features;
-        self
-    }
-
-    /// The same batching operator for these kinds of sampling.
-    pub const fn sampling(mut self, samplers: &'static [SamplerKind]) -> Self {
-        self.samplers = samplers;
         self
     }
 
@@ -177,26 +154,26 @@ impl Description {
         self
     }
 
-    /// The same operator, which reads features of the dataset in host memory itself where a mini-batch brings none.
+    /// The same operator, which reads features from the dataset in host memory where a mini-batch has none.
     ///
     /// # Panics
     ///
     /// When it does not train in host memory; in a constant, at compile time.
     pub const fn reading_store(mut self) -> Self {
         let trains = matches!(self.build, Build::Training(_));
-        assert!(trains && matches!(self.reads, At::Host), "who reads the store trains in host memory");
+        assert!(trains && matches!(self.reads, At::Host), "an operator that reads the store trains in host memory");
         self.reads_store = true;
         self
     }
 
     /// The same operator with a probe of its own.
-    pub const fn with_probe(mut self, probe: Probe) -> Self {
+    pub const fn with_probe(mut self, probe: fn(&Machine) -> std::result::Result<(), Unavailable>) -> Self {
         self.probe = probe;
         self
     }
 
     /// The same operator, which also finds its backend's devices.
-    pub const fn with_accelerators(mut self, accelerators: Accelerators) -> Self {
+    pub const fn with_accelerators(mut self, accelerators: fn(&Machine) -> Vec<Accelerator>) -> Self {
         self.accelerators = accelerators;
         self
     }

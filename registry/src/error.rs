@@ -1,4 +1,4 @@
-//! What operators and lookups can fail with.
+//! Errors of operators and lookups.
 
 use std::any::Any;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 /// Result of every fallible function of the registry and of the operators.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failure, with what was being done.
+/// A failure and its context.
 #[derive(Debug)]
 pub struct Error {
-    /// What was being done or looked at: an operator's key, a setting, a file.
+    /// What failed: an operator's key, a setting, a file.
     pub context: String,
     /// What went wrong.
     pub kind: ErrorKind,
@@ -19,7 +19,7 @@ pub struct Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A key, place or setting that cannot be read as one.
+    /// Text that is no key, place or setting.
     Parse(String),
     /// No operator has this key.
     Unknown(String),
@@ -27,7 +27,7 @@ pub enum ErrorKind {
     Duplicate,
     /// The operator exists, but not on this machine.
     Unavailable(String),
-    /// A setting the operator cannot work with; the text says the cure.
+    /// A setting the operator cannot work with, and the cure.
     Setting(String),
     /// A mini-batch lies in another place than the operator reads from.
     Misplaced(String),
@@ -39,6 +39,11 @@ impl Error {
     /// An error of the given kind.
     pub fn new(context: impl fmt::Display, kind: ErrorKind) -> Self {
         Self { context: context.to_string(), kind }
+    }
+
+    /// Text that cannot be read, with the cure.
+    pub(crate) fn parse(text: &str, what: impl Into<String>) -> Self {
+        Self::new(format!("{text:?}"), ErrorKind::Parse(what.into()))
     }
 
     /// A setting that cannot work, with its cure.
@@ -82,3 +87,23 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "no message".to_string())
 }
+
+/// Implements the conversions of types that serde reads and writes as text, from `Display` and `FromStr`.
+macro_rules! serialized_as_text {
+    ($($Type:ty),*) => { $(
+        impl From<$Type> for String {
+            fn from(value: $Type) -> String {
+                value.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $Type {
+            type Error = $crate::Error;
+
+            fn try_from(text: String) -> $crate::Result<Self> {
+                text.parse()
+            }
+        }
+    )* };
+}
+pub(crate) use serialized_as_text;

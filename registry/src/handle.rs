@@ -1,16 +1,16 @@
-//! Work that may still be under way, and what it was measured to take.
+//! Work that may still be running, and its measured duration.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Counters, Result};
 
-/// What an operator measured of one call: the only measurement of it that profile, plan and report read.
+/// Measurements of one call of an operator: the only ones that profile, plan and report read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
-    /// Time that the work kept its resource busy.
+    /// Duration on the resource.
     pub busy: Duration,
-    /// What it counted.
+    /// Counters.
     pub counters: Counters,
 }
 
@@ -22,7 +22,7 @@ pub trait Wait<T>: Send {
     fn wait(self: Box<Self>) -> Result<(T, Duration)>;
 }
 
-/// The outcome of an operator's call, ready or under way, with the duration measured on its resource and its counters.
+/// The result of an operator's call, ready or pending, with the duration measured on its resource and its counters.
 pub struct Handle<T> {
     state: State<T>,
     counters: Counters,
@@ -34,17 +34,17 @@ enum State<T> {
 }
 
 impl<T> Handle<T> {
-    /// Work that is done.
+    /// Completed work.
     pub fn ready(value: T, took: Duration) -> Self {
         Self { state: State::Ready(value, took), counters: Counters::NONE }
     }
 
-    /// Work that is under way.
+    /// Work that is still running.
     pub fn pending(work: impl Wait<T> + 'static) -> Self {
         Self { state: State::Pending(Box::new(work)), counters: Counters::NONE }
     }
 
-    /// The same work with what it counts, beside what it counted before.
+    /// The same work with these counters added.
     #[must_use]
     pub fn counting(mut self, counters: Counters) -> Self {
         self.counters += counters;
@@ -67,14 +67,14 @@ impl<T> Handle<T> {
         }
     }
 
-    /// Waits for the work; returns its result and all that was measured of it.
+    /// Waits for the work; returns its result, duration and counters.
     pub fn measured(self) -> Result<(T, Measured)> {
         let counters = self.counters;
         self.wait().map(|(value, busy)| (value, Measured { busy, counters }))
     }
 
-    /// This work and `next`, which the same resource was given after it: the result is this one's, time and counters are those
-    /// of both, and of two errors the first one's is returned. Waits for the later work first, so that the host sleeps once.
+    /// This work and `next`, submitted to the same resource after it: the result is this one's, duration and counters are sums,
+    /// and of two errors this one's is returned. Waits for the later work first, so that the host sleeps once.
     pub fn then(self, next: Result<Handle<()>>) -> Handle<T>
     where
         T: Send + 'static,
@@ -116,7 +116,7 @@ impl<T> fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
             State::Ready(_, took) => write!(f, "Handle(ready, {took:?})"),
-            State::Pending(_) => write!(f, "Handle(under way)"),
+            State::Pending(_) => write!(f, "Handle(pending)"),
         }
     }
 }

@@ -8,15 +8,15 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, Result};
 
 /// A phase of mini-batch training (morphgl §II).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// Sample the seeds' neighbourhood, and fetch features where the operator does so.
+    /// Sample the seeds' neighbourhood, and gather features where the operator does so.
     #[serde(alias = "batching")]
     Batching,
-    /// Move a mini-batch to where it is trained, and fill in what it lacks.
+    /// Move a mini-batch to where it is trained, and fill in missing features.
     #[serde(alias = "transferring")]
     Transferring,
     /// Forward, backward, update.
@@ -100,7 +100,7 @@ const fn less(a: &[u8], b: &[u8]) -> bool {
     a.len() < b.len()
 }
 
-/// The one static copy of a name: a program meets a handful of resources, and keys stay constants.
+/// The only static copy of a name: a program has a handful of resources, and keys stay constants.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,13 +121,11 @@ impl fmt::Display for Resource {
 impl FromStr for Resource {
     type Err = Error;
 
-    fn from_str(s: &str) -> Result<Self, Error> {
-        if is_word(s.as_bytes()) {
-            Ok(Self(intern(s)))
-        } else {
-            let what = "a resource's name is ASCII letters, digits and '-', for example CPU".to_string();
-            Err(Error::new(format!("{s:?}"), ErrorKind::Parse(what)))
+    fn from_str(s: &str) -> Result<Self> {
+        if !is_word(s.as_bytes()) {
+            return Err(Error::parse(s, "a resource's name is ASCII letters, digits and '-', for example CPU"));
         }
+        Ok(Self(intern(s)))
     }
 }
 
@@ -175,8 +173,8 @@ impl fmt::Display for Hardware {
 impl FromStr for Hardware {
     type Err = Error;
 
-    fn from_str(s: &str) -> Result<Self, Error> {
-        let mut resources = s.split('+').map(Resource::from_str).collect::<Result<Vec<_>, _>>()?;
+    fn from_str(s: &str) -> Result<Self> {
+        let mut resources = s.split('+').map(Resource::from_str).collect::<Result<Vec<_>>>()?;
         resources.sort();
         resources.dedup();
         Ok(Self(Cow::Owned(resources)))
@@ -230,10 +228,10 @@ impl fmt::Display for Key {
 impl FromStr for Key {
     type Err = Error;
 
-    fn from_str(s: &str) -> Result<Self, Error> {
+    fn from_str(s: &str) -> Result<Self> {
         let wrong = |what: &str| {
             let example = "a key reads {Phase}_{Hardware}_{Operator}, for example Batching_CPU_Neighbor";
-            Error::new(format!("{s:?}"), ErrorKind::Parse(format!("{what}; {example}")))
+            Error::parse(s, format!("{what}; {example}"))
         };
         let mut parts = s.splitn(3, '_');
         let (Some(phase), Some(hardware), Some(operator)) = (parts.next(), parts.next(), parts.next()) else {
@@ -249,19 +247,4 @@ impl FromStr for Key {
     }
 }
 
-macro_rules! as_string {
-    ($($t:ty),*) => { $(
-        impl From<$t> for String {
-            fn from(value: $t) -> String {
-                value.to_string()
-            }
-        }
-        impl TryFrom<String> for $t {
-            type Error = Error;
-            fn try_from(s: String) -> Result<Self, Error> {
-                s.parse()
-            }
-        }
-    )* };
-}
-as_string!(Resource, Hardware, Key);
+crate::error::serialized_as_text!(Resource, Hardware, Key);

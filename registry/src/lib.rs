@@ -18,9 +18,7 @@ mod settings;
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
 pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
-pub use description::{
-    Accelerators, Build, Description, FeatureFill, Probe, SamplerKind, Unavailable, always, no_accelerators,
-};
+pub use description::{Build, Description, FeatureFill, SamplerKind, Unavailable};
 pub use error::{Error, ErrorKind, Result, panic_message};
 pub use handle::{Handle, Measured, Wait};
 pub use key::{Hardware, Key, Phase, Resource};
@@ -42,9 +40,8 @@ inventory::collect!(Description);
 
 /// Registers an operator: `submit! { Description::new(KEY, "…", At::Host, At::Host, Build::Batching(build)) }`.
 ///
-/// The description is a constant; nothing of the operator runs before it is built.
-/// A crate that nobody names is not linked, and its descriptions vanish without a word:
-/// the program has to say `use the_operator_crate as _;`.
+/// The description is a constant; no code of the operator runs before it is built.
+/// A crate that is never named is silently not linked: the program has to say `use the_operator_crate as _;`.
 #[macro_export]
 macro_rules! submit {
     ($description:expr) => {

@@ -1,4 +1,4 @@
-//! The operators this program is linked with, on this machine.
+//! Lookup of the operators linked into this program.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::{
     Training, TrainingContext, Transferring, TransferringContext, Unavailable, option, route,
 };
 
-/// All registered operators, sorted by key, held against one machine.
+/// All registered operators, sorted by key, and the machine they are probed on.
 #[derive(Debug)]
 pub struct Registry {
     // Invariant: sorted by key, no key twice.
@@ -34,7 +34,7 @@ impl Registry {
         Self::new(inventory::iter::<Description>.into_iter().cloned().collect(), Machine::probe())
     }
 
-    /// Holds `descriptions` against `machine`, whose accelerators are found here.
+    /// A registry of `descriptions` on `machine`, whose accelerators are added.
     ///
     /// # Errors
     ///
@@ -81,11 +81,11 @@ impl Registry {
         keys.into_iter().any(|key| self.find(key).is_some_and(|d| d.reference))
     }
 
-    /// Whether mini-batches of the route need no features: they stay in host memory, and who trains them reads the
+    /// Whether mini-batches of the route need no features: they stay in host memory, and the training operator reads the
     /// dataset's itself.
     pub fn reads_store(&self, route: &Route) -> bool {
-        let stay = route.batched_at == Place::Host && route.trained_at == Place::Host;
-        stay && self.find(&route.training).is_some_and(|d| d.reads_store)
+        let on_host = route.batched_at == Place::Host && route.trained_at == Place::Host;
+        on_host && self.find(&route.training).is_some_and(|d| d.reads_store)
     }
 
     /// Checks names and types of the options given to an operator, by name.
@@ -107,13 +107,11 @@ impl Registry {
     ///
     /// No such key (the error lists what exists), or not available on this machine (the error says why).
     pub fn get(&self, key: &Key) -> Result<&Description> {
-        let Some(description) = self.find(key) else {
-            return Err(Error::new(key, ErrorKind::Unknown(self.list(key.phase))));
-        };
-        match (description.probe)(&self.machine) {
-            Ok(()) => Ok(description),
-            Err(Unavailable { reason }) => Err(Error::new(key, ErrorKind::Unavailable(reason))),
-        }
+        let unknown = || Error::new(key, ErrorKind::Unknown(self.list(key.phase)));
+        let description = self.find(key).ok_or_else(unknown)?;
+        let available = (description.probe)(&self.machine);
+        available.map_err(|unavailable| Error::new(key, ErrorKind::Unavailable(unavailable.reason)))?;
+        Ok(description)
     }
 
     fn list(&self, phase: Phase) -> String {
@@ -124,10 +122,9 @@ impl Registry {
                 Err(u) => format!("{} (not here: {})", s.description.key, u.reason),
             })
             .collect();
-        if lines.is_empty() {
-            format!("no operator of phase {phase} is linked into this program")
-        } else {
-            format!("of phase {phase} there are: {}", lines.join(", "))
+        match lines.is_empty() {
+            true => format!("no operator of phase {phase} is linked into this program"),
+            false => format!("of phase {phase} there are: {}", lines.join(", ")),
         }
     }
 
@@ -137,13 +134,9 @@ impl Registry {
     ///
     /// As [`Registry::get`], a key of another phase, or the operator's own.
     pub fn batching(&self, key: &Key, context: &BatchingContext) -> Result<Box<dyn Batching>> {
-        match self.get(key)?.build {
-            Build::Batching(build) => {
-                self.check_options(key, &context.options)?;
-                build(context)
-            }
-            _ => Err(wrong_phase(key, Phase::Batching)),
-        }
+        let Build::Batching(build) = self.get(key)?.build else { return Err(wrong_phase(key, Phase::Batching)) };
+        self.check_options(key, &context.options)?;
+        build(context)
     }
 
     /// Builds a transferring operator.
@@ -152,13 +145,11 @@ impl Registry {
     ///
     /// As [`Registry::batching`].
     pub fn transferring(&self, key: &Key, context: &TransferringContext) -> Result<Box<dyn Transferring>> {
-        match self.get(key)?.build {
-            Build::Transferring(build) => {
-                self.check_options(key, &context.options)?;
-                build(context)
-            }
-            _ => Err(wrong_phase(key, Phase::Transferring)),
-        }
+        let Build::Transferring(build) = self.get(key)?.build else {
+            return Err(wrong_phase(key, Phase::Transferring));
+        };
+        self.check_options(key, &context.options)?;
+        build(context)
     }
 
     /// Builds a training operator.
@@ -167,13 +158,9 @@ impl Registry {
     ///
     /// As [`Registry::batching`].
     pub fn training(&self, key: &Key, context: &TrainingContext) -> Result<Box<dyn Training>> {
-        match self.get(key)?.build {
-            Build::Training(build) => {
-                self.check_options(key, &context.options)?;
-                build(context)
-            }
-            _ => Err(wrong_phase(key, Phase::Training)),
-        }
+        let Build::Training(build) = self.get(key)?.build else { return Err(wrong_phase(key, Phase::Training)) };
+        self.check_options(key, &context.options)?;
+        build(context)
     }
 }
 

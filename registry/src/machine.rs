@@ -1,4 +1,4 @@
-//! What the machine has.
+//! The machine: cores, memory, accelerators.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::Place;
 pub struct Accelerator {
     /// Its place.
     pub place: Place,
-    /// Its name, as its driver says it.
+    /// Its name, as its driver reports it.
     pub name: String,
     /// Its memory in bytes.
     pub memory_bytes: u64,
@@ -23,7 +23,7 @@ pub struct Accelerator {
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
-    /// Cores this process may use: the least of the machine's, its affinity mask and its cgroup's quota.
+    /// Cores this process may use: the minimum of the machine's, its affinity mask and its cgroup's quota.
     pub cores: usize,
     /// Memory in bytes this process may use: the lesser of the machine's and its cgroup's limit.
     pub memory_bytes: u64,
@@ -36,7 +36,7 @@ pub struct Machine {
 impl Machine {
     /// Looks at cores, memory and cgroup limits; accelerators are added by [`crate::Registry::new`].
     ///
-    /// What the system does not tell is 0 (memory) or 1 (cores).
+    /// Values that the system does not report are 0 (memory) or 1 (cores).
     pub fn probe() -> Self {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let field = |name: &str| -> u64 {
@@ -59,20 +59,19 @@ impl Machine {
     }
 }
 
-/// The names that a version of cgroups gives to its files, and to cache of files that nobody uses just now, of a cgroup and
-/// those below it.
+/// File names of a version of cgroups, and its field of `memory.stat` for inactive file cache of a cgroup and its descendants.
 struct Version {
     limit: &'static str,
     used: &'static str,
-    idle: &'static str,
+    inactive: &'static str,
 }
 
 const V1: Version =
-    Version { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", idle: "total_inactive_file " };
-const V2: Version = Version { limit: "memory.max", used: "memory.current", idle: "inactive_file " };
+    Version { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", inactive: "total_inactive_file " };
+const V2: Version = Version { limit: "memory.max", used: "memory.current", inactive: "inactive_file " };
 
-/// The least memory limit of the cgroups that `own`, the text of `/proc/self/cgroup`, names, and what is free under the
-/// limits; without any, `u64::MAX`. Both versions may be mounted beside each other; one of them limits memory.
+/// The minimum memory limit of the cgroups in `own`, the text of `/proc/self/cgroup`, and the memory free under the limits;
+/// `u64::MAX` without limits. Both versions may be mounted; one of them limits memory.
 fn cgroups(mount: &Path, own: &str) -> (u64, u64) {
     // A line is `number:controllers:/path`; version 2 has number 0 and no controllers.
     let lines = own.lines().filter_map(|line| {
@@ -82,16 +81,16 @@ fn cgroups(mount: &Path, own: &str) -> (u64, u64) {
             _ => controllers.split(',').any(|c| c == "memory").then(|| (V1, mount.join("memory"), path)),
         }
     });
-    lines.fold((u64::MAX, u64::MAX), |(least, free), (version, mount, path)| {
+    lines.fold((u64::MAX, u64::MAX), |(min, free), (version, mount, path)| {
         let (limit, used) = cgroup(&version, &mount, path);
-        (least.min(limit), free.min(limit.saturating_sub(used)))
+        (min.min(limit), free.min(limit.saturating_sub(used)))
     })
 }
 
-/// The least memory limit of a cgroup and those above it, and what is used under it; no limit is `u64::MAX`.
+/// The minimum memory limit of a cgroup and its ancestors, `u64::MAX` without one, and the memory used under it.
 ///
-/// Cache of files that nobody uses just now counts as free: the kernel gives it up before it refuses memory.
-/// In a container the path may be the host's, which is not there; the container's own cgroup is then the mount point.
+/// Inactive file cache counts as free: the kernel drops it before it refuses memory.
+/// In a container the path may be the host's, which does not exist; the container's own cgroup is then the mount point.
 fn cgroup(version: &Version, mount: &Path, own: &str) -> (u64, u64) {
     let read = |file: &Path| fs::read_to_string(file).ok();
     let number = |file: &Path| read(file).and_then(|t| t.trim().parse::<u64>().ok());
@@ -100,8 +99,8 @@ fn cgroup(version: &Version, mount: &Path, own: &str) -> (u64, u64) {
     let tight = groups.filter_map(|g| Some((number(&g.join(version.limit))?, g))).min_by_key(|(limit, _)| *limit);
     let Some((limit, group)) = tight else { return (u64::MAX, 0) };
     let stat = read(&group.join("memory.stat")).unwrap_or_default();
-    let idle = stat.lines().find_map(|l| l.strip_prefix(version.idle)?.parse::<u64>().ok()).unwrap_or(0);
-    (limit, number(&group.join(version.used)).unwrap_or(0).saturating_sub(idle))
+    let inactive = stat.lines().find_map(|l| l.strip_prefix(version.inactive)?.parse::<u64>().ok()).unwrap_or(0);
+    (limit, number(&group.join(version.used)).unwrap_or(0).saturating_sub(inactive))
 }
 
 #[cfg(test)]

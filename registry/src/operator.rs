@@ -1,4 +1,4 @@
-//! The three roles an operator can play, and what each is built from.
+//! The traits of the three phases, and the contexts operators are built from.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BatchId, Handle, MiniBatch, Place, Result, SamplerSettings, SeedSet};
 
-/// What a batching operator is built from.
+/// Context of a batching operator.
 #[derive(Debug, Clone)]
 pub struct BatchingContext {
     /// The graph.
     pub dataset: Arc<Dataset>,
     /// The nodes to make mini-batches of.
     pub seeds: SeedSet,
-    /// How they are made.
+    /// Sampler settings.
     pub settings: SamplerSettings,
     /// Whether batching gathers the features, or leaves them to transferring.
     pub gather: bool,
-    /// Where the operator runs, and its mini-batches lie.
+    /// Place of the operator and of its mini-batches.
     pub place: Place,
     /// Options of this operator alone, `null` without any.
     pub options: serde_json::Value,
 }
 
-/// What a transferring operator is built from.
+/// Context of a transferring operator.
 #[derive(Debug, Clone)]
 pub struct TransferringContext {
-    /// The graph, for what mini-batches lack.
+    /// The graph, for features that mini-batches lack.
     pub dataset: Arc<Dataset>,
     /// Where mini-batches come from.
     pub from: Place,
@@ -41,7 +41,7 @@ pub struct TransferringContext {
     pub options: serde_json::Value,
 }
 
-/// What a training operator is built from.
+/// Context of a training operator.
 #[derive(Debug, Clone)]
 pub struct TrainingContext {
     /// The graph, for full-neighbour inference.
@@ -65,16 +65,14 @@ pub trait Batching: fmt::Debug + Send + Sync {
     /// Mini-batches of one epoch.
     fn num_batches(&self) -> usize;
 
-    /// Makes a worker with buffers of its own, to be moved into a thread.
-    /// It spreads each mini-batch over `threads` threads, for when there are fewer mini-batches than cores.
+    /// Makes a worker with its own buffers, which spreads each mini-batch over `threads` threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
 }
 
 /// One worker of a batching operator.
 pub trait BatchingWorker: Send {
-    /// Prepares one trainer's share of a mini-batch: the seeds at positions `seeds` of it, with the draws that they have in
-    /// the whole. Positions behind its last seed are left out. The buffers of `recycled`, a mini-batch no longer needed, are
-    /// used again where they can be.
+    /// Prepares one trainer's share of a mini-batch: the seeds at positions `seeds` of it, with the draws they have in the
+    /// whole; positions past its last seed are left out. Uses the buffers of `recycled` where possible.
     ///
     /// # Errors
     ///
@@ -91,15 +89,14 @@ pub trait BatchingWorker: Send {
         self.prepare_share(id, 0..usize::MAX, recycled)
     }
 
-    /// Bytes that it takes at the operator's place beside mini-batches, for any it was asked for so far: its own buffers,
-    /// and what lies there for it to read. What the memory governor plans with; `None` leaves that to an estimate of buffers
-    /// in the host's memory, and on a device to nothing.
+    /// Peak bytes at the operator's place besides mini-batches: scratch, and resident data that it reads. The memory governor
+    /// plans with it; for `None` it estimates buffers in host memory, and nothing on a device.
     fn num_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// Phase Transferring: moves a mini-batch to a place and fills in what it lacks.
+/// Phase Transferring: moves a mini-batch to a place and fills in missing features.
 pub trait Transferring: fmt::Debug + Send {
     /// Moves one mini-batch.
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>>;
@@ -198,14 +195,14 @@ pub trait Training: fmt::Debug + Send {
     ///
     /// Nothing was accumulated, or a parameter is no longer a number.
     ///
-    /// It may be called before the handle of a mini-batch was waited for; one that fails later has no part in the step.
+    /// It may be called while a mini-batch is pending; one that fails later does not contribute to the step.
     fn step(&mut self) -> Result<Handle<()>>;
 
-    /// Trains on one mini-batch: accumulates and steps. Both are given to the device before either is waited for, so that it
-    /// does not stand idle between them. The handle gives the score, and the time that both took on the operator's resource.
+    /// Trains on one mini-batch: accumulates and steps. Both are submitted to the device before either is waited for, so that it
+    /// is never idle between them. The handle has the score, and the duration of both on the operator's resource.
     ///
-    /// The mini-batch is kept until the handle was waited for. So many as [`Training::queue_depth`] says may be given before
-    /// the first is waited for; they are trained on in the order in which they were given.
+    /// The caller keeps the mini-batch until the handle was waited for. Up to [`Training::queue_depth`] mini-batches may be
+    /// pending; they are trained on in order.
     ///
     /// # Errors
     ///
@@ -216,9 +213,8 @@ pub trait Training: fmt::Debug + Send {
         Ok(accumulating.then(stepping))
     }
 
-    /// Mini-batches that [`Training::train`] takes before the first of them is waited for. With two, a device finds the next
-    /// step's work in its stream when it ends a step; with one it idles until the host gives it the next. One is right where
-    /// the host itself computes.
+    /// Maximum number of pending mini-batches of [`Training::train`]. With two, a device has the next step in its stream when a
+    /// step ends; with one it idles until the host submits the next. One is right where the host itself computes.
     fn queue_depth(&self) -> usize {
         1
     }
@@ -249,8 +245,7 @@ pub trait Training: fmt::Debug + Send {
     /// O(layers · (nodes · width² + edges · width)) time, two node-by-width matrices of memory.
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>>;
 
-    /// Bytes of host memory that [`Training::infer`] takes at most beside what the operator holds, so that nobody runs out of it
-    /// over an evaluation; `None` where that is not known.
+    /// Peak bytes of host memory of [`Training::infer`], besides the operator's own; `None` where not known.
     fn infer_bytes(&self) -> Option<u64> {
         None
     }

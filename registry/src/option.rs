@@ -1,9 +1,9 @@
-//! Options that one operator has beside those of its phase: declared as constants, checked before the operator is built.
+//! Options of one operator: declared as constants, checked before the operator is built.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{Error, Key, Result};
 
@@ -24,7 +24,7 @@ pub enum OptionType {
     Settings,
 }
 
-/// What sets an option where the user does not.
+/// The source of an option that the user does not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OptionRole {
@@ -46,14 +46,14 @@ pub struct OptionSpec {
     pub kind: OptionType,
     /// Unit of its values, such as `bytes`; empty without one.
     pub unit: &'static str,
-    /// What holds where it is not set: a value, or a few words on how the operator finds one.
+    /// Its default: a value, or a few words on how the operator finds one.
     pub default: &'static str,
     /// One line of help, without a full stop.
     pub help: &'static str,
-    /// What sets it where the user does not.
+    /// Its source where the user does not set it.
     pub role: OptionRole,
-    /// The value that suits an operator whose mini-batches are made once, as for evaluation: preparation that pays only over
-    /// several epochs is then left out. `None` where it makes no difference.
+    /// The default for mini-batches that are made once, as for evaluation, where preparation over several epochs does not pay;
+    /// `None` where it makes no difference.
     pub single_pass: Option<&'static str>,
 }
 
@@ -96,14 +96,14 @@ impl OptionSpec {
 
 impl fmt::Display for OptionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OptionType::Bool => f.pad("true or false"),
-            OptionType::Count => f.pad("whole number"),
-            OptionType::Number => f.pad("number"),
-            OptionType::Choice(words) => f.pad(&words.join(", ")),
-            OptionType::Places => f.pad("list of places"),
-            OptionType::Settings => f.pad("text or table of settings"),
-        }
+        f.pad(match self {
+            OptionType::Bool => "true or false",
+            OptionType::Count => "whole number",
+            OptionType::Number => "number",
+            OptionType::Choice(words) => return f.pad(&words.join(", ")),
+            OptionType::Places => "list of places",
+            OptionType::Settings => "text or table of settings",
+        })
     }
 }
 
@@ -120,9 +120,8 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
 ///
 /// A name that is not in `specs`, with the nearest that is; a value of another type.
 pub(crate) fn check(key: &Key, specs: &[OptionSpec], given: &Value) -> Result<()> {
-    let empty = Map::new();
     let given = match given {
-        Value::Null => &empty,
+        Value::Null => return Ok(()),
         Value::Object(given) => given,
         other => return Err(Error::setting(key, format!("options are an object by name, not {other}"))),
     };

@@ -6,15 +6,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, Result};
 
-/// A place data can lie in, printed `host`, `disk` or `backend:index`.
+/// A place of data, printed `host`, `disk` or `backend:index`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Place {
     /// The host's memory.
     Host,
-    /// The dataset's files, where the dataset does not fit in memory. Mini-batches never lie there.
+    /// The files of a dataset that does not fit in memory. Mini-batches never lie there.
     Disk,
     /// A device's memory.
     Device {
@@ -25,7 +25,7 @@ pub enum Place {
     },
 }
 
-/// The kind of place an operator reads from or writes to; the machine says which devices of a backend there are.
+/// The kind of place an operator reads from or writes to; the machine lists the devices of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum At {
     /// The host's memory.
@@ -70,33 +70,20 @@ impl fmt::Display for Place {
 impl FromStr for Place {
     type Err = Error;
 
-    fn from_str(s: &str) -> Result<Self, Error> {
+    fn from_str(s: &str) -> Result<Self> {
+        let device = || {
+            let (backend, index) = s.split_once(':')?;
+            let is_name = !backend.is_empty() && backend.bytes().all(|b| b.is_ascii_alphanumeric());
+            Some(Place::Device { backend: backend.to_string().into(), index: index.parse().ok().filter(|_| is_name)? })
+        };
         match s {
-            "host" => return Ok(Place::Host),
-            "disk" => return Ok(Place::Disk),
-            _ => {}
+            "host" => Ok(Place::Host),
+            "disk" => Ok(Place::Disk),
+            _ => device().ok_or_else(|| {
+                Error::parse(s, "not a place; places read host, disk or backend:index, for example cuda:0")
+            }),
         }
-        s.split_once(':')
-            .filter(|(backend, _)| !backend.is_empty() && backend.bytes().all(|b| b.is_ascii_alphanumeric()))
-            .and_then(|(backend, i)| Some((backend, i.parse().ok()?)))
-            .map(|(backend, index)| Place::Device { backend: Cow::Owned(backend.to_string()), index })
-            .ok_or_else(|| {
-                let what = "not a place; places read host, disk or backend:index, for example cuda:0".to_string();
-                Error::new(format!("{s:?}"), ErrorKind::Parse(what))
-            })
     }
 }
 
-impl From<Place> for String {
-    fn from(place: Place) -> String {
-        place.to_string()
-    }
-}
-
-impl TryFrom<String> for Place {
-    type Error = Error;
-
-    fn try_from(s: String) -> Result<Self, Error> {
-        s.parse()
-    }
-}
+crate::error::serialized_as_text!(Place);

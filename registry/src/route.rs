@@ -7,17 +7,17 @@ use crate::{At, Description, Key, Machine, Phase, Place};
 /// One viable chain batching → transferring → training.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Route {
-    /// Who batches.
+    /// The batching operator.
     pub batching: Key,
-    /// Who transfers.
+    /// The transferring operator.
     pub transferring: Key,
-    /// Who trains.
+    /// The training operator.
     pub training: Key,
     /// Where batching reads the dataset: [`Place::Host`] or [`Place::Disk`].
     pub read_at: Place,
     /// Where mini-batches lie after batching.
     pub batched_at: Place,
-    /// Where they lie after transferring, and are trained.
+    /// Where they lie after transferring, and are trained on.
     pub trained_at: Place,
 }
 

@@ -1,4 +1,4 @@
-//! What a mini-batch depends on besides the graph.
+//! Sampler settings and seeds: what a mini-batch depends on besides the graph.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Neighbours sampled a node at one hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fanout {
     /// All neighbours, written `-1`.
     All,
-    /// At most so many.
+    /// At most this many.
     AtMost(NonZeroU32),
 }
 
@@ -45,12 +45,12 @@ pub enum Pick {
     Weighted,
 }
 
-/// All that determines an epoch's mini-batches besides the graph and the seeds.
+/// Settings that determine an epoch's mini-batches, besides the graph and the seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerSettings {
-    /// Fanouts, the seeds' own hop first; as many as the model has layers. Default 15,10,5.
+    /// Fanouts, the seeds' own hop first; one a layer of the model. Default 15,10,5.
     pub fanouts: Fanouts,
-    /// Seeds a mini-batch; the last one of an epoch takes what is left. Default 1024.
+    /// Seeds a mini-batch; the last one of an epoch has the rest. Default 1024.
     pub batch_size: usize,
     /// Seed of all randomness. Default 0.
     pub seed: u64,
@@ -76,7 +76,7 @@ impl Default for SamplerSettings {
 }
 
 impl Fanout {
-    /// Neighbours taken of a node that has `degree` of them.
+    /// Number of neighbours sampled of a node with `degree` of them.
     pub fn take(self, degree: u64) -> u64 {
         match self {
             Fanout::All => degree,
@@ -101,8 +101,7 @@ impl FromStr for Fanout {
         match s.trim() {
             "-1" => Ok(Fanout::All),
             t => t.parse().map(Fanout::AtMost).map_err(|_| {
-                let what = "not a fanout; give a positive number of neighbours, or -1 for all of them".to_string();
-                Error::new(format!("{t:?}"), ErrorKind::Parse(what))
+                Error::parse(t, "not a fanout; give a positive number of neighbours, or -1 for all of them")
             }),
         }
     }
@@ -123,29 +122,17 @@ impl FromStr for Fanouts {
     }
 }
 
-impl From<Fanouts> for String {
-    fn from(fanouts: Fanouts) -> String {
-        fanouts.to_string()
-    }
-}
+crate::error::serialized_as_text!(Fanouts);
 
-impl TryFrom<String> for Fanouts {
-    type Error = Error;
-
-    fn try_from(s: String) -> Result<Self> {
-        s.parse()
-    }
-}
-
-/// The nodes whose mini-batches are made, each once.
+/// Distinct seed nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeedSet(
-    // Invariant: not empty, no node twice, every node below the `num_nodes` it was made with.
+    // Invariant: not empty, no node twice, every node below the `num_nodes` of the constructor.
     Arc<[u32]>,
 );
 
 impl SeedSet {
-    /// Checks and takes the nodes; `what` names them in errors, for example `train split`.
+    /// Checks the nodes; `what` names them in errors, for example `train split`.
     ///
     /// # Errors
     ///

@@ -12,20 +12,20 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Build, Description, Expansion, FeatureFill, HostBatch, Machine, MiniBatch,
-    Pick, Place, Result, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Expansion, FeatureFill, HostBatch,
+    MiniBatch, Pick, Place, Result, SamplerSettings, SeedSet,
 };
 
-/// One set of inputs an operator is held to.
+/// One set of inputs of an operator.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The graph.
     pub dataset: Arc<Dataset>,
     /// The nodes to make mini-batches of.
     pub seeds: SeedSet,
-    /// How they are made.
+    /// Sampler settings.
     pub settings: SamplerSettings,
-    /// Whether features are gathered.
+    /// Whether batching gathers features.
     pub gather: bool,
 }
 
@@ -76,19 +76,18 @@ impl Subject<'_> {
         })
     }
 
-    /// Mini-batches of the given ids from one worker; with `recycle`, each is made in the memory of the one before.
+    pub(crate) fn build_valid(&self, case: &Case) -> Box<dyn Batching> {
+        self.build(case).unwrap_or_else(|e| panic!("{case:?} is a valid case: {e}"))
+    }
+
+    /// Mini-batches of the given ids from one worker; with `recycle`, each is made in the memory of its predecessor.
     pub(crate) fn batches(&self, case: &Case, threads: usize, ids: &[BatchId], recycle: bool) -> Vec<HostBatch> {
-        let operator = self.build(case).unwrap_or_else(|e| panic!("{case:?} is a valid case: {e}"));
-        let mut worker = operator.worker(threads).unwrap_or_else(|e| panic!("a worker of {threads} threads: {e}"));
+        let mut worker = worker(self.build_valid(case).as_ref(), threads);
         let mut recycled = None;
         let mut batch = |&id| {
-            let handle = worker.prepare(id, recycled.take()).unwrap_or_else(|e| panic!("{id}: {e}"));
-            let (batch, _) = handle.wait().unwrap_or_else(|e| panic!("{id}: {e}"));
+            let batch = prepare(worker.as_mut(), id, recycled.take());
             assert_eq!((batch.id(), batch.place()), (id, self.place.clone()), "id and place of the mini-batch");
-            let host = match &batch {
-                MiniBatch::Host(batch) => batch.clone(),
-                MiniBatch::Device(batch) => batch.to_host().unwrap_or_else(|e| panic!("{id}: {e}")),
-            };
+            let host = on_host(&batch);
             assert_eq!(batch.num_seeds(), host.num_seeds, "number of seeds of {id}");
             recycled = recycle.then_some(batch);
             host
@@ -112,10 +111,22 @@ impl Subject<'_> {
         self.batches(case, 1, &ids(case, epoch), true)
     }
 
-    /// Whether its mini-batches hold features when asked to gather.
+    /// Whether its mini-batches have features if they are to be gathered.
     pub(crate) fn gathers(&self) -> bool {
         self.description.features != FeatureFill::Never
     }
+}
+
+pub(crate) fn worker(operator: &dyn Batching, threads: usize) -> Box<dyn BatchingWorker> {
+    operator.worker(threads).unwrap_or_else(|e| panic!("a worker of {threads} threads: {e}"))
+}
+
+pub(crate) fn prepare(worker: &mut dyn BatchingWorker, id: BatchId, recycled: Option<MiniBatch>) -> MiniBatch {
+    worker.prepare(id, recycled).and_then(|handle| handle.wait()).unwrap_or_else(|e| panic!("{id}: {e}")).0
+}
+
+pub(crate) fn on_host(batch: &MiniBatch) -> HostBatch {
+    batch.to_host().unwrap_or_else(|e| panic!("{}: {e}", batch.id())).into_owned()
 }
 
 /// The ids of an epoch's mini-batches.
@@ -124,9 +135,7 @@ pub(crate) fn ids(case: &Case, epoch: u32) -> Vec<BatchId> {
     (0..num_batches).map(|index| BatchId { epoch, index }).collect()
 }
 
-/// Holds a batching operator to what every batching operator has to do.
-///
-/// Does nothing but say so where the operator cannot run on this machine.
+/// Tests the properties of every batching operator; skips operators that cannot run on this machine, and prints why.
 ///
 /// # Panics
 ///
@@ -145,7 +154,7 @@ pub fn run(description: &Description) {
     laws::impossible_requests_are_refused(&subject, &case);
 }
 
-/// Holds a neighbour sampling operator to [`run`] and to the reference.
+/// Tests a neighbour sampling operator by [`run`] and against the reference.
 ///
 /// # Panics
 ///
@@ -172,7 +181,7 @@ pub fn run_neighbor(description: &Description) {
             }
         }
     }
-    // A full row is a draw of some length, and rows of a hub are long.
+    // Hubs: long rows, of which many neighbours are drawn.
     let hub =
         Case::new(graphs::random(900, 5, false)).of(&[0]).with(|s| s.fanouts = "200,80".parse().expect("fanouts"));
     laws::batches_equal_the_reference(&subject, &hub);
@@ -193,24 +202,5 @@ fn cases() -> Vec<Case> {
 }
 
 fn subject(description: &Description) -> Option<Subject<'_>> {
-    let machine = Machine::probe();
-    let places = match description.writes {
-        morphgl_registry::At::Disk => panic!("{}: mini-batches never lie on disk", description.key),
-        morphgl_registry::At::Host => vec![Place::Host],
-        morphgl_registry::At::Device(_) => {
-            (description.accelerators)(&machine).into_iter().map(|found| found.place).collect()
-        }
-    };
-    let reason = match ((description.probe)(&machine), places.into_iter().find(|p| description.writes.matches(p))) {
-        (Ok(()), Some(place)) => return Some(Subject { description, place }),
-        (Err(unavailable), _) => unavailable.reason,
-        (Ok(()), None) => format!("its backend finds no device of {}", description.writes),
-    };
-    skip(&format!("{}: skipped, not available on this machine: {reason}", description.key));
-    None
-}
-
-#[allow(clippy::print_stderr, reason = "says which operator was not tested, and why")]
-pub(crate) fn skip(line: &str) {
-    eprintln!("{line}");
+    Some(Subject { description, place: crate::output_place(description)? })
 }

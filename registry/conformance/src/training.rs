@@ -1,6 +1,6 @@
 //! The suite of phase Training.
 //!
-//! Every training operator passes [`check`]: one test of ten lines in its crate.
+//! Every training operator passes [`check`], in one test of its crate.
 
 mod graph;
 mod numbers;
@@ -12,7 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Gradients, HostBatch, MiniBatch, NamedTensor, Place, Result, Score, Training, TrainingContext};
+use morphgl_registry::{
+    Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Place, Result, Score, Training, TrainingContext,
+};
 use serde_json::{Value, json};
 
 pub use graph::{batch, tiny};
@@ -24,9 +26,9 @@ pub struct Subject<'a> {
     pub build: &'a dyn Fn(&TrainingContext) -> Result<Box<dyn Training>>,
     /// Where it trains.
     pub place: Place,
-    /// Brings a mini-batch there.
+    /// Moves a mini-batch to `place`.
     pub transfer: &'a dyn Fn(HostBatch) -> MiniBatch,
-    /// Whether the same calls give the same bits, whatever the number of threads.
+    /// Whether the same calls give the same bits on any number of threads.
     pub deterministic: bool,
 }
 
@@ -40,7 +42,7 @@ impl fmt::Debug for Subject<'_> {
 ///
 /// # Panics
 ///
-/// With what differs, where the operator fails.
+/// When the operator does not conform, with the difference.
 pub fn check(subject: &Subject<'_>) {
     let dataset = Arc::new(tiny());
     let run = Run { subject, dataset };
@@ -57,29 +59,31 @@ pub fn check(subject: &Subject<'_>) {
     state::no_gradient_no_step(&run);
     state::a_copy_goes_on_alike(&run);
     state::training_is_accumulating_and_stepping(&run);
-    state::what_is_queued_is_trained_in_order(&run);
+    state::queued_batches_are_trained_in_order(&run);
     state::threads_change_little(&run);
     state::failures_are_named(&run);
 }
 
-/// Runs the checks of an operator whose description says that it reads the store: mini-batches that bring no features.
+/// Runs the checks of an operator that reads features from the dataset: mini-batches without features.
 ///
 /// # Panics
 ///
-/// With what differs, where the operator fails.
+/// When the operator does not conform, with the difference.
 pub fn reads_store(subject: &Subject<'_>) {
     store::features_are_read_from_the_store(&Run { subject, dataset: Arc::new(tiny()) });
 }
 
-/// The models every operator is checked with, all small; `dropout` is off unless said.
+/// A small model without dropout, with these fields besides.
+fn model(fields: Value) -> Value {
+    let mut model = json!({"in_dim": graph::DIM, "num_classes": graph::CLASSES, "hidden": 4, "layers": 2,
+        "heads": 2, "dropout": 0.0, "activation": "elu"});
+    model.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+    model
+}
+
+/// The models that every operator is checked with.
 fn models() -> Vec<(&'static str, Value)> {
-    let model = |fields: Value| {
-        let mut model = json!({"in_dim": graph::DIM, "num_classes": graph::CLASSES, "hidden": 4, "layers": 2,
-            "heads": 2, "dropout": 0.0, "activation": "elu"});
-        let all = model.as_object_mut().expect("an object");
-        all.extend(fields.as_object().expect("an object").clone());
-        model
-    };
+    let deep = json!({"kind": "sage", "layers": 3, "activation": "relu", "residual": true, "normalization": "layer"});
     vec![
         ("gcn", model(json!({"kind": "gcn"}))),
         ("sage", model(json!({"kind": "sage"}))),
@@ -88,11 +92,7 @@ fn models() -> Vec<(&'static str, Value)> {
         ("gin", model(json!({"kind": "gin"}))),
         ("mlp", model(json!({"kind": "mlp"}))),
         ("one layer of gcn", model(json!({"kind": "gcn", "layers": 1}))),
-        ("sage with relu, residual, layer norm", {
-            model(
-                json!({"kind": "sage", "layers": 3, "activation": "relu", "residual": true, "normalization": "layer"}),
-            )
-        }),
+        ("sage with relu, residual, layer norm", model(deep)),
         ("gin with batch norm", model(json!({"kind": "gin", "normalization": "batch"}))),
         ("sage of length 1", model(json!({"kind": "sage", "l2_normalize": true}))),
     ]
@@ -105,6 +105,10 @@ struct Run<'a> {
 }
 
 type Trainer = Box<dyn Training>;
+
+fn layers(model: &Value) -> usize {
+    model["layers"].as_u64().expect("a number of layers") as usize
+}
 
 impl Run<'_> {
     fn try_build(&self, model: &Value, optimizer: Value, threads: usize) -> Result<Trainer> {
@@ -123,10 +127,13 @@ impl Run<'_> {
         self.try_build(model, json!({"lr": 0.05}), 2).expect("the operator is built")
     }
 
-    /// A mini-batch with all neighbours, where the operator reads it.
+    /// A mini-batch with all neighbours, at the operator's place.
     fn batch(&self, model: &Value, seeds: &[u32], epoch: u32) -> MiniBatch {
-        let layers = model["layers"].as_u64().expect("a number of layers") as usize;
-        (self.subject.transfer)(batch(&self.dataset, seeds, layers, epoch))
+        (self.subject.transfer)(self.host_batch(model, seeds, epoch))
+    }
+
+    fn host_batch(&self, model: &Value, seeds: &[u32], epoch: u32) -> HostBatch {
+        batch(&self.dataset, seeds, layers(model), epoch)
     }
 
     fn all_nodes(&self) -> Vec<u32> {
@@ -136,13 +143,23 @@ impl Run<'_> {
 
 #[track_caller]
 fn accumulate(trainer: &mut Trainer, batch: &MiniBatch) -> Score {
-    let (score, _) = trainer.accumulate(batch).and_then(|h| h.wait()).expect("a mini-batch is accumulated");
-    score
+    trainer.accumulate(batch).and_then(Handle::wait).expect("a mini-batch is accumulated").0
+}
+
+#[track_caller]
+fn score(trainer: &mut Trainer, batch: &MiniBatch) -> Score {
+    trainer.score(batch).and_then(Handle::wait).expect("a score").0
+}
+
+/// The error of a mini-batch that cannot be accumulated.
+#[track_caller]
+fn refusal(trainer: &mut Trainer, batch: &MiniBatch, fault: &str) -> String {
+    trainer.accumulate(batch).and_then(Handle::wait).expect_err(fault).to_string()
 }
 
 #[track_caller]
 fn step(trainer: &mut Trainer) {
-    trainer.step().and_then(|h| h.wait()).expect("a step");
+    trainer.step().and_then(Handle::wait).expect("a step");
 }
 
 #[track_caller]

@@ -3,34 +3,31 @@
 use std::sync::Arc;
 
 use morphgl_registry::{
-    At, BatchFeatures, BatchId, Build, Description, HostBatch, Machine, MiniBatch, Place, Transferring,
-    TransferringContext,
+    At, BatchFeatures, BatchId, Build, Description, HostBatch, MiniBatch, Place, Transferring, TransferringContext,
 };
 
-use crate::batching::{Case, graphs, reference};
+use crate::batching::{Case, graphs, on_host, reference};
 
-/// Holds an operator that reads mini-batches in host memory to what every transfer has to do.
-///
-/// Does nothing but say so where the operator cannot run on this machine.
+/// Tests an operator that reads mini-batches in host memory; skips one that cannot run on this machine, and prints why.
 ///
 /// # Panics
 ///
-/// When the operator does not conform, or reads from elsewhere: [`run_from`] is for those.
+/// When the operator does not conform, or reads from elsewhere, see [`run_from`].
 pub fn run(description: &Description) {
     assert_eq!(description.reads, At::Host, "mini-batches of a device are made by its own crate, see run_from");
     run_from(description, &Place::Host, &mut |batch, _| MiniBatch::Host(batch));
 }
 
-/// The same for an operator that reads at `from`; `place` brings a mini-batch there, for a graph as given.
+/// Tests an operator that reads at `from`; `place` brings a mini-batch of a case there.
 ///
 /// # Panics
 ///
 /// When the operator does not conform.
 pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(HostBatch, &Case) -> MiniBatch) {
-    let Some(to) = destination(description) else { return };
+    let Some(to) = crate::output_place(description) else { return };
     let random = Case::new(graphs::random(120, 7, true));
     let deep = random.with(|s| s.fanouts = "9,9,9,9".parse().expect("fanouts"));
-    // As many rows as it takes for a gather to be worth several threads.
+    // Enough rows for a multi-threaded gather.
     let large = Case::new(graphs::random(9000, 4, false)).with(|s| s.batch_size = 3000);
     let bare = Case { dataset: Arc::new(graphs::bare(&random.dataset)), ..random.clone() };
     let lonely = Case::new(graphs::random(60, 0, false)).with(|s| s.batch_size = 7);
@@ -51,7 +48,7 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
                 assert_eq!(&moved, batch, "{id}, handed over {what} to an operator that is not to gather");
             }
             if let Some(features) = &whole.features {
-                // What a mini-batch has is not replaced: a cache may have filled it in.
+                // Features that are present are not replaced: a cache may have filled them in.
                 let marked = HostBatch { features: Some(inverted(features)), ..whole.clone() };
                 let moved = transfer(operator.as_mut(), place(marked.clone(), &case), &to);
                 assert_eq!(moved, marked, "{id}, with features of its own");
@@ -60,7 +57,7 @@ pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(H
     }
 }
 
-/// Features with every bit turned.
+/// Features with every bit inverted.
 fn inverted(features: &BatchFeatures) -> BatchFeatures {
     let mut inverted = features.clone();
     let (rows, dim, dtype) = (features.num_rows(), features.dim, features.dtype);
@@ -73,10 +70,7 @@ fn transfer(operator: &mut dyn Transferring, batch: MiniBatch, to: &Place) -> Ho
     let handle = operator.transfer(batch).unwrap_or_else(|e| panic!("{id}: {e}"));
     let (batch, _) = handle.wait().unwrap_or_else(|e| panic!("{id}: {e}"));
     assert_eq!((batch.id(), &batch.place(), batch.num_seeds()), (id, to, num_seeds), "id, place and seeds");
-    match batch {
-        MiniBatch::Host(batch) => batch,
-        MiniBatch::Device(batch) => batch.to_host().unwrap_or_else(|e| panic!("{id}: {e}")),
-    }
+    on_host(&batch)
 }
 
 fn build(description: &Description, case: &Case, [from, to]: [&Place; 2], gather: bool) -> Box<dyn Transferring> {
@@ -91,18 +85,4 @@ fn build(description: &Description, case: &Case, [from, to]: [&Place; 2], gather
         options: serde_json::Value::Null,
     };
     build(&context).unwrap_or_else(|e| panic!("{} from {from} to {to}: {e}", description.key))
-}
-
-/// Where the operator brings mini-batches on this machine.
-fn destination(description: &Description) -> Option<Place> {
-    let machine = Machine::probe();
-    let mut places: Vec<Place> = (description.accelerators)(&machine).into_iter().map(|found| found.place).collect();
-    places.push(Place::Host);
-    let reason = match ((description.probe)(&machine), places.into_iter().find(|p| description.writes.matches(p))) {
-        (Ok(()), Some(place)) => return Some(place),
-        (Err(unavailable), _) => unavailable.reason,
-        (Ok(()), None) => format!("its backend finds no device of {}", description.writes),
-    };
-    crate::batching::skip(&format!("{}: skipped, not available on this machine: {reason}", description.key));
-    None
 }

@@ -1,4 +1,4 @@
-//! Small graphs with all that makes trouble.
+//! Small graphs with difficult structure.
 
 use half::f16;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
@@ -9,8 +9,8 @@ fn word(a: usize, b: usize) -> u32 {
     philox4x32_10([a as u32, b as u32, 0, 0], [0xC0, 0xFE])[0]
 }
 
-/// A random graph of about `degree` in-neighbours a node: with isolated nodes, self loops, edges that occur twice, a
-/// node that everybody leads to (node 0), classes with some unknown, and features of f16 in rows of 3.
+/// A random graph of about `degree` in-neighbours a node: with isolated nodes, self loops, duplicate edges, a node with
+/// edges from all nodes (node 0), some nodes without a class, and features of f16 in rows of 3.
 /// With `weights`, these are quarters, a fifth of them 0.
 pub fn random(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     let mut rows: Vec<Vec<u32>> = vec![(0..num_nodes as u32).collect()];
@@ -26,7 +26,7 @@ pub fn random(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
     dataset(&rows, weights)
 }
 
-/// Nodes in a ring, each with its two neighbours (one node: itself, twice).
+/// A ring, each node with its two neighbours (a single node: itself, twice).
 pub fn cycle(num_nodes: usize) -> Dataset {
     let n = num_nodes as u32;
     let rows: Vec<Vec<u32>> = (0..n).map(|v| vec![(v + n - 1) % n, (v + 1) % n]).collect();
@@ -52,7 +52,7 @@ pub fn dataset(rows: &[Vec<u32>], weights: Option<Vec<f32>>) -> Dataset {
     let topology = Topology::new(indptr, rows.concat(), weights.map(Array::from)).expect("the rows make a graph");
     Dataset {
         path: Default::default(),
-        name: "made for a test".into(),
+        name: "test".into(),
         topology,
         features: Some(FeatureMatrix::F16 { data: features.into(), dim: 3 }),
         labels: Some(labels.into()),

@@ -1,19 +1,19 @@
-//! What has to hold, a function a law.
+//! Properties of batching, one function each.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-use morphgl_registry::{BatchId, Block, HostBatch, SamplerSettings};
+use morphgl_registry::{BatchId, Block, HostBatch, MiniBatch, SamplerSettings};
 
-use super::{Case, Subject, graphs, ids, reference};
+use super::{Case, Subject, graphs, ids, on_host, prepare, reference, worker};
 
 /// Shapes, prefixes, edges, weights, degrees, labels and features are those of the graph.
 pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
     for batch in subject.epoch(case, 2) {
         let nodes = &batch.input_nodes;
-        assert_eq!(nodes.iter().collect::<HashSet<_>>().len(), nodes.len(), "each input node stands once");
+        assert_eq!(nodes.iter().collect::<HashSet<_>>().len(), nodes.len(), "each input node occurs once");
         assert_eq!(batch.blocks.len(), case.settings.fanouts.0.len(), "a block a hop");
         let mut num_src = nodes.len();
         for block in &batch.blocks {
@@ -35,7 +35,7 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
     }
 }
 
-/// Each edge of the block is one of the graph's, and stands no more often than there.
+/// The block's edges are a sub-multiset of the graph's.
 fn block_fits(block: &Block, batch: &HostBatch, case: &Case) {
     let topology = &case.dataset.topology;
     assert!(block.num_dst <= block.num_src, "the destination nodes are the first of the source nodes");
@@ -65,7 +65,7 @@ fn block_fits(block: &Block, batch: &HostBatch, case: &Case) {
 
 /// An epoch's mini-batches hold every seed once, in another order each epoch, or in the order given.
 pub(super) fn every_seed_comes_once_an_epoch(subject: &Subject<'_>, case: &Case) {
-    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
+    let operator = subject.build_valid(case);
     let size = case.settings.batch_size;
     assert_eq!(operator.num_batches(), case.seeds.nodes().len().div_ceil(size), "mini-batches of an epoch");
     let seeds = |epoch| -> Vec<u32> {
@@ -90,58 +90,47 @@ pub(super) fn every_seed_comes_once_an_epoch(subject: &Subject<'_>, case: &Case)
     }
 }
 
-/// The same mini-batch comes from every worker, number of threads and order of requests, in fresh or in used memory.
+/// A mini-batch does not depend on worker, number of threads, order of requests or recycled memory.
 pub(super) fn batches_are_a_function_of_their_id(subject: &Subject<'_>, case: &Case) {
     let ids: Vec<BatchId> = [0, 5].into_iter().flat_map(|epoch| ids(case, epoch)).collect();
     let expected = subject.batches(case, 1, &ids, false);
     for threads in [1, 2, 3, 8] {
-        assert_eq!(subject.batches(case, threads, &ids, true), expected, "on {threads} threads, in used memory");
+        assert_eq!(subject.batches(case, threads, &ids, true), expected, "on {threads} threads, in recycled memory");
     }
-    // Backwards, so that a small mini-batch meets the memory of another one, and epochs come in any order.
-    let backwards: Vec<BatchId> = ids.iter().rev().copied().collect();
-    let mut batches = subject.batches(case, 1, &backwards, true);
+    // Reverse order: a small mini-batch gets the memory of a larger one, and epochs are not in order.
+    let reversed: Vec<BatchId> = ids.iter().rev().copied().collect();
+    let mut batches = subject.batches(case, 1, &reversed, true);
     batches.reverse();
-    assert_eq!(batches, expected, "asked for backwards");
+    assert_eq!(batches, expected, "in reverse order");
     memory_of_another_case_does_not_leak(subject, case, &ids, &expected);
-    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
+    let operator = subject.build_valid(case);
     let share = |first: usize| -> Vec<(usize, HostBatch)> {
-        let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
-        let mut prepare = |i: usize| {
-            let handle = worker.prepare(ids[i], None).unwrap_or_else(|e| panic!("{}: {e}", ids[i]));
-            let batch = handle.wait().unwrap_or_else(|e| panic!("{}: {e}", ids[i])).0;
-            let host = match batch {
-                morphgl_registry::MiniBatch::Host(batch) => batch,
-                morphgl_registry::MiniBatch::Device(batch) => batch.to_host().unwrap_or_else(|e| panic!("{e}")),
-            };
-            (i, host)
-        };
-        (first..ids.len()).step_by(3).map(&mut prepare).collect()
+        let mut worker = worker(operator.as_ref(), 1);
+        let mut make = |i: usize| (i, on_host(&prepare(worker.as_mut(), ids[i], None)));
+        (first..ids.len()).step_by(3).map(&mut make).collect()
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..3).map(|first| scope.spawn(move || share(first))).collect();
         for worker in workers {
             for (i, batch) in worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
-                assert_eq!(batch, expected[i], "{} of three workers side by side", ids[i]);
+                assert_eq!(batch, expected[i], "{} of three concurrent workers", ids[i]);
             }
         }
     });
 }
 
-/// Buffers of a mini-batch of another graph, deeper and with all that a mini-batch can hold, change nothing.
+/// Recycling a deeper mini-batch of another graph, with every optional part, changes nothing.
 fn memory_of_another_case_does_not_leak(subject: &Subject<'_>, case: &Case, ids: &[BatchId], expected: &[HostBatch]) {
-    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
     let other = Case::new(graphs::random(200, 9, true)).with(|s| s.fanouts = "9,9,9,9".parse().expect("fanouts"));
     let mut foreign = reference::sample(&other, BatchId { epoch: 9, index: 0 });
     foreign.id = BatchId { epoch: u32::MAX, index: u32::MAX };
-    let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
-    let handle = worker.prepare(ids[0], Some(morphgl_registry::MiniBatch::Host(foreign)));
-    let batch = handle.and_then(|h| h.wait()).unwrap_or_else(|e| panic!("{}: {e}", ids[0])).0;
-    if let morphgl_registry::MiniBatch::Host(batch) = batch {
+    let mut worker = worker(subject.build_valid(case).as_ref(), 1);
+    if let MiniBatch::Host(batch) = prepare(worker.as_mut(), ids[0], Some(MiniBatch::Host(foreign))) {
         assert_eq!(batch, expected[0], "in the memory of another graph's mini-batch");
     }
 }
 
-/// Other seeds of randomness and other epochs give other mini-batches of the same nodes.
+/// Another random seed or epoch gives other mini-batches of the same nodes.
 pub(super) fn seed_and_epoch_change_the_draws(subject: &Subject<'_>, case: &Case) {
     let fixed = case.with(|s| s.shuffle = false);
     let base = subject.epoch(&fixed, 0);
@@ -190,16 +179,16 @@ fn cuts(n: usize) -> Vec<Range<usize>> {
     cuts.into_iter().filter(|cut| cut.start < n).collect()
 }
 
-/// Without `gather`, or without features, a mini-batch holds none.
+/// Without `gather`, or without features in the dataset, mini-batches have none.
 pub(super) fn features_are_left_out_when_asked(subject: &Subject<'_>, case: &Case) {
     let without = Case { gather: false, ..case.clone() };
     let bare = Case { dataset: Arc::new(graphs::bare(&case.dataset)), ..case.clone() };
     for case in [without, bare] {
-        assert!(subject.epoch(&case, 0).iter().all(|b| b.features.is_none()), "nothing was to be gathered");
+        assert!(subject.epoch(&case, 0).iter().all(|b| b.features.is_none()), "no features without gathering");
     }
 }
 
-/// What cannot be done is an error of one line, not a panic and not a guess.
+/// Impossible requests are one-line errors, not panics.
 pub(super) fn impossible_requests_are_refused(subject: &Subject<'_>, case: &Case) {
     let refuse = |what: &str, change: &dyn Fn(&mut SamplerSettings)| {
         let error = subject.build(&case.with(change)).err().unwrap_or_else(|| panic!("{what} has to be refused"));
@@ -207,8 +196,8 @@ pub(super) fn impossible_requests_are_refused(subject: &Subject<'_>, case: &Case
     };
     refuse("no fanout", &|s| s.fanouts.0.clear());
     refuse("a batch size of 0", &|s| s.batch_size = 0);
-    let operator = subject.build(case).unwrap_or_else(|e| panic!("a valid case: {e}"));
-    let mut worker = operator.worker(1).unwrap_or_else(|e| panic!("a worker: {e}"));
+    let operator = subject.build_valid(case);
+    let mut worker = worker(operator.as_ref(), 1);
     let beyond = BatchId { epoch: 0, index: operator.num_batches() as u32 };
     let error = worker.prepare(beyond, None).and_then(|handle| handle.wait()).err();
     one_line("a mini-batch beyond the last", &error.expect("there is no such mini-batch").to_string());
@@ -234,14 +223,14 @@ pub(super) fn rows_keep_to_the_fanout(subject: &Subject<'_>, case: &Case) {
     }
 }
 
-/// Field for field.
+/// Mini-batches equal the reference, field for field.
 pub(super) fn batches_equal_the_reference(subject: &Subject<'_>, case: &Case) {
     for mut batch in [0, 3].into_iter().flat_map(|epoch| subject.epoch(case, epoch)) {
         let mut expected = reference::sample(case, batch.id);
         if !subject.gathers() {
             expected.features = None;
         }
-        // Lists first: their difference is the shortest to read.
+        // Nodes and blocks first: their difference is the shortest to read.
         assert_eq!(batch.input_nodes, expected.input_nodes, "input nodes of {}, {:?}", batch.id, case.settings);
         assert_eq!(batch.blocks, expected.blocks, "blocks of {}, {:?}", batch.id, case.settings);
         batch.input_nodes.clone_from(&expected.input_nodes);

@@ -1,6 +1,6 @@
-//! Neighbour sampling as `morphgl-sampler-core` documents it, written to be seen to be right and not to be fast.
+//! Neighbour sampling as `morphgl-sampler-core` documents it: slow and plain.
 //!
-//! It shares with the operators the words that Philox gives, the logarithm and nothing else.
+//! Of the operators' code it shares only the Philox generator and the logarithm.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -65,7 +65,7 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
     }
 }
 
-/// The degree a mini-batch states of a node.
+/// The in-degree of a node, or the sum of its edges' weights.
 pub fn degree(dataset: &Dataset, node: u32) -> f32 {
     let range = dataset.topology.edge_range(node);
     match dataset.topology.weights() {
@@ -84,14 +84,14 @@ pub fn features(case: &Case, nodes: &[u32]) -> Option<BatchFeatures> {
     Some(features)
 }
 
-/// Word `lane` of a place.
+/// Random word `lane` of a counter.
 fn word(case: &Case, tag: u32, hop: u32, block: u32, node: u32, id: BatchId, lane: u32) -> u32 {
     let seed = case.settings.seed;
     let counter = [tag << 28 | hop << 22 | block, node, id.index, id.epoch];
     philox4x32_10(counter, [seed as u32, (seed >> 32) as u32])[lane as usize]
 }
 
-/// The first of the words whose number below `n` is accepted.
+/// A random number below `n`, from the first word that rejection sampling accepts.
 fn below(n: u64, mut words: impl Iterator<Item = u32>) -> u32 {
     let accepted = words.find(|&w| (u64::from(w) * n) % (1 << 32) >= (1 << 32) % n);
     (u64::from(accepted.expect("one of 257 words is accepted")) * n / (1 << 32)) as u32
@@ -111,7 +111,7 @@ pub fn order(case: &Case, epoch: u32) -> Vec<u32> {
     order
 }
 
-/// The edges that are picked of a node, ascending.
+/// The sampled edges of a node, ascending.
 fn pick(case: &Case, id: BatchId, hop: u32, node: u32, fanout: Fanout) -> Vec<usize> {
     let range = case.dataset.topology.edge_range(node);
     let mut candidates: Vec<usize> = range.clone().collect();

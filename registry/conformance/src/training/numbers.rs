@@ -3,7 +3,7 @@
 use morphgl_registry::{MiniBatch, Score};
 use serde_json::json;
 
-use super::{Run, Trainer, accumulate, close, gradients, models, parameters, reference_logits, step};
+use super::{Run, Trainer, accumulate, close, gradients, model, models, parameters, reference_logits, score, step};
 
 /// Logits and loss are those of the f64 reference.
 pub(super) fn forward_is_the_reference(run: &Run<'_>) {
@@ -14,7 +14,7 @@ pub(super) fn forward_is_the_reference(run: &Run<'_>) {
             continue;
         }
         let mut trainer = run.build(&model);
-        // A few steps away from the start, where biases are not 0.
+        // A few steps, after which biases are not 0.
         for _ in 0..3 {
             accumulate(&mut trainer, &run.batch(&model, &all, 0));
             step(&mut trainer);
@@ -41,26 +41,21 @@ fn same_score(what: &str, actual: &Score, expected: &Score) {
     assert!((a - e).abs() < 1e-4 * e.abs().max(1.0), "{what}: the loss is {a}, expected {e}");
 }
 
-/// Step of the differences.
+/// Step of the finite differences.
 const STEP: f32 = 3e-3;
-/// What rounding of f32 logits (some 1e-7 / STEP a seed) stays below.
+/// Bound of the rounding errors of f32 logits, some 1e-7 / STEP a seed.
 const TOLERANCE: f64 = 2e-3;
 
-/// Gradients of every parameter are the loss's differences, with dropout and without.
+/// Gradients of every parameter agree with finite differences of the loss, with dropout and without.
 pub(super) fn gradients_are_differences(run: &Run<'_>) {
-    let dropped = [json!({"kind": "gat", "output_heads": 2, "attention_dropout": 0.3}), json!({"kind": "sage"})];
-    let dropped = dropped.into_iter().map(|fields| {
-        let (_, mut model) = models().swap_remove(0);
-        let all = model.as_object_mut().expect("an object");
-        all.extend(fields.as_object().expect("an object").clone());
-        all.extend([("dropout".to_string(), json!(0.4)), ("input_dropout".to_string(), json!(0.2))]);
-        ("with dropout", model)
-    });
+    let gat = json!({"kind": "gat", "output_heads": 2, "attention_dropout": 0.3, "dropout": 0.4, "input_dropout": 0.2});
+    let sage = json!({"kind": "sage", "dropout": 0.4, "input_dropout": 0.2});
+    let dropped = [gat, sage].map(|fields| ("with dropout", model(fields)));
     for (what, model) in models().into_iter().chain(dropped) {
         let mut trainer = run.build(&model);
         let seeds = [0, 3, 7, 10, 11, 8];
         let batch = run.batch(&model, &seeds, 1);
-        // Constant parameters (biases of 0, eps) move off their start.
+        // A step, so that constant parameters (biases of 0, eps) change.
         accumulate(&mut trainer, &batch);
         step(&mut trainer);
         differences(&format!("{what} {}", model["kind"]), &mut trainer, &batch);
@@ -75,9 +70,9 @@ fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
     let mut loss = |name: &str, element: usize, by: f32| {
         let mut moved = start.clone();
         let tensor = moved.iter_mut().find(|t| t.name == name).expect("a gradient is of a parameter");
+        let before = f64::from(tensor.values[element]);
         tensor.values[element] += by;
-        let by = f64::from(tensor.values[element])
-            - f64::from(start.iter().find(|t| t.name == name).expect("as above").values[element]);
+        let by = f64::from(tensor.values[element]) - before;
         trainer.set_parameters(&moved).expect("parameters");
         (accumulate(trainer, batch).loss_sum, by)
     };
@@ -90,7 +85,7 @@ fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
             let (right, left) = ((up - at) / above, (down - at) / below);
             let difference = (up - down) / (above - below);
             let size = difference.abs().max(1.0);
-            // The one-sided differences part by the curvature, or where a relu changes sides within the step;
+            // One-sided differences disagree by the curvature, or at a kink of relu within the step;
             // the gradient lies between them in both cases.
             let (low, high) = (right.min(left), right.max(left));
             kinks += usize::from(high - low > 0.03 * size);
@@ -103,7 +98,7 @@ fn differences(what: &str, trainer: &mut Trainer, batch: &MiniBatch) {
             );
         }
     }
-    assert!(10 * kinks < compared, "{what}: {kinks} of {compared} elements lie at a kink");
+    assert!(10 * kinks < compared, "{what}: {kinks} of {compared} elements are at a kink");
     trainer.set_parameters(&start).expect("parameters");
 }
 
@@ -124,8 +119,7 @@ pub(super) fn shares_add_up(run: &Run<'_>) {
 /// A seed without a label changes nothing.
 pub(super) fn unlabelled_seeds_do_not_count(run: &Run<'_>) {
     for (what, model) in models().into_iter().filter(|(_, m)| m.get("normalization") != Some(&json!("batch"))) {
-        let layers = model["layers"].as_u64().expect("a number of layers") as usize;
-        let mut masked = super::batch(&run.dataset, &[2, 5, 9], layers, 0);
+        let mut masked = run.host_batch(&model, &[2, 5, 9], 0);
         masked.labels[1] = -1;
         let (mut a, mut b) = (run.build(&model), run.build(&model));
         let with = accumulate(&mut a, &(run.subject.transfer)(masked.clone()));
@@ -181,9 +175,7 @@ pub(super) fn inference_is_the_forward_pass(run: &Run<'_>) {
             seeds.iter().flat_map(|&v| &all[v as usize * classes..(v as usize + 1) * classes]).copied().collect();
         let of_seeds: Vec<i32> = seeds.iter().map(|&v| labels[v as usize]).collect();
         let expected = Score::of(&logits, &of_seeds, classes);
-        let batch = run.batch(&model, &seeds, 0);
-        let (actual, _) = trainer.score(&batch).and_then(|h| h.wait()).expect("a score");
-        same_score(what, &actual, &expected);
+        same_score(what, &score(&mut trainer, &run.batch(&model, &seeds, 0)), &expected);
         assert!(trainer.infer(&[]).expect("no node").is_empty(), "{what}: logits of no node");
         let error = trainer.infer(&[12]).expect_err("a node that does not exist").to_string();
         assert!(error.contains("12"), "{what}: {error}");
@@ -200,15 +192,14 @@ pub(super) fn dropout_is_a_function_of_the_batch(run: &Run<'_>) {
     let (a, b, c) = (loss(&first), loss(&again), loss(&other));
     assert!((a - b).abs() < 1e-6, "the same mini-batch has losses {a} and {b}");
     assert!((a - c).abs() > 1e-6, "two epochs dropped the same elements: both losses are {a}");
-    let mut score = |batch: &MiniBatch| trainer.score(batch).and_then(|h| h.wait()).expect("a score").0.loss_sum;
-    let (a, c) = (score(&first), score(&other));
+    let [a, c] = [first, other].map(|batch| score(&mut trainer, &batch).loss_sum);
     assert!((a - c).abs() < 1e-6, "scoring drops: losses {a} and {c}");
 }
 
 /// Every model learns the tiny graph.
 pub(super) fn loss_falls(run: &Run<'_>) {
     for (what, model) in models() {
-        // Nodes of one class: rows of length 1 tell at most so much.
+        // Logits of length 1 bound the loss from below.
         let bound = if model.get("l2_normalize").is_some() { 0.8 } else { 0.25 };
         let mut trainer = run.build(&model);
         let seeds: Vec<u32> = (0..10).collect();

@@ -1,10 +1,11 @@
-//! The models once more, slow and plain, in f64 and over the whole graph: what operators are held against.
+//! Reference of the models: slow and plain, in f64 and over the whole graph.
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::NamedTensor;
 use serde_json::Value;
 
 use super::graph::features;
+use super::layers;
 
 type Rows = Vec<Vec<f64>>;
 
@@ -15,7 +16,7 @@ type Rows = Vec<Vec<f64>>;
 /// When a parameter is missing.
 pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> Rows {
     let kind = model["kind"].as_str().expect("a kind");
-    let layers = model["layers"].as_u64().expect("a number of layers") as usize;
+    let layers = layers(model);
     let mut x = features(dataset);
     for layer in 0..layers {
         let last = layer + 1 == layers;
@@ -62,17 +63,8 @@ pub fn logits(dataset: &Dataset, model: &Value, parameters: &[NamedTensor]) -> R
             other => panic!("no reference for {other}"),
         };
         if !last {
-            let elu = model["activation"] == "elu";
-            let activate = |v: f64| {
-                if v > 0.0 {
-                    v
-                } else if elu {
-                    v.exp_m1()
-                } else {
-                    0.0
-                }
-            };
-            out.iter_mut().flatten().for_each(|v| *v = activate(*v));
+            let negative: fn(f64) -> f64 = if model["activation"] == "elu" { f64::exp_m1 } else { |_| 0.0 };
+            out.iter_mut().flatten().filter(|v| **v <= 0.0).for_each(|v| *v = negative(*v));
         }
         x = out;
     }
@@ -118,14 +110,12 @@ fn aggregate(dataset: &Dataset, x: &Rows, norm: Norm) -> Rows {
         let mut add = |u: usize, a: f64| out.iter_mut().zip(&x[u]).for_each(|(o, x)| *o += a * x);
         for (&u, edge) in topology.neighbors(v).iter().zip(topology.edge_range(v)) {
             let weight = topology.weights().map_or(1.0, |w| f64::from(w[edge]));
-            add(
-                u as usize,
-                match norm {
-                    Norm::Sum => 1.0,
-                    Norm::Mean => 1.0 / degree(v),
-                    Norm::Gcn => weight / ((degree(u) + 1.0) * (degree(v) + 1.0)).sqrt(),
-                },
-            );
+            let coefficient = match norm {
+                Norm::Sum => 1.0,
+                Norm::Mean => 1.0 / degree(v),
+                Norm::Gcn => weight / ((degree(u) + 1.0) * (degree(v) + 1.0)).sqrt(),
+            };
+            add(u as usize, coefficient);
         }
         if norm == Norm::Gcn {
             add(v as usize, 1.0 / (degree(v) + 1.0));
@@ -135,7 +125,7 @@ fn aggregate(dataset: &Dataset, x: &Rows, norm: Norm) -> Rows {
     (0..topology.num_nodes() as u32).map(row).collect()
 }
 
-/// Attention over the neighbours but the node itself, and the node itself once; heads side by side.
+/// Attention over the other neighbours and the node itself once; heads side by side.
 fn attend(dataset: &Dataset, values: &Rows, att: &NamedTensor, score: &dyn Fn(usize, usize, usize) -> f64) -> Rows {
     let (heads, width) = (att.shape[1], att.shape[2]);
     let row = |v: u32| {

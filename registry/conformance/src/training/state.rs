@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use morphgl_registry::{Gradients, Handle, NamedTensor};
 use serde_json::json;
 
-use super::{Run, Trainer, accumulate, close, gradients, models, parameters, step};
+use super::{Run, Trainer, accumulate, close, gradients, models, parameters, refusal, step};
 
-/// Parameters go out and in by name, in any order; what does not fit is refused and changes nothing.
+/// Parameters are set by name, in any order; wrong ones are refused and change nothing.
 pub(super) fn parameters_travel_by_name(run: &Run<'_>) {
     for (what, model) in models() {
         let mut trainer = run.build(&model);
@@ -19,9 +19,9 @@ pub(super) fn parameters_travel_by_name(run: &Run<'_>) {
         let mut reversed = changed.clone();
         reversed.reverse();
         trainer.set_parameters(&reversed).expect("parameters in another order");
-        assert_eq!(parameters(&trainer), changed, "{what}: what went in comes out, in the model's order");
+        assert_eq!(parameters(&trainer), changed, "{what}: parameters as set, in the model's order");
         let mut misnamed = changed.clone();
-        misnamed[0].name = "nobody".to_string();
+        misnamed[0].name = "unknown".to_string();
         let mut misshaped = changed.clone();
         misshaped[0].shape.push(2);
         let mut short = changed.clone();
@@ -61,19 +61,19 @@ pub(super) fn no_gradient_no_step(run: &Run<'_>) {
     let (_, model) = models().swap_remove(0);
     let mut trainer = run.build(&model);
     let start = parameters(&trainer);
-    let error = trainer.step().and_then(|h| h.wait()).expect_err("a step without gradients").to_string();
+    let error = trainer.step().and_then(Handle::wait).expect_err("a step without gradients").to_string();
     assert!(error.contains("accumulate"), "{error}");
     let mut zero = gradients(&mut trainer);
     zero.count = 1;
     trainer.set_gradients(&zero).expect("gradients of 0");
     step(&mut trainer);
     assert_eq!(parameters(&trainer), start, "gradients of 0 moved a parameter");
-    let unknown = NamedTensor { name: "nobody".to_string(), shape: vec![1], values: vec![0.0] };
+    let unknown = NamedTensor { name: "unknown".to_string(), shape: vec![1], values: vec![0.0] };
     let wrong = Gradients { tensors: vec![unknown], count: 1 };
-    assert!(trainer.set_gradients(&wrong).is_err(), "gradients of another model are taken");
+    assert!(trainer.set_gradients(&wrong).is_err(), "gradients of another model are accepted");
 }
 
-/// A copy of parameters and optimizer goes on as the original does, and so does one that is handed the gradients.
+/// A copy of parameters and optimizer state trains as the original does, and so does a copy of the gradients.
 pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
     for (what, model) in models() {
         let train = |trainer: &mut Trainer, epochs: std::ops::Range<u32>| {
@@ -88,8 +88,8 @@ pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
         copy.set_parameters(&parameters(&original)).expect("parameters");
         let state = original.optimizer_state().expect("the optimizer's state");
         copy.set_optimizer_state(&state).expect("the optimizer's state");
-        assert_eq!(copy.optimizer_state().expect("the state again"), state, "{what}: state that went in comes out");
-        assert!(copy.set_optimizer_state(&state[1..]).is_err(), "{what}: a state with a part missing is taken");
+        assert_eq!(copy.optimizer_state().expect("the state again"), state, "{what}: the state as set");
+        assert!(copy.set_optimizer_state(&state[1..]).is_err(), "{what}: an incomplete state is accepted");
         train(&mut original, 3..6);
         train(&mut copy, 3..6);
         alike(run, &format!("{what}, continued"), &parameters(&copy), &parameters(&original));
@@ -99,11 +99,11 @@ pub(super) fn a_copy_goes_on_alike(run: &Run<'_>) {
         copy.set_gradients(&gradients(&mut original)).expect("gradients");
         step(&mut original);
         step(&mut copy);
-        alike(run, &format!("{what}, handed gradients"), &parameters(&copy), &parameters(&original));
+        alike(run, &format!("{what}, copied gradients"), &parameters(&copy), &parameters(&original));
     }
 }
 
-/// `train` gives the score and parameters of `accumulate` followed by `step`; a mini-batch that fails changes no state.
+/// `train` equals `accumulate` followed by `step`; a mini-batch that fails changes no state.
 pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
     for (what, model) in models() {
         let [mut apart, mut whole] = [(); 2].map(|()| run.build(&model));
@@ -113,34 +113,31 @@ pub(super) fn training_is_accumulating_and_stepping(run: &Run<'_>) {
             step(&mut apart);
             let (score, _) = whole.train(&batch).and_then(Handle::wait).expect("a mini-batch is trained on");
             assert_eq!((score.correct, score.count), (expected.correct, expected.count), "{what}: its score");
-            alike(run, &format!("{what}, both at once"), &parameters(&whole), &parameters(&apart));
+            alike(run, &format!("{what}, in one call"), &parameters(&whole), &parameters(&apart));
         }
         let mut broken = parameters(&whole);
         broken[0].values[0] = f32::NAN;
         whole.set_parameters(&broken).expect("parameters of the right shape");
         let before = whole.optimizer_state().expect("a state");
-        let error =
-            whole.train(&run.batch(&model, &[0, 5], 2)).and_then(Handle::wait).expect_err("a loss of NaN").to_string();
+        let trained = whole.train(&run.batch(&model, &[0, 5], 2)).and_then(Handle::wait);
+        let error = trained.expect_err("a loss of NaN").to_string();
         assert!(error.contains("learning rate"), "{what}: {error}");
-        assert_eq!(
-            whole.optimizer_state().expect("a state"),
-            before,
-            "{what}: a mini-batch that failed was learned from"
-        );
+        let after = whole.optimizer_state().expect("a state");
+        assert_eq!(after, before, "{what}: a mini-batch that failed changed the state");
     }
 }
 
-/// As many mini-batches as the operator says are given before the first is waited for; they are trained on in their order.
-pub(super) fn what_is_queued_is_trained_in_order(run: &Run<'_>) {
+/// Mini-batches queued up to `queue_depth` are trained on in order.
+pub(super) fn queued_batches_are_trained_in_order(run: &Run<'_>) {
     for (what, model) in models() {
         let [mut apart, mut queue] = [(); 2].map(|()| run.build(&model));
         let batches: Vec<_> = (0..6).map(|epoch| run.batch(&model, &[0, 2 + epoch % 5, 9], epoch)).collect();
-        let mut given = VecDeque::new();
+        let mut queued = VecDeque::new();
         for (i, batch) in batches.iter().enumerate() {
-            while given.len() < queue.queue_depth().max(1) && i + given.len() < batches.len() {
-                given.push_back(queue.train(&batches[i + given.len()]).expect("given"));
+            while queued.len() < queue.queue_depth().max(1) && i + queued.len() < batches.len() {
+                queued.push_back(queue.train(&batches[i + queued.len()]).expect("queued"));
             }
-            let (score, _) = given.pop_front().expect("one was given").wait().expect("a mini-batch is trained on");
+            let (score, _) = queued.pop_front().expect("at least one").wait().expect("a mini-batch is trained on");
             let expected = accumulate(&mut apart, batch);
             step(&mut apart);
             assert_eq!((score.correct, score.count), (expected.correct, expected.count), "{what}: score {i}");
@@ -157,7 +154,7 @@ fn alike(run: &Run<'_>, what: &str, actual: &[NamedTensor], expected: &[NamedTen
     close(what, actual, expected, if run.subject.deterministic { 0.0 } else { 1e-4 });
 }
 
-/// One, two and three threads train alike: bit for bit where the operator is deterministic.
+/// The result does not depend on the number of threads: bit for bit where the operator is deterministic.
 pub(super) fn threads_change_little(run: &Run<'_>) {
     for (what, model) in models() {
         let train = |threads: &[usize]| {
@@ -175,22 +172,22 @@ pub(super) fn threads_change_little(run: &Run<'_>) {
         }
     }
     let (_, model) = models().swap_remove(0);
-    assert!(run.build(&model).set_threads(0).is_err(), "0 threads are taken");
+    assert!(run.build(&model).set_threads(0).is_err(), "0 threads are accepted");
 }
 
-/// What cannot work says what and where.
+/// Errors name the mini-batch, parameter or setting.
 pub(super) fn failures_are_named(run: &Run<'_>) {
     let (_, model) = models().swap_remove(1);
     let mut trainer = run.build(&model);
     let start = parameters(&trainer);
-    let good = super::batch(&run.dataset, &[0, 5], 2, 4);
+    let good = run.host_batch(&model, &[0, 5], 4);
     let name = good.id.to_string();
 
     let mut broken = start.clone();
     broken[0].values[0] = f32::NAN;
     trainer.set_parameters(&broken).expect("parameters of the right shape");
     let batch = (run.subject.transfer)(good.clone());
-    let error = trainer.accumulate(&batch).and_then(|h| h.wait()).expect_err("a loss of NaN").to_string();
+    let error = refusal(&mut trainer, &batch, "a loss of NaN");
     assert!(error.contains(&name) && error.contains("learning rate"), "a loss of NaN: {error}");
     trainer.set_parameters(&start).expect("parameters");
 
@@ -198,7 +195,7 @@ pub(super) fn failures_are_named(run: &Run<'_>) {
     huge.count = 1;
     huge.tensors[0].values[0] = f32::INFINITY;
     trainer.set_gradients(&huge).expect("gradients of the right shape");
-    let error = trainer.step().and_then(|h| h.wait()).expect_err("a parameter of NaN").to_string();
+    let error = trainer.step().and_then(Handle::wait).expect_err("a parameter of NaN").to_string();
     assert!(error.contains(&huge.tensors[0].name), "a parameter of NaN: {error}");
 
     let mut fewer = good.clone();
@@ -206,14 +203,13 @@ pub(super) fn failures_are_named(run: &Run<'_>) {
     let mut misfit = good;
     misfit.labels[0] = 2;
     for (fault, batch) in [("a block too few", fewer), ("a class too many", misfit)] {
-        let batch = (run.subject.transfer)(batch);
-        let error = trainer.accumulate(&batch).and_then(|h| h.wait()).expect_err(fault).to_string();
+        let error = refusal(&mut trainer, &(run.subject.transfer)(batch), fault);
         assert!(error.contains(&name), "{fault}: {error}");
     }
     for (field, value) in [("in_dim", 9), ("num_classes", 1), ("layers", 0)] {
         let mut wrong = model.clone();
         wrong[field] = json!(value);
-        let error = run.try_build(&wrong, json!({}), 1).err().unwrap_or_else(|| panic!("{field} {value} is taken"));
+        let error = run.try_build(&wrong, json!({}), 1).err().unwrap_or_else(|| panic!("{field} {value} is accepted"));
         assert!(error.to_string().contains(field), "{field}: {error}");
     }
 }

@@ -1,32 +1,30 @@
-//! Operators that read the features of the dataset themselves.
+//! Operators that read features from the dataset.
 
 use morphgl_registry::HostBatch;
 use serde_json::json;
 
-use super::{Run, accumulate, batch, close, gradients, models, parameters, step};
+use super::{Run, accumulate, close, gradients, models, parameters, refusal, score, step};
 
-/// A mini-batch without features scores, trains and steps as the same with features; a node that the dataset does not
-/// have is an error that names the mini-batch.
+/// A mini-batch without features gives the score, gradients and step of one with features; an input node that does not exist
+/// is an error that names the mini-batch.
 pub(super) fn features_are_read_from_the_store(run: &Run<'_>) {
-    // In another order than the dataset's, so that a row is not the row of its own number.
+    // Reverse order, so that rows of the mini-batch are not rows of the dataset.
     let nodes: Vec<u32> = run.all_nodes().into_iter().rev().collect();
     let mut checked = 0;
     for (what, model) in models() {
-        // What an operator refuses is another's to train.
+        // An operator may refuse a model.
         if run.try_build(&model, json!({}), 1).is_err() {
             continue;
         }
         checked += 1;
-        let layers = model["layers"].as_u64().expect("a number of layers") as usize;
-        let whole = batch(&run.dataset, &nodes, layers, 2);
+        let whole = run.host_batch(&model, &nodes, 2);
         let lacking = HostBatch { features: None, ..whole.clone() };
         let [with, without] = [whole, lacking.clone()].map(|batch| {
             let (mut trainer, batch) = (run.build(&model), (run.subject.transfer)(batch));
-            let (score, _) = trainer.score(&batch).and_then(|h| h.wait()).expect("a score");
-            let trained = accumulate(&mut trainer, &batch);
-            let found = gradients(&mut trainer);
+            let scores = [score(&mut trainer, &batch), accumulate(&mut trainer, &batch)];
+            let gradients = gradients(&mut trainer);
             step(&mut trainer);
-            ([score, trained], found, parameters(&trainer))
+            (scores, gradients, parameters(&trainer))
         });
         for (a, e) in without.0.iter().zip(&with.0) {
             assert_eq!((a.count, a.correct), (e.count, e.correct), "{what}");
@@ -42,8 +40,8 @@ pub(super) fn features_are_read_from_the_store(run: &Run<'_>) {
         let name = foreign.id.to_string();
         let foreign = (run.subject.transfer)(foreign);
         let mut trainer = run.build(&model);
-        let error = trainer.accumulate(&foreign).and_then(|h| h.wait()).expect_err("no such node").to_string();
-        assert!(error.contains(&name), "{what}, a node that the dataset does not have: {error}");
+        let error = refusal(&mut trainer, &foreign, "no such node");
+        assert!(error.contains(&name), "{what}, a node that does not exist: {error}");
     }
     assert!(checked > 0, "an operator that trains none of the models");
 }
