@@ -25,7 +25,7 @@ impl<'p> CsvReader<'p> {
             );
         }
         if !magic(path)?.starts_with(&[0x1f, 0x8b]) {
-            return Err(fault(path, 1, "the gzip data is damaged"));
+            return Err(Error::invalid(path, Position::Line(1), "the gzip data is damaged", CURE));
         }
         Chunks::open(path, stage, ingest.options().memory, ingest.progress()).map(Self)
     }
@@ -72,12 +72,8 @@ impl<'p> CsvReader<'p> {
 
     /// The error of line `line`, counted from 1.
     pub(crate) fn fault(&self, line: u64, what: impl Into<String>) -> Error {
-        fault(self.0.path(), line, what)
+        Error::invalid(self.0.path(), Position::Line(line), what, CURE)
     }
-}
-
-fn fault(path: &Path, line: u64, what: impl Into<String>) -> Error {
-    Error::invalid(path, Position::Line(line), what, CURE)
 }
 
 /// The error of line `line` of a piece, counted from 0.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Dtype, Element, Error, Load, Position, Result, read_npy};
+use morphgl_graph_store::{Array, ArrayMeta, DatasetWriter, Element, Error, Load, Position, Result, read_npy};
 use serde_json::Value;
 
 use crate::files::{file_name, invalid};
@@ -86,27 +86,6 @@ impl<'a> Ingest<'a> {
     /// Directory for temporary files of an importer, which removes them before the end.
     pub fn dir(&self) -> &Path {
         self.writer.dir()
-    }
-
-    /// Opens the stream of edges, once. `source` is the file that errors name; `num_nodes` is the highest id plus one
-    /// when `None`; with `weighted`, every push brings weights.
-    ///
-    /// # Errors
-    ///
-    /// More nodes than ids of 32 bits allow.
-    pub fn edges<'s>(&'s mut self, source: &Path, num_nodes: Option<u64>, weighted: bool) -> Result<EdgeSink<'s, 'a>> {
-        EdgeSink::new(source, self, num_nodes, weighted)
-    }
-
-    /// Opens the stream of feature rows of `dim` values. `stored` is their type in `source`, kept unless the options
-    /// name another.
-    ///
-    /// # Errors
-    ///
-    /// No columns; an IO error.
-    pub fn features<'s>(&'s mut self, source: &Path, dim: usize, stored: Dtype) -> Result<FeatureSink<'s, 'a>> {
-        self.refuse_second("features", source)?;
-        FeatureSink::new(source, self, dim, stored)
     }
 
     /// Adds an array with a row for each node, which was written as `meta` says.

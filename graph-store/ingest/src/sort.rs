@@ -140,12 +140,6 @@ impl<R: Record> Sorter<R> {
         Ok(())
     }
 
-    /// Number of runs on disk.
-    #[cfg(test)]
-    fn runs(&self) -> usize {
-        self.spill.as_ref().map_or(0, |s| s.runs.len())
-    }
-
     fn spill_run(&mut self) -> Result<()> {
         if self.resident == 0 {
             return Ok(());

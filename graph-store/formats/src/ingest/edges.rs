@@ -19,14 +19,15 @@ pub struct EdgeSink<'s, 'a> {
     num_nodes: Option<u64>,
 }
 
-impl<'s, 'a> EdgeSink<'s, 'a> {
-    pub(crate) fn new(
-        source: &Path,
-        ingest: &'s mut Ingest<'a>,
-        num_nodes: Option<u64>,
-        weighted: bool,
-    ) -> Result<Self> {
-        let options = ingest.options();
+impl<'a> Ingest<'a> {
+    /// Opens the stream of edges, once. `source` is the file that errors name; `num_nodes` is the highest id plus one when
+    /// `None`; with `weighted`, every push has weights.
+    ///
+    /// # Errors
+    ///
+    /// More nodes than ids of 32 bits allow.
+    pub fn edges<'s>(&'s mut self, source: &Path, num_nodes: Option<u64>, weighted: bool) -> Result<EdgeSink<'s, 'a>> {
+        let options = self.options();
         let edges = EdgeOptions {
             num_nodes,
             weighted,
@@ -38,10 +39,12 @@ impl<'s, 'a> EdgeSink<'s, 'a> {
             add_self_loops: options.add_self_loops,
             memory: options.memory,
         };
-        let csc = CscBuilder::new(source, ingest.dir().join("edges.spill"), edges)?;
-        Ok(Self { ingest, csc, num_nodes })
+        let csc = CscBuilder::new(source, self.dir().join("edges.spill"), edges)?;
+        Ok(EdgeSink { ingest: self, csc, num_nodes })
     }
+}
 
+impl EdgeSink<'_, '_> {
     /// Appends edges `sources[i]` → `targets[i]`; see [`CscBuilder::push`].
     ///
     /// # Errors

@@ -41,9 +41,16 @@ pub struct FeatureSink<'s, 'a> {
     buffer: Pages,
 }
 
-impl<'s, 'a> FeatureSink<'s, 'a> {
-    pub(crate) fn new(source: &Path, ingest: &'s mut Ingest<'a>, dim: usize, stored: Dtype) -> Result<Self> {
-        let options = ingest.options();
+impl<'a> Ingest<'a> {
+    /// Opens the stream of feature rows of `dim` values. `stored` is their type in `source`, kept unless the options name
+    /// another.
+    ///
+    /// # Errors
+    ///
+    /// No columns; features from another file; an IO error.
+    pub fn features<'s>(&'s mut self, source: &Path, dim: usize, stored: Dtype) -> Result<FeatureSink<'s, 'a>> {
+        self.refuse_second("features", source)?;
+        let options = self.options();
         let normalize = options.normalize_features;
         let kept = match stored {
             Dtype::F32 | Dtype::F16 | Dtype::Bf16 => stored,
@@ -53,9 +60,11 @@ impl<'s, 'a> FeatureSink<'s, 'a> {
         if dim == 0 {
             return invalid(source, "the features have no columns", "leave the features out or give them columns");
         }
-        Self::create(source, ingest, Encode { dim, dtype: options.feature_dtype.unwrap_or(kept), normalize })
+        FeatureSink::create(source, self, Encode { dim, dtype: options.feature_dtype.unwrap_or(kept), normalize })
     }
+}
 
+impl<'s, 'a> FeatureSink<'s, 'a> {
     fn create(source: &Path, ingest: &'s mut Ingest<'a>, encode: Encode) -> Result<Self> {
         let writer = &ingest.writer;
         let out: Box<dyn WriteBytes> = match encode.dtype {
