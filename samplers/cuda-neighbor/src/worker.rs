@@ -22,7 +22,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counters of zero.
     pub(crate) fn new(stream: &Stream, num_nodes: usize) -> Result<Self> {
         let mut counters = Self { nodes: Buffer::new(stream, num_nodes)?, rows: Buffer::new(stream, num_nodes)? };
         stream.fill(&mut counters.nodes, 0)?;
@@ -48,7 +47,6 @@ impl Worker {
         Ok(Self { shared: Arc::clone(shared), scratch, next: 0 })
     }
 
-    /// Stream of the next mini-batch.
     pub(crate) fn stream(&self) -> &Stream {
         &self.scratch[self.next].stream
     }
