@@ -23,7 +23,6 @@ pub(crate) struct HopBounds {
     pub(crate) rows: u64,
     /// Destination nodes that are expanded.
     pub(crate) expanded: u64,
-    /// Edges.
     pub(crate) edges: u64,
     /// Source nodes.
     pub(crate) nodes: u64,

@@ -48,7 +48,6 @@ impl<'a> HopLaunch<'a> {
         Self { launch, scratch, bounds, sizes, draws, nodes, arrays }
     }
 
-    /// Expands the hop's nodes.
     pub(crate) fn run(&self) -> Result<()> {
         match self.draws.fanout {
             _ if self.launch.shared.weighted() => self.pick_weighted()?,
@@ -126,7 +125,6 @@ impl<'a> HopLaunch<'a> {
         self.read()
     }
 
-    /// Picks by weight, and reads the edges.
     fn pick_weighted(&self) -> Result<()> {
         let (launch, kernels) = (self.launch, self.launch.kernels());
         let (graph, positive) = (&launch.shared.graph, &self.scratch.positive);
@@ -140,7 +138,6 @@ impl<'a> HopLaunch<'a> {
         self.read()
     }
 
-    /// Reads picked edges.
     fn read(&self) -> Result<()> {
         let grid = self.launch.grid(self.bounds.edges);
         let arguments = [self.picked().into()].into_iter().chain(self.sizes()).chain(self.reads());

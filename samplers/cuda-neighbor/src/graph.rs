@@ -49,15 +49,6 @@ impl<'a, T: Pod> From<&'a Column<T>> for Argument<'a> {
 /// Options that choose a graph's memory: placement, and bytes of device memory.
 pub(crate) type Request = (TopologyPlacement, Option<u64>);
 
-/// Memory of a graph's rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RowMemory<'a> {
-    Device,
-    Host,
-    /// Selected rows in device memory, the others in host memory.
-    Cached(&'a SelectedRows),
-}
-
 /// A graph as one device reads it.
 #[derive(Debug)]
 pub(crate) struct Graph {
@@ -73,7 +64,6 @@ pub(crate) struct Graph {
     /// Event after all uploads.
     pub(crate) ready: Event,
     pub(crate) placement: TopologyPlacement,
-    /// Bytes of device memory.
     pub(crate) bytes: u64,
     device: Device,
     topology: Topology,
@@ -97,13 +87,19 @@ pub(crate) fn min_cache_bytes(topology: &Topology) -> u64 {
 }
 
 impl Graph {
-    pub(crate) fn new(stream: &Stream, topology: &Topology, rows: RowMemory<'_>, request: Request) -> Result<Self> {
-        let (placement, bytes, selected) = match rows {
-            RowMemory::Device => (TopologyPlacement::Device, whole_bytes(topology), None),
-            RowMemory::Host => (TopologyPlacement::Host, 0, None),
-            RowMemory::Cached(selected) => (TopologyPlacement::Cached, selected.bytes, Some(selected)),
+    /// The topology on the device or on the host, or, with `selected`, cached.
+    pub(crate) fn new(
+        stream: &Stream,
+        topology: &Topology,
+        on_device: bool,
+        selected: Option<&SelectedRows>,
+        request: Request,
+    ) -> Result<Self> {
+        let (placement, bytes) = match selected {
+            Some(selected) => (TopologyPlacement::Cached, selected.bytes),
+            None if on_device => (TopologyPlacement::Device, whole_bytes(topology)),
+            None => (TopologyPlacement::Host, 0),
         };
-        let on_device = placement == TopologyPlacement::Device;
         let (weights, sums) = (topology.weights(), weight_sums(topology).map(Array::from));
         Ok(Self {
             starts: match selected {

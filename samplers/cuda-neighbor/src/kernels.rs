@@ -58,7 +58,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Number of entries.
     pub(crate) fn len(&self) -> u64 {
         self.entries.len() as u64
     }

@@ -13,14 +13,12 @@ use crate::shared::Shared;
 /// Maximum blocks of a scan, and minimum rows or words per block.
 const SCAN_BLOCKS: u64 = 1024;
 const SCAN_SHARE: u64 = 1024;
-/// Maximum number of kernel arguments.
 const ARGUMENTS: usize = 32;
 /// Bytes of shared memory available to every launch.
 const SHARED: usize = 48 << 10;
 /// Bytes of scratch memory for picks that exceed shared memory.
 const LARGE_SCRATCH: usize = 64 << 20;
 
-/// Number of blocks of a scan.
 pub(crate) fn scan_blocks(elements: u64) -> usize {
     elements.div_ceil(SCAN_SHARE).clamp(1, SCAN_BLOCKS) as usize
 }

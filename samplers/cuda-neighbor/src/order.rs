@@ -36,7 +36,6 @@ impl Orders {
         Self { seeds, labels, shuffle, orders: Mutex::default() }
     }
 
-    /// Number of seeds.
     pub(crate) fn len(&self) -> usize {
         self.seeds.nodes().len()
     }

@@ -8,7 +8,7 @@ use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result}
 use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
-use crate::graph::{self, Graph, RowMemory};
+use crate::graph::{self, Graph};
 use crate::presample::presample;
 use crate::shared::Shared;
 use crate::worker::Worker;
@@ -109,14 +109,15 @@ fn place(
     hotness: Option<&[f32]>,
 ) -> Result<Graph> {
     let (topology, device) = (&context.dataset.topology, stream.device());
-    let graph = |rows: RowMemory<'_>| Graph::new(stream, topology, rows, (options.topology, options.topology_bytes));
+    let request = (options.topology, options.topology_bytes);
+    let graph = |on_device, selected| Graph::new(stream, topology, on_device, selected, request);
     let budget = match options.topology_bytes {
         Some(bytes) => bytes,
         None => device.free_bytes()? / 2,
     };
     let (whole, min_cache) = (graph::whole_bytes(topology), graph::min_cache_bytes(topology));
     match options.topology {
-        TopologyPlacement::Auto if whole <= budget => graph(RowMemory::Device),
+        TopologyPlacement::Auto if whole <= budget => graph(true, None),
         TopologyPlacement::Device if whole > budget => {
             let message = format!(
                 "the topology takes {whole} bytes of device memory, more than the {budget} it may have; give more by \
@@ -124,12 +125,12 @@ fn place(
             );
             Err(Error::setting(&KEY, message))
         }
-        TopologyPlacement::Device => graph(RowMemory::Device),
-        TopologyPlacement::Host => graph(RowMemory::Host),
-        TopologyPlacement::Auto if budget < min_cache => graph(RowMemory::Host),
+        TopologyPlacement::Device => graph(true, None),
+        TopologyPlacement::Host => graph(false, None),
+        TopologyPlacement::Auto if budget < min_cache => graph(false, None),
         TopologyPlacement::Auto | TopologyPlacement::Cached => {
             // Mapped until the cached graph has mapped the same arrays, so that they are pinned once.
-            let on_host = Arc::new(graph(RowMemory::Host)?);
+            let on_host = Arc::new(graph(false, None)?);
             let counted;
             let hotness = match hotness {
                 Some(hotness) => hotness,
@@ -146,7 +147,7 @@ fn place(
                 );
                 Error::setting(&KEY, message)
             })?;
-            graph(RowMemory::Cached(&selected))
+            graph(false, Some(&selected))
         }
     }
 }

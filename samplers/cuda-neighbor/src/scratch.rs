@@ -7,7 +7,6 @@ use morphgl_registry::Result;
 use crate::kernels::Table;
 use crate::launch::scan_blocks;
 
-/// Minimum entries of a table.
 const MIN_ENTRIES: u64 = 64;
 
 /// Scratch memory of a stream. Its parts are empty at first, grow on demand and never shrink.
@@ -70,7 +69,6 @@ impl Scratch {
         Ok(())
     }
 
-    /// Grows the scan buffers for rows.
     pub(crate) fn grow_sums(&mut self, elements: u64) -> Result<()> {
         grow(&self.stream, &mut self.sums, scan_blocks(elements) as u64, 0)
     }
@@ -110,7 +108,6 @@ impl Scratch {
         Ok(true)
     }
 
-    /// Bytes of device memory.
     pub(crate) fn num_bytes(&self) -> u64 {
         let wide = [&self.counts, &self.table.entries, &self.start, &self.sums, &self.picked, &self.large];
         let narrow = [&self.len, &self.positive, &self.slots, &self.firsts];

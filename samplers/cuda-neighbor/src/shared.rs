@@ -16,7 +16,6 @@ use crate::{KEY, Options};
 /// Minimum default of `hop_bytes`.
 const MIN_HOP_BYTES: u64 = 64 << 20;
 
-/// State shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) device: Device,
@@ -62,7 +61,6 @@ impl Shared {
         })
     }
 
-    /// Whether neighbours are picked by weight.
     pub(crate) fn weighted(&self) -> bool {
         self.settings.pick == Pick::Weighted
     }
@@ -92,7 +90,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Upper bounds of the first hop.
     pub(crate) fn first_hop(&self) -> HopBounds {
         let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
         self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])

@@ -23,7 +23,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counters of zero.
     pub(crate) fn new(stream: &Stream, num_nodes: usize) -> Result<Self> {
         let mut counters = Self { nodes: Buffer::new(stream, num_nodes)?, rows: Buffer::new(stream, num_nodes)? };
         stream.fill(&mut counters.nodes, 0)?;
@@ -49,7 +48,6 @@ impl Worker {
         Ok(Self { shared: Arc::clone(shared), scratch, next: 0 })
     }
 
-    /// Stream of the next mini-batch.
     pub(crate) fn stream(&self) -> &Stream {
         &self.scratch[self.next].stream
     }

@@ -118,12 +118,10 @@ fn upload_rows(stream: &Stream, matrix: &FeatureMatrix, nodes: &[u32]) -> Result
     Ok(rows)
 }
 
-/// Access counters during pre-sampling.
 #[derive(Debug)]
 pub(crate) struct AccessCounts {
     accesses: Buffer<u32>,
     kernel: Kernel,
-    /// Mini-batches left to count.
     left: u32,
 }
 
@@ -143,7 +141,6 @@ impl AccessCounts {
         Ok(self.left == 0)
     }
 
-    /// Downloads the counts.
     pub(crate) fn hotness(&self, stream: &Stream) -> Result<Vec<f32>> {
         Ok(self.accesses.to_vec(stream)?.into_iter().map(|count| count as f32).collect())
     }

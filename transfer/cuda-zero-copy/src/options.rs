@@ -22,7 +22,6 @@ pub(crate) struct Options {
     peers: Value,
 }
 
-/// The options as the registry lists them.
 pub(crate) const SPECS: [OptionSpec; 4] = [
     OptionSpec::new(
         "cache_bytes",

@@ -23,7 +23,6 @@ pub(crate) struct Rows {
     blocks: Blocks,
 }
 
-/// Numbers of blocks of a gather.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     /// Blocks that keep the bus busy when every row is read from host memory.

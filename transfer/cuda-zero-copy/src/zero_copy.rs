@@ -21,7 +21,6 @@ pub struct ZeroCopy {
     options: Options,
 }
 
-/// State of the cache.
 #[derive(Debug)]
 enum CacheState {
     /// Accesses are being counted.

@@ -121,7 +121,6 @@ impl CudaBatch {
         self.memory().for_each(|block| unsafe { block.settle() });
     }
 
-    /// The memory of all its arrays.
     fn memory(&self) -> impl Iterator<Item = &MemoryBlock> {
         let nodes = [self.input_nodes.block(), self.degrees.block(), self.labels.block()];
         let hops = self.blocks.iter().flat_map(|block| {

@@ -1,6 +1,6 @@
 //! CUDA graphs: work that is captured once and replayed.
 
-use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use morphgl_registry::Result;
 
@@ -8,6 +8,7 @@ use crate::driver::Id;
 use crate::{Device, Stream};
 
 /// Captured work of a stream.
+#[derive(Debug)]
 pub struct Graph {
     device: Device,
     id: Id,
@@ -16,12 +17,6 @@ pub struct Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         self.device.driver().free_graph(self.id);
-    }
-}
-
-impl fmt::Debug for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph(of {:?})", self.device)
     }
 }
 
@@ -40,10 +35,12 @@ impl Stream {
             pools.end_capture(self.bit());
             return Err(self.device().error(&failure));
         }
-        let capture = Capture(Some(self));
-        let queued = work();
-        let graph = capture.end();
-        queued?;
+        let queued = catch_unwind(AssertUnwindSafe(work));
+        let graph = self.device().driver().end_capture(self.id());
+        pools.end_capture(self.bit());
+        let graph = self.check(graph).map(|id| Graph { device: self.device().clone(), id });
+        // The capture has ended also after a panic, and the graph is discarded.
+        queued.unwrap_or_else(|panic| resume_unwind(panic))?;
         graph
     }
 
@@ -56,26 +53,5 @@ impl Stream {
     pub unsafe fn replay(&self, graph: &Graph) -> Result<()> {
         // SAFETY: the caller's promise.
         self.check(unsafe { self.device().driver().replay(graph.id, self.id()) })
-    }
-}
-
-/// A capture in progress; it ends on drop, also in a panic.
-struct Capture<'a>(Option<&'a Stream>);
-
-impl Capture<'_> {
-    fn end(mut self) -> Result<Graph> {
-        let stream = self.0.take().expect("a capture ends once");
-        let graph = stream.device().driver().end_capture(stream.id());
-        stream.device().pools().end_capture(stream.bit());
-        Ok(Graph { id: stream.check(graph)?, device: stream.device().clone() })
-    }
-}
-
-impl Drop for Capture<'_> {
-    fn drop(&mut self) {
-        if let Some(stream) = self.0.take() {
-            // The graph of a panicking capture is discarded.
-            let _ = Capture(Some(stream)).end();
-        }
     }
 }

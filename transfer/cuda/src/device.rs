@@ -20,9 +20,7 @@ pub struct Device {
 pub(crate) struct Inner {
     place: Place,
     pools: Pools,
-    /// See [`Statistics::waits`].
     pub(crate) waits: AtomicU64,
-    /// See [`Statistics::launches`].
     pub(crate) launches: AtomicU64,
 }
 
@@ -127,7 +125,6 @@ impl Device {
         Ok(self.is(other) || self.check_peer(other, self.driver().can_access(other.driver().peer()))?)
     }
 
-    /// Enables peer access to the memory of `other`.
     pub(crate) fn reach(&self, other: &Device) -> Result<()> {
         if self.is(other) {
             return Ok(());

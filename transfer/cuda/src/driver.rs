@@ -14,7 +14,6 @@ pub(crate) type Id = u64;
 /// A failed driver call.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Name of the driver function.
     pub(crate) call: &'static str,
     /// Its message and, if known, the cure.
     pub(crate) message: String,
@@ -46,7 +45,6 @@ pub(crate) type Outcome<T> = Result<T, Failure>;
 /// Identity of a device towards other devices' drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Device number.
     pub(crate) device: i32,
     /// Context that owns its memory.
     pub(crate) context: Id,
@@ -133,7 +131,6 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// Free and total bytes of device memory.
     fn memory(&self) -> Outcome<[u64; 2]>;
 
-    /// Its identity towards other devices.
     fn peer(&self) -> Peer;
     /// Whether this device can have peer access to another one.
     fn can_access(&self, peer: Peer) -> Outcome<bool>;
@@ -198,7 +195,6 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// The matrices are valid until the GEMM is done.
     unsafe fn multiply(&self, stream: Id, gemm: &Gemm) -> Outcome<()>;
 
-    /// Begins to capture the stream's work.
     fn begin_capture(&self, stream: Id) -> Outcome<()>;
     /// Ends the capture and instantiates its graph.
     fn end_capture(&self, stream: Id) -> Outcome<Id>;

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use crate::device::Device;
 use crate::emulated::EmulatedDevice;
 
-/// The emulation behind a device.
 pub(crate) fn of(device: &Device) -> &EmulatedDevice {
     device.driver().as_any().downcast_ref().expect("with the feature `emulate` every device is emulated")
 }

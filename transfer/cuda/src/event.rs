@@ -1,6 +1,5 @@
 //! Events, which order streams and time their work.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use crate::driver::Id;
 use crate::{Device, Stream};
 
 /// A point in a stream's work.
+#[derive(Debug)]
 pub struct Event {
     device: Device,
     id: Id,
@@ -47,12 +47,6 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         self.device.driver().free_event(self.id);
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event(of {:?}, done: {})", self.device, self.is_done())
     }
 }
 

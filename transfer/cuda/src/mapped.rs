@@ -1,7 +1,6 @@
 //! Host memory mapped for a device, read over the bus.
 
 use std::any::Any;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use crate::pinning::{CHUNK, PinnedRange};
 /// Host memory that the device reads in place; every access crosses the bus.
 ///
 /// Dropping it waits for the work of its streams.
+#[derive(Debug)]
 pub struct Mapped<T: Pod> {
     address: Address,
     len: usize,
@@ -28,7 +28,6 @@ pub struct Mapped<T: Pod> {
     of: PhantomData<T>,
 }
 
-/// Pinned memory outside the pools.
 struct PinnedCopy {
     address: Address,
     device: Device,
@@ -125,7 +124,6 @@ impl<T: Pod> Mapped<T> {
     }
 }
 
-/// Copies into freshly pinned memory.
 fn copy(device: &Device, bytes: &[u8]) -> Outcome<Address> {
     let free = Machine::probe().available_bytes;
     // Pinning almost all memory hangs the machine instead of failing.
@@ -137,11 +135,4 @@ fn copy(device: &Device, bytes: &[u8]) -> Outcome<Address> {
     // SAFETY: both have this length, and the new memory is unshared.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
     Ok(address)
-}
-
-impl<T: Pod> fmt::Debug for Mapped<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = self.refused.as_ref().map_or_else(|| "in place".to_string(), |why| format!("copied: {why}"));
-        write!(f, "Mapped({} of {}, {how})", self.len, std::any::type_name::<T>())
-    }
 }

@@ -1,6 +1,5 @@
 //! Pooled memory: device buffers and pinned host memory.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,6 @@ use crate::{Device, Stream};
 /// Streams that were given work on memory; they belong to one device, whose pools order them.
 #[derive(Debug)]
 pub(crate) struct Users {
-    /// Set of stream numbers.
     streams: AtomicU64,
     device: Device,
 }
@@ -47,6 +45,7 @@ impl Users {
 }
 
 /// A block of a pool, of which the first `len` bytes are in use.
+#[derive(Debug)]
 pub(crate) struct Block {
     address: Address,
     capacity: usize,
@@ -134,6 +133,7 @@ block_methods!(Pinned);
 ///
 /// A drop returns it to the pool, whose next user waits, on the device, for all streams that used it. So it may be dropped
 /// while work is in flight.
+#[derive(Debug)]
 pub struct Buffer<T: Pod>(Block, PhantomData<T>);
 
 impl<T: Pod> Buffer<T> {
@@ -173,16 +173,11 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
-impl<T: Pod> fmt::Debug for Buffer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} of {} at {:?})", self.len(), std::any::type_name::<T>(), self.device())
-    }
-}
-
 /// An array in pinned host memory, from the device's pool; the device accesses it over the bus at full speed.
 ///
 /// It dereferences to a slice. Access while a stream works on it reads or writes garbage: wait for an event first. It may be
 /// dropped at any time.
+#[derive(Debug)]
 pub struct Pinned<T: Pod>(Block, PhantomData<T>);
 
 impl<T: Pod> Pinned<T> {
@@ -226,13 +221,8 @@ impl<T: Pod> DerefMut for Pinned<T> {
     }
 }
 
-impl<T: Pod> fmt::Debug for Pinned<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({} of {})", self.len(), std::any::type_name::<T>())
-    }
-}
-
 /// Memory that is released only after the streams that used it.
+#[derive(Debug)]
 pub(crate) struct Guarded<B> {
     /// `Some` until the drop.
     backing: Option<B>,

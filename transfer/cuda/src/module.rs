@@ -79,7 +79,6 @@ macro_rules! kernels {
         }
 
         impl $name {
-            /// Loads all kernels.
             $visibility fn load(device: &$crate::Device) -> ::morphgl_registry::Result<Self> {
                 Ok(Self { $($($kernel: $module.kernel(device, stringify!($kernel))?,)+)+ })
             }

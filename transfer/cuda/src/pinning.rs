@@ -162,7 +162,6 @@ fn locked_limit() -> Option<u64> {
     (status == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Properties of mapped pages.
 struct PageMapping {
     writable: bool,
     file: Option<String>,

@@ -17,7 +17,6 @@ pub(crate) struct Pools {
     /// Limit on device memory taken from the driver, if any, and bytes taken.
     pub(crate) limit: Option<u64>,
     taken: AtomicU64,
-    /// Spare events.
     events: Mutex<Vec<Id>>,
     streams: Mutex<Streams>,
 }
@@ -35,7 +34,6 @@ struct Streams {
 /// Environment variable that limits the bytes a process takes of each device.
 pub(crate) const LIMIT: &str = "MORPHGL_CUDA_MEMORY";
 
-/// Value of [`LIMIT`], if set.
 pub(crate) fn limit() -> Result<Option<u64>, String> {
     let Ok(text) = std::env::var(LIMIT) else { return Ok(None) };
     let bytes = text.parse().map_err(|_| format!("{LIMIT} is {text:?}; give a number of bytes, such as 4294967296"))?;
@@ -46,7 +44,6 @@ pub(crate) fn limit() -> Result<Option<u64>, String> {
 const MAX_STREAMS: usize = 64;
 
 impl Pools {
-    /// Empty pools with a limit on device memory.
     pub(crate) fn new(driver: Box<dyn Driver>, limit: Option<u64>) -> Self {
         let (device, pinned, allocations, taken, events, streams) = Default::default();
         Self { driver, device, pinned, allocations, limit, taken, events, streams }
@@ -67,12 +64,10 @@ impl Pools {
         Ok(free as u32)
     }
 
-    /// Frees the number of a stream whose work is done.
     pub(crate) fn remove_stream(&self, number: u32) {
         lock(&self.streams).ids[number as usize] = None;
     }
 
-    /// Marks a stream as being captured.
     pub(crate) fn begin_capture(&self, bit: u64) {
         lock(&self.streams).captured |= bit;
     }
@@ -264,12 +259,10 @@ impl IdleBlock {
 }
 
 impl Pool {
-    /// Bytes of idle blocks.
     pub(crate) fn idle_bytes(&self) -> u64 {
         lock(&self.idle).iter().map(|idle| idle.bytes as u64).sum()
     }
 
-    /// Removes the most recently released block that fits.
     fn take(&self, fits: impl Fn(&IdleBlock) -> bool) -> Option<IdleBlock> {
         let mut idle = lock(&self.idle);
         let at = idle.iter().rposition(fits)?;

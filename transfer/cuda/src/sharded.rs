@@ -1,7 +1,5 @@
 //! Arrays in parts on several devices, read by one of them.
 
-use std::fmt;
-
 use bytemuck::Pod;
 use morphgl_registry::Result;
 
@@ -13,8 +11,10 @@ use crate::stream::Stream;
 /// an array of the parts' addresses.
 ///
 /// Dropping it waits for the work of its readers; each part then returns to the pool of its device.
+#[derive(Debug)]
 pub struct ShardedBuffer<T: Pod>(Guarded<Shards<T>>);
 
+#[derive(Debug)]
 struct Shards<T: Pod> {
     addresses: Buffer<u64>,
     parts: Vec<Buffer<T>>,
@@ -49,13 +49,6 @@ impl<T: Pod> ShardedBuffer<T> {
 
     pub(crate) fn users(&self) -> &Users {
         self.0.users()
-    }
-}
-
-impl<T: Pod> fmt::Debug for ShardedBuffer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reader = self.0.addresses.device();
-        f.debug_struct("ShardedBuffer").field("parts", &self.parts()).field("reader", reader).finish()
     }
 }
 

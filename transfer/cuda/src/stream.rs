@@ -1,6 +1,5 @@
 //! Streams: queues of device work.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 
 use morphgl_registry::Result;
@@ -11,6 +10,7 @@ use crate::driver::{Id, Outcome};
 /// A queue of device work, executed in order. Only events order the work of two streams.
 ///
 /// Functions return before their work is done, unless they say otherwise.
+#[derive(Debug)]
 pub struct Stream {
     device: Device,
     id: Id,
@@ -60,11 +60,5 @@ impl Drop for Stream {
         let _ = self.device.driver().synchronize(self.id);
         self.device.pools().remove_stream(self.number);
         self.device.driver().free_stream(self.id);
-    }
-}
-
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream({} of {:?})", self.number, self.device)
     }
 }

@@ -16,11 +16,9 @@ use crate::arena::Arena;
 /// Bytes of features above which they are gathered on the current rayon pool.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// Options of the operator.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Options {
-    /// Maximum mini-batches in pinned memory.
     depth: usize,
 }
 
@@ -73,7 +71,6 @@ impl PcieDma {
         }
     }
 
-    /// Copies or gathers the features.
     fn write_features(&self, batch: &HostBatch, out: &mut [u8]) {
         match (&batch.features, &self.dataset.features) {
             (Some(features), _) => out.copy_from_slice(features.as_bytes()),

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    BatchFeatures, Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, Place, Result, Transferring,
-    TransferringContext,
+    Counters, DeviceBatch, Error, Handle, Key, LINK_BYTES, MiniBatch, Place, Result, Transferring, TransferringContext,
 };
-use morphgl_sim::{Device, SimBatch, Stream, Work};
+use morphgl_sim::{Device, SimBatch, Stream, Work, gather_features};
 
 use crate::{DMA_KEY, GATHER_KEY};
 
@@ -66,10 +65,7 @@ impl Transferring for SimDma {
         // The source lives until the copy is done, as for a real DMA.
         let copied = self.0.stream.submit(batch.id, batch, move |(), batch| {
             if let (None, Some(matrix)) = (&batch.features, matrix(&dataset)) {
-                let mut features = BatchFeatures::like(matrix);
-                let rows = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
-                matrix.gather_rows(&batch.input_nodes, rows);
-                batch.features = Some(features);
+                gather_features(batch, matrix);
             }
             Ok(SimBatch::copy(&device, &DMA_KEY, batch)?.into_batch())
         });

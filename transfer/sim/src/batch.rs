@@ -21,7 +21,6 @@ pub struct SimBatch {
     id: BatchId,
     num_seeds: usize,
     device: Device,
-    /// Digest of the content at its source.
     expected: u64,
     slot: Arc<Slot>,
 }
@@ -118,11 +117,7 @@ impl SimBatch {
             return Ok(());
         }
         let expected = with_features(&self.slot.batch, matrix);
-        let slot = self.exclusive()?;
-        let mut features = BatchFeatures::like(matrix);
-        let rows = features.resize(slot.batch.input_nodes.len(), matrix.dim(), matrix.dtype());
-        matrix.gather_rows(&slot.batch.input_nodes, rows);
-        slot.batch.features = Some(features);
+        gather_features(&mut self.exclusive()?.batch, matrix);
         self.expected = expected;
         self.content().map(|_| ())
     }
@@ -146,6 +141,13 @@ impl SimBatch {
     pub fn into_batch(self) -> MiniBatch {
         MiniBatch::Device(Box::new(self))
     }
+}
+
+/// Gathers the features of the input nodes of a mini-batch that has none.
+pub fn gather_features(batch: &mut HostBatch, matrix: &FeatureMatrix) {
+    let mut features = BatchFeatures::like(matrix);
+    matrix.gather_rows(&batch.input_nodes, features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype()));
+    batch.features = Some(features);
 }
 
 impl DeviceBatch for SimBatch {

@@ -10,7 +10,7 @@ mod source;
 mod stream;
 mod text;
 
-pub use batch::SimBatch;
+pub use batch::{SimBatch, gather_features};
 pub use config::{Config, Fault, FaultKind, Slow, Work};
 pub use device::{Device, Operation};
 pub use digest::digest;

@@ -10,11 +10,11 @@ use morphgl_registry::{Hardware, Resource};
 /// The simulated accelerator's own resource.
 pub const SIM: Resource = Resource::new("SIM");
 
-/// The resources of a device, in the order of [`Needs`].
+/// The resources of a device, in the order of the bits of [`Needs`].
 const RESOURCES: [Resource; 2] = [Resource::PCIE, SIM];
 
-/// Those of [`RESOURCES`] that an operation holds.
-type Needs = [bool; 2];
+/// Set of those of [`RESOURCES`] that an operation holds.
+type Needs = u8;
 
 /// Usage of a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,7 +53,6 @@ impl Stop {
     }
 }
 
-/// The operator was dropped.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -76,7 +75,6 @@ struct State {
     hanging: usize,
 }
 
-/// Guard of held resources.
 #[derive(Debug)]
 pub(crate) struct ResourceGuard<'a> {
     resources: &'a Resources,
@@ -84,22 +82,18 @@ pub(crate) struct ResourceGuard<'a> {
     pub(crate) since: Instant,
 }
 
-fn overlap(a: Needs, b: Needs) -> bool {
-    a[0] && b[0] || a[1] && b[1]
-}
-
 impl State {
     /// Whether a waiting operation may proceed: its resources are free, and no earlier one waits for any of them.
     fn may_go(&self, ticket: u64, needs: Needs) -> bool {
-        let before = self.queue.iter().take_while(|(other, _)| *other < ticket);
-        !overlap(self.taken, needs) && before.into_iter().all(|(_, other)| !overlap(*other, needs))
+        let earlier = self.queue.iter().take_while(|(other, _)| *other < ticket);
+        earlier.fold(self.taken, |occupied, (_, other)| occupied | other) & needs == 0
     }
 
     /// Counts the resources an arriving operation has to wait for.
     fn count_contended(&mut self, needs: Needs) {
-        for (i, needed) in needs.into_iter().enumerate() {
-            let occupied = self.taken[i] || self.queue.iter().any(|(_, other)| other[i]);
-            self.uses[i].contended += u64::from(needed && occupied);
+        let occupied = self.queue.iter().fold(self.taken, |occupied, (_, other)| occupied | other);
+        for (i, usage) in self.uses.iter_mut().enumerate() {
+            usage.contended += u64::from(needs & occupied & 1 << i != 0);
         }
     }
 }
@@ -109,7 +103,8 @@ impl Resources {
     /// The order of arrival prevents starvation, and atomicity prevents deadlock. Hardware that is not the device's is
     /// ignored.
     pub(crate) fn acquire(&self, hardware: &Hardware, stop: &Stop) -> Result<ResourceGuard<'_>, Closed> {
-        let needs = RESOURCES.map(|resource| hardware.resources().contains(&resource));
+        let needed = |i: &usize| hardware.resources().contains(&RESOURCES[*i]);
+        let needs = (0..RESOURCES.len()).filter(needed).fold(0, |needs: Needs, i| needs | 1 << i);
         let mut state = self.lock();
         state.count_contended(needs);
         let ticket = state.next;
@@ -124,9 +119,7 @@ impl Resources {
             self.changed.notify_all();
             return Err(Closed);
         }
-        for (taken, needed) in state.taken.iter_mut().zip(needs) {
-            *taken |= needed;
-        }
+        state.taken |= needs;
         drop(state);
         // Operations queued behind this one for other resources may proceed.
         self.changed.notify_all();
@@ -166,7 +159,6 @@ impl Resources {
         Err(Closed)
     }
 
-    /// Ends all hanging operations.
     pub(crate) fn release(&self) {
         self.lock().released += 1;
         self.changed.notify_all();
@@ -187,8 +179,8 @@ impl Drop for ResourceGuard<'_> {
     fn drop(&mut self) {
         let busy = self.since.elapsed();
         let mut state = self.resources.lock();
-        for i in (0..RESOURCES.len()).filter(|i| self.needs[*i]) {
-            state.taken[i] = false;
+        state.taken &= !self.needs;
+        for i in (0..RESOURCES.len()).filter(|i| self.needs & 1 << i != 0) {
             state.uses[i].busy += busy;
             state.uses[i].operations += 1;
         }

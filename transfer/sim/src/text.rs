@@ -77,9 +77,15 @@ impl FromStr for Config {
                 return Err(wrong(part, "this part is given twice; give it once"));
             }
             match key {
-                "memory" => config.memory = memory(part, value)?,
+                "memory" => {
+                    let cure = "not a number of mini-batches; give at least 1, for example memory=14";
+                    config.memory = value.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong(part, cure))?;
+                }
                 "noise" => config.noise = number(part, value)?,
-                "name" => config.name = name(part, value)?,
+                "name" if value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => {
+                    config.name = value.to_string();
+                }
+                "name" => return Err(wrong(part, "a name is ASCII letters, digits, '-' and '_'")),
                 "slow" => config.slow.push(slow(part, value)?),
                 "fault" => config.faults.push(fault(part, value)?),
                 _ => config.durations[work(part, key)? as usize] = duration(part, value)?,
@@ -117,19 +123,9 @@ fn duration(part: &str, value: &str) -> Result<Duration> {
     nanos.map(Duration::from_nanos).ok_or_else(|| wrong(part, cure))
 }
 
-fn memory(part: &str, value: &str) -> Result<usize> {
-    let cure = "not a number of mini-batches; give at least 1, for example memory=14";
-    value.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong(part, cure))
-}
-
 fn number(part: &str, value: &str) -> Result<f64> {
     let cure = "not a factor; give a number from 0 to 1000, for example 0.1";
     value.parse().ok().filter(|x| (0.0..=1000.0).contains(x)).ok_or_else(|| wrong(part, cure))
-}
-
-fn name(part: &str, value: &str) -> Result<String> {
-    let valid = value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    if valid { Ok(value.to_string()) } else { Err(wrong(part, "a name is ASCII letters, digits, '-' and '_'")) }
 }
 
 fn batch(part: &str, value: &str) -> Result<BatchId> {

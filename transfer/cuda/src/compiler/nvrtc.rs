@@ -24,7 +24,6 @@ pub enum Target {
 }
 
 impl Target {
-    /// Command-line options for NVRTC.
     pub(super) fn options(self) -> [String; 2] {
         let architecture = match self {
             Self::Ptx(architecture) => format!("--gpu-architecture=compute_{architecture}"),
@@ -35,7 +34,6 @@ impl Target {
 }
 
 functions! {
-    /// libnvrtc.
     Functions of sys -> nvrtcResult, String by describe {
         fn nvrtcVersion(*mut c_int, *mut c_int);
         fn nvrtcGetNumSupportedArchs(*mut c_int);

@@ -16,7 +16,6 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Bytes in use.
     pub(super) fn used(&self, kind: MemoryKind) -> u64 {
         self.used[kind as usize]
     }
@@ -45,7 +44,6 @@ impl Blocks {
         Ok(pointer as Address)
     }
 
-    /// Frees a block.
     pub(super) fn free(&mut self, address: Address) {
         let (bytes, kind) = self.sizes.remove(&address).expect("a block is freed once");
         self.used[kind as usize] -= bytes as u64;

@@ -40,7 +40,6 @@ pub(crate) struct EmulatedDevice {
 #[derive(Debug, Default)]
 struct State {
     blocks: Blocks,
-    /// Registered ranges: end by start.
     registered: BTreeMap<usize, usize>,
     /// Latest recording of each event.
     events: HashMap<Id, Option<Arc<Recording>>>,
@@ -118,7 +117,6 @@ impl EmulatedDevice {
         Ok(())
     }
 
-    /// Latest recording of an event, if any.
     fn recording(&self, event: Id) -> Option<Arc<Recording>> {
         self.state().events.get(&event).expect("an event is used until it is freed").clone()
     }

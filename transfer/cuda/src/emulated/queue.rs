@@ -18,7 +18,6 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// A recording on a stream, pending or happening now.
     pub(super) fn new(stream: Id, happened: bool) -> Arc<Self> {
         let recording = Self { stream, happened: OnceLock::new(), polls: AtomicU32::new(0) };
         if happened {
@@ -48,7 +47,6 @@ pub(super) enum QueueItem {
     Wait(Arc<Recording>),
 }
 
-/// Pending work of all streams.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     items: HashMap<Id, VecDeque<QueueItem>>,
@@ -63,7 +61,6 @@ impl Queues {
         Ok(())
     }
 
-    /// Fails if queued work has failed.
     pub(super) fn check(&self) -> Outcome<()> {
         match &self.broken {
             None => Ok(()),

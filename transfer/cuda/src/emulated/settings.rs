@@ -22,7 +22,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the environment variable.
     pub(crate) fn from_env() -> Result<Self, String> {
         match std::env::var("MORPHGL_EMULATION") {
             Ok(text) => Self::parse(&text),

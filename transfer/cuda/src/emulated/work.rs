@@ -15,7 +15,6 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// An item of work.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     Copy { from: Address, to: Address, bytes: usize },

@@ -9,7 +9,6 @@ use crate::driver::Failure;
 use crate::library::functions;
 
 functions! {
-    /// libcuda.
     Cuda of cuda -> CUresult, Failure by describe_cuda {
         fn cuInit(c_uint);
         fn cuDriverGetVersion(*mut c_int);
@@ -80,7 +79,6 @@ functions! {
 }
 
 functions! {
-    /// libcublas.
     Cublas of cublas -> cublasStatus_t, Failure by describe_cublas {
         fn cublasCreate_v2(*mut cublas::cublasHandle_t);
         fn cublasDestroy_v2(cublas::cublasHandle_t);
@@ -106,13 +104,11 @@ functions! {
     }
 }
 
-/// Driver status: out of memory.
 pub(super) const OUT_OF_MEMORY: u32 = cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
 /// Driver status: the event has not happened.
 pub(super) const NOT_READY: u32 = cuda::CUresult::CUDA_ERROR_NOT_READY as u32;
 /// Driver status: peer access was enabled before.
 pub(super) const ALREADY_ENABLED: u32 = cuda::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
-/// Driver status: no device.
 pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 
 /// Describes a driver status by its name and description in the driver.
@@ -137,7 +133,6 @@ fn describe_cuda(call: &'static str, status: u32) -> Failure {
     Failure { call, message, out_of_memory: status == OUT_OF_MEMORY }
 }
 
-/// Describes a cuBLAS status.
 fn describe_cublas(call: &'static str, status: u32) -> Failure {
     let name = match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",

@@ -73,7 +73,6 @@ impl Blas {
         unsafe { call!(library()?, cublasSetMathMode(handle.handle, mode)) }
     }
 
-    /// Whether the stream has a handle.
     pub(super) fn is_prepared(&self, stream: Id) -> bool {
         lock(&self.0).contains_key(&stream)
     }

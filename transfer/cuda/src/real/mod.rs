@@ -71,7 +71,6 @@ pub(crate) fn open(ordinal: u32) -> Outcome<Box<dyn Driver>> {
 }
 
 impl CudaDevice {
-    /// Makes the context current in this thread.
     fn enter(&self) -> Outcome<()> {
         let mut current = std::ptr::null_mut();
         // SAFETY: it writes a handle.

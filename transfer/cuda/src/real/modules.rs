@@ -63,7 +63,6 @@ impl Modules {
         Ok(function as usize as Id)
     }
 
-    /// Unloads all modules.
     pub(super) fn unload(&self, cuda: &Cuda) {
         for (_, loaded) in lock(&self.0).drain() {
             // SAFETY: no kernel of it is in use. A failure means a lost device.

@@ -14,7 +14,6 @@ use crate::library::call;
 /// Value of `cuDriverGetVersion` of the oldest of [`PTX_DRIVER`].
 const OLDEST: c_int = 12_010;
 const NO_DEVICE: &str = "the CUDA driver finds no device";
-/// Oldest supported compute capability.
 const CAPABILITY: c_int = 80;
 
 /// A usable device.
@@ -32,7 +31,6 @@ pub(crate) struct DeviceInfo {
     pub(crate) pins_read_only: bool,
 }
 
-/// The driver and its devices.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(super) cuda: Cuda,
