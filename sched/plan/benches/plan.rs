@@ -55,7 +55,7 @@ fn main() {
     for workers in [1, 2, 4, 8, 12, 16] {
         let mut times = Vec::new();
         for _ in 0..20 {
-            let two = common::Two { workers, ..random.two(N) };
+            let two = common::TwoRoutes { workers, ..random.two_routes(N) };
             times.push(time(&two.problem()));
         }
         all.extend(times.clone());
@@ -66,7 +66,7 @@ fn main() {
         let times = (0..20).map(|_| time(&cores(&mut random, threads).problem())).collect();
         print(&format!("16 cores, workers of {threads:?} threads"), times);
     }
-    let two = random.two(N);
+    let two = random.two_routes(N);
     for policy in Policy::ALL {
         let schedule = two.schedule(policy, N / 2, (5, 1));
         let start = Instant::now();

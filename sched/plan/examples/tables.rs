@@ -1,4 +1,4 @@
-//! Prints our predictions for Tables V and X of morphgl as Markdown, with what they assume.
+//! Prints our predictions for Tables V and X of MorphGL as Markdown, with what they assume.
 //!
 //! Run: `cargo run --release -p morphgl-plan --example tables`.
 #![allow(clippy::print_stdout, reason = "an example prints")]

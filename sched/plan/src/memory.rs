@@ -22,25 +22,23 @@ impl Memory {
 }
 
 /// The error when no schedule fits the limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DoesNotFit {
     /// Bytes of the smallest schedule.
-    pub least: Memory,
-    /// Limit of the host's memory.
-    pub host_bytes: Option<u64>,
-    /// Limit of the device's memory.
-    pub device_bytes: Option<u64>,
+    pub minimum: Memory,
+    /// The limits.
+    pub limits: Limits,
 }
 
 impl fmt::Display for DoesNotFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        write!(f, "no plan fits in memory: the smallest needs {}", mib(self.least.host))?;
-        if let Some(bytes) = self.host_bytes {
+        write!(f, "no plan fits in memory: the smallest needs {}", mib(self.minimum.host))?;
+        if let Some(bytes) = self.limits.host_bytes {
             write!(f, " of the host's {} left for buffers", mib(bytes))?;
         }
-        if let Some(bytes) = self.device_bytes {
-            write!(f, " and {} of the device's {}", mib(self.least.device), mib(bytes))?;
+        if let Some(bytes) = self.limits.device_bytes {
+            write!(f, " and {} of the device's {}", mib(self.minimum.device), mib(bytes))?;
         }
         f.write_str("; allow more memory, or make mini-batches smaller (batch size, fanouts)")
     }
@@ -107,7 +105,6 @@ pub(crate) fn does_not_fit(problem: &Problem, schedules: &[Schedule]) -> DoesNot
         (s.batched, s.ready) = (s.batched.min(1), 1);
         memory(problem, &s)
     };
-    let least = schedules.iter().map(smallest).min_by_key(|m| (m.host.saturating_add(m.device), m.host));
-    let Limits { host_bytes, device_bytes, .. } = problem.limits;
-    DoesNotFit { least: least.unwrap_or_default(), host_bytes, device_bytes }
+    let minimum = schedules.iter().map(smallest).min_by_key(|m| (m.host.saturating_add(m.device), m.host));
+    DoesNotFit { minimum: minimum.unwrap_or_default(), limits: problem.limits }
 }

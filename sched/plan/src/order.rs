@@ -82,16 +82,11 @@ impl Replay {
     pub fn new(schedule: &Schedule, order: &Order) -> Self {
         let state = State::new(schedule);
         let (resources, shares) = (schedule.resources.len(), state.specs.len());
-        let [batched, ready] = [resources, resources + 1];
         let training = resources + 2 + Phase::Training as usize;
         let membership = |share: usize, phase: Phase| -> Vec<usize> {
-            let spec = &state.specs[share];
-            let exclusive = (0..resources).filter(|i| spec.exclusive[phase as usize] >> i & 1 == 1);
-            let buffer = match (phase, spec.in_place) {
-                (Phase::Batching, false) => Some(batched),
-                (Phase::Batching, true) | (Phase::Transferring, false) => Some(ready),
-                _ => None,
-            };
+            let held = state.specs[share].exclusive[phase as usize];
+            let exclusive = (0..resources).filter(|i| held >> i & 1 == 1);
+            let buffer = state.buffer(Step { share, phase }).map(|buffer| resources + buffer);
             let lane = if phase == Phase::Training { training } else { resources + 2 + 3 * share + phase as usize };
             exclusive.chain(buffer).chain([lane]).collect()
         };
@@ -228,10 +223,5 @@ impl Replay {
     /// Mini-batches ready for training.
     pub fn ready(&self) -> usize {
         self.state.ready() as usize
-    }
-
-    /// Mini-batches between the beginning of their batching and the beginning of their training.
-    pub fn held(&self) -> usize {
-        (self.begun() - self.state.begun(Phase::Training)) as usize
     }
 }

@@ -202,9 +202,7 @@ impl Plans {
         let same_routes =
             |p: &Plan| p.schedule.shares.iter().map(|s| &s.keys).eq(plan.schedule.shares.iter().map(|s| &s.keys));
         match &plan.schedule.shares[..] {
-            [only] if !self.0.iter().all(same_routes) => {
-                format!("{}, by {}", plan.schedule, only.keys.batching)
-            }
+            [only] if !self.0.iter().all(same_routes) => format!("{}, by {}", plan.schedule, only.keys.batching),
             _ => plan.schedule.to_string(),
         }
     }

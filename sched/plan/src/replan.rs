@@ -76,8 +76,6 @@ pub struct Replanned {
     pub plan: Plan,
     /// What changed.
     pub changed: Vec<Changed>,
-    /// Predicted seconds of the rest by the plan in use.
-    pub kept_seconds: f64,
 }
 
 /// Compares measured with planned durations, overlap by overlap, and replans when that pays.
@@ -188,16 +186,11 @@ impl Replanner {
             p.epoch_seconds + p.first_fill_seconds < kept_seconds * (1.0 - self.drift.gain)
         });
         match better {
-            Some(plan) => {
-                self.measured.clear();
-                Some(Replanned { plan, changed, kept_seconds })
-            }
-            None => {
-                // The plan stays, with the measured durations as expected ones.
-                *self = Self::new(self.problem.clone(), &self.schedule, self.drift);
-                None
-            }
+            Some(_) => self.measured.clear(),
+            // The plan stays, with the measured durations as expected ones.
+            None => *self = Self::new(self.problem.clone(), &self.schedule, self.drift),
         }
+        better.map(|plan| Replanned { plan, changed })
     }
 
     /// Takes over the measured durations of all phases that are off by more than half the threshold.

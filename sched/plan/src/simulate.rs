@@ -4,6 +4,7 @@ use morphgl_registry::{BatchId, Phase};
 
 use crate::order::Order;
 use crate::policy::{self, Snapshot};
+use crate::problem::cores;
 use crate::state::{State, Step};
 use crate::{Activity, Schedule, Seconds, Share, Span};
 
@@ -56,54 +57,39 @@ struct Running {
     rate: f64,
 }
 
-/// Slowdown of phases that share cores.
-struct Cores {
-    cores: f64,
-    /// Threads of each share's phases on the resource with cores.
-    threads: Vec<[f64; 3]>,
-    /// Whether any phase can ever be slowed down.
-    matters: bool,
+/// Whether any phase can ever be slowed down by others on the same cores, with these threads of each share's phases.
+fn can_slow(schedule: &Schedule, threads: &[[f64; 3]]) -> bool {
+    let batching: f64 = threads.iter().zip(&schedule.shares).map(|(t, s)| t[0] * s.workers as f64).sum();
+    let peak = |phase: usize| threads.iter().map(|t| t[phase]).fold(0.0, f64::max);
+    let oversubscribed = batching + peak(1) + peak(2) > cores(&schedule.resources) as f64;
+    oversubscribed || schedule.shares.iter().any(|s| s.contention.is_some())
 }
 
-impl Cores {
-    fn new(schedule: &Schedule) -> Self {
-        let threads = |s: &Share| schedule.threads_on_cores(s).map(|t| t as f64);
-        let threads: Vec<[f64; 3]> = schedule.shares.iter().map(threads).collect();
-        let cores = crate::problem::cores(&schedule.resources) as f64;
-        let batching: f64 = threads.iter().zip(&schedule.shares).map(|(t, s)| t[0] * s.workers as f64).sum();
-        let peak = |phase: usize| threads.iter().map(|t| t[phase]).fold(0.0, f64::max);
-        let matters = batching + peak(1) + peak(2) > cores || schedule.shares.iter().any(|s| s.contention.is_some());
-        Self { cores, threads, matters }
-    }
-
-    /// Sets every running phase's rate and moves its end accordingly.
-    fn slow(&self, schedule: &Schedule, running: &mut [Running], now: f64) {
-        if !self.matters {
-            return;
-        }
-        let threads = |step: Step| self.threads[step.share][step.phase as usize];
-        let needed: f64 = running.iter().map(|r| threads(r.step)).sum();
-        // Measured interference never exceeds what the cores can deliver.
-        let scarce = (needed / self.cores).max(1.0);
-        let oversubscribed = if needed > self.cores { scarce * schedule.oversubscription.max(1.0) } else { 1.0 };
-        let training = running.iter().any(|r| r.step.phase == Phase::Training);
-        let batching = running.iter().filter(|r| r.step.phase == Phase::Batching).count() as f64;
-        for r in running {
-            let share = &schedule.shares[r.step.share];
-            let slowed = match (r.step.phase, share.contention) {
-                _ if threads(r.step) <= 0.0 => 1.0,
-                (Phase::Batching, Some(c)) if training => c.batching.max(scarce),
-                (Phase::Batching, Some(_)) => scarce,
-                (Phase::Training, Some(c)) => {
-                    (1.0 + (c.training - 1.0) * batching / share.workers.max(1) as f64).max(scarce)
-                }
-                _ => oversubscribed,
-            };
-            let rate = 1.0 / slowed.max(1.0);
-            if rate != r.rate {
-                r.end = now + (r.end - now) * r.rate / rate;
-                r.rate = rate;
+/// Sets every running phase's rate and moves its end accordingly.
+fn slow(schedule: &Schedule, threads: &[[f64; 3]], running: &mut [Running], now: f64) {
+    let cores = cores(&schedule.resources) as f64;
+    let threads = |step: Step| threads[step.share][step.phase as usize];
+    let needed: f64 = running.iter().map(|r| threads(r.step)).sum();
+    // Measured interference never exceeds what the cores can deliver.
+    let scarce = (needed / cores).max(1.0);
+    let oversubscribed = if needed > cores { scarce * schedule.oversubscription.max(1.0) } else { 1.0 };
+    let training = running.iter().any(|r| r.step.phase == Phase::Training);
+    let batching = running.iter().filter(|r| r.step.phase == Phase::Batching).count() as f64;
+    for r in running {
+        let share = &schedule.shares[r.step.share];
+        let slowed = match (r.step.phase, share.contention) {
+            _ if threads(r.step) <= 0.0 => 1.0,
+            (Phase::Batching, Some(c)) if training => c.batching.max(scarce),
+            (Phase::Batching, Some(_)) => scarce,
+            (Phase::Training, Some(c)) => {
+                (1.0 + (c.training - 1.0) * batching / share.workers.max(1) as f64).max(scarce)
             }
+            _ => oversubscribed,
+        };
+        let rate = 1.0 / slowed.max(1.0);
+        if rate != r.rate {
+            r.end = now + (r.end - now) * r.rate / rate;
+            r.rate = rate;
         }
     }
 }
@@ -112,7 +98,9 @@ fn run(schedule: &Schedule, record: bool) -> Simulation {
     let n = schedule.num_batches();
     let mut choose = policy::of(schedule);
     let mut state = State::new(schedule);
-    let cores = Cores::new(schedule);
+    let sizes = state.free;
+    let threads: Vec<_> = schedule.shares.iter().map(|s| schedule.threads_on_cores(s).map(|t| t as f64)).collect();
+    let can_slow = can_slow(schedule, &threads);
     let seconds: Vec<[Seconds; 3]> = schedule.shares.iter().map(Share::seconds).collect();
     let mut ends = vec![0.0; schedule.resources.len()];
     let mut busy = vec![0.0; schedule.resources.len()];
@@ -147,15 +135,14 @@ fn run(schedule: &Schedule, record: bool) -> Simulation {
                 busy[i] += took;
             }
             if let Some(shared) = shared {
-                busy[shared] += took * cores.threads[step.share][step.phase as usize];
+                busy[shared] += took * threads[step.share][step.phase as usize];
             }
             let batch = positions[step.share][number as usize];
             running.push(Running { step, number, batch, worker, start: time, end: time + took, rate: 1.0 });
-            peak[0] = peak[0].max(schedule.batched.max(1) - state.batched_free);
-            peak[1] = peak[1].max(schedule.ready.max(1) - state.ready_free);
+            peak = [0, 1].map(|buffer| usize::max(peak[buffer], sizes[buffer] - state.free[buffer]));
         }
-        if running.len() > before {
-            cores.slow(schedule, &mut running, time);
+        if can_slow && running.len() > before {
+            slow(schedule, &threads, &mut running, time);
         }
         let Some(first) = running.iter().map(|r| r.end).min_by(f64::total_cmp) else { break };
         // Ends that are equal up to rounding are processed together, so that the policy sees all of them.
@@ -177,7 +164,9 @@ fn run(schedule: &Schedule, record: bool) -> Simulation {
                 activities.push(Activity { id, share: step.share, phase: step.phase, worker, span });
             }
         }
-        cores.slow(schedule, &mut running, time);
+        if can_slow {
+            slow(schedule, &threads, &mut running, time);
+        }
     }
     let trained = state.trained;
     assert!(trained as usize == n, "a policy left mini-batches behind: {trained} of {n} trained by {schedule}");

@@ -48,8 +48,8 @@ pub(crate) struct State {
     /// Exclusive resources in use.
     busy: u32,
     pub(crate) training: bool,
-    pub(crate) batched_free: usize,
-    pub(crate) ready_free: usize,
+    /// Free slots of the batched and of the ready buffer.
+    pub(crate) free: [usize; 2],
     /// Mini-batches trained.
     pub(crate) trained: u32,
 }
@@ -67,8 +67,7 @@ impl State {
             progress: vec![ShareProgress::default(); schedule.shares.len()],
             busy: 0,
             training: false,
-            batched_free: schedule.batched.max(1),
-            ready_free: schedule.ready.max(1),
+            free: [schedule.batched.max(1), schedule.ready.max(1)],
             trained: 0,
         }
     }
@@ -97,13 +96,18 @@ impl State {
         self.busy & resources == 0
     }
 
+    /// The buffer in which the step takes a slot, if any: 0 is the batched, 1 the ready buffer.
+    pub(crate) fn buffer(&self, step: Step) -> Option<usize> {
+        match (step.phase, self.specs[step.share].in_place) {
+            (Phase::Batching, false) => Some(0),
+            (Phase::Batching, true) | (Phase::Transferring, false) => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether the step's buffer has a free slot.
     pub(crate) fn has_slot(&self, step: Step) -> bool {
-        match (step.phase, self.specs[step.share].in_place) {
-            (Phase::Batching, false) => self.batched_free > 0,
-            (Phase::Batching, true) | (Phase::Transferring, false) => self.ready_free > 0,
-            _ => true,
-        }
+        self.buffer(step).is_none_or(|buffer| self.free[buffer] > 0)
     }
 
     /// Whether the step may begin now: its mini-batch, worker or lane, buffer slot and resources are available.
@@ -130,24 +134,23 @@ impl State {
     /// Begins a step that may begin; returns the number of its mini-batch within the share.
     pub(crate) fn begin(&mut self, step: Step) -> u32 {
         debug_assert!(self.can_begin(step), "{step:?} cannot begin: {self:?}");
+        if let Some(buffer) = self.buffer(step) {
+            self.free[buffer] -= 1;
+        }
         let (spec, progress) = (&self.specs[step.share], &mut self.progress[step.share]);
         self.busy |= spec.exclusive[step.phase as usize];
         match step.phase {
             Phase::Batching => {
-                *if spec.in_place { &mut self.ready_free } else { &mut self.batched_free } -= 1;
                 progress.batching += 1;
                 progress.batched.push_back(false);
             }
             Phase::Transferring => {
-                if !spec.in_place {
-                    self.batched_free += 1;
-                    self.ready_free -= 1;
-                }
+                self.free[0] += usize::from(!spec.in_place);
                 progress.batched.pop_front();
                 progress.transferring = true;
             }
             Phase::Training => {
-                self.ready_free += 1;
+                self.free[1] += 1;
                 progress.ready -= 1;
                 self.training = true;
             }

@@ -6,13 +6,13 @@ mod common;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use common::{DEVICE, HOST, Two, check::check};
+use common::{DEVICE, HOST, TwoRoutes, check::check};
 use morphgl_plan::{Policy, bound, plan, timeline};
 use proptest::prelude::*;
 
-/// A partial schedule: when what later operations wait for is, or becomes, free.
+/// A partial schedule: when the resources and mini-batches that later operations wait for become free.
 ///
-/// All that has begun is forgotten but for these times, and every later start is a maximum of some of them and of sums with
+/// Only these times are kept, and every later start is a maximum of some of them and of sums with
 /// durations. So of two partial schedules with the same operations begun, one whose times are all no later is as good.
 #[derive(Debug, Clone, PartialEq)]
 struct Partial {
@@ -22,9 +22,9 @@ struct Partial {
     device: f64,
     /// When mini-batches that wait are batched by the host, transferred, batched by the device, gathered.
     waiting: [Vec<f64>; 4],
-    /// When transfers began; 0 for those whose place in the buffer was taken again.
+    /// When transfers began; 0 for those whose buffer slot was taken again.
     transfers: Vec<f64>,
-    /// When steps of training began; 0 for those whose place in the buffer was taken again.
+    /// When steps of training began; 0 for those whose buffer slot was taken again.
     steps: Vec<f64>,
 }
 
@@ -43,11 +43,11 @@ impl Partial {
 /// Operations begun: batched and transferred of the host's, batched and gathered of the device's, trained of each.
 type Begun = [usize; 6];
 
-/// The least makespan of any schedule of `by_host` mini-batches of the host's and the others of the device's.
+/// The minimum makespan of any schedule of `by_host` mini-batches of the host's and the others of the device's.
 ///
 /// Operations are added one at a time, each as early as those before it allow, in every order of operations; equal mini-batches
-/// keep their order. Any feasible schedule, taken in the order of its starts, is met, no later than it was.
-fn optimum_of(two: &Two, by_host: usize) -> f64 {
+/// keep their order. Any feasible schedule, taken in the order of its starts, is matched by one that ends no later.
+fn optimum_of(two: &TwoRoutes, by_host: usize) -> f64 {
     let by_device = two.n - by_host;
     let first = Partial {
         workers: vec![0.0; two.workers],
@@ -87,18 +87,18 @@ fn optimum_of(two: &Two, by_host: usize) -> f64 {
     ends.fold(f64::INFINITY, f64::min)
 }
 
-/// Begins operation `op` as early as it can; `None` where its buffer has no room.
-fn grow(two: &Two, begun: Begun, partial: &Partial, op: usize) -> Option<Partial> {
+/// Begins operation `op` as early as it can; `None` where its buffer has no free slot.
+fn grow(two: &TwoRoutes, begun: Begun, partial: &Partial, op: usize) -> Option<Partial> {
     let mut p = partial.clone();
-    // When the place that the next comer takes was left: by the first one of a full buffer, by the second one, and so on.
-    let room = |taken: usize, size: usize, left: &[f64]| match taken.checked_sub(size) {
+    // When the slot that the operation takes became free: slots are freed in the order in which they were taken.
+    let slot_free = |taken: usize, size: usize, left: &[f64]| match taken.checked_sub(size) {
         None => Some(0.0),
         Some(wanted) => left.get(wanted).copied(),
     };
-    let ready = room(begun[1] + begun[2], two.ready, &p.steps);
+    let ready = slot_free(begun[1] + begun[2], two.ready, &p.steps);
     match op {
         0 => {
-            let start = p.workers[0].max(room(begun[0], two.batched, &p.transfers)?);
+            let start = p.workers[0].max(slot_free(begun[0], two.batched, &p.transfers)?);
             p.workers[0] = start + two.host;
             p.workers.sort_by(f64::total_cmp);
             p.waiting[0].push(start + two.host);
@@ -125,7 +125,7 @@ fn grow(two: &Two, begun: Begun, partial: &Partial, op: usize) -> Option<Partial
             p.steps.push(start);
         }
     }
-    // Places that were taken again matter no more.
+    // Slots that were taken again do not matter any more.
     let batched = begun[0] + usize::from(op == 0);
     let ready = begun[1] + begun[2] + usize::from(op == 1 || op == 2);
     p.transfers[..batched.saturating_sub(two.batched)].fill(0.0);
@@ -133,8 +133,8 @@ fn grow(two: &Two, begun: Begun, partial: &Partial, op: usize) -> Option<Partial
     Some(p)
 }
 
-/// The least makespan of every division.
-fn optimum(two: &Two) -> f64 {
+/// The minimum makespan over all divisions.
+fn optimum(two: &TwoRoutes) -> f64 {
     (0..=two.n).map(|by_host| optimum_of(two, by_host)).fold(f64::INFINITY, f64::min)
 }
 
@@ -142,43 +142,46 @@ fn seconds() -> impl Strategy<Value = f64> {
     prop_oneof![(1u32..=8).prop_map(f64::from), (0.0..3.0f64).prop_map(|e| 1e-1 * 10f64.powf(e)), Just(0.0)]
 }
 
-fn two(most: usize) -> impl Strategy<Value = Two> {
+fn two(most: usize) -> impl Strategy<Value = TwoRoutes> {
     let durations = [(); 5].map(|()| seconds());
-    (1..=most, 1usize..=2, durations, 2usize..=4, 1usize..=4).prop_map(|(n, workers, s, batched, ready)| Two {
+    (1..=most, 1usize..=2, durations, 2usize..=4, 1usize..=4).prop_map(|(n, workers, s, batched, ready)| TwoRoutes {
         batched,
         ready,
-        ..Two::new(n, workers, s)
+        ..TwoRoutes::new(n, workers, s)
     })
 }
 
 #[track_caller]
-fn same(a: f64, b: f64) {
+fn assert_close(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-9, "{a}, expected {b}");
 }
 
 #[test]
-fn the_reference_knows_what_can_be_seen_by_hand() {
-    let mut two = Two { batched: 8, ready: 8, ..Two::new(4, 1, [3.0, 1.0, 100.0, 100.0, 2.0]) };
+fn the_reference_agrees_with_optima_found_by_hand() {
+    let mut two = TwoRoutes { batched: 8, ready: 8, ..TwoRoutes::new(4, 1, [3.0, 1.0, 100.0, 100.0, 2.0]) };
     // By the host alone: four of 3 s, then a transfer and a step.
-    same(optimum_of(&two, 4), 12.0 + 1.0 + 2.0);
-    // Two workers: pairs at 3 and 6 s; transfers end at 4, 5, 7, 8; steps at 6, 8, 10, 12.
+    assert_close(optimum_of(&two, 4), 12.0 + 1.0 + 2.0);
+    // TwoRoutes workers: pairs at 3 and 6 s; transfers end at 4, 5, 7, 8; steps at 6, 8, 10, 12.
     two.workers = 2;
-    same(optimum_of(&two, 4), 12.0);
+    assert_close(optimum_of(&two, 4), 12.0);
     // By the device alone: one after the other.
-    same(optimum_of(&two, 0), 4.0 * 202.0);
-    // One place on the device: a transfer waits until the step before it has begun, which is no wait for the step.
-    same(optimum_of(&Two { ready: 1, training: 5.0, ..two }, 4), 4.0 + 4.0 * 5.0);
-    // A transfer as long as the step, and one place: it has to wait for the step's beginning, and is hidden behind it.
-    same(
-        optimum_of(&Two { ready: 1, training: 4.0, dma: 4.0, workers: 1, host: 1.0, ..two }, 4),
+    assert_close(optimum_of(&two, 0), 4.0 * 202.0);
+    // One slot on the device: a transfer waits until the step before it has begun, which does not delay the step.
+    assert_close(optimum_of(&TwoRoutes { ready: 1, training: 5.0, ..two }, 4), 4.0 + 4.0 * 5.0);
+    // A transfer as long as the step, and one slot: it has to wait for the step's beginning, and is hidden behind it.
+    assert_close(
+        optimum_of(&TwoRoutes { ready: 1, training: 4.0, dma: 4.0, workers: 1, host: 1.0, ..two }, 4),
         1.0 + 4.0 + 4.0 * 4.0,
     );
-    // One place among the batched: the next is batched while this one is moved.
-    same(optimum_of(&Two { batched: 1, workers: 1, dma: 5.0, training: 1.0, ..two }, 4), 3.0 + 4.0 * 5.0 + 1.0);
+    // One batched slot: the next mini-batch is batched while this one is transferred.
+    assert_close(
+        optimum_of(&TwoRoutes { batched: 1, workers: 1, dma: 5.0, training: 1.0, ..two }, 4),
+        3.0 + 4.0 * 5.0 + 1.0,
+    );
     // Both: while the host batches one, the device batches (1 s), gathers (1 s) and trains (2 s) one; then the host's.
-    let both = Two::new(2, 1, [3.0, 1.0, 1.0, 1.0, 2.0]);
-    same(optimum_of(&both, 1), 6.0);
-    same(optimum(&both), 6.0);
+    let both = TwoRoutes::new(2, 1, [3.0, 1.0, 1.0, 1.0, 2.0]);
+    assert_close(optimum_of(&both, 1), 6.0);
+    assert_close(optimum(&both), 6.0);
 }
 
 proptest! {
@@ -241,14 +244,14 @@ fn ours_is_close_to_the_optimum() {
                 let mut random = common::Random(11 + part);
                 for i in 0..280 {
                     let n = 1 + i % 7;
-                    let mut two = random.two(n);
+                    let mut two = random.two_routes(n);
                     two.workers = 1 + two.workers % 2;
                     (two.batched, two.ready) = (4, 2 + (random.unit() * 3.0) as usize);
                     let best = optimum(&two);
                     let plans = plan(&two.problem()).expect("there is memory");
                     let ratio = plans.best().prediction.epoch_seconds / best;
                     assert!(ratio >= 1.0 - 1e-9, "{two:?}");
-                    let row = &mut found.lock().expect("no thread panics with it")[n];
+                    let row = &mut found.lock().expect("no thread panics while it holds the lock")[n];
                     let is_best = f64::from(u8::from(ratio < 1.0 + 1e-9));
                     *row = [
                         row[0] + 1.0,
@@ -262,7 +265,7 @@ fn ours_is_close_to_the_optimum() {
         }
     });
     println!("mini-batches  ours/optimum: mean  most    is the optimum  optimum/bound: mean");
-    let found = found.into_inner().expect("no thread panics with it");
+    let found = found.into_inner().expect("no thread panics while it holds the lock");
     for (n, [count, sum, most, best, bound]) in found.iter().enumerate().skip(1) {
         println!(
             "{n:>12}  {:>18.4}  {most:.4}  {:>12.0} %  {:>19.4}",

@@ -1,8 +1,8 @@
-//! Epochs whose course is known: sums, flow shops, and the dual buffer step by step.
+//! Epochs with known times: sums, flow shops, and the dual buffer step by step.
 
 mod common;
 
-use common::{DEVICE, HOST, Two, check::check};
+use common::{DEVICE, HOST, TwoRoutes, check::check};
 use morphgl_plan::{
     Contention, Durations, InterferencePoint, Limits, Phase, Policy, Schedule, Simulation, Strategy, bound, plan,
     timeline,
@@ -17,12 +17,12 @@ fn run(schedule: &Schedule) -> Simulation {
 }
 
 #[track_caller]
-fn same(a: f64, b: f64) {
+fn assert_close(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{a}, expected {b}");
 }
 
 /// Every start but those of the host's batching, as "seconds phase share number".
-fn course(simulation: &Simulation, host_batching: bool) -> Vec<String> {
+fn starts(simulation: &Simulation, host_batching: bool) -> Vec<String> {
     let mut counts = [[0; 3]; 2];
     let mut found = Vec::new();
     for a in &simulation.activities {
@@ -44,10 +44,10 @@ fn course(simulation: &Simulation, host_batching: bool) -> Vec<String> {
 
 #[test]
 fn a_sequential_epoch_is_the_sum_of_its_phases() {
-    let two = Two::new(7, 3, [0.5, 0.25, 0.125, 0.0625, 1.0]);
-    same(run(&two.single(Policy::Sequential, HOST)).seconds, 7.0 * 1.75);
-    same(run(&two.single(Policy::Sequential, DEVICE)).seconds, 7.0 * 1.1875);
-    same(run(&two.schedule(Policy::Sequential, 4, (0, 0))).seconds, 4.0 * 1.75 + 3.0 * 1.1875);
+    let two = TwoRoutes::new(7, 3, [0.5, 0.25, 0.125, 0.0625, 1.0]);
+    assert_close(run(&two.single(Policy::Sequential, HOST)).seconds, 7.0 * 1.75);
+    assert_close(run(&two.single(Policy::Sequential, DEVICE)).seconds, 7.0 * 1.1875);
+    assert_close(run(&two.schedule(Policy::Sequential, 4, (0, 0))).seconds, 4.0 * 1.75 + 3.0 * 1.1875);
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn a_pipeline_takes_its_longest_phase_and_the_others_once() {
     // One worker: a flow shop of equal mini-batches takes all phases once and the longest n - 1 times more.
     for durations in [[3.0, 1.0, 0.0, 0.0, 2.0], [1.0, 3.0, 0.0, 0.0, 2.0], [1.0, 2.0, 0.0, 0.0, 3.0], [2.0; 5]] {
         for n in [1, 2, 50] {
-            let two = Two::new(n, 1, durations);
+            let two = TwoRoutes::new(n, 1, durations);
             let [b, t, _, _, m] = durations;
             let longest = b.max(t).max(m);
-            same(run(&two.single(Policy::Pipeline, HOST)).seconds, b + t + m + (n - 1) as f64 * longest);
+            assert_close(run(&two.single(Policy::Pipeline, HOST)).seconds, b + t + m + (n - 1) as f64 * longest);
         }
     }
 }
@@ -66,9 +66,9 @@ fn a_pipeline_takes_its_longest_phase_and_the_others_once() {
 #[test]
 fn a_pool_delivers_in_rounds() {
     // 10 mini-batches by 4 workers are 3 rounds of 8 s; the last round's two are moved and trained in turn.
-    let two = Two::new(10, 4, [8.0, 1.0, 0.0, 0.0, 0.5]);
-    same(run(&two.single(Policy::Pipeline, HOST)).seconds, 24.0 + 2.0 + 0.5);
-    same(
+    let two = TwoRoutes::new(10, 4, [8.0, 1.0, 0.0, 0.0, 0.5]);
+    assert_close(run(&two.single(Policy::Pipeline, HOST)).seconds, 24.0 + 2.0 + 0.5);
+    assert_close(
         plan(&two.problem())
             .expect("there is memory")
             .best_of(Strategy::Pipeline)
@@ -80,20 +80,23 @@ fn a_pool_delivers_in_rounds() {
 }
 
 #[test]
-fn one_place_on_the_device_makes_a_transfer_wait_for_the_step_before() {
-    let two = Two { ready: 1, ..Two::new(4, 1, [1.0, 2.0, 0.0, 0.0, 3.0]) };
-    // A place is free again when its mini-batch begins to be trained, so transfers are hidden behind steps.
-    same(run(&two.single(Policy::Pipeline, HOST)).seconds, 1.0 + 2.0 + 4.0 * 3.0);
-    // One place among the batched: the next is batched while this one is moved.
-    let two = Two { batched: 1, ..Two::new(4, 2, [3.0, 4.0, 0.0, 0.0, 1.0]) };
-    same(run(&two.single(Policy::Pipeline, HOST)).seconds, 3.0 + 4.0 * 4.0 + 1.0);
-    same(run(&Two { host: 6.0, ..two }.single(Policy::Pipeline, HOST)).seconds, 6.0 + 3.0 * 6.0 + 4.0 + 1.0);
+fn one_slot_on_the_device_makes_a_transfer_wait_for_the_step_before() {
+    let two = TwoRoutes { ready: 1, ..TwoRoutes::new(4, 1, [1.0, 2.0, 0.0, 0.0, 3.0]) };
+    // A slot is free again when its mini-batch begins to be trained, so transfers are hidden behind steps.
+    assert_close(run(&two.single(Policy::Pipeline, HOST)).seconds, 1.0 + 2.0 + 4.0 * 3.0);
+    // One batched slot: the next mini-batch is batched while this one is transferred.
+    let two = TwoRoutes { batched: 1, ..TwoRoutes::new(4, 2, [3.0, 4.0, 0.0, 0.0, 1.0]) };
+    assert_close(run(&two.single(Policy::Pipeline, HOST)).seconds, 3.0 + 4.0 * 4.0 + 1.0);
+    assert_close(
+        run(&TwoRoutes { host: 6.0, ..two }.single(Policy::Pipeline, HOST)).seconds,
+        6.0 + 3.0 * 6.0 + 4.0 + 1.0,
+    );
 }
 
 #[test]
 fn the_dual_buffer_fills_blocks_and_flushes() {
     // cbs 2 beside the one worker's, gbs 2; four of the host's, six of the device's.
-    let two = Two { batched: 3, ready: 2, ..Two::new(10, 1, [3.0, 1.0, 1.0, 1.0, 1.0]) };
+    let two = TwoRoutes { batched: 3, ready: 2, ..TwoRoutes::new(10, 1, [3.0, 1.0, 1.0, 1.0, 1.0]) };
     let simulation = run(&two.schedule(Policy::DualBuffer, 4, (0, 0)));
     let expected = [
         // Filling: the host batches all the time, the device two of its own.
@@ -103,7 +106,7 @@ fn the_dual_buffer_fills_blocks_and_flushes() {
         "2 batch device 1",
         "3 batch host 1",
         "3 move device 1",
-        // Blocking, footnote 3: the device's buffer is full and the host's is not: one is trained, another batched in its stead.
+        // Blocking, footnote 3: the device's buffer is full and the host's is not: one is trained, another batched in its place.
         "4 train device 0",
         "5 batch device 2",
         "6 batch host 2",
@@ -133,7 +136,7 @@ fn the_dual_buffer_fills_blocks_and_flushes() {
         "20 move device 5",
         "21 train device 5",
     ];
-    let found = course(&simulation, true);
+    let found = starts(&simulation, true);
     // Which of the ready ones is trained first makes no difference.
     let agrees = |(found, expected): (&String, &&str)| found.starts_with(expected);
     assert!(found.len() == expected.len() && found.iter().zip(&expected).all(agrees), "{found:#?}");
@@ -141,10 +144,10 @@ fn the_dual_buffer_fills_blocks_and_flushes() {
 }
 
 #[test]
-fn the_dual_buffer_flushes_all_that_waits() {
-    // cbs 1 beside the one worker's, gbs 1: the worker's own is done too when the device's first is ready, and is flushed with it.
-    let two = Two { batched: 2, ready: 1, ..Two::new(4, 1, [0.5, 1.0, 2.0, 1.0, 1.0]) };
-    let found = course(&run(&two.schedule(Policy::DualBuffer, 2, (0, 0))), false);
+fn the_dual_buffer_flushes_every_waiting_mini_batch() {
+    // cbs 1 beside the one worker's, gbs 1: the worker's mini-batch ends, too, when the device's first is ready, and is flushed with it.
+    let two = TwoRoutes { batched: 2, ready: 1, ..TwoRoutes::new(4, 1, [0.5, 1.0, 2.0, 1.0, 1.0]) };
+    let found = starts(&run(&two.schedule(Policy::DualBuffer, 2, (0, 0))), false);
     let expected = [
         "0 batch device 0",
         "2 move device 0",
@@ -163,13 +166,13 @@ fn the_dual_buffer_flushes_all_that_waits() {
 #[test]
 fn interleaved_groups_alternate_with_transfers() {
     // A cycle: two of the device's are batched in 3 s, then one of the host's is moved in 2 s while three are trained in 3 s.
-    let two = Two { ready: 4, ..Two::new(30, 1, [4.0, 2.0, 1.0, 0.5, 1.0]) };
+    let two = TwoRoutes { ready: 4, ..TwoRoutes::new(30, 1, [4.0, 2.0, 1.0, 0.5, 1.0]) };
     let simulation = run(&two.schedule(Policy::Interleaved, 10, (2, 1)));
-    let found = course(&simulation, false);
+    let found = starts(&simulation, false);
     let groups = found.iter().filter(|s| !s.contains("train")).map(|s| s.split_once(' ').expect("a time").1);
     let groups: Vec<&str> = groups.collect();
     for k in 2..8 {
-        // Between two transfers of the host's stand two mini-batches of the device's.
+        // Two mini-batches of the device come between two transfers of the host's.
         let at = |k: usize| groups.iter().position(|s| *s == format!("move host {k}")).expect("it is moved");
         let between = &groups[at(k) + 1..at(k + 1)];
         assert_eq!(between.iter().filter(|s| s.starts_with("batch device")).count(), 2, "{groups:#?}");
@@ -179,8 +182,8 @@ fn interleaved_groups_alternate_with_transfers() {
 
 #[test]
 fn equation_6_divides_the_mini_batches() {
-    // C'(x) is least where training and the host's rest are equal: 2 = (30 - 10x) / (1 + x), so x = 28/12 and cbs = 10/x = 4.3.
-    let two = Two::new(1400, 1, [30.0, 1.0, 6.0, 4.0, 2.0]);
+    // C'(x) is minimal where training and the host's rest are equal: 2 = (30 - 10x) / (1 + x), so x = 28/12 and cbs = 10/x = 4.3.
+    let two = TwoRoutes::new(1400, 1, [30.0, 1.0, 6.0, 4.0, 2.0]);
     let plans = plan(&two.problem()).expect("there is memory");
     let paper = plans.best_of(Strategy::Paper).expect("there are two routes");
     assert_eq!(paper.schedule.policy, Policy::DualBuffer);
@@ -200,17 +203,17 @@ fn equation_6_divides_the_mini_batches() {
 
 #[test]
 fn where_training_binds_the_papers_plan_is_a_pipeline() {
-    let plans = plan(&Two::new(100, 2, [1.0, 1.0, 1.0, 1.0, 3.0]).problem()).expect("there is memory");
+    let plans = plan(&TwoRoutes::new(100, 2, [1.0, 1.0, 1.0, 1.0, 3.0]).problem()).expect("there is memory");
     let paper = plans.best_of(Strategy::Paper).expect("there are two routes");
     assert_eq!((paper.schedule.policy, paper.schedule.shares.len()), (Policy::Pipeline, 1));
     // The longest phase and the others once.
-    same(plans.best().prediction.epoch_seconds, 1.0 + 1.0 + 300.0);
+    assert_close(plans.best().prediction.epoch_seconds, 1.0 + 1.0 + 300.0);
 }
 
 #[test]
 fn the_papers_plan_keeps_within_the_limit_of_batched_mini_batches() {
     // Four would be wanted beside the worker's own; two are allowed in all.
-    let two = Two { batched: 2, ready: 10, ..Two::new(1400, 1, [30.0, 1.0, 6.0, 4.0, 2.0]) };
+    let two = TwoRoutes { batched: 2, ready: 10, ..TwoRoutes::new(1400, 1, [30.0, 1.0, 6.0, 4.0, 2.0]) };
     let plans = plan(&two.problem()).expect("there is memory");
     assert_eq!(plans.best_of(Strategy::Paper).expect("there are two routes").schedule.batched, 2);
 }
@@ -218,36 +221,36 @@ fn the_papers_plan_keeps_within_the_limit_of_batched_mini_batches() {
 #[test]
 fn a_longest_transfer_does_not_rule_out_the_device() {
     // Transfers take longest, and the device alone is twice as fast as the pipeline.
-    let plans = plan(&Two::new(500, 4, [1.0, 4.0, 0.5, 0.5, 1.0]).problem()).expect("there is memory");
+    let plans = plan(&TwoRoutes::new(500, 4, [1.0, 4.0, 0.5, 0.5, 1.0]).problem()).expect("there is memory");
     assert!(plans.best().prediction.epoch_seconds <= 1000.0, "{}", plans.best());
     assert!(plans.best_of(Strategy::Pipeline).expect("a pipeline").prediction.epoch_seconds > 2000.0);
 }
 
 #[test]
 fn nothing_to_do_takes_no_time_and_one_mini_batch_takes_its_fastest_route() {
-    let two = Two::new(0, 2, [1.0, 1.0, 0.5, 0.25, 2.0]);
+    let two = TwoRoutes::new(0, 2, [1.0, 1.0, 0.5, 0.25, 2.0]);
     for p in plan(&two.problem()).expect("there is memory").all() {
         assert_eq!((p.prediction.epoch_seconds, p.prediction.bound_seconds, p.prediction.ratio()), (0.0, 0.0, 1.0));
         check(&p.schedule, &timeline(&p.schedule));
     }
-    let one = plan(&Two { n: 1, ..two }.problem()).expect("there is memory");
-    same(one.best().prediction.epoch_seconds, 2.75);
-    same(one.best().prediction.bound_seconds, 2.75);
+    let one = plan(&TwoRoutes { n: 1, ..two }.problem()).expect("there is memory");
+    assert_close(one.best().prediction.epoch_seconds, 2.75);
+    assert_close(one.best().prediction.bound_seconds, 2.75);
 }
 
 #[test]
 fn utilisation_and_bottleneck_are_those_of_the_epoch() {
-    let two = Two::new(100, 2, [1.0, 2.0, 9.0, 9.0, 0.5]);
+    let two = TwoRoutes::new(100, 2, [1.0, 2.0, 9.0, 9.0, 0.5]);
     let plans = plan(&two.problem()).expect("there is memory");
     let p = &plans.best_of(Strategy::Pipeline).expect("a pipeline").prediction;
-    same(p.epoch_seconds, 1.0 + 200.0 + 0.5);
+    assert_close(p.epoch_seconds, 1.0 + 200.0 + 0.5);
     assert_eq!(p.bottleneck.to_string(), "PCIe (transferring)");
     let used: Vec<(&str, f64)> = p.utilisation.iter().map(|u| (u.resource.as_str(), u.share)).collect();
     let [("CPU", cpu), ("PCIe", pcie), ("SIM", sim)] = used[..] else { panic!("{used:?}") };
-    same(cpu, 100.0 / (2.0 * 201.5));
-    same(pcie, 200.0 / 201.5);
-    same(sim, 50.0 / 201.5);
-    same(p.first_fill_seconds, 3.0);
+    assert_close(cpu, 100.0 / (2.0 * 201.5));
+    assert_close(pcie, 200.0 / 201.5);
+    assert_close(sim, 50.0 / 201.5);
+    assert_close(p.first_fill_seconds, 3.0);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn one_core_does_not_get_faster_by_a_pipeline() {
     let plans = plan(&m.problem()).expect("there is memory");
     expect(plans.best(), (Policy::Sequential, 1, 1, 1), 50.0);
     let pipeline = plans.best_of(Strategy::Pipeline).expect("it is a candidate");
-    assert!(pipeline.prediction.epoch_seconds > 50.0, "a crowded core is slower, not faster");
+    assert!(pipeline.prediction.epoch_seconds > 50.0, "an oversubscribed core is slower, not faster");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn threads_that_slow_a_phase_down_are_not_used() {
 }
 
 #[test]
-fn threads_that_outnumber_the_cores_get_a_part_of_them() {
+fn oversubscribed_cores_are_shared_among_threads() {
     // One core: batching alone for 0.5 s; then batching and training at half the speed over 1.1; then training alone.
     let m = machine(2, 1, &[(1, 1, 0.5)], &[(1, 0.5)]);
     let schedule = m.pipeline(1, 1, 2);
@@ -90,15 +90,16 @@ fn measured_contention_is_planned_with() {
     let m = machine(200, 2, &[(1, 1, 1.0)], &[(1, 1.0)]);
     let plans = plan(&m.problem()).expect("there is memory");
     expect(plans.best(), (Policy::Pipeline, 1, 1, 1), 201.0);
-    // So slow beside each other that one after the other is better.
-    let together = |factor| InterferencePoint {
+    // With so much interference that one after the other is better.
+    let interference = |factor| InterferencePoint {
         workers: 1,
         threads: 1,
         training_threads: 1,
         contention: Contention { batching: factor, training: factor },
     };
     let slowed = |factor: f64| {
-        let durations: Durations = m.durations().with_interference(vec![together(factor)]).expect("factors are valid");
+        let durations: Durations =
+            m.durations().with_interference(vec![interference(factor)]).expect("factors are valid");
         let problem = m.problem();
         let mut route = problem.routes()[0].clone();
         route.durations = durations;
@@ -137,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn plans_of_any_machine_keep_to_the_cores_and_the_bound(m in any_machine()) {
+    fn plans_of_any_machine_respect_the_cores_and_the_bound(m in any_machine()) {
         let problem = m.problem();
         let plans = plan(&problem).expect("there is memory");
         let limit = bound(&problem);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Two, check::check, check::close};
+use common::{TwoRoutes, check::check, check::close};
 use morphgl_plan::{Plans, Problem, bound, plan, predict, simulate, timeline};
 use proptest::prelude::*;
 
@@ -10,13 +10,13 @@ fn seconds() -> impl proptest::strategy::Strategy<Value = f64> {
     prop_oneof![1 => Just(0.0), 20 => (-3.0..0.0f64).prop_map(|e| 10f64.powf(e))]
 }
 
-fn two() -> impl proptest::strategy::Strategy<Value = Two> {
+fn two() -> impl proptest::strategy::Strategy<Value = TwoRoutes> {
     let durations = [(); 5].map(|()| seconds());
     (prop_oneof![0usize..40, 200usize..300], 1usize..=16, durations, 16usize..=64, 1usize..=10)
-        .prop_map(|(n, workers, s, batched, ready)| Two { batched, ready, ..Two::new(n, workers, s) })
+        .prop_map(|(n, workers, s, batched, ready)| TwoRoutes { batched, ready, ..TwoRoutes::new(n, workers, s) })
 }
 
-fn scaled(two: Two, which: usize, factor: f64) -> Two {
+fn scaled(two: TwoRoutes, which: usize, factor: f64) -> TwoRoutes {
     let mut other = two;
     let duration = [&mut other.host, &mut other.dma, &mut other.device, &mut other.gather, &mut other.training]
         .into_iter()
@@ -52,18 +52,18 @@ proptest! {
         let before = bound(&two.problem());
         let longer = bound(&scaled(two, which, factor).problem());
         prop_assert!(longer >= before * (1.0 - 1e-9), "{} before, {} after", before, longer);
-        let more = bound(&Two { n: two.n + 1, ..two }.problem());
+        let more = bound(&TwoRoutes { n: two.n + 1, ..two }.problem());
         prop_assert!(more >= before * (1.0 - 1e-9), "{} before, {} with another mini-batch", before, more);
-        let faster = bound(&Two { workers: two.workers + 1, ..two }.problem());
+        let faster = bound(&TwoRoutes { workers: two.workers + 1, ..two }.problem());
         prop_assert!(faster <= before * (1.0 + 1e-9), "{} before, {} with another worker", before, faster);
     }
 
     #[test]
-    fn all_durations_times_a_factor_are_an_epoch_times_it(two in two(), power in -3i32..=3) {
+    fn an_epoch_scales_with_all_durations(two in two(), power in -3i32..=3) {
         // A power of two, so that nothing is rounded.
         let factor = 2f64.powi(power);
         let other = (0..5).fold(two, |t, which| scaled(t, which, factor));
-        let seconds = |t: Two| plan(&t.problem()).expect("there is memory").best().prediction.epoch_seconds;
+        let seconds = |t: TwoRoutes| plan(&t.problem()).expect("there is memory").best().prediction.epoch_seconds;
         let (before, after) = (seconds(two) * factor, seconds(other));
         prop_assert!((before - after).abs() <= 1e-6 * before, "{} and {}", before, after);
     }

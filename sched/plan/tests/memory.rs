@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::{Two, check::check};
+use common::{TwoRoutes, check::check};
 use morphgl_plan::{Bytes, Candidate, Limits, Memory, Problem, memory, plan, timeline};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
 /// Mini-batches of 3 MiB as batched and 2 MiB as ready, workers of 1 MiB.
-fn problem(two: &Two, host_bytes: Option<u64>, device_bytes: Option<u64>) -> Problem {
+fn problem(two: &TwoRoutes, host_bytes: Option<u64>, device_bytes: Option<u64>) -> Problem {
     let whole = two.problem();
     let bytes = Bytes { batched: 3 * MIB, ready: 2 * MIB, worker: MIB };
     let routes: Vec<Candidate> = whole.routes().iter().map(|r| Candidate { bytes, ..r.clone() }).collect();
@@ -20,12 +20,12 @@ fn problem(two: &Two, host_bytes: Option<u64>, device_bytes: Option<u64>) -> Pro
     })
 }
 
-fn two() -> Two {
-    Two::new(200, 4, [0.04, 0.004, 0.005, 0.003, 0.002])
+fn two() -> TwoRoutes {
+    TwoRoutes::new(200, 4, [0.04, 0.004, 0.005, 0.003, 0.002])
 }
 
 #[test]
-fn memory_is_that_of_buffers_and_workers() {
+fn memory_is_the_sum_of_buffers_and_workers() {
     let two = two();
     let problem = problem(&two, None, None);
     let schedule = two.schedule(morphgl_plan::Policy::Interleaved, 100, (2, 1));
@@ -56,10 +56,10 @@ fn plans_are_made_smaller_until_they_fit() {
 }
 
 #[test]
-fn what_cannot_fit_says_what_it_needs() {
+fn the_error_of_memory_states_the_minimum() {
     let refused = plan(&problem(&two(), None, Some(MIB))).expect_err("a mini-batch is needed");
     // Sequentially, the device holds one at a time, and its worker.
-    assert_eq!(refused.least, Memory { host: 0, device: 3 * MIB });
+    assert_eq!(refused.minimum, Memory { host: 0, device: 3 * MIB });
     assert_eq!(
         refused.to_string(),
         "no plan fits in memory: the smallest needs 0.0 MiB and 3.0 MiB of the device's 1.0 MiB; allow more memory, or make \
@@ -73,11 +73,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_refused_needs_more_and_what_it_needs_fits(host in 0u64..12, device in 0u64..12) {
+    fn refused_limits_are_below_the_minimum_and_the_minimum_fits(host in 0u64..12, device in 0u64..12) {
         let small = problem(&two(), Some(host * MIB), Some(device * MIB));
         if let Err(refused) = plan(&small) {
-            prop_assert!(refused.least.host > host * MIB || refused.least.device > device * MIB, "{}", refused);
-            let enough = problem(&two(), Some(refused.least.host), Some(refused.least.device));
+            prop_assert!(refused.minimum.host > host * MIB || refused.minimum.device > device * MIB, "{}", refused);
+            let enough = problem(&two(), Some(refused.minimum.host), Some(refused.minimum.device));
             prop_assert!(plan(&enough).is_ok(), "{}", refused);
         }
     }

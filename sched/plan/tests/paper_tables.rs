@@ -1,5 +1,5 @@
 //! Tables V and X of morphgl: durations fitted to its baselines, our predicted time beside MorphGL's.
-#![allow(clippy::print_stdout, reason = "the tables are the point")]
+#![allow(clippy::print_stdout, reason = "the tables are worth reading")]
 
 mod common;
 
@@ -43,6 +43,6 @@ fn table_v_is_predicted_cell_by_cell() {
         println!("Table V, {what}\n\n{}", markdown(&cells));
         means.push(mean_ratio(&cells));
     }
-    // What the paper measured lies near what its durations predict: a fit that is far off would not.
+    // The paper's measurements are near the predictions of the fitted durations.
     assert!(means.iter().all(|m| (0.8..=1.1).contains(m)), "{means:?}");
 }

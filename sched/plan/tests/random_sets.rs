@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{DEVICE, HOST, Random, Two, check::check};
+use common::{DEVICE, HOST, Random, TwoRoutes, check::check};
 use morphgl_plan::{Policy, Strategy, bound, plan, simulate, timeline};
 
 const SETS: usize = 10_000;
@@ -21,7 +21,7 @@ const LONG: usize = 60;
 /// Why an epoch is longer than the bound.
 #[derive(Debug, Clone, Copy)]
 enum Cause {
-    /// While the device prepares a mini-batch, the host's workers prepare more than there is room for.
+    /// While the device prepares a mini-batch, the host's workers prepare more than the buffer holds.
     Batched,
     /// The first and the last mini-batches: of less and less weight in longer epochs.
     Ends,
@@ -29,10 +29,10 @@ enum Cause {
     Cycles,
 }
 
-/// What became of one machine.
+/// The result of one machine.
 #[derive(Debug, Clone)]
 struct Row {
-    two: Two,
+    two: TwoRoutes,
     strategy: Strategy,
     ours: f64,
     bound: f64,
@@ -46,7 +46,7 @@ struct Row {
 
 impl Row {
     #[track_caller]
-    fn of(index: usize, two: Two) -> Self {
+    fn of(index: usize, two: TwoRoutes) -> Self {
         let problem = two.problem();
         let plans = plan(&problem).expect("there is memory");
         let best = plans.best();
@@ -92,23 +92,24 @@ impl Row {
     }
 
     /// Mini-batches the host's workers prepare while the device prepares one.
-    fn meanwhile(&self) -> f64 {
+    fn host_batches_meanwhile(&self) -> f64 {
         self.two.workers as f64 * (self.two.device + self.two.gather) / self.two.host
     }
 
-    /// Whether these, beside those in hand, are more than there is room for, and the host does most of the work.
-    fn is_by_batched(&self) -> bool {
-        self.meanwhile() + self.two.workers as f64 > self.two.batched as f64 && 2 * self.by_host > self.two.n
+    /// Whether these and the ones in workers exceed the buffer, and the host does most of the work.
+    fn is_buffer_bound(&self) -> bool {
+        self.host_batches_meanwhile() + self.two.workers as f64 > self.two.batched as f64
+            && 2 * self.by_host > self.two.n
     }
 
     fn explanation(&self, cause: Cause) -> String {
         let t = &self.two;
         match cause {
             Cause::Batched => format!(
-                "while the device prepares one mini-batch, {} workers prepare {:.0}: beside those in hand a buffer of {} has \
-                 no room for them, so the little that the device could do beside the host, which the bound counts, is lost",
+                "while the device prepares one mini-batch, {} workers prepare {:.0}: with those in workers more than a \
+                 buffer of {} holds, so the little that the device could do meanwhile, which the bound counts, is lost",
                 t.workers,
-                self.meanwhile(),
+                self.host_batches_meanwhile(),
                 t.batched
             ),
             Cause::Ends => format!(
@@ -128,7 +129,7 @@ impl Row {
 }
 
 /// Runs `f` on all of `0..count`, on two threads.
-fn spread<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
+fn parallel_map<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -139,25 +140,25 @@ fn spread<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
                         return;
                     }
                     let done = f(i);
-                    found.lock().expect("no thread panics with it").push((i, done));
+                    found.lock().expect("no thread panics while it holds the lock").push((i, done));
                 }
             });
         }
     });
-    let mut found = found.into_inner().expect("no thread panics with it");
+    let mut found = found.into_inner().expect("no thread panics while it holds the lock");
     found.sort_by_key(|f| f.0);
     found.into_iter().map(|f| f.1).collect()
 }
 
 fn rows() -> Vec<Row> {
     let mut random = Random(SEED);
-    let machines: Vec<Two> = (0..SETS).map(|_| random.two(N)).collect();
-    let mut rows = spread(SETS, |i| Row::of(i, machines[i]));
+    let machines: Vec<TwoRoutes> = (0..SETS).map(|_| random.two_routes(N)).collect();
+    let mut rows = parallel_map(SETS, |i| Row::of(i, machines[i]));
     rows.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
     rows
 }
 
-/// Mean, quantiles and most of `values`; they are printed.
+/// Mean, quantiles and maximum of `values`; they are printed.
 fn figures(what: &str, mut values: Vec<f64>) -> [f64; 5] {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| values[((values.len() as f64 * share) as usize).min(values.len() - 1)];
@@ -185,8 +186,8 @@ fn print(r: &Row, cause: Cause) {
 }
 
 /// Our ratio to the bound, of the same machine with another number of mini-batches.
-fn ratio(two: Two, n: usize) -> f64 {
-    plan(&Two { n, ..two }.problem()).expect("there is memory").best().prediction.ratio()
+fn ratio(two: TwoRoutes, n: usize) -> f64 {
+    plan(&TwoRoutes { n, ..two }.problem()).expect("there is memory").best().prediction.ratio()
 }
 
 #[test]
@@ -203,10 +204,10 @@ fn ours_is_never_worse_and_close_to_the_bound() {
     assert!(p99 <= 1.02, "99th percentile {p99}");
 
     let worst: Vec<&Row> = rows.iter().rev().take(WORST).collect();
-    let longer = spread(worst.len(), |i| ratio(worst[i].two, 10_000));
-    // What is by the ends falls by 70% or more when the epoch is 8.5 times as long; what is in every cycle would not fall.
+    let longer = parallel_map(worst.len(), |i| ratio(worst[i].two, 10_000));
+    // Loss at the ends falls by 70% or more when the epoch is 8.5 times as long; loss in every cycle would not fall.
     let cause = |(r, longer): (&Row, f64)| match () {
-        () if r.is_by_batched() => Cause::Batched,
+        () if r.is_buffer_bound() => Cause::Batched,
         () if longer - 1.0 <= 0.3 * (r.ratio() - 1.0) => Cause::Ends,
         () => Cause::Cycles,
     };
@@ -219,12 +220,13 @@ fn ours_is_never_worse_and_close_to_the_bound() {
 
 #[test]
 fn the_ratio_to_the_bound_tends_to_one() {
-    // Machines of another seed than the one the search was looked at with, and the first of that one.
+    // Machines of two seeds: the one that the search was tuned with, and another.
     let mut random = (Random(SEED), Random(SEED + 1));
-    let machines: Vec<Two> = (0..LONG).map(|i| if i % 2 == 0 { random.0.two(N) } else { random.1.two(N) }).collect();
+    let machines: Vec<TwoRoutes> =
+        (0..LONG).map(|i| if i % 2 == 0 { random.0.two_routes(N) } else { random.1.two_routes(N) }).collect();
     let mut last = [f64::INFINITY; 2];
     for n in [N, 10_000, 100_000] {
-        let ratios = spread(machines.len(), |i| ratio(machines[i], n));
+        let ratios = parallel_map(machines.len(), |i| ratio(machines[i], n));
         let [mean, .., most] = figures(&format!("ours / bound of {LONG} machines, n = {n}"), ratios);
         assert!(mean <= last[0] && most <= last[1], "{n}: mean {mean}, most {most}, before {last:?}");
         last = [mean, most];

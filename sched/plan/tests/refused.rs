@@ -1,25 +1,25 @@
-//! Problems and durations no plan can be made from, and files that are not what they should be.
+//! Problems and durations that no plan can be made from, and invalid files.
 
 mod common;
 
-use common::{Two, hardware};
+use common::{TwoRoutes, hardware};
 use morphgl_plan::{
     Candidate, Contention, Curve, Durations, InterferencePoint, Plans, Point, Policy, PoolPoint, Problem, Resource,
     Schedule, Seconds, Strategy,
 };
 
-fn two() -> Two {
-    Two::new(10, 2, [0.1, 0.1, 0.1, 0.1, 0.1])
+fn two() -> TwoRoutes {
+    TwoRoutes::new(10, 2, [0.1, 0.1, 0.1, 0.1, 0.1])
 }
 
 #[track_caller]
 fn refuse(resources: Vec<Resource>, routes: Vec<Candidate>, expected: &str) {
-    let error = Problem::new(10, resources, routes).expect_err("it is not a problem");
+    let error = Problem::new(10, resources, routes).expect_err("the problem is invalid");
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn problems_that_are_none() {
+fn invalid_problems_are_refused() {
     let problem = two().problem();
     let routes = problem.routes().to_vec();
     let with = |hardware| vec![Candidate { hardware, ..routes[0].clone() }];
@@ -60,7 +60,7 @@ fn training() -> Curve {
 }
 
 #[test]
-fn durations_no_plan_can_be_made_from() {
+fn invalid_durations_are_refused() {
     let refuse = |batching: &[PoolPoint]| {
         let made = Durations::new(batching, Seconds::default(), training());
         made.expect_err("these durations cannot be planned with").to_string()
@@ -80,15 +80,15 @@ fn durations_no_plan_can_be_made_from() {
     assert!(Curve::new(vec![Point { at: 0, seconds: Seconds::constant(1.0) }]).is_err());
     for factor in [0.5, f64::NAN, f64::INFINITY] {
         let contention = Contention { batching: factor, training: 1.0 };
-        let together = InterferencePoint { workers: 1, threads: 1, training_threads: 1, contention };
+        let point = InterferencePoint { workers: 1, threads: 1, training_threads: 1, contention };
         let durations = Durations::constant(1, 1.0, 1.0, 1.0).expect("durations are valid");
-        let error = durations.with_interference(vec![together]).expect_err("a factor below 1");
+        let error = durations.with_interference(vec![point]).expect_err("a factor below 1");
         assert!(error.to_string().ends_with("counts and factors are from 1"), "{error}");
     }
 }
 
 #[test]
-fn files_are_held_to_the_same() {
+fn files_are_checked_in_the_same_way() {
     let durations = r#"{"batching":[],"transferring":{"mean":0,"std":0},"training":[]}"#;
     let error = serde_json::from_str::<Durations>(durations).expect_err("invalid durations in a file");
     assert!(error.to_string().contains("no point"), "{error}");
@@ -114,8 +114,8 @@ fn policies_and_strategies_are_printed_as_in_files() {
 }
 
 #[test]
-fn plans_read_as_a_person_speaks() {
-    let two = Two::new(1000, 4, [0.1, 0.002, 0.02, 0.01, 0.005]);
+fn plans_print_as_a_table() {
+    let two = TwoRoutes::new(1000, 4, [0.1, 0.002, 0.02, 0.01, 0.005]);
     let plans = morphgl_plan::plan(&two.problem()).expect("there is memory");
     let text = plans.to_string();
     assert_eq!(text.lines().count(), 1 + plans.all().len());

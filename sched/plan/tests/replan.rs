@@ -1,5 +1,5 @@
-//! Planning again while training, in virtual time: an epoch is run as the executor runs it, by an order and by what ends.
-#![allow(clippy::print_stdout, reason = "it says what was reached")]
+//! Replanning while training, in virtual time: an epoch is run as the executor runs it.
+#![allow(clippy::print_stdout, reason = "the throughput reached is worth reading")]
 
 mod common;
 
@@ -9,10 +9,10 @@ use morphgl_plan::{
     Seconds, plan, simulate,
 };
 
-/// CPU batching of a worker, DMA, device batching with its gather, training.
-type Four = [f64; 4];
+/// Seconds of CPU batching of a worker, of DMA, of device batching with its gather, of training.
+type PhaseSeconds = [f64; 4];
 
-fn problem(workers: usize, n: usize, [host, dma, device, training]: Four) -> Problem {
+fn problem(workers: usize, n: usize, [host, dma, device, training]: PhaseSeconds) -> Problem {
     let names = |n: &[&str]| n.iter().map(ToString::to_string).collect::<Vec<_>>();
     let route = |key: &str, b: &[&str], t: &[&str], durations: Durations| Candidate {
         keys: RouteKeys { batching: format!("b{key}"), transferring: format!("t{key}"), training: "m".into() },
@@ -106,20 +106,20 @@ const TRAINING: f64 = 0.010;
 const WORKERS: usize = 6;
 const N: usize = 1179;
 
-fn factors(phase: Phase, of_device: bool, by: f64) -> Four {
-    let mut four = [HOST, DMA, DEVICE, TRAINING];
+fn factors(phase: Phase, of_device: bool, by: f64) -> PhaseSeconds {
+    let mut seconds = [HOST, DMA, DEVICE, TRAINING];
     let i = match (phase, of_device) {
         (Phase::Batching, false) => 0,
         (Phase::Transferring, false) => 1,
         (Phase::Batching | Phase::Transferring, true) => 2,
         (Phase::Training, _) => 3,
     };
-    four[i] *= by;
-    four
+    seconds[i] *= by;
+    seconds
 }
 
 #[test]
-fn a_phase_that_becomes_twice_as_slow_is_planned_with_within_five_overlaps() {
+fn a_phase_that_becomes_twice_as_slow_is_adopted_within_five_overlaps() {
     let before = problem(WORKERS, N, factors(Phase::Training, false, 1.0));
     let first = plan(&before).expect("no limits").best().clone();
     for (phase, of_device) in
@@ -140,24 +140,20 @@ fn a_phase_that_becomes_twice_as_slow_is_planned_with_within_five_overlaps() {
                 let mut watch = Replanner::new(before.clone(), &first.schedule, Drift::default());
                 let overlap = watch.overlap();
                 let epoch = run(&first, &mut watch, &noise, &slow);
-                // The plan that knew it from the start, on the second half alone.
-                let known = problem(WORKERS, N, factors(phase, of_device, by));
-                let known = plan(&known).expect("no limits").best().prediction.epoch_seconds / N as f64;
+                // The plan of the changed durations from the start, on the second half alone.
+                let ideal = problem(WORKERS, N, factors(phase, of_device, by));
+                let ideal = plan(&ideal).expect("no limits").best().prediction.epoch_seconds / N as f64;
                 // From five overlaps after the change on; the end of the epoch, where the pipeline empties, aside.
                 let (from, to) = (changed_at + 5 * overlap, N - 2 * overlap);
                 let reached = (epoch.trained[to] - epoch.trained[from]) / (to - from) as f64;
                 println!(
-                    "{phase} {} x{by}, noise {:?}: throughput {:.3} of the plan that knew; new plans at {:?}, overlaps of {overlap}",
+                    "{phase} {} x{by}, noise {:?}: throughput {:.3} of the ideal plan; new plans at {:?}, overlaps of {overlap}",
                     if of_device { "of the device" } else { "" },
                     noise.variation,
-                    known / reached,
+                    ideal / reached,
                     epoch.replans,
                 );
-                assert!(
-                    reached * 0.95 <= known,
-                    "{phase} {of_device} x{by}: {} of the plan that knew",
-                    known / reached
-                );
+                assert!(reached * 0.95 <= ideal, "{phase} {of_device} x{by}: {} of the ideal plan", ideal / reached);
                 let late = epoch.replans.iter().filter(|&&at| at > changed_at + 5 * overlap).count();
                 assert!(late <= 1 && epoch.replans.len() <= 3, "it settles: {:?}", epoch.replans);
             }
@@ -165,9 +161,9 @@ fn a_phase_that_becomes_twice_as_slow_is_planned_with_within_five_overlaps() {
     }
 }
 
-/// On two routes, what the old plan had under way ends when the new one, of a single route, is already there.
+/// Two routes: phases of the old plan end while the new plan, of a single route, is already in force.
 #[test]
-fn what_ends_after_a_new_plan_is_not_held_against_it() {
+fn phases_that_end_after_a_new_plan_are_not_counted() {
     let before = problem(WORKERS, N, factors(Phase::Training, false, 1.0));
     let first = plan(&before).expect("no limits").best().clone();
     assert_eq!(first.schedule.shares.len(), 2);
@@ -181,7 +177,7 @@ fn what_ends_after_a_new_plan_is_not_held_against_it() {
         }
         watch.judge(N)
     });
-    let new = new.expect("a device that takes twenty seconds is worth a new plan");
+    let new = new.expect("a device that takes twenty seconds needs a new plan");
     assert_eq!(new.plan.schedule.shares.len(), 1);
     for share in 0..2 {
         (0..N).for_each(|_| watch.observe(share, Phase::Training, 10.0));
@@ -190,7 +186,7 @@ fn what_ends_after_a_new_plan_is_not_held_against_it() {
 }
 
 #[test]
-fn without_change_it_never_plans_again() {
+fn constant_durations_never_cause_a_new_plan() {
     let problem = problem(WORKERS, N, factors(Phase::Training, false, 1.0));
     let first = plan(&problem).expect("no limits").best().clone();
     let mut watch = Replanner::new(problem, &first.schedule, Drift::default());

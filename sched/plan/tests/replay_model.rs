@@ -1,7 +1,7 @@
-//! A model of the buffers' protocol: every order in which steps can begin and end, and every moment at which it can be cut off.
+//! A model checker of the buffers' protocol: every order in which steps can begin and end, and a cut at every moment.
 //!
 //! `Replay` is the whole protocol: an executor begins only steps that it allows, and reports their ends.
-//! So the interleavings of threads are those of `begin`, `end` and `cut`, and here all of them are gone through.
+//! So the interleavings of threads are those of `begin`, `end` and `cut`, and all of them are explored here.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -48,9 +48,9 @@ fn schedule(policy: Policy, shares: Vec<Share>, [batched, ready]: [usize; 2]) ->
     }
 }
 
-/// All there is to know of a replay, but for how it came there.
+/// The state of a replay, without its history.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Seen {
+struct ReplayState {
     /// Steps begun, by share and phase.
     begun: Vec<[u32; 3]>,
     /// Steps under way: share, phase and number, sorted.
@@ -58,31 +58,31 @@ struct Seen {
     cut: bool,
 }
 
-impl Seen {
+impl ReplayState {
     fn ended(&self, share: usize, phase: usize, number: u32) -> bool {
         number < self.begun[share][phase] && !self.under_way.contains(&(share, phase, number))
     }
 }
 
 /// The mini-batches that may be queued at the trainer now, in order.
-fn promised(replay: &Replay) -> Vec<u32> {
+fn queueable(replay: &Replay) -> Vec<u32> {
     (0..).map_while(|ahead| replay.next_training(ahead)).collect()
 }
 
-/// They are what is trained next, one after the other, if nothing else happens.
-fn check_promised(promised: &[u32], mut replay: Replay, under_way: &[Begun]) {
+/// Checks that the queueable mini-batches are trained next, one after the other, if no other step begins or ends.
+fn check_queueable(queueable: &[u32], mut replay: Replay, under_way: &[Begun]) {
     let mut training = under_way.iter().copied().find(|b| b.step.phase == Phase::Training);
-    for &batch in promised {
-        replay.end(training.expect("something is in training, behind which the others wait"));
+    for &batch in queueable {
+        replay.end(training.expect("a mini-batch is in training, behind which the others wait"));
         training = replay.begin_training();
         assert_eq!(training.map(|b| b.batch), Some(batch));
     }
 }
 
-/// Whatever happens, what was promised is.
+/// Checks that queueable mini-batches stay queueable after any other event.
 fn check_kept(before: &[u32], replay: &Replay) {
-    let after = promised(replay);
-    assert!(after.starts_with(before), "promised {before:?}, then {after:?}");
+    let after = queueable(replay);
+    assert!(after.starts_with(before), "queueable {before:?}, then {after:?}");
 }
 
 struct Model<'a> {
@@ -109,37 +109,41 @@ impl<'a> Model<'a> {
     }
 
     /// Resources, buffers, workers and lanes are used as far as the schedule allows.
-    fn check_capacities(&self, seen: &Seen) {
+    fn check_capacities(&self, state: &ReplayState) {
         for resource in self.schedule.resources.iter().filter(|r| r.cores.is_none()) {
             let holds = |&&(share, phase, _): &&(usize, usize, u32)| {
                 let h = &self.schedule.shares[share].hardware;
                 [&h.batching, &h.transferring, &h.training][phase].contains(&resource.name)
             };
-            assert!(seen.under_way.iter().filter(holds).count() <= 1, "{} is held twice: {seen:?}", resource.name);
+            assert!(state.under_way.iter().filter(holds).count() <= 1, "{} is held twice: {state:?}", resource.name);
         }
         let (mut batched, mut ready, mut training) = (0, 0, 0);
-        for (i, (share, begun)) in self.schedule.shares.iter().zip(&seen.begun).enumerate() {
-            let at = |phase| seen.under_way.iter().filter(|u| (u.0, u.1) == (i, phase)).count();
-            assert!(at(0) <= share.workers && at(1) <= 1, "{seen:?}");
+        for (i, (share, begun)) in self.schedule.shares.iter().zip(&state.begun).enumerate() {
+            let at = |phase| state.under_way.iter().filter(|u| (u.0, u.1) == (i, phase)).count();
+            assert!(at(0) <= share.workers && at(1) <= 1, "{state:?}");
             training += at(2);
             batched += if share.in_place { 0 } else { begun[0] - begun[1] };
             ready += if share.in_place { begun[0] - begun[2] } else { begun[1] - begun[2] };
         }
-        assert!(training <= 1, "{seen:?}");
-        assert!(batched as usize <= self.schedule.batched && ready as usize <= self.schedule.ready, "{seen:?}");
+        assert!(training <= 1, "{state:?}");
+        assert!(batched as usize <= self.schedule.batched && ready as usize <= self.schedule.ready, "{state:?}");
         if self.schedule.policy == Policy::Sequential {
-            assert!(seen.under_way.len() <= 1, "{seen:?}");
+            assert!(state.under_way.len() <= 1, "{state:?}");
         }
     }
 
-    /// What begins has gone through the phases before, and is trained when it is its turn.
-    fn check_begun(&self, before: &Seen, Begun { step, number, batch }: Begun) {
+    /// A mini-batch that begins a phase has ended the phase before, and training follows the order.
+    fn check_begun(&self, before: &ReplayState, Begun { step, number, batch }: Begun) {
         let (share, phase) = (step.share, step.phase as usize);
         assert_eq!(number, before.begun[share][phase], "each phase takes a share's mini-batches in order");
-        assert_eq!(self.positions[batch as usize], (share, number), "a position is the order's, not the moment's");
+        assert_eq!(
+            self.positions[batch as usize],
+            (share, number),
+            "positions are those of the order, whatever the timing"
+        );
         assert!(
             phase == 0 || before.ended(share, phase - 1, number),
-            "{step:?} of {number} comes too early: {before:?}"
+            "{step:?} of {number} begins too early: {before:?}"
         );
         assert!(phase > 0 || !before.cut, "nothing begins after a cut");
         if step.phase == Phase::Training {
@@ -151,78 +155,78 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Nothing is under way and nothing begins: all that has begun was trained, and without a cut that is all there is.
-    fn check_end(&self, replay: &Replay, seen: &Seen) {
+    /// At the end every mini-batch that has begun was trained; without a cut those are all mini-batches.
+    fn check_end(&self, replay: &Replay, state: &ReplayState) {
         assert!(replay.is_done());
-        for (share, begun) in self.schedule.shares.iter().zip(&seen.begun) {
-            assert_eq!(*begun, [begun[0]; 3], "all wait for each other: {seen:?}");
-            assert!(seen.cut || begun[0] as usize == share.batches, "it ends early: {seen:?}");
+        for (share, begun) in self.schedule.shares.iter().zip(&state.begun) {
+            assert_eq!(*begun, [begun[0]; 3], "deadlock: {state:?}");
+            assert!(state.cut || begun[0] as usize == share.batches, "it ends early: {state:?}");
         }
-        let total: u32 = seen.begun.iter().map(|b| b[0]).sum();
-        assert_eq!((replay.begun(), replay.trained(), replay.ready(), replay.held()), (total, total, 0, 0));
+        let total: u32 = state.begun.iter().map(|b| b[0]).sum();
+        assert_eq!((replay.begun(), replay.trained(), replay.ready()), (total, total, 0));
     }
 
-    /// Goes through everything that can happen; returns the number of different states, and of those in which it ends.
+    /// Explores every sequence of events; returns the number of different states, and of final states.
     fn explore(&self) -> (usize, usize) {
         let mut ends = 0;
         let order = simulate(self.schedule).order;
-        let start = Seen { begun: vec![[0; 3]; self.schedule.shares.len()], under_way: Vec::new(), cut: false };
-        let mut known = HashSet::from([start.clone()]);
+        let start = ReplayState { begun: vec![[0; 3]; self.schedule.shares.len()], under_way: Vec::new(), cut: false };
+        let mut visited = HashSet::from([start.clone()]);
         let mut open = VecDeque::from([(start, Replay::new(self.schedule, &order), Vec::<Begun>::new())]);
-        while let Some((seen, replay, under_way)) = open.pop_back() {
-            let promised = promised(&replay);
-            check_promised(&promised, replay.clone(), &under_way);
-            let mut reach = |seen: Seen, replay: Replay, under_way: Vec<Begun>| {
-                self.check_capacities(&seen);
-                if known.insert(seen.clone()) {
-                    open.push_back((seen, replay, under_way));
+        while let Some((state, replay, under_way)) = open.pop_back() {
+            let queueable = queueable(&replay);
+            check_queueable(&queueable, replay.clone(), &under_way);
+            let mut reach = |state: ReplayState, replay: Replay, under_way: Vec<Begun>| {
+                self.check_capacities(&state);
+                if visited.insert(state.clone()) {
+                    open.push_back((state, replay, under_way));
                 }
             };
-            // One step begins; which one is not for the executor to choose.
+            // A step begins; the replay chooses which.
             let mut next = replay.clone();
             match next.begin() {
                 Some(begun) => {
-                    self.check_begun(&seen, begun);
+                    self.check_begun(&state, begun);
                     if begun.step.phase != Phase::Training {
-                        check_kept(&promised, &next);
+                        check_kept(&queueable, &next);
                     }
-                    let mut then = seen.clone();
+                    let mut then = state.clone();
                     then.begun[begun.step.share][begun.step.phase as usize] += 1;
                     then.under_way.push((begun.step.share, begun.step.phase as usize, begun.number));
                     then.under_way.sort_unstable();
                     reach(then, next, [&under_way[..], &[begun]].concat());
                 }
                 None if under_way.is_empty() => {
-                    self.check_end(&replay, &seen);
+                    self.check_end(&replay, &state);
                     ends += 1;
                 }
                 None => assert!(!replay.is_done(), "steps are under way"),
             }
             // Any step that is under way ends.
             for (i, &ended) in under_way.iter().enumerate() {
-                let (mut next, mut rest, mut then) = (replay.clone(), under_way.clone(), seen.clone());
+                let (mut next, mut rest, mut then) = (replay.clone(), under_way.clone(), state.clone());
                 next.end(ended);
                 if ended.step.phase != Phase::Training {
-                    check_kept(&promised, &next);
+                    check_kept(&queueable, &next);
                 }
                 rest.swap_remove(i);
                 then.under_way.retain(|&u| u != (ended.step.share, ended.step.phase as usize, ended.number));
                 reach(then, next, rest);
             }
-            // It is cut off.
-            if !seen.cut {
+            // A cut.
+            if !state.cut {
                 let mut next = replay.clone();
                 next.cut();
-                check_kept(&promised, &next);
-                reach(Seen { cut: true, ..seen.clone() }, next, under_way.clone());
+                check_kept(&queueable, &next);
+                reach(ReplayState { cut: true, ..state.clone() }, next, under_way.clone());
             }
         }
-        (known.len(), ends)
+        (visited.len(), ends)
     }
 }
 
 #[test]
-fn whoever_trains_is_given_what_is_ready() {
+fn ready_mini_batches_may_be_queued_at_the_trainer() {
     let schedule = schedule(Policy::Pipeline, vec![share(0, 4, 1, [1.0; 3])], [1, 2]);
     let mut replay = Replay::new(&schedule, &simulate(&schedule).order);
     let mut training = None;
@@ -234,7 +238,7 @@ fn whoever_trains_is_given_what_is_ready() {
         }
     }
     assert_eq!(training.map(|b| b.batch), Some(0));
-    assert_eq!(promised(&replay), [1, 2], "two are ready, the last one is batched");
+    assert_eq!(queueable(&replay), [1, 2], "two are ready, the last one is batched");
 }
 
 /// Explores each schedule; there are at least `states` states in all, and more than one way to end each of them.

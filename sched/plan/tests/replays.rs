@@ -1,10 +1,10 @@
-//! An order followed: with constant durations it is the simulated epoch, with varying ones it stays near.
-#![allow(clippy::print_stdout, reason = "how near is worth reading")]
+//! Replays of orders: with constant durations the simulated epoch, with varying ones close to it.
+#![allow(clippy::print_stdout, reason = "the distance is worth reading")]
 
 mod common;
 
 use common::noise::{Noise, replay};
-use common::{DEVICE, HOST, Random, Two, check};
+use common::{DEVICE, HOST, Random, TwoRoutes, check};
 use morphgl_plan::{Phase, Policy, Schedule, Simulation, plan, timeline};
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
@@ -17,17 +17,14 @@ fn trained(simulation: &Simulation) -> Vec<u32> {
     steps.into_iter().map(|s| s.2).collect()
 }
 
-fn two() -> impl Strategy<Value = Two> {
+fn two() -> impl Strategy<Value = TwoRoutes> {
     let seconds = || (-3.0..0.0f64).prop_map(|e| 10f64.powf(e));
     let durations = [(); 5].map(|()| seconds());
-    (1usize..120, 1usize..=8, durations, 1usize..=20, 1usize..=10).prop_map(|(n, workers, s, batched, ready)| Two {
-        batched,
-        ready,
-        ..Two::new(n, workers, s)
-    })
+    (1usize..120, 1usize..=8, durations, 1usize..=20, 1usize..=10)
+        .prop_map(|(n, workers, s, batched, ready)| TwoRoutes { batched, ready, ..TwoRoutes::new(n, workers, s) })
 }
 
-fn schedules(two: &Two, by_host: usize, shape: (usize, usize)) -> Vec<Schedule> {
+fn schedules(two: &TwoRoutes, by_host: usize, shape: (usize, usize)) -> Vec<Schedule> {
     let mixed = Policy::ALL.map(|policy| two.schedule(policy, by_host, shape));
     let single = [HOST, DEVICE].map(|route| [Policy::Sequential, Policy::Pipeline].map(|p| two.single(p, route)));
     mixed.into_iter().chain(single.into_iter().flatten()).collect()
@@ -37,30 +34,30 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_order_followed_without_noise_is_the_simulated_epoch(
+    fn a_replay_without_noise_is_the_simulated_epoch(
         two in two(), host in 0.0..=1.0f64, group in 1usize..=10, keep in 0usize..=9,
     ) {
         for schedule in schedules(&two, (host * two.n as f64) as usize, (group, keep)) {
             let simulated = timeline(&schedule);
             check::check(&schedule, &simulated);
-            let followed = replay(&schedule, &simulated.order, &Noise::of(1, 0.0));
-            check::check(&schedule, &followed);
-            prop_assert!(check::close(simulated.seconds, followed.seconds), "{}: {} and {}", schedule, simulated.seconds, followed.seconds);
-            prop_assert_eq!(trained(&simulated), trained(&followed));
+            let replayed = replay(&schedule, &simulated.order, &Noise::of(1, 0.0));
+            check::check(&schedule, &replayed);
+            prop_assert!(check::close(simulated.seconds, replayed.seconds), "{}: {} and {}", schedule, simulated.seconds, replayed.seconds);
+            prop_assert_eq!(trained(&simulated), trained(&replayed));
         }
     }
 
     #[test]
-    fn an_order_followed_with_noise_keeps_every_constraint_and_trains_in_the_same_order(
+    fn a_replay_with_noise_keeps_every_constraint_and_trains_in_the_same_order(
         two in two(), host in 0.0..=1.0f64, group in 1usize..=10, keep in 0usize..=9, seed: u64, variation in 0.0..1.0f64,
     ) {
         for schedule in schedules(&two, (host * two.n as f64) as usize, (group, keep)) {
             let simulated = timeline(&schedule);
             let noise = Noise::of(seed, variation);
-            let followed = replay(&schedule, &simulated.order, &noise);
-            check::constraints(&schedule, &followed);
-            prop_assert_eq!(trained(&simulated), trained(&followed));
-            prop_assert_eq!(&followed, &replay(&schedule, &simulated.order, &noise));
+            let replayed = replay(&schedule, &simulated.order, &noise);
+            check::constraints(&schedule, &replayed);
+            prop_assert_eq!(trained(&simulated), trained(&replayed));
+            prop_assert_eq!(&replayed, &replay(&schedule, &simulated.order, &noise));
         }
     }
 }
@@ -70,7 +67,7 @@ fn the_mean_of_noisy_epochs_is_near_the_prediction() {
     let mut random = Random(3);
     let (mut most, mut sum, count) = (0.0f64, 0.0, 40);
     for _ in 0..count {
-        let two = random.two(400);
+        let two = random.two_routes(400);
         let plans = plan(&two.problem()).expect("there is memory");
         let schedule = &plans.best().schedule;
         let order = timeline(schedule).order;
@@ -87,7 +84,7 @@ fn the_mean_of_noisy_epochs_is_near_the_prediction() {
 }
 
 #[test]
-fn draws_have_their_mean_and_deviation_and_are_functions() {
+fn noise_has_its_mean_and_deviation_and_is_a_function() {
     let seconds = morphgl_plan::Seconds { mean: 2.0, std: 0.2 };
     let noise = Noise::measured(5);
     let draws: Vec<f64> = (0..20_000).map(|i| noise.draw(Phase::Training, i, seconds)).collect();

@@ -1,4 +1,4 @@
-//! Writes the picture, the trace and the page of a made-up run into a folder.
+//! Writes the picture, the trace and the page of a synthetic run into a folder.
 //!
 //! `cargo run -p morphgl-report --example alone-report -- FOLDER [full|cpu|bare|long|huge]`
 
@@ -9,20 +9,20 @@ use std::path::PathBuf;
 
 use morphgl_report::{Report, SvgOptions, html, svg, write_trace};
 
-mod made;
+mod synthetic;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().ok_or("no folder given: name one to write into")?);
+    let folder = PathBuf::from(arguments.next().ok_or("no folder given; pass one to write into")?);
     let report = match arguments.next().as_deref() {
-        None | Some("full") => made::full(1179, 3),
-        Some("cpu") => made::cpu_only(),
+        None | Some("full") => synthetic::full(1179, 3),
+        Some("cpu") => synthetic::cpu_only(),
         Some("bare") => {
             Report { title: "A plan and nothing else".into(), predicted_seconds: Some(48.03), ..Report::default() }
         }
-        Some("long") => made::full(7000, 1),
-        Some("huge") => made::full(40_000, 1),
-        Some(other) => return Err(format!("no run '{other}' is made up here: full, cpu, bare, long or huge").into()),
+        Some("long") => synthetic::full(7000, 1),
+        Some("huge") => synthetic::full(40_000, 1),
+        Some(other) => return Err(format!("unknown run '{other}'; give full, cpu, bare, long or huge").into()),
     };
     create_dir_all(&folder)?;
     write(folder.join("report.html"), html(&report))?;

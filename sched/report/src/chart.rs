@@ -175,9 +175,9 @@ fn hover(
 /// The line reduced to at most [`POINTS`] drawable points; `None` if there is none.
 fn thin(series: &Series) -> Option<Series> {
     // Values too large for an axis count as missing.
-    let sound = |v: f64| v.is_finite() && v.abs() < 1e15;
-    let points = series.points.iter().filter(|p| sound(p.0));
-    let points: Vec<(f64, f64)> = points.map(|p| (p.0, if sound(p.1) { p.1 } else { f64::NAN })).collect();
+    let drawable = |v: f64| v.is_finite() && v.abs() < 1e15;
+    let points = series.points.iter().filter(|p| drawable(p.0));
+    let points: Vec<(f64, f64)> = points.map(|p| (p.0, if drawable(p.1) { p.1 } else { f64::NAN })).collect();
     if !points.iter().any(|p| p.1.is_finite()) {
         return None;
     }

@@ -6,18 +6,18 @@ use crate::rows::{Block, Rows, check, density};
 use crate::timeline::Timeline;
 
 /// Maximum number of embedded activities of a timeline; the middle of a longer one is embedded as density.
-pub(crate) const MOST: usize = 40_000;
+pub(crate) const MAX_ACTIVITIES: usize = 40_000;
 /// Columns of that density.
 const COLUMNS: usize = 600;
 
 /// A timeline: its kinds of activity (phase, route, lanes), and a column each of kind, epoch, batch, start and length.
 /// Epochs and starts are differences to the one before; times are whole numbers of `unit` seconds.
 pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
-    let mut sound: Vec<(Block, Vec<usize>)> =
+    let mut blocks: Vec<(Block, Vec<usize>)> =
         timeline.activities.iter().filter_map(|a| check(a, timeline.lanes.len())).collect();
-    sound.sort_by(|a, b| a.0.start.total_cmp(&b.0.start));
-    let gap = if sound.len() > MOST {
-        let middle: Vec<_> = sound.drain(MOST / 2..sound.len() - MOST / 2).collect();
+    blocks.sort_by(|a, b| a.0.start.total_cmp(&b.0.start));
+    let gap = if blocks.len() > MAX_ACTIVITIES {
+        let middle: Vec<_> = blocks.drain(MAX_ACTIVITIES / 2..blocks.len() - MAX_ACTIVITIES / 2).collect();
         densities(&middle, timeline.lanes.len())
     } else {
         Value::Null
@@ -27,10 +27,10 @@ pub(crate) fn timeline(name: &str, timeline: &Timeline, rows: &Rows) -> Value {
     let mut kinds: Vec<(usize, usize, Vec<usize>)> = Vec::new();
     let (mut kind, mut epoch, mut batch, mut start, mut length) = (vec![], vec![], vec![], vec![], vec![]);
     let (mut last_epoch, mut last_start) = (0, 0);
-    for (block, lanes) in sound {
-        let this = (block.phase as usize, block.route, lanes);
-        let index = kinds.iter().position(|k| *k == this).unwrap_or_else(|| {
-            kinds.push(this);
+    for (block, lanes) in blocks {
+        let new = (block.phase as usize, block.route, lanes);
+        let index = kinds.iter().position(|k| *k == new).unwrap_or_else(|| {
+            kinds.push(new);
             kinds.len() - 1
         });
         let (in_epoch, at) = (i64::from(block.epoch), ticks(block.start));

@@ -1,5 +1,5 @@
 'use strict';
-// A timeline as the page embeds it, made ready to draw: starts and ends in seconds, a sorted list of activities a lane.
+// Unpacks an embedded timeline: starts and ends in seconds, a sorted list of activities a lane.
 const PHASES = ['Batching', 'Transferring', 'Training'];
 const LETTERS = 'BTM';
 
@@ -17,7 +17,7 @@ function unpack(packed) {
     for (const lane of packed.kinds[packed.kind[i]][2]) lanes[lane].list.push(i);
   }
   for (const lane of lanes) {
-    // The latest end up to each activity: sorted, so that the first one in view can be searched for.
+    // Latest end up to each activity: ascending, so that a binary search finds the first one in view.
     lane.reach = new Float64Array(lane.list.length);
     let latest = 0;
     lane.list.forEach((i, at) => { lane.reach[at] = latest = Math.max(latest, ends[i]); });
@@ -26,7 +26,7 @@ function unpack(packed) {
   return { name, seconds, routes, marks, gap, kinds, kind, batch, starts, ends, epochs, lanes };
 }
 
-// The first index at which `test` holds, of those for which it goes from false to true.
+// Binary search: the first index at which `test`, false and then true, is true.
 function firstIndex(count, test) {
   let low = 0, high = count;
   while (low !== high) {
@@ -36,14 +36,14 @@ function firstIndex(count, test) {
   return low;
 }
 
-// The stretch of a lane's list that can be seen from one time to another.
+// The range of a lane's list that is visible from one time to another.
 function inView(model, lane, from, to) {
   const first = firstIndex(lane.list.length, at => lane.reach[at] >= from);
   const after = firstIndex(lane.list.length, at => model.starts[lane.list[at]] >= to);
   return [first, Math.max(first, after)];
 }
 
-// How long a window shows its mini-batches with their numbers, on so many pixels.
+// Length in seconds of a window whose mini-batches are wide enough for their numbers, at a width in pixels.
 function readable(model, width) {
   const longest = model.lanes.reduce((best, lane) => lane.list.length > best.list.length ? lane : best, { list: [] }).list;
   const some = Math.max(1, Math.floor(width / 24));
@@ -63,7 +63,7 @@ function seconds(value) {
   return Math.floor(whole / 60) + ' ' + big + ' ' + String(whole % 60).padStart(2, '0') + ' ' + small;
 }
 
-// Round times within a window, each with its label.
+// Ticks at round times within a window, each with its label.
 function timeTicks(from, to, most) {
   const raw = (to - from) / Math.max(2, most), power = 10 ** Math.floor(Math.log10(raw));
   let step = [1, 2, 5, 10].map(m => m * power).find(s => s >= raw * 0.999999) || 10 * power;

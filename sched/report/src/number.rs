@@ -80,9 +80,9 @@ pub(crate) fn count(value: u64) -> String {
 /// Positions and labels of an axis's ticks.
 pub(crate) type Ticks = Vec<(f64, String)>;
 
-/// At most `most` (at least 2) round steps of 1, 2 or 5 times a power of ten.
-fn step(span: f64, most: usize) -> f64 {
-    let raw = span / most.max(2) as f64;
+/// A step of 1, 2 or 5 times a power of ten that divides `span` into at most `max` (at least 2) parts.
+fn step(span: f64, max: usize) -> f64 {
+    let raw = span / max.max(2) as f64;
     let power = 10f64.powf(raw.log10().floor());
     [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw * 0.999_999).unwrap_or(10.0 * power)
 }
@@ -93,8 +93,8 @@ fn decimals(step: f64) -> usize {
 
 /// Ticks at the multiples of a step, labelled one by one; none where the step is below the range's rounding error.
 fn labelled(from: f64, to: f64, step: f64, label: impl Fn(f64) -> String) -> Ticks {
-    let sound = step.is_finite() && step > 0.0 && step > from.abs().max(to.abs()) * 1e-12;
-    if !sound || to < from {
+    let valid = step.is_finite() && step > 0.0 && step > from.abs().max(to.abs()) * 1e-12;
+    if !valid || to < from {
         return Ticks::new();
     }
     let slack = step * 1e-6;
@@ -104,32 +104,32 @@ fn labelled(from: f64, to: f64, step: f64, label: impl Fn(f64) -> String) -> Tic
 }
 
 /// Ticks of a plain axis.
-pub(crate) fn ticks(from: f64, to: f64, most: usize) -> Ticks {
-    let step = step(to - from, most);
+pub(crate) fn ticks(from: f64, to: f64, max: usize) -> Ticks {
+    let step = step(to - from, max);
     let digits = decimals(step);
     let scientific = |v: f64| v.abs() >= 1e6 || (step < 1e-6 && v != 0.0);
     labelled(from, to, step, |v| if scientific(v) { format!("{v:e}") } else { format!("{v:.digits$}") })
 }
 
 /// Ticks of an axis of whole numbers, such as epochs.
-pub(crate) fn whole_ticks(from: f64, to: f64, most: usize) -> Ticks {
-    labelled(from, to, step(to - from, most).max(1.0), |v| format!("{v:.0}"))
+pub(crate) fn whole_ticks(from: f64, to: f64, max: usize) -> Ticks {
+    labelled(from, to, step(to - from, max).max(1.0), |v| format!("{v:.0}"))
 }
 
 /// Ticks of an axis of shares.
-pub(crate) fn percent_ticks(from: f64, to: f64, most: usize) -> Ticks {
-    let step = step(to - from, most);
+pub(crate) fn percent_ticks(from: f64, to: f64, max: usize) -> Ticks {
+    let step = step(to - from, max);
     labelled(from, to, step, |v| percent(v, decimals(step * 100.0)))
 }
 
 /// Ticks of an axis of seconds, in a unit that suits its end.
-pub(crate) fn time_ticks(from: f64, to: f64, most: usize) -> Ticks {
+pub(crate) fn time_ticks(from: f64, to: f64, max: usize) -> Ticks {
     let span = to - from;
-    let mut every = step(span, most);
+    let mut every = step(span, max);
     if every > 20.0 {
-        let raw = span / most.max(2) as f64;
+        let raw = span / max.max(2) as f64;
         let round = [30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0];
-        every = round.into_iter().find(|s| *s >= raw).unwrap_or_else(|| 3600.0 * step(span / 3600.0, most));
+        every = round.into_iter().find(|s| *s >= raw).unwrap_or_else(|| 3600.0 * step(span / 3600.0, max));
     }
     let (unit, name) = match to.abs() {
         end if end <= 1e-6 => (1e-9, "ns"),

@@ -80,8 +80,8 @@ impl Panel<'_> {
     }
 
     fn axis(&self, out: &mut String, top: f64, bottom: f64) {
-        let most = (self.width() / 90.0).floor().clamp(2.0, 12.0);
-        for (time, label) in time_ticks(self.from, self.to, most as usize) {
+        let max = (self.width() / 90.0).floor().clamp(2.0, 12.0);
+        for (time, label) in time_ticks(self.from, self.to, max as usize) {
             let x = px(self.x(time));
             put!(out, r#"<path class="grid" d="M{x} {}V{}"/>"#, px(top - 2.0), px(bottom + 4.0));
             put!(out, r#"<text class="quiet mid" x="{x}" y="{}">{label}</text>"#, px(bottom + 16.0));

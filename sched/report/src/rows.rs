@@ -125,8 +125,8 @@ pub(crate) fn check(activity: &Bar, lanes: usize) -> Option<(Block, Vec<usize>)>
 
 /// The part of an interval after 0, if there is one and both ends are finite and within [`LONGEST`].
 pub(crate) fn interval(start: f64, end: f64) -> Option<(f64, f64)> {
-    let sound = start.is_finite() && end >= start && (0.0..=LONGEST).contains(&end);
-    sound.then_some((start.max(0.0), end))
+    let valid = start.is_finite() && end >= start && (0.0..=LONGEST).contains(&end);
+    valid.then_some((start.max(0.0), end))
 }
 
 #[cfg(test)]

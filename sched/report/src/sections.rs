@@ -4,7 +4,7 @@ use morphgl_plan::Time;
 
 use crate::bars::{self, bar, labelled, pairs};
 use crate::chart::{LineChart, Scale, Series, line_chart};
-use crate::data::MOST;
+use crate::data::MAX_ACTIVITIES;
 use crate::legend::{entries, swatch};
 use crate::markup::{escape, put};
 use crate::number::{bytes, count, percent, ratio};
@@ -62,8 +62,8 @@ pub(crate) fn tiles(report: &Report) -> String {
         tile("Lower bound", &Time(bound), "no plan is faster");
     }
     if let (Some(time), Some(bound)) = (predicted.or(measured), bound.filter(|b| *b > 0.0)) {
-        let also = measured.filter(|_| predicted.is_some()).map(|m| format!("measured {}", ratio(m / bound)));
-        tile("Ratio to the bound", &ratio(time / bound), &also.unwrap_or_default());
+        let below = measured.filter(|_| predicted.is_some()).map(|m| format!("measured {}", ratio(m / bound)));
+        tile("Ratio to the bound", &ratio(time / bound), &below.unwrap_or_default());
     }
     if let Some(bottleneck) = report.bottleneck.as_ref().filter(|b| !b.is_empty()) {
         let busy = report.utilisation.iter().find(|u| u.resource == *bottleneck);
@@ -99,7 +99,7 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
     for (i, (name, timeline, rows)) in all.iter().enumerate() {
         let mut facts =
             vec![Time(rows.seconds).to_string(), format!("{} activities", count(timeline.activities.len() as u64))];
-        if timeline.activities.len() > MOST {
+        if timeline.activities.len() > MAX_ACTIVITIES {
             facts.push("the middle as density".to_string());
         }
         if timeline.is_simulated() {
@@ -117,8 +117,8 @@ pub(crate) fn timelines(all: &[(&str, &Timeline, Rows)]) -> String {
 }
 
 pub(crate) fn utilisation(report: &Report) -> String {
-    let known = report.utilisation.iter().filter(|u| u.predicted.or(u.measured).is_some());
-    let rows = known.map(|u| (labelled(&u.resource, u.simulated), [u.predicted, u.measured]));
+    let used = report.utilisation.iter().filter(|u| u.predicted.or(u.measured).is_some());
+    let rows = used.map(|u| (labelled(&u.resource, u.simulated), [u.predicted, u.measured]));
     let body = pairs(&rows.collect::<Vec<_>>());
     section("", "Utilisation", "Share of an epoch each resource is busy.", &body)
 }
@@ -153,10 +153,10 @@ pub(crate) fn epoch_seconds(report: &Report) -> String {
         if shown.len() < 2 {
             return String::new();
         }
-        let most = shown.iter().map(|t| t.2).fold(f64::MIN_POSITIVE, f64::max);
+        let max = shown.iter().map(|t| t.2).fold(f64::MIN_POSITIVE, f64::max);
         let bars = shown
             .into_iter()
-            .map(|(name, style, value)| (name.to_string(), bar(style, value / most, &Time(value).to_string())));
+            .map(|(name, style, value)| (name.to_string(), bar(style, value / max, &Time(value).to_string())));
         return section("", heading, "Seconds of an epoch.", &bars::rows(bars));
     }
     let predicted = |e: &Epoch| e.predicted_seconds.or(report.predicted_seconds);

@@ -111,12 +111,12 @@ fn windows<'a>(whole: Panel<'a>, options: &SvgOptions) -> Vec<Panel<'a>> {
     let blocks = lanes.iter().max_by_key(|lane| lane.len()).map_or(&[][..], Vec::as_slice);
     let width = whole.frame.right - whole.frame.left;
     // As many mini-batches of the busiest lane as fit with their numbers.
-    let some = (width / 24.0) as usize;
-    if (blocks.len() as f64) < width / 9.0 || some < 1 {
+    let legible = (width / 24.0) as usize;
+    if (blocks.len() as f64) < width / 9.0 || legible < 1 {
         return vec![whole];
     }
     let last = lanes.iter().flatten().map(|block| block.end).fold(0.0, f64::max);
-    let span = blocks[some - 1].end.max(last - blocks[blocks.len() - some].start);
+    let span = blocks[legible - 1].end.max(last - blocks[blocks.len() - legible].start);
     if !(span > 0.0 && span < 0.45 * end) {
         return vec![whole];
     }

@@ -78,14 +78,14 @@ pub(crate) fn baselines(rows: &[Baseline]) -> String {
     let ratios = || rows.iter().filter_map(|b| b.ratio).filter(|r| r.is_finite() && *r > 0.0);
     let best = ratios().fold(f64::INFINITY, f64::min);
     // A plan far above the bound does not flatten the bars of the others.
-    let most = ratios().fold(1.0, f64::max).min(4.0 * best);
+    let max = ratios().fold(1.0, f64::max).min(4.0 * best);
     let with_ratio = ratios().next().is_some();
     let mut names = vec!["Policy".to_string(), "#Epoch".to_string()];
     names.extend(with_ratio.then(|| "Ratio to the bound".to_string()));
     names.push("Bottleneck".to_string());
     names.extend(resources.iter().map(|r| format!("#{r}")));
     let rows = rows.iter().map(|b| {
-        let ratio = with_ratio.then(|| b.ratio.map_or_else(String::new, |r| over_bound(r, most)));
+        let ratio = with_ratio.then(|| b.ratio.map_or_else(String::new, |r| over_bound(r, max)));
         let busy = |resource: &&str| cell(b.utilisation.iter().find(|u| u.0 == *resource), |u| meter(u.1));
         let cells = [time(b.seconds)].into_iter().chain(ratio).chain([escape(&b.bottleneck)]);
         row(b.chosen, &b.policy, &b.plan, cells.chain(resources.iter().map(busy)))
@@ -94,9 +94,9 @@ pub(crate) fn baselines(rows: &[Baseline]) -> String {
 }
 
 /// A bar whose parts up to the bound and above it are styled differently.
-fn over_bound(value: f64, most: f64) -> String {
-    let (all, bound) = (width(value / most), width(1.0 / value.max(1e-9)));
-    let clipped = if value > most * 1.001 { " clipped" } else { "" };
+fn over_bound(value: f64, max: f64) -> String {
+    let (all, bound) = (width(value / max), width(1.0 / value.max(1e-9)));
+    let clipped = if value > max * 1.001 { " clipped" } else { "" };
     format!(
         r#"<div class="bar"><span class="rail bare"><span class="fill excess{clipped}" style="width:{all}"><span class="fill within" style="width:{bound}"></span></span></span><span class="value">{}</span></div>"#,
         ratio(value)
@@ -114,9 +114,9 @@ fn meter(share: f64) -> String {
 
 /// The table of what-if results.
 pub(crate) fn what_if(rows: &[WhatIf]) -> String {
-    let most = rows.iter().map(|w| w.speed_up).filter(|s| s.is_finite()).fold(1.0, f64::max);
+    let max = rows.iter().map(|w| w.speed_up).filter(|s| s.is_finite()).fold(1.0, f64::max);
     let rows = rows.iter().map(|w| {
-        let speed_up = bar("neutral", w.speed_up / most, &ratio(w.speed_up));
+        let speed_up = bar("neutral", w.speed_up / max, &ratio(w.speed_up));
         row(false, &w.change, &w.plan, [time(w.seconds), speed_up, escape(&w.bottleneck)])
     });
     table(&["Change", "#Epoch", "Speed-up", "Bottleneck"], rows)

@@ -105,7 +105,7 @@ class TimelineView {
     this.asked = requestAnimationFrame(() => { this.asked = 0; this.paint(); });
   }
 
-  // Fills of the routes' patterns, as the still picture has them.
+  // Fills of the routes' patterns, as in the still picture.
   pattern(context, phase, route) {
     const routes = this.model.routes.length, kind = 2 > routes ? 0 : route % Math.min(4, routes);
     if (!kind) return this.fills[phase];
@@ -130,7 +130,7 @@ class TimelineView {
     return this.patterns.get(key);
   }
 
-  // The time each phase takes of each pixel's, of the activities from `first` to `after` and of the embedded density.
+  // Density: the share of each pixel's time that each phase takes, of the activities from `first` to `after` and of the embedded density.
   density(lane, index, first, after, from, to, columns) {
     const sums = new Float64Array(3 * columns), scale = columns / (to - from);
     const add = (start, end, phase, weight) => {
@@ -194,7 +194,7 @@ class TimelineView {
       last = x;
     }
     context.globalAlpha = 1;
-    // Names that do not cover each other; of bands those that fit above theirs, then the others.
+    // Labels without overlap: first those that fit above their band, then the others.
     style(11, colours.quiet, 'left');
     const taken = [];
     for (const first of [true, false]) for (const [name, x, end] of seen) {
@@ -264,7 +264,7 @@ class TimelineView {
     context.fillText(label, x + shown / 2, top + row / 2 + 0.5);
   }
 
-  // All of the timeline, small, with the window in it.
+  // Overview: the whole timeline, with the window marked.
   paintStrip() {
     const { model, left, right, thin, ratio } = this, height = this.strip.height / ratio;
     if (!this.whole) {
@@ -343,7 +343,7 @@ class TimelineView {
     strip.addEventListener('pointermove', event => { if (event.buttons) centre(event); });
   }
 
-  // What is under the pointer.
+  // The activity under the pointer.
   point(x, y) {
     const index = this.tops.findIndex(top => y >= top && top + this.row > y), lane = this.model.lanes[index];
     let found = -1;
@@ -374,7 +374,7 @@ class TimelineView {
   }
 }
 
-// Puts a tip beside a point, inside so many pixels.
+// Places a tip beside a point, within a width in pixels.
 function placeTip(tip, x, y, width) {
   const beside = x + 16 + tip.offsetWidth > width ? x - 16 - tip.offsetWidth : x + 16;
   tip.style.left = Math.max(0, Math.min(beside, width - tip.offsetWidth)) + 'px';

@@ -7,8 +7,8 @@ use morphgl_report::{
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
 
-#[path = "../examples/made/mod.rs"]
-mod made;
+#[path = "../examples/synthetic/mod.rs"]
+mod synthetic;
 
 const NASTY: &str = "<b>\"R&D\"</b> 'x' ]]> </script> \u{1}";
 
@@ -18,7 +18,7 @@ fn parse(text: &str) -> Document<'_> {
     Document::parse_with_options(text, options).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// The text a reader sees and the attributes that place things: neither styles nor scripts.
+/// The visible text and all attributes, without styles and scripts.
 fn shown(document: &Document<'_>) -> String {
     let code = |n: &Node<'_, '_>| n.ancestors().any(|a| matches!(a.tag_name().name(), "script" | "style"));
     let mut out = String::new();
@@ -110,32 +110,32 @@ fn a_short_timeline_is_drawn_block_by_block_with_numbers() {
 }
 
 #[test]
-fn a_window_shows_what_lies_in_it() {
-    let timeline = made::two_routes(4, 200, 1, 0.0);
+fn a_window_shows_its_part_of_the_timeline() {
+    let timeline = synthetic::two_routes(4, 200, 1, 0.0);
     let options = SvgOptions { from: Some(0.1), to: Some(0.2), width: 700, ..SvgOptions::default() };
     let text = svg(&timeline, &options);
     check_picture(&text);
     assert!(text.contains(">100 ms to 200 ms of ") && text.contains(">120 ms<"), "{text}");
-    // A window that makes no sense is none.
+    // An invalid window is ignored.
     let all = svg(&timeline, &SvgOptions { from: Some(2.0), to: Some(1.0), width: 700, ..SvgOptions::default() });
     assert_eq!(all, svg(&timeline, &SvgOptions { width: 700, ..SvgOptions::default() }));
 }
 
 #[test]
 fn a_long_timeline_stays_legible_and_small() {
-    let timeline = made::two_routes(4, 1179, 3, 0.1);
+    let timeline = synthetic::two_routes(4, 1179, 3, 0.1);
     let text = svg(&timeline, &SvgOptions::default());
     check_picture(&text);
     for caption in [">All ", ">The first ", ">The last "] {
         assert!(text.contains(caption), "no {caption}");
     }
-    let longer = svg(&made::two_routes(4, 60_000, 1, 0.1), &SvgOptions::default());
+    let longer = svg(&synthetic::two_routes(4, 60_000, 1, 0.1), &SvgOptions::default());
     check_picture(&longer);
     assert!(text.len() < 160_000 && longer.len() < 160_000, "{} and {} bytes", text.len(), longer.len());
 }
 
 #[test]
-fn nothing_to_draw_is_said() {
+fn an_empty_timeline_says_so() {
     for timeline in [Timeline::default(), Timeline { lanes: vec![lane("CPU")], ..Timeline::default() }] {
         let text = svg(&timeline, &SvgOptions::default());
         assert_eq!(check_picture(&text), 0);
@@ -217,16 +217,16 @@ fn every_text_is_escaped_everywhere() {
     let document = parse(&page);
     assert!(!document.descendants().any(|n| n.tag_name().name() == "b"), "{page}");
     assert_eq!(page.matches("</script>").count(), 2);
-    // All of them are there, as text: what cannot stand in XML as the sign for it, a tab as a space.
-    let there = shown(&document).matches("<b>\"R&D\"</b> 'x' ]]> </script> \u{fffd}").count();
-    assert!(there >= 30, "{there} times");
+    // Every text is shown; characters that XML forbids are replaced.
+    let found = shown(&document).matches("<b>\"R&D\"</b> 'x' ]]> </script> \u{fffd}").count();
+    assert!(found >= 30, "{found} times");
     let alone = svg(&timeline, &SvgOptions { title: nasty(), id: nasty(), ..SvgOptions::default() });
     check_picture(&alone);
 }
 
 #[test]
 fn whole_pages_are_well_formed_and_fetch_nothing() {
-    for report in [made::full(1179, 3), made::full(60, 1), made::cpu_only(), Report::default()] {
+    for report in [synthetic::full(1179, 3), synthetic::full(60, 1), synthetic::cpu_only(), Report::default()] {
         let page = html(&report);
         let document = parse(&page);
         check_numbers(&document);
@@ -246,8 +246,8 @@ fn whole_pages_are_well_formed_and_fetch_nothing() {
 }
 
 #[test]
-fn a_page_shows_what_it_was_given_and_says_what_is_simulated() {
-    let page = html(&made::full(60, 1));
+fn a_page_shows_its_data_and_labels_simulated_hardware() {
+    let page = html(&synthetic::full(60, 1));
     for part in [
         "simulated hardware",
         "Ratio to the bound",
@@ -268,11 +268,11 @@ fn a_page_shows_what_it_was_given_and_says_what_is_simulated() {
     }
     let bare = html(&Report { predicted_seconds: Some(48.03), ..Report::default() });
     assert!(bare.contains("48.03 s") && !bare.contains("<section") && !bare.contains("<details"), "{bare}");
-    assert!(!html(&made::cpu_only()).contains("simulated hardware</span>"));
+    assert!(!html(&synthetic::cpu_only()).contains("simulated hardware</span>"));
 }
 
 #[test]
-fn operators_that_were_compared_are_shown_with_their_times_and_reasons() {
+fn compared_operators_are_shown_with_times_and_reasons() {
     let candidate = |operator: &str, outcome: &str, seconds: Option<f64>| TrainingCandidate {
         operator: operator.to_string(),
         place: "host".to_string(),
@@ -294,7 +294,7 @@ fn operators_that_were_compared_are_shown_with_their_times_and_reasons() {
 
 #[test]
 fn the_embedded_data_restores_the_timeline() {
-    let report = made::full(300, 2);
+    let report = synthetic::full(300, 2);
     let page = html(&report);
     let document = parse(&page);
     let data = document.descendants().find(|n| n.attribute("id") == Some("timelines")).expect("it is there");
@@ -323,7 +323,7 @@ fn the_embedded_data_restores_the_timeline() {
 }
 
 #[test]
-fn charts_have_gaps_where_values_are_missing_and_vanish_without_any() {
+fn charts_have_gaps_where_values_are_missing_and_are_empty_without_any() {
     let series = |points: &[(f64, f64)]| Series { name: "a".into(), style: "first".into(), points: points.to_vec() };
     let chart =
         |points: &[(f64, f64)]| LineChart { title: "t".into(), series: vec![series(points)], ..LineChart::default() };

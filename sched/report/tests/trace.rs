@@ -36,7 +36,7 @@ fn timeline() -> Timeline {
 }
 
 #[test]
-fn every_activity_is_there_once_a_lane_with_names_and_arguments() {
+fn every_activity_is_written_once_a_lane_with_names_and_arguments() {
     let timeline = timeline();
     let trace = trace(&[("predicted", &timeline), ("measured", &timeline)]);
     let complete: Vec<_> = events(&trace, "X").into_iter().filter(|e| e["cat"] != "mark").collect();
@@ -59,7 +59,7 @@ fn every_activity_is_there_once_a_lane_with_names_and_arguments() {
 }
 
 #[test]
-fn a_trace_of_nothing_is_a_trace() {
+fn a_trace_without_timelines_is_valid() {
     assert_eq!(trace(&[])["traceEvents"], serde_json::json!([]));
     assert_eq!(events(&trace(&[("empty", &Timeline::default())]), "M").len(), 2);
 }
@@ -75,14 +75,14 @@ fn the_streaming_writer_writes_the_same_and_passes_errors_on() {
     let streamed: Value = serde_json::from_slice(&writer.finish().expect("a Vec takes all")).expect("JSON");
     let whole = trace(&[("run", &Timeline { marks: Vec::new(), ..timeline.clone() })]);
     assert_eq!(streamed, whole);
-    let mut room = [0u8; 300];
-    let error = write_trace(&mut room[..], &[("run", &timeline)]).expect_err("it is too small");
+    let mut buffer = [0u8; 300];
+    let error = write_trace(&mut buffer[..], &[("run", &timeline)]).expect_err("it is too small");
     assert_eq!(error.kind(), std::io::ErrorKind::WriteZero);
 }
 
 proptest! {
     #[test]
-    fn times_are_never_negative_and_nothing_is_lost(
+    fn times_are_never_negative_and_no_activity_is_lost(
         spans in prop::collection::vec((-1.0..50.0, -0.5..9.0, prop::collection::vec(0usize..5, 0..4)), 0..60)
     ) {
         let activities: Vec<Bar> = spans.iter().enumerate().map(|(i, (start, length, lanes))| Bar {

@@ -17,9 +17,9 @@ pub(super) struct Interleaved {
     streamed: Vec<usize>,
     group: u32,
     keep: f64,
-    /// For each joint share: mini-batches trained, and transferred by streamed shares, for each of its own mini-batches.
-    trained_each: Vec<f64>,
-    moved_each: Vec<f64>,
+    /// Mini-batches of the streamed shares.
+    num_streamed: f64,
+    num_batches: f64,
     /// Whether transferring, rather than training, is the bottleneck between groups.
     transfers_bind: bool,
     /// The current group: its share, and the mini-batches it has left.
@@ -35,12 +35,11 @@ impl Interleaved {
         };
         let (joint, streamed): (Vec<usize>, Vec<usize>) = (0..specs.len()).partition(is_joint);
         let batches = |share: usize| schedule.shares[share].batches;
-        let each = |total: usize| joint.iter().map(|&s| total as f64 / batches(s).max(1) as f64).collect();
         let transferring = |&s: &usize| batches(s) as f64 * schedule.shares[s].transferring.mean;
         let training = |s: &Share| s.batches as f64 * s.training.mean;
         Self {
-            trained_each: each(schedule.num_batches()),
-            moved_each: each(streamed.iter().map(|&s| batches(s)).sum()),
+            num_streamed: streamed.iter().map(|&s| batches(s)).sum::<usize>() as f64,
+            num_batches: schedule.num_batches() as f64,
             transfers_bind: streamed.iter().map(transferring).sum::<f64>()
                 > schedule.shares.iter().map(training).sum::<f64>(),
             joint,
@@ -55,15 +54,15 @@ impl Interleaved {
     fn due(&self, state: &State) -> Option<usize> {
         let trained = f64::from(state.begun(Phase::Training));
         let moved = f64::from(self.streamed.iter().map(|&s| state.progress[s].begun[1]).sum::<u32>());
-        let is_due = |&(i, share): &(usize, usize)| {
+        let is_due = |&share: &usize| {
             let begun = f64::from(state.progress[share].begun[0]);
+            let batches = f64::from(state.specs[share].batches.max(1));
             match self.transfers_bind {
-                true => moved + 0.5 >= self.moved_each[i] * begun,
-                false => trained + 0.5 >= self.trained_each[i] * begun - self.keep,
+                true => moved + 0.5 >= self.num_streamed / batches * begun,
+                false => trained + 0.5 >= self.num_batches / batches * begun - self.keep,
             }
         };
-        let joint = self.joint.iter().copied().enumerate();
-        joint.filter(|&(_, share)| state.left(share) > 0).find(is_due).map(|(_, share)| share)
+        self.joint.iter().copied().filter(|&share| state.left(share) > 0).find(is_due)
     }
 
     pub(super) fn next(&mut self, now: &Snapshot<'_>) -> Option<Step> {

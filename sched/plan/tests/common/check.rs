@@ -1,4 +1,4 @@
-//! Equations 1 to 4 of morphgl, with their errata mended, on every activity of a simulated epoch.
+//! Equations 1 to 4 of MorphGL, with their errata corrected, on every activity of a simulated epoch.
 
 use morphgl_plan::{Activity, Phase, Schedule, Share, Simulation, Step};
 
@@ -6,15 +6,15 @@ use morphgl_plan::{Activity, Phase, Schedule, Share, Simulation, Step};
 ///
 /// # Panics
 ///
-/// When a resource is held twice at once, a pool is larger than it is, a mini-batch is left out, comes twice or out of order,
-/// a buffer overflows, a phase takes another time than the schedule says, or a summary is not that of the activities.
+/// When two phases hold a resource at once, a worker does not exist, a mini-batch is missing, repeated or out of order,
+/// a buffer overflows, a phase takes another time than the schedule says, or a summary differs from the activities.
 #[track_caller]
 pub(crate) fn check(schedule: &Schedule, simulation: &Simulation) {
     constraints(schedule, simulation);
     durations(schedule, simulation);
 }
 
-/// All but the durations: what holds whatever they are.
+/// Checks everything but the durations.
 #[track_caller]
 pub(crate) fn constraints(schedule: &Schedule, simulation: &Simulation) {
     each_batch_once(schedule, simulation);
@@ -24,20 +24,8 @@ pub(crate) fn constraints(schedule: &Schedule, simulation: &Simulation) {
     summaries(schedule, simulation);
 }
 
-fn names(share: &Share, phase: Phase) -> &[String] {
-    match phase {
-        Phase::Batching => &share.hardware.batching,
-        Phase::Transferring => &share.hardware.transferring,
-        Phase::Training => &share.hardware.training,
-    }
-}
-
 fn seconds(share: &Share, phase: Phase) -> f64 {
-    match phase {
-        Phase::Batching => share.batching.mean,
-        Phase::Transferring => share.transferring.mean,
-        Phase::Training => share.training.mean,
-    }
+    [share.batching, share.transferring, share.training][phase as usize].mean
 }
 
 /// Equation 3, and that the epoch is complete.
@@ -76,7 +64,7 @@ fn each_batch_once(schedule: &Schedule, simulation: &Simulation) {
 #[track_caller]
 fn exclusive_resources(schedule: &Schedule, simulation: &Simulation) {
     for (i, resource) in schedule.resources.iter().enumerate().filter(|(_, r)| r.cores.is_none()) {
-        let holds = |a: &&Activity| names(&schedule.shares[a.share], a.phase).contains(&resource.name);
+        let holds = |a: &&Activity| schedule.shares[a.share].hardware[a.phase].contains(&resource.name);
         let held: Vec<&Activity> = simulation.activities.iter().filter(holds).collect();
         one_at_a_time(held.clone(), &resource.name);
         let sum: f64 = held.iter().map(|a| a.span.end - a.span.start).sum();
@@ -93,8 +81,8 @@ fn lanes(schedule: &Schedule, simulation: &Simulation) {
             let held = of(&|a| a.share == i && a.phase == Phase::Batching && a.worker == worker);
             one_at_a_time(held, &format!("worker {worker} of {}", share.keys.batching));
         }
-        let stranger = of(&|a| a.share == i && a.phase == Phase::Batching && a.worker >= share.workers);
-        assert!(stranger.is_empty(), "workers there are not: {stranger:?}");
+        let unknown = of(&|a| a.share == i && a.phase == Phase::Batching && a.worker >= share.workers);
+        assert!(unknown.is_empty(), "unknown workers: {unknown:?}");
         one_at_a_time(of(&|a| a.share == i && a.phase == Phase::Transferring), &share.keys.transferring);
     }
     one_at_a_time(of(&|a| a.phase == Phase::Training), "training");
@@ -108,7 +96,7 @@ fn one_at_a_time(mut held: Vec<&Activity>, what: &str) {
     }
 }
 
-/// Equation 4, its subtractions the right way round, and counted from the moment a place is taken, not filled.
+/// Equation 4, its subtractions the right way round, and counted from the moment a slot is taken, not filled.
 #[track_caller]
 fn buffers(schedule: &Schedule, simulation: &Simulation) {
     let mut changes: Vec<(f64, i32, usize)> = Vec::new();
@@ -122,7 +110,7 @@ fn buffers(schedule: &Schedule, simulation: &Simulation) {
             (Phase::Training, _) => changes.push((a.span.start, -1, 1)),
         }
     }
-    // At one moment, places are left before they are taken.
+    // At one moment, slots are freed before they are taken.
     changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let sizes = [schedule.batched.max(1) as i32, schedule.ready.max(1) as i32];
     let (mut now, mut most) = ([0; 2], [0; 2]);
@@ -131,7 +119,7 @@ fn buffers(schedule: &Schedule, simulation: &Simulation) {
         most[buffer] = most[buffer].max(now[buffer]);
         assert!(now[buffer] <= sizes[buffer], "at {time} s buffer {buffer} of {} holds {}", sizes[buffer], now[buffer]);
     }
-    assert_eq!(now, [0, 0], "what is left in the buffers");
+    assert_eq!(now, [0, 0], "mini-batches left in the buffers");
     for buffer in 0..2 {
         assert!(most[buffer] <= simulation.peak[buffer] as i32, "peaks {most:?}, said {:?}", simulation.peak);
     }
@@ -147,7 +135,7 @@ fn summaries(schedule: &Schedule, simulation: &Simulation) {
         assert_eq!(simulation.first_fill_seconds, first, "training starts with its first step");
     }
     assert!(simulation.activities.windows(2).all(|p| p[0].span.start <= p[1].span.start), "activities come by start");
-    // The order is that of the activities: at each moment the same steps, whatever their sequence.
+    // The order agrees with the activities: at each moment the same steps, in any sequence.
     let mut counts = vec![[0; 3]; schedule.shares.len()];
     let mut starts: Vec<Vec<[f64; 3]>> = schedule.shares.iter().map(|s| vec![[0.0; 3]; s.batches]).collect();
     for a in &simulation.activities {
@@ -165,11 +153,11 @@ fn summaries(schedule: &Schedule, simulation: &Simulation) {
     assert_eq!(begun, counts, "the order has every step");
 }
 
-/// Phases off the cores take what the schedule says; those on them no less, and no more cores than there are.
+/// Phases off the cores take the time that the schedule says; those on them no less, and together no more than all cores.
 #[track_caller]
 fn durations(schedule: &Schedule, simulation: &Simulation) {
     let cores = schedule.resources.iter().find(|r| r.cores.is_some());
-    let on_cores = |share: &Share, phase| cores.is_some_and(|c| names(share, phase).contains(&c.name));
+    let on_cores = |share: &Share, phase| cores.is_some_and(|c| share.hardware[phase].contains(&c.name));
     let threads = |share: &Share, phase: Phase| match phase {
         _ if !on_cores(share, phase) => 0,
         Phase::Batching => share.threads_per_worker,
@@ -191,8 +179,8 @@ fn durations(schedule: &Schedule, simulation: &Simulation) {
         assert!(may_slow && on_cores(share, a.phase) || took <= says + rounding, "{a:?} takes {took} s, not {says} s");
         core_seconds += says * threads(share, a.phase) as f64;
     }
-    let there = simulation.seconds * number as f64;
-    assert!(core_seconds <= there * (1.0 + 1e-9), "{core_seconds} core-seconds of {there}");
+    let available = simulation.seconds * number as f64;
+    assert!(core_seconds <= available * (1.0 + 1e-9), "{core_seconds} core-seconds of {available}");
 }
 
 pub(crate) fn close(a: f64, b: f64) -> bool {

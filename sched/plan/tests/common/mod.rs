@@ -1,5 +1,5 @@
 //! Problems of two routes from five durations, and a checker of simulated epochs that shares no code with the simulator.
-#![allow(dead_code, reason = "every test takes the part it needs")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod check;
 pub(crate) mod noise;
@@ -15,7 +15,7 @@ pub(crate) const DEVICE: usize = 1;
 
 /// A machine of one accelerator: a route batched by the host's workers, and one batched by the device.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Two {
+pub(crate) struct TwoRoutes {
     pub(crate) n: usize,
     pub(crate) workers: usize,
     /// A worker's seconds a mini-batch.
@@ -30,7 +30,7 @@ pub(crate) struct Two {
     pub(crate) ready: usize,
 }
 
-impl Two {
+impl TwoRoutes {
     /// Buffers of the default lengths.
     pub(crate) fn new(n: usize, workers: usize, [host, dma, device, gather, training]: [f64; 5]) -> Self {
         let Limits { batched, ready, .. } = Limits::default();
@@ -227,8 +227,8 @@ impl Random {
     }
 
     /// A random machine: 1 to 16 workers, five durations over three decades.
-    pub(crate) fn two(&mut self, n: usize) -> Two {
+    pub(crate) fn two_routes(&mut self, n: usize) -> TwoRoutes {
         let workers = 1 + (self.unit() * 16.0) as usize;
-        Two::new(n, workers, [0; 5].map(|_| self.seconds()))
+        TwoRoutes::new(n, workers, [0; 5].map(|_| self.seconds()))
     }
 }

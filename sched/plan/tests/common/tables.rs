@@ -1,4 +1,4 @@
-//! Tables V and X of morphgl, predicted from durations fitted to its two baselines.
+//! Tables V and X of MorphGL, predicted from durations fitted to its two baselines.
 //!
 //! Assumptions, the same in every cell:
 //! - SALIENT is a naive pipeline that waits for the host's workers: all cores but one, which runs the main thread.
@@ -13,9 +13,9 @@ use std::fmt::Write;
 
 use morphgl_plan::{Policy, Strategy, plan, simulate};
 
-use super::{DEVICE, HOST, Two};
+use super::{DEVICE, HOST, TwoRoutes};
 
-/// What a cell was fitted to, and what came out.
+/// A cell: epoch seconds of the paper that it was fitted to, and predictions.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     pub(crate) name: String,
@@ -59,10 +59,10 @@ const DATASETS: [Dataset; 3] = [
 ];
 
 /// Epoch seconds of SALIENT, DUCATI and MorphGL, for each dataset.
-type Times = [[f64; 3]; 3];
+type EpochSeconds = [[f64; 3]; 3];
 
 /// Machine, cores, and the times of each model.
-const TABLE_V: [(&str, usize, [Times; 3]); 3] = [
+const TABLE_V: [(&str, usize, [EpochSeconds; 3]); 3] = [
     (
         "A",
         12,
@@ -128,7 +128,7 @@ fn cell(name: String, n: usize, workers: usize, [salient, ducati, morphgl]: [f64
     let each = |epoch: f64| epoch / n as f64;
     // Batching and gathering by the device are held by the same resources: how they share their time makes no difference.
     let half = each(ducati - training) / 2.0;
-    let mut two = Two::new(n, workers, [0.0, each(dma), half, half, each(training)]);
+    let mut two = TwoRoutes::new(n, workers, [0.0, each(dma), half, half, each(training)]);
     // The pipeline's time grows with the host's: bisection.
     let (mut low, mut high) = (0.0, 2.0 * salient * workers as f64 / n as f64);
     for _ in 0..60 {

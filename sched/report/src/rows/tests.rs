@@ -6,7 +6,7 @@ fn activity(start: f64, end: f64, lanes: &[usize]) -> Bar {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_counted_and_overlapping_time_counts_once() {
+fn undrawable_activities_are_counted_and_overlapping_time_counts_once() {
     let timeline = Timeline {
         lanes: vec![Lane::default(); 2],
         activities: vec![

@@ -1,4 +1,4 @@
-//! Made-up runs: nothing in here was measured.
+//! Synthetic runs: nothing in here was measured.
 
 use morphgl_report::{
     Bar, Baseline, Cache, Epoch, Lane, Mark, Memory, MemoryUse, OperatorSeconds, Phase, Report, Timeline, Utilisation,
