@@ -1,6 +1,6 @@
-//! Epochs executed on the simulated accelerator, beside their predictions.
+//! Epochs executed on the simulated accelerator, compared with their predictions.
 //!
-//! `cargo bench -p morphgl-execute --bench simulated` prints a table; a quiet machine is wanted, as threads sleep for
+//! `cargo bench -p morphgl-execute --bench simulated` prints a table, for an otherwise idle machine, as threads sleep for
 //! milliseconds. It fails when a mini-batch is lost, trained twice or changed on the way; not when an epoch is late.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::{
-    Fault, World, cpu, device, dual, ends, executor, expected_order, interleaved, no_thread_is_left, schedule,
+    FakeMachine, Fault, cpu, device, dual, executor, expected_order, interleaved, no_thread_is_left, schedule,
+    with_timeout,
 };
 use morphgl_execute::{BatchDone, Control, EpochReport, Event, Executor, Settings, Stop};
 use morphgl_plan::{Phase, Policy, Schedule};
@@ -56,8 +57,8 @@ fn run(executor: &mut Executor, epoch: u32, batches: &[u32]) -> (EpochReport, Ve
     (report.expect("nothing fails"), events)
 }
 
-/// Trains two epochs, by an operator that computes when it is called and by ones that queue, and looks at everything; returns
-/// the order of training.
+/// Trains two epochs with an operator that computes when it is called and with ones that queue, and checks reports, events and the
+/// operators' records; returns the order of training.
 #[track_caller]
 fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
     [2, 3].into_iter().for_each(|depth| drop(check_queue(delays.clone(), schedule, depth)));
@@ -67,8 +68,8 @@ fn check(delays: Vec<[u64; 3]>, schedule: &Schedule) -> Vec<u32> {
 #[track_caller]
 fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<u32> {
     let n = schedule.num_batches();
-    let world = Arc::new(World { delays, depth, ..World::new(n) });
-    let mut executor = executor(&world, schedule, RECORD);
+    let machine = Arc::new(FakeMachine { delays, depth, ..FakeMachine::new(n) });
+    let mut executor = executor(&machine, schedule, RECORD);
     assert_eq!(executor.num_batches() as usize, n);
     let all: Vec<u32> = (0..n as u32).collect();
     let expected: Vec<u32> = expected_order(schedule);
@@ -119,33 +120,37 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
         assert!(spent <= report.seconds, "{spent} s of {} s in one lane", report.seconds);
     }
     {
-        let seen = world.seen();
-        assert_eq!(seen.steps, 2 * n);
-        let mut prepared = seen.prepared.clone();
+        let observed = machine.observed();
+        assert_eq!(observed.steps, 2 * n);
+        let mut prepared = observed.prepared.clone();
         prepared.sort();
         let both: Vec<BatchId> =
             (0..2).flat_map(|epoch| all.iter().map(move |&index| BatchId { epoch, index })).collect();
         assert_eq!(prepared, both, "each is prepared once");
-        assert!(seen.live.is_empty());
-        assert!(seen.queued == 0 && seen.peak_queued <= depth, "{} queued", seen.peak_queued);
+        assert!(observed.live.is_empty());
+        assert!(observed.queued == 0 && observed.peak_queued <= depth, "{} queued", observed.peak_queued);
         // A mini-batch that is moved is in both buffers' memory.
-        assert!(seen.peak_batched <= schedule.batched + 1, "{} batched", seen.peak_batched);
-        assert!(seen.peak_ready <= schedule.ready + 1, "{} ready, one of them in training", seen.peak_ready);
+        assert!(observed.peak_batched <= schedule.batched + 1, "{} batched", observed.peak_batched);
+        assert!(observed.peak_ready <= schedule.ready + 1, "{} ready, one of them in training", observed.peak_ready);
         if schedule.policy == Policy::Sequential {
-            assert!(seen.peak_at_work <= 1, "one phase at a time");
+            assert!(observed.peak_active <= 1, "one phase at a time");
         }
         if matches!(&schedule.shares[..], [share] if share.in_place) {
-            assert!(seen.buffers as usize <= schedule.ready + 1, "{} buffers made, epochs share them", seen.buffers);
+            assert!(
+                observed.buffers as usize <= schedule.ready + 1,
+                "{} buffers made, epochs share them",
+                observed.buffers
+            );
         }
         let workers: usize = schedule.shares.iter().map(|s| s.workers).sum();
-        assert_eq!(seen.worker_threads.len(), workers, "workers are kept");
-        assert_eq!(seen.training_threads, schedule.training_threads.max(1));
-        let alive = world.peak_alive.load(Ordering::SeqCst);
+        assert_eq!(observed.worker_threads.len(), workers, "workers are kept");
+        assert_eq!(observed.training_threads, schedule.training_threads.max(1));
+        let alive = machine.peak_alive.load(Ordering::SeqCst);
         assert!(alive <= schedule.ready + 1, "{alive} mini-batches in the device's memory, spares counted");
     }
     drop(executor);
-    assert_eq!(world.alive.load(Ordering::SeqCst), 0, "mini-batches are dropped");
-    no_thread_is_left(&world);
+    assert_eq!(machine.alive.load(Ordering::SeqCst), 0, "mini-batches are dropped");
+    no_thread_is_left(&machine);
     expected
 }
 
@@ -153,7 +158,7 @@ fn check_queue(delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) -> Vec<
 fn each_once_and_in_the_schedules_order() {
     for n in [0, 1, 2, 7, 40] {
         for schedule in schedules(n) {
-            ends(move || check(Vec::new(), &schedule));
+            with_timeout(move || check(Vec::new(), &schedule));
         }
     }
 }
@@ -165,7 +170,7 @@ fn one_slow_mini_batch_changes_no_order_and_fills_no_memory() {
             let mut delays = vec![[0; 3]; 24];
             delays[5][phase] = 20_000;
             let schedule = schedule.clone();
-            ends(move || check(delays, &schedule));
+            with_timeout(move || check(delays, &schedule));
         }
     }
 }
@@ -199,7 +204,7 @@ proptest! {
         delays in proptest::collection::vec([0u64..400, 0u64..200, 0u64..300], 24),
         others in proptest::collection::vec([0u64..400, 0u64..200, 0u64..300], 24),
     ) {
-        let order = ends(move || {
+        let order = with_timeout(move || {
             let order = check(delays, &schedule);
             assert_eq!(order, check(others, &schedule));
             order
@@ -211,7 +216,7 @@ proptest! {
 #[test]
 fn plans_of_one_route_train_the_same_in_the_same_order() {
     // Model and optimizer see the same sequence of the same mini-batches, so they are equal bit for bit afterwards.
-    ends(|| {
+    with_timeout(|| {
         for schedules in [
             vec![cpu(Policy::Sequential, 20, 1, 1), cpu(Policy::Pipeline, 20, 4, 3), cpu(Policy::Pipeline, 20, 1, 1)],
             vec![device(20, 1), device(20, 7), schedule(Policy::Sequential, &[(1, 20, 1, [1.0; 3])], [0, 1])],
@@ -225,15 +230,15 @@ fn plans_of_one_route_train_the_same_in_the_same_order() {
 
 #[test]
 fn a_pipeline_batches_transfers_and_trains_at_once() {
-    // No timing: the first mini-batch's training waits until three are prepared, which needs other threads.
-    ends(|| {
-        let world = Arc::new(World::new(6));
+    // Without timing: the first mini-batch's training waits until three are prepared, which needs other threads.
+    with_timeout(|| {
+        let machine = Arc::new(FakeMachine::new(6));
         let schedule = cpu(Policy::Pipeline, 6, 2, 3);
-        let mut executor = executor(&world, &schedule, Settings::default());
-        let looker = Arc::clone(&world);
+        let mut executor = executor(&machine, &schedule, Settings::default());
+        let watched = Arc::clone(&machine);
         let mut observe = |e: &Event<'_>| {
             if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 0) {
-                while looker.seen().prepared.len() < 3 {
+                while watched.observed().prepared.len() < 3 {
                     std::thread::yield_now();
                 }
             }
@@ -246,65 +251,65 @@ fn a_pipeline_batches_transfers_and_trains_at_once() {
 
 #[test]
 fn the_next_mini_batch_is_queued_before_the_one_in_training_is_waited_for() {
-    // No timing: the first mini-batch's training goes on once four others are ready.
-    ends(|| {
+    // Without timing: the first mini-batch's training continues once four others are ready.
+    with_timeout(|| {
         for (depth, expected) in [(1, 0), (2, 2), (3, 3)] {
             let fault = Some((morphgl_registry::Phase::Training, 0, Fault::Hang));
-            let world = Arc::new(World { depth, fault, ..World::new(24) });
+            let machine = Arc::new(FakeMachine { depth, fault, ..FakeMachine::new(24) });
             let schedule = schedule(Policy::Pipeline, &[(0, 24, 2, [1.0, 1.0, 4.0])], [4, 4]);
-            let mut executor = executor(&world, &schedule, Settings::default());
+            let mut executor = executor(&machine, &schedule, Settings::default());
             let all: Vec<u32> = (0..24).collect();
             let mut observe = |e: &Event<'_>| {
                 if matches!(e, Event::Ended(a) if a.phase == Phase::Transferring && a.id.index == 4) {
-                    world.let_go();
+                    machine.release_hung();
                 }
                 Control::Continue
             };
             executor.train(0, &all, &Stop::new(), &mut observe).expect("nothing fails");
-            assert_eq!(world.seen().peak_queued, expected, "at depth {depth}");
+            assert_eq!(machine.observed().peak_queued, expected, "at depth {depth}");
         }
     });
 }
 
 #[test]
 fn a_schedule_can_change_between_parts_of_an_epoch() {
-    ends(|| {
-        let world = Arc::new(World::new(40));
+    with_timeout(|| {
+        let machine = Arc::new(FakeMachine::new(40));
         let schedules = [
             device(10, 2),
             dual(5, 5, 2, [4, 2]),
             Schedule { training_threads: 3, ..interleaved(4, 6, 3, [4, 2], 2) },
             schedule(Policy::Pipeline, &[(0, 10, 1, [1.0; 3])], [2, 2]),
         ];
-        let mut executor = executor(&world, &schedules[0], Settings::default());
+        let mut executor = executor(&machine, &schedules[0], Settings::default());
         for (i, schedule) in schedules.iter().enumerate() {
             executor.set_schedule(schedule).expect("workers can be made");
             assert_eq!(executor.schedule(), schedule);
             let part: Vec<u32> = (10 * i as u32..10 * (i as u32 + 1)).collect();
             let (report, _) = run(&mut executor, 0, &part);
             assert_eq!(report.batches, 10);
-            assert_eq!(world.seen().training_threads, schedule.training_threads);
+            assert_eq!(machine.observed().training_threads, schedule.training_threads);
         }
-        let mut trained: Vec<u32> = world.seen().trained.iter().map(|id| id.index).collect();
+        let mut trained: Vec<u32> = machine.observed().trained.iter().map(|id| id.index).collect();
         trained.sort_unstable();
         assert_eq!(trained, (0..40).collect::<Vec<_>>());
-        assert!(world.peak_alive.load(Ordering::SeqCst) <= 3);
+        assert!(machine.peak_alive.load(Ordering::SeqCst) <= 3);
     });
 }
 
 #[test]
 fn operators_are_lent_between_epochs() {
-    ends(|| {
-        let world = Arc::new(World::new(4));
+    with_timeout(|| {
+        let machine = Arc::new(FakeMachine::new(4));
         let schedule = dual(2, 2, 1, [2, 1]);
-        let mut executor = executor(&world, &schedule, Settings::default());
+        let mut executor = executor(&machine, &schedule, Settings::default());
         let (_, _) = run(&mut executor, 0, &[0, 1, 2, 3]);
         assert_eq!(executor.training_key().to_string(), "Training_DEV_Fake");
         let (route, _, training) = executor.share_mut(0).expect("nothing is lost");
         assert_eq!(route.batching.to_string(), "Batching_CPU_Fake");
         training.set_threads(5).expect("a fake");
-        assert_eq!(world.seen().training_threads, 5);
+        assert_eq!(machine.observed().training_threads, 5);
         executor.training_mut().expect("nothing is lost").set_threads(6).expect("a fake");
-        assert_eq!(world.seen().training_threads, 6);
+        assert_eq!(machine.observed().training_threads, 6);
     });
 }

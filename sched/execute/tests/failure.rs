@@ -1,4 +1,4 @@
-//! Failures, panics, hangs, stops and cuts: the right words, no hang, no thread left.
+//! Failures, panics, hangs, stops and cuts: messages, no deadlock, no thread left.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Fault, World, cpu, device, dual, ends, executor, interleaved, no_thread_is_left, schedule};
+use common::{FakeMachine, Fault, cpu, device, dual, executor, interleaved, no_thread_is_left, schedule, with_timeout};
 use morphgl_execute::{Control, Error, ErrorKind, Event, Executor, Settings, Stop};
 use morphgl_plan::{Policy, Schedule};
 use morphgl_registry::{BatchId, Operators, Phase};
@@ -29,11 +29,11 @@ fn all() -> Vec<u32> {
     (0..N as u32).collect()
 }
 
-fn go_on(_: &Event) -> Control {
+fn continue_training(_: &Event) -> Control {
     Control::Continue
 }
 
-/// The keys an operator of this phase may have under this schedule.
+/// The keys of a schedule's operators of this phase.
 fn keys(schedule: &Schedule, phase: Phase) -> Vec<String> {
     let of = |s: &morphgl_plan::Share| match phase {
         Phase::Batching => s.keys.batching.clone(),
@@ -43,7 +43,7 @@ fn keys(schedule: &Schedule, phase: Phase) -> Vec<String> {
     schedule.shares.iter().map(of).collect()
 }
 
-/// Runs into the fault, and looks at what is left.
+/// Runs an epoch with the fault, and checks the error and the executor after it.
 #[track_caller]
 fn fail(phase: Phase, at: u32, fault: Fault, schedule: &Schedule) -> Error {
     let queued = fail_queued(phase, at, fault, schedule, 2);
@@ -55,9 +55,9 @@ fn fail(phase: Phase, at: u32, fault: Fault, schedule: &Schedule) -> Error {
 #[track_caller]
 fn fail_queued(phase: Phase, at: u32, fault: Fault, schedule: &Schedule, depth: usize) -> Error {
     let schedule = schedule.clone();
-    ends(move || {
-        let world = Arc::new(World { fault: Some((phase, at, fault)), depth, ..World::new(N) });
-        let mut executor = executor(&world, &schedule, Settings::default());
+    with_timeout(move || {
+        let machine = Arc::new(FakeMachine { fault: Some((phase, at, fault)), depth, ..FakeMachine::new(N) });
+        let mut executor = executor(&machine, &schedule, Settings::default());
         let mut trained = Vec::new();
         let outcome = executor.train(0, &all(), &Stop::new(), &mut |e| {
             if let Event::Trained(done) = e {
@@ -65,22 +65,23 @@ fn fail_queued(phase: Phase, at: u32, fault: Fault, schedule: &Schedule, depth: 
             }
             Control::Continue
         });
-        let error = outcome.expect_err("it was told to fail");
+        let error = outcome.expect_err("a fault is injected");
         let operator = error.operator.as_ref().expect("an operator failed").to_string();
         assert!(keys(&schedule, phase).contains(&operator), "{operator} failed in {phase}");
         assert_eq!(error.batch, Some(BatchId { epoch: 0, index: at }));
-        assert!(!trained.iter().any(|id| id.index == at), "it was not trained");
+        assert!(!trained.iter().any(|id| id.index == at), "the failed mini-batch was not trained");
         if fault != Fault::LateError && fault != Fault::LatePanic {
-            assert_eq!(world.seen().trained, trained, "all steps were told of");
+            assert_eq!(machine.observed().trained, trained, "every step was reported");
         }
         if let ErrorKind::Panicked(_) = error.kind {
-            let again = executor.train(1, &all(), &Stop::new(), &mut go_on).expect_err("an operator is lost");
+            let again =
+                executor.train(1, &all(), &Stop::new(), &mut continue_training).expect_err("an operator is lost");
             assert_eq!(again.to_string(), format!("{operator}: lost when it failed earlier; make a new executor"));
             assert!(executor.training_mut().is_err());
             assert!(executor.share_mut(0).is_err());
         }
         drop(executor);
-        no_thread_is_left(&world);
+        no_thread_is_left(&machine);
         error
     })
 }
@@ -93,8 +94,8 @@ fn an_error_names_operator_and_mini_batch() {
         for phase in Phase::ALL {
             for at in AT {
                 for (fault, what) in [
-                    (Fault::Error, "out of luck"),
-                    (Fault::LateError, "out of luck"),
+                    (Fault::Error, "injected error"),
+                    (Fault::LateError, "injected error"),
                     (Fault::Memory, "4096 bytes cannot be allocated; make mini-batches smaller"),
                 ] {
                     let error = fail(phase, at, fault, &schedule);
@@ -108,14 +109,14 @@ fn an_error_names_operator_and_mini_batch() {
 }
 
 #[test]
-fn so_does_a_panic() {
+fn a_panic_names_operator_and_mini_batch() {
     for schedule in schedules() {
         for phase in Phase::ALL {
             for at in AT {
                 for fault in [Fault::Panic, Fault::LatePanic] {
                     let error = fail(phase, at, fault, &schedule);
                     let key = error.operator.as_ref().expect("an operator failed");
-                    let start = format!("{key}: mini-batch {at} of epoch 0: panicked: lost my head");
+                    let start = format!("{key}: mini-batch {at} of epoch 0: panicked: injected panic");
                     assert!(error.to_string().starts_with(&start), "{error}");
                 }
             }
@@ -124,21 +125,21 @@ fn so_does_a_panic() {
 }
 
 #[test]
-fn another_mini_batch_than_asked_for_is_a_failure() {
+fn the_delivery_of_another_mini_batch_is_a_failure() {
     for schedule in schedules() {
         for phase in [Phase::Batching, Phase::Transferring] {
-            let error = fail(phase, 3, Fault::Mixup, &schedule);
+            let error = fail(phase, 3, Fault::OtherBatch, &schedule);
             assert!(error.to_string().contains("it delivered mini-batch 4 of epoch 0 instead"), "{error}");
         }
     }
 }
 
-/// One operator hangs; returns when its thread, let go, has ended too.
+/// Runs an epoch in which one operator hangs; returns when its thread, released, has ended too.
 fn hang(phase: Phase, at: u32, limit: Duration, schedule: &Schedule, depth: usize) {
-    let world = Arc::new(World { fault: Some((phase, at, Fault::Hang)), depth, ..World::new(N) });
-    let mut executor = executor(&world, schedule, Settings { limit: Some(limit), record: false });
+    let machine = Arc::new(FakeMachine { fault: Some((phase, at, Fault::Hang)), depth, ..FakeMachine::new(N) });
+    let mut executor = executor(&machine, schedule, Settings { limit: Some(limit), record: false });
     let start = Instant::now();
-    let error = executor.train(0, &all(), &Stop::new(), &mut go_on).expect_err("it hangs");
+    let error = executor.train(0, &all(), &Stop::new(), &mut continue_training).expect_err("it hangs");
     let took = start.elapsed();
     assert!(took >= limit && took < limit + Duration::from_secs(300), "{took:?}");
     assert!(matches!(error.kind, ErrorKind::Hangs(l) if l == limit), "{error}");
@@ -146,25 +147,25 @@ fn hang(phase: Phase, at: u32, limit: Duration, schedule: &Schedule, depth: usiz
     assert!(keys(schedule, phase).contains(&key), "{key} hangs in {phase}");
     let start = format!("{key}: mini-batch {at} of epoch 0: has not answered for 400 ms; this is a fault");
     assert!(error.to_string().starts_with(&start), "{error}");
-    assert!(executor.train(0, &all(), &Stop::new(), &mut go_on).is_err(), "its operator is lost");
+    assert!(executor.train(0, &all(), &Stop::new(), &mut continue_training).is_err(), "its operator is lost");
     drop(executor);
-    // The hanging thread, and nobody else: its operator, and what it has of the device; of each mini-batch that is queued, the
-    // work and the memory.
-    let left = Arc::strong_count(&world) - 1;
+    // Owners left by the hanging thread alone: its operator and its mini-batch on the device; of each queued mini-batch, the work
+    // and the memory.
+    let left = Arc::strong_count(&machine) - 1;
     assert!((1..=2 + 2 * depth).contains(&left), "{left} owners left");
-    world.let_go();
+    machine.release_hung();
     let patience = Instant::now();
-    while Arc::strong_count(&world) > 1 {
-        assert!(patience.elapsed() < Duration::from_secs(300), "it ends by itself when it goes on");
+    while Arc::strong_count(&machine) > 1 {
+        assert!(patience.elapsed() < Duration::from_secs(300), "the thread ends when it is released");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[test]
-fn a_hang_is_told_when_the_limit_has_passed_and_keeps_one_thread() {
-    // Everything at once: they only wait.
+fn a_hang_is_reported_after_the_limit_and_leaves_one_thread() {
+    // All cases run at once: they only wait.
     let cases = schedules().into_iter().flat_map(|s| Phase::ALL.map(|p| (s.clone(), p)));
-    ends(|| {
+    with_timeout(|| {
         std::thread::scope(|scope| {
             for (schedule, phase) in cases {
                 let limit = Duration::from_millis(400);
@@ -178,14 +179,14 @@ fn a_hang_is_told_when_the_limit_has_passed_and_keeps_one_thread() {
 }
 
 #[test]
-fn a_limit_that_nothing_passes_changes_nothing() {
+fn a_limit_that_no_step_exceeds_changes_nothing() {
     for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World { delays: vec![[2_000, 1_000, 1_000]; N], ..World::new(N) });
+        with_timeout(move || {
+            let machine = Arc::new(FakeMachine { delays: vec![[2_000, 1_000, 1_000]; N], ..FakeMachine::new(N) });
             // Far more than a step takes, less than the epoch.
             for limit in [Duration::from_secs(300), Duration::MAX] {
-                let mut executor = executor(&world, &schedule, Settings { limit: Some(limit), record: false });
-                let report = executor.train(0, &all(), &Stop::new(), &mut go_on).expect("nothing hangs");
+                let mut executor = executor(&machine, &schedule, Settings { limit: Some(limit), record: false });
+                let report = executor.train(0, &all(), &Stop::new(), &mut continue_training).expect("nothing hangs");
                 assert_eq!(report.batches, N);
             }
         });
@@ -193,20 +194,22 @@ fn a_limit_that_nothing_passes_changes_nothing() {
 }
 
 #[test]
-fn an_executor_goes_on_after_an_error() {
+fn an_executor_trains_after_an_error() {
     for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World { fault: Some((Phase::Batching, 3, Fault::Error)), ..World::new(2 * N) });
-            let mut executor = executor(&world, &schedule, Settings::default());
-            executor.train(0, &all(), &Stop::new(), &mut go_on).expect_err("it was told to fail");
+        with_timeout(move || {
+            let machine =
+                Arc::new(FakeMachine { fault: Some((Phase::Batching, 3, Fault::Error)), ..FakeMachine::new(2 * N) });
+            let mut executor = executor(&machine, &schedule, Settings::default());
+            executor.train(0, &all(), &Stop::new(), &mut continue_training).expect_err("a fault is injected");
             let others: Vec<u32> = (N as u32..2 * N as u32).collect();
-            let report = executor.train(0, &others, &Stop::new(), &mut go_on).expect("the fault is not among them");
+            let report =
+                executor.train(0, &others, &Stop::new(), &mut continue_training).expect("the fault is not among them");
             assert_eq!(report.batches, N);
         });
     }
 }
 
-/// What is left of a schedule for `n` mini-batches: as it was divided, the first share with the rest.
+/// The schedule for `n` of its mini-batches, divided in the same proportions; the first share gets the rest.
 fn shrunk(schedule: &Schedule, n: usize) -> Schedule {
     let mut schedule = schedule.clone();
     let total = schedule.num_batches();
@@ -227,8 +230,8 @@ fn early(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Schedule) {
 
 #[track_caller]
 fn early_queued(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Schedule, depth: usize) {
-    let world = Arc::new(World { delays, depth, ..World::new(N) });
-    let mut executor = executor(&world, schedule, Settings::default());
+    let machine = Arc::new(FakeMachine { delays, depth, ..FakeMachine::new(N) });
+    let mut executor = executor(&machine, schedule, Settings::default());
     let (stop, mut events, mut left) = (Stop::new(), 0, None);
     let report = executor.train(0, &all(), &stop, &mut |e| {
         events += 1;
@@ -245,31 +248,31 @@ fn early_queued(at: usize, by_stop: bool, delays: Vec<[u64; 3]>, schedule: &Sche
         Control::Cut
     });
     let report = report.expect("neither is a failure");
-    let trained = |world: &World| world.seen().trained.iter().map(|id| id.index).collect::<Vec<u32>>();
-    let mut whole = [trained(&world), report.remaining.clone()].concat();
+    let trained = |machine: &FakeMachine| machine.observed().trained.iter().map(|id| id.index).collect::<Vec<u32>>();
+    let mut whole = [trained(&machine), report.remaining.clone()].concat();
     whole.sort_unstable();
     assert_eq!(whole, all(), "trained and remaining");
     assert!(report.remaining.is_sorted());
-    assert_eq!(report.batches, trained(&world).len());
+    assert_eq!(report.batches, trained(&machine).len());
     assert_eq!(report.stopped, by_stop && !report.remaining.is_empty());
     if let (Some(left), false) = (left, by_stop) {
         assert_eq!(report.remaining.len(), left, "a cut keeps what was not begun");
-        assert_eq!(world.seen().prepared.len(), N - left, "and finishes what was");
+        assert_eq!(machine.observed().prepared.len(), N - left, "and finishes what was");
     }
     executor.set_schedule(&shrunk(schedule, report.remaining.len())).expect("the same operators");
-    let rest = executor.train(0, &report.remaining, &Stop::new(), &mut go_on).expect("nothing fails");
+    let rest = executor.train(0, &report.remaining, &Stop::new(), &mut continue_training).expect("nothing fails");
     assert!(rest.remaining.is_empty() && !rest.stopped);
-    let mut whole = trained(&world);
+    let mut whole = trained(&machine);
     whole.sort_unstable();
     assert_eq!(whole, all(), "each once");
-    assert_eq!(world.seen().steps, N);
+    assert_eq!(machine.observed().steps, N);
     drop(executor);
-    no_thread_is_left(&world);
+    no_thread_is_left(&machine);
 }
 
 #[test]
-fn what_remains_after_a_cut_or_a_stop_is_trained_later() {
-    ends(|| {
+fn mini_batches_remaining_after_a_cut_or_a_stop_can_be_trained_later() {
+    with_timeout(|| {
         std::thread::scope(|scope| {
             for schedule in schedules() {
                 scope.spawn(move || {
@@ -286,29 +289,29 @@ fn what_remains_after_a_cut_or_a_stop_is_trained_later() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn so_it_is_with_any_durations(
+    fn remaining_mini_batches_can_be_trained_later_for_any_durations(
         which in 0usize..6, at in 1usize..4 * N, by_stop: bool,
         delays in proptest::collection::vec([0u64..300, 0u64..200, 0u64..300], N),
     ) {
-        ends(move || early(at, by_stop, delays, &schedules()[which]));
+        with_timeout(move || early(at, by_stop, delays, &schedules()[which]));
     }
 }
 
 #[test]
-fn a_stop_from_elsewhere_ends_a_run_that_waits() {
+fn a_stop_from_another_thread_ends_a_run_that_waits() {
     for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World { delays: vec![[10_000, 0, 0]; N], ..World::new(N) });
+        with_timeout(move || {
+            let machine = Arc::new(FakeMachine { delays: vec![[10_000, 0, 0]; N], ..FakeMachine::new(N) });
             let stop = Stop::new();
-            let mut executor = executor(&world, &schedule, Settings::default());
+            let mut executor = executor(&machine, &schedule, Settings::default());
             let report = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    while world.seen().prepared.is_empty() {
+                    while machine.observed().prepared.is_empty() {
                         std::thread::yield_now();
                     }
                     stop.request();
                 });
-                executor.train(0, &all(), &stop, &mut go_on).expect("a stop is no failure")
+                executor.train(0, &all(), &stop, &mut continue_training).expect("a stop is no failure")
             });
             assert!(report.stopped);
             assert_eq!(report.remaining.len() + report.batches, N);
@@ -321,29 +324,29 @@ fn a_stop_before_the_start_does_nothing() {
     let stop = Stop::new();
     stop.request();
     for schedule in schedules() {
-        let world = Arc::new(World::new(N));
-        let report = executor(&world, &schedule, Settings::default()).train(0, &all(), &stop, &mut go_on);
+        let machine = Arc::new(FakeMachine::new(N));
+        let report = executor(&machine, &schedule, Settings::default()).train(0, &all(), &stop, &mut continue_training);
         let report = report.expect("a stop is no failure");
         assert_eq!((report.batches, report.remaining, report.stopped), (0, all(), true));
-        assert!(world.seen().prepared.is_empty());
+        assert!(machine.observed().prepared.is_empty());
     }
 }
 
 #[test]
-fn an_observer_that_panics_is_not_swallowed_and_leaves_no_thread() {
+fn an_observers_panic_reaches_the_caller_and_leaves_no_thread() {
     for schedule in schedules() {
-        ends(move || {
-            let world = Arc::new(World::new(N));
-            let mut executor = executor(&world, &schedule, Settings::default());
+        with_timeout(move || {
+            let machine = Arc::new(FakeMachine::new(N));
+            let mut executor = executor(&machine, &schedule, Settings::default());
             let mut observe = |e: &Event| {
                 assert!(!matches!(e, Event::Trained(done) if done.left == 0), "the observer's own fault");
                 Control::Continue
             };
             let run = AssertUnwindSafe(|| executor.train(0, &all(), &Stop::new(), &mut observe));
             catch_unwind(run).expect_err("the panic is the caller's to see");
-            executor.train(1, &all(), &Stop::new(), &mut go_on).expect("no operator is lost");
+            executor.train(1, &all(), &Stop::new(), &mut continue_training).expect("no operator is lost");
             drop(executor);
-            no_thread_is_left(&world);
+            no_thread_is_left(&machine);
         });
     }
 }
@@ -354,12 +357,12 @@ fn refused(outcome: Result<impl std::fmt::Debug, Error>, what: &str) {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_with_the_cure() {
-    let world = Arc::new(World::new(N));
+fn impossible_schedules_and_epochs_are_refused_with_the_cure() {
+    let machine = Arc::new(FakeMachine::new(N));
     let good = dual(N / 2, N / 2, 1, [2, 2]);
-    let make = |schedule: &Schedule| Executor::new(common::operators(&world, &good), schedule, Settings::default());
+    let make = |schedule: &Schedule| Executor::new(common::operators(&machine, &good), schedule, Settings::default());
     let mut executor = make(&good).expect("it is good");
-    let mut train = |batches: &[u32]| executor.train(0, batches, &Stop::new(), &mut go_on);
+    let mut train = |batches: &[u32]| executor.train(0, batches, &Stop::new(), &mut continue_training);
     refused(train(&[0, 1]), "2 mini-batches are to be trained, the schedule is for 16; plan again");
     let mut twice = all();
     twice[3] = 9;
@@ -394,15 +397,15 @@ fn what_cannot_be_run_is_refused_with_the_cure() {
     let what = "a dual-buffer schedule has a share that is transferred and then one batched in place; plan again";
     refused(make(&single), what);
 
-    // A schedule that is refused changes nothing.
+    // A refused schedule changes nothing.
     refused(executor.set_schedule(&single), what);
     assert_eq!(executor.schedule(), &good);
-    let mut doubled = common::operators(&world, &good);
-    doubled.routes.extend(common::operators(&world, &good).routes);
+    let mut doubled = common::operators(&machine, &good);
+    doubled.routes.extend(common::operators(&machine, &good).routes);
     let what = "Batching_DEV+PCIe_Fake: twice with Transferring_DEV+PCIe_Fake; give the routes of one device";
     refused(Executor::new(doubled, &good, Settings::default()), what);
-    let mut unequal = common::operators(&world, &good);
-    unequal.routes[1] = common::operators(&Arc::new(World::new(N + 1)), &good).routes.remove(1);
+    let mut unequal = common::operators(&machine, &good);
+    unequal.routes[1] = common::operators(&Arc::new(FakeMachine::new(N + 1)), &good).routes.remove(1);
     let what = "Batching_CPU_Fake: 17 mini-batches an epoch, another route has 16; give all routes the same seeds";
     refused(Executor::new(unequal, &good, Settings::default()), what);
     let what = "there is no training operator; give one at least";

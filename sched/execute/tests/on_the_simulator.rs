@@ -1,4 +1,4 @@
-//! Plans executed on the simulated accelerator: real threads, real copies, resources that are really held.
+//! Plans executed on the simulated accelerator: real threads, real copies, exclusive use of its resources.
 
 mod simulated;
 
@@ -32,7 +32,7 @@ fn device_memory_of_the_plan_is_enough_and_less_is_noticed() {
             assert!(rig.device.statistics().memory_peak <= ready + 1, "{plan}");
         }
     }
-    // All others are ready before the first one is trained, on a busy machine, too.
+    // All other mini-batches are ready before the first one is trained, on a busy machine, too.
     let rig = Rig::new(40, [0.1, 0.1, 0.3, 0.2, 1000.0], 2, "");
     let plans = plan(&rig.problem(Limits { ready: 30, ..Limits::default() })).expect("no memory limits");
     let pipeline = plans.best_of(morphgl_plan::Strategy::Pipeline).expect("a host's route");
@@ -52,7 +52,7 @@ fn faults_of_every_phase_end_the_run_with_operator_and_mini_batch() {
         ("training", "Training_SIM_Ledger"),
     ] {
         for kind in ["error", "panic", "memory", "hang"] {
-            // Whoever of the two routes gets a mini-batch depends on the plan: all of them fail where asked to.
+            // The plan decides which route batches which mini-batch, so the fault is set after planning.
             let rig = Rig::new(24, [2.0, 0.3, 0.6, 0.3, 0.5], 2, "");
             let plans = plan(&rig.problem(Limits::default())).expect("no memory limits");
             let schedule = &plans.best_of(morphgl_plan::Strategy::Interleaved).expect("two routes").schedule;
@@ -82,7 +82,7 @@ fn first_of(schedule: &morphgl_plan::Schedule, work: &str) -> u32 {
 }
 
 #[test]
-fn a_slower_phase_is_planned_with_in_mid_epoch() {
+fn a_slower_phase_changes_the_plan_within_an_epoch() {
     let millis = [9.0, 0.4, 1.6, 0.8, 1.0];
     let rig = Rig::new(400, millis, 4, ",slow=batching-cpu*3@0:80");
     let problem = rig.problem(Limits::default());

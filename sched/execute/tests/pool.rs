@@ -4,7 +4,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{FakeBatching, FakeTraining, FakeTransferring, Fault, World, content, ends, no_thread_is_left};
+use common::{
+    FakeBatching, FakeMachine, FakeTraining, FakeTransferring, Fault, content, no_thread_is_left, with_timeout,
+};
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_registry::{BatchId, Key, MiniBatch, Phase, Score, Transferring};
 use proptest::prelude::*;
@@ -22,28 +24,28 @@ fn transferring_key() -> Key {
     "Transferring_CPU_Fake".parse().expect("a key")
 }
 
-fn transferring(world: &Arc<World>) -> FakeTransferring {
-    FakeTransferring { key: transferring_key(), world: Arc::clone(world), in_place: true }
+fn transferring(machine: &Arc<FakeMachine>) -> FakeTransferring {
+    FakeTransferring { key: transferring_key(), machine: Arc::clone(machine), in_place: true }
 }
 
-fn pool(world: &Arc<World>, settings: PoolSettings) -> Pool {
-    Pool::new(&batching_key(), &FakeBatching::host(world), settings).expect("a pool")
+fn pool(machine: &Arc<FakeMachine>, settings: PoolSettings) -> Pool {
+    Pool::new(&batching_key(), &FakeBatching::host(machine), settings).expect("a pool")
 }
 
 fn ids(epoch: u32, range: std::ops::Range<u32>) -> Vec<BatchId> {
     range.map(|index| BatchId { epoch, index }).collect()
 }
 
-/// Prepares two epochs, the second in two parts, and looks at everything.
+/// Prepares two epochs, the second in two parts, and checks reports and the operators' records.
 #[track_caller]
 fn check(delays: Vec<[u64; 3]>, num_batches: usize, settings: PoolSettings) {
-    let world = Arc::new(World { delays, ..World::new(num_batches) });
+    let machine = Arc::new(FakeMachine { delays, ..FakeMachine::new(num_batches) });
     let end = num_batches as u32;
-    let mut pool = pool(&world, settings);
+    let mut pool = pool(&machine, settings);
     assert_eq!(pool.num_batches(), end);
-    let (mut transferring, key) = (transferring(&world), transferring_key());
+    let (mut transferring, key) = (transferring(&machine), transferring_key());
     for (epoch, range) in [(0, 0..end), (1, 0..end / 3), (1, end / 3..end)] {
-        let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+        let mut consume = |batch: &MiniBatch| FakeTraining::check_batch(&machine, batch);
         let transfer = Some((&key, &mut transferring as &mut dyn Transferring));
         let report = prepare(&mut pool, transfer, epoch, range.clone(), &Stop::new(), &mut consume);
         let report = report.expect("nothing fails");
@@ -53,22 +55,22 @@ fn check(delays: Vec<[u64; 3]>, num_batches: usize, settings: PoolSettings) {
         assert!(report.peak_in_flight <= settings.window(), "{} in flight", report.peak_in_flight);
     }
     let expected: Vec<BatchId> = [ids(0, 0..end), ids(1, 0..end)].concat();
-    let seen = world.seen();
-    assert_eq!(seen.trained, expected);
-    let mut prepared = seen.prepared.clone();
+    let observed = machine.observed();
+    assert_eq!(observed.trained, expected);
+    let mut prepared = observed.prepared.clone();
     prepared.sort();
     assert_eq!(prepared, expected, "each is prepared once");
-    assert!(seen.live.is_empty());
-    assert!(seen.peak_live <= settings.window(), "{} buffers live", seen.peak_live);
-    assert!(seen.buffers as usize <= settings.window(), "{} buffers made, epochs share them", seen.buffers);
-    assert_eq!(seen.worker_threads, vec![settings.threads_per_worker; settings.workers.max(1)], "workers are kept");
+    assert!(observed.live.is_empty());
+    assert!(observed.peak_live <= settings.window(), "{} buffers live", observed.peak_live);
+    assert!(observed.buffers as usize <= settings.window(), "{} buffers made, epochs share them", observed.buffers);
+    assert_eq!(observed.worker_threads, vec![settings.threads_per_worker; settings.workers.max(1)], "workers are kept");
 }
 
 #[test]
 fn each_once_and_in_order() {
     for settings in all_settings() {
         for num_batches in [0, 1, 2, 7, 40] {
-            ends(move || check(Vec::new(), num_batches, settings));
+            with_timeout(move || check(Vec::new(), num_batches, settings));
         }
     }
 }
@@ -78,7 +80,7 @@ fn one_slow_mini_batch_does_not_let_the_others_run_ahead() {
     for settings in all_settings() {
         let mut delays = vec![[0, 0, 0]; 40];
         delays[5] = [30_000, 0, 0];
-        ends(move || check(delays, 40, settings));
+        with_timeout(move || check(delays, 40, settings));
     }
 }
 
@@ -90,21 +92,21 @@ proptest! {
         workers in 1usize..=8, queue in 0usize..4,
     ) {
         let num_batches = delays.len();
-        ends(move || check(delays, num_batches, PoolSettings { queue, ..PoolSettings::ahead(workers) }));
+        with_timeout(move || check(delays, num_batches, PoolSettings { queue, ..PoolSettings::ahead(workers) }));
     }
 }
 
 #[test]
 fn workers_prepare_while_the_caller_works() {
-    // No timing: the first mini-batch's consumer waits until the second has been prepared, which needs another thread.
-    let world = Arc::new(World::new(2));
-    ends(move || {
-        let mut pool = pool(&world, PoolSettings::ahead(1));
+    // Without timing: the first mini-batch's consumer waits until the second has been prepared, which needs another thread.
+    let machine = Arc::new(FakeMachine::new(2));
+    with_timeout(move || {
+        let mut pool = pool(&machine, PoolSettings::ahead(1));
         let mut consume = |batch: &MiniBatch| {
-            while world.seen().prepared.len() < 2 {
+            while machine.observed().prepared.len() < 2 {
                 std::thread::yield_now();
             }
-            FakeTraining::look(&world, batch)
+            FakeTraining::check_batch(&machine, batch)
         };
         prepare(&mut pool, None, 0, 0..2, &Stop::new(), &mut consume).expect("nothing fails");
     });
@@ -113,9 +115,9 @@ fn workers_prepare_while_the_caller_works() {
 #[test]
 fn a_loader_is_an_iterator() {
     for settings in all_settings() {
-        ends(move || {
-            let world = Arc::new(World::new(20));
-            let mut pool = pool(&world, settings);
+        with_timeout(move || {
+            let machine = Arc::new(FakeMachine::new(20));
+            let mut pool = pool(&machine, settings);
             // All of an epoch, half of the mini-batches recycled, the others kept.
             let mut kept = Vec::new();
             let mut loader = pool.load(3, 0..20, &Stop::new()).expect("a loader");
@@ -124,7 +126,7 @@ fn a_loader_is_an_iterator() {
                 let batch = batch.expect("nothing fails");
                 assert_eq!(batch.id(), BatchId { epoch: 3, index: next });
                 assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()));
-                FakeTraining::look(&world, &batch).expect("nothing fails");
+                FakeTraining::check_batch(&machine, &batch).expect("nothing fails");
                 if next % 2 == 0 {
                     loader.recycle(batch)
                 } else {
@@ -136,7 +138,11 @@ fn a_loader_is_an_iterator() {
             assert!(loader.next().is_none(), "the end is the end");
             drop(loader);
             for batch in &kept {
-                assert_eq!(batch.host().expect("on the host").input_nodes, content(batch.id()), "kept ones stay whole");
+                assert_eq!(
+                    batch.host().expect("on the host").input_nodes,
+                    content(batch.id()),
+                    "kept mini-batches are unchanged"
+                );
             }
         });
     }
@@ -145,26 +151,26 @@ fn a_loader_is_an_iterator() {
 #[test]
 fn a_loader_dropped_early_ends_its_threads() {
     for settings in all_settings() {
-        ends(move || {
-            let world = Arc::new(World::new(1000));
-            let mut pool = pool(&world, settings);
+        with_timeout(move || {
+            let machine = Arc::new(FakeMachine::new(1000));
+            let mut pool = pool(&machine, settings);
             for _ in 0..3 {
                 let mut loader = pool.load(0, 0..1000, &Stop::new()).expect("a loader");
                 loader.next().expect("there are more").expect("nothing fails");
                 drop(loader);
-                let seen = world.seen().prepared.len();
-                assert!(seen <= 3 * (settings.window() + 1), "{seen} prepared");
+                let observed = machine.observed().prepared.len();
+                assert!(observed <= 3 * (settings.window() + 1), "{observed} prepared");
             }
             drop(pool);
-            no_thread_is_left(&world);
+            no_thread_is_left(&machine);
         });
     }
 }
 
 #[test]
 fn more_mini_batches_than_there_are_is_an_error() {
-    let world = Arc::new(World::new(3));
-    let mut pool = pool(&world, PoolSettings::ahead(1));
+    let machine = Arc::new(FakeMachine::new(3));
+    let mut pool = pool(&machine, PoolSettings::ahead(1));
     let error = pool.load(0, 0..4, &Stop::new()).expect_err("there are three");
     let text = "Batching_CPU_Fake: mini-batches up to 4 are asked for, an epoch has 3; ask for fewer";
     assert_eq!(error.to_string(), text);
@@ -172,8 +178,8 @@ fn more_mini_batches_than_there_are_is_an_error() {
 
 #[test]
 fn scores_are_the_callers() {
-    let world = Arc::new(World::new(5));
-    let mut pool = pool(&world, PoolSettings::ahead(2));
+    let machine = Arc::new(FakeMachine::new(5));
+    let mut pool = pool(&machine, PoolSettings::ahead(2));
     let mut consume = |_: &MiniBatch| Ok(Score { loss_sum: 0.5, correct: 1, count: 2 });
     let report = prepare(&mut pool, None, 0, 0..1, &Stop::new(), &mut consume).expect("nothing fails");
     assert_eq!(report.score, Score { loss_sum: 0.5, correct: 1, count: 2 });
@@ -183,19 +189,19 @@ fn scores_are_the_callers() {
 fn a_failure_names_operator_and_mini_batch() {
     for settings in all_settings() {
         for phase in [Phase::Batching, Phase::Transferring, Phase::Training] {
-            for fault in [Fault::Error, Fault::Panic, Fault::Mixup] {
-                if phase == Phase::Training && fault == Fault::Mixup {
+            for fault in [Fault::Error, Fault::Panic, Fault::OtherBatch] {
+                if phase == Phase::Training && fault == Fault::OtherBatch {
                     continue;
                 }
-                ends(move || {
+                with_timeout(move || {
                     let at = 7;
-                    let world = Arc::new(World { fault: Some((phase, at, fault)), ..World::new(24) });
+                    let machine = Arc::new(FakeMachine { fault: Some((phase, at, fault)), ..FakeMachine::new(24) });
                     let (mut pool, mut operator, key) =
-                        (pool(&world, settings), transferring(&world), transferring_key());
-                    let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+                        (pool(&machine, settings), transferring(&machine), transferring_key());
+                    let mut consume = |batch: &MiniBatch| FakeTraining::check_batch(&machine, batch);
                     let transfer = Some((&key, &mut operator as &mut dyn Transferring));
                     let outcome = prepare(&mut pool, transfer, 0, 0..24, &Stop::new(), &mut consume);
-                    let error = outcome.expect_err("it was told to fail");
+                    let error = outcome.expect_err("a fault is injected");
                     let who = match phase {
                         Phase::Batching => Some(batching_key()),
                         Phase::Transferring => Some(transferring_key()),
@@ -204,14 +210,14 @@ fn a_failure_names_operator_and_mini_batch() {
                     assert_eq!(error.operator.as_deref(), who.as_ref());
                     assert_eq!(error.batch, Some(BatchId { epoch: 0, index: at }));
                     let what = match fault {
-                        Fault::Panic => "panicked: lost my head",
-                        Fault::Mixup => "it delivered mini-batch 8 of epoch 0 instead",
-                        _ => "out of luck",
+                        Fault::Panic => "panicked: injected panic",
+                        Fault::OtherBatch => "it delivered mini-batch 8 of epoch 0 instead",
+                        _ => "injected error",
                     };
                     assert!(error.to_string().contains(what), "{error}");
-                    assert_eq!(world.seen().trained, ids(0, 0..at), "all before it, none after");
+                    assert_eq!(machine.observed().trained, ids(0, 0..at), "all before it, none after");
                     drop((pool, operator));
-                    no_thread_is_left(&world);
+                    no_thread_is_left(&machine);
                 });
             }
         }
@@ -219,32 +225,32 @@ fn a_failure_names_operator_and_mini_batch() {
 }
 
 #[test]
-fn of_two_failures_the_first_in_order_is_told() {
-    // The caller fails at 2 while batching, far ahead, has failed at 5 long ago: the window is wide, and the caller is slow.
-    ends(|| {
-        let world = Arc::new(World { fault: Some((Phase::Batching, 5, Fault::Error)), ..World::new(24) });
-        let mut pool = pool(&world, PoolSettings { queue: 20, ..PoolSettings::ahead(4) });
+fn of_two_failures_the_first_in_order_is_reported() {
+    // Batching fails at 5, long before the slow caller fails at 2: the window is wide.
+    with_timeout(|| {
+        let machine = Arc::new(FakeMachine { fault: Some((Phase::Batching, 5, Fault::Error)), ..FakeMachine::new(24) });
+        let mut pool = pool(&machine, PoolSettings { queue: 20, ..PoolSettings::ahead(4) });
         let mut consume = |batch: &MiniBatch| {
-            while world.seen().prepared.len() < 8 {
+            while machine.observed().prepared.len() < 8 {
                 std::thread::yield_now();
             }
             match batch.id().index {
                 2 => Err(morphgl_registry::Error::failed("evaluation", "no")),
-                _ => FakeTraining::look(&world, batch),
+                _ => FakeTraining::check_batch(&machine, batch),
             }
         };
         let outcome = prepare(&mut pool, None, 0, 0..24, &Stop::new(), &mut consume);
-        let error = outcome.expect_err("it was told to fail");
+        let error = outcome.expect_err("a fault is injected");
         assert_eq!(error.operator, None);
         assert_eq!(error.to_string(), "mini-batch 2 of epoch 0: evaluation: no");
     });
 }
 
 #[test]
-fn a_pool_survives_errors_and_says_when_panics_have_used_it_up() {
-    ends(|| {
-        let world = Arc::new(World { fault: Some((Phase::Batching, 0, Fault::Panic)), ..World::new(24) });
-        let mut pool = pool(&world, PoolSettings::ahead(2));
+fn a_pool_loses_a_worker_by_each_panic_and_reports_the_last() {
+    with_timeout(|| {
+        let machine = Arc::new(FakeMachine { fault: Some((Phase::Batching, 0, Fault::Panic)), ..FakeMachine::new(24) });
+        let mut pool = pool(&machine, PoolSettings::ahead(2));
         for _ in 0..2 {
             let mut loader = pool.load(0, 0..1, &Stop::new()).expect("workers are left");
             assert!(matches!(loader.next(), Some(Err(_))));
@@ -259,14 +265,14 @@ fn a_pool_survives_errors_and_says_when_panics_have_used_it_up() {
 fn a_stop_ends_after_the_current_mini_batch() {
     for settings in all_settings() {
         for at in [0, 5, 23] {
-            ends(move || {
-                let world = Arc::new(World { delays: vec![[300, 0, 0]; 24], ..World::new(24) });
-                let (mut pool, stop) = (pool(&world, settings), Stop::new());
+            with_timeout(move || {
+                let machine = Arc::new(FakeMachine { delays: vec![[300, 0, 0]; 24], ..FakeMachine::new(24) });
+                let (mut pool, stop) = (pool(&machine, settings), Stop::new());
                 let mut consume = |batch: &MiniBatch| {
                     if batch.id().index == at {
                         stop.request();
                     }
-                    FakeTraining::look(&world, batch)
+                    FakeTraining::check_batch(&machine, batch)
                 };
                 let report = prepare(&mut pool, None, 0, 0..24, &stop, &mut consume);
                 let report = report.expect("a stop is no failure");
@@ -274,31 +280,31 @@ fn a_stop_ends_after_the_current_mini_batch() {
                 assert_eq!(report.stopped, at + 1 < 24);
                 let rest = prepare(&mut pool, None, 0, report.next..24, &Stop::new(), &mut consume);
                 assert!(!rest.expect("nothing fails").stopped);
-                assert_eq!(world.seen().trained, ids(0, 0..24));
+                assert_eq!(machine.observed().trained, ids(0, 0..24));
             });
         }
     }
 }
 
 #[test]
-fn a_stop_from_elsewhere_ends_a_caller_that_waits() {
-    // Batching never gets further than the first mini-batch's sleep before the stop: the caller is asleep then.
+fn a_stop_from_another_thread_ends_a_caller_that_waits() {
+    // Batching is in the first mini-batch's sleep when the stop is requested: the caller is asleep then.
     for settings in all_settings() {
-        ends(move || {
-            let world = Arc::new(World { delays: vec![[20_000, 0, 0]; 24], ..World::new(24) });
-            let (mut pool, stop) = (pool(&world, settings), Stop::new());
+        with_timeout(move || {
+            let machine = Arc::new(FakeMachine { delays: vec![[20_000, 0, 0]; 24], ..FakeMachine::new(24) });
+            let (mut pool, stop) = (pool(&machine, settings), Stop::new());
             let report = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    while world.seen().prepared.is_empty() {
+                    while machine.observed().prepared.is_empty() {
                         std::thread::yield_now();
                     }
                     stop.request();
                 });
-                let mut consume = |batch: &MiniBatch| FakeTraining::look(&world, batch);
+                let mut consume = |batch: &MiniBatch| FakeTraining::check_batch(&machine, batch);
                 prepare(&mut pool, None, 0, 0..24, &stop, &mut consume).expect("a stop is no failure")
             });
             assert!(report.stopped);
-            assert_eq!(world.seen().trained, ids(0, 0..report.next));
+            assert_eq!(machine.observed().trained, ids(0, 0..report.next));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The operators: on the host, and on a device whose mini-batches are counted.
+//! Fake operators on the host, and on a device whose mini-batches are counted.
 
 use std::any::Any;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use morphgl_registry::{
     Place, Result, Score, Training, Transferring, Wait,
 };
 
-use super::{World, content};
+use super::{FakeMachine, content};
 
 /// The names of a key's resources.
 fn resources(key: &Key) -> Vec<&'static str> {
@@ -24,7 +24,7 @@ fn device() -> Place {
 
 /// A mini-batch in the fake device's memory.
 struct OnDevice {
-    world: Arc<World>,
+    machine: Arc<FakeMachine>,
     batch: HostBatch,
 }
 
@@ -35,15 +35,15 @@ impl std::fmt::Debug for OnDevice {
 }
 
 impl OnDevice {
-    fn boxed(world: &Arc<World>, batch: HostBatch) -> MiniBatch {
-        world.born();
-        MiniBatch::Device(Box::new(Self { world: Arc::clone(world), batch }))
+    fn boxed(machine: &Arc<FakeMachine>, batch: HostBatch) -> MiniBatch {
+        machine.count_device_batch();
+        MiniBatch::Device(Box::new(Self { machine: Arc::clone(machine), batch }))
     }
 }
 
 impl Drop for OnDevice {
     fn drop(&mut self) {
-        self.world.alive.fetch_sub(1, Ordering::SeqCst);
+        self.machine.alive.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -68,11 +68,10 @@ impl DeviceBatch for OnDevice {
     }
 }
 
-/// Its content, wherever it lies.
-fn inside(batch: &mut MiniBatch) -> &mut HostBatch {
+/// The arrays of a mini-batch, on the host or on the fake device.
+fn host_part(batch: &mut MiniBatch) -> &mut HostBatch {
     match batch {
         MiniBatch::Host(batch) => batch,
-        // Only tests look into a device's memory.
         MiniBatch::Device(batch) => {
             let any: &mut dyn Any = batch.as_mut();
             &mut any.downcast_mut::<OnDevice>().expect("a fake").batch
@@ -83,37 +82,37 @@ fn inside(batch: &mut MiniBatch) -> &mut HostBatch {
 #[derive(Debug)]
 pub(crate) struct FakeBatching {
     pub(crate) key: Key,
-    pub(crate) world: Arc<World>,
-    /// Whether it batches at the place where it trains.
+    pub(crate) machine: Arc<FakeMachine>,
+    /// Whether batching and training are at the same place.
     pub(crate) in_place: bool,
     pub(crate) on_device: bool,
 }
 
 impl FakeBatching {
-    /// On the host, as a pool uses it.
-    pub(crate) fn host(world: &Arc<World>) -> Self {
+    /// Batching on the host, for a pool.
+    pub(crate) fn host(machine: &Arc<FakeMachine>) -> Self {
         let key = "Batching_CPU_Fake".parse().expect("a key");
-        Self { key, world: Arc::clone(world), in_place: true, on_device: false }
+        Self { key, machine: Arc::clone(machine), in_place: true, on_device: false }
     }
 }
 
 struct Worker {
     resources: Vec<&'static str>,
-    world: Arc<World>,
+    machine: Arc<FakeMachine>,
     in_place: bool,
     on_device: bool,
 }
 
 impl Batching for FakeBatching {
     fn num_batches(&self) -> usize {
-        self.world.num_batches
+        self.machine.num_batches
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        self.world.seen().worker_threads.push(threads);
-        let Self { key, world, in_place, on_device } = self;
-        let (resources, world) = (resources(key), Arc::clone(world));
-        Ok(Box::new(Worker { resources, world, in_place: *in_place, on_device: *on_device }))
+        self.machine.observed().worker_threads.push(threads);
+        let Self { key, machine, in_place, on_device } = self;
+        let (resources, machine) = (resources(key), Arc::clone(machine));
+        Ok(Box::new(Worker { resources, machine, in_place: *in_place, on_device: *on_device }))
     }
 }
 
@@ -125,41 +124,41 @@ impl BatchingWorker for Worker {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
-        let _held = self.world.hold(&self.resources, id);
+        let _guard = self.machine.acquire(&self.resources, id);
         let mut batch = recycled.unwrap_or_else(|| match self.on_device {
-            true => OnDevice::boxed(&self.world, HostBatch::default()),
+            true => OnDevice::boxed(&self.machine, HostBatch::default()),
             false => MiniBatch::Host(HostBatch::default()),
         });
-        let content_of = inside(&mut batch);
+        let host = host_part(&mut batch);
         {
-            let mut seen = self.world.seen();
-            if content_of.labels.is_empty() {
-                content_of.labels.push(seen.buffers);
-                seen.buffers += 1;
+            let mut observed = self.machine.observed();
+            if host.labels.is_empty() {
+                host.labels.push(observed.buffers);
+                observed.buffers += 1;
             }
-            assert!(seen.live.insert(content_of.labels[0]), "the buffer of {id} has another owner");
-            seen.peak_live = seen.peak_live.max(seen.live.len());
-            seen.prepared.push(id);
+            assert!(observed.live.insert(host.labels[0]), "the buffer of {id} has another owner");
+            observed.peak_live = observed.peak_live.max(observed.live.len());
+            observed.prepared.push(id);
             if self.in_place {
-                seen.ready += 1;
-                seen.peak_ready = seen.peak_ready.max(seen.ready);
+                observed.ready += 1;
+                observed.peak_ready = observed.peak_ready.max(observed.ready);
             } else {
-                seen.batched += 1;
-                seen.peak_batched = seen.peak_batched.max(seen.batched);
+                observed.batched += 1;
+                observed.peak_batched = observed.peak_batched.max(observed.batched);
             }
         }
-        content_of.input_nodes.clear();
-        content_of.input_nodes.extend(content(id));
-        (content_of.id, content_of.num_seeds) = (self.world.deliver(Phase::Batching, id), 4);
-        self.world.act(Phase::Batching, id)?;
-        Ok(self.world.handle(Phase::Batching, id, batch, start.elapsed()))
+        host.input_nodes.clear();
+        host.input_nodes.extend(content(id));
+        (host.id, host.num_seeds) = (self.machine.delivered_id(Phase::Batching, id), 4);
+        self.machine.act(Phase::Batching, id)?;
+        Ok(self.machine.handle(Phase::Batching, id, batch, start.elapsed()))
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct FakeTransferring {
     pub(crate) key: Key,
-    pub(crate) world: Arc<World>,
+    pub(crate) machine: Arc<FakeMachine>,
     pub(crate) in_place: bool,
 }
 
@@ -167,50 +166,50 @@ impl Transferring for FakeTransferring {
     fn transfer(&mut self, mut batch: MiniBatch) -> Result<Handle<MiniBatch>> {
         let start = Instant::now();
         let id = batch.id();
-        let _held = self.world.hold(&resources(&self.key), id);
+        let _guard = self.machine.acquire(&resources(&self.key), id);
         if !self.in_place {
-            let mut seen = self.world.seen();
-            seen.ready += 1;
-            seen.peak_ready = seen.peak_ready.max(seen.ready);
+            let mut observed = self.machine.observed();
+            observed.ready += 1;
+            observed.peak_ready = observed.peak_ready.max(observed.ready);
         }
-        inside(&mut batch).id = self.world.deliver(Phase::Transferring, id);
+        host_part(&mut batch).id = self.machine.delivered_id(Phase::Transferring, id);
         if !self.in_place {
-            batch = OnDevice::boxed(&self.world, batch.into_host()?);
+            batch = OnDevice::boxed(&self.machine, batch.into_host()?);
         }
-        self.world.act(Phase::Transferring, id)?;
+        self.machine.act(Phase::Transferring, id)?;
         if !self.in_place {
-            self.world.seen().batched -= 1;
+            self.machine.observed().batched -= 1;
         }
-        Ok(self.world.handle(Phase::Transferring, id, batch, start.elapsed()))
+        Ok(self.machine.handle(Phase::Transferring, id, batch, start.elapsed()))
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct FakeTraining {
     pub(crate) key: Key,
-    pub(crate) world: Arc<World>,
+    pub(crate) machine: Arc<FakeMachine>,
 }
 
 impl FakeTraining {
-    /// What training does with a mini-batch; checks that it arrived whole.
-    pub(crate) fn look(world: &World, batch: &MiniBatch) -> Result<Score> {
+    /// Trains on a mini-batch; checks its content.
+    pub(crate) fn check_batch(machine: &FakeMachine, batch: &MiniBatch) -> Result<Score> {
         let batch = match batch {
             MiniBatch::Host(batch) => batch.clone(),
             MiniBatch::Device(batch) => batch.to_host()?,
         };
         assert_eq!(batch.input_nodes, content(batch.id), "content of {}", batch.id);
-        world.act(Phase::Training, batch.id)?;
-        let mut seen = world.seen();
-        seen.trained.push(batch.id);
-        assert!(seen.live.remove(&batch.labels[0]), "{} was not live", batch.id);
-        seen.ready -= 1;
+        machine.act(Phase::Training, batch.id)?;
+        let mut observed = machine.observed();
+        observed.trained.push(batch.id);
+        assert!(observed.live.remove(&batch.labels[0]), "{} was not live", batch.id);
+        observed.ready -= 1;
         Ok(Score { loss_sum: f64::from(batch.id.index), correct: 1, count: 4 })
     }
 }
 
-/// Training that is done when it is waited for.
+/// A step of training that runs when it is waited for.
 struct Queued {
-    world: Arc<World>,
+    machine: Arc<FakeMachine>,
     resources: Vec<&'static str>,
     batch: HostBatch,
 }
@@ -221,45 +220,45 @@ impl Wait<Score> for Queued {
     }
 
     fn wait(self: Box<Self>) -> Result<(Score, Duration)> {
-        let Self { world, resources, batch } = *self;
+        let Self { machine, resources, batch } = *self;
         let (start, id) = (Instant::now(), batch.id);
-        world.seen().queued -= 1;
-        let _held = world.hold(&resources, id);
-        let score = FakeTraining::look(&world, &MiniBatch::Host(batch))?;
-        world.handle(Phase::Training, id, score, start.elapsed()).wait()
+        machine.observed().queued -= 1;
+        let _guard = machine.acquire(&resources, id);
+        let score = FakeTraining::check_batch(&machine, &MiniBatch::Host(batch))?;
+        machine.handle(Phase::Training, id, score, start.elapsed()).wait()
     }
 }
 
 impl Training for FakeTraining {
     fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.world.seen().training_threads = threads;
+        self.machine.observed().training_threads = threads;
         Ok(())
     }
 
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        if self.world.depth > 1 {
+        if self.machine.depth > 1 {
             let batch = match batch {
                 MiniBatch::Host(batch) => batch.clone(),
                 MiniBatch::Device(batch) => batch.to_host()?,
             };
-            let mut seen = self.world.seen();
-            seen.queued += 1;
-            seen.peak_queued = seen.peak_queued.max(seen.queued);
-            let (world, resources) = (Arc::clone(&self.world), resources(&self.key));
-            return Ok(Handle::pending(Queued { world, resources, batch }));
+            let mut observed = self.machine.observed();
+            observed.queued += 1;
+            observed.peak_queued = observed.peak_queued.max(observed.queued);
+            let (machine, resources) = (Arc::clone(&self.machine), resources(&self.key));
+            return Ok(Handle::pending(Queued { machine, resources, batch }));
         }
         let start = Instant::now();
-        let _held = self.world.hold(&resources(&self.key), batch.id());
-        let score = FakeTraining::look(&self.world, batch)?;
-        Ok(self.world.handle(Phase::Training, batch.id(), score, start.elapsed()))
+        let _guard = self.machine.acquire(&resources(&self.key), batch.id());
+        let score = FakeTraining::check_batch(&self.machine, batch)?;
+        Ok(self.machine.handle(Phase::Training, batch.id(), score, start.elapsed()))
     }
 
     fn queue_depth(&self) -> usize {
-        self.world.depth.max(1)
+        self.machine.depth.max(1)
     }
 
     fn step(&mut self) -> Result<Handle<()>> {
-        self.world.seen().steps += 1;
+        self.machine.observed().steps += 1;
         Ok(Handle::ready((), Duration::ZERO))
     }
 

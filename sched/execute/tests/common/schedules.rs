@@ -7,13 +7,13 @@ use morphgl_execute::{Executor, Settings};
 use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
 use morphgl_registry::{Key, Operators, Place, Route, RouteOperators, TrainingOperator};
 
-use super::{FakeBatching, FakeTraining, FakeTransferring, World};
+use super::{FakeBatching, FakeMachine, FakeTraining, FakeTransferring};
 
 fn key(s: &str) -> Key {
     s.parse().expect("a valid key")
 }
 
-/// The routes by number: batched by the CPU and moved to the device; batched by the device; all on the CPU.
+/// Keys of the routes: batched by the CPU and moved to the device; batched by the device; all on the CPU.
 const ROUTES: [[&str; 3]; 3] = [
     ["Batching_CPU_Fake", "Transferring_PCIe_Fake", "Training_DEV_Fake"],
     ["Batching_DEV+PCIe_Fake", "Transferring_DEV+PCIe_Fake", "Training_DEV_Fake"],
@@ -43,7 +43,7 @@ fn share(route: usize, batches: usize, workers: usize, seconds: [f64; 3]) -> Sha
     }
 }
 
-/// A schedule with these shares (route, mini-batches, workers, seconds) and buffers.
+/// A schedule of shares (route, mini-batches, workers, seconds) and capacities of the buffers.
 pub(crate) fn schedule(
     policy: Policy,
     shares: &[(usize, usize, usize, [f64; 3])],
@@ -62,36 +62,37 @@ pub(crate) fn schedule(
     }
 }
 
-/// All on the CPU.
+/// A schedule of the route that is all on the CPU.
 pub(crate) fn cpu(policy: Policy, batches: usize, workers: usize, ready: usize) -> Schedule {
     schedule(policy, &[(2, batches, workers, [3.0, 1.0, 2.0])], [0, ready])
 }
 
-/// Batched by the device, trained by it.
+/// A pipeline of the route that is batched and trained by the device.
 pub(crate) fn device(batches: usize, ready: usize) -> Schedule {
     schedule(Policy::Pipeline, &[(1, batches, 1, [1.0, 1.0, 1.5])], [0, ready])
 }
 
-/// Both routes, by the paper's policy.
+/// Both routes of the device, by the paper's policy.
 pub(crate) fn dual(host: usize, device: usize, workers: usize, sizes: [usize; 2]) -> Schedule {
     let shares = [(0, host, workers, [4.0, 1.0, 1.5]), (1, device, 1, [1.0, 0.5, 1.5])];
     schedule(Policy::DualBuffer, &shares, sizes)
 }
 
-/// Both routes, in groups.
+/// Both routes of the device, in groups.
 pub(crate) fn interleaved(host: usize, device: usize, workers: usize, sizes: [usize; 2], group: usize) -> Schedule {
     Schedule { policy: Policy::Interleaved, group, ..dual(host, device, workers, sizes) }
 }
 
 /// The operators of the routes that a schedule uses.
-pub(crate) fn operators(world: &Arc<World>, schedule: &Schedule) -> Operators {
+pub(crate) fn operators(machine: &Arc<FakeMachine>, schedule: &Schedule) -> Operators {
     let on_cpu = schedule.shares.iter().any(|s| s.keys.training == ROUTES[2][2]);
     let place = |device: bool| if device { "dev:0".parse().expect("a place") } else { Place::Host };
-    let world = || Arc::clone(world);
+    let machine = || Arc::clone(machine);
     let route = |i: usize| {
         let [batching, transferring, training] = ROUTES[i].map(key);
-        let fake_batching = FakeBatching { key: batching.clone(), world: world(), in_place: i > 0, on_device: i == 1 };
-        let fake_transferring = FakeTransferring { key: transferring.clone(), world: world(), in_place: i > 0 };
+        let fake_batching =
+            FakeBatching { key: batching.clone(), machine: machine(), in_place: i > 0, on_device: i == 1 };
+        let fake_transferring = FakeTransferring { key: transferring.clone(), machine: machine(), in_place: i > 0 };
         RouteOperators {
             route: Route {
                 batching,
@@ -107,15 +108,15 @@ pub(crate) fn operators(world: &Arc<World>, schedule: &Schedule) -> Operators {
     };
     let (routes, training) =
         if on_cpu { (vec![route(2)], ROUTES[2][2]) } else { (vec![route(1), route(0)], ROUTES[0][2]) };
-    let operator = Box::new(FakeTraining { key: key(training), world: world() });
+    let operator = Box::new(FakeTraining { key: key(training), machine: machine() });
     Operators { routes, trainers: vec![TrainingOperator { key: key(training), place: place(!on_cpu), operator }] }
 }
 
-pub(crate) fn executor(world: &Arc<World>, schedule: &Schedule, settings: Settings) -> Executor {
-    Executor::new(operators(world, schedule), schedule, settings).expect("fakes can be built")
+pub(crate) fn executor(machine: &Arc<FakeMachine>, schedule: &Schedule, settings: Settings) -> Executor {
+    Executor::new(operators(machine, schedule), schedule, settings).expect("fakes can be built")
 }
 
-/// Positions in the order of training, by the schedule's own simulation.
+/// Positions of the mini-batches in the order of training, by the schedule's own simulation.
 pub(crate) fn expected_order(schedule: &Schedule) -> Vec<u32> {
     let mut waiting = vec![VecDeque::new(); schedule.shares.len()];
     let (mut next, mut trained) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! The two routes of the simulated accelerator, with durations at will.
+//! The two routes of the simulated accelerator, with given durations.
 #![allow(dead_code, reason = "tests and the benchmark each use a part")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use morphgl_transferring_sim_copy::{DMA_KEY, GATHER_KEY, SimDma, SimGather};
 /// Milliseconds of a CPU worker, PCIe, device batching, device gather, and training.
 pub(crate) type Millis = [f64; 5];
 
-/// A simulated accelerator with durations, and mini-batches to go through it.
+/// A simulated accelerator with given durations, and a dataset for it.
 pub(crate) struct Rig {
     pub(crate) n: usize,
     millis: Millis,
@@ -30,7 +30,7 @@ pub(crate) struct Rig {
 const BATCH: usize = 4;
 
 impl Rig {
-    /// `extra` is more of the accelerator's configuration: faults, noise, slower phases.
+    /// `extra` is further configuration of the accelerator: faults, noise, slower phases.
     pub(crate) fn new(n: usize, millis: Millis, workers: usize, extra: &str) -> Self {
         let [host, pcie, device, gather, training] = millis.map(|m| (m * 1e3).round());
         let text = format!(
@@ -46,10 +46,14 @@ impl Rig {
     pub(crate) fn problem(&self, limits: Limits) -> Problem {
         let [host, pcie, device, gather, training] = self.millis.map(|m| m / 1e3);
         let names = |n: &[&str]| n.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let route = |keys: RouteKeys, held: [&[&str]; 2], durations: Durations| Candidate {
+        let route = |keys: RouteKeys, resources: [&[&str]; 2], durations: Durations| Candidate {
             keys,
-            hardware: Hardware { batching: names(held[0]), transferring: names(held[1]), training: names(&["SIM"]) },
-            in_place: held[0].contains(&"SIM"),
+            hardware: Hardware {
+                batching: names(resources[0]),
+                transferring: names(resources[1]),
+                training: names(&["SIM"]),
+            },
+            in_place: resources[0].contains(&"SIM"),
             on_host: false,
             durations,
             bytes: Bytes::default(),
@@ -112,7 +116,7 @@ impl Rig {
         Executor::new(Operators { routes: vec![of_host, of_device], trainers }, schedule, settings).expect("matches")
     }
 
-    /// Runs an epoch, and checks that every mini-batch was trained once, with its content whole.
+    /// Runs an epoch, and checks that every mini-batch was trained once, with its content unchanged.
     pub(crate) fn run(&self, schedule: &Schedule) -> Result<EpochReport> {
         let mut executor = self.executor(schedule, Settings::default());
         let batches: Vec<u32> = (0..self.n as u32).collect();
@@ -121,7 +125,7 @@ impl Rig {
         Ok(report)
     }
 
-    /// Every mini-batch of epoch 0 once, each as the host makes it.
+    /// Checks that every mini-batch of epoch 0 was trained once, each as the host makes it.
     pub(crate) fn check(&self, executor: &mut Executor) {
         let parameters = executor.training_mut().expect("there").parameters().expect("a ledger");
         let ledger = Ledger::from_tensors(&parameters).expect("a ledger");
@@ -145,7 +149,7 @@ fn place() -> Place {
     "sim:0".parse().expect("a place")
 }
 
-/// Batched by the host and copied; batched by the device and gathered there.
+/// The routes: batched by the host and copied; batched by the device and gathered there.
 fn routes() -> [Route; 2] {
     let route = |batching: &morphgl_registry::Key, transferring: &morphgl_registry::Key, batched_at| Route {
         batching: batching.clone(),

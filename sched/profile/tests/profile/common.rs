@@ -1,4 +1,4 @@
-//! Operators whose durations are known, on the host and on a device, and that fail when told to.
+//! Fake operators with given durations and faults, on the host and on a device.
 
 use std::any::Any;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use morphgl_registry::{
     Transferring,
 };
 
-/// Milliseconds of the phases; batching by a worker of t threads and training with t threads take a t-th.
+/// Milliseconds of the phases on one thread; batching and training with t threads take a t-th of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) batching: u64,
@@ -32,33 +32,33 @@ pub(crate) enum Fault {
     Panic,
 }
 
-fn act(millis: f64, fault: Option<Fault>) -> Result<Duration> {
+fn run_for(millis: f64, fault: Option<Fault>) -> Result<Duration> {
     let start = Instant::now();
     thread::sleep(Duration::from_secs_f64(millis / 1e3));
     match fault {
         None => Ok(start.elapsed()),
-        Some(Fault::Error) => Err(Error::failed("fake", "out of luck")),
-        Some(Fault::Panic) => panic!("lost my head"),
+        Some(Fault::Error) => Err(Error::failed("fake", "injected error")),
+        Some(Fault::Panic) => panic!("injected panic"),
     }
 }
 
-/// What the operators of a test know of each other.
+/// The record of calls and of memory that the operators of a test share.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Record {
     pub(crate) prepared: AtomicUsize,
     pub(crate) transferred: AtomicUsize,
     pub(crate) trained: AtomicUsize,
     pub(crate) workers: AtomicUsize,
-    /// Workers preparing a mini-batch now.
+    /// Number of workers preparing a mini-batch now.
     pub(crate) preparing: AtomicUsize,
-    /// Whether training trains now.
+    /// Whether a step of training runs now.
     pub(crate) training: AtomicBool,
     pub(crate) indices: Mutex<Vec<u32>>,
-    /// Mini-batches on the device now, and the most there were.
+    /// Number of mini-batches on the device now, and its peak.
     pub(crate) on_device: AtomicUsize,
     pub(crate) most_on_device: AtomicUsize,
-    /// Bytes of host memory held now, and the most since that was last asked.
-    pub(crate) held: AtomicU64,
+    /// Bytes of host memory allocated now, and their peak since the last call of `take_peak`.
+    pub(crate) allocated: AtomicU64,
     pub(crate) peak: AtomicU64,
 }
 
@@ -72,13 +72,13 @@ pub(crate) fn npu() -> Place {
 }
 
 #[derive(Debug)]
-pub(crate) struct NpuBatch(BatchId, Arc<Seen>);
+pub(crate) struct NpuBatch(BatchId, Arc<Record>);
 
 impl NpuBatch {
-    fn make(id: BatchId, seen: &Arc<Seen>) -> MiniBatch {
-        let now = seen.on_device.fetch_add(1, Ordering::SeqCst) + 1;
-        seen.most_on_device.fetch_max(now, Ordering::SeqCst);
-        MiniBatch::Device(Box::new(Self(id, Arc::clone(seen))))
+    fn make(id: BatchId, record: &Arc<Record>) -> MiniBatch {
+        let now = record.on_device.fetch_add(1, Ordering::SeqCst) + 1;
+        record.most_on_device.fetch_max(now, Ordering::SeqCst);
+        MiniBatch::Device(Box::new(Self(id, Arc::clone(record))))
     }
 }
 
@@ -116,12 +116,12 @@ impl DeviceBatch for NpuBatch {
 pub(crate) struct FakeBatching {
     pub(crate) num_batches: usize,
     pub(crate) times: Times,
-    /// Fails at the n-th mini-batch it prepares.
+    /// The number of a mini-batch, in the order of preparation, and its fault.
     pub(crate) fault: Option<(usize, Fault)>,
-    /// How much longer it takes while training trains.
+    /// Factor to its duration while a step of training runs.
     pub(crate) slowed: f64,
     pub(crate) at: Place,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) record: Arc<Record>,
 }
 
 struct Worker {
@@ -130,13 +130,13 @@ struct Worker {
     fault: Option<(usize, Fault)>,
     slowed: f64,
     at: Place,
-    seen: Arc<Seen>,
+    record: Arc<Record>,
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.seen.workers.fetch_sub(1, Ordering::SeqCst);
-        self.seen.release(WORKER);
+        self.record.workers.fetch_sub(1, Ordering::SeqCst);
+        self.record.release(WORKER);
     }
 }
 
@@ -146,10 +146,10 @@ impl Batching for FakeBatching {
     }
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
-        self.seen.workers.fetch_add(1, Ordering::SeqCst);
-        self.seen.hold(WORKER);
-        let (at, seen) = (self.at.clone(), Arc::clone(&self.seen));
-        Ok(Box::new(Worker { times: self.times, threads, fault: self.fault, slowed: self.slowed, at, seen }))
+        self.record.workers.fetch_add(1, Ordering::SeqCst);
+        self.record.allocate(WORKER);
+        let (at, record) = (self.at.clone(), Arc::clone(&self.record));
+        Ok(Box::new(Worker { times: self.times, threads, fault: self.fault, slowed: self.slowed, at, record }))
     }
 }
 
@@ -161,22 +161,22 @@ impl BatchingWorker for Worker {
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
         drop(recycled);
-        let n = self.seen.prepared.fetch_add(1, Ordering::SeqCst);
-        self.seen.indices.lock().expect("not poisoned").push(id.index);
-        self.seen.preparing.fetch_add(1, Ordering::SeqCst);
-        let slowed = if self.seen.training.load(Ordering::SeqCst) { self.slowed } else { 1.0 };
+        let n = self.record.prepared.fetch_add(1, Ordering::SeqCst);
+        self.record.indices.lock().expect("not poisoned").push(id.index);
+        self.record.preparing.fetch_add(1, Ordering::SeqCst);
+        let slowed = if self.record.training.load(Ordering::SeqCst) { self.slowed } else { 1.0 };
         let millis = slowed * self.times.batching as f64 / self.threads as f64;
-        let outcome = act(millis, self.fault.filter(|f| f.0 == n).map(|f| f.1));
-        self.seen.preparing.fetch_sub(1, Ordering::SeqCst);
+        let outcome = run_for(millis, self.fault.filter(|f| f.0 == n).map(|f| f.1));
+        self.record.preparing.fetch_sub(1, Ordering::SeqCst);
         let took = outcome?;
         let batch = match self.at {
             Place::Host => MiniBatch::Host(host_batch(id)),
-            _ => NpuBatch::make(id, &self.seen),
+            _ => NpuBatch::make(id, &self.record),
         };
         Ok(Handle::ready(batch, took))
     }
 
-    /// Only on a device.
+    /// On a device alone.
     fn num_bytes(&self) -> Option<u64> {
         (self.at != Place::Host).then_some(1000)
     }
@@ -187,37 +187,37 @@ pub(crate) struct FakeTransferring {
     pub(crate) times: Times,
     pub(crate) fault: Option<Fault>,
     pub(crate) to: Place,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) record: Arc<Record>,
 }
 
 impl Transferring for FakeTransferring {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        self.seen.transferred.fetch_add(1, Ordering::SeqCst);
-        let took = act(self.times.transferring as f64, self.fault)?;
+        self.record.transferred.fetch_add(1, Ordering::SeqCst);
+        let took = run_for(self.times.transferring as f64, self.fault)?;
         let moved = match self.to {
-            Place::Device { .. } if batch.place() == Place::Host => NpuBatch::make(batch.id(), &self.seen),
+            Place::Device { .. } if batch.place() == Place::Host => NpuBatch::make(batch.id(), &self.record),
             _ => batch,
         };
         Ok(Handle::ready(moved, took))
     }
 }
 
-/// One parameter that every step raises by one; the optimizer counts the steps.
+/// State of training: one parameter that every step raises by one; the optimizer counts the steps.
 #[derive(Debug)]
 pub(crate) struct FakeTraining {
     pub(crate) times: Times,
     pub(crate) fault: Option<(u64, Fault)>,
-    /// How much longer it takes for each worker that prepares when it begins.
+    /// Added factor to its duration for each worker that prepares a mini-batch when a step begins.
     pub(crate) slowed: f64,
     pub(crate) at: Place,
     pub(crate) threads: usize,
     pub(crate) parameter: f32,
     pub(crate) steps: u64,
     pub(crate) accumulated: u64,
-    pub(crate) ever: u64,
-    /// Workers that prepared when a step began, step by step.
+    pub(crate) total_steps: u64,
+    /// Number of workers that prepared a mini-batch at the beginning of each step.
     pub(crate) beside: Vec<usize>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) record: Arc<Record>,
 }
 
 fn tensor(name: &str, value: f32) -> Vec<NamedTensor> {
@@ -243,18 +243,18 @@ impl Training for SharedTraining {
         let mut fake = self.state();
         assert_eq!(batch.place(), fake.at);
         fake.accumulated += 1;
-        fake.ever += 1;
-        let seen = Arc::clone(&fake.seen);
-        seen.trained.fetch_add(1, Ordering::SeqCst);
-        let beside = seen.preparing.load(Ordering::SeqCst);
+        fake.total_steps += 1;
+        let record = Arc::clone(&fake.record);
+        record.trained.fetch_add(1, Ordering::SeqCst);
+        let beside = record.preparing.load(Ordering::SeqCst);
         fake.beside.push(beside);
-        seen.training.store(true, Ordering::SeqCst);
-        seen.hold(STEP);
+        record.training.store(true, Ordering::SeqCst);
+        record.allocate(STEP);
         let millis = (1.0 + fake.slowed * beside as f64) * fake.times.training as f64 / fake.threads as f64;
-        let fault = fake.fault.filter(|f| f.0 == fake.ever).map(|f| f.1);
-        let outcome = act(millis, fault);
-        seen.release(STEP);
-        seen.training.store(false, Ordering::SeqCst);
+        let fault = fake.fault.filter(|f| f.0 == fake.total_steps).map(|f| f.1);
+        let outcome = run_for(millis, fault);
+        record.release(STEP);
+        record.training.store(false, Ordering::SeqCst);
         let took = outcome?;
         Ok(Handle::ready(Score::default(), took))
     }
@@ -294,12 +294,12 @@ impl Training for SharedTraining {
     }
 }
 
-/// Routes of a test with their operators.
+/// The fake operators of a test.
 pub(crate) struct Fakes {
     pub(crate) routes: Vec<(Route, FakeBatching, FakeTransferring)>,
     pub(crate) trainers: Vec<(Key, Arc<Mutex<FakeTraining>>)>,
     pub(crate) selections: Vec<Selection>,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) record: Arc<Record>,
 }
 
 fn key(s: &str) -> Key {
@@ -309,13 +309,14 @@ fn key(s: &str) -> Key {
 impl Fakes {
     /// One route, all on the CPU.
     pub(crate) fn new(num_batches: usize, times: Times) -> Self {
-        let mut fakes = Self { routes: Vec::new(), trainers: Vec::new(), selections: Vec::new(), seen: Arc::default() };
+        let mut fakes =
+            Self { routes: Vec::new(), trainers: Vec::new(), selections: Vec::new(), record: Arc::default() };
         fakes.add_trainer("Training_CPU_Fake", Place::Host, times);
         fakes.add_route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], "Training_CPU_Fake");
         fakes
     }
 
-    /// That, and what a device adds: batched by the host or the device, trained by the device.
+    /// The same, and the routes of a device: batched by the host or the device, trained by the device.
     pub(crate) fn with_device(num_batches: usize, times: Times) -> Self {
         let mut fakes = Self::new(num_batches, times);
         fakes.add_trainer("Training_NPU_Fake", npu(), times);
@@ -325,7 +326,7 @@ impl Fakes {
     }
 
     pub(crate) fn add_trainer(&mut self, name: &str, at: Place, times: Times) {
-        let seen = Arc::clone(&self.seen);
+        let record = Arc::clone(&self.record);
         let training = FakeTraining {
             times,
             fault: None,
@@ -335,9 +336,9 @@ impl Fakes {
             parameter: 0.5,
             steps: 7,
             accumulated: 0,
-            ever: 0,
+            total_steps: 0,
             beside: Vec::new(),
-            seen,
+            record,
         };
         self.trainers.push((key(name), Arc::new(Mutex::new(training))));
     }
@@ -352,9 +353,9 @@ impl Fakes {
             batched_at: place(before[0]),
             trained_at: place(training),
         };
-        let (at, to, seen) = (route.batched_at.clone(), route.trained_at.clone(), &self.seen);
-        let batching = FakeBatching { num_batches, times, fault: None, slowed: 1.0, at, seen: Arc::clone(seen) };
-        let transferring = FakeTransferring { times, fault: None, to, seen: Arc::clone(seen) };
+        let (at, to, record) = (route.batched_at.clone(), route.trained_at.clone(), &self.record);
+        let batching = FakeBatching { num_batches, times, fault: None, slowed: 1.0, at, record: Arc::clone(record) };
+        let transferring = FakeTransferring { times, fault: None, to, record: Arc::clone(record) };
         self.routes.push((route, batching, transferring));
     }
 
@@ -406,7 +407,7 @@ impl Fakes {
         self.add_route(num_batches, times, ["Batching_CPU_Fake", "Transferring_CPU_Fake"], &training);
     }
 
-    /// Chooses among all trainers; a later profile knows of it, and is of the routes of the chosen one.
+    /// Chooses among all trainers; a later profile gets the selection, and measures the routes of the chosen trainer.
     pub(crate) fn select(&mut self, settings: &Settings, watch: &Watch<'_>) -> morphgl_profile::Result<Selection> {
         let mut operators = self.operators();
         let routes = operators.routes_to(&Place::Host);
@@ -420,24 +421,24 @@ impl Fakes {
         self.profile_until(settings, &|| false, &mut |_| {})
     }
 
-    /// The model is as it was, and no worker is left.
+    /// Checks that the models are unchanged, and no worker or device mini-batch is left.
     #[track_caller]
     pub(crate) fn check_unchanged(&self) {
         for (i, (key, _)) in self.trainers.iter().enumerate() {
             let t = self.training(i);
-            assert_eq!((t.parameter, t.steps, t.accumulated), (0.5, 7, 0), "the model of {key} is as it was");
+            assert_eq!((t.parameter, t.steps, t.accumulated), (0.5, 7, 0), "the model of {key} is unchanged");
         }
-        assert_eq!(self.seen.workers.load(Ordering::SeqCst), 0, "every worker is gone");
-        assert_eq!(self.seen.on_device.load(Ordering::SeqCst), 0, "the device's memory is free");
+        assert_eq!(self.record.workers.load(Ordering::SeqCst), 0, "no worker is left");
+        assert_eq!(self.record.on_device.load(Ordering::SeqCst), 0, "the device's memory is free");
     }
 }
 
-/// Settings with time for all that is to be measured.
-pub(crate) fn unhurried(cores: usize) -> Settings {
+/// Settings with time for every point.
+pub(crate) fn unlimited(cores: usize) -> Settings {
     Settings { budget: Duration::from_secs(600), epochs: None, batches: 3, ..Settings::new(cores) }
 }
 
-/// A file of a test's own, removed at its end.
+/// A temporary file, removed at the end of the test.
 pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {

@@ -1,13 +1,13 @@
 //! Profiles as files.
 
-use crate::common::{Fakes, File, QUICK, unhurried};
+use crate::common::{Fakes, File, QUICK, unlimited};
 use morphgl_plan::Limits;
 use morphgl_profile::{ErrorKind, Profile};
 use serde_json::{Value, json};
 
 #[test]
 fn a_profile_is_saved_and_loaded() {
-    let p = Fakes::with_device(60, QUICK).profile(&unhurried(2)).expect("nothing fails");
+    let p = Fakes::with_device(60, QUICK).profile(&unlimited(2)).expect("nothing fails");
     let file = File::new("saved.json");
     p.save(&file.0).expect("the directory is writable");
     let again = Profile::load(&file.0).expect("what was saved can be loaded");
@@ -39,7 +39,7 @@ fn refuse(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn files_that_are_no_profile_say_so() {
+fn other_files_are_refused() {
     assert!(refuse("text", "hello").contains("not a profile: expected value at line 1 column 1"));
     assert!(refuse("no-version", "{}").contains("not a profile: it has no version"));
     for version in [1, 99] {
@@ -49,14 +49,14 @@ fn files_that_are_no_profile_say_so() {
     assert!(refuse("short", r#"{"version": 2}"#).contains("missing field"));
     let missing = File::new("missing");
     assert!(Profile::load(&missing.0).expect_err("no file").to_string().contains("check the path of the profile"));
-    let p = Fakes::new(3, QUICK).profile(&unhurried(1)).expect("nothing fails");
+    let p = Fakes::new(3, QUICK).profile(&unlimited(1)).expect("nothing fails");
     let nowhere = missing.0.join("nowhere.json");
     assert!(matches!(p.save(&nowhere).expect_err("no directory").kind, ErrorKind::Io(_)));
 }
 
 #[test]
-fn profiles_no_plan_can_be_made_from_are_refused() {
-    let p = Fakes::with_device(60, QUICK).profile(&unhurried(2)).expect("nothing fails");
+fn profiles_without_a_possible_plan_are_refused() {
+    let p = Fakes::with_device(60, QUICK).profile(&unlimited(2)).expect("nothing fails");
     let good = serde_json::to_value(&p).expect("plain data");
     let cases: [(&str, Value, &str); 12] = [
         ("/num_batches", json!(0), "there are no mini-batches"),

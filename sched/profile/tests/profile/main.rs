@@ -1,4 +1,4 @@
-//! Profiles of operators whose durations are known, and of operators that fail.
+//! Profiles of operators with given durations, and of operators that fail.
 
 mod common;
 mod files;
@@ -7,7 +7,8 @@ mod memory;
 mod routes;
 mod select;
 
-/// What a machine with other work measures may be off; what a fault measures always is.
+/// Repeats a measurement, up to 30 times, until it is as expected: other work on the machine disturbs some measurements, a fault
+/// of the profiler all of them.
 #[track_caller]
 fn in_one_of_thirty(mut measure: impl FnMut() -> Result<(), String>) {
     let outcomes: Vec<String> = (0..30).map_while(|_| measure().err()).collect();

@@ -1,24 +1,24 @@
-//! What is measured of operators whose durations are known, and how often they are called.
+//! Measurements of operators with given durations, and the number of their calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{Fakes, Fault, QUICK, Times, unhurried};
+use crate::common::{Fakes, Fault, QUICK, Times, unlimited};
 use morphgl_plan::Limits;
 use morphgl_profile::{ErrorKind, Settings, VERSION};
 
 #[test]
-fn durations_are_about_what_they_are() {
+fn measured_durations_are_those_given() {
     let mut fakes = Fakes::new(60, Times { batching: 8, transferring: 2, training: 16 });
-    let settings = Settings { splits: 0, ..unhurried(4) };
-    let mut told = Vec::new();
-    let p = fakes.profile_until(&settings, &|| false, &mut |progress| told.push(progress.clone()));
+    let settings = Settings { splits: 0, ..unlimited(4) };
+    let mut reported = Vec::new();
+    let p = fakes.profile_until(&settings, &|| false, &mut |progress| reported.push(progress.clone()));
     let p = p.expect("nothing fails");
     fakes.check_unchanged();
     let [r] = &p.routes[..] else { panic!("one route") };
     assert_eq!(r.batching.iter().map(|s| (s.workers, s.threads)).collect::<Vec<_>>(), [(1, 1), (2, 1), (4, 1), (1, 4)]);
     assert_eq!(r.training.iter().map(|s| s.threads).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    // A sleep is never shorter than asked for; that is all that can be said of it on a busy machine.
+    // A sleep is never shorter than requested; on a busy machine it may be much longer.
     for (sample, least) in r.batching.iter().zip([0.008, 0.004, 0.002, 0.002]) {
         assert!(sample.seconds.samples.iter().all(|&s| s >= least), "{sample:?}");
         assert!(sample.seconds.samples.len() >= 3 * sample.workers, "{sample:?}");
@@ -31,7 +31,7 @@ fn durations_are_about_what_they_are() {
     assert_eq!((r.bytes_per_batch, r.largest.batched_bytes, r.largest.ready_bytes), (28.0, 28, 28));
     assert_eq!(r.largest.worker_bytes, 28 + 3 * 64);
     // The partial mini-batch at the end of an epoch is not measured.
-    assert!(fakes.seen.indices.lock().expect("not poisoned").iter().all(|&i| i < 59));
+    assert!(fakes.record.indices.lock().expect("not poisoned").iter().all(|&i| i < 59));
     // The planner reads the same numbers, deviations too.
     let problem = p.problem(4, Limits::default());
     let durations = &problem.routes()[0].durations;
@@ -40,13 +40,13 @@ fn durations_are_about_what_they_are() {
     assert_eq!(durations.training().at(3), r.training[2].seconds.seconds());
     assert_eq!(problem.routes()[0].bytes.ready, 35, "a quarter more than the largest measured");
     // The progress goes from nothing to all.
-    assert_eq!(told.first().map(|p| (p.what.as_str(), p.done)), Some(("batching by 1 worker", 0)));
-    assert_eq!(told.last().map(|p| p.done), told.last().map(|p| p.total));
-    assert!(told.windows(2).all(|w| w[0].done < w[1].done && w[0].total == w[1].total));
+    assert_eq!(reported.first().map(|p| (p.what.as_str(), p.done)), Some(("batching by 1 worker", 0)));
+    assert_eq!(reported.last().map(|p| p.done), reported.last().map(|p| p.total));
+    assert!(reported.windows(2).all(|w| w[0].done < w[1].done && w[0].total == w[1].total));
 }
 
 #[test]
-fn without_a_budget_only_what_is_needed_is_measured() {
+fn without_a_budget_only_needed_points_are_measured() {
     let mut fakes = Fakes::new(1000, QUICK);
     let settings = Settings { budget: Duration::ZERO, batches: 1000, ..Settings::new(8) };
     let p = fakes.profile(&settings).expect("nothing fails");
@@ -64,17 +64,17 @@ fn without_a_budget_only_what_is_needed_is_measured() {
             "training with 1 thread",
             "batching by 4 workers",
             "training with 7 threads",
-            // Whatever the plan would have been.
+            // The split of the best plan, which depends on the measurements.
             p.skipped[7].as_str(),
         ]
     );
     assert!(p.skipped[7].contains(" beside training with "), "{:?}", p.skipped);
     assert_eq!(p.skipped.len(), 8);
     assert!(r.interference.is_empty());
-    // One to warm up and one measured; three mini-batches are kept for training, or as many as it is measured with and warmed up.
-    assert_eq!(fakes.seen.trained.load(Ordering::SeqCst), 2);
+    // One step to warm up and one measured; three mini-batches are kept for training, or as many as its warm-up and samples.
+    assert_eq!(fakes.record.trained.load(Ordering::SeqCst), 2);
     assert_eq!(r.training[0].seconds.samples.len(), 1);
-    assert!(fakes.seen.transferred.load(Ordering::SeqCst) <= 3);
+    assert!(fakes.record.transferred.load(Ordering::SeqCst) <= 3);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn an_epoch_of_few_mini_batches_is_profiled_with_few() {
     let p = fakes.profile(&settings).expect("nothing fails");
     assert_eq!(p.routes[0].training.len(), 1);
     assert!(!p.skipped.is_empty(), "no share of an epoch allows nothing more than what is needed");
-    assert_eq!(fakes.seen.trained.load(Ordering::SeqCst), 2);
+    assert_eq!(fakes.record.trained.load(Ordering::SeqCst), 2);
     assert!(p.routes[0].batching.iter().all(|s| s.seconds.samples.len() >= s.workers));
 }
 
@@ -102,7 +102,7 @@ fn a_single_mini_batch_is_enough() {
 }
 
 #[test]
-fn what_cannot_be_measured_says_so() {
+fn impossible_profiles_are_refused() {
     let error = Fakes::new(0, QUICK).profile(&Settings::new(2)).expect_err("no mini-batch");
     assert!(matches!(error.kind, ErrorKind::Operators(_)));
     assert_eq!(error.to_string(), "Batching_CPU_Fake: there is no mini-batch to measure; give it seeds");
@@ -122,54 +122,54 @@ fn what_cannot_be_measured_says_so() {
 }
 
 #[test]
-fn a_failing_operator_is_named_and_the_model_is_as_before() {
-    let settings = unhurried(2);
+fn a_failing_operator_is_named_and_the_model_is_unchanged() {
+    let settings = unlimited(2);
     for fault in [Fault::Error, Fault::Panic] {
         let says = |error: morphgl_profile::Error, key: &str| {
             let expected = match fault {
-                Fault::Error => format!("{key} failed while it was profiled: fake: out of luck"),
-                Fault::Panic => format!("{key} panicked while it was profiled: lost my head"),
+                Fault::Error => format!("{key} failed while it was profiled: fake: injected error"),
+                Fault::Panic => format!("{key} panicked while it was profiled: injected panic"),
             };
             assert_eq!(error.to_string(), expected);
         };
-        // In the first pool, in a pool of two, while transferring is prepared, while phases alone are measured.
+        // In the first pool, in a pool of two, in the measurement of transferring, and in those of the other points.
         for at in [0, 2, 8, 17, 23] {
             let mut fakes = Fakes::new(60, QUICK);
             fakes.routes[0].1.fault = Some((at, fault));
-            says(fakes.profile(&settings).expect_err("told to fail"), "Batching_CPU_Fake");
+            says(fakes.profile(&settings).expect_err("a fault is injected"), "Batching_CPU_Fake");
             fakes.check_unchanged();
         }
         let mut fakes = Fakes::new(60, QUICK);
         fakes.routes[0].2.fault = Some(fault);
-        says(fakes.profile(&settings).expect_err("told to fail"), "Transferring_CPU_Fake");
+        says(fakes.profile(&settings).expect_err("a fault is injected"), "Transferring_CPU_Fake");
         for at in [1, 2, 5] {
             let mut fakes = Fakes::new(60, QUICK);
             fakes.training(0).fault = Some((at, fault));
-            says(fakes.profile(&settings).expect_err("told to fail"), "Training_CPU_Fake");
+            says(fakes.profile(&settings).expect_err("a fault is injected"), "Training_CPU_Fake");
             fakes.check_unchanged();
         }
     }
 }
 
 #[test]
-fn it_stops_when_asked_to_and_the_model_is_as_before() {
-    let asked = AtomicUsize::new(0);
+fn it_stops_on_request_and_the_model_is_unchanged() {
+    let calls = AtomicUsize::new(0);
     let mut fakes = Fakes::new(60, QUICK);
     fakes
-        .profile_until(&unhurried(2), &|| asked.fetch_add(1, Ordering::SeqCst) == usize::MAX, &mut |_| {})
+        .profile_until(&unlimited(2), &|| calls.fetch_add(1, Ordering::SeqCst) == usize::MAX, &mut |_| {})
         .expect("no");
-    let times = asked.into_inner();
+    let times = calls.into_inner();
     // At the beginning, in the middle and near the end.
     for at in [0, 3, times / 4, times / 2, times - times / 10] {
-        let asked = AtomicUsize::new(0);
-        let stop = || asked.fetch_add(1, Ordering::SeqCst) >= at;
+        let calls = AtomicUsize::new(0);
+        let stop = || calls.fetch_add(1, Ordering::SeqCst) >= at;
         let mut fakes = Fakes::new(60, QUICK);
-        match fakes.profile_until(&unhurried(2), &stop, &mut |_| {}) {
+        match fakes.profile_until(&unlimited(2), &stop, &mut |_| {}) {
             Err(error) => {
                 assert!(matches!(error.kind, ErrorKind::Stopped));
                 assert_eq!(error.to_string(), "profiling was stopped; nothing of it is kept");
             }
-            // How often it is asked depends on how fast workers are beside training.
+            // The number of calls depends on the speed of the workers during training.
             Ok(_) => assert!(at > times / 2, "stopped at {at} of about {times}"),
         }
         fakes.check_unchanged();

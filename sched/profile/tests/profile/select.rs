@@ -1,10 +1,10 @@
-//! Which training operator is chosen, how long that takes, and what it leaves behind.
+//! The choice among training operators: its outcome, its duration, and the state after it.
 //! The fake operators sleep, for times far apart.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{Fakes, Fault, Times, unhurried};
+use crate::common::{Fakes, Fault, Times, unlimited};
 use crate::in_one_of_thirty;
 use crate::memory::{STEP, WORKER};
 use morphgl_profile::{ErrorKind, MemoryLimit, Outcome, Settings, Watch};
@@ -21,13 +21,13 @@ fn two(first: u64, second: u64) -> Fakes {
 }
 
 #[test]
-fn the_faster_one_is_chosen_and_a_hopeless_one_is_given_up_after_one_step() {
+fn the_faster_operator_is_chosen_and_a_far_slower_one_abandoned_after_one_step() {
     for (times, chosen) in [([2, 400], 0), ([400, 2], 1)] {
         in_one_of_thirty(|| {
             let mut fakes = two(times[0], times[1]);
-            let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
+            let s = fakes.select(&unlimited(1), &Watch::NONE).expect("nothing fails");
             fakes.check_unchanged();
-            let steps = [fakes.training(0).ever, fakes.training(1).ever];
+            let steps = [fakes.training(0).total_steps, fakes.training(1).total_steps];
             if steps != [1, 1] {
                 return Err(format!("{steps:?} steps: {s}"));
             }
@@ -44,14 +44,14 @@ fn the_faster_one_is_chosen_and_a_hopeless_one_is_given_up_after_one_step() {
 }
 
 #[test]
-fn close_ones_are_timed_by_turns() {
+fn close_operators_are_timed_alternately() {
     in_one_of_thirty(|| {
         let mut fakes = two(24, 20);
-        let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
+        let s = fakes.select(&unlimited(1), &Watch::NONE).expect("nothing fails");
         fakes.check_unchanged();
-        let [first, second] = [0, 1].map(|i| fakes.training(i).ever);
-        // As many of the one as of the other, of the same mini-batches.
-        let indices = fakes.seen.indices.lock().expect("not poisoned").clone();
+        let [first, second] = [0, 1].map(|i| fakes.training(i).total_steps);
+        // Both train the same mini-batches.
+        let indices = fakes.record.indices.lock().expect("not poisoned").clone();
         assert!(indices.chunks(2).all(|pair| pair[0] == pair[1]), "{indices:?}");
         assert_eq!(first, second);
         assert_eq!(s.candidates.iter().map(|c| c.steps() as u64).collect::<Vec<_>>(), [first; 2]);
@@ -61,19 +61,19 @@ fn close_ones_are_timed_by_turns() {
 }
 
 #[test]
-fn what_an_operator_needs_before_it_counts() {
-    // The second trains faster; but its mini-batches bring what the first reads itself.
+fn batching_for_an_operator_counts() {
+    // The second trains faster, but batching for it takes longer.
     in_one_of_thirty(|| {
         let mut fakes = two(20, 10);
         fakes.routes[1].1.times.batching = 200;
-        let s = fakes.select(&unhurried(1), &Watch::NONE).expect("nothing fails");
+        let s = fakes.select(&unlimited(1), &Watch::NONE).expect("nothing fails");
         if s.chosen == fakes.trainers[0].0 { Ok(()) } else { Err(s.to_string()) }
     });
 }
 
 #[test]
 fn the_time_for_profiling_holds_with_two_trainers() {
-    // All of the budget, the choice and what a plan needs included; a step or a mini-batch may be under way at its end.
+    // The budget includes the choice and the needed points; a step or a mini-batch may exceed it.
     let settings = Settings { budget: Duration::from_millis(600), epochs: None, ..Settings::new(2) };
     // The same where an epoch of a fifth of a second leaves less for phases, and the budget is the larger limit.
     let short = Settings { epochs: Some(0.8), ..settings.clone() };
@@ -86,7 +86,10 @@ fn the_time_for_profiling_holds_with_two_trainers() {
             fakes.check_unchanged();
             assert_eq!(profile.selections, std::slice::from_ref(&s));
             assert!(profile.seconds >= s.seconds, "the choice is a part of it");
-            assert!((0..fakes.trainers.len()).all(|i| fakes.training(i).ever >= 3), "there is time to time them: {s}");
+            assert!(
+                (0..fakes.trainers.len()).all(|i| fakes.training(i).total_steps >= 3),
+                "there is time to time them: {s}"
+            );
             let holds = s.seconds <= 0.36 + 0.05 && profile.seconds <= 0.6 + 0.1;
             if holds { Ok(()) } else { Err(format!("{} and {} s", s.seconds, profile.seconds)) }
         });
@@ -108,86 +111,86 @@ fn the_time_for_profiling_holds_with_two_trainers() {
     for (settings, other, steps) in [(none, 22, 1), (long.clone(), 40, 2), (long, 22, 4)] {
         let mut fakes = two(20, other);
         fakes.select(&settings, &Watch::NONE).expect("nothing fails");
-        assert_eq!([0, 1].map(|i| fakes.training(i).ever), [steps; 2]);
+        assert_eq!([0, 1].map(|i| fakes.training(i).total_steps), [steps; 2]);
     }
 }
 
 #[test]
-fn what_was_measured_of_the_chosen_one_is_not_measured_again() {
-    let settings = Settings { splits: 0, ..unhurried(1) };
+fn samples_of_the_chosen_operator_are_used_again() {
+    let settings = Settings { splits: 0, ..unlimited(1) };
     let mut fakes = two(4, 4);
     let s = fakes.select(&settings, &Watch::NONE).expect("nothing fails");
     let known = s.chosen_profile().and_then(|c| c.training_seconds.clone()).expect("it was timed").samples;
     let chosen = fakes.trainers.iter().position(|t| t.0 == s.chosen).expect("one of them");
-    let before = fakes.training(chosen).ever;
+    let before = fakes.training(chosen).total_steps;
     let profile = fakes.profile(&settings).expect("nothing fails");
     let samples = &profile.routes[0].training[0].seconds.samples;
     assert_eq!(samples[..known.len()], known);
-    // One more for the memory it takes; there are enough otherwise.
-    assert_eq!((samples.len(), fakes.training(chosen).ever), (known.len() + 1, before + 1));
+    // One step more measures its memory.
+    assert_eq!((samples.len(), fakes.training(chosen).total_steps), (known.len() + 1, before + 1));
 }
 
 #[test]
-fn one_that_fails_is_left_out_and_says_why() {
+fn a_failing_operator_is_excluded_with_the_reason() {
     for fault in [Fault::Error, Fault::Panic] {
         for at in [1, 2] {
             let mut fakes = two(2, 2);
             fakes.training(0).fault = Some((at, fault));
-            let s = fakes.select(&unhurried(1), &Watch::NONE).expect("the other one does not fail");
+            let s = fakes.select(&unlimited(1), &Watch::NONE).expect("the other one does not fail");
             fakes.check_unchanged();
             assert_eq!(s.chosen, fakes.trainers[1].0);
             let last = s.candidates.last().expect("two");
             assert_eq!((&last.training, last.outcome), (&fakes.trainers[0].0, Outcome::Unable));
             let reason = last.reason.as_deref().unwrap_or_default();
-            assert!(reason.contains("out of luck") || reason.contains("lost my head"), "{reason}");
+            assert!(reason.contains("injected error") || reason.contains("injected panic"), "{reason}");
             assert!(s.to_string().contains(" (cannot: "), "{s}");
         }
     }
     let mut fakes = two(2, 2);
     [0, 1].into_iter().for_each(|i| fakes.training(i).fault = Some((1, Fault::Error)));
-    let error = fakes.select(&unhurried(1), &Watch::NONE).expect_err("nobody can train");
-    assert_eq!(error.to_string(), "Training_CPU_Fake failed while it was profiled: fake: out of luck");
+    let error = fakes.select(&unlimited(1), &Watch::NONE).expect_err("no operator can train");
+    assert_eq!(error.to_string(), "Training_CPU_Fake failed while it was profiled: fake: injected error");
     fakes.check_unchanged();
-    // Who batches fails for all of them.
+    // A failure of batching fails the choice.
     let mut fakes = two(2, 2);
     fakes.routes[1].1.fault = Some((1, Fault::Error));
-    let error = fakes.select(&unhurried(1), &Watch::NONE).expect_err("nothing is batched");
+    let error = fakes.select(&unlimited(1), &Watch::NONE).expect_err("nothing is batched");
     assert_eq!(error.context, "Batching_CPU_Fake");
     fakes.check_unchanged();
 }
 
 #[test]
-fn it_stops_when_asked_to() {
+fn it_stops_on_request() {
     for at in [0, 1, 4] {
-        let asked = AtomicUsize::new(0);
-        let stop = || asked.fetch_add(1, Ordering::SeqCst) >= at;
+        let calls = AtomicUsize::new(0);
+        let stop = || calls.fetch_add(1, Ordering::SeqCst) >= at;
         let mut fakes = two(2, 2);
-        let error = fakes.select(&unhurried(1), &Watch { stop: &stop, memory: None }).expect_err("stopped");
+        let error = fakes.select(&unlimited(1), &Watch { stop: &stop, memory: None }).expect_err("stopped");
         assert!(matches!(error.kind, ErrorKind::Stopped));
         fakes.check_unchanged();
-        assert_eq!(fakes.seen.trained.load(Ordering::SeqCst), at);
+        assert_eq!(fakes.record.trained.load(Ordering::SeqCst), at);
     }
 }
 
 #[test]
-fn one_that_may_not_fit_in_memory_is_not_tried() {
+fn an_operator_that_may_not_fit_in_memory_is_not_tried() {
     for (room, tried) in [(6 * (WORKER + STEP), true), (6 * (WORKER + STEP) / 2, false)] {
         // The second one would be the faster.
         let mut fakes = two(40, 2);
-        let seen = std::sync::Arc::clone(&fakes.seen);
-        let peak = || seen.take_peak();
+        let record = std::sync::Arc::clone(&fakes.record);
+        let peak = || record.take_peak();
         let memory = MemoryLimit { limit: peak() + WORKER + room, peak: &peak };
-        let s = fakes.select(&unhurried(1), &Watch { stop: &|| false, memory: Some(memory) }).expect("one fits");
-        assert_eq!(fakes.training(1).ever > 0, tried, "{s}");
+        let s = fakes.select(&unlimited(1), &Watch { stop: &|| false, memory: Some(memory) }).expect("one fits");
+        assert_eq!(fakes.training(1).total_steps > 0, tried, "{s}");
         assert_eq!(s.chosen, fakes.trainers[usize::from(tried)].0);
         assert_eq!(s.to_string().contains("may not fit in memory"), !tried, "{s}");
     }
 }
 
 #[test]
-fn one_alone_is_not_measured() {
+fn a_single_operator_is_not_measured() {
     let mut fakes = Fakes::new(1000, training(2));
-    let s = fakes.select(&unhurried(1), &Watch::NONE).expect("there is one");
-    assert_eq!((s.seconds, fakes.training(0).ever), (0.0, 0));
+    let s = fakes.select(&unlimited(1), &Watch::NONE).expect("there is one");
+    assert_eq!((s.seconds, fakes.training(0).total_steps), (0.0, 0));
     assert_eq!(s.to_string(), "trained at host by Training_CPU_Fake (the only one that can)");
 }
