@@ -27,22 +27,18 @@ pub enum Evaluation {
     None,
 }
 
-/// Scores of several sets of nodes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scores(pub Vec<Score>);
-
 /// Scores `sets` with all neighbours, in one pass over the graph, by a model of `num_classes` classes.
 ///
 /// # Errors
 ///
 /// The training operator's own.
-pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, sets: &[&[u32]]) -> Result<Scores> {
+pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, sets: &[&[u32]]) -> Result<Vec<Score>> {
     let Some(labels) = &dataset.labels else {
         anyhow::bail!("{}: the dataset has no labels to evaluate with", dataset.name);
     };
     let nodes = sets.concat();
     if nodes.is_empty() {
-        return Ok(Scores(vec![Score::default(); sets.len()]));
+        return Ok(vec![Score::default(); sets.len()]);
     }
     let logits = training.infer(&nodes)?;
     let mut rest = logits.as_slice();
@@ -51,7 +47,7 @@ pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, 
         let labels: Vec<i32> = set.iter().map(|&v| labels[v as usize]).collect();
         Score::of(rows, &labels, num_classes)
     };
-    Ok(Scores(sets.iter().map(score).collect()))
+    Ok(sets.iter().map(score).collect())
 }
 
 /// Inputs of sampled evaluation.
@@ -87,8 +83,8 @@ impl Sampled<'_> {
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch; or mini-batches too large for the memory.
-    pub fn scores(&mut self, sets: &[&[u32]]) -> Result<Scores> {
-        Ok(Scores(sets.iter().map(|set| self.score(set)).collect::<Result<_>>()?))
+    pub fn scores(&mut self, sets: &[&[u32]]) -> Result<Vec<Score>> {
+        sets.iter().map(|set| self.score(set)).collect()
     }
 
     fn score(&mut self, set: &[u32]) -> Result<Score> {
@@ -111,15 +107,11 @@ impl Sampled<'_> {
         let (training, memory) = (&mut *self.training, self.memory);
         let mut consume = |batch: &_| {
             let (score, _) = training.score(batch)?.wait()?;
-            match memory.filter(|&limit| peak_rss_bytes() > limit) {
-                None => Ok(score),
-                Some(limit) => {
-                    let [limit, peak] = [limit, peak_rss_bytes()].map(|bytes| bytes >> 20);
-                    let cure = "make them smaller (batch size, fanouts)";
-                    let what = format!("{limit} MiB are allowed, and mini-batches take the process to {peak}; {cure}");
-                    Err(Error::setting("memory", what))
-                }
-            }
+            let peak = peak_rss_bytes();
+            let Some(limit) = memory.filter(|&limit| peak > limit) else { return Ok(score) };
+            let (limit, peak, cure) = (limit >> 20, peak >> 20, "make them smaller (batch size, fanouts)");
+            let what = format!("{limit} MiB are allowed, and mini-batches take the process to {peak}; {cure}");
+            Err(Error::setting("memory", what))
         };
         let report = prepare(&mut pool, Some(transfer), 0, batches, &Stop::new(), &mut consume)?;
         Ok(report.score)

@@ -8,10 +8,10 @@ use morphgl_execute::{Control, EpochReport, Event, Settings as ExecutorSettings,
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
-use morphgl_registry::{Registry, Training};
+use morphgl_registry::{Registry, Score, Training};
 
 use crate::budget::{self, Purpose};
-use crate::{Job, JobConfig, Scores};
+use crate::{Job, JobConfig};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
 #[derive(Debug, Clone)]
@@ -183,11 +183,6 @@ impl Executor {
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 
-    /// The plan in use.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
     /// The dataset.
     pub fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset
@@ -196,11 +191,6 @@ impl Executor {
     /// The configuration.
     pub fn config(&self) -> &JobConfig {
         &self.config
-    }
-
-    /// The operators and the machine.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// The training operator, between epochs.
@@ -233,7 +223,7 @@ impl Executor {
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
-    pub fn sampled(&mut self, sets: &[&[u32]], most: Option<usize>) -> Result<Scores> {
+    pub fn sampled(&mut self, sets: &[&[u32]], most: Option<usize>) -> Result<Vec<Score>> {
         let share = &self.plan.schedule.shares[0];
         let (workers, threads) = (most.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
         let (route, transferring, training) = self.inner.share_mut(0)?;

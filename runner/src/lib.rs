@@ -19,7 +19,7 @@ pub use build::{
     trained_route,
 };
 pub use config::{JobConfig, OperatorChoice, default_fanouts};
-pub use evaluate::{Evaluation, Sampled, Scores, full};
+pub use evaluate::{Evaluation, Sampled, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::Job;
 pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};

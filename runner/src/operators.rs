@@ -1,6 +1,6 @@
 //! The operator crates this build is linked with: one line each.
 //!
-//! A dependency that nobody names is not linked, and its registration vanishes without a word;
+//! A dependency that is never named is silently not linked, and its operators are not registered;
 //! `tests/operators.rs` asserts the exact set of keys.
 
 #[cfg(feature = "cpu")]

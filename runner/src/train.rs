@@ -8,7 +8,7 @@ use morphgl_registry::{NamedTensor, Score};
 use serde::{Deserialize, Serialize};
 
 use crate::stopping::{EarlyStopping, TrainOptions};
-use crate::{Evaluation, Executor, Scores, evaluate};
+use crate::{Evaluation, Executor, evaluate};
 
 /// The best model so far, by validation accuracy, then validation loss.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,7 +165,7 @@ impl Trainer {
     fn evaluate(&mut self) -> Result<(Score, Option<Score>)> {
         let dataset = std::sync::Arc::clone(self.executor.dataset());
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
-        let Scores(scores) = match self.options.evaluation {
+        let scores = match self.options.evaluation {
             Evaluation::Sampled => self.executor.sampled(&sets, self.options.evaluation_workers)?,
             _ => {
                 let num_classes = self.executor.config().spec.model.num_classes;

@@ -8,7 +8,7 @@ use super::inference::{Trained, TrainedArgs};
 use super::show::{self, Show};
 use super::{Outcome, values};
 use crate::budget::{self, Purpose};
-use crate::{Evaluation, Sampled, Scores, evaluate};
+use crate::{Evaluation, Sampled, evaluate};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if sets.iter().all(|s| s.is_empty()) {
         anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", dataset.name);
     }
-    let Scores(scores) = match inference.choose(args.evaluation, show)? {
+    let scores = match inference.choose(args.evaluation, show)? {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
         _ => {
             let gather = crate::brings_features(&config, &registry, &route);

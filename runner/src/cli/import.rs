@@ -1,4 +1,4 @@
-//! `morphgl import`: other people's formats.
+//! `morphgl import`: datasets of other formats.
 
 use std::path::{Path, PathBuf};
 
@@ -54,13 +54,13 @@ pub(crate) struct Args {
     /// Directory of the new dataset
     #[arg(short, long, value_name = "DATASET")]
     output: PathBuf,
-    /// What to call the dataset [default: the source's name]
+    /// Name of the dataset [default: the source's name]
     #[arg(long)]
     name: Option<String>,
     /// Add the reverse of every edge, and drop duplicates (planetoid and npz always do)
     #[arg(long)]
     symmetrise: bool,
-    /// Turn every edge round
+    /// Reverse the direction of every edge
     #[arg(long)]
     reverse: bool,
     /// Drop edges from a node to itself
@@ -105,7 +105,7 @@ pub(crate) struct Args {
     /// edges: names of all columns, for a file whose first line has none
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// edges: what node ids are, and what becomes of them
+    /// edges: kind of node ids
     #[arg(long, value_enum, default_value = "keep")]
     ids: IdChoice,
     /// edges: the id of the first node, for lists that count from 1
@@ -151,7 +151,7 @@ impl Args {
         Columns { src: src.clone(), dst: dst.clone(), weight: weight.clone(), names: columns.clone() }
     }
 
-    /// Refuses what the format would not read: it would be left out without a word.
+    /// Refuses options that the format does not read, instead of ignoring them silently.
     fn refuse_unread(&self) -> anyhow::Result<()> {
         let compact = !matches!(self.ids, IdChoice::Keep);
         let given = [
@@ -171,29 +171,34 @@ impl Args {
                 return Err(Usage::error(format!("{option}: {named} alone read it; leave it out")));
             }
         }
-        if compact && self.num_nodes.is_some() {
-            let text = "--num-nodes: --ids compact and strings number the nodes that have an edge or a row; give one of the two";
-            return Err(Usage::error(text));
-        }
-        if matches!(self.ids, IdChoice::Strings) && self.first_id != 0 {
-            return Err(Usage::error("--first-id: --ids strings have no first one; give one of the two"));
-        }
-        // Of these formats no file has features.
+        self.node_files.refuse_unread(matches!(self.format, Format::Numpy))?;
+        // Files of these formats have no features.
         let bare = matches!(self.format, Format::Edges | Format::Mtx | Format::Metis | Format::Bv);
         let bare = bare && !self.node_files.may_have_features();
-        self.node_files.refuse_unread(matches!(self.format, Format::Numpy))?;
-        if bare && self.normalize_features {
-            return Err(Usage::error(
+        let refusals = [
+            (
+                compact && self.num_nodes.is_some(),
+                "--num-nodes: --ids compact and strings number the nodes that have an edge or a row; give one of the two",
+            ),
+            (
+                matches!(self.ids, IdChoice::Strings) && self.first_id != 0,
+                "--first-id: --ids strings have no first one; give one of the two",
+            ),
+            (
+                bare && self.normalize_features,
                 "--normalize-features: this format has no features; leave it out, or add --features FILE",
-            ));
-        }
-        if bare && self.dtype.is_some() && self.random_features.is_none() {
-            let text =
-                "--dtype: this format has no features; leave it out, or add --random-features DIM or --features FILE";
+            ),
+            (
+                bare && self.dtype.is_some() && self.random_features.is_none(),
+                "--dtype: this format has no features; leave it out, or add --random-features DIM or --features FILE",
+            ),
+            (
+                self.normalize_features && self.dtype == Some(Dtype::U8),
+                "--dtype u8: it does not hold normalised features; use f32, f16 or bf16",
+            ),
+        ];
+        if let Some((_, text)) = refusals.into_iter().find(|(refused, _)| *refused) {
             return Err(Usage::error(text));
-        }
-        if self.normalize_features && self.dtype == Some(Dtype::U8) {
-            return Err(Usage::error("--dtype u8: it does not hold normalised features; use f32, f16 or bf16"));
         }
         Ok(())
     }
@@ -207,7 +212,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     info::describe(&path)
 }
 
-/// Imports as the options say, and gives the path of the new dataset.
+/// Imports the source, and returns the path of the new dataset.
 pub(crate) fn import(args: &Args, stages: &Stages) -> anyhow::Result<PathBuf> {
     args.refuse_unread()?;
     let (threads, memory) = budget::of_import(args.memory)?;

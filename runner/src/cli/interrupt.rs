@@ -1,4 +1,4 @@
-//! What stops a command: Ctrl-C, and on Unix the SIGTERM of job schedulers and the SIGHUP of a lost terminal.
+//! Stopping a command: by Ctrl-C, and on Unix by the SIGTERM of job schedulers and the SIGHUP of a lost terminal.
 
 use std::path::PathBuf;
 use std::process::exit;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::Stop;
 
-/// What is done when a stop is asked for, by the exit status that says who asked.
+/// Handler of a stop request, called with the exit status of its signal.
 type Action = Box<dyn Fn(i32) + Send>;
 
 static ACTION: Mutex<Option<Action>> = Mutex::new(None);
@@ -25,26 +25,26 @@ pub(crate) fn stop() -> anyhow::Result<Stop> {
         return Ok(stop.clone());
     }
     let stop = STOP.get_or_init(Stop::new).clone();
-    let asked = stop.clone();
+    let requested = stop.clone();
     act(move |status| {
-        // Who presses twice does not want to wait for the mini-batch under way. A second SIGTERM is no such wish:
-        // `timeout` sends one to the process and one to its group, a terminal and its shell each send a SIGHUP.
-        if status == CTRL_C && asked.is_requested() {
+        // A second Ctrl-C does not wait for the running mini-batch. A second SIGTERM or SIGHUP may belong to the first:
+        // `timeout` signals the process and its group, a terminal and its shell each send a SIGHUP.
+        if status == CTRL_C && requested.is_requested() {
             exit(status);
         }
-        asked.request();
+        requested.request();
     })?;
     Ok(stop)
 }
 
-/// When a stop is asked for, removes this directory and ends the process.
+/// Makes a stop request remove this directory and end the process.
 ///
 /// # Errors
 ///
 /// The system refuses the handler.
 pub(crate) fn remove(unfinished: PathBuf) -> anyhow::Result<()> {
     act(move |status| {
-        // Other threads write on for a moment and may add a file to what is being removed; then it is removed again.
+        // Other threads may still add files during the removal; then it is repeated.
         for _ in 0..10 {
             if std::fs::remove_dir_all(&unfinished).is_ok() || !unfinished.exists() {
                 break;
@@ -56,18 +56,18 @@ pub(crate) fn remove(unfinished: PathBuf) -> anyhow::Result<()> {
 
 fn act(action: impl Fn(i32) + Send + 'static) -> anyhow::Result<()> {
     *ACTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
-    Ok(ctrlc::set_handler(|| asked(CTRL_C))?)
+    Ok(ctrlc::set_handler(|| handle(CTRL_C))?)
 }
 
-fn asked(status: i32) {
+fn handle(status: i32) {
     match &*ACTION.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(action) => action(status),
         None => exit(status),
     }
 }
 
-/// From here on, SIGTERM and SIGHUP do as Ctrl-C does; one that whoever started the process ignores, as `nohup` does,
-/// stays ignored. To be called while there is no other thread: those to come inherit that the signals wait for one alone.
+/// From here on, SIGTERM and SIGHUP act as Ctrl-C; a signal that the parent process ignores, as `nohup` does, stays ignored.
+/// Must be called before other threads start: they inherit the signal mask.
 ///
 /// # Errors
 ///
@@ -76,22 +76,22 @@ fn asked(status: i32) {
 pub(crate) fn listen() -> anyhow::Result<()> {
     use nix::sys::signal::{SigSet, Signal};
     let ignored = ignored();
-    let heard = [Signal::SIGTERM, Signal::SIGHUP].into_iter().filter(|&s| ignored >> (s as i32 - 1) & 1 == 0);
-    let signals: SigSet = heard.collect();
+    let handled = [Signal::SIGTERM, Signal::SIGHUP].into_iter().filter(|&s| ignored >> (s as i32 - 1) & 1 == 0);
+    let signals: SigSet = handled.collect();
     if signals == SigSet::empty() {
         return Ok(());
     }
     signals.thread_block()?;
     let wait = move || {
         while let Ok(signal) = signals.wait() {
-            asked(128 + signal as i32);
+            handle(128 + signal as i32);
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait)?;
     Ok(())
 }
 
-/// The signals this process was started to ignore, as bits. Where the system does not tell, SIGHUP is left alone.
+/// Bit mask of the signals this process inherited as ignored; SIGHUP where the system does not report it.
 #[cfg(unix)]
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

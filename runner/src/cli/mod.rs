@@ -1,4 +1,4 @@
-//! Reads the command line, runs one command, prints its outcome.
+//! The command line: parses it, runs one command, prints its outcome.
 
 mod batch;
 mod bench;
@@ -73,7 +73,7 @@ enum Command {
     Info(info::Args),
     /// Measures every phase on this machine
     Profile(profile::Args),
-    /// Computes the plan with the least predicted epoch time
+    /// Computes the plan with the minimum predicted epoch time
     Plan(plan::Args),
     /// Trains a model
     Train(train::Args),
@@ -81,17 +81,17 @@ enum Command {
     Evaluate(evaluate::Args),
     /// Predicts the classes of nodes with a trained model
     Predict(predict::Args),
-    /// Measures one part of the work, in the units that other systems are measured in
+    /// Measures one part of the work, in the units of other systems' benchmarks
     Bench(bench::Args),
 }
 
-/// What a command gives back: for people, and for programs.
+/// The result of a command, as text and as JSON.
 struct Outcome {
     text: String,
     json: serde_json::Value,
-    /// Whether the exit status says that not all was done, though there is a result.
+    /// Whether the exit status is a failure although there is a result.
     failed: bool,
-    /// What could not be written beside it: the exit status says so, and a line on stderr after the result.
+    /// Files that could not be written: a failure, with a line on stderr after the result.
     unwritten: Option<anyhow::Error>,
 }
 
@@ -101,7 +101,7 @@ impl Outcome {
     }
 }
 
-/// Runs the command line of this process: what the `morphgl` binary does, for binaries linked with further operators.
+/// Runs the command line of this process, for binaries linked with further operators.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let show = show::Show { quiet: cli.quiet, json: cli.json };
@@ -109,11 +109,7 @@ pub fn main() -> ExitCode {
         show.error(&error);
         return ExitCode::FAILURE;
     }
-    let outcome = match simd_level() {
-        Ok(()) => run(&cli.command, show),
-        Err(error) => Err(error),
-    };
-    match outcome {
+    match simd_level().and_then(|()| run(&cli.command, show)) {
         Ok(outcome) => show.result(&outcome),
         Err(error) => {
             show.error(&error);

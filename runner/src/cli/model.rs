@@ -62,10 +62,14 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Sets the hidden width, by kind of model, and the heads where they are not given.
-    pub(crate) fn default_to(&mut self, hidden: impl FnOnce(ModelKind) -> usize, heads: usize) {
-        self.hidden = self.hidden.or_else(|| Some(hidden(self.model)));
-        self.heads = self.heads.or(Some(heads));
+    /// The options with the defaults of other systems' benchmarks: their hidden widths, and one head.
+    pub(crate) fn with_peers_defaults(&self) -> Self {
+        let hidden = match self.model {
+            ModelKind::Gcn => 16,
+            ModelKind::Gat => 64,
+            _ => 256,
+        };
+        Self { hidden: self.hidden.or(Some(hidden)), heads: self.heads.or(Some(1)), ..self.clone() }
     }
 
     /// The model for a number of features and classes.

@@ -61,37 +61,18 @@ impl NodeArgs {
         self.features.is_some() || self.nodes.is_some()
     }
 
-    /// Refuses columns of files that are not named; `arrays` says that the graph's own arrays have columns of labels and
-    /// splits.
+    /// Refuses columns without a file; `arrays` says that the graph's own arrays have columns of labels and splits.
     pub(crate) fn refuse_unread(&self, arrays: bool) -> anyhow::Result<()> {
-        let table = self.nodes.is_some();
+        let (table, features, labels) = (self.nodes.is_some(), self.features.is_some(), self.labels.is_some());
         let splits = self.train.is_some() || self.valid.is_some() || self.test.is_some();
-        let tables = "--nodes, --features, --labels, --train, --valid or --test";
+        let any = "--nodes, --features, --labels, --train, --valid or --test";
+        let (id, label) = (self.id_column.is_some(), self.label_column.is_some());
+        let (split, feature) = (self.split_column.is_some(), self.feature_columns.is_some());
         for (option, given, read, by) in [
-            (
-                "--id-column",
-                self.id_column.is_some(),
-                table || splits || self.features.is_some() || self.labels.is_some(),
-                tables,
-            ),
-            (
-                "--label-column",
-                self.label_column.is_some(),
-                table || arrays || self.labels.is_some(),
-                "--nodes or --labels",
-            ),
-            (
-                "--split-column",
-                self.split_column.is_some(),
-                table || arrays || splits,
-                "--nodes, --train, --valid or --test",
-            ),
-            (
-                "--feature-columns",
-                self.feature_columns.is_some(),
-                table || self.features.is_some(),
-                "--nodes or --features",
-            ),
+            ("--id-column", id, table || splits || features || labels, any),
+            ("--label-column", label, table || arrays || labels, "--nodes or --labels"),
+            ("--split-column", split, table || arrays || splits, "--nodes, --train, --valid or --test"),
+            ("--feature-columns", feature, table || features, "--nodes or --features"),
         ] {
             if given && !read {
                 return Err(Usage::error(format!("{option}: it is a column of {by}; name a file by one of them")));

@@ -1,7 +1,7 @@
-//! What goes into a report.
+//! Contents of reports.
 
 use indicatif::HumanCount;
-use morphgl_plan::{Plan, Plans, Problem};
+use morphgl_plan::{Phase, Plan, Plans, Problem};
 use morphgl_profile::{CandidateProfile, Outcome};
 use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, CounterSpec};
 use morphgl_report::{
@@ -10,10 +10,10 @@ use morphgl_report::{
 
 use super::show;
 use super::what_if::{self, Changed};
-use crate::{EpochRow, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline};
+use crate::{EpochRow, Profile, Recorder, Selection, Simulated, TrainReport, predicted_timeline, recorder};
 
 fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
-    let of = |plan: &Plan| {
+    let baseline = |plan: &Plan| {
         let p = &plan.prediction;
         Baseline {
             policy: plan.strategy.to_string(),
@@ -25,18 +25,18 @@ fn baselines(plans: &Plans, chosen: &Plan) -> Vec<Baseline> {
             chosen: plan == chosen,
         }
     };
-    plans.all().iter().map(of).collect()
+    plans.all().iter().map(baseline).collect()
 }
 
 fn what_if(rows: &[Changed]) -> Vec<WhatIf> {
-    let of = |c: &Changed| WhatIf {
+    let row = |c: &Changed| WhatIf {
         change: c.change.replace('*', " × ").replace(',', ", "),
         seconds: c.plan.prediction.epoch_seconds,
         speed_up: c.speed_up,
         bottleneck: c.plan.prediction.bottleneck.to_string(),
         plan: c.plan.schedule.to_string(),
     };
-    rows.iter().map(of).collect()
+    rows.iter().map(row).collect()
 }
 
 fn machine(profile: &Profile) -> Vec<(String, String)> {
@@ -50,7 +50,7 @@ fn machine(profile: &Profile) -> Vec<(String, String)> {
     rows
 }
 
-/// The training operators that were compared before the plan was made.
+/// The training operators that were compared before planning.
 fn candidates(profile: &Profile) -> Vec<TrainingCandidate> {
     let row = |s: &Selection, c: &CandidateProfile| TrainingCandidate {
         operator: c.training.to_string(),
@@ -64,16 +64,12 @@ fn candidates(profile: &Profile) -> Vec<TrainingCandidate> {
     profile.selections.iter().flat_map(|s| s.candidates.iter().map(move |c| row(s, c))).collect()
 }
 
-/// The seconds each operator of the plan was planned with, and what it took where it ran.
+/// Planned and measured seconds of each operator of the plan.
 fn operators(plan: &Plan, recorder: Option<&Recorder>, simulated: &Simulated) -> Vec<OperatorSeconds> {
     let mut rows: Vec<OperatorSeconds> = Vec::new();
     for share in &plan.schedule.shares {
-        let of = [
-            (morphgl_plan::Phase::Batching, &share.keys.batching, share.batching),
-            (morphgl_plan::Phase::Transferring, &share.keys.transferring, share.transferring),
-            (morphgl_plan::Phase::Training, &share.keys.training, share.training),
-        ];
-        for (phase, operator, seconds) in of {
+        for (phase, seconds) in Phase::ALL.into_iter().zip([share.batching, share.transferring, share.training]) {
+            let operator = recorder::operator(share, phase);
             if rows.iter().all(|r| r.operator != *operator) {
                 rows.push(OperatorSeconds {
                     phase,
@@ -128,7 +124,7 @@ pub(crate) fn of_plan(profile: Option<&Profile>, plans: &Plans, rows: &[Changed]
     }
 }
 
-/// What a run's report is made of.
+/// Inputs of a run's report.
 pub(crate) struct Run<'a> {
     pub(crate) title: String,
     pub(crate) profile: &'a Profile,
@@ -137,7 +133,7 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) report: &'a TrainReport,
     pub(crate) configuration: Vec<(String, String)>,
-    /// What the program held before it trained.
+    /// Memory of the program besides the plan's buffers.
     pub(crate) held_bytes: u64,
     pub(crate) simulated: &'a Simulated,
 }
@@ -149,14 +145,12 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.title = run.title;
     page.operators = operators(run.plan, Some(&recorder), run.simulated);
     page.configuration = run.configuration;
-    page.notes = recorder.notes().to_vec();
-    if recorder.left_out() > 0 {
-        page.notes.push(format!(
-            "{} phases of late mini-batches are not in the timeline",
-            HumanCount(recorder.left_out() as u64)
-        ));
+    page.notes.clone_from(&recorder.notes);
+    if recorder.left_out > 0 {
+        let left_out = HumanCount(recorder.left_out as u64);
+        page.notes.push(format!("{left_out} phases of late mini-batches are not in the timeline"));
     }
-    // What learns nothing has neither.
+    // A simulated trainer has neither loss nor accuracy.
     let learned = !run.simulated.trains(&run.plan.schedule);
     let epoch = |e: &EpochRow| Epoch {
         epoch: e.epoch,
@@ -178,11 +172,11 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
     page.measured_seconds = run.report.median_epoch_seconds();
     let seconds: f64 = run.report.epochs.iter().map(|e| e.seconds).sum();
     for used in &mut page.utilisation {
-        let of = |e: &EpochRow| {
-            let found = e.report.resources.iter().find(|r| r.resource == used.resource);
-            found.map(|r| r.share * e.seconds)
+        let busy_seconds = |e: &EpochRow| {
+            let resource = e.report.resources.iter().find(|r| r.resource == used.resource);
+            resource.map(|r| r.share * e.seconds)
         };
-        let busy: f64 = run.report.epochs.iter().filter_map(of).sum();
+        let busy: f64 = run.report.epochs.iter().filter_map(busy_seconds).sum();
         used.measured = (seconds > 0.0).then_some(busy / seconds);
     }
     page.memory = vec![Memory {
@@ -204,14 +198,10 @@ pub(crate) fn of_run(run: Run<'_>, recorder: Recorder) -> Report {
             simulated,
         });
         page.counters.extend(counted);
-        let of = |spec: &CounterSpec| counters.get(spec.name).filter(|n| **n > 0).map(|n| *n as f64);
-        if let Some(requests) = of(&CACHE_REQUESTS) {
-            let hits = of(&CACHE_HITS).unwrap_or(0.0);
-            page.caches.push(Cache {
-                name: operator.clone(),
-                measured_hits: Some(hits / requests),
-                ..Cache::default()
-            });
+        let amount = |spec: &CounterSpec| counters.get(spec.name).filter(|n| **n > 0).map(|n| *n as f64);
+        if let Some(requests) = amount(&CACHE_REQUESTS) {
+            let measured_hits = Some(amount(&CACHE_HITS).unwrap_or(0.0) / requests);
+            page.caches.push(Cache { name: operator.clone(), measured_hits, ..Cache::default() });
         }
     }
     page.measured = Some(recorder.into_timeline());

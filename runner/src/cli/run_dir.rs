@@ -1,18 +1,18 @@
-//! A run directory: what was trained, how, and what came of it.
+//! A run directory: configuration, plan, metrics, trace, report and model of a run.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use morphgl_report::{Report, Timeline};
+use morphgl_report::Report;
 use serde::Serialize;
 
 use crate::{EpochRow, JobConfig, Plan, TrainOptions};
 
-/// Refuses a model's file that could not be written in the end: by making one beside it, as writing it does.
+/// Refuses a model file that could not be written at the end, by creating a temporary one beside it as writing does.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
-    // Writing ends with a rename: a device would be gone.
+    // Writing ends with a rename, which would replace a device.
     if path.exists() && !path.is_file() {
         let what = if path.is_dir() { "a directory" } else { "no regular file" };
         anyhow::bail!("--save {}: this is {what}; name a file", path.display());
@@ -28,10 +28,10 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
 pub(crate) struct RunDir {
     path: PathBuf,
     metrics: File,
-    /// Bytes of `metrics.jsonl` that are whole lines.
-    whole: u64,
-    /// Lines that are not there yet.
-    waiting: String,
+    /// Bytes of whole lines in `metrics.jsonl`.
+    written: u64,
+    /// Lines that are not written yet.
+    pending: String,
 }
 
 #[derive(Serialize)]
@@ -61,73 +61,62 @@ impl RunDir {
         job: &JobConfig,
         training: &TrainOptions,
     ) -> Result<Self> {
-        let named = || format!("{}: cannot be written; choose another --run directory", path.display());
+        let unwritable = || format!("{}: cannot be written; choose another --run directory", path.display());
         Self::refuse_existing(path)?;
-        fs::create_dir_all(path).with_context(named)?;
+        fs::create_dir_all(path).with_context(unwritable)?;
         let config = toml::to_string(&Config { dataset, init, training, job })?;
-        fs::write(path.join("config.toml"), config).with_context(named)?;
-        let metrics = File::create(path.join("metrics.jsonl")).with_context(named)?;
-        Ok(Self { path: path.to_path_buf(), metrics, whole: 0, waiting: String::new() })
+        fs::write(path.join("config.toml"), config).with_context(unwritable)?;
+        let metrics = File::create(path.join("metrics.jsonl")).with_context(unwritable)?;
+        Ok(Self { path: path.to_path_buf(), metrics, written: 0, pending: String::new() })
     }
 
     /// Writes `plan.json`.
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
         let path = self.path.join("plan.json");
-        fs::write(&path, format!("{:#}\n", serde_json::to_value(plan)?))
-            .with_context(|| format!("{}: cannot be written; free some disk space", path.display()))
+        fs::write(&path, format!("{:#}\n", serde_json::to_value(plan)?)).with_context(|| disk_full(&path))
     }
 
-    /// Appends an epoch to `metrics.jsonl`, and the epochs before that did not fit.
+    /// Appends an epoch to `metrics.jsonl`, after earlier ones that could not be written.
     pub(crate) fn append(&mut self, row: &EpochRow) -> Result<()> {
-        self.waiting += &serde_json::to_string(row)?;
-        self.waiting.push('\n');
+        self.pending += &serde_json::to_string(row)?;
+        self.pending.push('\n');
         self.write_metrics()
     }
 
     /// Writes the lines that are not in `metrics.jsonl` yet.
     pub(crate) fn write_metrics(&mut self) -> Result<()> {
-        let there = self.metrics.seek(SeekFrom::Start(self.whole));
-        if let Err(e) = there.and_then(|_| self.metrics.write_all(self.waiting.as_bytes())) {
-            // Half a line is worse than none; one that cannot be cut is written over by the next try.
-            let _ = self.metrics.set_len(self.whole);
-            let path = self.path.display();
-            return Err(e).with_context(|| format!("{path}/metrics.jsonl: cannot be written; free some disk space"));
+        let end = self.metrics.seek(SeekFrom::Start(self.written));
+        if let Err(e) = end.and_then(|_| self.metrics.write_all(self.pending.as_bytes())) {
+            // Removes an incomplete line; if that fails, the next try overwrites it.
+            let _ = self.metrics.set_len(self.written);
+            return Err(e).with_context(|| disk_full(&self.path.join("metrics.jsonl")));
         }
-        self.whole += self.waiting.len() as u64;
-        self.waiting.clear();
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
         Ok(())
     }
 
-    /// Writes `trace.json` and `report.html`; one that cannot be written whole is not left.
+    /// Writes `trace.json` and `report.html`; one that cannot be written whole is removed.
     pub(crate) fn write_report(&self, report: &Report) -> Result<()> {
-        let trace = self.write_trace(report).inspect_err(|_| self.remove("trace.json"));
-        let path = self.path.join("report.html");
-        let page = fs::write(&path, morphgl_report::html(report)).with_context(|| full(&path));
-        trace.and(page.inspect_err(|_| self.remove("report.html")))
+        let timelines = [("measured", &report.measured), ("predicted", &report.predicted)];
+        let timelines: Vec<_> = timelines.into_iter().filter_map(|(name, t)| Some((name, t.as_ref()?))).collect();
+        let trace = self.write("trace.json", |file| morphgl_report::write_trace(file, &timelines)?.flush());
+        let page = self.write("report.html", |mut file| file.write_all(morphgl_report::html(report).as_bytes()));
+        trace.and(page)
     }
 
-    fn remove(&self, name: &str) {
-        // That it cannot be written is what is told.
-        let _ = fs::remove_file(self.path.join(name));
+    fn write(&self, name: &str, write: impl FnOnce(BufWriter<&File>) -> io::Result<()>) -> Result<()> {
+        let path = self.path.join(name);
+        let written = File::create(&path).and_then(|file| write(BufWriter::new(&file)));
+        written.inspect_err(|_| drop(fs::remove_file(&path))).with_context(|| disk_full(&path))
     }
 
-    fn write_trace(&self, report: &Report) -> Result<()> {
-        let path = self.path.join("trace.json");
-        let timelines: Vec<(&str, &Timeline)> = [("measured", &report.measured), ("predicted", &report.predicted)]
-            .into_iter()
-            .filter_map(|(name, timeline)| Some((name, timeline.as_ref()?)))
-            .collect();
-        let file = File::create(&path).map(BufWriter::new).with_context(|| full(&path))?;
-        let mut file = morphgl_report::write_trace(file, &timelines).with_context(|| full(&path))?;
-        file.flush().with_context(|| full(&path))
-    }
-
-    /// Where the model goes.
+    /// Path of the model file.
     pub(crate) fn model(&self) -> PathBuf {
         self.path.join("model.safetensors")
     }
 }
 
-fn full(path: &Path) -> String {
+fn disk_full(path: &Path) -> String {
     format!("{}: cannot be written; free some disk space", path.display())
 }

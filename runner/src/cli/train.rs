@@ -209,9 +209,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let mut warned = false;
     let report = trainer.train(&stop, &mut |event| {
         screen.show(event);
-        if let Some(recorder) = &mut recorder {
-            record(recorder, event);
-        }
+        recorder.iter_mut().for_each(|recorder| recorder.observe(event));
         // A failed metrics write never stops training; it is retried with the next epoch and at the end.
         if let (Event::Epoch(row), Some(dir)) = (event, run_dir.as_mut())
             && let Err(e) = dir.append(row)
@@ -273,16 +271,6 @@ fn write(
         note(dir.write_report(&report::of_run(run, recorder)));
     }
     unwritten
-}
-
-fn record(recorder: &mut Recorder, event: &Event<'_>) {
-    match event {
-        Event::Begins(plan) => recorder.planned(plan),
-        Event::Ended(activity) => recorder.activity(activity),
-        Event::Replanned(new) => recorder.replanned(new),
-        Event::Epoch(row) => recorder.epoch(row.seconds, row.evaluation_seconds),
-        Event::Trained(_) | Event::Evaluating => {}
-    }
 }
 
 /// The configuration as a flat list of names and values.

@@ -8,7 +8,7 @@ use morphgl_graph_store::Dataset;
 use serde_json::json;
 
 use super::measurement::Measurement;
-use super::{peers_widths, source, timed};
+use super::{source, timed};
 use crate::cli::interrupt;
 use crate::cli::planned::{self, Measured, PlannedArgs};
 use crate::cli::show::Show;
@@ -35,7 +35,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     let PlannedArgs { data, model, batch, .. } = &args.planned;
-    let model = peers_widths(model);
+    let model = model.with_peers_defaults();
     model.check(batch)?;
     batch.limit_threads()?;
     let mut dataset = data.open(show)?;

@@ -18,9 +18,8 @@ use clap::{Parser, Subcommand};
 use self::load::{Cores, Load};
 use self::source::SourceArgs;
 use super::Outcome;
-use super::model::ModelArgs;
 use super::show::Show;
-use crate::{ModelKind, Stop};
+use crate::Stop;
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -123,18 +122,6 @@ fn timed<I, T>(
     let load = load.busy_cores();
     bar.finish_and_clear();
     Ok(Timed { runs, load })
-}
-
-/// The model options with other systems' widths as defaults.
-fn peers_widths(model: &ModelArgs) -> ModelArgs {
-    let mut model = model.clone();
-    let hidden = |kind| match kind {
-        ModelKind::Gcn => 16,
-        ModelKind::Gat => 64,
-        _ => 256,
-    };
-    model.default_to(hidden, 1);
-    model
 }
 
 /// # Errors

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::measurement::Measurement;
 use super::source::{self, BatchCounts, BatchSequence};
-use super::{Amount, check, peers_widths, timed};
+use super::{Amount, check, timed};
 use crate::cli::batch::BatchArgs;
 use crate::cli::data::DataArgs;
 use crate::cli::model::ModelArgs;
@@ -44,7 +44,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
-    let model = peers_widths(&args.model);
+    let model = args.model.with_peers_defaults();
     model.check(&args.batch)?;
     args.batch.limit_threads()?;
     let dataset = args.data.open(show)?;
