@@ -1,4 +1,4 @@
-//! Edges from plain arrays, in each of the three forms they come in.
+//! Edges from plain arrays, in each of three forms.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -50,7 +50,7 @@ pub(crate) fn push(
     }
     let names = if is_scipy { &["data"][..] } else { &["weights", "edge_weight"] };
     let mut weights = three.one_of(names)?.filter(|_| !ingest.options().drop_weights);
-    // The entries of most matrices are 1, and say nothing.
+    // The entries of most matrices are 1, and no weights.
     if let Some(name) = weights.filter(|_| is_scipy)
         && all_ones(three.array(name)?)?
     {
@@ -125,7 +125,7 @@ fn num_nodes_of(indptr: &ArrayReader<'_>, others: Option<u64>) -> Result<u64> {
     }
 }
 
-/// Form of the edges, whose leading array lies apart.
+/// Form of the edges, without their leading array.
 enum Form<'t> {
     /// Sources in the leading array, targets in another, or further on in the same.
     Planar { targets: ArrayReader<'t>, num_edges: u64 },
@@ -259,8 +259,8 @@ struct CompressedRows<'t> {
     rows: Rows,
 }
 
-/// The rows of some edges, each with how many of the edges lie before its end; rows without edges, which may be far more,
-/// are not among them.
+/// The rows of some edges, each with the number of edges before its end; rows without edges, which may be far more, are not
+/// among them.
 struct RowEnds(Vec<(u32, u32)>);
 
 impl RowEnds {

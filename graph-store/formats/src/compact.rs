@@ -23,7 +23,7 @@ pub(crate) fn edges(
     lines: PairsFormat,
 ) -> Result<u64> {
     let (mut edges, mut sorter) = (EdgeSpool::create(ingest, lines.weighted)?, id_sorter(ingest));
-    let (mut rounded, scratch) = (0, Scratch::default());
+    let (mut rounded, scratch) = (0, Scratch::new(0));
     let parse = |text: &[u8]| {
         let pairs = Pairs::<u64>::parse(text, lines)?;
         let mut ids = scratch.take();

@@ -38,7 +38,7 @@ pub enum Ids {
     /// 32 bits, are refused.
     #[default]
     Keep,
-    /// Nodes are numbered anew without gaps, in ascending order of their ids, which are stored as `node_ids`.
+    /// Nodes are renumbered without gaps, in ascending order of their ids, which are stored as `node_ids`.
     Compact,
     /// Ids are text. Nodes are numbered in ascending order of their names, which are stored as `node_names`.
     Strings,

@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ElementType {
     pub(crate) kind: Kind,
-    /// Bytes an element takes.
+    /// Bytes of an element.
     pub(crate) size: usize,
     pub(crate) big: bool,
 }

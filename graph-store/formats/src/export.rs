@@ -11,7 +11,7 @@ use crate::files::invalid;
 /// Elements converted at a time.
 const STEP: usize = 1 << 18;
 
-/// Writes `dataset` as a directory of `.npy` files that numpy, PyTorch, DGL and PyG take as they are.
+/// Writes `dataset` as a directory of `.npy` files that numpy, PyTorch, DGL and PyG read directly.
 ///
 /// `indptr`, `indices`, `labels`, `train`, `valid` and `test` become i64, the type those libraries index with (torch
 /// hardly supports u32); features keep their type, but for bf16, which numpy lacks and which becomes f32.

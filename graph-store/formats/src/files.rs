@@ -19,14 +19,14 @@ pub(crate) fn invalid<T>(path: impl AsRef<Path>, what: impl Into<String>, cure: 
     Err(Error::invalid(path, Position::File, what, cure))
 }
 
-/// Opens a file; `cure` is for a directory in its place.
+/// Opens a file; refuses a directory with `cure`.
 pub(crate) fn open_file(path: &Path, cure: &str) -> Result<File> {
     let io = |e| Error::io(path, e);
     let file = File::open(path).map_err(io)?;
     if file.metadata().map_err(io)?.is_dir() { invalid(path, "this is a directory", cure) } else { Ok(file) }
 }
 
-/// The first bytes of a file, at most eight: enough to tell formats apart.
+/// The first bytes of a file, at most eight: enough to distinguish formats.
 pub(crate) fn magic(path: &Path) -> Result<Vec<u8>> {
     let mut head = Vec::new();
     let file = open_file(path, "name the file itself")?;

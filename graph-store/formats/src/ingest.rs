@@ -88,7 +88,7 @@ impl<'a> Ingest<'a> {
         self.writer.dir()
     }
 
-    /// Adds an array with a row for each node, which was written as `meta` says.
+    /// Adds an array with a row for each node, which was written already.
     pub(crate) fn add_rows(&mut self, name: &'static str, source: &Path, num_rows: u64, meta: ArrayMeta) {
         self.writer.add(name, meta);
         self.rows.push((name, source.to_path_buf(), num_rows));
@@ -103,7 +103,7 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
-    /// Refuses an array that another file has given already.
+    /// Refuses an array that another file contained already.
     fn refuse_second(&self, array: &str, source: &Path) -> Result<()> {
         let Some((_, first, _)) = self.rows.iter().find(|(name, ..)| *name == array) else { return Ok(()) };
         invalid(source, format!("{array} are given by {} already", first.display()), "leave out one of the two")
@@ -186,7 +186,7 @@ impl<'a> Ingest<'a> {
     ///
     /// # Panics
     ///
-    /// When the edges were not given.
+    /// When no edges were pushed.
     pub fn finish(mut self) -> Result<PathBuf> {
         let (options, num_nodes) =
             (self.options, self.num_nodes.expect("an importer gives the edges before it finishes"));

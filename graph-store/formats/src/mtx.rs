@@ -1,7 +1,7 @@
 //! MatrixMarket files: `coordinate`, with `pattern`, `real` or `integer` values, `general` or `symmetric`.
 //!
 //! The entry (i, j) is the edge i → j, its value the weight, as scipy and networkx read an adjacency matrix. A
-//! symmetric file stores one half, and both directions come in. Plain, gzip or zstd.
+//! symmetric file stores one half, and both directions are imported. Plain, gzip or zstd.
 
 use std::path::{Path, PathBuf};
 

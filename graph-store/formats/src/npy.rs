@@ -1,4 +1,4 @@
-//! A `.npy` array as a stream: the header first, then as many elements as the caller takes.
+//! A `.npy` array as a stream: the header first, then its elements in parts of any length.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -273,12 +273,11 @@ impl<'z> ArrayReader<'z> {
     /// The pickle of an object array, at most `limit` bytes of it.
     pub(crate) fn object_bytes(&mut self, limit: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![];
-        let at = self.at;
         let ArrayBytes::Stream(reader) = &mut self.source else {
-            return self.fail(at, "an object array");
+            return self.fail(self.at, "an object array");
         };
         let read = reader.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-        read.or_else(|e| self.fail(at, format!("the archive cannot be read on ({e})")))?;
+        read.or_else(|e| self.unreadable(e))?;
         if bytes.len() as u64 > limit {
             let what = format!("an object array of more than {limit} bytes, which must be held whole");
             return invalid(&self.path, what, RAISE_MEMORY);
@@ -291,12 +290,12 @@ impl<'z> ArrayReader<'z> {
         let more = match &mut self.source {
             ArrayBytes::Stream(reader) => match reader.read(&mut [0; 1]) {
                 Ok(n) => n > 0,
-                Err(e) => return self.fail(self.at, format!("the archive cannot be read on ({e})")),
+                Err(e) => return self.unreadable(e),
             },
             // Missing bytes are an error where they are read.
             ArrayBytes::File(file) => file.metadata().map_err(|e| Error::io(&self.path, e))?.len() > self.at,
         };
-        if more { self.fail(self.at, "more bytes than the shape asks for") } else { Ok(()) }
+        if more { self.fail(self.at, "more bytes than the shape needs") } else { Ok(()) }
     }
 
     fn exact(&mut self, out: &mut [u8]) -> Result<()> {
@@ -307,9 +306,13 @@ impl<'z> ArrayReader<'z> {
         match read {
             Ok(()) => self.at += out.len() as u64,
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return self.fail(self.at, "the array ends early"),
-            Err(e) => return self.fail(self.at, format!("the archive cannot be read on ({e})")),
+            Err(e) => return self.unreadable(e),
         }
         Ok(())
+    }
+
+    fn unreadable<T>(&self, error: io::Error) -> Result<T> {
+        self.fail(self.at, format!("the archive cannot be read on ({error})"))
     }
 
     /// Fails at byte `at` of this array.

@@ -18,7 +18,7 @@ use crate::{Ingest, Options, Progress};
 /// Two layouts are read: plain arrays (`adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, `attr_*` or
 /// `attr_matrix`, `labels`) and pickled objects (`adj_matrix`, `node_attr` as scipy `csr_matrix`, `node_label`),
 /// the latter by an allow-list that executes nothing. Other arrays, such as `metadata`, are not opened.
-/// The graph becomes undirected, without self-loops and duplicates, whatever the options say, as PyG and DGL load these
+/// The graph becomes undirected, without self-loops and duplicates, for all options, as PyG and DGL load these
 /// files; weights are kept where they are not all 1. Features are u8 where every value is a whole number of at most
 /// 255, f32 else, unless the options name a type. There is no split but a random one.
 ///

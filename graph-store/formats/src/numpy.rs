@@ -2,7 +2,7 @@
 //!
 //! | array | meaning |
 //! |---|---|
-//! | `indptr`, `indices` | rows of neighbours; [`NumpyOptions::rows`] says which |
+//! | `indptr`, `indices` | rows of neighbours; see [`NumpyOptions::rows`] |
 //! | or `edge_index` | `[2, E]` (or `[E, 2]`): sources and targets |
 //! | or `src`, `dst` | sources and targets |
 //! | `weights` or `edge_weight` | a number of at least 0 an edge, in the order of the edges |

@@ -12,7 +12,7 @@ pub(crate) fn ahead(memory: u64, bytes: u64) -> u64 {
 
 /// Calls `next` until it returns no job, one call at a time; runs each job by `work`, on twice as many threads as rayon's
 /// pool has (some wait for a disk), or on `ahead` if that is less; and passes the results to `consume` on this thread, in
-/// the order of the jobs. At most `ahead` jobs wait for it. The first error, in the order of the jobs, ends the pipeline.
+/// the order of the jobs. At most `ahead` results are pending. The first error, in the order of the jobs, ends the pipeline.
 pub(crate) fn ordered<J, T: Send>(
     ahead: u64,
     next: impl FnMut() -> Result<Option<J>> + Send,

@@ -1,6 +1,6 @@
 //! A plain file that threads read in parallel: by direct reads where it is not in the page cache.
 //!
-//! A direct read saves the copy and the allocation of cached pages, some 3 ns for 16 bytes, and comes nearer to the disk's
+//! A direct read saves the copy and the allocation of cached pages, some 3 ns for 16 bytes, and is nearer to the disk's
 //! rate.
 
 use std::fs::{File, Metadata};

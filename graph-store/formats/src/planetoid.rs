@@ -15,7 +15,7 @@ const VALID_NODES: usize = 500;
 
 /// Imports the Planetoid set whose files begin with `source`, such as `data/ind.cora`, into a dataset at `target`.
 ///
-/// The graph becomes undirected, without self-loops and duplicates, whatever the options say, as the published lists are
+/// The graph becomes undirected, without self-loops and duplicates, for all options, as the published lists are
 /// meant. Nodes in a gap of the test range (Citeseer has 15) have zero features and no label.
 /// The split is the public one: the nodes of `.y` train, the next 500 validate, those of `.test.index` test.
 ///

@@ -63,8 +63,7 @@ impl Segment {
         self.decode(pool, out, |segment, bytes, out| segment.checked(segment.ty.floats(bytes, out)))
     }
 
-    /// Replaces `out` by what `append` makes of the bytes; those of a file come a few at a time, to be decoded while they
-    /// lie in the cache.
+    /// Replaces `out` by the elements, which `append` decodes; a file is read in pieces that fit the cache.
     fn decode<T>(
         mut self,
         pool: &PagePool,

@@ -11,7 +11,7 @@ pub(crate) fn draw(slots: &[Slot], bits: u64) -> u32 {
     if (bits as u32) < threshold { item } else { other }
 }
 
-/// Makes `slots` the table of as many items, of which `item` gives each with its weight. Weights are integers, so sums
+/// Makes `slots` the table of as many items, each from `item` with its weight. Weights are integers, so sums
 /// are exact in any order.
 ///
 /// # Panics

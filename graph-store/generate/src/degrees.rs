@@ -1,4 +1,4 @@
-//! Expected degrees by a bounded power law, and the rates that make the mean degree come out right.
+//! Expected degrees by a bounded power law, and the rates for the configured mean degree.
 
 use crate::{Error, Result};
 

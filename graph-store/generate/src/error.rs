@@ -39,10 +39,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Argument { .. } => None,
-            Self::Store(e) => e.source(),
-        }
+        if let Self::Store(e) = self { e.source() } else { None }
     }
 }
 

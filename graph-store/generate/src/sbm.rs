@@ -13,7 +13,7 @@ use block_model::BlockModel;
 
 mod block_model;
 
-/// A graph of `classes` blocks whose nodes have power-law degrees and features that tell a little about their class.
+/// A graph of `classes` blocks whose nodes have power-law degrees and features with some information on their class.
 ///
 /// The default is the embedded dataset of `morphgl train`: features alone classify about 6 nodes of 10, and features
 /// averaged over a node and its neighbours more than 9.
@@ -21,7 +21,7 @@ mod block_model;
 pub struct SbmConfig {
     /// Number of nodes; default 50,000.
     pub nodes: u64,
-    /// Mean number of neighbours, counted once duplicates and self-loops are gone; default 15.
+    /// Mean number of neighbours, without duplicates and self-loops; default 15.
     pub degree: f64,
     /// Number of classes, which are also the blocks, of equal size; default 16.
     pub classes: usize,
@@ -33,7 +33,7 @@ pub struct SbmConfig {
     pub homophily: f64,
     /// Length scale of the class means, where the noise about them has deviation 1; default 0.27.
     pub signal: f64,
-    /// Share of the nodes whose label is drawn anew among all classes; default 0.
+    /// Share of the nodes whose label is redrawn among all classes; default 0.
     pub label_noise: f64,
     /// Exponent of the degrees' power law, above 1; default 2.5.
     pub exponent: f64,

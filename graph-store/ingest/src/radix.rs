@@ -20,19 +20,12 @@ pub struct Scratch<R> {
     capacity: usize,
 }
 
-impl<R> Default for Scratch<R> {
-    fn default() -> Self {
-        Self::new(0)
-    }
-}
-
-impl<R> Scratch<R> {
-    pub(crate) fn new(capacity: usize) -> Self {
+impl<R: Keyed> Scratch<R> {
+    /// A pool of buffers for at least `capacity` records each.
+    pub fn new(capacity: usize) -> Self {
         Self { buffers: Mutex::default(), capacity }
     }
-}
 
-impl<R: Keyed> Scratch<R> {
     /// An empty buffer.
     pub fn take(&self) -> Records<R> {
         // A buffer is whole whatever happened to the thread that held the lock.

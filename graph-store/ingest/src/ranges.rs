@@ -14,7 +14,7 @@ const HEAVY: usize = 4;
 /// Records per counter from which on a block keeps the counters of its sort, to find its ranges.
 const KEEP_ENDS: usize = 16;
 
-/// Bytes of a block, and of a range in the merge: with their scratch they lie in a core's second-level cache.
+/// Bytes of a block, and of a range in the merge: with their scratch they fit a core's second-level cache.
 const BLOCK_BYTES: u64 = 2 << 20;
 pub(crate) const RANGE_BYTES: u64 = 256 << 10;
 /// Bytes of a block below which fewer threads merge, rather than in smaller ranges.
@@ -107,7 +107,7 @@ pub(crate) struct Merge {
     pub(crate) capacity: usize,
     /// Threads that sort, each in buffers of its own.
     pub(crate) threads: usize,
-    /// Slices of a wave: `make` runs on one wave while `emit` takes the one before.
+    /// Slices of a wave: `make` runs on one wave while `emit` runs on the one before.
     pub(crate) wave: usize,
 }
 

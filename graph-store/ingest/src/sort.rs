@@ -37,7 +37,7 @@ impl<R: Record> BlockMaker<R> {
     }
 }
 
-/// External sorter of records by key; records of equal keys stay in the order they came.
+/// External sorter of records by key; stable.
 #[derive(Debug)]
 pub struct Sorter<R> {
     blocks: Vec<Block<R>>,
@@ -67,7 +67,7 @@ impl<R: Record> Sorter<R> {
             memory,
             path,
             spill: None,
-            scratch: Arc::default(),
+            scratch: Arc::new(Scratch::new(0)),
         }
     }
 
@@ -216,7 +216,7 @@ impl<R: Record> Sorter<R> {
         self.close()?;
         if self.spill.is_some() {
             self.spill_run()?;
-            self.scratch = Arc::default();
+            self.scratch = Arc::new(Scratch::new(0));
         }
         let merge = self.merging;
         let Some(mut spill) = self.spill.take() else { return merge.blocks(&mut self.blocks, make, emit) };

@@ -34,7 +34,7 @@ pub(crate) struct Run {
     keys: Vec<u64>,
 }
 
-/// Records as they lie in the file.
+/// Records as bytes of the file.
 pub(crate) fn encoded<R: Record>(records: Sorted<'_, R>, pool: &PagePool) -> Pages {
     let mut bytes = pool.take();
     let mut out = bytes.resize(records.len() * R::BYTES).chunks_exact_mut(R::BYTES);

@@ -13,7 +13,7 @@ use crate::names::Names;
 use crate::tabular::{Batch, TableFile, Values};
 use crate::text::{EdgeColumns, choose};
 
-/// Reads the edges of the table `source` as the options say.
+/// Reads the edges of the table `source`.
 pub(super) fn edges(ingest: &mut Ingest<'_>, source: &Path, format: &EdgeListOptions) -> Result<()> {
     let mut file = TableFile::open(source, ingest.progress())?;
     if format.columns.names.is_some() && file.is_text {

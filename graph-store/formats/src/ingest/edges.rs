@@ -53,7 +53,7 @@ impl EdgeSink<'_, '_> {
     ///
     /// # Panics
     ///
-    /// When the slices differ in length, or weights are given or missing against what the stream was opened with.
+    /// When the slices differ in length, or weights are present or missing other than the stream was opened.
     pub fn push(&mut self, sources: &[u32], targets: &[u32], weights: Option<&[f32]>) -> Result<()> {
         self.csc.push(sources, targets, weights)
     }

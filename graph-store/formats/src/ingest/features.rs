@@ -1,4 +1,4 @@
-//! Feature rows on their way into a dataset.
+//! The stream of feature rows into a dataset.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ impl Counts {
 pub(super) struct Renumber<'c> {
     counts: &'c Counts,
     graph: usize,
-    /// Number of this graph's edges to come.
+    /// Number of this graph's remaining edges.
     left: u64,
     /// Id of this graph's first node.
     first: u64,

@@ -225,7 +225,7 @@ fn binary(ingest: &mut Ingest<'_>, raw: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Streams `edge_index`: its two rows lie one after the other, so two readers read the member at the same time.
+/// Streams `edge_index`, whose two rows are stored one after the other: two readers read the array at the same time.
 fn binary_edges(ingest: &mut Ingest<'_>, archive: &mut Archive, counts: &Counts) -> Result<()> {
     const STEP: u64 = 1 << 18;
     let path = archive.path.clone();

@@ -73,7 +73,7 @@ pub(crate) enum Object<'a> {
     Csr(Option<Value>),
 }
 
-/// A numpy array's state as `ndarray.__reduce__` gives it.
+/// A numpy array's state from `ndarray.__reduce__`.
 #[derive(Debug)]
 pub(crate) struct ArrayState {
     shape: Vec<u64>,
@@ -110,7 +110,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives an instance its state; `Err` says why the state does not fit.
+    /// Sets the state of an instance; `Err` says why the state does not fit.
     pub(crate) fn build(&mut self, target: Value, state: Value) -> Parsed<()> {
         let Some(target) = target.object() else { return Err("state for a plain value".into()) };
         let built = match (&self.objects[target], self.items(state)) {

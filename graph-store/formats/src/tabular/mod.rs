@@ -41,7 +41,7 @@ pub(crate) enum Values {
     Reals(Vec<f64>),
     /// Text; missing ones are empty.
     Texts(Texts),
-    /// Vectors of one length, as features lie in a column of lists.
+    /// Vectors of one length, from a column of lists.
     Vectors(usize, Vec<f32>),
 }
 
@@ -147,8 +147,8 @@ pub(crate) fn is_missing(text: &[u8]) -> bool {
 
 /// A format of tables.
 trait Source {
-    /// The next rows of `columns`; `None` at the end. `header` says that the first row of text names the columns; other
-    /// formats store the names apart.
+    /// The next rows of `columns`; `None` at the end. `header`: whether the first row of text names the columns; other
+    /// formats store the names elsewhere.
     fn next(&mut self, columns: &[usize], header: bool) -> Result<Option<Batch>>;
 }
 
@@ -214,7 +214,7 @@ pub(crate) enum Columnar {
     Feather,
 }
 
-/// What kind of columnar file begins with `head`, if any.
+/// The kind of a columnar file that begins with `head`; `None` for other files.
 pub(crate) fn columnar(head: &[u8]) -> Option<Columnar> {
     match head {
         [b'P', b'A', b'R', b'1', ..] => Some(Columnar::Parquet),

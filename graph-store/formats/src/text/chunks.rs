@@ -60,7 +60,7 @@ impl<'p> Chunks<'p> {
         std::thread::spawn(move || {
             while let Some(chunk) = splitter.next().transpose() {
                 let failed = chunk.is_err();
-                // A receiver that is gone has met an error of its own.
+                // The receiver is dropped after an error of its own.
                 if send.send(chunk).is_err() || failed {
                     return;
                 }

@@ -46,7 +46,7 @@ pub(crate) struct Header {
     pub(crate) named: bool,
 }
 
-/// What separates the fields of a line.
+/// Separator of the fields of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Separator {
     /// One byte; fields may be empty, or in quotes.
@@ -64,7 +64,7 @@ pub(crate) struct EdgeColumns {
 }
 
 impl EdgeColumns {
-    /// The note that says which of `count` columns were read; `describe` names the column of an index.
+    /// The note of the columns that were read, of `count`; `describe` names the column of an index.
     pub(crate) fn note(&self, count: usize, ignored: &[String], describe: impl Fn(usize) -> String) -> String {
         let weight = self.weight.map_or(String::new(), |column| format!(", weight {}", describe(column)));
         let rest = if ignored.is_empty() { String::new() } else { format!("; left out: {}", ignored.join(", ")) };

@@ -1,4 +1,4 @@
-//! Recognises files in formats that a reader does not take, by their first bytes, and says how to convert them.
+//! Recognises files in unsupported formats by their first bytes, with advice how to convert them.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use morphgl_graph_store::Result;
 
 use crate::files::invalid;
 
-/// What a file is, and the cure.
+/// A format, and the cure.
 type Foreign = (&'static str, &'static str);
 
-/// Refuses a file whose beginning says that it is no text to read.
+/// Refuses a file that begins like one in an unsupported format.
 pub(super) fn refuse(path: &Path, head: &[u8]) -> Result<()> {
     kind(head).map_or(Ok(()), |(what, cure)| invalid(path, what, cure))
 }
 
-/// What is wrong with a file that should be an archive of arrays and is none; `None` where it may be a damaged one.
+/// The fault of a file that is not an archive of arrays; `None` where it may be a damaged one.
 pub(crate) fn not_an_archive(head: &[u8]) -> Option<Foreign> {
     if head.starts_with(b"PK\x03\x04") {
         return kind(head).filter(|(what, _)| what.contains("PyTorch"));

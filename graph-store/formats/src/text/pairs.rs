@@ -5,7 +5,7 @@ use morphgl_ingest::Edges;
 
 use super::{EdgeColumns, Layout, LineError, Scan, attribute, fields, real, with_attributes};
 
-/// The form of the lines, and the edges that are taken from them.
+/// The form of the lines, and of their edges.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PairsFormat {
     pub(crate) layout: Layout,

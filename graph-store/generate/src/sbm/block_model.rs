@@ -2,7 +2,7 @@
 //!
 //! Nodes are cut into blocks of consecutive ids. The edges between two blocks are a function of the pair: how many
 //! there are in each class, a Poisson number, and then each edge's two ends, drawn by expected degree. A block's rows
-//! need only the pairs it takes part in, so an undirected graph comes out row after row by drawing every edge twice,
+//! need only the pairs it takes part in, so an undirected graph is made row after row by drawing every edge twice,
 //! with no sort of the whole, no spill files and no order among threads.
 
 use morphgl_platform::{PagePool, Pages};

@@ -16,7 +16,7 @@ fn merged<R: Record>(merge: Merge, blocks: &mut [Block<R>]) -> Vec<R> {
 
 /// Compares the merge of blocks of `block` records with the sort of the standard library.
 fn check<R: Record + PartialEq>(records: &[R], block: usize, bits: u32, merge: Merge) {
-    let scratch = Scratch::default();
+    let scratch = Scratch::new(0);
     let sort = |b: &[R]| {
         let mut records = Records::default();
         records.extend_from_slice(b);

@@ -1,4 +1,4 @@
-//! Which columns of a table of nodes are read, by their names or as the options say.
+//! Choice of the columns of a table of nodes, by their names or by the options.
 
 use morphgl_graph_store::Result;
 
