@@ -12,19 +12,20 @@ use morphgl_platform::Pages;
 
 use crate::writeback;
 
-/// Bytes handed to the thread at a time.
+/// Bytes of a buffer.
 const BUFFER: usize = 512 << 10;
 /// Number of buffers: one being filled, the others queued.
 const BUFFERS: usize = 3;
-/// Bytes after which write-back is started, so that the sync at the end finds little left.
+/// Bytes after which write-back is started, to leave little to the final sync.
 const EARLY: u64 = 8 << 20;
 
 /// A file written from its first byte to its last; less than a buffer is written without a thread.
 ///
-/// Buffers are [`Pages`], since they pass between threads: an allocator would keep some for each.
+/// Buffers are [`Pages`] because they move between threads, and an allocator would cache some for each.
 pub(crate) struct BackgroundFile {
     buffer: Pages,
-    made: usize,
+    /// Number of buffers allocated.
+    allocated: usize,
     state: State,
 }
 
@@ -39,12 +40,12 @@ enum State {
     Closed,
 }
 
-/// The file and the hash of what is written to it.
+/// The file and the hash of the bytes written to it.
 pub(crate) struct Sink {
     pub(crate) file: File,
     pub(crate) hash: Box<Xxh3>,
-    /// Bytes written, and those whose write-back was started.
-    at: u64,
+    /// Bytes written, and how many of them are being written back.
+    written: u64,
     started: u64,
 }
 
@@ -52,8 +53,8 @@ impl Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hash.update(bytes);
         self.file.write_all(bytes)?;
-        self.at += bytes.len() as u64;
-        if self.at - self.started >= EARLY {
+        self.written += bytes.len() as u64;
+        if self.written - self.started >= EARLY {
             self.start_writeback();
         }
         Ok(())
@@ -61,44 +62,44 @@ impl Sink {
 
     /// Starts the write-back of all bytes written.
     pub(crate) fn start_writeback(&mut self) {
-        writeback::start(&self.file, self.started, self.at - self.started);
-        self.started = self.at;
+        writeback::start(&self.file, self.started, self.written - self.started);
+        self.started = self.written;
     }
 }
 
 impl BackgroundFile {
-    /// Writes to `file` from byte `at` on, which is its position.
-    pub(crate) fn new(file: File, at: u64) -> Self {
-        let sink = Sink { file, hash: Box::new(Xxh3::new()), at, started: 0 };
-        Self { buffer: Pages::new(), made: 0, state: State::Inline(sink) }
+    /// Writes to `file`, which has `written` bytes and is at its end.
+    pub(crate) fn new(file: File, written: u64) -> Self {
+        let sink = Sink { file, hash: Box::new(Xxh3::new()), written, started: 0 };
+        Self { buffer: Pages::new(), allocated: 0, state: State::Inline(sink) }
     }
 
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        if self.made == 0 && !bytes.is_empty() {
-            self.buffer = self.make()?;
+        if self.allocated == 0 && !bytes.is_empty() {
+            self.buffer = self.allocate()?;
         }
         while !bytes.is_empty() {
-            let old = self.buffer.len();
-            let (now, later) = bytes.split_at(bytes.len().min(BUFFER - old));
-            self.buffer.resize(old + now.len())[old..].copy_from_slice(now);
-            bytes = later;
+            let len = self.buffer.len();
+            let (head, rest) = bytes.split_at(bytes.len().min(BUFFER - len));
+            self.buffer.resize(len + head.len())[len..].copy_from_slice(head);
+            bytes = rest;
             if self.buffer.len() == BUFFER {
-                self.hand_over()?;
+                self.queue()?;
             }
         }
         Ok(())
     }
 
     /// A new buffer; it takes memory as it is filled.
-    fn make(&mut self) -> io::Result<Pages> {
-        self.made += 1;
+    fn allocate(&mut self) -> io::Result<Pages> {
+        self.allocated += 1;
         let mut buffer = Pages::zeroed(BUFFER)?;
         buffer.resize(0);
         Ok(buffer)
     }
 
     /// Queues the full buffer, and takes an empty one.
-    fn hand_over(&mut self) -> io::Result<()> {
+    fn queue(&mut self) -> io::Result<()> {
         if let State::Inline(_) = self.state {
             self.start()?;
         }
@@ -108,13 +109,13 @@ impl BackgroundFile {
         if full.send(mem::take(&mut self.buffer)).is_err() {
             return self.join().map(drop);
         }
-        if self.made < BUFFERS {
-            self.buffer = self.make()?;
-            return Ok(());
-        }
-        match empty.recv() {
-            Ok(buffer) => self.buffer = buffer,
-            Err(_) => return self.join().map(drop),
+        if self.allocated < BUFFERS {
+            self.buffer = self.allocate()?;
+        } else if let Ok(buffer) = empty.recv() {
+            self.buffer = buffer;
+        } else {
+            // The thread ended: its error is returned.
+            self.join()?;
         }
         Ok(())
     }
@@ -123,16 +124,16 @@ impl BackgroundFile {
         let State::Inline(mut sink) = mem::replace(&mut self.state, State::Closed) else {
             unreachable!("the thread is started once");
         };
-        let (full, from_here) = sync_channel::<Pages>(BUFFERS);
-        let (to_here, empty) = channel();
+        let (full, received) = sync_channel::<Pages>(BUFFERS);
+        let (written, empty) = channel();
         let run = move || {
-            for mut buffer in from_here {
+            for mut buffer in received {
                 if let Err(e) = sink.write(&buffer) {
                     return (sink, Err(e));
                 }
                 buffer.resize(0);
-                // At the end no buffers are needed any more.
-                let _ = to_here.send(buffer);
+                // At the end the receiver is dropped: no more buffers are needed.
+                let _ = written.send(buffer);
             }
             (sink, Ok(()))
         };
@@ -154,7 +155,7 @@ impl BackgroundFile {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the last buffer.
     pub(crate) fn finish(mut self) -> io::Result<Sink> {
         let mut sink = self.join()?;
         sink.write(&self.buffer)?;
@@ -164,7 +165,7 @@ impl BackgroundFile {
 
 impl Drop for BackgroundFile {
     fn drop(&mut self) {
-        // An unfinished file is removed by its owner: nothing may be written to it from now on.
+        // An unfinished file is removed by its owner, so the thread ends first.
         if let State::Threaded { full, thread, .. } = mem::replace(&mut self.state, State::Closed) {
             drop(full);
             let _ = thread.join();

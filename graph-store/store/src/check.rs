@@ -1,4 +1,4 @@
-//! Checks of whole arrays, in parallel, that name the first element at fault.
+//! Parallel checks of whole arrays; a fault names the first invalid element.
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -8,7 +8,7 @@ use crate::FeatureView;
 /// The largest number of nodes a graph may have: ids are `u32` in memory.
 pub const MAX_NODES: u64 = u32::MAX as u64;
 
-/// The first impossible element of an array.
+/// The first invalid element of an array.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) array: &'static str,
@@ -20,12 +20,13 @@ fn fault(array: &'static str, element: usize, what: String) -> Result<(), Fault>
     Err(Fault { array, element: element as u64, what })
 }
 
+/// Index of the first bad value.
 fn first<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync + Send) -> Option<usize> {
     const CHUNK: usize = 1 << 16;
     values
         .par_chunks(CHUNK)
         .enumerate()
-        // A whole chunk is tested without branching, and searched only when something is wrong with it.
+        // A chunk is tested without branches, and searched only when it has a bad value.
         .filter(|(_, c)| c.iter().fold(false, |any, v| any | bad(v)))
         .map(|(i, c)| i * CHUNK + c.iter().position(&bad).expect("the chunk holds a bad value"))
         .min()
@@ -37,25 +38,18 @@ pub(crate) fn topology(indptr: &[u64], indices: &[u32], weights: Option<&[f32]>)
     };
     let num_nodes = indptr.len() as u64 - 1;
     if num_nodes > MAX_NODES {
-        return fault(
-            "indptr",
-            0,
-            format!("{num_nodes} nodes are more than the {MAX_NODES} that ids of 32 bits allow"),
-        );
+        let what = format!("{num_nodes} nodes are more than the {MAX_NODES} that ids of 32 bits allow");
+        return fault("indptr", 0, what);
     }
     if start != 0 {
         return fault("indptr", 0, format!("the first offset is {start} and must be 0"));
     }
-    let falls = indptr.par_windows(2).position_first(|w| w[0] > w[1]);
-    if let Some(i) = falls {
+    if let Some(i) = indptr.par_windows(2).position_first(|w| w[0] > w[1]) {
         return fault("indptr", i + 1, format!("the offset decreases from {} to {}", indptr[i], indptr[i + 1]));
     }
     if end != indices.len() as u64 {
-        return fault(
-            "indptr",
-            indptr.len() - 1,
-            format!("the last offset is {end}, but there are {} edges", indices.len()),
-        );
+        let what = format!("the last offset is {end}, but there are {} edges", indices.len());
+        return fault("indptr", indptr.len() - 1, what);
     }
     if let Some(i) = first(indices, |&u| u64::from(u) >= num_nodes) {
         return fault("indices", i, format!("an edge comes from node {}, but there are {num_nodes} nodes", indices[i]));

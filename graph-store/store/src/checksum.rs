@@ -1,8 +1,8 @@
-//! XXH3-64 of arrays in memory, by all threads.
+//! XXH3-64 of arrays in memory, multithreaded.
 //!
-//! XXH3 reads its input in blocks of 1 KiB. What a block adds to the eight words of the state follows from the block
-//! alone; the state is stirred between blocks. So threads sum blocks side by side, and one adds the sums and stirs, which
-//! is some hundredth of the work.
+//! XXH3 reads its input in blocks of 1 KiB. A block's contribution to the eight words of the state depends only on the
+//! block; the state is scrambled between blocks. So threads sum blocks in parallel, and one thread adds the sums and
+//! scrambles, about a hundredth of the work.
 
 use rayon::prelude::*;
 use xxhash_rust::const_xxh3::const_custom_default_secret;
@@ -13,14 +13,14 @@ type Words = [u64; 8];
 const STRIPE: usize = size_of::<Words>();
 const STRIPES: usize = 16;
 const BLOCK: usize = STRIPES * STRIPE;
-/// Bytes a task sums.
+/// Bytes per task.
 const TASK: usize = 512 * BLOCK;
-/// Bytes whose sums, a sixteenth as large, are kept at a time.
+/// Bytes per round, whose block sums (a sixteenth as large) are in memory at a time.
 const ROUND: usize = 128 * TASK;
 
 /// The secret of seed 0.
 const SECRET: [u8; 192] = const_custom_default_secret(0);
-/// What each stripe of a block is mixed with.
+/// The key of each stripe of a block.
 const KEYS: [Words; STRIPES] = {
     let mut keys = [[0; 8]; STRIPES];
     let mut stripe = 0;
@@ -30,7 +30,7 @@ const KEYS: [Words; STRIPES] = {
     }
     keys
 };
-const STIR: Words = secret(128);
+const SCRAMBLE: Words = secret(128);
 const LAST: Words = secret(121);
 const END: Words = secret(11);
 
@@ -57,12 +57,12 @@ pub(crate) fn xxh3(bytes: &[u8]) -> u64 {
     by_blocks(bytes)
 }
 
-/// The same, of more than 240 bytes: XXH3 treats fewer in other ways.
+/// As [`xxh3`], for more than 240 bytes: XXH3 has other rules for fewer.
 fn by_blocks(bytes: &[u8]) -> u64 {
     let [a, b, c] = PRIME_32;
     let [d, e, f, g, h] = PRIME_64;
     let mut state = [c, d, e, f, g, b, h, a];
-    // The last block is the one with the last byte: it is not stirred.
+    // The last block, which has the last byte, is not scrambled.
     let (blocks, rest) = bytes.split_at((bytes.len() - 1) / BLOCK * BLOCK);
     let mut sums = vec![[0; 8]; blocks.len().min(ROUND) / BLOCK];
     for round in blocks.chunks(ROUND) {
@@ -73,7 +73,7 @@ fn by_blocks(bytes: &[u8]) -> u64 {
         for sum in sums {
             for (i, word) in state.iter_mut().enumerate() {
                 *word = word.wrapping_add(sum[i]);
-                *word = (*word ^ *word >> 47 ^ STIR[i]).wrapping_mul(PRIME_32[0]);
+                *word = (*word ^ *word >> 47 ^ SCRAMBLE[i]).wrapping_mul(PRIME_32[0]);
             }
         }
     }
@@ -88,7 +88,7 @@ fn by_blocks(bytes: &[u8]) -> u64 {
     hash ^ hash >> 32
 }
 
-/// Adds the stripes of a block, or of its beginning.
+/// Adds the stripes of a block or of a prefix of one.
 fn add(sum: Words, stripes: &[u8]) -> Words {
     stripes.chunks_exact(STRIPE).zip(&KEYS).fold(sum, |sum, (stripe, keys)| mix(sum, stripe, keys))
 }

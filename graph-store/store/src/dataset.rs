@@ -35,12 +35,12 @@ pub struct Splits {
     pub test: Array<u32>,
 }
 
-/// A graph with all that belongs to it.
+/// A graph with its node data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
     /// The directory it was opened from; empty for a dataset made in memory.
     pub path: PathBuf,
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// The graph.
     pub topology: Topology,
@@ -52,7 +52,7 @@ pub struct Dataset {
     pub num_classes: usize,
     /// Splits; empty where the data has none.
     pub splits: Splits,
-    /// Ids the nodes had where they came from, where they were renumbered.
+    /// Ids of the nodes in the graph's source, where they were renumbered.
     pub node_ids: Option<Array<u64>>,
 }
 
@@ -61,45 +61,48 @@ impl Dataset {
     ///
     /// # Errors
     ///
-    /// Missing or cut files, wrong element types, impossible structure, checksums that do not hold, a newer version.
+    /// Missing or truncated files, wrong element types, invalid structure, wrong checksums, a newer version.
     ///
     /// # Complexity
     ///
     /// O(size of the dataset) with `verify`, else O(nodes + edges).
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = path.as_ref();
-        let looked_at = options.load != Load::Disk;
-        let options = OpenOptions { verify: options.verify && looked_at, ..options };
+        let loaded = options.load != Load::Disk;
+        let options = OpenOptions { verify: options.verify && loaded, ..options };
         let meta = Meta::read(path)?;
         let reader = Reader { path, meta: &meta, options };
-        let (indptr, indices) = (reader.vector::<u64>("indptr")?, reader.vector::<u32>("indices")?);
-        let weights = reader.optional("weights", |m| reader.typed::<f32>("weights", m))?;
+        let indptr = reader.array::<u64>("indptr")?.expect("`Meta::read` checks that it exists");
+        let indices = reader.array::<u32>("indices")?.expect("`Meta::read` checks that it exists");
+        let weights = reader.array::<f32>("weights")?;
         let fault = |f: Fault| reader.fault(f);
-        if looked_at {
+        if loaded {
             check::topology(&indptr, &indices, weights.as_deref()).map_err(fault)?;
         }
         let topology = Topology::from_checked(indptr, indices, weights);
         let num_nodes = topology.num_nodes();
-        let features = reader.optional("features", |m| reader.features(m))?;
+        let features = meta.arrays.get("features").map(|m| reader.features(m)).transpose()?;
         if let (Some(features), true) = (&features, options.verify) {
             check::features(features.view()).map_err(fault)?;
         }
-        let labels = reader.optional("labels", |m| reader.typed::<i32>("labels", m))?;
-        if let Some(labels) = labels.as_ref().filter(|_| looked_at) {
+        let labels = reader.array::<i32>("labels")?;
+        if let Some(labels) = labels.as_ref().filter(|_| loaded) {
             check::labels(labels, meta.num_classes).map_err(fault)?;
         }
+        // Splits are checked, so even `Load::Disk` reads them into memory.
+        let load = if loaded { options.load } else { Load::Ram };
+        let splits = Reader { options: OpenOptions { load, ..options }, ..reader };
         let split = |name: &'static str| -> Result<Array<u32>> {
-            let nodes = reader.in_ram().optional(name, |m| reader.in_ram().typed::<u32>(name, m))?;
-            let nodes = nodes.unwrap_or_else(|| Vec::new().into());
+            let nodes = splits.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
             check::split(name, &nodes, num_nodes).map_err(fault)?;
             Ok(nodes)
         };
         if options.verify {
-            // Names are read on demand.
-            reader.optional("node_names", |m| reader.typed::<u8>("node_names", m))?;
-            reader.optional("node_name_ends", |m| reader.typed::<u64>("node_name_ends", m))?;
+            // Names are read on demand, and verified here.
+            reader.array::<u8>("node_names")?;
+            reader.array::<u64>("node_name_ends")?;
         }
-        // What was checked from end to end is from now on read here and there: rows of neighbours and of features.
+        // The checks read the arrays in sequence; from now on, scattered rows are read.
         topology.advise(Access::Random);
         if let Some(features) = &features {
             features.advise(Access::Random);
@@ -108,7 +111,7 @@ impl Dataset {
             path: path.to_path_buf(),
             name: meta.name.clone(),
             splits: Splits { train: split("train")?, valid: split("valid")?, test: split("test")? },
-            node_ids: reader.optional("node_ids", |m| reader.typed::<u64>("node_ids", m))?,
+            node_ids: reader.array::<u64>("node_ids")?,
             num_classes: meta.num_classes,
             topology,
             features,
@@ -121,7 +124,7 @@ impl Dataset {
         self.topology.num_nodes()
     }
 
-    /// Values a node's feature row has, 0 without features.
+    /// Number of features of a node, 0 without features.
     pub fn feature_dim(&self) -> usize {
         self.features.as_ref().map_or(0, FeatureMatrix::dim)
     }
@@ -134,18 +137,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A reader for arrays that are checked: into memory even with [`Load::Disk`].
-    fn in_ram(&self) -> Self {
-        let load = if self.options.load == Load::Disk { Load::Ram } else { self.options.load };
-        Self { options: OpenOptions { load, ..self.options }, ..*self }
-    }
-
-    fn vector<T: Element>(&self, name: &str) -> Result<Array<T>> {
-        self.typed(name, &self.meta.arrays[name])
-    }
-
-    fn optional<R>(&self, name: &str, read: impl FnOnce(&ArrayMeta) -> Result<R>) -> Result<Option<R>> {
-        self.meta.arrays.get(name).map(read).transpose()
+    fn array<T: Element>(&self, name: &str) -> Result<Option<Array<T>>> {
+        self.meta.arrays.get(name).map(|meta| self.typed(name, meta)).transpose()
     }
 
     fn typed<T: Element>(&self, name: &str, meta: &ArrayMeta) -> Result<Array<T>> {

@@ -1,4 +1,4 @@
-//! What can go wrong with a dataset, always with the file and the cure.
+//! Errors of datasets: the file, the fault and its cure.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Result of every fallible function of the store and of the readers built on it.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failure tied to one file, on one line of text: file, position, what is wrong, what to do.
+/// A failure of one file, as one line of text: file, position, fault, cure.
 #[derive(Debug)]
 pub struct Error {
     /// The file or directory at fault.
@@ -37,11 +37,11 @@ pub enum ErrorKind {
     Io(io::Error),
     /// The content is corrupt or impossible.
     Invalid {
-        /// Where.
+        /// Position of the fault.
         at: Position,
-        /// What is wrong.
+        /// The fault.
         what: String,
-        /// What the reader can do about it.
+        /// What the user can do about it.
         cure: String,
     },
     /// The dataset was written by a newer version of the format.
@@ -59,12 +59,10 @@ impl Error {
         Self { path: path.as_ref().to_path_buf(), kind: ErrorKind::Io(error) }
     }
 
-    /// Reports impossible content, with its cure.
+    /// Reports invalid content, with its cure.
     pub fn invalid(path: impl AsRef<Path>, at: Position, what: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self {
-            path: path.as_ref().to_path_buf(),
-            kind: ErrorKind::Invalid { at, what: what.into(), cure: cure.into() },
-        }
+        let kind = ErrorKind::Invalid { at, what: what.into(), cure: cure.into() };
+        Self { path: path.as_ref().to_path_buf(), kind }
     }
 }
 
@@ -84,7 +82,7 @@ impl fmt::Display for Error {
         let path = self.path.display();
         match &self.kind {
             ErrorKind::Io(e) => {
-                // libc's text ends in "(os error N)", which helps no user.
+                // libc's text ends in "(os error N)", which does not help users.
                 let text = e.to_string();
                 let text = text.split(" (os error").next().unwrap_or(&text);
                 write!(f, "{path}: {}; {}", lower_first(text), io_cure(e))
@@ -110,7 +108,7 @@ impl std::error::Error for Error {
 
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_lowercase().collect::<String>() + chars.as_str())
+    chars.next().into_iter().flat_map(char::to_lowercase).collect::<String>() + chars.as_str()
 }
 
 fn io_cure(error: &io::Error) -> &'static str {

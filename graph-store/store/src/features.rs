@@ -25,12 +25,34 @@ pub enum FeatureView<'a> {
     U8(&'a [u8]),
 }
 
-impl FeatureMatrix {
-    /// Values a row has.
-    pub fn dim(&self) -> usize {
-        match self {
-            Self::F32 { dim, .. } | Self::F16 { dim, .. } | Self::Bf16 { dim, .. } | Self::U8 { dim, .. } => *dim,
+/// Evaluates `$result` with `$data` and `$dim` of a matrix of any element type.
+macro_rules! with_data {
+    ($matrix:expr, |$data:ident, $dim:ident| $result:expr) => {
+        match $matrix {
+            FeatureMatrix::F32 { data: $data, dim: $dim } => $result,
+            FeatureMatrix::F16 { data: $data, dim: $dim } => $result,
+            FeatureMatrix::Bf16 { data: $data, dim: $dim } => $result,
+            FeatureMatrix::U8 { data: $data, dim: $dim } => $result,
         }
+    };
+}
+
+/// Evaluates `$result` with the elements of a view of any element type.
+macro_rules! with_elements {
+    ($view:expr, |$elements:ident| $result:expr) => {
+        match $view {
+            FeatureView::F32($elements) => $result,
+            FeatureView::F16($elements) => $result,
+            FeatureView::Bf16($elements) => $result,
+            FeatureView::U8($elements) => $result,
+        }
+    };
+}
+
+impl FeatureMatrix {
+    /// Number of columns.
+    pub fn dim(&self) -> usize {
+        with_data!(self, |_data, dim| *dim)
     }
 
     /// Number of rows.
@@ -63,37 +85,21 @@ impl FeatureMatrix {
         }
     }
 
-    /// Elements of `rows`, consecutive rows.
+    /// Elements of consecutive rows.
     pub fn rows(&self, rows: std::ops::Range<usize>) -> FeatureView<'_> {
-        let range = rows.start * self.dim()..rows.end * self.dim();
-        match self {
-            Self::F32 { data, .. } => FeatureView::F32(&data[range]),
-            Self::F16 { data, .. } => FeatureView::F16(&data[range]),
-            Self::Bf16 { data, .. } => FeatureView::Bf16(&data[range]),
-            Self::U8 { data, .. } => FeatureView::U8(&data[range]),
-        }
+        self.view().part(rows.start * self.dim(), rows.len() * self.dim())
     }
 
-    /// Tells the system how the rows will be read, where they lie in a mapped file.
+    /// Advises the system how the rows of a mapped file will be read.
     pub fn advise(&self, access: Access) {
-        match self {
-            Self::F32 { data, .. } => data.advise(access),
-            Self::F16 { data, .. } => data.advise(access),
-            Self::Bf16 { data, .. } => data.advise(access),
-            Self::U8 { data, .. } => data.advise(access),
-        }
+        with_data!(self, |data, _dim| data.advise(access));
     }
 }
 
 impl<'a> FeatureView<'a> {
     /// Number of elements.
     pub fn len(&self) -> usize {
-        match self {
-            Self::F32(d) => d.len(),
-            Self::F16(d) => d.len(),
-            Self::Bf16(d) => d.len(),
-            Self::U8(d) => d.len(),
-        }
+        with_elements!(self, |elements| elements.len())
     }
 
     /// Whether there is no element.
@@ -101,23 +107,18 @@ impl<'a> FeatureView<'a> {
         self.len() == 0
     }
 
-    /// The elements as bytes, as they lie in memory.
+    /// The bytes of the elements in memory.
     pub fn as_bytes(&self) -> &'a [u8] {
-        match self {
-            Self::F32(d) => bytemuck::cast_slice(d),
-            Self::F16(d) => bytemuck::cast_slice(d),
-            Self::Bf16(d) => bytemuck::cast_slice(d),
-            Self::U8(d) => d,
-        }
+        with_elements!(self, |elements| bytemuck::cast_slice(elements))
     }
 
-    /// Widens every element into `out`, which has as many.
+    /// Widens every element into `out`, of the same length.
     ///
     /// # Panics
     ///
     /// When the lengths differ.
     pub fn to_f32(&self, out: &mut [f32]) {
-        assert_eq!(self.len(), out.len(), "elements to widen and room for them");
+        assert_eq!(self.len(), out.len(), "length of the input and of the output");
         match self {
             Self::F32(d) => out.copy_from_slice(d),
             Self::F16(d) => d.convert_to_f32_slice(out),

@@ -1,4 +1,4 @@
-//! `graph.json`: what a dataset's arrays are.
+//! `graph.json`: the description of a dataset's arrays.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Meta {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// What people call the dataset.
+    /// The dataset's name.
     pub name: String,
     /// Number of nodes.
     pub num_nodes: u64,
@@ -31,7 +31,7 @@ pub struct Meta {
     /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `train`, `valid`, `test`, `node_ids`,
     /// `node_names`, `node_name_ends`.
     pub arrays: BTreeMap<String, ArrayMeta>,
-    /// Where the data came from and what was done to it, in the words of the program that wrote it.
+    /// Source and processing of the data, as recorded by the program that wrote it.
     #[serde(default)]
     pub provenance: BTreeMap<String, serde_json::Value>,
 }
@@ -41,7 +41,7 @@ impl Meta {
     ///
     /// # Errors
     ///
-    /// No dataset there, a newer version, or arrays that do not fit one another.
+    /// No dataset there, a newer version, or arrays of mismatched shapes.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.join("graph.json");
@@ -91,7 +91,7 @@ pub struct ArrayMeta {
     pub xxh3: String,
 }
 
-/// Checks that the arrays' shapes fit one another.
+/// Checks that the arrays' shapes match.
 pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
     let wrong = |file: &str, what: String| {
         Err(Error::invalid(path.join(file), Position::File, what, "import the dataset again"))

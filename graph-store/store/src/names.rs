@@ -10,13 +10,13 @@ use crate::{Array, Error, Load, Meta, Position, Result, read_npy};
 /// where each one ends.
 #[derive(Debug)]
 pub struct NodeNames {
-    // Invariant: ascending, the last one is the length of `bytes`, and so are the names themselves.
+    // Invariant: ascending, and the last one is the length of `bytes`; the names ascend, too.
     ends: Array<u64>,
     bytes: Array<u8>,
 }
 
 impl NodeNames {
-    /// The names that `bytes` has up to each of `ends`.
+    /// The names in `bytes`, of which name `v` ends at `ends[v]`.
     ///
     /// # Errors
     ///
@@ -26,22 +26,22 @@ impl NodeNames {
     ///
     /// O(bytes).
     pub fn new(ends: Array<u64>, bytes: Array<u8>) -> std::result::Result<Self, u64> {
-        let mut before: (usize, Option<&[u8]>) = (0, None);
+        let mut previous: (usize, Option<&[u8]>) = (0, None);
         for (node, &end) in (0u64..).zip(ends.iter()) {
-            let name = usize::try_from(end).ok().and_then(|end| bytes.get(before.0..end)).ok_or(node)?;
-            if before.1.is_some_and(|before| before >= name) {
+            let name = usize::try_from(end).ok().and_then(|end| bytes.get(previous.0..end)).ok_or(node)?;
+            if previous.1.is_some_and(|previous| previous >= name) {
                 return Err(node);
             }
-            before = (end as usize, Some(name));
+            previous = (end as usize, Some(name));
         }
-        if before.0 != bytes.len() { Err(ends.len() as u64) } else { Ok(Self { ends, bytes }) }
+        if previous.0 != bytes.len() { Err(ends.len() as u64) } else { Ok(Self { ends, bytes }) }
     }
 
-    /// Reads those of the dataset at `path`; `None` where its nodes have numbers alone.
+    /// Reads the names of the dataset at `path`; `None` where its nodes have none.
     ///
     /// # Errors
     ///
-    /// What is wrong with the arrays or with the dataset's description.
+    /// The arrays or the dataset's description cannot be read or are invalid.
     pub fn read(path: impl AsRef<Path>) -> Result<Option<Self>> {
         let path = path.as_ref();
         let meta = Meta::read(path)?;

@@ -17,24 +17,24 @@ mod header;
 
 use header::Header;
 
-/// Bytes our writer keeps for the header: room for any shape, and data aligned to two cache lines.
+/// Bytes that our writer reserves for the header: enough for any shape, and data aligned to two cache lines.
 pub(crate) const HEADER_BYTES: usize = 128;
 
-/// Bytes a thread reads at once: whole huge pages, and enough to keep a disk busy.
+/// Bytes per read of a thread: whole huge pages, and enough to keep a disk busy.
 #[cfg(unix)]
 const READ_BYTES: usize = 8 << 20;
 
-/// Where the arrays of an opened dataset lie.
+/// How the arrays of a dataset are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Load {
     /// Read into memory, in huge pages and by all threads of the current rayon pool.
     #[default]
     Ram,
-    /// Mapped from the files: pages come in as they are touched, and leave under memory pressure. Once a dataset is
-    /// open, its topology and features are advised for random access ([`Array::advise`]).
+    /// Mapped from the files: pages are loaded on access, and evicted under memory pressure. The topology and features
+    /// of an opened dataset are advised for random access ([`Array::advise`]).
     Mmap,
     /// Topology and features are mapped and not read, for operators that read the files themselves: only sizes and types
-    /// are checked, never the content, and `verify` is without effect. Splits are read into memory and checked.
+    /// are checked, not the content, and `verify` has no effect. Splits are read into memory and checked.
     Disk,
 }
 
@@ -45,11 +45,10 @@ pub enum Load {
 /// Missing file, not a npy file, another element type, Fortran order, or fewer bytes than the header promises.
 pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u64>)> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
-    let (shape, offset) = read_header::<T>(path, &file)?;
-    let len = shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
-    let bytes = len.and_then(|n| n.checked_mul(size_of::<T>() as u64));
+    let (shape, offset) = read_header(T::DTYPE, path, &file)?;
+    let bytes = shape.iter().copied().chain([size_of::<T>() as u64]).try_fold(1u64, u64::checked_mul);
     let actual = file.metadata().map_err(|e| Error::io(path, e))?.len();
-    let (Some(len), Some(bytes)) = (len, bytes) else {
+    let Some(bytes) = bytes else {
         return Err(Error::invalid(path, Position::Byte(0), "the shape is impossibly large", "create the file again"));
     };
     if actual.checked_sub(offset) != Some(bytes) {
@@ -69,15 +68,11 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
         }
         Load::Mmap | Load::Disk => {
             // SAFETY: the map is read-only and private to this process. A dataset's files are immutable by contract
-            // (they are written beside and renamed); whoever truncates one under a running reader gets SIGBUS.
+            // (written elsewhere and renamed into place); a process that truncates one under a running reader causes SIGBUS.
             let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
-            Array::from_map(Arc::new(map), offset as usize, len as usize).ok_or_else(|| {
-                Error::invalid(
-                    path,
-                    Position::Byte(offset),
-                    "the data is misaligned",
-                    "load it to RAM or write it again",
-                )
+            Array::from_map(Arc::new(map), offset as usize, bytes as usize / size_of::<T>()).ok_or_else(|| {
+                let cure = "load it to RAM or write it again";
+                Error::invalid(path, Position::Byte(offset), "the data is misaligned", cure)
             })?
         }
     };
@@ -100,32 +95,20 @@ fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()>
     file.read_exact(into)
 }
 
-pub(crate) fn read_header<T: Element>(path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
-    let Header { descr: found, fortran_order, shape, bytes } =
-        Header::read(&mut BufReader::new(file)).map_err(|e| {
-            let what = format!("not a readable npy file ({e})");
-            Error::invalid(
-                path,
-                Position::Byte(0),
-                what,
-                "the file was cut short or is something else: create it again",
-            )
-        })?;
-    if found != T::DTYPE.npy_descr() {
-        return Err(Error::invalid(
-            path,
-            Position::Byte(0),
-            format!("element type {found}, expected {} ({})", T::DTYPE.npy_descr(), T::DTYPE),
-            format!("convert the array to {} or import the dataset again", T::DTYPE),
-        ));
+/// The shape of a C-ordered `.npy` file of `dtype`, and the byte offset of its first element.
+pub(crate) fn read_header(dtype: Dtype, path: &Path, file: &File) -> Result<(Vec<u64>, u64)> {
+    let invalid = |what: String, cure: &str| Error::invalid(path, Position::Byte(0), what, cure);
+    let Header { descr, fortran_order, shape, bytes } = Header::read(&mut BufReader::new(file)).map_err(|e| {
+        let cure = "the file was cut short or is something else: create it again";
+        invalid(format!("not a readable npy file ({e})"), cure)
+    })?;
+    let expected = dtype.npy_descr();
+    if descr != expected {
+        let cure = format!("convert the array to {dtype} or import the dataset again");
+        return Err(invalid(format!("element type {descr}, expected {expected} ({dtype})"), &cure));
     }
     if fortran_order && shape.len() > 1 {
-        return Err(Error::invalid(
-            path,
-            Position::Byte(0),
-            "the array is in Fortran order",
-            "save it in C order (numpy.ascontiguousarray)",
-        ));
+        return Err(invalid("the array is in Fortran order".into(), "save it in C order (numpy.ascontiguousarray)"));
     }
     Ok((shape, bytes))
 }

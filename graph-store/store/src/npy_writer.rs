@@ -14,10 +14,10 @@ use crate::{ArrayMeta, Element, Error, Result};
 /// Complete files that their owner syncs.
 pub(crate) type Unsynced = Arc<Mutex<Vec<(PathBuf, File)>>>;
 
-/// Writes a `.npy` file piece by piece; the shape is known at the end.
+/// Streaming writer of a `.npy` file, whose shape is known at the end.
 ///
-/// Past the first half megabyte a background thread hashes, writes and starts write-back; `write` blocks only when that
-/// thread is a megabyte behind. So an error may be returned by a later call.
+/// After the first half megabyte a background thread hashes, writes and starts write-back; `write` blocks only when that
+/// thread is a megabyte behind. An error may therefore be returned by a later call.
 pub struct NpyWriter<T: Element> {
     path: PathBuf,
     out: BackgroundFile,
@@ -38,12 +38,8 @@ impl<T: Element> NpyWriter<T> {
         Self::new(path.into(), None)
     }
 
-    /// Like [`NpyWriter::create`], but leaves the sync to the owner of `unsynced`.
-    pub(crate) fn create_unsynced(path: PathBuf, unsynced: &Unsynced) -> Result<Self> {
-        Self::new(path, Some(Arc::clone(unsynced)))
-    }
-
-    fn new(path: PathBuf, unsynced: Option<Unsynced>) -> Result<Self> {
+    /// As [`NpyWriter::create`]; with `unsynced`, the sync is left to its owner.
+    pub(crate) fn new(path: PathBuf, unsynced: Option<Unsynced>) -> Result<Self> {
         let io = |e| Error::io(&path, e);
         let mut file = File::create(&path).map_err(io)?;
         file.write_all(&[0; HEADER_BYTES]).map_err(io)?;
@@ -66,8 +62,8 @@ impl<T: Element> NpyWriter<T> {
         self.len == 0
     }
 
-    /// Writes the header and describes the array. `dim` gives a matrix its row length. The file is on the disk then,
-    /// or, where it is a [`DatasetWriter`](crate::DatasetWriter)'s, when the dataset is finished.
+    /// Writes the header and returns the array's description; `dim` is the row length of a matrix. The file is synced, or,
+    /// if it belongs to a [`DatasetWriter`](crate::DatasetWriter), when the dataset is finished.
     ///
     /// # Panics
     ///
@@ -91,7 +87,7 @@ impl<T: Element> NpyWriter<T> {
             None => sink.file.sync_all().map_err(io)?,
             Some(files) => {
                 sink.start_writeback();
-                // A list of files is whole whatever happened to the thread that held the lock.
+                // A panic of another thread leaves the list of files valid.
                 let mut files = files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 files.push((path, sink.file));
             }
@@ -100,9 +96,9 @@ impl<T: Element> NpyWriter<T> {
     }
 }
 
-/// Brings what a directory says of its files to the disk.
+/// Syncs a directory's entries.
 pub(crate) fn sync_dir(path: &Path) -> Result<()> {
-    // Elsewhere a directory cannot be opened, and its content is the file system's own concern.
+    // On other systems a directory cannot be opened.
     #[cfg(unix)]
     File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(path, e))?;
     let _ = path;

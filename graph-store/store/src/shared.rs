@@ -14,24 +14,24 @@ use crate::Element;
 /// A shared read-only array in RAM or in a mapped file; dereferences to a slice, clones in O(1).
 #[derive(Clone)]
 pub struct Array<T: Element> {
-    // Invariant: `start` is aligned for `T`, and the `len` elements from it lie within what `owner` owns, which nobody
-    // moves or writes to as long as an owner lives. The slice does not depend on the kind of owner.
+    // Invariant: `start` is aligned for `T`, and the `len` elements from it lie within the memory of `owner`, which is
+    // neither moved nor written while an owner exists.
     start: NonNull<T>,
     len: usize,
     owner: Owner<T>,
 }
 
 #[derive(Clone)]
-#[allow(dead_code, reason = "owners are kept for what they own")]
+#[allow(dead_code, reason = "owners keep memory alive")]
 enum Owner<T> {
     Vec(Arc<Vec<T>>),
     Pages(Arc<Pages>),
     Map(Arc<Mmap>),
 }
 
-// SAFETY: an array is a shared view of elements that can be sent and shared, kept by an owner that can be, too.
+// SAFETY: an array is a shared view of elements that are Send and Sync, and so is its owner.
 unsafe impl<T: Element> Send for Array<T> {}
-// SAFETY: as above; nothing can be changed through it.
+// SAFETY: as above; it gives no mutable access.
 unsafe impl<T: Element> Sync for Array<T> {}
 
 /// How the elements of a mapped array will be read.
@@ -39,7 +39,7 @@ unsafe impl<T: Element> Sync for Array<T> {}
 pub enum Access {
     /// From the first to the last: the system reads ahead.
     Sequential,
-    /// Here and there: the system reads what is touched, and nothing beside it.
+    /// Scattered: the system reads only the touched pages.
     Random,
 }
 
@@ -51,7 +51,7 @@ impl<T: Element> Array<T> {
         Some(Self { start: values.cast(), len: values.len(), owner: Owner::Map(map) })
     }
 
-    /// The array that fills `pages`; `None` when their length is no multiple of an element's.
+    /// The array in `pages`; `None` when their length is no multiple of an element's.
     pub fn from_pages(pages: Pages) -> Option<Self> {
         let pages = Arc::new(pages);
         let values = NonNull::from(bytemuck::try_cast_slice::<u8, T>(&pages).ok()?);
@@ -63,11 +63,11 @@ impl<T: Element> Array<T> {
         matches!(self.owner, Owner::Map(_))
     }
 
-    /// Tells the system how the elements will be read, where they lie in a mapped file.
+    /// Advises the system how the elements of a mapped file will be read.
     pub fn advise(&self, access: Access) {
         #[cfg(unix)]
         if let Owner::Map(map) = &self.owner {
-            // A system that takes no advice serves the same bytes.
+            // Without support for advice the bytes are the same.
             let _ = map.advise(match access {
                 Access::Sequential => memmap2::Advice::Sequential,
                 Access::Random => memmap2::Advice::Random,

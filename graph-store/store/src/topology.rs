@@ -17,7 +17,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// Says in words which array is impossible, and at which element.
+    /// A description of the invalid array and element.
     ///
     /// # Complexity
     ///
@@ -33,7 +33,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Builds a graph from arrays that were checked before.
+    /// Builds a graph from checked arrays.
     pub(crate) fn from_checked(indptr: Array<u64>, indices: Array<u32>, weights: Option<Array<f32>>) -> Self {
         Self { indptr, indices, weights }
     }
@@ -50,11 +50,10 @@ impl Topology {
 
     /// Number of in-neighbours of `node`.
     pub fn degree(&self, node: u32) -> u64 {
-        let v = node as usize;
-        self.indptr[v + 1] - self.indptr[v]
+        self.edge_range(node).len() as u64
     }
 
-    /// Positions of the edges that end in `node`.
+    /// The CSR row of `node`: positions of its in-edges.
     pub fn edge_range(&self, node: u32) -> std::ops::Range<usize> {
         let v = node as usize;
         self.indptr[v] as usize..self.indptr[v + 1] as usize
@@ -80,7 +79,7 @@ impl Topology {
         self.weights.as_ref()
     }
 
-    /// Tells the system how the arrays will be read, where they lie in mapped files.
+    /// Advises the system how mapped arrays will be read.
     pub fn advise(&self, access: Access) {
         self.indptr.advise(access);
         self.indices.advise(access);

@@ -3,30 +3,28 @@
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
-use morphgl_platform::SimdLevel;
-
-use morphgl_platform::prefetch;
+use morphgl_platform::{SimdLevel, prefetch};
 
 #[cfg(target_arch = "x86_64")]
 mod registers;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// How many rows ahead the gather prefetches, how many bytes of each row, and which rows it stores past the caches.
+
+/// Prefetch distances of the gather, bytes prefetched of each row, and the row sizes that are streamed.
 #[derive(Debug, Clone, Copy)]
 struct PrefetchTuning {
-    /// Rows between the one prefetched and the one copied.
+    /// Prefetch distance in rows.
     ahead: usize,
-    /// The same where stores are streamed.
+    /// Prefetch distance with streaming stores.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
     ahead_streaming: usize,
-    /// Whether rows are then prefetched into the second-level cache only.
+    /// Whether rows are prefetched into the second-level cache with streaming stores.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing is streamed there"))]
     second_streaming: bool,
-    /// Bytes of a row, from its first on.
+    /// Bytes of a row that are prefetched, from its first on.
     head_bytes: usize,
-    /// Bytes of a row from which on streaming is faster, at AVX2 and at AVX-512: shorter ones keep too few whole lines to
-    /// themselves.
+    /// Bytes of a row from which streaming is faster, at AVX2 and at AVX-512: shorter rows have too few whole cache lines.
     streams_from: [usize; 2],
 }
 
@@ -48,23 +46,23 @@ const OTHERS: PrefetchTuning = PrefetchTuning {
     streams_from: [192, 512],
 };
 
-/// Bytes of a row from which on a large output is streamed at this level on this processor.
+/// Bytes of a row from which a large output is streamed, at this level on this processor.
 pub(super) fn streams_from(level: SimdLevel) -> usize {
-    let [avx2, others] = PrefetchTuning::here().streams_from;
+    let [avx2, others] = PrefetchTuning::detected().streams_from;
     if level < SimdLevel::Avx512 { avx2 } else { others }
 }
 
 impl PrefetchTuning {
-    /// The distances for this processor's vendor.
-    fn here() -> Self {
+    /// The tuning for this processor's vendor.
+    fn detected() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            static INTEL_HERE: OnceLock<bool> = OnceLock::new();
+            static IS_INTEL: OnceLock<bool> = OnceLock::new();
             let vendor = || {
                 let id = std::arch::x86_64::__cpuid(0);
                 [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
             };
-            if *INTEL_HERE.get_or_init(vendor) {
+            if *IS_INTEL.get_or_init(vendor) {
                 return INTEL;
             }
         }
@@ -72,12 +70,12 @@ impl PrefetchTuning {
     }
 }
 
-/// How the copies are stored.
+/// The kind of stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stores {
     /// Into the caches.
     Cached,
-    /// Past the caches, whole lines at a time, which spares the reading of every line that is written.
+    /// Streaming stores of whole cache lines, which bypass the caches and avoid reading each written line.
     Streaming,
 }
 
@@ -87,12 +85,12 @@ pub(super) enum Stores {
 ///
 /// When `out` is not as long as the rows together, a row does not exist, or the processor lacks `level`.
 pub(super) fn copy(level: SimdLevel, stores: Stores, rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8]) {
-    assert_eq!(Some(out.len()), nodes.len().checked_mul(row_bytes), "room for the gathered rows, and their bytes");
+    assert_eq!(Some(out.len()), nodes.len().checked_mul(row_bytes), "bytes of the output and of the gathered rows");
     let num_rows = rows.len() / row_bytes;
     // One pass over 4 bytes a row, without branches, is what it costs to leave the copying unchecked.
     let Some(&last) = nodes.iter().max() else { return };
     assert!((last as usize) < num_rows, "row {last} does not exist, there are {num_rows}");
-    let tuning = PrefetchTuning::here();
+    let tuning = PrefetchTuning::detected();
     match level {
         SimdLevel::Portable => portable(rows, row_bytes, nodes, out, tuning),
         #[cfg(target_arch = "x86_64")]
@@ -126,11 +124,10 @@ fn portable(rows: &[u8], row_bytes: usize, nodes: &[u32], out: &mut [u8], tuning
     }
 }
 
-/// The loops, for two widths of registers and two ways to store.
+/// The loops, for two register widths and two kinds of stores.
 ///
-/// Each function asks that every node's row lies within what `from` points to, that `to` has room for all of them and
-/// overlaps none, and that the processor has the instructions. Prefetching reads nothing a program can see, so that its
-/// addresses may lie anywhere.
+/// Requirements of each function: every node's row lies within the memory at `from`, the output at `to` has space for all
+/// rows and overlaps none, and the processor has the instructions. Prefetch addresses may be anywhere.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
@@ -138,7 +135,7 @@ mod x86 {
     use super::registers::{Avx2, Avx512, Registers};
     use super::{LINE, PrefetchTuning};
 
-    /// Rows of the output that are prefetched ahead.
+    /// Prefetch distance in rows of the output.
     const AHEAD_OUT: usize = 2;
 
     macro_rules! compiled {
@@ -169,7 +166,7 @@ mod x86 {
         let end = from.wrapping_add(row.min(bytes));
         let mut line = from.wrapping_sub(from.addr() % LINE);
         while line < end {
-            // SAFETY: prefetching has no requirement and no effect a program can see.
+            // SAFETY: prefetching has no requirement and no visible effect.
             unsafe { _mm_prefetch::<HINT>(line.cast()) };
             line = line.wrapping_add(LINE);
         }
@@ -208,15 +205,15 @@ mod x86 {
         }
     }
 
-    // Streaming stores are worth their name only a whole aligned line at a time, and rows end anywhere in a line. So the
-    // line at which the output stands is gathered aside, and stored when it is full. Of the first line and of the last
-    // one the bytes outside the output belong to others and are left alone.
+    // Streaming stores write whole aligned lines, but rows end anywhere in a line. So the current line of the output is
+    // collected in a buffer and stored when it is full. The bytes of the first and the last line outside the output
+    // belong to other data and are not written.
 
     #[inline(always)]
     unsafe fn streaming<R: Registers>(from: *const u8, row: usize, nodes: &[u32], to: *mut u8, tuning: PrefetchTuning) {
-        // Bytes of the line at `at` that are full, and those before the output among them.
+        // Bytes of the line at `at` that are full, and how many of them lie before the output.
         let mut full = to.addr() % LINE;
-        let mut others = full;
+        let mut outside = full;
         let mut at = to.wrapping_sub(full);
         let mut line = R::Line::default();
         for (i, &node) in nodes.iter().enumerate() {
@@ -226,8 +223,8 @@ mod x86 {
             } else {
                 prefetch_row::<_MM_HINT_T0>(from, row, later, tuning.head_bytes);
             }
-            // SAFETY: the caller's promises. What is put aside ends with the line, all else lies within row and output,
-            // and streamed lines are aligned and whole.
+            // SAFETY: the caller's promises. Buffered bytes end with the line, all other accesses lie within row and
+            // output, and streamed lines are aligned and whole.
             unsafe {
                 let from = from.add(node as usize * row);
                 let mut done = 0;
@@ -239,11 +236,11 @@ mod x86 {
                 if full > 0 {
                     done = LINE - full;
                     R::put(&mut line, from, full, done);
-                    if others == 0 {
+                    if outside == 0 {
                         R::stream(&line, at);
                     } else {
-                        R::store(&line, at, others, LINE);
-                        others = 0;
+                        R::store(&line, at, outside, LINE);
+                        outside = 0;
                     }
                     at = at.wrapping_add(LINE);
                 }
@@ -256,10 +253,10 @@ mod x86 {
                 R::begin(&mut line, from.wrapping_add(done), full);
             }
         }
-        // SAFETY: only the bytes between what belongs to others and what is full are written. The fence makes what was
-        // streamed visible before whoever reads it.
+        // SAFETY: only the full bytes of the line within the output are written. The fence makes streamed stores visible
+        // to later readers.
         unsafe {
-            R::store(&line, at, others, full);
+            R::store(&line, at, outside, full);
             _mm_sfence();
         }
     }

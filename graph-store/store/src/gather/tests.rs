@@ -35,7 +35,7 @@ fn outputs_that_are_streamed_agree_with_indexing() {
     let (mut a, mut b) = (vec![0u8; bytes + 1], vec![1u8; bytes]);
     matrix.gather_rows(&nodes, &mut a[1..]);
     matrix.par_gather_rows(&nodes, &mut b);
-    let rows = matrix.as_bytes();
+    let rows = matrix.view().as_bytes();
     for (i, &node) in nodes.iter().enumerate() {
         let (from, to) = (node as usize * 666, i * 666);
         assert_eq!(rows[from..from + 666], b[to..to + 666], "row {i}");

@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind, Read, Result};
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// The element type in numpy's notation, such as `<f4`; for a structured type, the text of its list of fields.
@@ -73,14 +73,14 @@ fn numbers(tuple: &str) -> Option<Vec<u64>> {
     items(inside)?.into_iter().map(number).collect()
 }
 
-/// What stands between quotes.
+/// The text between quotes.
 fn unquoted(text: &str) -> Option<&str> {
     ['\'', '"'].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote))
 }
 
-/// Items between commas that are in no bracket and no string; nothing where brackets or quotes do not match.
+/// Items between the commas outside brackets and strings; `None` where brackets or quotes do not match.
 fn items(text: &str) -> Option<Vec<&str>> {
-    let (mut found, mut start, mut open, mut quote) = (Vec::new(), 0, 0usize, None);
+    let (mut items, mut start, mut open, mut quote) = (Vec::new(), 0, 0usize, None);
     for (at, c) in text.char_indices() {
         match (quote, c) {
             (Some(q), _) if c == q => quote = None,
@@ -89,18 +89,18 @@ fn items(text: &str) -> Option<Vec<&str>> {
             (None, '(' | '[' | '{') => open += 1,
             (None, ')' | ']' | '}') => open = open.checked_sub(1)?,
             (None, ',') if open == 0 => {
-                found.push(text[start..at].trim());
+                items.push(text[start..at].trim());
                 start = at + 1;
             }
             _ => {}
         }
     }
     let last = text[start..].trim();
-    // A comma may follow the last one.
+    // A comma may follow the last item.
     if !last.is_empty() {
-        found.push(last);
+        items.push(last);
     }
-    (open == 0 && quote.is_none()).then_some(found)
+    (open == 0 && quote.is_none()).then_some(items)
 }
 
 #[cfg(test)]

@@ -1,32 +1,32 @@
-//! Registers that rows are copied through, and the line of an output that is gathered in them.
+//! SIMD registers of the gather, and the buffered line of its output.
 //!
-//! All functions ask that the processor has the instructions, and that the bytes at their pointers are there.
+//! Requirements of all functions: the processor has the instructions, and the bytes at the pointers exist.
 
 use std::arch::x86_64::*;
 use std::ptr::copy_nonoverlapping;
 
 use super::LINE;
 
-/// Instructions of one width.
+/// Instructions of one register width.
 pub(super) trait Registers {
     /// Bytes of a register.
     const BYTES: usize;
-    /// The line of an output that is gathered aside.
+    /// The buffered line of the output.
     type Line: Default;
 
     /// Copies a register.
     unsafe fn copy(from: *const u8, to: *mut u8);
-    /// Copies `n` bytes, fewer than a register has.
+    /// Copies `n` bytes, fewer than a register.
     unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize);
     /// Streams the 64 bytes at `from` to the line at `to`.
     unsafe fn pass(from: *const u8, to: *mut u8);
-    /// Begins a line with `n` bytes, fewer than it has.
+    /// Begins a line with its first `n` bytes, fewer than all.
     unsafe fn begin(line: &mut Self::Line, from: *const u8, n: usize);
-    /// Adds `n` bytes, fewer than a line has, after the first `full`.
+    /// Adds `n` bytes, fewer than a line, after the first `full`.
     unsafe fn put(line: &mut Self::Line, from: *const u8, full: usize, n: usize);
     /// Streams a whole line to `to`.
     unsafe fn stream(line: &Self::Line, to: *mut u8);
-    /// Stores the bytes `first..end` of a line at their places in the line `to`.
+    /// Stores the bytes `first..end` of a line at their positions in the line `to`.
     unsafe fn store(line: &Self::Line, to: *mut u8, first: usize, end: usize);
 }
 
@@ -39,15 +39,12 @@ pub(super) struct InRegister(__m512i);
 impl Default for InRegister {
     #[inline(always)]
     fn default() -> Self {
-        // SAFETY: a register of 64 bytes is valid whatever they are.
+        // SAFETY: any 64 bytes are a valid register.
         Self(unsafe { std::mem::zeroed() })
     }
 }
 
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one sentence stands for all: the caller promises instructions and bytes"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "the caller promises instructions and bytes, as the module says")]
 impl Registers for Avx512 {
     const BYTES: usize = LINE;
     type Line = InRegister;
@@ -105,10 +102,7 @@ impl Default for InMemory {
     }
 }
 
-#[allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "one sentence stands for all: the caller promises instructions and bytes"
-)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "the caller promises instructions and bytes, as the module says")]
 impl Registers for Avx2 {
     const BYTES: usize = LINE / 2;
     type Line = InMemory;
