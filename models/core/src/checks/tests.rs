@@ -23,7 +23,7 @@ fn check(change: impl FnOnce(&mut HostBatch), expected: &str) {
 }
 
 #[test]
-fn each_thing_that_is_wrong_with_a_mini_batch_is_named() {
+fn errors_name_the_fault_of_a_mini_batch() {
     check(|_| (), "");
     check(|b| b.features = None, "it has no features");
     check(|b| b.features.as_mut().expect("gathered").dim += 1, "its features have");
@@ -37,13 +37,13 @@ fn each_thing_that_is_wrong_with_a_mini_batch_is_named() {
 }
 
 #[test]
-fn an_operator_has_threads() {
+fn a_pool_has_at_least_one_thread() {
     assert!(start_threads(KEY, 0).is_err_and(|e| e.to_string().contains("at least one")));
     assert_eq!(start_threads(KEY, 2).expect("two threads").current_num_threads(), 2);
 }
 
 #[test]
-fn what_is_no_number_is_an_error() {
+fn an_infinite_loss_is_an_error() {
     let score = |loss_sum| Score { loss_sum, ..Score::default() };
     assert!(check_loss(KEY, BatchId::default(), &score(0.5)).is_ok());
     assert!(check_loss(KEY, BatchId::default(), &score(f64::NAN)).is_err());

@@ -4,13 +4,13 @@ use morphgl_registry::{Hardware, Phase};
 
 use super::*;
 
-/// Layers that give the rows of a chunk with the one after it, and fail when they are told to.
-struct Late {
+/// Layers that return the rows of a chunk when the next one is queued; `finish` fails if `fails`.
+struct DelayedLayers {
     rows: Vec<f32>,
     fails: bool,
 }
 
-impl QueuedLayers for Late {
+impl QueuedLayers for DelayedLayers {
     fn row_bytes(&self, _layer: usize, _features: &FeatureMatrix) -> usize {
         1
     }
@@ -27,23 +27,24 @@ impl QueuedLayers for Late {
 
     fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
         out.append(&mut self.rows);
-        if self.fails { Err(Error::failed("a device", "it is gone")) } else { Ok(()) }
+        if self.fails { Err(Error::failed("a device", "it is lost")) } else { Ok(()) }
     }
 }
 
 #[test]
-fn rows_may_come_later() {
-    const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Late");
+fn rows_may_be_appended_later() {
+    const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Delayed");
     let dataset = tiny();
     let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Gcn, dataset.feature_dim(), 1) };
     let limits = Limits { rows: 2, ..Limits::default() };
-    let late =
-        |fails| infer_queued((KEY, &model), &mut Late { rows: Vec::new(), fails }, &dataset, &[7, 0, 7, 3, 5], limits);
-    assert_eq!(late(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
-    assert!(late(true).is_err_and(|e| e.to_string().contains("it is gone")));
+    let delayed = |fails| {
+        infer((KEY, &model), &mut DelayedLayers { rows: Vec::new(), fails }, &dataset, &[7, 0, 7, 3, 5], limits)
+    };
+    assert_eq!(delayed(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
+    assert!(delayed(true).is_err_and(|e| e.to_string().contains("it is lost")));
 }
 
 #[test]
-fn a_node_asked_for_twice_is_inferred_once() {
+fn a_repeated_node_is_inferred_once() {
     assert_eq!(distinct(&[4, 1, 4, 0], 5), (vec![4, 1, 0], vec![0, 1, 0, 2]));
 }
