@@ -1,4 +1,4 @@
-//! Walks a graph as inference does, with layers that count. Run: `cargo run -p morphgl-training-core --example alone-training-core`.
+//! Runs inference with layers that count walks. Run: `cargo run -p morphgl-training-core --example alone-training-core`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_conformance::training::tiny;
@@ -9,10 +9,10 @@ use morphgl_training_core::{Chunk, Input, Layers, Limits, infer};
 
 const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Count");
 
-/// Each layer sums what the layer before found at a node's in-neighbours, of which every node is one at first.
-struct Count;
+/// Counts the walks that end in each node: every layer sums the previous layer's counts over the in-neighbours.
+struct WalkCount;
 
-impl Layers for Count {
+impl Layers for WalkCount {
     fn row_bytes(&self, _layer: usize, _features: &FeatureMatrix) -> usize {
         4
     }
@@ -35,7 +35,7 @@ impl Layers for Count {
 fn main() -> Result<()> {
     let dataset = tiny();
     let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), 1) };
-    let walks = infer((KEY, &model), &mut Count, &dataset, &[0, 5], Limits { rows: 5, ..Limits::default() })?;
+    let walks = infer((KEY, &model), &mut WalkCount, &dataset, &[0, 5], Limits { rows: 5, ..Limits::default() })?;
     println!("walks of two steps that end in nodes 0 and 5: {walks:?}");
     Ok(())
 }

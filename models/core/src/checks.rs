@@ -1,4 +1,4 @@
-//! What an operator is given and what comes of it, checked; `key` is the operator's, and stands in front of errors.
+//! Checks of an operator's context, mini-batches and results. `key` is the operator's key, which prefixes the errors.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use morphgl_model_spec::{ModelSpec, TrainingSpec};
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Checks the context of an operator that trains at the host and has no options.
+/// Checks the context of an operator that trains on the host and has no options.
 ///
 /// # Errors
 ///
-/// Another place than the host, an option, or a model that does not fit the dataset.
+/// A place other than the host, an option, or a model that does not fit the dataset.
 pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     if context.place != Place::Host {
         return Err(Error::setting(key, format!("it trains at host, not at {}", context.place)));
@@ -21,11 +21,11 @@ pub fn check_context(key: Key, context: &TrainingContext, spec: &TrainingSpec) -
     check_model(context, spec)
 }
 
-/// Checks that a model fits the dataset, wherever it is trained.
+/// Checks that the widths of a model fit the dataset.
 ///
 /// # Errors
 ///
-/// It does not.
+/// Another feature width, or fewer classes than the dataset's.
 pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()> {
     let (dim, classes) = (context.dataset.feature_dim(), context.dataset.num_classes);
     if dim != spec.model.in_dim {
@@ -39,11 +39,11 @@ pub fn check_model(context: &TrainingContext, spec: &TrainingSpec) -> Result<()>
     Ok(())
 }
 
-/// The threads that an operator trains on.
+/// Starts the thread pool of an operator.
 ///
 /// # Errors
 ///
-/// None are asked for, or the system starts none.
+/// Zero threads, or the system cannot start them.
 pub fn start_threads(key: Key, threads: usize) -> Result<Arc<ThreadPool>> {
     if threads == 0 {
         return Err(Error::setting(key, "it is given 0 threads; give it at least one"));
@@ -52,12 +52,12 @@ pub fn start_threads(key: Key, threads: usize) -> Result<Arc<ThreadPool>> {
     pool.map(Arc::new).map_err(|e| Error::failed(key, e))
 }
 
-/// The blocks that a model reads of a mini-batch, and the rows its first layer reads; `dim` is the width of the
-/// features, the mini-batch's own or others that the operator has, if any.
+/// Returns the blocks that a model reads, and the number of input rows of its first layer; `dim` is the width of the
+/// features, whether they are in the mini-batch or resident at the operator.
 ///
 /// # Errors
 ///
-/// No features, features, blocks, degrees or labels that are not the model's, or blocks that do not feed one another.
+/// Missing features; features, blocks, degrees or labels that do not fit the model; blocks that do not chain.
 pub fn check_batch<'a>(
     key: Key,
     model: &ModelSpec,
@@ -77,8 +77,8 @@ pub fn check_batch<'a>(
         return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
-    if let Some(own) = batch.features.as_ref().filter(|own| own.num_rows() < rows) {
-        return wrong(format!("it has features of {} nodes, its blocks read {rows}", own.num_rows()));
+    if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {
+        return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
     }
     if batch.labels.len() != batch.num_seeds {
         return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
@@ -97,11 +97,11 @@ pub fn check_batch<'a>(
     Ok((blocks, rows))
 }
 
-/// Checks that the loss of a mini-batch is a number.
+/// Checks that the loss of a mini-batch is finite.
 ///
 /// # Errors
 ///
-/// It is none.
+/// It is infinite or not a number.
 pub fn check_loss(key: Key, id: BatchId, score: &Score) -> Result<()> {
     if score.loss_sum.is_finite() {
         return Ok(());
@@ -110,68 +110,17 @@ pub fn check_loss(key: Key, id: BatchId, score: &Score) -> Result<()> {
     Err(Error::failed(format!("{key}, {id}"), what))
 }
 
-/// The error of a step after which the parameter `name` is no number; `last` is the mini-batch accumulated last.
+/// The error of a step after which parameter `name` is not finite; `last` is the mini-batch accumulated last.
 pub fn broken_parameter(key: Key, name: &str, last: Option<BatchId>) -> Error {
     let last = last.map_or_else(|| "gradients from outside".to_string(), |id| id.to_string());
     let what = format!("{name} is no longer a number; go back to a checkpoint and lower the learning rate");
     Error::failed(format!("{key}, step after {last}"), what)
 }
 
-/// The error of a step without gradients.
+/// The error of a step without accumulated gradients.
 pub fn nothing_accumulated(key: Key) -> Error {
     Error::setting(key, "no gradient was accumulated since the last step; accumulate labelled seeds first")
 }
 
 #[cfg(test)]
-mod tests {
-    use morphgl_conformance::training::{batch, tiny};
-    use morphgl_model_spec::ModelKind;
-    use morphgl_registry::{Hardware, Phase};
-
-    use super::*;
-
-    const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Test");
-
-    #[track_caller]
-    fn check(change: impl FnOnce(&mut HostBatch), expected: &str) {
-        let dataset = tiny();
-        let model = ModelSpec { layers: 2, ..ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), 2) };
-        let mut batch = batch(&dataset, &[3, 5], 2, 0);
-        change(&mut batch);
-        let dim = batch.features.as_ref().map(|f| f.dim);
-        match check_batch(KEY, &model, &batch, dim) {
-            Ok((blocks, rows)) => assert_eq!((blocks.len(), rows, ""), (2, batch.blocks[0].num_src, expected)),
-            Err(error) => {
-                let expected = format!("Training_CPU_Test, {}: {expected}", batch.id);
-                assert!(error.to_string().starts_with(&expected), "{error}, expected {expected}");
-            }
-        }
-    }
-
-    #[test]
-    fn each_thing_that_is_wrong_with_a_mini_batch_is_named() {
-        check(|_| (), "");
-        check(|b| b.features = None, "it has no features");
-        check(|b| b.features.as_mut().expect("gathered").dim += 1, "its features have");
-        check(|b| b.blocks.truncate(1), "it has 1 blocks for 2 layers");
-        check(|b| b.blocks[0].num_src += 100, "it has features of");
-        check(|b| b.labels.clear(), "it has 0 labels for 2 seeds");
-        check(|b| b.labels[1] = 2, "it has a seed of class 2");
-        check(|b| b.degrees.clear(), "it has degrees of 0 nodes");
-        check(|b| b.blocks[1].num_src = b.blocks[0].num_dst + 1, "its blocks do not feed one another");
-        check(|b| b.blocks[1].indptr.truncate(2), "its blocks do not feed one another");
-    }
-
-    #[test]
-    fn an_operator_has_threads() {
-        assert!(start_threads(KEY, 0).is_err_and(|e| e.to_string().contains("at least one")));
-        assert_eq!(start_threads(KEY, 2).expect("two threads").current_num_threads(), 2);
-    }
-
-    #[test]
-    fn what_is_no_number_is_an_error() {
-        let score = |loss_sum| Score { loss_sum, ..Score::default() };
-        assert!(check_loss(KEY, BatchId::default(), &score(0.5)).is_ok());
-        assert!(check_loss(KEY, BatchId::default(), &score(f64::NAN)).is_err());
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Rows cut into chunks that fit a budget: some destination nodes with all their neighbours.
+//! Chunks of rows within limits: destination nodes with all their neighbours.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use morphgl_graph_store::Topology;
 use morphgl_registry::Block;
 use rayon::prelude::*;
 
-/// What a chunk holds at most, unless one row alone holds more.
+/// Maximum size of a chunk, unless a single row exceeds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of input and output rows. Default 256 MiB.
     pub bytes: usize,
     /// Edges. Default 4 Mi.
     pub edges: usize,
-    /// Destination rows. Default any number.
+    /// Destination rows. Default unlimited.
     pub rows: usize,
 }
 
@@ -23,25 +23,25 @@ impl Default for Limits {
     }
 }
 
-/// Some destination nodes with all their neighbours.
+/// Destination nodes with all their neighbours.
 #[derive(Debug, Default)]
 pub struct Chunk {
     /// Node of each local id, the destination nodes first.
     pub nodes: Vec<u32>,
-    /// In-degree of each in the whole graph, or the sum of its edges' weights.
+    /// In-degree of each node in the whole graph; with weights, the sum of its in-edges' weights.
     pub degrees: Vec<f32>,
-    /// The edges; none where neighbours are not read.
+    /// The edges; none for a model that reads no graph.
     pub block: Block,
 }
 
-/// Cuts rows into chunks, one after another in the same memory.
+/// Splits rows into chunks, all built in the same memory.
 #[derive(Debug)]
 pub(crate) struct Chunker<'a> {
     topology: &'a Topology,
     neighbours: bool,
     degrees: Vec<f32>,
     chunk: Chunk,
-    /// Local id of a node where `seen` is the chunk's number.
+    /// Local id of a node, valid if `seen` is the chunk's number.
     local: Vec<u32>,
     seen: Vec<u32>,
     number: u32,
@@ -54,7 +54,7 @@ impl<'a> Chunker<'a> {
         Self { topology, neighbours, degrees, chunk: Chunk::default(), local: vec![0; n], seen: vec![0; n], number: 0 }
     }
 
-    /// The next chunk: as many of `rows` as read at most `num_src` nodes, at least one.
+    /// The next chunk: as many of the first `rows` as read at most `num_src` nodes, at least one.
     pub(crate) fn next(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> &Chunk {
         let rows = &rows[..self.fitting(rows, num_src, limits)];
         self.number += 1;
@@ -70,8 +70,8 @@ impl<'a> Chunker<'a> {
         block.indptr.push(0);
         block.indices.clear();
         let weights = topology.weights();
-        let mut kept = weights.map(|_| block.weights.take().unwrap_or_default());
-        kept.iter_mut().for_each(Vec::clear);
+        let mut chunk_weights = weights.map(|_| block.weights.take().unwrap_or_default());
+        chunk_weights.iter_mut().for_each(Vec::clear);
         for &v in rows {
             let edges = self.edges(v);
             for &u in &topology.indices()[edges.clone()] {
@@ -81,12 +81,12 @@ impl<'a> Chunker<'a> {
                 }
                 block.indices.push(self.local[u as usize]);
             }
-            if let (Some(kept), Some(weights)) = (&mut kept, weights) {
-                kept.extend_from_slice(&weights[edges]);
+            if let (Some(chunk_weights), Some(weights)) = (&mut chunk_weights, weights) {
+                chunk_weights.extend_from_slice(&weights[edges]);
             }
             block.indptr.push(block.indices.len() as u32);
         }
-        (block.num_dst, block.num_src, block.weights) = (rows.len(), nodes.len(), kept);
+        (block.num_dst, block.num_src, block.weights) = (rows.len(), nodes.len(), chunk_weights);
         degrees.clear();
         degrees.extend(nodes.iter().map(|&v| self.degrees[v as usize]));
         self.chunk = chunk;
@@ -116,7 +116,7 @@ impl<'a> Chunker<'a> {
     }
 }
 
-/// In-degree of every node, or the sum of its edges' weights: what batching states of input nodes.
+/// Degrees as batching reports them for input nodes: in-degree, or with weights the sum of the in-edges' weights.
 fn in_degrees(topology: &Topology) -> Vec<f32> {
     let degree = |v: u32| match topology.weights() {
         Some(weights) => weights[topology.edge_range(v)].iter().sum(),
@@ -126,40 +126,4 @@ fn in_degrees(topology: &Topology) -> Vec<f32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use morphgl_conformance::training::tiny;
-
-    use super::*;
-
-    #[test]
-    fn a_chunk_keeps_its_limits() {
-        let dataset = tiny();
-        let topology = &dataset.topology;
-        let mut chunker = Chunker::new(topology, true);
-        let rows: Vec<u32> = (0..12).collect();
-        let mut done = 0;
-        while done < rows.len() {
-            let Chunk { nodes, degrees, block } =
-                chunker.next(&rows[done..], 6, Limits { edges: 7, rows: 4, ..Limits::default() });
-            assert!(block.num_src <= 6 && block.num_edges() <= 7 && (1..=4).contains(&block.num_dst), "{block:?}");
-            assert_eq!(nodes[..block.num_dst], rows[done..done + block.num_dst]);
-            for row in 0..block.num_dst {
-                let sources: Vec<u32> = block.row(row).iter().map(|&u| nodes[u as usize]).collect();
-                assert_eq!(sources, topology.neighbors(rows[done + row]));
-            }
-            assert_eq!(degrees.len(), nodes.len());
-            if topology.weights().is_none() {
-                assert!(nodes.iter().zip(degrees).all(|(&v, &d)| d == topology.degree(v) as f32), "{degrees:?}");
-            }
-            done += block.num_dst;
-        }
-    }
-
-    #[test]
-    fn without_neighbours_a_chunk_is_its_rows() {
-        let dataset = tiny();
-        let mut chunker = Chunker::new(&dataset.topology, false);
-        let chunk = chunker.next(&[3, 1, 4], usize::MAX, Limits::default());
-        assert_eq!((&chunk.nodes[..], chunk.block.num_edges()), (&[3, 1, 4][..], 0));
-    }
-}
+mod tests;

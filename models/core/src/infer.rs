@@ -6,55 +6,51 @@ use morphgl_registry::{Error, Key, Result};
 
 use crate::chunks::{Chunk, Chunker, Limits};
 
-/// What a layer reads.
+/// Input rows of a layer, one per node of the graph.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// The first one: the dataset's features.
+    /// The dataset's features, for the first layer.
     Features(&'a FeatureMatrix),
-    /// The others: the output of the layer before, a row a node of the graph.
+    /// The output of the previous layer.
     Rows(&'a [f32]),
 }
 
-/// A model's layers, computed without dropout.
+/// Layers of a model, computed at once and without dropout.
 pub trait Layers {
-    /// Bytes that a node of a chunk takes in a layer, its input row among them.
+    /// Bytes per node of a chunk in a layer, including its input row.
     fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize;
 
-    /// Adds a layer's output rows of the chunk's destination nodes to `out`.
+    /// Appends the layer's output rows of the chunk's destination nodes to `out`.
     fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>);
 }
 
-/// A model's layers, computed without dropout by work that is queued: it may fail, and its rows may come later.
+/// Layers of a model, computed without dropout by queued work, which may fail and may finish later.
 pub trait QueuedLayers {
     /// As [`Layers::row_bytes`].
     fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize;
 
-    /// Queues a layer of the chunk's destination nodes. Rows of chunks before it that are there by now may be added to
-    /// `out`, in order.
+    /// Queues a layer of the chunk's destination nodes. May append finished rows of earlier chunks to `out`, in order.
     ///
     /// # Errors
     ///
-    /// The work cannot be queued, or what was queued before has failed.
+    /// The work cannot be queued, or earlier work has failed.
     fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()>;
 
-    /// Waits for what was queued, and adds the rows that `out` lacks.
+    /// Waits for all queued work, and appends the remaining rows to `out`.
     ///
     /// # Errors
     ///
-    /// What was queued has failed.
+    /// Queued work has failed.
     fn finish(&mut self, out: &mut Vec<f32>) -> Result<()>;
 }
 
-/// Layers that queue nothing.
-struct AtOnce<'a, L>(&'a mut L);
-
-impl<L: Layers> QueuedLayers for AtOnce<'_, L> {
+impl<L: Layers> QueuedLayers for L {
     fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
-        self.0.row_bytes(layer, features)
+        Layers::row_bytes(self, layer, features)
     }
 
     fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
-        self.0.evaluate(layer, input, chunk, out);
+        self.evaluate(layer, input, chunk, out);
         Ok(())
     }
 
@@ -63,35 +59,17 @@ impl<L: Layers> QueuedLayers for AtOnce<'_, L> {
     }
 }
 
-/// Logits of `nodes`, in their order, computed with all their neighbours.
+/// Logits of `nodes`, in their order, computed with all their neighbours. With [`QueuedLayers`], the next chunk is
+/// built while the previous one is computed.
 ///
 /// # Errors
 ///
-/// A node that does not exist, or a dataset without features.
+/// A node that does not exist, a dataset without features, or layers that fail.
 ///
 /// # Complexity
 ///
-/// Every layer once over all nodes, but for the last, which is computed of `nodes` alone.
+/// Every layer once over all nodes; the last over the distinct `nodes` alone.
 pub fn infer(
-    operator: (Key, &ModelSpec),
-    layers: &mut impl Layers,
-    dataset: &Dataset,
-    nodes: &[u32],
-    limits: Limits,
-) -> Result<Vec<f32>> {
-    infer_queued(operator, &mut AtOnce(layers), dataset, nodes, limits)
-}
-
-/// The same by work that is queued: the next chunk is made while the one before is computed.
-///
-/// # Errors
-///
-/// As [`infer`], and layers that fail.
-///
-/// # Complexity
-///
-/// As [`infer`].
-pub fn infer_queued(
     (key, model): (Key, &ModelSpec),
     layers: &mut impl QueuedLayers,
     dataset: &Dataset,
@@ -105,33 +83,33 @@ pub fn infer_queued(
     let features = dataset.features.as_ref().ok_or_else(|| {
         Error::setting(key, "the dataset has no features; import it with features, or with --random-features")
     })?;
-    let everything: Vec<u32> = (0..num_nodes as u32).collect();
-    let (asked, places) = distinct(nodes, num_nodes);
+    let all: Vec<u32> = (0..num_nodes as u32).collect();
+    let (requested, positions) = distinct(nodes, num_nodes);
     let mut chunker = Chunker::new(&dataset.topology, model.reads_graph());
     let mut x: Vec<f32> = Vec::new();
     for layer in 0..model.layers {
         let shape = model.layer(layer);
-        let rows = if shape.last { &asked } else { &everything };
+        let rows = if shape.last { &requested } else { &all };
         let num_src = limits.bytes / layers.row_bytes(layer, features).max(1);
         let input = if layer == 0 { Input::Features(features) } else { Input::Rows(&x) };
         let mut out = Vec::with_capacity(rows.len() * shape.out_dim);
-        let mut done = 0;
-        while done < rows.len() {
-            let chunk = chunker.next(&rows[done..], num_src, limits);
-            done += chunk.block.num_dst;
+        let mut start = 0;
+        while start < rows.len() {
+            let chunk = chunker.next(&rows[start..], num_src, limits);
+            start += chunk.block.num_dst;
             layers.queue(layer, input, chunk, &mut out)?;
         }
         layers.finish(&mut out)?;
         x = out;
     }
-    if asked.len() == nodes.len() {
+    if requested.len() == nodes.len() {
         return Ok(x);
     }
     let classes = model.num_classes;
-    Ok(places.iter().flat_map(|&p| &x[p as usize * classes..(p as usize + 1) * classes]).copied().collect())
+    Ok(positions.iter().flat_map(|&p| &x[p as usize * classes..(p as usize + 1) * classes]).copied().collect())
 }
 
-/// Bytes that [`infer`] takes at most, of all nodes of `dataset` and as many logits.
+/// Maximum bytes that [`infer`] takes for all nodes of `dataset`, including the logits.
 ///
 /// # Complexity
 ///
@@ -142,79 +120,26 @@ pub fn infer_bytes(model: &ModelSpec, dataset: &Dataset, limits: Limits) -> u64 
     let of_layer = |l: usize| {
         let shape = model.layer(l);
         let (input, output) = (if l == 0 { 0 } else { shape.in_dim }, shape.out_dim);
-        // Of a chunk: its rows as they come and, of a layer without a fixed shape, twice as they go.
+        // Rows of a chunk: its input, and twice its output, for layers with an intermediate result.
         let row = floats(shape.in_dim + 2 * output.max(shape.heads * shape.head_dim));
         nodes * floats(input + output) + (nodes * row).min(limits.bytes as u64)
     };
     let rows = (0..model.layers).map(of_layer).max().unwrap_or(0);
-    // Ids, places, degrees, local ids and marks of nodes; the edges of a chunk, with weights.
+    // Per node: ids, positions, degrees, local ids and marks; per edge of a chunk: index and weight.
     rows + nodes * 28 + edges.min(limits.edges as u64) * 8
 }
 
-/// Each node once, by first appearance, and the place of each of `nodes` among them.
+/// The distinct nodes in order of first appearance, and the position of each of `nodes` among them.
 fn distinct(nodes: &[u32], num_nodes: usize) -> (Vec<u32>, Vec<u32>) {
-    let (mut asked, mut place) = (Vec::new(), vec![u32::MAX; num_nodes]);
-    let places = nodes.iter().map(|&v| {
-        if place[v as usize] == u32::MAX {
-            place[v as usize] = asked.len() as u32;
-            asked.push(v);
+    let (mut distinct, mut position) = (Vec::new(), vec![u32::MAX; num_nodes]);
+    for &v in nodes {
+        if position[v as usize] == u32::MAX {
+            position[v as usize] = distinct.len() as u32;
+            distinct.push(v);
         }
-        place[v as usize]
-    });
-    let places = places.collect();
-    (asked, places)
+    }
+    (distinct, nodes.iter().map(|&v| position[v as usize]).collect())
 }
 
 #[cfg(test)]
-mod tests {
-    use morphgl_conformance::training::tiny;
-    use morphgl_model_spec::ModelKind;
-    use morphgl_registry::{Hardware, Phase};
-
-    use super::*;
-
-    /// Layers that give the rows of a chunk with the one after it, and fail when they are told to.
-    struct Late {
-        rows: Vec<f32>,
-        fails: bool,
-    }
-
-    impl QueuedLayers for Late {
-        fn row_bytes(&self, _layer: usize, _features: &FeatureMatrix) -> usize {
-            1
-        }
-
-        fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
-            out.append(&mut self.rows);
-            let row = |&v: &u32| match input {
-                Input::Features(_) => v as f32,
-                Input::Rows(x) => 100.0 * layer as f32 + x[v as usize],
-            };
-            self.rows.extend(chunk.nodes[..chunk.block.num_dst].iter().map(row));
-            Ok(())
-        }
-
-        fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
-            out.append(&mut self.rows);
-            if self.fails { Err(Error::failed("a device", "it is gone")) } else { Ok(()) }
-        }
-    }
-
-    #[test]
-    fn rows_may_come_later() {
-        const KEY: Key = Key::new(Phase::Training, Hardware::CPU, "Late");
-        let dataset = tiny();
-        let model = ModelSpec { hidden: 1, layers: 2, ..ModelSpec::new(ModelKind::Gcn, dataset.feature_dim(), 1) };
-        let limits = Limits { rows: 2, ..Limits::default() };
-        let late = |fails| {
-            infer_queued((KEY, &model), &mut Late { rows: Vec::new(), fails }, &dataset, &[7, 0, 7, 3, 5], limits)
-        };
-        assert_eq!(late(false).expect("logits"), [107.0, 100.0, 107.0, 103.0, 105.0]);
-        assert!(late(true).is_err_and(|e| e.to_string().contains("it is gone")));
-    }
-
-    #[test]
-    fn a_node_asked_for_twice_is_inferred_once() {
-        assert_eq!(distinct(&[4, 1, 4, 0], 5), (vec![4, 1, 0], vec![0, 1, 0, 2]));
-    }
-}
+mod tests;

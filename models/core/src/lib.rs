@@ -8,4 +8,4 @@ pub use checks::{
     broken_parameter, check_batch, check_context, check_loss, check_model, nothing_accumulated, start_threads,
 };
 pub use chunks::{Chunk, Limits};
-pub use infer::{Input, Layers, QueuedLayers, infer, infer_bytes, infer_queued};
+pub use infer::{Input, Layers, QueuedLayers, infer, infer_bytes};

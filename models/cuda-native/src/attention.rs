@@ -6,8 +6,8 @@ use morphgl_registry::Result;
 use crate::arena::Part;
 use crate::edges::Edges;
 use crate::epilogue::{Factors, column_sums};
-use crate::gpu::{Gpu, Mask, Words, each, number, rows_by_lanes, rows_by_units};
-use crate::transpose::Transposed;
+use crate::gpu::{Gpu, Mask, Words, arguments, each, number, rows_by_lanes, rows_by_units};
+use crate::transpose::{Block, Transposed};
 
 /// Negative slope of the leaky ReLU.
 const SLOPE: f32 = 0.2;
@@ -24,17 +24,17 @@ pub(crate) struct Heads {
 }
 
 /// Adjacent lanes that process heads in a softmax: a power of two that divides their number.
-fn together(heads: usize) -> u32 {
+fn lanes(heads: usize) -> u32 {
     1 << heads.trailing_zeros().min(5)
 }
 
 /// Inputs of the scores, for which gradients are computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scorer<'a> {
-    /// GAT: values, and source and destination parts of the scores by two vectors.
-    First { values: Part, att: [Floats<'a>; 2] },
-    /// GATv2: left side (also the values), right side, and a vector.
-    Second { left: Part, right: Part, att: Floats<'a> },
+    /// Values, and the attention vectors of sources and destinations.
+    Gat { values: Part, att: [Floats<'a>; 2] },
+    /// Left side (also the values), right side, and the attention vector.
+    Gatv2 { left: Part, right: Part, att: Floats<'a> },
 }
 
 /// Results of the forward pass that backward reads.
@@ -56,7 +56,7 @@ fn run(gpu: &Gpu, kernel: &Kernel, shape: Shape, arguments: &mut [Argument<'_>])
 }
 
 /// Launch shape with lanes of a warp over the width of each head, for sums over it.
-fn products(elements: usize, heads: usize, width: usize) -> Shape {
+fn dot_products(elements: usize, heads: usize, width: usize) -> Shape {
     let shape = rows_by_lanes(elements, width);
     Shape { grid: [shape.grid[0], number(heads), 1], ..shape }
 }
@@ -64,55 +64,33 @@ fn products(elements: usize, heads: usize, width: usize) -> Shape {
 impl Scorer<'_> {
     fn values(&self) -> Part {
         match self {
-            Scorer::First { values, .. } => *values,
-            Scorer::Second { left, .. } => *left,
+            Scorer::Gat { values, .. } => *values,
+            Scorer::Gatv2 { left, .. } => *left,
         }
     }
 
     fn scores(&self, gpu: &mut Gpu, edges: &mut Edges<'_>, Heads { heads, width, .. }: Heads) -> Result<Part> {
-        let (row_of, block) = (edges.row_of(gpu)?, edges.block);
-        let positions = block.num_edges + block.num_dst;
+        let row_of = edges.row_of(gpu)?;
+        let Block { num_dst, num_src, num_edges, indices, .. } = edges.block;
+        let positions = num_edges + num_dst;
         let scores = gpu.take(positions * heads)?;
-        let sizes = [number(block.num_edges).into(), number(block.num_dst).into(), number(heads).into()];
-        let [num_edges, num_dst, num_heads] = sizes;
         match *self {
-            Scorer::First { values, att } => {
-                let halves = [gpu.take(block.num_src * heads)?, gpu.take(block.num_dst * heads)?];
-                for (half, att) in halves.into_iter().zip(att) {
-                    let nodes = half.len() / heads;
-                    let sizes = [number(nodes).into(), number(width).into()];
-                    let [num_nodes, head_width] = sizes;
-                    let arguments = &mut [gpu.at(values), gpu.at(att), gpu.at(half), num_nodes, head_width];
-                    run(gpu, &gpu.kernels.train_halves, products(nodes, heads, width), arguments)?;
-                }
-                let [src, dst] = halves;
-                let arguments = &mut [
-                    gpu.at(block.indices),
-                    gpu.at(row_of),
-                    gpu.at(src),
-                    gpu.at(dst),
-                    gpu.at(scores),
-                    num_edges,
-                    num_dst,
-                    num_heads,
-                    SLOPE.into(),
-                ];
+            Scorer::Gat { values, att } => {
+                let mut half = |nodes: usize, att: Floats<'_>| -> Result<Part> {
+                    let out = gpu.take(nodes * heads)?;
+                    let arguments = arguments![gpu, values, att, out, nodes, width];
+                    run(gpu, &gpu.kernels.train_halves, dot_products(nodes, heads, width), arguments)?;
+                    Ok(out)
+                };
+                let (src, dst) = (half(num_src, att[0])?, half(num_dst, att[1])?);
+                let arguments = arguments![gpu, indices, row_of, src, dst, scores, num_edges, num_dst, heads, SLOPE];
                 run(gpu, &gpu.kernels.train_scores, each(positions * heads), arguments)?;
             }
-            Scorer::Second { left, right, att } => {
-                let arguments = &mut [
-                    gpu.at(block.indices),
-                    gpu.at(row_of),
-                    gpu.at(left),
-                    gpu.at(right),
-                    gpu.at(att),
-                    gpu.at(scores),
-                    num_edges,
-                    num_dst,
-                    number(width).into(),
-                    SLOPE.into(),
-                ];
-                run(gpu, &gpu.kernels.train_scores_second, products(positions, heads, width), arguments)?;
+            Scorer::Gatv2 { left, right, att } => {
+                let shape = dot_products(positions, heads, width);
+                let arguments =
+                    arguments![gpu, indices, row_of, left, right, att, scores, num_edges, num_dst, width, SLOPE];
+                run(gpu, &gpu.kernels.train_scores_second, shape, arguments)?;
             }
         }
         Ok(scores)
@@ -122,60 +100,37 @@ impl Scorer<'_> {
 /// Attention of each destination row over its sources and itself.
 pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, options: Heads) -> Result<Attended> {
     let Heads { heads, width, mask } = options;
-    let block = edges.block;
-    assert!(scorer.values().len() >= block.num_src * heads * width, "rows to attend to and source nodes");
+    let Block { num_dst, num_src, num_edges, indptr, indices, .. } = edges.block;
+    let values = scorer.values();
+    assert!(values.len() >= num_src * heads * width, "rows to attend to and source nodes");
     let scores = scorer.scores(gpu, edges, options)?;
-    let coefficients = gpu.take(scores.len())?;
-    let messages = if mask.drops() { gpu.take(scores.len())? } else { coefficients };
-    let output = gpu.take(block.num_dst * heads * width)?;
-    let sizes = || [number(block.num_edges).into(), number(block.num_dst).into(), number(heads).into()];
+    let alpha = gpu.take(scores.len())?;
+    let messages = if mask.drops() { gpu.take(scores.len())? } else { alpha };
+    let output = gpu.take(num_dst * heads * width)?;
     let [key, site, batch, epoch, threshold, scale] = mask.arguments();
-    let [num_edges, num_dst, num_heads] = sizes();
-    let arguments = &mut [
-        gpu.at(block.indptr),
-        gpu.at(scores),
-        gpu.at(coefficients),
-        gpu.at(messages),
-        num_edges,
-        num_dst,
-        num_heads,
-        together(heads).into(),
-        key,
-        site,
-        batch,
-        epoch,
-        threshold,
-        scale,
+    let lanes = lanes(heads);
+    let arguments = arguments![
+        gpu, indptr, scores, alpha, messages, num_edges, num_dst, heads, lanes, key, site, batch, epoch, threshold,
+        scale
     ];
-    run(gpu, &gpu.kernels.train_softmax, each(block.num_dst * WARP), arguments)?;
-    let [num_edges, num_dst, num_heads] = sizes();
-    let arguments = &mut [
-        gpu.at(block.indptr),
-        gpu.at(block.indices),
-        gpu.at(messages),
-        gpu.at(scorer.values()),
-        gpu.at(output),
-        num_edges,
-        num_dst,
-        num_heads,
-        number(width).into(),
-    ];
+    run(gpu, &gpu.kernels.train_softmax, each(num_dst * WARP), arguments)?;
+    let arguments = arguments![gpu, indptr, indices, messages, values, output, num_edges, num_dst, heads, width];
     // Four columns per thread if the head width is a multiple of four.
     let (kernel, units) = match width.is_multiple_of(4) {
         true => (&gpu.kernels.train_attend, heads * width / 4),
         false => (&gpu.kernels.train_attend_single, heads * width),
     };
-    run(gpu, kernel, rows_by_units(block.num_dst, units), arguments)?;
-    Ok(Attended { output, heads: options, scores, coefficients, messages })
+    run(gpu, kernel, rows_by_units(num_dst, units), arguments)?;
+    Ok(Attended { output, heads: options, scores, coefficients: alpha, messages })
 }
 
-/// Gradients of a scorer's inputs: values or left side, right side, and vectors.
-pub(crate) struct Found<'a> {
-    /// Output, `[num_src, heads * width]`.
+/// Outputs of the backward pass: gradients of a scorer's inputs.
+pub(crate) struct ScorerGradients<'a> {
+    /// Of the values or the left side, `[num_src, heads * width]`.
     pub(crate) values: Part,
-    /// Output for GATv2, `[num_dst, heads * width]`.
+    /// Of GATv2's right side, `[num_dst, heads * width]`.
     pub(crate) right: Option<Part>,
-    /// One vector for GATv2; source and destination vectors for GAT.
+    /// Of GATv2's vector; of the source and destination vectors of GAT.
     pub(crate) att: [Option<Floats<'a>>; 2],
 }
 
@@ -187,176 +142,85 @@ impl Attended {
         edges: &mut Edges<'_>,
         scorer: Scorer<'_>,
         gradient: Part,
-        found: &Found<'_>,
+        out: &ScorerGradients<'_>,
     ) -> Result<()> {
-        let Heads { heads, width, mask } = self.heads;
-        let (transposed, row_of, block) = (edges.transposed(gpu)?, edges.row_of(gpu)?, edges.block);
+        let Self { heads: Heads { heads, width, mask }, scores, coefficients: alpha, messages, .. } = *self;
+        let (transposed, row_of) = (edges.transposed(gpu)?, edges.row_of(gpu)?);
+        let Block { num_dst, num_src, num_edges, indptr, indices, .. } = edges.block;
         let columns = heads * width;
-        assert!(gradient.len() >= block.num_dst * columns, "a gradient a row");
-        assert!(found.values.len() >= block.num_src * columns, "a gradient a source");
-        let sizes = || [number(block.num_edges).into(), number(block.num_dst).into(), number(heads).into()];
-        let scores = gpu.take(self.scores.len())?;
-        let of_rows = gpu.take(block.num_dst * heads)?;
+        assert!(gradient.len() >= num_dst * columns, "a gradient a row");
+        assert!(out.values.len() >= num_src * columns, "a gradient a source");
+        let of_scores = gpu.take(scores.len())?;
+        let of_rows = gpu.take(num_dst * heads)?;
 
         let [key, site, batch, epoch, threshold, scale] = mask.arguments();
-        let [num_edges, num_dst, _] = sizes();
-        let arguments = &mut [
-            gpu.at(block.indices),
-            gpu.at(row_of),
-            gpu.at(scorer.values()),
-            gpu.at(gradient),
-            gpu.at(scores),
-            num_edges,
-            num_dst,
-            number(width).into(),
-            key,
-            site,
-            batch,
-            epoch,
-            threshold,
-            scale,
+        let values = scorer.values();
+        let arguments = arguments![
+            gpu, indices, row_of, values, gradient, of_scores, num_edges, num_dst, width, key, site, batch, epoch,
+            threshold, scale
         ];
-        let shape = products(block.num_edges + block.num_dst, heads, width);
+        let shape = dot_products(num_edges + num_dst, heads, width);
         run(gpu, &gpu.kernels.train_coefficients_backward, shape, arguments)?;
 
-        let slope = if matches!(scorer, Scorer::First { .. }) { SLOPE } else { 1.0 };
-        let [num_edges, num_dst, num_heads] = sizes();
-        let arguments = &mut [
-            gpu.at(block.indptr),
-            gpu.at(self.scores),
-            gpu.at(self.coefficients),
-            gpu.at(scores),
-            gpu.at(of_rows),
-            num_edges,
-            num_dst,
-            num_heads,
-            together(heads).into(),
-            slope.into(),
-        ];
-        run(gpu, &gpu.kernels.train_softmax_backward, each(block.num_dst * WARP), arguments)?;
+        let slope = if matches!(scorer, Scorer::Gat { .. }) { SLOPE } else { 1.0 };
+        let lanes = lanes(heads);
+        let arguments =
+            arguments![gpu, indptr, scores, alpha, of_scores, of_rows, num_edges, num_dst, heads, lanes, slope];
+        run(gpu, &gpu.kernels.train_softmax_backward, each(num_dst * WARP), arguments)?;
+
+        let Transposed { indptr: starts, rows, edges } = transposed;
         match scorer {
-            Scorer::First { values, att } => {
-                self.first(gpu, (edges, transposed), (values, att), gradient, (scores, of_rows), found)
+            Scorer::Gat { values, att: [att_src, att_dst] } => {
+                let (of_src, of_values) = (gpu.take(num_src * heads)?, out.values);
+                let arguments = arguments![
+                    gpu, starts, rows, edges, messages, of_scores, of_rows, att_src, att_dst, gradient, of_src,
+                    of_values, num_src, num_dst, num_edges, heads, width
+                ];
+                let (kernel, units) = match width.is_multiple_of(4) {
+                    true => (&gpu.kernels.train_attend_backward, columns / 4),
+                    false => (&gpu.kernels.train_attend_backward_single, columns),
+                };
+                run(gpu, kernel, rows_by_units(num_src, units), arguments)?;
+                for (out, (rows, halves)) in out.att.into_iter().zip([(num_src, of_src), (num_dst, of_rows)]) {
+                    let factors = Factors { elements: None, heads: Some((halves, width)) };
+                    let out = out.expect("GAT has two vectors");
+                    column_sums(gpu, values.first(rows * columns), columns, factors, Words::from(out))?;
+                }
+                Ok(())
             }
-            Scorer::Second { left, right, att } => {
-                self.second(gpu, (edges, transposed), (left, right, att), gradient, scores, found)
+            Scorer::Gatv2 { left, right, att } => {
+                let (of_left, of_right) = (out.values, out.right.expect("GATv2 has a right side"));
+                assert!(of_right.len() >= num_dst * columns, "a gradient a row");
+                let of_att = gpu.take(num_dst * columns)?;
+                let arguments = arguments![
+                    gpu, starts, rows, edges, messages, of_scores, left, right, att, gradient, of_left, num_src,
+                    num_dst, num_edges, heads, width, SLOPE
+                ];
+                run(gpu, &gpu.kernels.train_left_backward, rows_by_units(num_src, columns), arguments)?;
+                let arguments = arguments![
+                    gpu, indptr, indices, of_scores, left, right, att, of_right, of_att, num_edges, num_dst, heads,
+                    width, SLOPE
+                ];
+                run(gpu, &gpu.kernels.train_right_backward, rows_by_units(num_dst, columns), arguments)?;
+                let out = out.att[0].expect("GATv2 has a vector");
+                column_sums(gpu, of_att, columns, Factors::default(), Words::from(out))
             }
         }
-    }
-
-    fn first(
-        &self,
-        gpu: &mut Gpu,
-        (edges, transposed): (&Edges<'_>, Transposed),
-        (values, att): (Part, [Floats<'_>; 2]),
-        gradient: Part,
-        (scores, of_rows): (Part, Part),
-        found: &Found<'_>,
-    ) -> Result<()> {
-        let (Heads { heads, width, .. }, block) = (self.heads, edges.block);
-        let columns = heads * width;
-        let of_src = gpu.take(block.num_src * heads)?;
-        let arguments = &mut [
-            gpu.at(transposed.indptr),
-            gpu.at(transposed.rows),
-            gpu.at(transposed.edges),
-            gpu.at(self.messages),
-            gpu.at(scores),
-            gpu.at(of_rows),
-            gpu.at(att[0]),
-            gpu.at(att[1]),
-            gpu.at(gradient),
-            gpu.at(of_src),
-            gpu.at(found.values),
-            number(block.num_src).into(),
-            number(block.num_dst).into(),
-            number(block.num_edges).into(),
-            number(heads).into(),
-            number(width).into(),
-        ];
-        let (kernel, units) = match width.is_multiple_of(4) {
-            true => (&gpu.kernels.train_attend_backward, columns / 4),
-            false => (&gpu.kernels.train_attend_backward_single, columns),
-        };
-        run(gpu, kernel, rows_by_units(block.num_src, units), arguments)?;
-        let sides = [(block.num_src, of_src), (block.num_dst, of_rows)];
-        for (out, (rows, halves)) in found.att.into_iter().zip(sides) {
-            let factors = Factors { elements: None, heads: Some((halves, width)) };
-            let out = out.expect("GAT has two vectors");
-            column_sums(gpu, values.first(rows * columns), columns, factors, Words::from(out))?;
-        }
-        Ok(())
-    }
-
-    fn second(
-        &self,
-        gpu: &mut Gpu,
-        (edges, transposed): (&Edges<'_>, Transposed),
-        (left, right, att): (Part, Part, Floats<'_>),
-        gradient: Part,
-        scores: Part,
-        found: &Found<'_>,
-    ) -> Result<()> {
-        let (Heads { heads, width, .. }, block) = (self.heads, edges.block);
-        let columns = heads * width;
-        let of_right = found.right.expect("GATv2 has a right side");
-        assert!(of_right.len() >= block.num_dst * columns, "a gradient a row");
-        let of_att = gpu.take(block.num_dst * columns)?;
-        let arguments = &mut [
-            gpu.at(transposed.indptr),
-            gpu.at(transposed.rows),
-            gpu.at(transposed.edges),
-            gpu.at(self.messages),
-            gpu.at(scores),
-            gpu.at(left),
-            gpu.at(right),
-            gpu.at(att),
-            gpu.at(gradient),
-            gpu.at(found.values),
-            number(block.num_src).into(),
-            number(block.num_dst).into(),
-            number(block.num_edges).into(),
-            number(heads).into(),
-            number(width).into(),
-            SLOPE.into(),
-        ];
-        run(gpu, &gpu.kernels.train_left_backward, rows_by_units(block.num_src, columns), arguments)?;
-        let arguments = &mut [
-            gpu.at(block.indptr),
-            gpu.at(block.indices),
-            gpu.at(scores),
-            gpu.at(left),
-            gpu.at(right),
-            gpu.at(att),
-            gpu.at(of_right),
-            gpu.at(of_att),
-            number(block.num_edges).into(),
-            number(block.num_dst).into(),
-            number(heads).into(),
-            number(width).into(),
-            SLOPE.into(),
-        ];
-        run(gpu, &gpu.kernels.train_right_backward, rows_by_units(block.num_dst, columns), arguments)?;
-        let out = found.att[0].expect("GATv2 has a vector");
-        column_sums(gpu, of_att, columns, Factors::default(), Words::from(out))
     }
 }
 
 /// Mean over heads.
 pub(crate) fn mean_heads(gpu: &mut Gpu, x: Part, heads: usize, width: usize) -> Result<Part> {
     let out = gpu.take(x.len() / heads)?;
-    let sizes = [(out.len() as u64).into(), number(heads).into(), number(width).into()];
-    let [len, heads, width] = sizes;
-    run(gpu, &gpu.kernels.train_mean_heads, each(out.len()), &mut [gpu.at(x), gpu.at(out), len, heads, width])?;
+    let arguments = arguments![gpu, x, out, out.len() as u64, heads, width];
+    run(gpu, &gpu.kernels.train_mean_heads, each(out.len()), arguments)?;
     Ok(out)
 }
 
 /// Gradient of the heads from that of their mean.
 pub(crate) fn mean_heads_backward(gpu: &mut Gpu, gradient: Part, heads: usize, width: usize) -> Result<Part> {
     let out = gpu.take(gradient.len() * heads)?;
-    let sizes = [(out.len() as u64).into(), number(heads).into(), number(width).into()];
-    let [len, heads, width] = sizes;
-    let arguments = &mut [gpu.at(gradient), gpu.at(out), len, heads, width];
+    let arguments = arguments![gpu, gradient, out, out.len() as u64, heads, width];
     run(gpu, &gpu.kernels.train_mean_heads_backward, each(out.len()), arguments)?;
     Ok(out)
 }

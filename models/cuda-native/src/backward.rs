@@ -5,7 +5,7 @@ use morphgl_model_spec::{LayerShape, ModelKind};
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::attention::{Found, Scorer, mean_heads_backward};
+use crate::attention::{Scorer, ScorerGradients, mean_heads_backward};
 use crate::edges::{Edges, zero};
 use crate::epilogue::{Factors, add, column_sums, epilogue_backward, total};
 use crate::forward::{Convolved, Input, Layer, Pass, bias_name, parameter};
@@ -204,17 +204,17 @@ impl<'a> Pass<'_, 'a> {
         };
         let of_values = self.gpu.take(num_src * columns)?;
         let (of_right, sides) = match scorer {
-            Scorer::First { .. } => (None, vec![("lin", num_src, of_values)]),
-            Scorer::Second { .. } => {
+            Scorer::Gat { .. } => (None, vec![("lin", num_src, of_values)]),
+            Scorer::Gatv2 { .. } => {
                 let right = self.gpu.take(num_dst * columns)?;
                 (Some(right), vec![("lin_l", num_src, of_values), ("lin_r", num_dst, right)])
             }
         };
         let att = match scorer {
-            Scorer::First { .. } => ["att_src", "att_dst"].map(|name| Some(self.gradient(index, name))),
-            Scorer::Second { .. } => [Some(self.gradient(index, "att")), None],
+            Scorer::Gat { .. } => ["att_src", "att_dst"].map(|name| Some(self.gradient(index, name))),
+            Scorer::Gatv2 { .. } => [Some(self.gradient(index, "att")), None],
         };
-        let wanted = Found { values: of_values, right: of_right, att };
+        let wanted = ScorerGradients { values: of_values, right: of_right, att };
         attended.backward(self.gpu, edges, scorer, gradient, &wanted)?;
         for (name, rows, of_side) in sides {
             let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));

@@ -6,7 +6,7 @@ use morphgl_model_spec::ModelKind;
 use morphgl_registry::Result;
 
 use crate::arena::Part;
-use crate::gpu::{Gpu, Words, each, number, rows_by_units};
+use crate::gpu::{Gpu, Words, arguments, each, rows_by_units};
 use crate::kernels::Kernels;
 use crate::transpose::{BLOCKS, Block, Transposed, rows_of_edges, transpose};
 
@@ -48,28 +48,20 @@ impl<'a> Edges<'a> {
             row_of: None,
             transposed: None,
         };
-        let (rows, shape) = (number(num_dst), each(num_dst));
+        let shape = each(num_dst);
         match kind {
             ModelKind::Sage => edges.of_rows = Some(gpu.take(num_dst)?),
             ModelKind::Gin => {
                 let out = gpu.take(num_dst)?;
                 edges.of_rows = Some(out);
-                let arguments = &mut [gpu.at(indptr), gpu.at_some(weights), gpu.at(degrees), gpu.at(out), rows.into()];
+                let arguments = arguments![gpu, indptr, weights, degrees, out, num_dst];
                 // SAFETY: the kernel's arguments; a row has an offset, a degree and an output, an edge a weight.
                 unsafe { gpu.launch(&gpu.kernels.train_rescale, shape, arguments) }?;
             }
             ModelKind::Gcn => {
                 let (out, loops) = (gpu.take(num_edges)?, gpu.take(num_dst)?);
                 (edges.of_edges, edges.loops) = (Some(out), Some(loops));
-                let arguments = &mut [
-                    gpu.at(indptr),
-                    gpu.at(indices),
-                    gpu.at_some(weights),
-                    gpu.at(degrees),
-                    gpu.at(out),
-                    gpu.at(loops),
-                    rows.into(),
-                ];
+                let arguments = arguments![gpu, indptr, indices, weights, degrees, out, loops, num_dst];
                 // SAFETY: as above; an edge has an output, a source a degree.
                 unsafe { gpu.launch(&gpu.kernels.train_convolution, shape, arguments) }?;
             }
@@ -86,19 +78,9 @@ impl<'a> Edges<'a> {
         let four = width.is_multiple_of(4);
         let kernel = sum_kernel(&gpu.kernels, x.dtype, four);
         let shape = rows_by_units(num_dst, if four { width / 4 } else { width });
-        let arguments = &mut [
-            gpu.at(indptr),
-            gpu.at(indices),
-            gpu.at_some(self.of_edges),
-            gpu.at_some(self.of_rows),
-            gpu.at_some(self.loops),
-            gpu.at_some(eps),
-            gpu.at(x.words),
-            gpu.at(out),
-            number(num_dst).into(),
-            number(width).into(),
-            u32::from(self.mean).into(),
-        ];
+        let (Self { of_edges, of_rows, loops, .. }, words, mean) = (*self, x.words, u32::from(self.mean));
+        let arguments =
+            arguments![gpu, indptr, indices, of_edges, of_rows, loops, eps, words, out, num_dst, width, mean];
         // SAFETY: the kernel's arguments; indices are of source nodes, which have a row of `x` each; four elements lie
         // at a multiple of their length, as rows do.
         unsafe { gpu.launch(kernel, shape, arguments) }?;
@@ -120,49 +102,30 @@ impl<'a> Edges<'a> {
         let four = width.is_multiple_of(4);
         let kernel = if four { &gpu.kernels.train_sum_sources } else { &gpu.kernels.train_sum_sources_single };
         let shape = rows_by_units(num_src, if four { width / 4 } else { width });
-        let arguments = &mut [
-            gpu.at(indptr),
-            gpu.at(rows),
-            gpu.at(edges),
-            gpu.at_some(self.of_edges),
-            gpu.at_some(self.of_rows),
-            gpu.at_some(self.loops),
-            gpu.at_some(eps),
-            gpu.at(gradient),
-            gpu.at(out),
-            number(num_src).into(),
-            number(num_dst).into(),
-            number(width).into(),
-        ];
+        let Self { of_edges, of_rows, loops, .. } = *self;
+        let arguments =
+            arguments![gpu, indptr, rows, edges, of_edges, of_rows, loops, eps, gradient, out, num_src, num_dst, width];
         // SAFETY: the kernel's arguments; rows of edges are destination nodes.
         unsafe { gpu.launch(kernel, shape, arguments) }
     }
 
     /// Destination row of each edge; computed once.
     pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Part> {
-        if let Some(known) = self.row_of {
-            return Ok(known);
-        }
-        let out = rows_of_edges(gpu, self.block)?;
-        self.row_of = Some(out);
-        Ok(out)
+        let row_of = self.row_of.map_or_else(|| rows_of_edges(gpu, self.block), Ok)?;
+        Ok(*self.row_of.insert(row_of))
     }
 
     /// The transposed block; computed once, valid as long as the parts taken before it.
     pub(crate) fn transposed(&mut self, gpu: &mut Gpu) -> Result<Transposed> {
-        if let Some(known) = self.transposed {
-            return Ok(known);
-        }
-        let found = transpose(gpu, self.block, self.row_of, BLOCKS)?;
-        self.transposed = Some(found);
-        Ok(found)
+        let transposed = self.transposed.map_or_else(|| transpose(gpu, self.block, self.row_of, BLOCKS), Ok)?;
+        Ok(*self.transposed.insert(transposed))
     }
 }
 
 /// Fills a part with zeros.
 pub(crate) fn zero(gpu: &Gpu, part: Part) -> Result<()> {
     // SAFETY: the kernel's arguments, and as many words as the part has.
-    unsafe { gpu.launch(&gpu.kernels.train_zero, each(part.len()), &mut [gpu.at(part), (part.len() as u64).into()]) }
+    unsafe { gpu.launch(&gpu.kernels.train_zero, each(part.len()), arguments![gpu, part, part.len() as u64]) }
 }
 
 fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {

@@ -344,11 +344,11 @@ impl<'a> Pass<'_, 'a> {
         let scorer = match spec.attention {
             Attention::Gat => {
                 let values = product(num_src, "lin")?;
-                Scorer::First { values, att: ["att_src", "att_dst"].map(|name| self.parameter(layer, name)) }
+                Scorer::Gat { values, att: ["att_src", "att_dst"].map(|name| self.parameter(layer, name)) }
             }
             Attention::Gatv2 => {
                 let (left, right) = (product(num_src, "lin_l")?, product(num_dst, "lin_r")?);
-                Scorer::Second { left, right, att: self.parameter(layer, "att") }
+                Scorer::Gatv2 { left, right, att: self.parameter(layer, "att") }
             }
         };
         let mask = self.mode.mask(layer, DropoutSite::Attention, spec.attention_dropout);

@@ -1,5 +1,6 @@
 //! Execution context of the passes: stream, kernels, arena and GEMM.
 
+use bytemuck::Pod;
 use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Precision, Shape, Stream, Transpose};
 use morphgl_model_spec::Dropout;
 use morphgl_registry::Result;
@@ -16,7 +17,6 @@ pub(crate) enum Words<'a> {
     Part(Part),
     Floats(Floats<'a>),
     Indices(&'a Buffer<u32>),
-    Labels(&'a Buffer<i32>),
     Bytes(&'a Buffer<u8>),
 }
 
@@ -28,7 +28,7 @@ impl<'a> Words<'a> {
             Words::Part(part) => Words::Part(part.from(start, part.len() - start)),
             Words::Floats(of) => floats(of),
             Words::Bytes(buffer) => floats(Floats::of_bytes(buffer)),
-            Words::Indices(_) | Words::Labels(_) => unreachable!("features are floats or bytes"),
+            Words::Indices(_) => unreachable!("features are floats or bytes"),
         }
     }
 
@@ -37,7 +37,6 @@ impl<'a> Words<'a> {
             Words::Part(part) => part.len(),
             Words::Floats(floats) => floats.len(),
             Words::Indices(buffer) => buffer.len(),
-            Words::Labels(buffer) => buffer.len(),
             Words::Bytes(buffer) => buffer.len() / 4,
         }
     }
@@ -84,6 +83,63 @@ impl Mask {
         [self.key.into(), site.into(), batch.into(), epoch.into(), threshold.into(), self.scale.into()]
     }
 }
+
+/// A value that a kernel takes: memory (null if absent), a size, or a number.
+pub(crate) trait KernelArgument<'a> {
+    fn resolve(self, gpu: &'a Gpu) -> Argument<'a>;
+}
+
+impl<'a> KernelArgument<'a> for Words<'a> {
+    fn resolve(self, gpu: &'a Gpu) -> Argument<'a> {
+        match self {
+            Words::Part(part) => gpu.arena.floats(part).into(),
+            Words::Floats(floats) => floats.into(),
+            Words::Indices(buffer) => buffer.into(),
+            Words::Bytes(buffer) => buffer.into(),
+        }
+    }
+}
+
+impl<'a, T: KernelArgument<'a>> KernelArgument<'a> for Option<T> {
+    fn resolve(self, gpu: &'a Gpu) -> Argument<'a> {
+        self.map_or(Argument::NULL, |value| value.resolve(gpu))
+    }
+}
+
+impl<'a, T: Pod> KernelArgument<'a> for &'a Buffer<T> {
+    fn resolve(self, _: &'a Gpu) -> Argument<'a> {
+        self.into()
+    }
+}
+
+macro_rules! kernel_arguments {
+    ($($type:ty: |$value:ident, $gpu:pat_param| $argument:expr;)+) => {
+        $(impl<'a> KernelArgument<'a> for $type {
+            fn resolve(self, $gpu: &'a Gpu) -> Argument<'a> {
+                let $value = self;
+                $argument
+            }
+        })+
+    };
+}
+
+kernel_arguments! {
+    Part: |part, gpu| gpu.arena.floats(part).into();
+    Floats<'a>: |floats, _| floats.into();
+    Argument<'a>: |argument, _| argument;
+    usize: |size, _| number(size).into();
+    u32: |value, _| value.into();
+    u64: |value, _| value.into();
+    f32: |value, _| value.into();
+}
+
+/// The arguments of a kernel, in its order; see [`KernelArgument`].
+macro_rules! arguments {
+    [$gpu:expr, $($value:expr),+ $(,)?] => {
+        &mut [$($crate::gpu::KernelArgument::resolve($value, $gpu)),+]
+    };
+}
+pub(crate) use arguments;
 
 /// A stream with its kernels and memory.
 #[derive(Debug)]
@@ -138,28 +194,12 @@ impl Gpu {
         self.stream.copy(&*block, at..at + part.len(), to, 0)
     }
 
-    /// Kernel argument for memory.
-    pub(crate) fn at<'a>(&'a self, words: impl Into<Words<'a>>) -> Argument<'a> {
-        match words.into() {
-            Words::Part(part) => self.arena.floats(part).into(),
-            Words::Floats(floats) => floats.into(),
-            Words::Indices(buffer) => buffer.into(),
-            Words::Labels(buffer) => buffer.into(),
-            Words::Bytes(buffer) => buffer.into(),
-        }
-    }
-
-    /// Kernel argument for optional memory: null if absent.
-    pub(crate) fn at_some<'a>(&'a self, words: Option<impl Into<Words<'a>>>) -> Argument<'a> {
-        words.map_or(Argument::NULL, |words| self.at(words))
-    }
-
     fn floats<'a>(&'a self, words: Words<'a>) -> Floats<'a> {
         match words {
             Words::Part(part) => self.arena.floats(part),
             Words::Floats(floats) => floats,
             Words::Bytes(buffer) => Floats::of_bytes(buffer),
-            Words::Indices(_) | Words::Labels(_) => unreachable!("a product's factors are floats"),
+            Words::Indices(_) => unreachable!("a GEMM's factors are floats"),
         }
     }
 

@@ -5,7 +5,7 @@ use morphgl_cuda::{Event, Pinned};
 use morphgl_graph_store::{Dataset, Dtype, FeatureMatrix};
 use morphgl_model_spec::ModelKind;
 use morphgl_registry::Result;
-use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer_queued};
+use morphgl_training_core::{Chunk, Input, Limits, QueuedLayers, infer as infer_in_chunks};
 
 use crate::KEY;
 use crate::edges::Edges;
@@ -55,7 +55,7 @@ pub(crate) fn infer(
     let device = gpu.stream.device().clone();
     let slot = || Ok(Slot { up: Pinned::new(&device, 0)?, down: Pinned::new(&device, 0)?, done: None });
     let mut queue = Queue { slots: [slot()?, slot()?], gpu, model, turn: 0, threads };
-    infer_queued((KEY, model.spec), &mut queue, dataset, nodes, limits)
+    infer_in_chunks((KEY, model.spec), &mut queue, dataset, nodes, limits)
 }
 
 impl QueuedLayers for Queue<'_, '_> {
@@ -186,40 +186,4 @@ fn gather(table: Table<'_>, nodes: &[u32], out: &mut [u8], threads: usize) {
 }
 
 #[cfg(all(test, feature = "emulate"))]
-mod tests {
-    use morphgl_conformance::training::tiny;
-    use morphgl_cuda::Device;
-    use morphgl_model_spec::{ModelSpec, OptimizerSpec, initial_parameters};
-
-    use super::*;
-    use crate::layout::Layout;
-    use crate::state::State;
-
-    #[test]
-    fn chunks_of_any_size_give_the_same_logits() {
-        let dataset = tiny();
-        let all: Vec<u32> = (0..12).rev().collect();
-        let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
-        let mut gpu = Gpu::new(&device, Default::default()).expect("a stream");
-        for kind in ModelKind::ALL {
-            let spec = ModelSpec { hidden: 8, heads: 2, ..ModelSpec::new(kind, dataset.feature_dim(), 2) };
-            let layout = Layout::new(&spec);
-            let flat = layout.flat(&initial_parameters(&spec, 1));
-            let state = State::new(&gpu.stream, &layout, &OptimizerSpec::default(), &flat).expect("memory");
-            let [values, gradients] = state.views();
-            let model = Model { spec: &spec, layout: &layout, values, gradients };
-            let large = LIMITS;
-            let whole = infer(&mut gpu, model, &dataset, &all, (large, 1)).expect("logits");
-            for limits in [
-                Limits { bytes: 1, ..large },
-                Limits { bytes: 500, ..large },
-                Limits { edges: 4, ..large },
-                Limits { rows: 5, ..large },
-            ] {
-                let parts = infer(&mut gpu, model, &dataset, &all, (limits, 3)).expect("logits");
-                let near = parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
-                assert!(near && parts.len() == whole.len(), "{kind}, {limits:?}: {parts:?}, in one chunk {whole:?}");
-            }
-        }
-    }
-}
+mod tests;

@@ -47,7 +47,8 @@ impl Layout {
         Self { len, num_trainable, num_first, ranges, trainable, specs, starts: starts.into() }
     }
 
-    fn range(&self, name: &str) -> Range<usize> {
+    /// Elements of a parameter.
+    pub(crate) fn range(&self, name: &str) -> Range<usize> {
         let at = self.specs.iter().position(|p| p.name == name);
         self.ranges[at.unwrap_or_else(|| panic!("the model has no parameter {name}"))].clone()
     }

@@ -6,7 +6,7 @@ use morphgl_training_core::check_loss;
 
 use crate::KEY;
 use crate::arena::Part;
-use crate::gpu::{Gpu, Words, number, rows_by_lanes};
+use crate::gpu::{Gpu, arguments, rows_by_lanes};
 use crate::state::State;
 
 /// Seeds of a mini-batch with their logits.
@@ -25,28 +25,13 @@ pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Op
     assert!(logits.len() >= count * classes && labels.len() >= count, "logits and a label a seed");
     assert!(gradient.is_none_or(|g| g.len() >= count * classes), "a gradient a logit");
     let (losses, marks) = (gpu.take(2 * count)?, gpu.take(count)?);
-    let arguments = &mut [
-        gpu.at(logits),
-        gpu.at(Words::Labels(labels)),
-        gpu.at_some(gradient),
-        gpu.at(losses),
-        gpu.at(marks),
-        number(count).into(),
-        number(classes).into(),
-    ];
+    let arguments = arguments![gpu, logits, labels, gradient, losses, marks, count, classes];
     // SAFETY: the kernel's arguments; a seed has logits, a label, two words of loss and a mark; warps are whole.
     unsafe { gpu.launch(&gpu.kernels.train_loss, rows_by_lanes(count, classes), arguments) }?;
     let trains = gradient.is_some();
     let threads = count.div_ceil(4).next_power_of_two().clamp(32, 256);
-    let arguments = &mut [
-        gpu.at(losses),
-        gpu.at(marks),
-        gpu.at(Words::Labels(labels)),
-        (&state.outcome).into(),
-        trains.then_some(&state.gate).into(),
-        number(count).into(),
-        number(classes).into(),
-    ];
+    let (outcome, gate) = (&state.outcome, trains.then_some(&state.gate));
+    let arguments = arguments![gpu, losses, marks, labels, outcome, gate, count, classes];
     // SAFETY: the kernel's arguments; a block of whole warps, 32 at most.
     unsafe { gpu.launch(&gpu.kernels.train_score, Shape::linear(1, threads as u32), arguments) }
 }

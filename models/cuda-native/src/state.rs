@@ -9,7 +9,7 @@ use morphgl_registry::{BatchId, Handle, Result};
 use morphgl_training_core::{broken_parameter, nothing_accumulated};
 
 use crate::KEY;
-use crate::gpu::{Gpu, each, number};
+use crate::gpu::{Gpu, arguments, each};
 use crate::layout::Layout;
 
 /// Device state that outlives a mini-batch. Flat buffers follow [`Layout`].
@@ -65,14 +65,8 @@ impl State {
     /// Adds the mini-batch's gradients and seeds to the accumulated ones, if the gate is open. A mini-batch whose passes fail
     /// before leaves no trace.
     pub(crate) fn accumulate(&self, gpu: &Gpu, layout: &Layout) -> Result<()> {
-        let arguments = &mut [
-            (&self.gate).into(),
-            (&self.outcome).into(),
-            (&self.counters).into(),
-            (&self.batch_gradients).into(),
-            (&self.gradients).into(),
-            number(layout.num_trainable).into(),
-        ];
+        let Self { gate, outcome, counters, batch_gradients: batch, gradients: sums, .. } = self;
+        let arguments = arguments![gpu, gate, outcome, counters, batch, sums, layout.num_trainable];
         // SAFETY: the kernel's arguments; both buffers hold all parameters.
         unsafe { gpu.launch(&gpu.kernels.train_accumulate, each(layout.num_trainable), arguments) }
     }
@@ -88,7 +82,7 @@ impl State {
         if self.step.is_none() {
             self.step = Some(gpu.stream.capture(|| self.launch_step(gpu, layout, optimizer))?);
         }
-        let graph = self.step.as_ref().expect("it was just written down");
+        let graph = self.step.as_ref().expect("it was just captured");
         let start = gpu.stream.record(true)?;
         // SAFETY: the graph's buffers are the state's, which has the graph; they are never replaced.
         unsafe { gpu.stream.replay(graph) }?;
@@ -96,33 +90,21 @@ impl State {
     }
 
     fn launch_step(&self, gpu: &Gpu, layout: &Layout, optimizer: &OptimizerSpec) -> Result<()> {
-        let arguments = &mut [
-            (&self.counters).into(),
-            (&self.constants).into(),
-            (&self.coefficients).into(),
-            (&self.status).into(),
-        ];
+        let Self { parameters, gradients, moments: [first, second], coefficients: rates, status, .. } = self;
+        let arguments = arguments![gpu, &self.counters, &self.constants, rates, status];
         // SAFETY: the kernel's arguments; two counters, three constants, four coefficients, two words of status.
         unsafe { gpu.launch(&gpu.kernels.train_step_begin, Shape::linear(1, 1), arguments) }?;
         let decaying = match optimizer.weight_decay_on {
             WeightDecayOn::All => layout.num_trainable,
             WeightDecayOn::FirstLayer => layout.num_first,
         };
-        let arguments = &mut [
-            (&self.parameters).into(),
-            (&self.moments[0]).into(),
-            (&self.moments[1]).into(),
-            (&self.gradients).into(),
-            (&self.coefficients).into(),
-            (&self.status).into(),
-            number(layout.len).into(),
-            number(layout.num_trainable).into(),
-            number(decaying).into(),
-            ((1.0 - optimizer.beta1) as f32).into(),
-            (optimizer.beta2 as f32).into(),
-            ((1.0 - optimizer.beta2) as f32).into(),
-            (optimizer.eps as f32).into(),
-            (optimizer.weight_decay as f32).into(),
+        let (len, trainable) = (layout.len, layout.num_trainable);
+        let OptimizerSpec { beta1, beta2, eps, weight_decay, .. } = *optimizer;
+        let [share1, beta2, share2, eps, decay] =
+            [1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay].map(|x| x as f32);
+        let arguments = arguments![
+            gpu, parameters, first, second, gradients, rates, status, len, trainable, decaying, share1, beta2, share2,
+            eps, decay
         ];
         // SAFETY: the kernel's arguments; every buffer holds all parameters.
         unsafe { gpu.launch(&gpu.kernels.train_adam, each(layout.len), arguments) }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use morphgl_cuda::{CudaBatch, Device, Floats, Precision};
 use morphgl_graph_store::{Dataset, Dtype};
-use morphgl_model_spec::{ModelKind, Normalization, TrainingSpec, check_tensors, initial_parameters};
+use morphgl_model_spec::{
+    ModelKind, Normalization, TrainingSpec, check_tensors, initial_parameters, optimizer_state, read_optimizer_state,
+};
 use morphgl_registry::{
     BatchId, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
@@ -31,7 +33,7 @@ pub struct CudaNative {
     threads: usize,
     layout: Layout,
     /// Whether a mini-batch was accumulated since the last step.
-    given: bool,
+    accumulated: bool,
     last: Option<BatchId>,
     state: State,
     gpu: Gpu,
@@ -81,7 +83,7 @@ impl CudaNative {
             dataset: Arc::clone(&context.dataset),
             seed: context.seed,
             threads: 1,
-            given: false,
+            accumulated: false,
             last: None,
             state: State::new(&gpu.stream, &layout, &spec.optimizer, &initial)?,
             gpu,
@@ -160,25 +162,7 @@ impl CudaNative {
         }
         outcome(pass.gpu, state, (batch.id, classes, true), start)
     }
-
-    /// The optimizer's tensors, by name and shape.
-    fn state_specs(&self) -> Vec<morphgl_model_spec::ParameterSpec> {
-        let trainable = &self.layout.trainable;
-        let step = trainable.iter().take(1).map(|p| {
-            let (name, shape) = ("step".to_string(), vec![2]);
-            morphgl_model_spec::ParameterSpec { name, shape, ..p.clone() }
-        });
-        let moments = trainable.iter().flat_map(|p| {
-            MOMENTS.map(|m| morphgl_model_spec::ParameterSpec { name: format!("{}.{m}", p.name), ..p.clone() })
-        });
-        step.chain(moments).collect()
-    }
 }
-
-/// PyTorch's names of Adam's moments.
-const MOMENTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
-/// Steps are stored as two numbers that are exact in f32.
-const STEP_BASE: u64 = 1 << 20;
 
 fn block(block: &morphgl_cuda::CudaBlock) -> Block<'_> {
     Block {
@@ -237,7 +221,7 @@ impl Training for CudaNative {
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let id = batch.id();
         let handle = self.run(batch, Mode::Training { seed: self.seed, id })?;
-        (self.last, self.given) = (Some(id), true);
+        (self.last, self.accumulated) = (Some(id), true);
         Ok(handle)
     }
 
@@ -258,12 +242,12 @@ impl Training for CudaNative {
         let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
         counters[0] = gradients.count;
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
-        self.given = gradients.count > 0;
+        self.accumulated = gradients.count > 0;
         Ok(())
     }
 
     fn step(&mut self) -> Result<Handle<()>> {
-        if !std::mem::take(&mut self.given) {
+        if !std::mem::take(&mut self.accumulated) {
             return Err(nothing_accumulated(KEY));
         }
         self.state.step(&self.gpu, &self.layout, &self.spec.optimizer, self.last)
@@ -279,29 +263,25 @@ impl Training for CudaNative {
     }
 
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
-        let step = self.state.counters.to_vec(&self.gpu.stream)?[1];
-        let step = vec![(step / STEP_BASE) as f32, (step % STEP_BASE) as f32];
-        let [first, second] = &self.state.moments;
-        let moments = [first.to_vec(&self.gpu.stream)?, second.to_vec(&self.gpu.stream)?]
-            .map(|m| self.layout.tensors(&self.layout.trainable, &m));
-        let [first, second] = moments.map(|tensors| tensors.into_iter().map(|t| t.values));
-        let values = std::iter::once(step).chain(first.zip(second).flat_map(|(m, v)| [m, v]));
-        let tensors = self.state_specs().into_iter().zip(values);
-        Ok(tensors.map(|(p, values)| NamedTensor { name: p.name, shape: p.shape, values }).collect())
+        let (layout, stream, [first, second]) = (&self.layout, &self.gpu.stream, &self.state.moments);
+        let step = self.state.counters.to_vec(stream)?[1];
+        let moments = [first.to_vec(stream)?, second.to_vec(stream)?];
+        let moments = layout.trainable.iter().map(|p| moments.each_ref().map(|m| &m[layout.range(&p.name)]));
+        Ok(optimizer_state(&layout.trainable, step, moments))
     }
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        let specs = self.state_specs();
-        let found = check_tensors("optimizer state", &specs, state)?;
-        let (step, moments) = found.split_first().expect("a model has a parameter");
-        let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
-        counters[1] = step.values[0] as u64 * STEP_BASE + step.values[1] as u64;
-        upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
+        let (layout, stream) = (&self.layout, &self.gpu.stream);
+        let (step, moments) = read_optimizer_state(&layout.trainable, state)?;
+        let mut counters = self.state.counters.to_vec(stream)?;
+        counters[1] = step;
+        upload(stream, &counters, &mut self.state.counters)?;
         for (i, buffer) in self.state.moments.iter_mut().enumerate() {
-            let named = moments.iter().skip(i).step_by(2).zip(&self.layout.trainable);
-            let named: Vec<NamedTensor> =
-                named.map(|(t, p)| NamedTensor { name: p.name.clone(), ..(*t).clone() }).collect();
-            upload(&self.gpu.stream, &self.layout.flat(&named), buffer)?;
+            let mut values = vec![0.0; layout.len];
+            for (p, moments) in layout.trainable.iter().zip(&moments) {
+                values[layout.range(&p.name)].copy_from_slice(moments[i]);
+            }
+            upload(stream, &values, buffer)?;
         }
         Ok(())
     }

@@ -1,0 +1,35 @@
+use morphgl_conformance::training::tiny;
+use morphgl_cuda::Device;
+use morphgl_model_spec::{ModelSpec, OptimizerSpec, initial_parameters};
+
+use super::*;
+use crate::layout::Layout;
+use crate::state::State;
+
+#[test]
+fn chunks_of_any_size_give_the_same_logits() {
+    let dataset = tiny();
+    let all: Vec<u32> = (0..12).rev().collect();
+    let device = Device::open(&"cuda:0".parse().expect("a place"), &KEY).expect("it is emulated");
+    let mut gpu = Gpu::new(&device, Default::default()).expect("a stream");
+    for kind in ModelKind::ALL {
+        let spec = ModelSpec { hidden: 8, heads: 2, ..ModelSpec::new(kind, dataset.feature_dim(), 2) };
+        let layout = Layout::new(&spec);
+        let flat = layout.flat(&initial_parameters(&spec, 1));
+        let state = State::new(&gpu.stream, &layout, &OptimizerSpec::default(), &flat).expect("memory");
+        let [values, gradients] = state.views();
+        let model = Model { spec: &spec, layout: &layout, values, gradients };
+        let large = LIMITS;
+        let whole = infer(&mut gpu, model, &dataset, &all, (large, 1)).expect("logits");
+        for limits in [
+            Limits { bytes: 1, ..large },
+            Limits { bytes: 500, ..large },
+            Limits { edges: 4, ..large },
+            Limits { rows: 5, ..large },
+        ] {
+            let parts = infer(&mut gpu, model, &dataset, &all, (limits, 3)).expect("logits");
+            let near = parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
+            assert!(near && parts.len() == whole.len(), "{kind}, {limits:?}: {parts:?}, in one chunk {whole:?}");
+        }
+    }
+}
