@@ -5,11 +5,12 @@ use std::sync::Arc;
 use morphgl_cuda::Device;
 use morphgl_registry::{BatchId, BatchingContext, Error, Pick, Result, SamplerSettings};
 
+use crate::KEY;
 use crate::bounds::{Degrees, HopBounds, MAX_VALUE};
 use crate::graph::Graph;
 use crate::kernels::Kernels;
+use crate::options::Options;
 use crate::order::Orders;
-use crate::{KEY, Options};
 
 /// Minimum default of `hop_bytes`.
 const MIN_HOP_BYTES: u64 = 64 << 20;
