@@ -5,7 +5,7 @@ use morphgl_hotness::{Cut, Kind};
 use morphgl_registry::SamplerSettings;
 
 /// Bytes per node of the lookup tables: start and length of its row.
-pub const ROW_TABLE_BYTES: u64 = 12;
+pub(crate) const ROW_TABLE_BYTES: u64 = 12;
 
 /// Bit of a row's start that marks a cached row.
 pub(crate) const CACHED: u64 = 1 << 63;
@@ -34,7 +34,7 @@ impl SelectedRows {
 /// Greedy knapsack over CSR rows: bus reads saved per byte. `hotness` is the number of accesses of each row in an epoch;
 /// each saves as many reads as a hop takes neighbours, averaged over the hops.
 ///
-/// All device memory is charged to `budget`: rows (with weights, if any), tables of [`ROW_TABLE_BYTES`] per node, and the
+/// All device memory is charged to `budget`: rows (with weights, if any), tables of 12 bytes per node, and the
 /// weight sum per node. `None` if the tables exceed the budget.
 ///
 /// Callers that divide device memory between features and rows pass the rows' part as the budget.

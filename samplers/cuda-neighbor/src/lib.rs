@@ -14,8 +14,8 @@ mod scratch;
 mod shared;
 mod worker;
 
-pub use cache::{ROW_TABLE_BYTES, SelectedRows, select_rows};
-pub use options::{Options, TopologyPlacement};
+pub use cache::{SelectedRows, select_rows};
+pub use options::TopologyPlacement;
 pub use sampler::CudaNeighbor;
 
 use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};

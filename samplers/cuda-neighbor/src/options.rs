@@ -1,12 +1,12 @@
 //! Options of the operator.
 
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::KEY;
 
 /// Placement of the topology.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyPlacement {
     /// All in device memory if it fits the budget, else cached hot rows, else all in host memory.
@@ -20,33 +20,30 @@ pub enum TopologyPlacement {
     Host,
 }
 
-/// Options in [`morphgl_registry::BatchingContext::options`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Options in `BatchingContext::options`.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Options {
+pub(crate) struct Options {
     /// Placement of the topology. Default auto.
-    pub topology: TopologyPlacement,
+    pub(crate) topology: TopologyPlacement,
     /// Bytes of device memory for the topology, look-up tables included. Default half of what is free.
-    pub topology_bytes: Option<u64>,
+    pub(crate) topology_bytes: Option<u64>,
     /// Epochs pre-sampled to find the hot rows. Default 1.
-    pub presample_epochs: u32,
+    pub(crate) presample_epochs: u32,
     /// Maximum mini-batches sampled per such epoch. Default all.
-    pub presample_batches: Option<u32>,
+    pub(crate) presample_batches: Option<u32>,
     /// Mini-batches in flight per worker, each on a stream of its own. Default 2.
-    pub in_flight: usize,
+    pub(crate) in_flight: usize,
     /// Bytes that a hop may take by its upper bound; beyond, the host queries its size first. Default 1/256 of the
     /// device's memory, at least 64 MiB.
-    pub hop_bytes: Option<u64>,
+    pub(crate) hop_bytes: Option<u64>,
 }
+
+const PLACEMENTS: OptionType = OptionType::Choice(&["auto", "device", "cached", "host"]);
 
 /// The options as the registry lists them.
 pub(crate) const SPECS: [OptionSpec; 6] = [
-    OptionSpec::new(
-        "topology",
-        OptionType::Choice(&["auto", "device", "cached", "host"]),
-        "auto",
-        "where the topology lies",
-    ),
+    OptionSpec::new("topology", PLACEMENTS, "auto", "placement of the topology"),
     OptionSpec::new(
         "topology_bytes",
         OptionType::Count,
@@ -54,17 +51,17 @@ pub(crate) const SPECS: [OptionSpec; 6] = [
         "device memory of the topology",
     )
     .of_budget(OptionRole::DeviceBudget),
-    OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs sampled beforehand to rank CSR rows")
+    OptionSpec::new("presample_epochs", OptionType::Count, "1", "epochs pre-sampled to rank CSR rows")
         .in_unit("epochs"),
-    OptionSpec::new("presample_batches", OptionType::Count, "all", "mini-batches of these epochs sampled at most")
+    OptionSpec::new("presample_batches", OptionType::Count, "all", "maximum mini-batches of each such epoch")
         .in_unit("mini-batches"),
-    OptionSpec::new("in_flight", OptionType::Count, "2", "mini-batches of a worker on the device at a time, 1 to 16")
+    OptionSpec::new("in_flight", OptionType::Count, "2", "mini-batches of a worker in flight, 1 to 16")
         .in_unit("mini-batches"),
     OptionSpec::new(
         "hop_bytes",
         OptionType::Count,
         "1/256 of the device memory",
-        "memory a hop may take without asking for its size first",
+        "memory of a hop above which the host queries its size first",
     )
     .in_unit("bytes"),
 ];
@@ -84,21 +81,17 @@ impl Default for Options {
 
 impl Options {
     /// Parses options; `null` gives the defaults.
-    ///
-    /// # Errors
-    ///
-    /// An unknown option or an invalid value.
-    pub fn read(value: &serde_json::Value) -> Result<Self> {
+    pub(crate) fn read(value: &serde_json::Value) -> Result<Self> {
         let options = Option::<Self>::deserialize(value);
         let options = options.map_err(|e| Error::setting(&KEY, format!("options: {e}; correct them")))?;
         let options = options.unwrap_or_default();
         if options.in_flight == 0 || options.in_flight > 16 {
-            let what = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
-            return Err(Error::setting(&KEY, what));
+            let message = format!("options: in_flight is {}; give 1 to 16", options.in_flight);
+            return Err(Error::setting(&KEY, message));
         }
         if options.presample_epochs == 0 || options.presample_batches == Some(0) {
-            let what = "options: pre-sampling needs a mini-batch; give at least 1";
-            return Err(Error::setting(&KEY, what));
+            let message = "options: pre-sampling needs a mini-batch; give at least 1";
+            return Err(Error::setting(&KEY, message));
         }
         Ok(options)
     }

@@ -9,10 +9,11 @@ use morphgl_sampler_core::check_settings;
 
 use crate::bounds::Degrees;
 use crate::graph::{self, Graph};
+use crate::options::Options;
 use crate::presample::presample;
 use crate::shared::Shared;
 use crate::worker::Worker;
-use crate::{KEY, Options, TopologyPlacement, select_rows};
+use crate::{KEY, TopologyPlacement, select_rows};
 
 /// Phase Batching by neighbour sampling on a CUDA device, `Batching_CUDA+PCIe_Neighbor`.
 #[derive(Debug, Clone)]

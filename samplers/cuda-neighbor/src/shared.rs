@@ -7,11 +7,12 @@ use morphgl_cuda::Device;
 use morphgl_registry::{BatchId, BatchingContext, Error, Pick, Result, SamplerSettings};
 use morphgl_sampler_core::seed_positions;
 
+use crate::KEY;
 use crate::bounds::{Degrees, HopBounds, MAX_VALUE};
 use crate::graph::Graph;
 use crate::kernels::Kernels;
+use crate::options::Options;
 use crate::order::Orders;
-use crate::{KEY, Options};
 
 /// Minimum default of `hop_bytes`.
 const MIN_HOP_BYTES: u64 = 64 << 20;

@@ -43,7 +43,7 @@ pub(crate) const SPECS: [OptionSpec; 4] = [
         "0.2",
         "share of the multiprocessors that read host memory, above 0, at most 1",
     ),
-    OptionSpec::new("peers", OptionType::Places, "none", "devices that hold rows, too: none, all, or places"),
+    OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
 ];
 
 impl Default for Options {

@@ -14,12 +14,10 @@ pub struct Argument<'a> {
     pub(crate) users: Option<&'a Users>,
 }
 
-impl Argument<'_> {
-    /// A null pointer, for memory that the kernel does not touch.
-    pub const NULL: Argument<'static> = Argument { value: [0; 8], users: None };
-}
-
 impl<'a> Argument<'a> {
+    /// A null pointer, for memory that the kernel does not access.
+    pub const NULL: Argument<'static> = Argument { value: [0; 8], users: None };
+
     pub(crate) fn pointer(address: Address, users: &'a Users) -> Self {
         Self { value: address.to_ne_bytes(), users: Some(users) }
     }

@@ -106,8 +106,7 @@ impl Device {
         &self.inner.place
     }
 
-    /// The operator this handle was opened for.
-    pub fn operator(&self) -> &Key {
+    pub(crate) fn operator(&self) -> &Key {
         &self.operator
     }
 
@@ -140,7 +139,7 @@ impl Device {
 
     /// Allocatable bytes of device memory: unallocated ones and idle blocks of the pool.
     pub fn free_bytes(&self) -> Result<u64> {
-        Ok(self.unallocated_bytes()? + self.inner.pools.device.idle_bytes())
+        Ok(self.unallocated_bytes()? + self.inner.pools.idle_bytes())
     }
 
     /// Unallocated bytes of device memory: those the driver reports free, within this process's limit. For long-lived

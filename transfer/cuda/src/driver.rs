@@ -1,5 +1,6 @@
 //! The driver interface of this crate, implemented by CUDA and by the emulation.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::time::Duration;
@@ -113,19 +114,14 @@ pub enum Precision {
     /// f32 throughout, as on the CPU.
     #[default]
     F32,
-    /// TF32 on tensor cores: factors are rounded to ten mantissa bits, sums are f32. Eight times the f32 rate on an A100 by
-    /// NVIDIA's data sheet.
+    /// TF32 on tensor cores: factors are rounded to ten mantissa bits, sums are f32.
     Tf32,
 }
 
 /// A device of a driver. Functions return before their work is done unless they say otherwise.
 ///
 /// Sizes are positive. Memory, streams and events belong to the device.
-pub(crate) trait Driver: fmt::Debug + Send + Sync {
-    /// The concrete driver, for the controls that only the emulation has.
-    #[cfg(feature = "emulate")]
-    fn as_any(&self) -> &dyn std::any::Any;
-
+pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {
     fn name(&self) -> String;
     fn multiprocessors(&self) -> u32;
     /// Free and total bytes of device memory.

@@ -1,12 +1,14 @@
 //! Test controls of the emulated device: counted driver calls and injected failures.
 
+use std::any::Any;
 use std::sync::atomic::Ordering;
 
 use crate::device::Device;
 use crate::emulated::EmulatedDevice;
 
 pub(crate) fn of(device: &Device) -> &EmulatedDevice {
-    device.driver().as_any().downcast_ref().expect("with the feature `emulate` every device is emulated")
+    let driver: &dyn Any = device.driver();
+    driver.downcast_ref().expect("with the feature `emulate` every device is emulated")
 }
 
 /// Number of driver calls on the device so far.

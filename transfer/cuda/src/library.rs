@@ -4,11 +4,40 @@
 //! on a missing function, and an unknown status is undefined behaviour; here all functions are looked up at once, and a status
 //! is an integer.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
 use libloading::{Error, Library};
+
+/// Loads the library that an environment variable names, else the first of `names` on the loader's path; it stays loaded.
+/// The error says how to install it from `package`. Libraries beside it that begin with `companion` are loaded first.
+///
+/// # Safety
+///
+/// The initialisers of the libraries are sound.
+pub(crate) unsafe fn find(
+    variable: &str,
+    names: &[&str],
+    companion: &str,
+    package: &str,
+) -> Result<&'static Library, String> {
+    let library = match env::var_os(variable) {
+        // SAFETY: the caller's promise.
+        Some(path) => unsafe { load(&path, companion) }
+            .map_err(|e| format!("{variable} names {}, which cannot be loaded: {e}", path.display()))?,
+        // SAFETY: as above.
+        None => names.iter().find_map(|name| unsafe { load(name.as_ref(), companion) }.ok()).ok_or_else(|| {
+            format!(
+                "the loader does not find {}; install it (the CUDA toolkit, or pip install {package}) and put its folder on \
+                 LD_LIBRARY_PATH, or its path in {variable}",
+                names.join(" or ")
+            )
+        })?,
+    };
+    Ok(Box::leak(Box::new(library)))
+}
 
 /// Loads the library at `path`, after the libraries in its folder whose names begin with `companion`: it depends on them by
 /// name, and the loader does not search its folder.
@@ -16,7 +45,7 @@ use libloading::{Error, Library};
 /// # Safety
 ///
 /// The initialisers of the libraries are sound.
-pub(crate) unsafe fn load(path: &OsStr, companion: &str) -> Result<Library, Error> {
+unsafe fn load(path: &OsStr, companion: &str) -> Result<Library, Error> {
     let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
     for entry in folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(companion) {

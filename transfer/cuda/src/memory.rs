@@ -237,12 +237,8 @@ impl<B> Guarded<B> {
     pub(crate) fn users(&self) -> &Users {
         &self.users
     }
-}
 
-impl<B> Deref for Guarded<B> {
-    type Target = B;
-
-    fn deref(&self) -> &B {
+    pub(crate) fn get(&self) -> &B {
         self.backing.as_ref().expect("the backing exists until the drop")
     }
 }

@@ -10,8 +10,8 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct Pools {
     pub(crate) driver: Box<dyn Driver>,
-    pub(crate) device: Pool,
-    pinned: Pool,
+    /// Idle blocks by kind of memory.
+    idle: [Mutex<Vec<IdleBlock>>; 2],
     /// Driver allocations so far.
     pub(crate) allocations: AtomicU64,
     /// Limit on device memory taken from the driver, if any, and bytes taken.
@@ -45,8 +45,8 @@ const MAX_STREAMS: usize = 64;
 
 impl Pools {
     pub(crate) fn new(driver: Box<dyn Driver>, limit: Option<u64>) -> Self {
-        let (device, pinned, allocations, taken, events, streams) = Default::default();
-        Self { driver, device, pinned, allocations, limit, taken, events, streams }
+        let (idle, allocations, taken, events, streams) = Default::default();
+        Self { driver, idle, allocations, limit, taken, events, streams }
     }
 
     /// Assigns a number to a new stream.
@@ -111,7 +111,7 @@ impl Pools {
         self.driver.bound(address, 0, bytes);
         // Without a fence the device is in error, as the operator's next call reports: the block is leaked.
         if let Ok(fence) = self.fence(&streams, users) {
-            lock(&self.pool(kind).idle).push(IdleBlock { address, bytes, fence });
+            lock(&self.idle[kind as usize]).push(IdleBlock { address, bytes, fence });
         }
     }
 
@@ -129,11 +129,16 @@ impl Pools {
         waited
     }
 
-    fn pool(&self, kind: MemoryKind) -> &Pool {
-        match kind {
-            MemoryKind::Device => &self.device,
-            MemoryKind::Pinned => &self.pinned,
-        }
+    /// Removes the most recently released idle block that fits.
+    fn take_idle(&self, kind: MemoryKind, fits: impl Fn(&IdleBlock) -> bool) -> Option<IdleBlock> {
+        let mut idle = lock(&self.idle[kind as usize]);
+        let at = idle.iter().rposition(fits)?;
+        Some(idle.remove(at))
+    }
+
+    /// Bytes of idle blocks of device memory.
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        lock(&self.idle[MemoryKind::Device as usize]).iter().map(|idle| idle.bytes as u64).sum()
     }
 
     /// Takes a block of device memory of at least `bytes` for work of a stream, given by its id and its bit; returns its
@@ -146,10 +151,11 @@ impl Pools {
         let bytes = class(bytes);
         // Prefer a block whose users are done, so that the stream need not wait; else the one released last.
         let done = |idle: &IdleBlock| idle.bytes == bytes && idle.is_done(&*self.driver);
-        if let Some(idle) = self.device.take(done).or_else(|| self.device.take(|idle| idle.bytes == bytes)) {
+        let take = |fits: &dyn Fn(&IdleBlock) -> bool| self.take_idle(MemoryKind::Device, fits);
+        if let Some(idle) = take(&done).or_else(|| take(&|idle| idle.bytes == bytes)) {
             // The events can be reused at once: a wait refers to the recording at the time of the call.
             if let Err(failure) = idle.fence.iter().try_for_each(|&event| self.driver.wait(stream, event)) {
-                lock(&self.device.idle).push(idle);
+                lock(&self.idle[MemoryKind::Device as usize]).push(idle);
                 return Err(failure);
             }
             lock(&self.events).extend(idle.fence);
@@ -165,7 +171,8 @@ impl Pools {
     /// Takes a block of pinned memory of at least `bytes` whose users are done; returns its address and length.
     pub(crate) fn take_pinned(&self, bytes: usize) -> Outcome<(Address, usize)> {
         let bytes = class(bytes);
-        if let Some(idle) = self.pinned.take(|idle| idle.bytes == bytes && idle.is_done(&*self.driver)) {
+        let done = |idle: &IdleBlock| idle.bytes == bytes && idle.is_done(&*self.driver);
+        if let Some(idle) = self.take_idle(MemoryKind::Pinned, done) {
             lock(&self.events).extend(idle.fence);
             return Ok((idle.address, bytes));
         }
@@ -207,11 +214,11 @@ impl Pools {
 
     /// Waits for the idle blocks of a pool and returns them to the driver.
     fn clear(&self, kind: MemoryKind) -> Outcome<()> {
-        let mut blocks = std::mem::take(&mut *lock(&self.pool(kind).idle));
+        let mut blocks = std::mem::take(&mut *lock(&self.idle[kind as usize]));
         while let Some(idle) = blocks.pop() {
             if let Err(failure) = idle.fence.iter().try_for_each(|&event| self.driver.wait_for(event)) {
                 blocks.push(idle);
-                lock(&self.pool(kind).idle).extend(blocks);
+                lock(&self.idle[kind as usize]).extend(blocks);
                 return Err(failure);
             }
             lock(&self.events).extend(idle.fence);
@@ -237,12 +244,6 @@ impl Drop for Pools {
     }
 }
 
-/// Idle blocks of one kind of memory.
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    idle: Mutex<Vec<IdleBlock>>,
-}
-
 #[derive(Debug)]
 struct IdleBlock {
     address: Address,
@@ -255,18 +256,6 @@ impl IdleBlock {
     /// Whether its users are done; false if the query fails.
     fn is_done(&self, driver: &dyn Driver) -> bool {
         self.fence.iter().all(|&event| driver.is_done(event).unwrap_or(false))
-    }
-}
-
-impl Pool {
-    pub(crate) fn idle_bytes(&self) -> u64 {
-        lock(&self.idle).iter().map(|idle| idle.bytes as u64).sum()
-    }
-
-    fn take(&self, fits: impl Fn(&IdleBlock) -> bool) -> Option<IdleBlock> {
-        let mut idle = lock(&self.idle);
-        let at = idle.iter().rposition(fits)?;
-        Some(idle.remove(at))
     }
 }
 

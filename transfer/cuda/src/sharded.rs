@@ -40,11 +40,11 @@ impl<T: Pod> ShardedBuffer<T> {
 
     /// The parts.
     pub fn parts(&self) -> &[Buffer<T>] {
-        &self.0.parts
+        &self.0.get().parts
     }
 
     pub(crate) fn address(&self) -> Address {
-        self.0.addresses.address()
+        self.0.get().addresses.address()
     }
 
     pub(crate) fn users(&self) -> &Users {

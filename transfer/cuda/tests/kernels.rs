@@ -260,6 +260,9 @@ fn invalid_kernels_are_refused_with_the_compiler_s_log() {
 
 #[test]
 fn a_missing_library_is_named() {
-    let error = Nvrtc::open("/nowhere/libnvrtc.so".as_ref()).expect_err("the library does not exist");
-    assert!(error.starts_with("/nowhere/libnvrtc.so: cannot be loaded as NVRTC"), "{error}");
+    let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
+    command.args(["--exact", "every_kernel_compiles_and_its_ptx_is_up_to_date", "--nocapture"]);
+    let output = command.env("MORPHGL_NVRTC", "/nowhere/libnvrtc.so").output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("MORPHGL_NVRTC names /nowhere/libnvrtc.so"), "{text}");
 }

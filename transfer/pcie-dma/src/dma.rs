@@ -16,16 +16,10 @@ use crate::arena::Arena;
 /// Bytes of features above which they are gathered on the current rayon pool.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Options {
-    depth: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { depth: 3 }
-    }
+    depth: Option<usize>,
 }
 
 /// Phase Transferring from the host to a CUDA device, `Transferring_PCIe_Dma`.
@@ -53,13 +47,14 @@ impl PcieDma {
         }
         let options = Option::<Options>::deserialize(options);
         let options = options.map_err(|e| Error::setting(KEY, format!("options: {e}")))?.unwrap_or_default();
-        if options.depth == 0 {
+        let depth = options.depth.unwrap_or(3);
+        if depth == 0 {
             return Err(Error::setting(KEY, "a depth of 0 moves nothing; give 1 or more"));
         }
         let device = Device::open(to, &KEY)?;
         let stream = Stream::new(&device, true)?;
-        let (dataset, in_flight) = (Arc::clone(dataset), VecDeque::with_capacity(options.depth));
-        Ok(Self { dataset, gather: *gather, device, stream, depth: options.depth, in_flight })
+        let (dataset, in_flight) = (Arc::clone(dataset), VecDeque::with_capacity(depth));
+        Ok(Self { dataset, gather: *gather, device, stream, depth, in_flight })
     }
 
     /// Shape of the features of `batch` on the device: rows, elements per row, element type.

@@ -15,7 +15,7 @@ pub const GATHER_KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[Resour
 /// The copy from the host.
 pub const DMA: Description = Description::new(
     DMA_KEY,
-    "copies mini-batches to the simulated accelerator, for as long as it is told to",
+    "copies mini-batches to the simulated accelerator, for a configured duration",
     At::Host,
     At::Device("sim"),
     Build::Transferring(|c| Ok(Box::new(SimDma::new(c, &device(&DMA_KEY, &c.to, &c.options)?)?))),
@@ -29,7 +29,7 @@ pub const DMA: Description = Description::new(
 /// The gather on the device.
 pub const GATHER: Description = Description::new(
     GATHER_KEY,
-    "gathers features into mini-batches on the simulated accelerator, for as long as it is told to",
+    "gathers features into mini-batches on the simulated accelerator, for a configured duration",
     At::Device("sim"),
     At::Device("sim"),
     Build::Transferring(|c| Ok(Box::new(SimGather::new(c, &device(&GATHER_KEY, &c.to, &c.options)?)?))),

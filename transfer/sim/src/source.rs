@@ -22,8 +22,8 @@ fn parse(value: Option<OsString>) -> Option<Result<Config>> {
     Some(parsed.map_err(|e| Error::new(VARIABLE, ErrorKind::Parse(e.to_string()))))
 }
 
-fn environment() -> Option<Result<Config>> {
-    parse(std::env::var_os(VARIABLE))
+fn environment() -> Option<OsString> {
+    std::env::var_os(VARIABLE)
 }
 
 /// Probe of the simulated operators: whether the environment configures a simulated accelerator.
@@ -32,7 +32,7 @@ fn environment() -> Option<Result<Config>> {
 ///
 /// It does not, or the value of [`VARIABLE`] cannot be parsed.
 pub fn probe(_: &Machine) -> std::result::Result<(), Unavailable> {
-    match environment() {
+    match parse(environment()) {
         None => Err(Unavailable { reason: ABSENT.to_string() }),
         Some(Err(e)) => Err(Unavailable { reason: e.to_string() }),
         Some(Ok(_)) => Ok(()),
@@ -41,10 +41,7 @@ pub fn probe(_: &Machine) -> std::result::Result<(), Unavailable> {
 
 /// The device `sim:0`, if the environment configures it.
 pub fn accelerators(machine: &Machine) -> Vec<Accelerator> {
-    match environment() {
-        Some(Ok(_)) => found(machine),
-        _ => Vec::new(),
-    }
+    if probe(machine).is_ok() { found(machine) } else { Vec::new() }
 }
 
 /// The device `sim:0`, regardless of the environment.
@@ -86,10 +83,10 @@ pub fn device(key: &Key, at: &Place, options: &Value) -> Result<Device> {
             return Err(Error::setting(key, message));
         }
     };
-    Ok(Device::shared(at, config(key, options, environment)?))
+    Ok(Device::shared(at, config(key, options, environment())?))
 }
 
-fn config(key: &Key, options: &Value, environment: impl FnOnce() -> Option<Result<Config>>) -> Result<Config> {
+fn config(key: &Key, options: &Value, variable: Option<OsString>) -> Result<Config> {
     let given = match options {
         Value::Null => None,
         Value::Object(parts) => {
@@ -106,7 +103,7 @@ fn config(key: &Key, options: &Value, environment: impl FnOnce() -> Option<Resul
     };
     match given {
         Some(config) => Config::try_from(config.clone()),
-        None => environment().unwrap_or_else(|| Err(Error::new(key, ErrorKind::Unavailable(ABSENT.to_string())))),
+        None => parse(variable).unwrap_or_else(|| Err(Error::new(key, ErrorKind::Unavailable(ABSENT.to_string())))),
     }
 }
 

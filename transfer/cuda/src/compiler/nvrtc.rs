@@ -1,10 +1,9 @@
 //! Bindings to NVRTC, loaded on demand.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 
 use cudarc::nvrtc::sys;
-use libloading::Library;
 
 use crate::library::{self, call, functions};
 
@@ -75,34 +74,10 @@ impl Nvrtc {
     ///
     /// # Errors
     ///
-    /// The library is missing or too old.
+    /// The library is missing or too old: the error says how to install it.
     pub fn find() -> Result<Self, String> {
-        if let Some(path) = std::env::var_os("MORPHGL_NVRTC") {
-            return Self::open(&path);
-        }
-        // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
-        let Some(library) = NAMES.iter().find_map(|name| unsafe { Library::new(*name) }.ok()) else {
-            let names = NAMES.join(" or ");
-            return Err(format!(
-                "NVRTC was not found ({names}; pip install nvidia-cuda-nvrtc, or MORPHGL_NVRTC names it)"
-            ));
-        };
-        Self::of(Box::leak(Box::new(library)))
-    }
-
-    /// Loads the library at `path`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be loaded, or is too old.
-    pub fn open(path: &OsStr) -> Result<Self, String> {
-        // SAFETY: the user who names a library asks for it to be run.
-        let library = unsafe { library::load(path, "libnvrtc-builtins.so") };
-        let library = library.map_err(|e| format!("{}: cannot be loaded as NVRTC: {e}", path.display()))?;
-        Self::of(Box::leak(Box::new(library)))
-    }
-
-    fn of(library: &'static Library) -> Result<Self, String> {
+        // SAFETY: the library is NVIDIA's, or one that the user names to be run.
+        let library = unsafe { library::find("MORPHGL_NVRTC", &NAMES, "libnvrtc-builtins.so", "nvidia-cuda-nvrtc") }?;
         let functions = Functions::load(library).map_err(|name| format!("NVRTC is too old: it has no {name}"))?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: they write numbers.

@@ -123,10 +123,6 @@ impl EmulatedDevice {
 }
 
 impl Driver for EmulatedDevice {
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
-    }
-
     fn name(&self) -> String {
         "emulated on the CPU".to_string()
     }

@@ -105,9 +105,7 @@ functions! {
 }
 
 pub(super) const OUT_OF_MEMORY: u32 = cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
-/// Driver status: the event has not happened.
 pub(super) const NOT_READY: u32 = cuda::CUresult::CUDA_ERROR_NOT_READY as u32;
-/// Driver status: peer access was enabled before.
 pub(super) const ALREADY_ENABLED: u32 = cuda::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32;
 pub(super) const NO_DEVICE: u32 = cuda::CUresult::CUDA_ERROR_NO_DEVICE as u32;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::{OsString, c_int};
+use std::ffi::c_int;
 use std::sync::{Mutex, OnceLock};
 
 use cudarc::cublas::sys::{self, cublasMath_t, cublasOperation_t};
@@ -24,21 +24,9 @@ const NAMES: [&str; 2] = ["libcublas.so.13", "libcublas.so.12"];
 fn library() -> Outcome<&'static Cublas> {
     static LIBRARY: OnceLock<Result<Cublas, String>> = OnceLock::new();
     let load = || {
-        let path = std::env::var_os("MORPHGL_CUBLAS");
-        let names = path.clone().map_or(NAMES.map(OsString::from).to_vec(), |path| vec![path]);
-        // SAFETY: the library is NVIDIA's, and loading it does no more than any other library's start.
-        let Some(library) = names.iter().find_map(|name| unsafe { library::load(name, "libcublasLt.so") }.ok()) else {
-            return Err(match path {
-                Some(path) => format!("MORPHGL_CUBLAS names {}, which the loader does not load", path.display()),
-                None => format!(
-                    "GEMM needs {}, which the loader does not find; install it (the CUDA toolkit, or pip \
-                     install nvidia-cublas) and put its folder on LD_LIBRARY_PATH, or its path in MORPHGL_CUBLAS",
-                    NAMES.join(" or ")
-                ),
-            });
-        };
-        // The library stays loaded: handles live as long as the process.
-        let library = Box::leak(Box::new(library));
+        // SAFETY: the library is NVIDIA's, or one that the user names to be run.
+        let library = unsafe { library::find("MORPHGL_CUBLAS", &NAMES, "libcublasLt.so", "nvidia-cublas") };
+        let library = library.map_err(|why| format!("GEMM needs cuBLAS: {why}"))?;
         Cublas::load(library).map_err(|name| format!("libcublas is too old: it has no {name}"))
     };
     LIBRARY.get_or_init(load).as_ref().map_err(|message| Failure::new("cublasCreate_v2", message))

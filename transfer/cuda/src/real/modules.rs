@@ -16,10 +16,7 @@ use crate::lock::lock;
 use crate::module::Module;
 
 #[derive(Debug)]
-struct Loaded {
-    module: CUmodule,
-    functions: HashMap<&'static str, CUfunction>,
-}
+struct Loaded(CUmodule);
 
 // SAFETY: the driver's functions may be called from any thread.
 unsafe impl Send for Loaded {}
@@ -39,34 +36,28 @@ impl Modules {
     ) -> Outcome<Id> {
         let mut modules = lock(&self.0);
         let loaded = match modules.entry(module.name) {
-            Entry::Occupied(occupied) => occupied.into_mut(),
-            Entry::Vacant(vacant) => {
-                vacant.insert(Loaded { module: load(cuda, info, module)?, functions: HashMap::new() })
-            }
+            Entry::Occupied(occupied) => occupied.get().0,
+            Entry::Vacant(vacant) => vacant.insert(Loaded(load(cuda, info, module)?)).0,
         };
-        if let Some(&function) = loaded.functions.get(kernel) {
-            return Ok(function as usize as Id);
-        }
         let name = CString::new(kernel).expect("a kernel's name has no zero");
-        let (mut function, mut fixed) = (std::ptr::null_mut(), 0);
-        let of = |failure: Failure| failure.about(format_args!("kernel {kernel} of {}", module.name));
+        let (mut function, mut fixed): (CUfunction, _) = (std::ptr::null_mut(), 0);
         // SAFETY: they write a handle and a number.
-        unsafe {
-            call!(cuda, cuModuleGetFunction(&mut function, loaded.module, name.as_ptr())).map_err(of)?;
-            // Allow all shared memory left beside the kernel's static part.
+        let found = unsafe {
             let bytes = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
-            call!(cuda, cuFuncGetAttribute(&mut fixed, bytes, function)).map_err(of)?;
             let dynamic = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            call!(cuda, cuFuncSetAttribute(function, dynamic, info.shared_bytes - fixed)).map_err(of)?;
-        }
-        loaded.functions.insert(kernel, function);
+            // All shared memory left beside the kernel's static part is allowed.
+            call!(cuda, cuModuleGetFunction(&mut function, loaded, name.as_ptr()))
+                .and_then(|()| call!(cuda, cuFuncGetAttribute(&mut fixed, bytes, function)))
+                .and_then(|()| call!(cuda, cuFuncSetAttribute(function, dynamic, info.shared_bytes - fixed)))
+        };
+        found.map_err(|failure| failure.about(format_args!("kernel {kernel} of {}", module.name)))?;
         Ok(function as usize as Id)
     }
 
     pub(super) fn unload(&self, cuda: &Cuda) {
         for (_, loaded) in lock(&self.0).drain() {
             // SAFETY: no kernel of it is in use. A failure means a lost device.
-            let _ = unsafe { call!(cuda, cuModuleUnload(loaded.module)) };
+            let _ = unsafe { call!(cuda, cuModuleUnload(loaded.0)) };
         }
     }
 }

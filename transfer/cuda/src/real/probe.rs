@@ -3,8 +3,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 
-use cudarc::driver::sys;
-use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 
 use super::api::{self, Cuda};
 use crate::compiler::PTX_DRIVER;

@@ -8,8 +8,7 @@ fn key() -> Key {
 
 #[track_caller]
 fn check(options: Value, environment: Option<&str>, expected: std::result::Result<&str, &str>) {
-    let parsed = || parse(environment.map(OsString::from));
-    let actual = config(&key(), &options, parsed).map_err(|e| e.to_string());
+    let actual = config(&key(), &options, environment.map(OsString::from)).map_err(|e| e.to_string());
     let expected = expected.map(|text| text.parse::<Config>().expect("a configuration")).map_err(String::from);
     assert_eq!(actual, expected);
 }
