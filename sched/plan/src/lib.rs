@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod activity;
 mod assemble;
 mod bound;
 mod curve;
@@ -23,7 +22,6 @@ mod state;
 mod time;
 mod whatif;
 
-pub use activity::{Activity, Span};
 pub use bound::bound;
 pub use curve::{Curve, Point, Seconds};
 pub use durations::{Contention, Durations, InterferencePoint, PoolPoint};
@@ -36,7 +34,7 @@ pub use problem::{Bytes, Candidate, Hardware, Limits, PerPhase, Problem, Resourc
 pub use replan::{Changed, Drift, Replanned, Replanner};
 pub use schedule::{Policy, Schedule, Share};
 pub use search::plan;
-pub use simulate::{Simulation, simulate, timeline};
+pub use simulate::{Activity, Simulation, Span, simulate, timeline};
 pub use state::Step;
 pub use time::Time;
 pub use whatif::WhatIf;

@@ -24,4 +24,4 @@ pub use report::{
 };
 pub use svg::{SvgOptions, svg};
 pub use timeline::{Bar, Lane, Mark, Timeline};
-pub use trace::{TraceWriter, trace, write_trace};
+pub use trace::{trace, write_trace};

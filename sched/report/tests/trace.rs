@@ -1,6 +1,6 @@
 //! The laws of a trace.
 
-use morphgl_report::{Bar, Lane, Mark, Phase, Timeline, TraceWriter, trace, write_trace};
+use morphgl_report::{Bar, Lane, Mark, Phase, Timeline, trace, write_trace};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -65,16 +65,11 @@ fn a_trace_without_timelines_is_valid() {
 }
 
 #[test]
-fn the_streaming_writer_writes_the_same_and_passes_errors_on() {
+fn a_written_trace_is_the_one_in_memory_and_errors_are_passed_on() {
     let timeline = timeline();
-    let mut writer = TraceWriter::new(Vec::new()).expect("a Vec takes all");
-    let run = writer.process("run", &timeline.lanes, &timeline.routes).expect("a Vec takes all");
-    for activity in &timeline.activities {
-        writer.activity(run, activity).expect("a Vec takes all");
-    }
-    let streamed: Value = serde_json::from_slice(&writer.finish().expect("a Vec takes all")).expect("JSON");
-    let whole = trace(&[("run", &Timeline { marks: Vec::new(), ..timeline.clone() })]);
-    assert_eq!(streamed, whole);
+    let written = write_trace(Vec::new(), &[("run", &timeline)]).expect("writing to a Vec does not fail");
+    let written: Value = serde_json::from_slice(&written).expect("JSON");
+    assert_eq!(written, trace(&[("run", &timeline)]));
     let mut buffer = [0u8; 300];
     let error = write_trace(&mut buffer[..], &[("run", &timeline)]).expect_err("it is too small");
     assert_eq!(error.kind(), std::io::ErrorKind::WriteZero);
