@@ -16,18 +16,18 @@ use crate::{Job, JobConfig};
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
 #[derive(Debug, Clone)]
 pub struct Profiler {
-    /// What is measured, and how much of it.
+    /// Settings of the measurements.
     pub settings: Settings,
 }
 
 impl Profiler {
-    /// The default measurements for a machine of so many cores.
+    /// The default measurements for a number of cores.
     pub fn new(cores: usize) -> Self {
         Self { settings: Settings::new(cores) }
     }
 
-    /// Chooses among training operators at the same place, of which the job keeps the fastest ([`Job::select`]), and measures
-    /// its routes; within `memory` where it is given. The job's model is the same afterwards as before.
+    /// Keeps the fastest training operator at each place ([`Job::select`]), and measures the job's routes within `memory`. The
+    /// job's model is not changed.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Profiler {
         memory: Option<MemoryLimit<'_>>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Profile> {
-        let machine = job.registry().machine().clone();
+        let machine = job.registry.machine().clone();
         let watch = Watch { stop: &|| stop.is_requested(), memory };
         job.select(&self.settings, &watch, progress)?;
         let Job { operators, selections, .. } = job;
@@ -60,7 +60,7 @@ impl Partitioner {
 
 /// Divides an epoch's mini-batches among routes and orders their phases (morphgl §IV-B2 and §IV-B3).
 ///
-/// The search looks at divisions and schedules together, so the loop of Listing 1 converges at once.
+/// The search covers divisions and schedules together, so the loop of Listing 1 converges at once.
 #[derive(Debug, Clone, Copy)]
 pub struct Scheduler;
 
@@ -78,21 +78,21 @@ impl Scheduler {
 /// Trains epochs by a plan with real threads (morphgl §IV-B4), and plans again when durations change.
 #[derive(Debug)]
 pub struct Executor {
-    dataset: Arc<Dataset>,
-    config: JobConfig,
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) config: JobConfig,
     registry: Registry,
     inner: morphgl_execute::Executor,
     plan: Plan,
-    /// The problem as it is believed now; `None` where the plan is not to be changed.
+    /// The problem with the durations measured so far; `None` for a fixed plan.
     problem: Option<Problem>,
-    /// Whether the next epoch is to be planned with what was learned in this one.
-    learned: bool,
+    /// Whether the durations of `problem` are newer than the plan.
+    drifted: bool,
 }
 
 impl Executor {
     /// Takes from the job the operators that the plan names.
     ///
-    /// With a `problem`, what is left of an epoch is planned again when measured durations leave those planned with.
+    /// With a `problem`, the rest of an epoch is planned again when measured durations drift.
     ///
     /// # Errors
     ///
@@ -100,10 +100,10 @@ impl Executor {
     pub fn new(job: Job, plan: &Plan, problem: Option<Problem>, settings: ExecutorSettings) -> Result<Self> {
         let Job { dataset, config, registry, operators, .. } = job;
         let inner = morphgl_execute::Executor::new(operators, &plan.schedule, settings)?;
-        Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, learned: false })
+        Ok(Self { dataset, config, registry, inner, plan: plan.clone(), problem, drifted: false })
     }
 
-    /// Trains one epoch, or what of it is done when `stop` is requested.
+    /// Trains one epoch, or a part of it until `stop` is requested.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl Executor {
                 if replanned.is_some() { Control::Cut } else { Control::Continue }
             })?;
             if let Some(watch) = watch {
-                // What changed without a better plan for this epoch is known to the next one's.
-                self.learned |= self.problem.as_ref() != Some(watch.problem());
+                // Durations that brought no better plan for this epoch are used for the next one's.
+                self.drifted |= self.problem.as_ref() != Some(watch.problem());
                 self.problem = Some(watch.problem().clone());
             }
             left.clone_from(&report.remaining);
@@ -166,15 +166,15 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// Nothing fits the limits any more.
+    /// Nothing fits the limits.
     pub fn plan_epoch(&mut self) -> Result<&Plan> {
-        if std::mem::take(&mut self.learned) {
+        if std::mem::take(&mut self.drifted) {
             self.plan_for(self.inner.num_batches() as usize)?;
         }
         Ok(&self.plan)
     }
 
-    /// Plans so many mini-batches with what is believed now.
+    /// Plans `num_batches` mini-batches with the durations measured so far.
     fn plan_for(&mut self, num_batches: usize) -> Result<()> {
         let Some(problem) = &self.problem else { return Ok(()) };
         let problem = problem.clone().with_batches(num_batches);
@@ -183,21 +183,11 @@ impl Executor {
         Ok(self.inner.set_schedule(&self.plan.schedule)?)
     }
 
-    /// The dataset.
-    pub fn dataset(&self) -> &Arc<Dataset> {
-        &self.dataset
-    }
-
-    /// The configuration.
-    pub fn config(&self) -> &JobConfig {
-        &self.config
-    }
-
     /// The training operator, between epochs.
     ///
     /// # Errors
     ///
-    /// An earlier failure took the operator along.
+    /// An earlier failure lost the operator.
     pub fn training_mut(&mut self) -> Result<&mut dyn Training> {
         Ok(self.inner.training_mut()?)
     }
@@ -215,17 +205,17 @@ impl Executor {
             training.set_threads(threads)?;
             work(training)
         }));
-        done.unwrap_or_else(|_| bail!("{key}: panicked, as said above; this is a fault of the operator"))
+        done.unwrap_or_else(|_| bail!("{key}: panicked, see above; this is a fault of the operator"))
     }
 
-    /// Scores sets of nodes on mini-batches sampled as in training, by as many workers as the plan has or `most` at most.
+    /// Scores sets of nodes on mini-batches sampled as in training, with the plan's workers, at most `max_workers`.
     ///
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch.
-    pub fn sampled(&mut self, sets: &[&[u32]], most: Option<usize>) -> Result<Vec<Score>> {
+    pub fn sampled(&mut self, sets: &[&[u32]], max_workers: Option<usize>) -> Result<Vec<Score>> {
         let share = &self.plan.schedule.shares[0];
-        let (workers, threads) = (most.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
+        let (workers, threads) = (max_workers.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
         let (route, transferring, training) = self.inner.share_mut(0)?;
         let mut sampled = crate::Sampled {
             registry: &self.registry,
@@ -244,7 +234,7 @@ impl Executor {
     }
 }
 
-/// Adds the next part of an epoch, run by another plan, to what was reported of it so far.
+/// Adds the next part of an epoch, run by another plan, to the report of its earlier parts.
 fn append(whole: &mut EpochReport, part: EpochReport) {
     let offset = whole.seconds;
     whole.seconds += part.seconds;
@@ -259,11 +249,11 @@ fn append(whole: &mut EpochReport, part: EpochReport) {
     whole.peak_batched = whole.peak_batched.max(part.peak_batched);
     whole.peak_ready = whole.peak_ready.max(part.peak_ready);
     for (a, b) in whole.resources.iter_mut().zip(part.resources) {
-        // Both are of the same machine's resources, in the same order.
+        // Both list the machine's resources in the same order.
         a.share = (a.share * offset + b.share * part.seconds) / whole.seconds.max(f64::MIN_POSITIVE);
         a.seconds += b.seconds;
     }
-    // Shares are of one plan each: what is left is that of the last.
+    // Shares of different plans cannot be added: those of the last plan are kept.
     whole.shares = part.shares;
     whole.activities.extend(part.activities.into_iter().map(|mut a| {
         (a.span.start, a.span.end) = (a.span.start + offset, a.span.end + offset);

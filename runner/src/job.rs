@@ -1,5 +1,7 @@
 //! A dataset, a configuration, and the operators built for them.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -15,7 +17,7 @@ use crate::build::{
     hops_mismatch, label, registry, routes,
 };
 
-/// What is trained: a dataset and a configuration, with the operators of every route that could do it.
+/// A training job: a dataset and a configuration, with the operators of every possible route.
 #[derive(Debug)]
 pub struct Job {
     pub(crate) dataset: Arc<Dataset>,
@@ -24,28 +26,23 @@ pub struct Job {
     pub(crate) operators: Operators,
     /// Training operators that could not be built, their places, and why.
     pub(crate) unable: Vec<(Key, Place, String)>,
-    /// How training operators were chosen.
+    /// Comparisons of training operators.
     pub(crate) selections: Vec<Selection>,
-    /// Routes that could not be built, and why.
-    unbuilt: Vec<String>,
+    /// Routes that could not be built, and why: one line each.
+    pub(crate) unbuilt: Vec<String>,
 }
 
-/// A batching operator that routes may share.
-struct Built {
-    key: Key,
-    place: Place,
-    gather: bool,
-    operator: Arc<dyn Batching>,
-}
+/// Batching operators by key, place, and whether they gather: routes share them.
+type BatchingOperators = BTreeMap<(Key, Place, bool), Arc<dyn Batching>>;
 
 impl Job {
-    /// Builds the operators of the routes that have those asked for; of several devices of a backend, the first is used.
-    /// Of several training operators at a place all are built: [`Job::select`] keeps one of them.
+    /// Builds the operators of the routes that `config` allows, on the first device of each backend. All training operators at
+    /// a place are built: [`Job::select`] keeps one of them.
     ///
     /// # Errors
     ///
     /// A dataset without features, labels or training nodes; settings that do not fit it or one another;
-    /// or no route that can be built: the first one's reason.
+    /// or no route that can be built, for the first one's reason.
     pub fn new(dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let registry = registry()?;
         let mut routes = routes(&registry, &config.operators)?;
@@ -56,20 +53,20 @@ impl Job {
         job.check()?;
         let mut first = None;
         let (on_disk, wanted) = (job.config.disk_bytes.is_some(), job.config.operators.batching.clone());
-        // Sampling from disk is slower where the dataset is in memory: only on request.
+        // Sampling from disk is slower than from memory: only on request.
         routes.retain(|r| on_disk || r.read_at != Place::Disk || wanted.is_some());
-        // Routes to several places share mini-batches and what was measured of them: all bring features. At one place a single
-        // training operator remains, and mini-batches are made for that.
+        // Routes to several places share mini-batches and measurements: all carry features. At one place a single training
+        // operator remains, and mini-batches have the form that it needs.
         let several = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
-        let mut built = Vec::new();
+        let mut shared = BatchingOperators::new();
         for route in routes {
             if on_disk && route.read_at != Place::Disk {
                 job.leave_out(format!("{}: {LEFT_ON_DISK}", route.batching));
                 continue;
             }
-            let brings = several || brings_features(&job.config, &job.registry, &route);
-            if let Err(e) = job.add(&route, brings, &mut built) {
-                // Whoever sets an operator's options asks for it: nobody takes its place.
+            let features = several || brings_features(&job.config, &job.registry, &route);
+            if let Err(e) = job.add(&route, features, &mut shared) {
+                // An operator whose options are set is required.
                 if job.sets_options_of(&route) {
                     return Err(e);
                 }
@@ -116,9 +113,8 @@ impl Job {
         Ok(())
     }
 
-    /// Builds a route's operators; `brings_features` says whether its mini-batches carry features. Batching operators that are
-    /// already in `built` are reused.
-    fn add(&mut self, route: &Route, brings_features: bool, built: &mut Vec<Built>) -> Result<()> {
+    /// Builds a route's operators; `features` says whether its mini-batches carry features. Batching operators are `shared`.
+    fn add(&mut self, route: &Route, features: bool, shared: &mut BatchingOperators) -> Result<()> {
         if self.operators.trainer(route).is_none() {
             let operator = build_training(&self.dataset, &self.config, &self.registry, route);
             let (key, place) = (route.training.clone(), route.trained_at.clone());
@@ -135,37 +131,17 @@ impl Job {
                 }
             }
         }
-        // A sampler that never fills in features leaves them to the transfer that follows.
-        let gather = gathers(&self.registry, route, brings_features)?;
-        let same = |b: &&Built| (&b.key, &b.place, b.gather) == (&route.batching, &route.batched_at, gather);
-        let batching = match built.iter().find(same) {
-            Some(built) => Arc::clone(&built.operator),
-            None => {
-                let operator: Arc<dyn Batching> =
-                    build_batching(&self.dataset, &self.config, &self.registry, route, gather)?.into();
-                let (key, place) = (route.batching.clone(), route.batched_at.clone());
-                built.push(Built { key, place, gather, operator: Arc::clone(&operator) });
-                operator
+        let gather = gathers(&self.registry, route, features)?;
+        let batching = match shared.entry((route.batching.clone(), route.batched_at.clone(), gather)) {
+            Entry::Occupied(entry) => Arc::clone(entry.get()),
+            Entry::Vacant(entry) => {
+                let operator = build_batching(&self.dataset, &self.config, &self.registry, route, gather)?;
+                Arc::clone(entry.insert(operator.into()))
             }
         };
-        let transferring = build_transferring(&self.dataset, &self.config, &self.registry, route, brings_features)?;
+        let transferring = build_transferring(&self.dataset, &self.config, &self.registry, route, features)?;
         self.operators.routes.push(RouteOperators { route: route.clone(), batching, transferring });
         Ok(())
-    }
-
-    /// The dataset.
-    pub fn dataset(&self) -> &Arc<Dataset> {
-        &self.dataset
-    }
-
-    /// The configuration.
-    pub fn config(&self) -> &JobConfig {
-        &self.config
-    }
-
-    /// The operators and the machine.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// Threads the job may use.
@@ -173,36 +149,31 @@ impl Job {
         self.config.num_threads(&self.registry)
     }
 
-    /// Routes that could not be built, and why: one line each.
-    pub fn unbuilt(&self) -> &[String] {
-        &self.unbuilt
-    }
-
-    /// Bytes that inference of all nodes takes by the training operator of this key; `None` where that is not known.
+    /// Bytes that inference of all nodes needs with this training operator; `None` where not known.
     pub fn infer_bytes(&self, training: &str) -> Option<u64> {
         self.operators.trainers.iter().find(|t| t.key.to_string() == training)?.operator.infer_bytes()
     }
 
-    /// How the dataset is read, where it is left on disk: one line an operator.
+    /// Operators that read the dataset from disk, a line each.
     pub fn on_disk(&self) -> Vec<String> {
         let routes = self.operators.routes.iter().filter(|r| r.route.read_at == Place::Disk);
         let mut lines: Vec<String> = routes.map(|r| format!("{}: {:?}", r.route.batching, r.batching)).collect();
-        // Routes to several training operators share who batches.
+        // Routes to several training operators share a batching operator.
         lines.dedup();
         lines
     }
 
-    /// How training operators were chosen, where there are several at a place: see [`Job::select`].
+    /// Comparisons of training operators at the same place, see [`Job::select`].
     pub fn selections(&self) -> &[Selection] {
         &self.selections
     }
 
-    /// All operators, to be profiled.
+    /// All operators.
     pub fn operators_mut(&mut self) -> &mut Operators {
         &mut self.operators
     }
 
-    /// Replaces the model's parameters, wherever it may be trained.
+    /// Replaces the model's parameters in all training operators.
     ///
     /// # Errors
     ///

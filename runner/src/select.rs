@@ -1,4 +1,4 @@
-//! Which of several training operators trains: the fastest, by measurement.
+//! Choice among training operators: the fastest, by measurement.
 
 use anyhow::Result;
 use morphgl_profile::{CandidateProfile, Progress, Selection, Settings, Watch};
@@ -7,16 +7,15 @@ use morphgl_registry::Place;
 use crate::{Job, memory};
 
 impl Job {
-    /// Keeps one training operator a place, the one with the fastest mini-batches on this machine, and the routes to it; the
-    /// others' memory is given back. Where only one can train the model, nothing is measured.
+    /// Keeps the training operator with the fastest mini-batches at each place, and the routes to it; the others' memory is
+    /// released. Where only one can train the model, nothing is measured.
     ///
-    /// Every candidate gets its mini-batches in the form it trains on: with features, or without where it reads the dataset's
-    /// itself; what is kept is in the form of the chosen one. Operators at different places are no rivals: all of their routes
-    /// are planned with.
+    /// A candidate gets mini-batches in its own form: with features, or without where it reads the dataset's itself. Operators
+    /// at different places are not compared: all of their routes are planned with.
     ///
     /// # Errors
     ///
-    /// A failing operator, by its key; or `watch` said to stop.
+    /// A failing operator, by its key; or a stop request.
     pub fn select(
         &mut self,
         settings: &Settings,

@@ -108,7 +108,7 @@ impl Trainer {
             let last = epoch + 1 == self.options.epochs;
             let due = last || (epoch + 1).is_multiple_of(self.options.evaluate_every.max(1));
             // A stop does not wait for a pass over the whole graph.
-            let due = due && !done.stopped && !self.executor.dataset().splits.valid.is_empty();
+            let due = due && !done.stopped && !self.executor.dataset.splits.valid.is_empty();
             let scores = if due && self.options.evaluation != Evaluation::None {
                 observe(&Event::Evaluating);
                 let scores = self.evaluate()?;
@@ -147,7 +147,7 @@ impl Trainer {
                 break;
             }
         }
-        let has_test = !self.executor.dataset().splits.test.is_empty();
+        let has_test = !self.executor.dataset.splits.test.is_empty();
         if let Some(best) = &report.best {
             self.executor.training_mut()?.set_parameters(&best.parameters)?;
             report.test = best.test;
@@ -163,12 +163,12 @@ impl Trainer {
 
     /// Scores of the validation nodes and of the test nodes, `None` without test nodes.
     fn evaluate(&mut self) -> Result<(Score, Option<Score>)> {
-        let dataset = std::sync::Arc::clone(self.executor.dataset());
+        let dataset = std::sync::Arc::clone(&self.executor.dataset);
         let sets: [&[u32]; 2] = [&dataset.splits.valid, &dataset.splits.test];
         let scores = match self.options.evaluation {
             Evaluation::Sampled => self.executor.sampled(&sets, self.options.evaluation_workers)?,
             _ => {
-                let num_classes = self.executor.config().spec.model.num_classes;
+                let num_classes = self.executor.config.spec.model.num_classes;
                 self.executor.with_all_threads(|training| evaluate::full(training, &dataset, num_classes, &sets))?
             }
         };

@@ -43,9 +43,9 @@ fn missing_file() {
     bench.refused(&["info", "file"], &["file/graph.json", "not a directory", "check the path"]);
 }
 
-/// Hours of training are not lost for a path, nor minutes of reading for an option.
+/// Wrong paths and options fail before reading and training.
 #[test]
-fn what_needs_no_dataset_is_refused_before_it_is_read() {
+fn wrong_options_are_refused_before_the_dataset_is_read() {
     let bench = Bench::new();
     bench.refused(&["train", "nowhere", "--save", "none/a.safetensors"], &["--save none/a", "choose another file"]);
     bench.refused(&["train", "nowhere", "--save", "."], &["--save .", "this is a directory; name a file"]);
@@ -83,10 +83,10 @@ fn what_needs_no_dataset_is_refused_before_it_is_read() {
     bench.misused(&["plan", "--durations", "training=10ms"], &["--durations", "no route"]);
     assert_eq!(bench.names(), [""; 0]);
     bench.refused(&["train", "nowhere", "--save", "a.safetensors"], &["nowhere", "there is no such dataset"]);
-    assert_eq!(bench.names(), [""; 0], "what was tried is gone");
+    assert_eq!(bench.names(), [""; 0], "the temporary file is removed");
 }
 
-/// One label of 2,000,000,000, as some write for "none", is a model of terabytes.
+/// One label of 2,000,000,000, as some use for "none", makes a model of terabytes.
 #[test]
 fn a_model_larger_than_memory() {
     let bench = Bench::new();
@@ -125,7 +125,7 @@ fn import_options_that_a_format_does_not_read() {
     bench.refused(&read, &["none", "check the path"]);
 }
 
-/// They would be left out without a word.
+/// Unread options are errors: silently ignored they would mislead.
 #[test]
 fn options_that_a_command_does_not_read() {
     let bench = Bench::new();
@@ -257,7 +257,7 @@ fn settings_that_make_no_sense_for_a_dataset() {
     let args = ["generate", "sbm", "-o", "small", "--nodes", "300", "--classes", "3", "--split", "0.8,0,0.2"];
     bench.text(&args);
     bench.misused(&train(&["--patience", "3"]), &["--patience", "nothing is validated"]);
-    // A command that fails at its start has not used its run directory up.
+    // A command that fails at its start leaves no run directory.
     bench.misused(&train(&["--run", "run", "--plan", "device"]), &["--plan device", "sequential"]);
     assert_eq!(bench.names(), ["small"]);
 }
@@ -296,9 +296,9 @@ fn an_output_that_exists() {
     assert_eq!(bench.json(&["info", "small"])["num_nodes"], 100);
 }
 
-/// Runs a command where no file may be larger than 64 KiB, which stands for a full disk: writing fails in the middle.
+/// Runs a command with a file size limit of 64 KiB, which simulates a full disk: writing fails in the middle.
 fn limited(bench: &Bench, line: &str) -> Output {
-    // `trap` turns the signal that comes with the limit into the error that a full disk gives.
+    // `trap` turns the signal of the limit into the error of a full disk.
     let script = format!("trap '' XFSZ; ulimit -f 64; exec {} {line}", env!("CARGO_BIN_EXE_morphgl"));
     Command::new("bash").args(["-c", &script]).current_dir(bench.path()).output().expect("bash starts")
 }
@@ -315,7 +315,7 @@ fn disk_full_while_writing() {
     assert_eq!(bench.names(), ["edges.txt"]);
 }
 
-/// What was learned is told, and all is written that can be.
+/// The results are printed, and everything that can be written is.
 #[test]
 fn disk_full_while_training() {
     let bench = Bench::new();
@@ -336,7 +336,7 @@ fn disk_full_while_training() {
     assert!(text.contains("test accuracy") && text.contains("all epochs done"), "{text}");
     assert_eq!(names("wide"), ["config.toml", "metrics.jsonl", "plan.json", "report.html", "trace.json"]);
     assert_eq!(bench.names(), ["small", "wide"]);
-    // More epochs than there is room to write down.
+    // More epochs than fit in the file.
     let line = format!("{train} --epochs 400 --evaluation none --hidden 8 --run long --save long.safetensors --json");
     let output = limited(&bench, &line);
     fails(&output, &[&line], &["long/metrics.jsonl", "free some disk space", "File too large", "long/trace.json"]);
@@ -345,13 +345,13 @@ fn disk_full_while_training() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.matches("training goes on").count(), 1, "{stderr}");
     assert_eq!(names("long")[..3], ["config.toml", "metrics.jsonl", "model.safetensors"]);
-    assert!(!names("long").contains(&"trace.json".to_string()), "half a trace is none");
+    assert!(!names("long").contains(&"trace.json".to_string()), "no incomplete trace");
     let metrics = fs::read_to_string(bench.path().join("long/metrics.jsonl")).expect("there");
     assert!(metrics.lines().count() > 10 && metrics.ends_with('\n'), "whole lines: {metrics}");
     assert_eq!(bench.names(), ["long", "long.safetensors", "small", "wide"]);
 }
 
-/// Generating onto a real full disk, where the test may mount a tiny one.
+/// Generating onto a real full disk, where the test may mount one.
 #[test]
 fn disk_full_on_a_tiny_tmpfs() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! `morphgl bench`: every measurement runs on a tiny graph, and its document has the fields that one table needs.
+//! `morphgl bench`: every measurement runs on a tiny graph, and its document has all fields.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::Bench;
 
 const BATCHES: [&str; 6] = ["--fanouts", "5,5", "--batch-size", "32", "--threads", "2"];
 
-/// Runs `morphgl bench WHAT small …`, and checks what all documents have in common.
+/// Runs `morphgl bench WHAT small …`, and checks the fields common to all documents.
 #[track_caller]
 fn measure(bench: &Bench, what: &str, unit: &str, args: &[&str]) -> Value {
     let json = bench.json(&[&["bench", what, "small"][..], args].concat());
@@ -66,7 +66,7 @@ fn sample() {
 }
 
 #[test]
-fn what_is_sampled_depends_on_neither_threads_nor_their_use() {
+fn samples_do_not_depend_on_threads() {
     let bench = Bench::new();
     bench.small();
     let counts = |extra: &[&str]| {
@@ -108,7 +108,7 @@ fn prepare() {
 fn step() {
     let bench = Bench::new();
     bench.small();
-    // The widths that other systems are measured with, or those asked for; parameters of 8 features and 3 classes.
+    // Other systems' widths, or the given ones; parameters of 8 features and 3 classes.
     for (model, extra, hidden, params) in [
         ("sage", &[][..], 256, 8 * 256 * 2 + 256 + 256 * 3 * 2 + 3),
         ("gcn", &[], 16, 8 * 16 + 16 + 16 * 3 + 3),

@@ -1,4 +1,4 @@
-//! `--memory` of generate and import: what the process holds at most, and what is refused.
+//! `--memory` of generate and import: peak memory, and refusals.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use support::Bench;
 
-/// The least that the refusal of too little says, in MiB.
-fn least(bench: &Bench, args: &[&str]) -> u64 {
+/// The minimum in the error message for too little memory, in MiB.
+fn minimum(bench: &Bench, args: &[&str]) -> u64 {
     let args = [args, &["-o", "out", "--memory", "1KiB"]].concat();
     bench.misused(&args, &["--memory", "1.0 KiB", "give at least", "MiB"]);
     let stderr = String::from_utf8(bench.run(&args).stderr).expect("text");
@@ -17,7 +17,7 @@ fn least(bench: &Bench, args: &[&str]) -> u64 {
     rest.trim_end().trim_end_matches("MiB").parse().expect("a number of MiB")
 }
 
-/// Runs with so much memory; the most that was held, in bytes, as it is seen every millisecond.
+/// Runs within `mib` MiB; returns the peak memory in bytes, polled every millisecond.
 fn peak(bench: &Bench, args: &[&str], threads: &str, mib: u64) -> u64 {
     let memory = format!("{mib}MiB");
     let mut command = Command::new(env!("CARGO_BIN_EXE_morphgl"));
@@ -41,9 +41,9 @@ fn peak(bench: &Bench, args: &[&str], threads: &str, mib: u64) -> u64 {
 
 #[track_caller]
 fn check(bench: &Bench, args: &[&str]) {
-    // More than one thread or thread buffers count; fewer MiB than would do if they were not kept to.
+    // With more threads their buffers count; the limits are lower than without a budget.
     for (threads, more) in [("1", 0), ("4", 8), ("48", 100)] {
-        let mib = least(bench, args) + more + threads.parse::<u64>().expect("a number");
+        let mib = minimum(bench, args) + more + threads.parse::<u64>().expect("a number");
         let peak = peak(bench, args, threads, mib);
         assert!(peak > 8 << 20, "{peak} bytes: nothing was measured");
         assert!(peak <= mib << 20, "{args:?} on {threads} threads: {peak} bytes in {mib} MiB");
@@ -54,7 +54,7 @@ fn check(bench: &Bench, args: &[&str]) {
 fn generating_stays_within_the_memory_given() {
     let bench = Bench::new();
     let sbm = ["generate", "sbm", "--nodes", "150000", "--dim", "128"];
-    least(&bench, &sbm);
+    minimum(&bench, &sbm);
     assert_eq!(bench.names(), [""; 0], "refused before anything is written");
     check(&bench, &sbm);
     check(&bench, &["generate", "rmat", "--nodes", "200000", "--dim", "16", "--symmetrise"]);
@@ -66,7 +66,7 @@ fn importing_stays_within_the_memory_given() {
     let edges = |i: u64| format!("{} {}\n", i * 7919 % 50_021, i * 104_729 % 50_023);
     std::fs::write(bench.path().join("edges.txt"), (0..600_000).map(edges).collect::<String>()).expect("room");
     let args = ["import", "edges", "edges.txt", "--symmetrise"];
-    least(&bench, &args);
+    minimum(&bench, &args);
     assert_eq!(bench.names(), ["edges.txt"], "refused before anything is written");
     check(&bench, &args);
 }

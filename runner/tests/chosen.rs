@@ -1,4 +1,4 @@
-//! A job keeps the faster training operator, whichever it is, and makes mini-batches in the form that one needs.
+//! A job keeps the faster training operator, and makes mini-batches in its form.
 #![cfg(feature = "cpu")]
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use morphgl_registry::{
     Training, submit,
 };
 
-/// Milliseconds of a step; the other operators here take some.
+/// Milliseconds of a step; real operators need some milliseconds.
 static MILLIS: AtomicU64 = AtomicU64::new(0);
 
-/// Learns nothing, and takes as long as it is told.
+/// Learns nothing; a step takes [`MILLIS`].
 #[derive(Debug)]
 struct Asleep {
     steps: u64,
@@ -37,7 +37,7 @@ impl Training for Asleep {
         Ok(())
     }
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
-        assert!(batch.host()?.features.is_some(), "it reads no store");
+        assert!(batch.host()?.features.is_some(), "it does not read the store");
         let start = Instant::now();
         thread::sleep(Duration::from_millis(MILLIS.load(Ordering::SeqCst)));
         Ok(Handle::ready(Score::default(), start.elapsed()))
@@ -84,7 +84,7 @@ fn job(dataset: &Arc<Dataset>, width: usize, training: Option<&str>) -> Job {
     Job::new(Arc::clone(dataset), config).expect("operators")
 }
 
-/// The choice of a job without hurry.
+/// The only selection of a job.
 fn select(job: &mut Job) -> Selection {
     job.select(&Settings::new(1), &Watch::NONE, &mut |_| ()).expect("nothing fails");
     let [selection] = job.selections() else { panic!("one place: {:?}", job.selections()) };
@@ -96,7 +96,7 @@ fn outcome(selection: &Selection, key: &str) -> (Outcome, usize) {
     (candidate.outcome, candidate.steps())
 }
 
-/// Whether the mini-batches of a job's only route bring features, and by whom they are trained.
+/// Whether the mini-batches of a job's only route carry features, and its training operator.
 fn form(job: &mut Job) -> (bool, String) {
     let operators = job.operators_mut();
     let ([route], [trainer]) = (&operators.routes[..], &operators.trainers[..]) else { panic!("{operators:?}") };
@@ -105,10 +105,10 @@ fn form(job: &mut Job) -> (bool, String) {
     (batch.host().expect("on the host").features.is_some(), trainer.key.to_string())
 }
 
-/// One test, since all share how long the sleeper takes.
+/// A single test, because of the global `MILLIS`.
 #[test]
-fn the_faster_one_is_kept_in_its_own_form() {
-    // Half a second a step against some milliseconds: no machine is too busy for that.
+fn the_faster_operator_is_kept_in_its_own_form() {
+    // Half a second a step against some milliseconds, on the busiest machine.
     let small = Arc::new(sbm(&SbmConfig { nodes: 600, classes: 3, ..SbmConfig::default() }).expect("a graph"));
     MILLIS.store(500, Ordering::SeqCst);
     let mut slow = job(&small, 8, None);
@@ -118,7 +118,7 @@ fn the_faster_one_is_kept_in_its_own_form() {
     let (features, key) = form(&mut slow);
     assert_eq!((features, &key), (key != NATIVE, &selection.chosen.to_string()));
 
-    // No time at all against steps of a wide model on one thread.
+    // No time against steps of a wide model on one thread.
     let large = Arc::new(default_dataset());
     MILLIS.store(0, Ordering::SeqCst);
     let mut quick = job(&large, 256, None);
@@ -126,12 +126,12 @@ fn the_faster_one_is_kept_in_its_own_form() {
     assert_eq!(selection.chosen, KEY, "{selection}");
     assert_ne!(outcome(&selection, NATIVE).0, Outcome::Chosen);
     assert_eq!(form(&mut quick), (true, KEY.to_string()));
-    // Nothing is left of what it did while it was compared.
+    // Its state is what it was before the comparison.
     let operators = quick.operators_mut();
     let state = operators.trainers[0].operator.optimizer_state().expect("it has one");
     assert_eq!(state[0].values, [0.0]);
 
-    // Asked for by name, nothing is compared, and mini-batches have the same form.
+    // An operator chosen by name is not compared; mini-batches have its form.
     for (key, features) in [(NATIVE, false), ("Training_CPU_Asleep", true)] {
         let mut named = job(&small, 8, Some(key));
         named.select(&Settings::new(1), &Watch::NONE, &mut |_| ()).expect("nothing fails");

@@ -61,7 +61,7 @@ fn import_describes_what_it_made() {
     assert_eq!((&json["num_nodes"], &json["num_edges"], &json["weighted"]), (&3.into(), &4.into(), &true.into()));
     assert_eq!((&json["feature_dim"], &json["feature_dtype"]), (&4.into(), &"f16".into()));
 
-    // Columns by name, nodes without any edge, and a line for what was left out.
+    // Columns by name, isolated nodes, and a note about unused columns.
     fs::write(bench.path().join("t.csv"), "id,to,from,minutes\n0,1,0,7\n1,1,1,9\n").expect("room");
     let args = [
         "import",
@@ -89,7 +89,7 @@ fn import_describes_what_it_made() {
     bench.refused(&["import", "edges", "t.csv", "-o", "u"], &["t.csv, line 1", "\"minutes\"", "--src", "--columns"]);
 }
 
-/// Nodes known by names, with their data in a table; the summary stays within ten lines, and predictions have the names.
+/// Nodes with names, and data in a table; the summary has at most ten lines, and predictions have the names.
 #[test]
 fn nodes_have_files_and_names() {
     let bench = Bench::new();
@@ -216,7 +216,7 @@ fn train_evaluate_predict() {
     }
     let all = bench.json(&["predict", "model.safetensors", "small"]);
     assert_eq!(bench.json(&["predict", "model.safetensors", "bare"]), all);
-    // Nodes are called what they are called in the graph's source.
+    // Nodes have the ids of the graph's source.
     fs::write(bench.path().join("ids.txt"), "1000000000014\n1000000000000\n").expect("room");
     let two = bench.json(&["predict", "model.safetensors", "renamed", "--nodes", "ids.txt"]);
     assert_eq!(two["nodes"], serde_json::json!([1_000_000_000_014u64, 1_000_000_000_000u64]));
@@ -245,7 +245,7 @@ fn train_evaluate_predict() {
     bench.refused(&args, &["run", "it holds a run already"]);
 }
 
-/// One epoch of what `morphgl train` does by default is well above the features alone already.
+/// One epoch of the default model is well above the features alone.
 #[test]
 fn the_embedded_default_needs_the_graph() {
     let bench = Bench::new();
@@ -317,18 +317,18 @@ fn early_stopping_and_sampled_evaluation() {
     assert_eq!(epochs as u64, best + 3, "two epochs after the best one");
 }
 
-/// Waits until `there`; a minute is for machines under load.
+/// Waits until `there`.
 #[cfg(unix)]
 #[track_caller]
 fn wait_for(there: impl Fn() -> bool, what: &str) {
-    // Ten minutes, for machines with far more to do.
+    // Up to ten minutes, for machines under load.
     for _ in 0..12_000 {
         if there() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    panic!("waited in vain for {what}");
+    panic!("timeout: {what}");
 }
 
 #[cfg(unix)]
@@ -338,7 +338,7 @@ fn send(signal: &str, child: &std::process::Child) {
     assert!(sent.expect("kill starts").success(), "{signal}");
 }
 
-/// Trains, started by a shell after `trap`, until the signals come, each when further epochs are written.
+/// Trains, started by a shell after `trap`, until each group of signals, sent when further epochs are written.
 #[cfg(unix)]
 #[track_caller]
 fn stopped(trap: &str, signals: &[&[&str]]) {
@@ -353,13 +353,13 @@ fn stopped(trap: &str, signals: &[&[&str]]) {
     let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh starts");
     let metrics = bench.path().join("run/metrics.jsonl");
     let written = || fs::metadata(&metrics).map_or(0, |m| m.len());
-    for together in signals {
+    for group in signals {
         let before = written();
-        // Of two epochs more, one at least began after the signals before.
+        // Of two more epochs, at least one began after the previous signals.
         wait_for(|| written() > before, "an epoch");
         let before = written();
         wait_for(|| written() > before, "another epoch");
-        together.iter().for_each(|signal| send(signal, &child));
+        group.iter().for_each(|signal| send(signal, &child));
     }
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
@@ -374,7 +374,7 @@ fn ctrl_c_ends_cleanly() {
     stopped("", &[&["-INT"]]);
 }
 
-/// `timeout` sends two, to the process and to its group.
+/// `timeout` sends two signals, to the process and to its group.
 #[cfg(unix)]
 #[test]
 fn sigterm_ends_as_cleanly() {
@@ -383,9 +383,9 @@ fn sigterm_ends_as_cleanly() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_lost_terminal_ends_it_unless_it_was_started_to_go_on() {
+fn a_lost_terminal_ends_training_unless_sighup_is_ignored() {
     stopped("trap '' HUP;", &[&["-HUP"], &["-HUP"], &["-TERM"]]);
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = fs::read_to_string("/proc/self/status").expect("Linux reports it");
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).expect("signals are listed").trim();
     if u64::from_str_radix(ignored, 16).expect("a mask") & 1 != 0 {
         println!("half of it not run: the tests run under nohup");
@@ -396,7 +396,7 @@ fn a_lost_terminal_ends_it_unless_it_was_started_to_go_on() {
 
 #[cfg(unix)]
 #[test]
-fn a_stop_leaves_no_half_made_dataset() {
+fn a_stop_leaves_no_incomplete_dataset() {
     let bench = Bench::new();
     let text: String = (0..3_000_000u32).map(|i| format!("{} {}\n", i / 3, i.wrapping_mul(7919) % 1_000_000)).collect();
     fs::write(bench.path().join("edges.txt"), text).expect("room");
@@ -414,15 +414,15 @@ fn a_stop_leaves_no_half_made_dataset() {
     }
 }
 
-/// A command that has nothing to bring to an end is ended at once.
+/// A command without a handler ends at once.
 #[cfg(unix)]
 #[test]
-fn sigterm_ends_what_reads_on() {
+fn sigterm_ends_a_blocked_reader() {
     let bench = Bench::new();
     let fifo = bench.path().join("p.json");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts").success());
     let mut child = bench.command(&["plan", "--profile", "p.json"]).spawn().expect("the binary starts");
-    // Opens once the other end is read, and keeps it waiting for words.
+    // Opens once the other end is read, and keeps the reader waiting.
     let _writer = fs::OpenOptions::new().write(true).open(&fifo).expect("a fifo");
     send("-TERM", &child);
     assert_eq!(child.wait().expect("it ends").code(), Some(143));

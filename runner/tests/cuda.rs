@@ -1,4 +1,4 @@
-//! A binary with the CUDA operators on a machine without a driver: it says so, and trains on the CPU.
+//! A binary with the CUDA operators on a machine without a driver: it reports that, and trains on the CPU.
 #![cfg(feature = "cuda")]
 
 mod support;
@@ -15,19 +15,19 @@ fn operators(bench: &Bench) -> Vec<Value> {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "says what was not tested")]
-fn without_a_driver_operators_say_so_and_training_goes_on() {
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
+fn without_a_driver_training_runs_on_the_cpu() {
     let bench = Bench::new();
     let operators = operators(&bench);
-    // As soon as one is linked, one is there.
+    // There are CUDA operators if they are linked.
     let linked = include_str!("../src/operators.rs").contains("feature = \"cuda\"");
     assert_eq!(!operators.is_empty(), linked, "{operators:?}");
     if operators.iter().any(|o| o["available"] == true) {
-        return eprintln!("this machine has a CUDA device: what is said without one is not tested");
+        return eprintln!("this machine has a CUDA device: messages without one are not tested");
     }
     for operator in &operators {
         let reason = operator["reason"].as_str().unwrap_or_default();
-        // Where a driver is installed, it finds no device.
+        // An installed driver finds no device.
         assert!(reason == "no CUDA driver found" || reason.contains("the CUDA driver"), "{operator:#}");
     }
     if linked {
@@ -41,10 +41,10 @@ fn without_a_driver_operators_say_so_and_training_goes_on() {
     assert_eq!(json["epochs"].as_array().expect("a list").len(), 2);
 }
 
-/// A device whose driver is there and whose cuBLAS is not: the CPU trains, and why is said.
+/// A device with a driver and without cuBLAS: the CPU trains, and the reason is printed.
 #[test]
 #[cfg(target_os = "linux")]
-#[allow(clippy::print_stderr, reason = "says what was not tested")]
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
 fn without_cublas_the_cpu_trains() {
     let bench = Bench::new();
     bench.small();
@@ -59,8 +59,11 @@ fn without_cublas_the_cpu_trains() {
     let mut command = bench.command(&args);
     command.env("LD_LIBRARY_PATH", bench.path()).env("MORPHGL_CUBLAS", "/no/such/library");
     let output = command.output().expect("the binary starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("Training_CUDA_Native: cublasCreate_v2: MORPHGL_CUBLAS names /no/such/library"), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("all epochs done"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("Training_CUDA_Native: cublasCreate_v2: MORPHGL_CUBLAS names /no/such/library"),
+        "{stderr}"
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("all epochs done"), "{stderr}");
 }

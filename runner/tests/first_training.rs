@@ -1,4 +1,4 @@
-//! `morphgl train` without `--epochs`: how long it trains, and what it says about that.
+//! `morphgl train` without `--epochs`: length of training, and its messages.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn number(json: &Value) -> u64 {
 
 /// One step an epoch: 100 steps are 100 epochs, and every fifth epoch is evaluated.
 #[test]
-fn training_goes_on_until_validation_gets_no_better() {
+fn training_ends_when_validation_stops_improving() {
     let bench = Bench::new();
     bench.small();
     let json = bench.json(&quick(&["train", "small", "--lr", "0.05", "--run", "run"]));
@@ -36,7 +36,7 @@ fn training_goes_on_until_validation_gets_no_better() {
     for row in epochs(&json) {
         assert_eq!(row["valid_accuracy"].is_f64(), number(&row["epoch"]) % 5 == 4, "{row}");
     }
-    // What was done can be asked for by numbers.
+    // The run directory has the defaults in numbers.
     let config = fs::read_to_string(bench.path().join("run/config.toml")).expect("there");
     assert!(["epochs = 2000", "patience = 100", "evaluate_every = 5"].iter().all(|w| config.contains(w)), "{config}");
     let metrics = fs::read_to_string(bench.path().join("run/metrics.jsonl")).expect("there");
@@ -51,7 +51,7 @@ fn training_goes_on_until_validation_gets_no_better() {
     assert_eq!(rows, epochs(&json).len() / 5, "a row for each evaluation: {text}");
 }
 
-/// Ninety steps an epoch: the epochs are at least so many.
+/// Ninety steps an epoch: the minimum number of epochs counts.
 #[test]
 fn a_graph_of_many_steps_is_trained_for_some_epochs() {
     let bench = Bench::new();
@@ -69,7 +69,7 @@ fn a_graph_of_many_steps_is_trained_for_some_epochs() {
 }
 
 #[test]
-fn options_take_the_place_of_the_defaults() {
+fn options_replace_the_defaults() {
     let bench = Bench::new();
     bench.small();
     let last = |json: &Value| epochs(json).len() as u64 - 1;
@@ -77,11 +77,11 @@ fn options_take_the_place_of_the_defaults() {
     let json = bench.json(&quick(&["train", "small", "--lr", "0.05", "--patience", "3"]));
     assert_eq!((&json["ended"], number(&json["training"]["evaluate_every"])), (&"patience".into(), 3));
     assert_eq!(last(&json), number(&json["best_epoch"]) + 3);
-    // Evaluations further apart than the patience: none ends training but one that was made.
+    // Evaluations further apart than the patience: only an evaluation ends training.
     let args = ["train", "small", "--lr", "0.05", "--patience", "3", "--evaluate-every", "4"];
     let json = bench.json(&quick(&args));
     assert_eq!((&json["ended"], last(&json)), (&"patience".into(), number(&json["best_epoch"]) + 4));
-    // Epochs alone: so many, each evaluated.
+    // Epochs alone: that many, each evaluated.
     let json = bench.json(&quick(&["train", "small", "--epochs", "7"]));
     assert_eq!((&json["ended"], epochs(&json).len()), (&"epochs".into(), 7));
     assert!(epochs(&json).iter().all(|row| row["valid_accuracy"].is_f64()) && json["training"]["patience"].is_null());
@@ -107,9 +107,9 @@ fn without_validation_nodes_the_steps_are_fixed() {
 fn help_names_the_bounds() {
     use morphgl::Bound;
     let text = Bench::new().text(&["train", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = |bound: Bound| format!("{} steps (at least {} epochs)", bound.steps, bound.epochs);
+    let words = |bound: Bound| format!("{} steps (at least {} epochs)", bound.steps, bound.epochs);
     for bound in [Bound::PATIENCE, Bound::MOST, Bound::UNVALIDATED] {
-        assert!(text.contains(&said(bound)), "{:?} in {text}", said(bound));
+        assert!(text.contains(&words(bound)), "{:?} in {text}", words(bound));
     }
     let spacing = format!("without --epochs, as many as make {} steps", Bound::EVALUATION.steps);
     assert!(text.contains(&spacing), "{spacing:?} in {text}");

@@ -39,18 +39,18 @@ fn an_epoch_stays_within_the_memory_allowed() {
 }
 
 #[test]
-fn the_same_is_learned_from_disk_as_from_memory() {
+fn training_from_disk_equals_training_from_memory() {
     let bench = Bench::new();
     bench.small();
     let train = ["train", "small", "--fanouts", "4,3", "--hidden", "8", "--batch-size", "32", "--threads", "1"];
-    // Another training operator has other last bits.
+    // Training operators differ in the last bits.
     let train = [&train[..], &["--training", "Training_CPU_Native"]].concat();
     let train = [&train[..], &["--epochs", "2", "--plan", "sequential", "--evaluation", "sampled"]].concat();
     let memory = bench.json(&train);
     let used = |json: &serde_json::Value| json["plan"]["schedule"]["shares"][0]["keys"]["batching"].clone();
     assert_eq!(used(&memory), "Batching_CPU_Neighbor");
     let routes = memory["profile"]["routes"].as_array().expect("routes");
-    assert_eq!(routes.len(), 1, "what fits in memory is not profiled from disk");
+    assert_eq!(routes.len(), 1, "a dataset that fits in memory is not profiled from disk");
     let disk = bench.json(&[&train[..], &["--batching", "Batching_CPU+Disk_Neighbor"]].concat());
     assert_eq!(used(&disk), "Batching_CPU+Disk_Neighbor");
     for epoch in 0..2 {

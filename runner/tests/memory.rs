@@ -1,16 +1,16 @@
-//! A run of training holds the dataset, a little more, and what each worker needs.
+//! Peak memory of training: the dataset, a little more, and the workers.
 #![cfg(all(feature = "cpu", target_os = "linux"))]
 
 mod support;
 
 use support::Bench;
 
-/// Bytes that a run may hold for each worker, with the mini-batches in flight and the trainer's memory.
+/// Limit of bytes a worker, with its mini-batches in flight and the trainer's memory.
 const WORKER: u64 = 150_000_000;
-/// Bytes that a step of another training operator may take while the two are compared.
+/// Limit of bytes of another training operator's step during the comparison.
 const COMPARED: u64 = 250_000_000;
-/// One part of so many of the dataset that may be held beside it. On a large dataset a seventh is promised; on one as small
-/// as this that would hide half a step.
+/// Limit of other memory: 1 / `BESIDE` of the dataset. A seventh is promised for large datasets; for one as small as this that
+/// would hide half a step.
 const BESIDE: u64 = 20;
 
 /// Generates a dataset of some 210 MB; its bytes.
@@ -21,7 +21,7 @@ fn generate(bench: &Bench) -> u64 {
     files.map(|f| f.and_then(|f| f.metadata()).expect("readable").len()).sum()
 }
 
-/// Trains; the most memory held, and the plan's workers.
+/// Trains; returns the peak memory and the plan's workers.
 fn peak(bench: &Bench, options: &[&str]) -> (u64, u64) {
     let train = ["train", "graph", "--evaluation", "none", "--epochs", "2", "--hidden", "128", "--batch-size", "256"];
     let json = bench.json(&[&train[..], options].concat());
@@ -31,7 +31,7 @@ fn peak(bench: &Bench, options: &[&str]) -> (u64, u64) {
 }
 
 #[test]
-fn training_holds_little_beside_the_dataset() {
+fn training_needs_little_memory_beside_the_dataset() {
     let bench = Bench::new();
     let dataset = generate(&bench);
     assert!(dataset > 200_000_000, "{dataset} bytes of dataset");
@@ -40,7 +40,7 @@ fn training_holds_little_beside_the_dataset() {
         (&["--threads", "1"][..], 0),
         (&["--threads", "2"], 0),
         (&["--threads", "2", "--plan", "sequential"], 0),
-        // Asked for by name, there is nothing to compare with.
+        // Without a name the operators are compared.
         (&["--threads", "2"], COMPARED),
     ] {
         let named: &[&str] = if compared == 0 { &native } else { &[] };
@@ -49,7 +49,7 @@ fn training_holds_little_beside_the_dataset() {
         assert!(peak > dataset && peak <= allowed, "{options:?}: a peak of {peak} bytes, {allowed} allowed");
     }
 
-    // Files that are mapped are not held: the system takes them back when it needs the memory.
+    // Mapped files do not count: the system reclaims them when it needs the memory.
     let half = (dataset / 2).to_string();
     let train = ["train", "graph", "--evaluation", "none", "--epochs", "1", "--hidden", "16", "--threads", "1"];
     let json = bench.json(&[&train[..], &["--batch-size", "256", "--mmap", "--memory", &half]].concat());
@@ -65,7 +65,7 @@ fn inference_keeps_to_the_memory_allowed() {
     let memory = MEMORY.to_string();
     let train = ["train", "graph", "--epochs", "1", "--hidden", "256", "--batch-size", "256", "--threads", "2"];
     let train = [&train[..], &["--fanouts", "5,5,5", "--memory", &memory, "--save", "model.safetensors"]].concat();
-    // Two rows of 256 numbers a node are more than is left beside the dataset.
+    // Two rows of 256 numbers a node do not fit beside the dataset.
     bench.misused(
         &[&train[..], &["--evaluation", "full"]].concat(),
         &["--evaluation full", "all neighbours", "sampled"],
@@ -83,7 +83,7 @@ fn inference_keeps_to_the_memory_allowed() {
     let full = [&evaluate[..], &["--evaluation", "full"]].concat();
     bench.misused(&full, &["--evaluation full", "all neighbours of all nodes take", "allow more memory"]);
     assert!(bench.json(&evaluate)["test"]["accuracy"].as_f64().expect("a number") > 0.5);
-    // Left on disk, it is evaluated from there.
+    // A dataset on disk is evaluated from there.
     let small = [&evaluate[..7], &["--memory", "160MiB"]].concat();
     let output = bench.run(&small);
     let said = String::from_utf8_lossy(&output.stderr);

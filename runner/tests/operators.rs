@@ -1,4 +1,4 @@
-//! The exact set of operators this build is linked with: a crate that is no longer named vanishes without a word.
+//! The exact set of linked operators: a crate that is not named is silently not linked.
 
 #[test]
 fn the_registered_keys_are_these() {

@@ -42,7 +42,7 @@ fn durations_by_hand_are_planned_and_drawn() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_in_one_line() {
+fn impossible_plans_are_refused_in_one_line() {
     let bench = Bench::new();
     bench.misused(&["plan", "--durations", "training=10ms"], &["--durations", "no route"]);
     bench.misused(&["plan", "--durations", DURATIONS, "--what-if", "GPU*2"], &["GPU*2", "CPU, PCIe, DEV"]);
@@ -59,7 +59,7 @@ fn plans_by_name_and_by_file_are_followed() {
     let bench = Bench::new();
     bench.small();
     let train = |plan: &'static str| {
-        // Another training operator has other last bits.
+        // Training operators differ in the last bits.
         let args = ["train", "small", "--epochs", "2", "--evaluation", "none", "--training", "Training_CPU_Native"];
         [&args, &QUICK[..], &["--plan", plan]].concat()
     };
@@ -115,20 +115,20 @@ fn a_memory_budget_is_planned_with() {
     let number = |json: &Value, field: &str| json[field].as_u64().expect("a number");
     let planned = |json: &Value| json["plan"]["memory"]["host"].as_u64().expect("bytes");
     let (held, need) = (number(&free, "held_bytes"), planned(&free));
-    // What profiling itself buffers varies, so that there is room for it.
+    // Half of it more, since the buffers of profiling vary.
     let memory = held + held / 2 + need;
     let tight = json(memory);
     let (held, planned) = (number(&tight, "held_bytes"), planned(&tight));
     assert!(held + planned <= memory, "{planned} bytes for buffers beside {held}, of {memory}");
     assert_eq!(tight["epochs"].as_array().map(Vec::len), Some(1), "and it ends");
-    // A profile says what a mini-batch takes, and `--memory` then what there is for them.
+    // With a profile, `--memory` limits the buffers.
     bench.text(&[&["profile", "wide", "--batch-size", "256", "--save", "p.json"], &QUICK[..]].concat());
     let of = |memory: &str| bench.json(&["plan", "--profile", "p.json", "--memory", memory]);
     let bytes = |json: &Value| -> Vec<u64> {
         let plans = json["plans"].as_array().expect("a list").iter();
         plans.map(|p| p["memory"]["host"].as_u64().expect("bytes")).collect()
     };
-    // What the least plan takes is enough for one, and then all fit that.
+    // The memory of the smallest plan suffices for a plan, and then all plans fit it.
     let least = bytes(&of("64GiB")).into_iter().min().expect("a plan");
     let fitting = bytes(&of(&least.to_string()));
     assert!(!fitting.is_empty() && fitting.iter().all(|bytes| *bytes <= least), "{fitting:?} within {least} bytes");

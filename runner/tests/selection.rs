@@ -1,4 +1,4 @@
-//! Which of the training operators trains, end to end: it is measured, told everywhere, and changes nothing of the model.
+//! Choice among training operators, end to end: measured, reported everywhere, without effect on the model.
 #![cfg(feature = "cpu")]
 
 mod support;
@@ -35,7 +35,7 @@ fn losses(json: &Value) -> Vec<f64> {
 }
 
 #[test]
-fn both_operators_are_timed_and_the_outcome_stands_everywhere() {
+fn both_operators_are_timed_and_the_outcome_is_reported_everywhere() {
     let bench = Bench::new();
     bench.small();
     for command in ["profile", "plan", "train"] {
@@ -51,7 +51,7 @@ fn both_operators_are_timed_and_the_outcome_stands_everywhere() {
             let outcomes: &[&str] = if key == chosen { &["chosen"] } else { &["slower", "given-up"] };
             assert!(outcomes.iter().any(|o| candidate["outcome"] == *o), "{selection:#}");
         }
-        // Nothing is left of the other one.
+        // The other one has no routes.
         let routes = json["profile"]["routes"].as_array().expect("a list");
         assert!(routes.iter().all(|r| r["route"]["training"] == chosen), "{routes:?}");
         assert!(json["profile"]["seconds"].as_f64() > selection["seconds"].as_f64(), "it is a part of profiling");
@@ -69,14 +69,14 @@ fn both_operators_are_timed_and_the_outcome_stands_everywhere() {
 }
 
 #[test]
-fn what_is_asked_for_by_name_is_not_compared() {
+fn an_operator_chosen_by_name_is_not_compared() {
     let bench = Bench::new();
     bench.small();
     for key in [NATIVE, BURN] {
         let json = bench.json(&[&["train", "small", "--epochs", "1", "--training", key], &QUICK[..]].concat());
         assert_eq!(json["profile"]["selections"], serde_json::json!([]));
         assert_eq!(trained_by(&json), key);
-        // A plan of a file names its operator, too.
+        // A plan from a file names its operator.
         fs::write(bench.path().join("plan.json"), json["plan"].to_string()).expect("room");
         let again = bench.json(&[&["train", "small", "--epochs", "1", "--plan", "plan.json"], &QUICK[..]].concat());
         assert_eq!((&again["profile"]["selections"], trained_by(&again)), (&serde_json::json!([]), &key.into()));
@@ -103,14 +103,18 @@ fn the_model_is_the_same_whatever_was_compared() {
 }
 
 #[test]
-fn one_that_cannot_train_the_model_says_why() {
+fn an_operator_that_cannot_train_the_model_has_a_reason() {
     let bench = Bench::new();
     bench.small();
     let json = bench.json(&[&["train", "small", "--epochs", "1", "--model", "gin"], &QUICK[..]].concat());
     let selection = selection(&json);
     assert_eq!((&selection["chosen"], trained_by(&json)), (&BURN.into(), &BURN.into()));
     let [burn, native] = [BURN, NATIVE].map(|key| candidate(selection, key));
-    assert_eq!((&burn["outcome"], burn["first"].is_null()), (&"chosen".into(), true), "it has no rival: {selection:#}");
+    assert_eq!(
+        (&burn["outcome"], burn["first"].is_null()),
+        (&"chosen".into(), true),
+        "nothing to compare: {selection:#}"
+    );
     assert_eq!(native["outcome"], "unable");
     assert!(native["reason"].as_str().expect("a reason").contains("does not do gin"), "{selection:#}");
     assert_eq!(selection["seconds"], 0.0);

@@ -6,7 +6,7 @@ use morphgl_platform::{ISA_VARIABLE, SimdLevel};
 use serde_json::Value;
 use support::Bench;
 
-/// Runs a command at a level; gives its JSON document.
+/// Runs a command at a level, and returns its JSON document.
 fn json_at(bench: &Bench, level: SimdLevel, args: &[&str]) -> Value {
     let output = bench.command(args).arg("--json").env(ISA_VARIABLE, level.name()).output().expect("the binary starts");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -15,7 +15,7 @@ fn json_at(bench: &Bench, level: SimdLevel, args: &[&str]) -> Value {
 }
 
 #[test]
-fn the_level_in_force_is_said() {
+fn the_current_level_is_reported() {
     let bench = Bench::new();
     bench.small();
     for level in SimdLevel::available() {
@@ -26,7 +26,7 @@ fn the_level_in_force_is_said() {
 }
 
 #[test]
-fn a_level_that_is_not_there_is_wrong_usage() {
+fn an_unknown_level_is_wrong_usage() {
     let bench = Bench::new();
     for (name, why) in [("avx9", "no SIMD level of this architecture"), ("AVX2", "no SIMD level")] {
         let output = bench.command(&["ops"]).env(ISA_VARIABLE, name).output().expect("the binary starts");
@@ -38,7 +38,7 @@ fn a_level_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
-fn every_level_trains_alike() {
+fn every_level_has_the_same_losses() {
     let bench = Bench::new();
     bench.small();
     for model in ["sage", "gcn", "gat"] {

@@ -10,7 +10,7 @@ use support::{Bench, fails};
 
 const MILLIS: &str = "batching-cpu=12ms,transferring-pcie=6ms,batching-device=3ms,transferring-device=1ms,training=2ms";
 
-/// Runs on the simulated accelerator; `extra` is more of its configuration.
+/// Runs on the simulated accelerator; `extra` is appended to its configuration.
 fn run(bench: &Bench, extra: &str, args: &[&str]) -> std::process::Output {
     let sim = format!("{MILLIS}{extra}");
     bench.command(args).env("MORPHGL_SIM", sim).output().expect("the binary starts")
@@ -50,7 +50,7 @@ fn every_plan_runs_as_predicted_and_is_reported_as_simulated() {
         let batches = json["epochs"][0]["report"]["batches"].as_u64();
         assert_eq!(batches, json["profile"]["num_batches"].as_u64(), "{plan}");
         let page = std::fs::read_to_string(bench.path().join(plan).join("report.html")).expect("written");
-        assert!(page.contains("simulated"), "{plan}: what is simulated is called so");
+        assert!(page.contains("simulated"), "{plan}: simulated figures are marked");
     }
 }
 
@@ -64,7 +64,7 @@ fn operators_that_fail_or_hang_end_the_program() {
         ("training", "memory", ["Training_SIM_Ledger", "memory"]),
         ("training", "hang", ["Training_SIM_Ledger", "has not answered"]),
     ] {
-        // Profiling measures epoch 0; what fails is in epoch 1.
+        // Profiling measures epoch 0; the fault is in epoch 1.
         let fault = format!(",fault={work}:{kind}@1:7");
         let args = [&TRAIN[..], &["2", "--time-limit", "1"]].concat();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! An epoch allocates nothing once it is warm: sampler, gather, transfer, trainer and executor together, as a run has them.
+//! A warm epoch allocates nothing: sampler, gather, transfer, trainer and executor together, as in a run.
 #![cfg(feature = "cpu")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl::{
     Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Plan, Policy,
-    Stop, Strategy, TrainingSpec, build_training, build_transferring, registry, routes,
+    Stop, Strategy, TrainingSpec, build_batching, build_training, build_transferring, registry, routes,
 };
 use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, Seconds, Share};
-use morphgl_registry::{BatchingContext, Place, RouteOperators, SeedSet, TrainingOperator};
+use morphgl_registry::{RouteOperators, TrainingOperator};
 
-/// The system's allocator, which counts what is asked of it: calls and bytes, of all threads.
+/// The system's allocator, counting calls and bytes of all threads.
 struct Counting;
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -55,14 +55,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What was asked for.
+/// Allocations.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Asked {
+struct Allocations {
     calls: usize,
     bytes: usize,
 }
 
-impl Asked {
+impl Allocations {
     fn now() -> Self {
         Self { calls: CALLS.load(Ordering::Relaxed), bytes: BYTES.load(Ordering::Relaxed) }
     }
@@ -77,17 +77,17 @@ impl Asked {
 }
 
 const BATCHES: usize = 100;
-/// Mini-batches at the beginning of an epoch, while threads start and lanes speak for the first time, and at its end.
+/// Mini-batches at the beginning of an epoch, while threads and lanes start, and at its end.
 const EDGE: usize = 8;
-/// Calls into a pool of threads from outside between two blocks of its queue (crossbeam's injector), and a block's bytes.
+/// Calls into a thread pool from outside per block of its queue (crossbeam's injector), and a block's bytes.
 const CALLS_A_BLOCK: usize = 63;
 const BLOCK_BYTES: usize = 2048;
-/// Calls from outside for a mini-batch: accumulating, stepping, and gathering by the transfer.
+/// Calls from outside per mini-batch: accumulating, stepping, and gathering by the transfer.
 const CALLS_A_BATCH: usize = 3;
-/// What an epoch of these mini-batches may allocate as a whole, beginning and end included: its order, its threads and
-/// their channels. Twice of what it does.
-const EPOCH: Asked = Asked { calls: 240, bytes: 96 << 10 };
-/// Epochs in which memory may grow to what the largest mini-batch needs of every buffer.
+/// Limit of a whole epoch's allocations, beginning and end included: its order, its threads and their channels. Twice the
+/// actual amount.
+const EPOCH: Allocations = Allocations { calls: 240, bytes: 96 << 10 };
+/// Epochs until every buffer has the size of the largest mini-batch.
 const PATIENCE: usize = 40;
 
 fn config() -> JobConfig {
@@ -136,48 +136,41 @@ fn schedule(policy: Policy, workers: usize) -> Schedule {
     }
 }
 
-/// Who gathers features.
+/// The phase that gathers features.
 #[derive(Debug, Clone, Copy)]
 enum Gather {
-    /// The first layer reads them where they lie.
-    Nobody,
+    /// The first layer reads them from the dataset.
+    None,
     Batching,
     Transferring,
 }
 
-/// Runs an epoch, telling of every mini-batch trained.
+/// Runs an epoch, and calls the function after every mini-batch.
 type Epoch = Box<dyn FnMut(&mut dyn FnMut())>;
 
-/// As `morphgl train` does it: mini-batches bring no features.
+/// As `morphgl train` runs it: mini-batches carry no features.
 fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
     let job = Job::new(Arc::clone(dataset), config()).expect("operators");
     let prediction = morphgl_plan::predict(schedule, 0.1);
     let plan = Plan { strategy: Strategy::Pipeline, schedule: schedule.clone(), prediction, memory: Memory::default() };
-    // A new plan would be a new state; so no problem is given to plan with.
+    // Without a problem there is no replanning, which would allocate.
     let mut executor = Executor::new(job, &plan, None, ExecutorSettings::default()).expect("the plan's operators");
     Box::new(move |trained| {
-        let tell = &mut |event: &Event<'_>| {
+        let observe = &mut |event: &Event<'_>| {
             if let Event::Trained(_) = event {
                 trained();
             }
         };
-        executor.epoch(0, &Stop::new(), tell).expect("an epoch");
+        executor.epoch(0, &Stop::new(), observe).expect("an epoch");
     })
 }
 
-/// With features gathered by batching or by transferring, as other trainers need them.
+/// With features gathered by batching or by transferring.
 fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch {
     let (registry, config) = (registry().expect("operators"), config());
     let route = routes(&registry, &config.operators).expect("a route").remove(0);
-    let context = BatchingContext {
-        dataset: Arc::clone(dataset),
-        seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("nodes"),
-        settings: config.sampler.clone(),
-        gather: matches!(gather, Gather::Batching),
-        place: Place::Host,
-        options: serde_json::Value::Null,
-    };
-    let batching = registry.batching(&route.batching, &context).expect("a sampler");
+    let gathers = matches!(gather, Gather::Batching);
+    let batching = build_batching(dataset, &config, &registry, &route, gathers).expect("a sampler");
     let transfers = matches!(gather, Gather::Transferring);
     let transferring = build_transferring(dataset, &config, &registry, &route, transfers).expect("a transfer");
     let training = build_training(dataset, &config, &registry, &route).expect("a trainer");
@@ -199,31 +192,31 @@ fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch
     })
 }
 
-/// Repeats an epoch until one of them allocates no more than is known; fails if none does.
+/// Repeats an epoch until one allocates no more than allowed; fails if none does.
 #[track_caller]
 fn check(dataset: &Arc<Dataset>, policy: Policy, workers: usize, gather: Gather) {
     let schedule = schedule(policy, workers);
     let mut epoch = match gather {
-        Gather::Nobody => by_job(dataset, &schedule),
+        Gather::None => by_job(dataset, &schedule),
         _ => by_hand(dataset, &schedule, gather),
     };
     let batches = BATCHES - 2 * EDGE;
     let blocks = (CALLS_A_BATCH * batches).div_ceil(CALLS_A_BLOCK);
-    let allowed = Asked { calls: blocks, bytes: blocks * BLOCK_BYTES };
+    let allowed = Allocations { calls: blocks, bytes: blocks * BLOCK_BYTES };
     let mut found = Vec::new();
     for _ in 0..PATIENCE {
-        let (before, mut number) = (Asked::now(), 0);
+        let (before, mut number) = (Allocations::now(), 0);
         let mut inside = [before; 2];
         epoch(&mut || {
             number += 1;
             match number {
-                EDGE => inside[0] = Asked::now(),
-                n if n == BATCHES - EDGE => inside[1] = Asked::now(),
+                EDGE => inside[0] = Allocations::now(),
+                n if n == BATCHES - EDGE => inside[1] = Allocations::now(),
                 _ => {}
             }
         });
         assert_eq!(number, BATCHES);
-        let (steady, whole) = (inside[1].since(inside[0]), Asked::now().since(before));
+        let (steady, whole) = (inside[1].since(inside[0]), Allocations::now().since(before));
         if steady.is_within(allowed) && whole.is_within(EPOCH) {
             return;
         }
@@ -231,17 +224,17 @@ fn check(dataset: &Arc<Dataset>, policy: Policy, workers: usize, gather: Gather)
     }
     panic!(
         "{policy:?}, {workers} workers, {gather:?} gathers: {batches} mini-batches and the whole epoch allocate {found:?}; \
-         {allowed:?} and {EPOCH:?} are known"
+         {allowed:?} and {EPOCH:?} are allowed"
     );
 }
 
-/// One test, so that no other one allocates at the same time.
+/// A single test, so that no other allocates at the same time.
 #[test]
 fn a_warm_epoch_allocates_nothing() {
     let graph = SbmConfig { nodes: 20_000, degree: 10.0, dim: 128, train: 0.3, ..SbmConfig::default() };
     let dataset = Arc::new(morphgl_generate::sbm(&graph).expect("a graph"));
     for (policy, workers) in [(Policy::Sequential, 1), (Policy::Pipeline, 1), (Policy::Pipeline, 2)] {
-        for gather in [Gather::Nobody, Gather::Batching, Gather::Transferring] {
+        for gather in [Gather::None, Gather::Batching, Gather::Transferring] {
             check(&dataset, policy, workers, gather);
         }
     }

@@ -67,7 +67,7 @@ impl PlannedArgs {
         show: Show,
     ) -> anyhow::Result<Measured> {
         let mut job = Job::new(Arc::clone(dataset), config)?;
-        job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+        job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
         job.on_disk().iter().for_each(|how| show.say(how));
         let threads = job.threads();
         let mut profiler = Profiler::new(threads);
@@ -77,7 +77,7 @@ impl PlannedArgs {
         }
         let stop = interrupt::stop()?;
         // The system reclaims the pages of a mapped dataset when it needs the memory.
-        let mapped = dataset.topology.indices().is_mapped() && job.config().disk_bytes.is_none();
+        let mapped = dataset.topology.indices().is_mapped() && job.config.disk_bytes.is_none();
         let peak = || memory::take_peak().saturating_sub(if mapped { memory::mapped_files() } else { 0 });
         peak();
         let memory = MemoryLimit { limit: self.limits.process(peak())?, peak: &peak };

@@ -186,7 +186,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
-    let simulated = Simulated::of(job.registry());
+    let simulated = Simulated::of(&job.registry);
     let learns = !simulated.trains(&plan.schedule);
     if !learns {
         show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");

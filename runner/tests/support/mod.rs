@@ -1,5 +1,5 @@
-//! Runs the binary.
-#![allow(dead_code, reason = "each test file uses its own part")]
+//! Runs the binary in a temporary directory.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,7 +28,7 @@ impl Bench {
         self.command(args).output().expect("the binary starts")
     }
 
-    /// Runs a command that succeeds, and gives its stdout.
+    /// Runs a command that succeeds, and returns its stdout.
     #[track_caller]
     pub(crate) fn text(&self, args: &[&str]) -> String {
         let output = self.run(args);
@@ -37,20 +37,20 @@ impl Bench {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Runs a command with `--json`, and gives the one document on its stdout.
+    /// Runs a command with `--json`, and returns the document on its stdout.
     #[track_caller]
     pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
         let text = self.text(&[args, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{args:?}: stdout is not one JSON document: {e}\n{text}"))
     }
 
-    /// Runs a command that fails with exit status 1 and one line that holds all of `words`.
+    /// Runs a command that fails with exit status 1 and one line of error that contains all of `words`.
     #[track_caller]
     pub(crate) fn refused(&self, args: &[&str], words: &[&str]) {
         fails(&self.run(args), args, words);
     }
 
-    /// Runs a command that is used wrongly: exit status 2 and one line of error that holds all of `words`.
+    /// Runs a wrong command: exit status 2 and one line of error that contains all of `words`.
     #[track_caller]
     pub(crate) fn misused(&self, args: &[&str], words: &[&str]) {
         let output = self.run(args);
@@ -61,7 +61,7 @@ impl Bench {
         words.iter().for_each(|w| assert!(line.contains(w), "{args:?}: {line:?} does not say {w:?}"));
     }
 
-    /// Everything in the directory, hidden files too.
+    /// Names in the directory, hidden files included.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("readable");
         let name =
@@ -80,7 +80,7 @@ impl Bench {
     }
 }
 
-/// Asserts exit status 1 and one line on stderr that holds all of `words`.
+/// Asserts exit status 1 and one line of error that contains all of `words`.
 #[track_caller]
 pub(crate) fn fails(output: &Output, args: &[&str], words: &[&str]) {
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Rules of the tree that no compiler checks.
+//! Rules of the source tree that the compiler does not check.
 
 mod documents;
 mod modules;

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, show: Show) -> Result<Measurement> {
     let dataset = args.data.open(show)?;
     let config = planned::config(&dataset, &model, &args.batch)?;
     let mut job = Job::new(dataset, config)?;
-    job.unbuilt().iter().for_each(|why| show.say(format_args!("left out: {why}")));
+    job.unbuilt.iter().for_each(|why| show.say(format_args!("left out: {why}")));
     let (threads, stop) = (job.threads(), interrupt::stop()?);
     let watch = Watch { stop: &|| stop.is_requested(), memory: None };
     job.select(&Settings::new(threads), &watch, &mut |_| ())?;
