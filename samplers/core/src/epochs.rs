@@ -6,7 +6,7 @@ use morphgl_registry::{BatchId, Error, Place, Result, SamplerSettings, SeedSet};
 
 use crate::permute;
 
-/// Epochs whose order is kept: workers pass from one epoch to the next at different times.
+/// Number of cached orders: workers pass from one epoch to the next at different times.
 const ORDERS: usize = 2;
 
 /// The seeds of every epoch, in its order; shared by the workers of an operator.
@@ -29,10 +29,10 @@ pub struct Order {
 }
 
 impl Epochs {
-    /// Bytes that the orders take, a seed.
+    /// Bytes of the orders per seed.
     pub const BYTES_A_SEED: u64 = 4 * ORDERS as u64;
 
-    /// Epochs over `seeds`, with settings that [`check_limits`](crate::check_limits) has passed.
+    /// Epochs over `seeds`, with settings accepted by [`check_limits`](crate::check_limits).
     pub fn new(seeds: &SeedSet, settings: &SamplerSettings) -> Self {
         let SamplerSettings { batch_size, shuffle, seed, .. } = *settings;
         Self { seeds: seeds.clone(), batch_size, shuffle, seed, orders: Mutex::default() }
@@ -43,7 +43,7 @@ impl Epochs {
         self.seeds.nodes().len()
     }
 
-    /// Number of mini-batches an epoch has.
+    /// Number of mini-batches of an epoch.
     pub fn num_batches(&self) -> usize {
         self.num_seeds().div_ceil(self.batch_size)
     }
@@ -52,7 +52,7 @@ impl Epochs {
     ///
     /// # Errors
     ///
-    /// It has not.
+    /// The index is too large.
     pub fn check(&self, id: BatchId) -> Result<()> {
         let num_batches = self.num_batches();
         if id.index as usize >= num_batches {
@@ -61,7 +61,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// The seeds in the order of `epoch`, made by the first worker that needs it.
+    /// The seeds in the order of `epoch`, computed by the first worker that needs it.
     pub fn order(&self, epoch: u32) -> Order {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = orders.iter().find(|order| order.epoch == epoch || !self.shuffle) {
@@ -69,7 +69,7 @@ impl Epochs {
         }
         let mut nodes: Arc<[u32]> = self.seeds.nodes().into();
         if self.shuffle {
-            permute(self.seed, epoch, Arc::get_mut(&mut nodes).expect("nobody else knows it yet"));
+            permute(self.seed, epoch, Arc::get_mut(&mut nodes).expect("the only reference"));
         }
         let order = Order { epoch, nodes };
         if orders.len() == ORDERS {
@@ -79,17 +79,17 @@ impl Epochs {
         order
     }
 
-    /// The seeds of a mini-batch; `order` is the worker's own, made anew where it is of another epoch.
+    /// The seeds of a mini-batch; `order` is the worker's copy, replaced when the epoch changes.
     ///
     /// # Errors
     ///
     /// An epoch has no such mini-batch.
     pub fn seeds<'o>(&self, id: BatchId, order: &'o mut Option<Order>) -> Result<&'o [u32]> {
         self.check(id)?;
-        if order.as_ref().is_none_or(|known| known.epoch != id.epoch) {
+        if order.as_ref().is_none_or(|order| order.epoch != id.epoch) {
             *order = Some(self.order(id.epoch));
         }
-        let nodes = &order.as_ref().expect("it was just made").nodes;
+        let nodes = &order.as_ref().expect("set above").nodes;
         let first = id.index as usize * self.batch_size;
         Ok(&nodes[first..nodes.len().min(first.saturating_add(self.batch_size))])
     }
@@ -112,7 +112,7 @@ pub fn check_host(place: &Place) -> Result<()> {
 ///
 /// # Errors
 ///
-/// It is given none.
+/// The number of threads is 0.
 pub fn check_threads(threads: usize) -> Result<()> {
     if threads == 0 {
         let what = "0 threads make no mini-batch; give at least 1";

@@ -29,6 +29,6 @@ pub use logarithm::ln;
 pub use permutation::permute;
 pub use picks::{PickScratch, Picks, make_room};
 pub use relabel::Relabel;
-pub use stream::{BLOCK_BITS, Counter, HOP_BITS, Row, Stream};
+pub use stream::{Row, Stream};
 pub use uniform::{MAX_FANOUT, UniformScratch, pick_uniform, pick_uniform_lanes};
 pub use weighted::{MAX_WEIGHTED_DEGREE, WeightedScratch, count_positive, pick_weighted};

@@ -67,8 +67,8 @@ fn ours(row: &Row, degree: u32, out: &mut [u32]) {
 fn biased(row: &Row, degree: u32, out: &mut [u32]) {
     for i in 0..out.len() {
         let j = degree - out.len() as u32 + i as u32;
-        let word = row.counter(Stream::Sampling, i as u32 / 4).draw(row.seed)[i % 4];
-        let drawn = bounded(j, word, |r| row.counter(Stream::SamplingRetry, r / 4).draw(row.seed)[r as usize % 4]);
+        let word = row.block(Stream::Sampling, i as u32 / 4)[i % 4];
+        let drawn = bounded(j, word, |r| row.block(Stream::SamplingRetry, r / 4)[r as usize % 4]);
         out[i] = if out[..i].contains(&drawn) { j } else { drawn };
     }
     out.sort_unstable();

@@ -10,8 +10,8 @@ fn reference(row: &Row, degree: u32, len: u32) -> Vec<u32> {
     let mut chosen = BTreeSet::new();
     for i in 0..len {
         let j = degree - len + i;
-        let word = row.counter(Stream::Sampling, i / 4).draw(row.seed)[i as usize % 4];
-        let retry = |r: u32| row.counter(Stream::SamplingRetry, i * 64 + r / 4).draw(row.seed)[r as usize % 4];
+        let word = row.block(Stream::Sampling, i / 4)[i as usize % 4];
+        let retry = |r: u32| row.block(Stream::SamplingRetry, i * 64 + r / 4)[r as usize % 4];
         let drawn = bounded(j + 1, word, retry);
         if !chosen.insert(drawn) {
             chosen.insert(j);
@@ -31,7 +31,7 @@ proptest! {
         let mut scratch = UniformScratch::default();
         pick_uniform(&row, degree, &mut out, &mut scratch);
         prop_assert_eq!(&out, &reference(&row, degree, len));
-        // A second pick finds the scratch as the first one did.
+        // A pick leaves the scratch as it was.
         let mut again = vec![0; len as usize];
         pick_uniform(&row, degree, &mut again, &mut scratch);
         prop_assert_eq!(out, again);
