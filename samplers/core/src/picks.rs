@@ -5,8 +5,8 @@ use std::ops::Range;
 use morphgl_registry::{BatchId, Block, Error, Fanout, Pick, Result, SamplerSettings};
 
 use crate::stream::Row;
-use crate::uniform::{UniformScratch, pick_uniform};
-use crate::weighted::{WeightedScratch, count_positive, pick_weighted};
+use crate::uniform::{PickScratch, pick_uniform};
+use crate::weighted::{count_positive, pick_weighted};
 
 /// Parameters of the picks of one hop. A row is a node with its in-edges, a range of the graph's edges.
 #[derive(Debug, Clone, Copy)]
@@ -23,13 +23,6 @@ pub struct Picks<'a> {
     pub batch: BatchId,
     /// Hop from the seeds: 0 expands the seeds.
     pub hop: u32,
-}
-
-/// Buffers of [`Picks::pick`], reused from row to row.
-#[derive(Debug, Default)]
-pub struct PickScratch {
-    uniform: UniformScratch,
-    weighted: WeightedScratch,
 }
 
 impl<'a> Picks<'a> {
@@ -73,8 +66,8 @@ impl<'a> Picks<'a> {
     /// When `out` is longer.
     pub fn pick(&self, node: u32, edges: Range<usize>, out: &mut [u32], scratch: &mut PickScratch) {
         match self.by_weight() {
-            Some(weights) => pick_weighted(&self.row(node), &weights[edges], out, &mut scratch.weighted),
-            None => pick_uniform(&self.row(node), edges.len() as u32, out, &mut scratch.uniform),
+            Some(weights) => pick_weighted(&self.row(node), &weights[edges], out, scratch),
+            None => pick_uniform(&self.row(node), edges.len() as u32, out, scratch),
         }
     }
 

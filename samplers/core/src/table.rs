@@ -43,7 +43,7 @@ pub(crate) fn index(node: u32) -> usize {
 pub(crate) const SEVENTH: u32 = ((1u64 << 32) / NODES as u64) as u32 + 1;
 
 /// Replaces the first `count` of `ids` by local ids, and prefetches the entries of the others; returns the number of nodes
-/// so far. `local_ids.nodes` needs room for all of them, `values` for the new ones.
+/// so far. `local_ids.nodes` has space for all of them, `values` for the new ones.
 ///
 /// Branch-free in whether a node is new, since a branch would be mispredicted every third time: both outcomes are
 /// computed, and the node is always written.

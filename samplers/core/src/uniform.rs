@@ -1,5 +1,7 @@
 //! Uniform picks without replacement.
 
+use std::collections::BinaryHeap;
+
 use morphgl_platform::SimdLevel;
 
 use crate::bounded::bounded;
@@ -16,11 +18,14 @@ const RETRY_BLOCKS: u32 = crate::bounded::RETRIES / 4;
 /// Maximum number of picks that are kept sorted while they are drawn; for more, a bitmap records them.
 const SMALL: usize = 64;
 
-/// Buffers of [`pick_uniform`], reused from row to row.
+/// Buffers of a pick, reused from row to row.
 #[derive(Debug, Default)]
-pub struct UniformScratch {
-    // Invariant: all bits are 0 between two picks.
+pub struct PickScratch {
+    // Invariant: all bits are 0 between two uniform picks.
     chosen: Vec<u64>,
+    /// Times and positions of the best candidates of a weighted pick. A time is positive, so its bits sort as it does.
+    // Invariant: empty between two weighted picks.
+    pub(crate) nearest: BinaryHeap<(u64, u32)>,
 }
 
 /// Fills `out` with positions in `0..degree`, each at most once, ascending.
@@ -37,7 +42,7 @@ pub struct UniformScratch {
 /// # Complexity
 ///
 /// O(len · min(len, 64)) time for small picks; O(len + degree / 64) beyond 64 picks, with `degree` bits of scratch.
-pub fn pick_uniform(row: &Row, degree: u32, out: &mut [u32], scratch: &mut UniformScratch) {
+pub fn pick_uniform(row: &Row, degree: u32, out: &mut [u32], scratch: &mut PickScratch) {
     let len = out.len();
     assert!(len <= degree as usize, "{len} neighbours cannot be picked from {degree}");
     if len == degree as usize {
@@ -136,7 +141,7 @@ pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) 
         let mut positions = [0; MAX_LANES_FANOUT];
         let positions = &mut positions[..picks.len()];
         let row = Row { node: lanes.nodes[lane], ..*row };
-        pick_uniform(&row, lanes.degrees[lane], positions, &mut UniformScratch::default());
+        pick_uniform(&row, lanes.degrees[lane], positions, &mut PickScratch::default());
         picks.iter_mut().zip(positions).for_each(|(pick, position)| pick[lane] = *position);
     }
 }

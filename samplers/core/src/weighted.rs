@@ -1,20 +1,11 @@
 //! Weighted picks without replacement.
 
-use std::collections::BinaryHeap;
-
 use crate::logarithm::ln;
 use crate::stream::Row;
+use crate::uniform::PickScratch;
 
 /// The largest degree of a weighted pick: each neighbour takes two words of a block.
 pub const MAX_WEIGHTED_DEGREE: u64 = 1 << 23;
-
-/// Buffers of [`pick_weighted`], reused from row to row.
-#[derive(Debug, Default)]
-pub struct WeightedScratch {
-    /// Times and positions of the best candidates. A time is positive, so its bits sort as it does.
-    // Invariant: empty between two picks.
-    nearest: BinaryHeap<(u64, u32)>,
-}
 
 /// Number of positive weights, counted up to `at_most`.
 pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
@@ -40,7 +31,7 @@ pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
 /// # Complexity
 ///
 /// O(degree · log(len)) time, `len` candidates of scratch.
-pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut WeightedScratch) {
+pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut PickScratch) {
     let len = out.len();
     if len == 0 {
         return;

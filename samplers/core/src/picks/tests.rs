@@ -49,6 +49,6 @@ fn rows_are_picked_by_the_settings() {
     assert_eq!(pick(Pick::Uniform, "-1", 1..7), [0, 1, 2, 3, 4, 5]);
     let row = picks(Pick::Uniform, "2").row(5);
     let mut expected = [0; 2];
-    pick_uniform(&row, 6, &mut expected, &mut UniformScratch::default());
+    pick_uniform(&row, 6, &mut expected, &mut PickScratch::default());
     assert_eq!(pick(Pick::Uniform, "2", 1..7), expected);
 }

@@ -28,7 +28,7 @@ proptest! {
         let row = Row { seed, batch: BatchId { epoch, index }, hop, node };
         let len = len.min(degree - 1);
         let mut out = vec![0; len as usize];
-        let mut scratch = UniformScratch::default();
+        let mut scratch = PickScratch::default();
         pick_uniform(&row, degree, &mut out, &mut scratch);
         prop_assert_eq!(&out, &reference(&row, degree, len));
         // A pick leaves the scratch as it was.
@@ -44,7 +44,7 @@ fn huge_degrees_meet_retries_and_still_agree() {
     for node in 0..200 {
         let row = Row { seed: 3, batch: BatchId::default(), hop: 0, node };
         let mut out = [0; 9];
-        pick_uniform(&row, (1 << 31) + 10, &mut out, &mut UniformScratch::default());
+        pick_uniform(&row, (1 << 31) + 10, &mut out, &mut PickScratch::default());
         assert_eq!(out.to_vec(), reference(&row, (1 << 31) + 10, 9));
     }
 }
@@ -53,6 +53,6 @@ fn huge_degrees_meet_retries_and_still_agree() {
 fn all_neighbours_need_no_draw() {
     let row = Row { seed: 0, batch: BatchId::default(), hop: 0, node: 0 };
     let mut out = [9; 5];
-    pick_uniform(&row, 5, &mut out, &mut UniformScratch::default());
+    pick_uniform(&row, 5, &mut out, &mut PickScratch::default());
     assert_eq!(out, [0, 1, 2, 3, 4]);
 }
