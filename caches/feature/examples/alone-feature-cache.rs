@@ -1,4 +1,4 @@
-//! Holds every tenth row of a matrix. Run: `cargo run -p morphgl-feature-cache --example alone-feature-cache`.
+//! Caches every tenth row of a matrix. Run: `cargo run -p morphgl-feature-cache --example alone-feature-cache`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_feature_cache::{FeatureCache, NodeMap};
@@ -12,6 +12,6 @@ fn main() {
     let Ok(cache) = cache;
     let nodes: Vec<u32> = (0..100_000u32).map(|i| i.wrapping_mul(2_654_435_761) % 1_000_000).collect();
     let (mut out, mut missing) = (vec![0; 4 * nodes.len()], 0);
-    cache.gather(&nodes, &mut out, |_, _| missing += 1);
-    println!("{cache:?}, {} bytes; {:.1}% held, {missing} missing", cache.num_bytes(), 100.0 * cache.hits().rate());
+    let hits = cache.gather(&nodes, &mut out, |_, _| missing += 1);
+    println!("{cache:?}, {} bytes; {hits} hits, {missing} missing", cache.num_bytes());
 }

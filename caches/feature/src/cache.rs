@@ -1,34 +1,15 @@
-//! Rows of the nodes held.
+//! A static cache of feature rows.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::NodeMap;
 
-/// Cache hits and misses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Hits {
-    /// Requested rows in the cache.
-    pub hits: u64,
-    /// Requested rows not in the cache.
-    pub misses: u64,
-}
-
-impl Hits {
-    /// Hit ratio; NaN without a request.
-    pub fn rate(&self) -> f64 {
-        self.hits as f64 / (self.hits + self.misses) as f64
-    }
-}
-
-/// Rows of fixed length, of some nodes; what it holds does not change.
+/// Cached rows of fixed length of some nodes; immutable.
 pub struct FeatureCache {
     map: NodeMap,
     row_bytes: usize,
     // Invariant: `map.len() * row_bytes` bytes, in the order of the map.
     rows: Vec<u8>,
-    hits: AtomicU64,
-    misses: AtomicU64,
 }
 
 impl fmt::Debug for FeatureCache {
@@ -38,7 +19,7 @@ impl fmt::Debug for FeatureCache {
 }
 
 impl FeatureCache {
-    /// A cache of the rows of `map`'s nodes, which `fill` writes, one after another in ascending order of their nodes.
+    /// A cache of the rows of `map`'s nodes, which `fill` writes in ascending order of their nodes.
     ///
     /// # Errors
     ///
@@ -50,34 +31,34 @@ impl FeatureCache {
     ) -> Result<Self, E> {
         let mut rows = vec![0; map.len() * row_bytes];
         fill(&map, &mut rows)?;
-        Ok(Self { map, row_bytes, rows, hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+        Ok(Self { map, row_bytes, rows })
     }
 
-    /// Bytes it takes: map and rows.
+    /// Bytes of map and rows.
     pub fn num_bytes(&self) -> u64 {
         self.map.num_bytes() + self.rows.len() as u64
     }
 
-    /// The nodes whose rows are held.
+    /// The nodes whose rows are cached.
     pub fn map(&self) -> &NodeMap {
         &self.map
     }
 
-    /// The row of `node`, where it is held.
+    /// The row of `node`, if it is cached.
     #[inline]
     pub fn get(&self, node: u32) -> Option<&[u8]> {
         let at = self.map.get(node)? * self.row_bytes;
         Some(&self.rows[at..at + self.row_bytes])
     }
 
-    /// Copies the rows of `nodes` that are held to their places in `out`, as many rows as nodes; calls `missing` with the
-    /// index and node of each other one.
+    /// Copies the cached rows of `nodes` to their positions in `out`, of one row per node; calls `missing` with index and
+    /// node of the other ones. Returns the number of cache hits.
     ///
     /// # Panics
     ///
     /// When `out` is not as long as the rows together.
-    pub fn gather(&self, nodes: &[u32], out: &mut [u8], mut missing: impl FnMut(usize, u32)) {
-        assert_eq!(out.len(), nodes.len() * self.row_bytes, "room for the rows, and their bytes");
+    pub fn gather(&self, nodes: &[u32], out: &mut [u8], mut missing: impl FnMut(usize, u32)) -> usize {
+        assert_eq!(out.len(), nodes.len() * self.row_bytes, "bytes of the output and of the rows");
         let mut hits = 0;
         for (i, &node) in nodes.iter().enumerate() {
             match self.get(node) {
@@ -88,13 +69,7 @@ impl FeatureCache {
                 None => missing(i, node),
             }
         }
-        self.hits.fetch_add(hits, Ordering::Relaxed);
-        self.misses.fetch_add(nodes.len() as u64 - hits, Ordering::Relaxed);
-    }
-
-    /// Hits and misses of [`FeatureCache::gather`].
-    pub fn hits(&self) -> Hits {
-        Hits { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+        hits
     }
 }
 

@@ -3,5 +3,5 @@
 mod cache;
 mod map;
 
-pub use cache::{FeatureCache, Hits};
+pub use cache::FeatureCache;
 pub use map::NodeMap;

@@ -1,9 +1,9 @@
-//! Which nodes are held, and where: a bitmap that counts.
+//! The map of cached nodes to row indices: a bitmap with rank.
 
-/// Maps some of a graph's nodes to 0, 1, 2, … in ascending order: 16 bytes for every 64 nodes of the graph, whatever is held.
+/// Maps some of a graph's nodes to 0, 1, 2, … in ascending order, in 16 bytes for every 64 nodes of the graph.
 ///
-/// A hash table takes 12 bytes or more for each node held; this takes less as soon as one node of 48 is, and finds it with
-/// one look at memory.
+/// A hash table takes 12 bytes or more for each mapped node: the bitmap is smaller if at least one node in 48 is mapped, and
+/// a lookup is one memory access.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeMap {
     // Invariant: `before` of each word is the number of bits set in all words before it.
@@ -18,40 +18,40 @@ struct Word {
 }
 
 impl NodeMap {
-    /// Maps the nodes below `num_nodes` for which `holds` is true; it is called once for each node, in order.
-    pub fn new(num_nodes: usize, mut holds: impl FnMut(u32) -> bool) -> Self {
+    /// Maps the nodes below `num_nodes` for which `contains` is true; it is called once for each node, in order.
+    pub fn new(num_nodes: usize, mut contains: impl FnMut(u32) -> bool) -> Self {
         let mut words = Vec::with_capacity(num_nodes.div_ceil(64));
         let mut before = 0u32;
         for first in (0..num_nodes).step_by(64) {
             let nodes = first..num_nodes.min(first + 64);
-            let bits = nodes.filter(|&v| holds(v as u32)).fold(0u64, |bits, v| bits | 1 << (v % 64));
+            let bits = nodes.filter(|&v| contains(v as u32)).fold(0u64, |bits, v| bits | 1 << (v % 64));
             words.push(Word { bits, before });
             before += bits.count_ones();
         }
         Self { words, len: before }
     }
 
-    /// Bytes that the map of a graph of so many nodes takes.
+    /// Bytes of the map of a graph of `num_nodes` nodes.
     pub fn num_bytes_of(num_nodes: usize) -> u64 {
         num_nodes.div_ceil(64) as u64 * size_of::<Word>() as u64
     }
 
-    /// Bytes it takes.
+    /// Bytes of the map.
     pub fn num_bytes(&self) -> u64 {
         (self.words.len() * size_of::<Word>()) as u64
     }
 
-    /// Number of nodes held.
+    /// Number of mapped nodes.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether no node is held.
+    /// Whether no node is mapped.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The place of `node`, where it is held.
+    /// The index of `node`, if it is mapped.
     #[inline]
     pub fn get(&self, node: u32) -> Option<usize> {
         let word = self.words.get(node as usize / 64)?;
@@ -59,13 +59,13 @@ impl NodeMap {
         (word.bits & bit != 0).then(|| (word.before + (word.bits & (bit - 1)).count_ones()) as usize)
     }
 
-    /// The map itself, for lookups on a device: for every 64 nodes the bits of those held, and how many
-    /// are held before them.
+    /// The map's words, for lookups on a device: for every 64 nodes the bits of mapped nodes, and the number of mapped nodes
+    /// before them.
     pub fn words(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.words.iter().map(|word| (word.bits, word.before))
     }
 
-    /// The nodes held, ascending: the order of their places.
+    /// The mapped nodes, ascending, in the order of their indices.
     pub fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().zip(0u32..).flat_map(|(word, w)| {
             let mut bits = word.bits;

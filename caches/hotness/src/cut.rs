@@ -1,6 +1,6 @@
 //! Greedy knapsack: items by benefit per byte.
 
-/// Bits of a hotness that count: items that differ by less than a hundredth are equal.
+/// Low bits of a benefit that are ignored: items that differ by less than a hundredth are equal.
 const SHIFT: u32 = 16;
 
 /// One kind of cache item, one for each node.
@@ -50,8 +50,8 @@ impl Cut {
         Self { level: 0, rest: 0 }
     }
 
-    /// Whether the item of `kind` is cached for `node`. To be called once for each node and kind, all nodes of a kind together
-    /// and in order: items exactly at the threshold are cached while there is room.
+    /// Whether the item of `kind` is cached for `node`. Called once for each node and kind, for one kind after another and in
+    /// the order of nodes: items exactly at the threshold are cached until the budget is used up.
     pub fn holds(&mut self, kind: &Kind<'_>, node: u32) -> bool {
         match level(kind, node) {
             Some((level, _)) if level != self.level => level > self.level,
@@ -64,14 +64,14 @@ impl Cut {
     }
 }
 
-/// Saving a byte as ascending whole numbers, and the bytes; `None` where nothing is saved.
+/// The benefit per byte, as an ordered integer, and the bytes; `None` without a benefit.
 fn level(kind: &Kind<'_>, node: u32) -> Option<(u32, u64)> {
     let saving = (kind.saving)(node);
     if saving.is_nan() || saving <= 0.0 {
         return None;
     }
     let bytes = (kind.bytes)(node);
-    // The bits of positive floats ascend as they do; level 0 is left to what is never held.
+    // The bits of positive floats are ordered as the floats; level 0 is reserved for items that are never cached.
     Some((((saving / bytes.max(1) as f32).to_bits() >> SHIFT).max(1), bytes))
 }
 

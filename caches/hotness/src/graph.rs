@@ -1,9 +1,9 @@
-//! What a policy looks at of a graph.
+//! The graph as policies read it.
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::Result;
 
-/// A graph whose rows can be passed over one after another, wherever they lie.
+/// A graph whose rows can be scanned in order, in memory or on disk.
 pub trait Graph {
     /// Number of nodes.
     fn num_nodes(&self) -> usize;
@@ -12,10 +12,11 @@ pub trait Graph {
     ///
     /// # Errors
     ///
-    /// The disk fails, where degrees lie there.
+    /// The disk fails, if degrees are read from it.
     fn degree(&self, node: u32) -> Result<u64>;
 
-    /// Calls `row` with every node that has in-neighbours, in order, and these; long rows may come in pieces.
+    /// Calls `row` with each node that has in-neighbours, and with these, in the order of nodes; a long row may come in
+    /// several calls.
     ///
     /// # Errors
     ///

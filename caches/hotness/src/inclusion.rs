@@ -1,4 +1,4 @@
-//! The probability that a mini-batch holds a node, passed on from the seeds outward.
+//! The probability that a node is in a mini-batch, propagated outward from the seeds.
 
 use morphgl_registry::{Expansion, Result, SamplerSettings};
 
@@ -7,8 +7,9 @@ use crate::{Graph, Hotness, Policy};
 /// Expected accesses by the inclusion probability of each node.
 ///
 /// A node is a seed of a mini-batch with probability `batch size / seeds`. A hop that expands node `v` of in-degree `d` with
-/// fanout `k` takes each in-neighbour with probability `min(k, d) / d`; in-neighbours of different nodes are taken to be
-/// independent. So a hop misses `u` with the product of `1 - p(v) · min(k, d) / d` over the nodes `v` that `u` leads to.
+/// fanout `k` picks each in-neighbour with probability `min(k, d) / d`; picks of different nodes are assumed to be
+/// independent. So the probability that a hop misses `u` is the product of `1 - p(v) · min(k, d) / d` over the nodes `v` that
+/// `u` leads to.
 ///
 /// # Complexity
 ///
@@ -20,22 +21,22 @@ impl Policy for Inclusion {
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness> {
         let num_nodes = graph.num_nodes();
         let batches = seeds.len().div_ceil(settings.batch_size.max(1)) as f32;
-        let mut held = vec![0f32; num_nodes];
+        let mut included = vec![0f32; num_nodes];
         let seed = (settings.batch_size as f32 / seeds.len() as f32).min(1.0);
-        seeds.iter().for_each(|&v| held[v as usize] = seed);
+        seeds.iter().for_each(|&v| included[v as usize] = seed);
         let mut rows = vec![0f32; num_nodes];
         let mut missed = vec![0f32; num_nodes];
-        // With expansion `New`, what the hop before held is not expanded again.
-        let mut before = (settings.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
+        // With expansion `New`, nodes of the previous hop are not expanded again.
+        let mut previous = (settings.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
         for &fanout in &settings.fanouts.0 {
-            let expanded = |v: usize, held: &[f32]| held[v] - before.as_ref().map_or(0.0, |b| b[v]);
-            rows.iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v, &held));
+            let expanded = |v: usize, included: &[f32]| included[v] - previous.as_ref().map_or(0.0, |b| b[v]);
+            rows.iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v, &included));
             missed.fill(0.0);
-            // A row may come in pieces: what is computed of its degree is kept.
+            // A row may come in several calls: its logarithm is computed once.
             let (mut last, mut log) = (u32::MAX, 0f32);
             let mut failed = Ok(());
             graph.scan(&mut |v, neighbors| {
-                let p = expanded(v as usize, &held);
+                let p = expanded(v as usize, &included);
                 if p <= 0.0 || failed.is_err() {
                     return;
                 }
@@ -49,16 +50,16 @@ impl Policy for Inclusion {
                 neighbors.iter().for_each(|&u| missed[u as usize] += log);
             })?;
             failed?;
-            if let Some(before) = &mut before {
-                before.copy_from_slice(&held);
+            if let Some(previous) = &mut previous {
+                previous.copy_from_slice(&included);
             }
-            for (p, &log) in held.iter_mut().zip(&missed) {
-                // 1 - (1 - p) · exp(-log), without losing what is small.
+            for (p, &log) in included.iter_mut().zip(&missed) {
+                // 1 - (1 - p) · exp(-log), accurate for small values.
                 *p += (1.0 - *p) * -(-log).exp_m1();
             }
         }
         drop(missed);
-        held.iter_mut().for_each(|p| *p *= batches);
-        Ok(Hotness { features: held.into(), rows: rows.into() })
+        included.iter_mut().for_each(|p| *p *= batches);
+        Ok(Hotness { features: included.into(), rows: rows.into() })
     }
 }

@@ -1,4 +1,4 @@
-//! The trait of all policies, what they give, and the simplest.
+//! The trait of all policies, their result, and the degree policy.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub trait Policy {
     ///
     /// # Errors
     ///
-    /// The graph cannot be read, or what the policy works with fails.
+    /// The graph cannot be read, or the policy's sampler fails.
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness>;
 }
 

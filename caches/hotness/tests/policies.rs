@@ -1,4 +1,4 @@
-//! Policies against what can be computed by hand, and against counting.
+//! Policies against values computed by hand, and against counts.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn a_star_by_hand() {
 }
 
 #[test]
-fn what_is_found_by_two_hops_by_hand() {
+fn two_hops_by_hand() {
     // A path: 1 leads to 0, 2 leads to 1, 3 leads to 2.
     let path = Topology::new(vec![0u64, 1, 2, 3, 3], vec![1u32, 2, 3], None).expect("a graph");
     let all = Inclusion.score(&path, &[0], &settings("1,1", 1)).expect("scores");
@@ -48,16 +48,16 @@ fn degrees_are_degrees() {
     assert_eq!((&*features, &*rows), (&[4.0f32, 1.0, 0.0, 0.0, 0.0][..], &[4.0f32, 1.0, 0.0, 0.0, 0.0][..]));
 }
 
-/// Accesses of the features of the `share` hottest nodes, of all that were counted.
-fn caught(counted: &[f32], by: &[f32], share: f64) -> f64 {
+/// Share of the counted accesses that the hottest nodes have, a `share` of all nodes.
+fn accesses_of_hottest(counted: &[f32], by: &[f32], share: f64) -> f64 {
     let mut order: Vec<usize> = (0..by.len()).collect();
     order.sort_by(|&a, &b| by[b].total_cmp(&by[a]));
-    let held = &order[..(share * by.len() as f64) as usize];
-    held.iter().map(|&v| f64::from(counted[v])).sum::<f64>() / counted.iter().map(|&c| f64::from(c)).sum::<f64>()
+    let hottest = &order[..(share * by.len() as f64) as usize];
+    hottest.iter().map(|&v| f64::from(counted[v])).sum::<f64>() / counted.iter().map(|&c| f64::from(c)).sum::<f64>()
 }
 
 #[test]
-fn inclusion_predicts_what_an_epoch_accesses() {
+fn inclusion_predicts_the_accesses_of_an_epoch() {
     let config = SbmConfig { nodes: 20_000, degree: 12.0, dim: 1, ..SbmConfig::default() };
     let dataset = Arc::new(sbm(&config).expect("a graph"));
     for expansion in [Expansion::All, Expansion::New] {
@@ -82,13 +82,13 @@ fn inclusion_predicts_what_an_epoch_accesses() {
         for (counted, inclusion) in [(&counted.features, &inclusion.features), (&counted.rows, &inclusion.rows)] {
             let sum = |h: &[f32]| h.iter().map(|&x| f64::from(x)).sum::<f64>();
             let ratio = sum(inclusion) / sum(counted);
-            // More, for a node that found another one is likely to be found by it, and to find it again at the next hop.
+            // More than counted: picks of adjacent nodes are correlated, at the next hop, too.
             assert!((0.95..1.2).contains(&ratio), "{expansion:?}: predicted accesses are {ratio} of those counted");
         }
-        let best = caught(&counted.features, &counted.features, 0.1);
+        let best = accesses_of_hottest(&counted.features, &counted.features, 0.1);
         let [by_inclusion, by_degree, by_counting] =
-            [&inclusion, &degree, &other].map(|h| caught(&counted.features, &h.features, 0.1));
-        // A tenth of the nodes: by probability more than by degree, and than by one epoch's counts, whose noise is not the next's.
+            [&inclusion, &degree, &other].map(|h| accesses_of_hottest(&counted.features, &h.features, 0.1));
+        // The hottest tenth: better by inclusion than by degree, and almost as good as by another epoch's counts.
         assert!(by_inclusion > by_degree, "{by_inclusion} by inclusion, {by_degree} by degree");
         assert!(by_inclusion > 0.95 * by_counting, "{by_inclusion} by inclusion, {by_counting} by counting");
         assert!(by_inclusion < best, "{by_inclusion} by inclusion, {best} at best");

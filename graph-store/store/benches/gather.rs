@@ -1,4 +1,4 @@
-//! The gather of random rows, beside the fastest plain loops that do the same on this machine in the same run.
+//! The gather of random rows, compared with the fastest plain loops on this machine in the same run.
 //!
 //! Run: `cargo bench -p morphgl-graph-store --bench gather -- [--json] [--threads 1,2,4] [--columns 100,128,256,602,768]
 //! [--rounds 7] [--matrix-mib 768] [--batch-mib 64] [--peers DIR]`.

@@ -148,10 +148,7 @@ impl Reader<'_> {
             return Err(Error::invalid(&file, Position::File, what, "import the dataset again"));
         }
         let (array, shape) = read_npy::<T>(&file, self.options.load)?;
-        if shape != meta.shape {
-            let what = format!("the shape is {shape:?}, graph.json says {:?}", meta.shape);
-            return Err(Error::invalid(&file, Position::File, what, "the file was replaced: import the dataset again"));
-        }
+        meta.check_shape(&file, &shape)?;
         if self.options.verify && format!("{:016x}", xxh3(bytemuck::cast_slice(&array))) != meta.xxh3 {
             let cure = "the file was altered or damaged: copy it or import the dataset again";
             return Err(Error::invalid(&file, Position::File, "the checksum does not hold", cure));

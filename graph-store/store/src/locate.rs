@@ -31,10 +31,7 @@ impl ArrayFile {
         let path = dataset.join(&array.file);
         let file = File::open(&path).map_err(|e| Error::io(&path, e))?;
         let (shape, offset) = read_header(array.dtype, &path, &file)?;
-        if shape != array.shape {
-            let what = format!("the shape is {shape:?}, graph.json says {:?}", array.shape);
-            return Err(Error::invalid(&path, Position::File, what, "the file was replaced: import the dataset again"));
-        }
+        array.check_shape(&path, &shape)?;
         let located = Self { path, offset, dtype: array.dtype, shape };
         let actual = file.metadata().map_err(|e| Error::io(&located.path, e))?.len();
         let end = offset + located.num_bytes();

@@ -91,6 +91,17 @@ pub struct ArrayMeta {
     pub xxh3: String,
 }
 
+impl ArrayMeta {
+    /// Checks the shape in the header of the file `path`.
+    pub(crate) fn check_shape(&self, path: &Path, shape: &[u64]) -> Result<()> {
+        if shape == self.shape {
+            return Ok(());
+        }
+        let what = format!("the shape is {shape:?}, graph.json says {:?}", self.shape);
+        Err(Error::invalid(path, Position::File, what, "the file was replaced: import the dataset again"))
+    }
+}
+
 /// Checks that the arrays' shapes match.
 pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
     let wrong = |file: &str, what: String| {

@@ -1,4 +1,4 @@
-//! Damaged datasets: one line that names the file and the cure, whatever is wrong.
+//! Damaged datasets: an error of one line with the file and the cure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ impl Set {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
-        writer.array("indptr", &[0u64, 1, 3, 4], None).expect("room on the disk");
-        writer.array("indices", &[1u32, 0, 2, 1], None).expect("room on the disk");
-        writer.array("features", &[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0], Some(2)).expect("room on the disk");
-        writer.array("labels", &[0i32, 1, -1], None).expect("room on the disk");
-        writer.array("train", &[0u32, 1], None).expect("room on the disk");
+        writer.array("indptr", &[0u64, 1, 3, 4], None).expect("space on the disk");
+        writer.array("indices", &[1u32, 0, 2, 1], None).expect("space on the disk");
+        writer.array("features", &[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0], Some(2)).expect("space on the disk");
+        writer.array("labels", &[0i32, 1, -1], None).expect("space on the disk");
+        writer.array("train", &[0u32, 1], None).expect("space on the disk");
         writer.finish("set", 2, Default::default()).expect("arrays that fit");
         Self { dir }
     }
@@ -33,9 +33,9 @@ impl Set {
 
     /// Replaces one array behind the dataset's back, checksum and all, so that only its content is wrong.
     fn replace<T: morphgl_graph_store::Element>(&self, name: &str, values: &[T], dim: Option<usize>) {
-        let mut writer = NpyWriter::create(self.file(&format!("{name}.npy"))).expect("room on the disk");
-        writer.write(values).expect("room on the disk");
-        let meta = writer.finish(dim).expect("room on the disk");
+        let mut writer = NpyWriter::create(self.file(&format!("{name}.npy"))).expect("space on the disk");
+        writer.write(values).expect("space on the disk");
+        let meta = writer.finish(dim).expect("space on the disk");
         self.edit(|json| json["arrays"][name] = serde_json::to_value(&meta).expect("plain data"));
     }
 
@@ -43,7 +43,7 @@ impl Set {
         let path = self.file("graph.json");
         let mut json = serde_json::from_str(&fs::read_to_string(&path).expect("readable")).expect("JSON");
         change(&mut json);
-        fs::write(&path, json.to_string()).expect("room on the disk");
+        fs::write(&path, json.to_string()).expect("space on the disk");
     }
 
     #[track_caller]
@@ -79,11 +79,11 @@ fn missing_dataset_and_missing_file() {
 fn truncated_npy() {
     let set = Set::new();
     let bytes = fs::read(set.file("indices.npy")).expect("readable");
-    fs::write(set.file("indices.npy"), &bytes[..bytes.len() - 3]).expect("room on the disk");
+    fs::write(set.file("indices.npy"), &bytes[..bytes.len() - 3]).expect("space on the disk");
     set.refused("indices.npy", &["byte 141", "promises 144 bytes, the file has 141", "copy or create it again"]);
-    fs::write(set.file("indices.npy"), &bytes[..7]).expect("room on the disk");
+    fs::write(set.file("indices.npy"), &bytes[..7]).expect("space on the disk");
     set.refused("indices.npy", &["not a readable npy file"]);
-    fs::write(set.file("indices.npy"), b"").expect("room on the disk");
+    fs::write(set.file("indices.npy"), b"").expect("space on the disk");
     set.refused("indices.npy", &["not a readable npy file"]);
 }
 
@@ -93,9 +93,9 @@ fn wrong_dtype() {
     set.replace("indices", &[1i64, 0, 2, 1], None);
     set.refused("indices.npy", &["is i64, expected u32", "import the dataset again"]);
     let set = Set::new();
-    let mut writer = NpyWriter::<f64>::create(set.file("labels.npy")).expect("room on the disk");
-    writer.write(&[0.0, 1.0, 1.0]).expect("room on the disk");
-    writer.finish(None).expect("room on the disk");
+    let mut writer = NpyWriter::<f64>::create(set.file("labels.npy")).expect("space on the disk");
+    writer.write(&[0.0, 1.0, 1.0]).expect("space on the disk");
+    writer.finish(None).expect("space on the disk");
     set.refused("labels.npy", &["element type <f8, expected <i4 (i32)", "convert the array to i32"]);
     let set = Set::new();
     set.replace("features", &[0u64; 6], Some(2));
@@ -146,7 +146,7 @@ fn altered_content_fails_its_checksum() {
     let set = Set::new();
     let mut bytes = fs::read(set.file("features.npy")).expect("readable");
     *bytes.last_mut().expect("not empty") ^= 1;
-    fs::write(set.file("features.npy"), bytes).expect("room on the disk");
+    fs::write(set.file("features.npy"), bytes).expect("space on the disk");
     set.refused("features.npy", &["the checksum does not hold", "copy it or import the dataset again"]);
     // Without verification the structure is still sound, and that is all that is looked at.
     let options = OpenOptions { load: Load::Mmap, verify: false };
@@ -164,7 +164,7 @@ fn newer_version() {
     let set = Set::new();
     set.edit(|json| json["format"] = "else".into());
     set.refused("graph.json", &["the format is \"else\""]);
-    fs::write(set.file("graph.json"), "{").expect("room on the disk");
+    fs::write(set.file("graph.json"), "{").expect("space on the disk");
     set.refused("graph.json", &["line 1", "not a dataset description"]);
 }
 

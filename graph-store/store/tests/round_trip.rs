@@ -1,4 +1,4 @@
-//! What is written is read back, from RAM and by mmap alike.
+//! Datasets read from RAM and by mmap equal the written ones.
 
 use half::{bf16, f16};
 use morphgl_graph_store::{
@@ -31,16 +31,16 @@ fn write<T: Element>(rows: &[Vec<u32>], numbers: &[u8], dim: usize, value: impl 
     let weights: Vec<f32> = indices.iter().map(|&u| u as f32 / 2.0).collect();
     let features: Vec<T> = numbers.iter().flat_map(|&x| std::iter::repeat_n(value(x), dim)).collect();
     let labels: Vec<i32> = numbers.iter().map(|&x| i32::from(x) - 1).collect();
-    writer.array("indptr", &indptr, None).expect("room on the disk");
+    writer.array("indptr", &indptr, None).expect("space on the disk");
     // In pieces, as a stream.
-    let mut stream = writer.stream::<u32>("indices").expect("room on the disk");
-    rows.iter().for_each(|r| stream.write(r).expect("room on the disk"));
-    let meta = stream.finish(None).expect("room on the disk");
+    let mut stream = writer.stream::<u32>("indices").expect("space on the disk");
+    rows.iter().for_each(|r| stream.write(r).expect("space on the disk"));
+    let meta = stream.finish(None).expect("space on the disk");
     writer.add("indices", meta);
-    writer.array("weights", &weights, None).expect("room on the disk");
-    writer.array("features", &features, Some(dim)).expect("room on the disk");
-    writer.array("labels", &labels, None).expect("room on the disk");
-    writer.array("train", &[0u32], None).expect("room on the disk");
+    writer.array("weights", &weights, None).expect("space on the disk");
+    writer.array("features", &features, Some(dim)).expect("space on the disk");
+    writer.array("labels", &labels, None).expect("space on the disk");
+    writer.array("train", &[0u32], None).expect("space on the disk");
     writer.finish("set", 4, Default::default()).expect("arrays that fit");
     dir
 }
@@ -48,7 +48,7 @@ fn write<T: Element>(rows: &[Vec<u32>], numbers: &[u8], dim: usize, value: impl 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn ram_and_mmap_give_what_was_written((rows, numbers) in graphs(), dim in 1usize..5) {
+    fn ram_and_mmap_equal_the_written_dataset((rows, numbers) in graphs(), dim in 1usize..5) {
         let dir = write(&rows, &numbers, dim, f32::from);
         let path = dir.path().join("set");
         let (ram, mmap) = (Dataset::open(&path, RAM).expect("sound"), Dataset::open(&path, MMAP).expect("sound"));
@@ -99,7 +99,7 @@ fn numpy_files_of_other_writers_are_read() {
     bytes.extend([7, 0, 0, 0, 9, 0, 0, 0]);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("a.npy");
-    std::fs::write(&path, bytes).expect("room on the disk");
+    std::fs::write(&path, bytes).expect("space on the disk");
     for load in [Load::Ram, Load::Mmap] {
         let (array, shape): (Array<u32>, _) = read_npy(&path, load).expect("a good file");
         assert_eq!((array.to_vec(), shape), (vec![7, 9], vec![2]));
@@ -112,9 +112,9 @@ fn a_file_of_many_pieces_is_read_whole() {
     let path = dir.path().join("a.npy");
     // Some 26 MB: read in several pieces, the last one short, into huge pages where there are any.
     let values: Vec<u64> = (0..3_300_001u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
-    let mut writer = NpyWriter::create(&path).expect("room on the disk");
-    writer.write(&values).expect("room on the disk");
-    writer.finish(None).expect("room on the disk");
+    let mut writer = NpyWriter::create(&path).expect("space on the disk");
+    writer.write(&values).expect("space on the disk");
+    writer.finish(None).expect("space on the disk");
     let (ram, _) = read_npy::<u64>(&path, Load::Ram).expect("a good file");
     let (mmap, _) = read_npy::<u64>(&path, Load::Mmap).expect("a good file");
     assert!(*ram == *values && *mmap == *values);
@@ -155,9 +155,9 @@ fn replacing_is_all_or_nothing() {
     let (set, old) = (dir.path().join("set"), dir.path().join(".set.old"));
     let write = |labels: &[i32]| {
         let mut writer = DatasetWriter::create(&set, true).expect("a dataset or nothing there");
-        writer.array("indptr", &vec![0u64; labels.len() + 1], None).expect("room on the disk");
-        writer.array::<u32>("indices", &[], None).expect("room on the disk");
-        writer.array("labels", labels, None).expect("room on the disk");
+        writer.array("indptr", &vec![0u64; labels.len() + 1], None).expect("space on the disk");
+        writer.array::<u32>("indices", &[], None).expect("space on the disk");
+        writer.array("labels", labels, None).expect("space on the disk");
         writer.finish("set", 2, Default::default()).expect("arrays that fit");
     };
     let labels = || Dataset::open(&set, RAM).expect("sound").labels.expect("labels were written").to_vec();
@@ -169,18 +169,18 @@ fn replacing_is_all_or_nothing() {
     DatasetWriter::create(&set, false).expect_err("the old dataset is back");
     assert_eq!((labels(), old.exists()), (vec![1, 1], false));
     // Killed after them: what is left of the old one is removed.
-    std::fs::create_dir(&old).expect("room on the disk");
+    std::fs::create_dir(&old).expect("space on the disk");
     write(&[0]);
     assert_eq!((labels(), old.exists()), (vec![0], false));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn leftovers_of_a_killed_process_are_removed() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     // Process ids end below 2^22 on Linux, so this one does not live; the first process always does.
     for name in [".set.partial-99999999", ".set.partial-1", ".settle.partial-99999999"] {
-        std::fs::create_dir(dir.path().join(name)).expect("room on the disk");
+        std::fs::create_dir(dir.path().join(name)).expect("space on the disk");
     }
     drop(DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path"));
     let entries = std::fs::read_dir(dir.path()).expect("readable");
@@ -200,13 +200,13 @@ fn topologies_are_checked() {
 }
 
 #[test]
-fn a_dataset_left_on_disk_has_its_arrays_where_they_are_said_to_lie() {
+fn the_arrays_of_a_dataset_are_at_their_located_offsets() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
-    writer.array("indptr", &[0u64, 1, 3, 4], None).expect("room on the disk");
-    writer.array("indices", &[1u32, 0, 2, 1], None).expect("room on the disk");
-    writer.array("features", &[0.5f32, 1.0, 2.0, 3.0, 4.0, 5.0], Some(2)).expect("room on the disk");
-    writer.array("train", &[2u32], None).expect("room on the disk");
+    writer.array("indptr", &[0u64, 1, 3, 4], None).expect("space on the disk");
+    writer.array("indices", &[1u32, 0, 2, 1], None).expect("space on the disk");
+    writer.array("features", &[0.5f32, 1.0, 2.0, 3.0, 4.0, 5.0], Some(2)).expect("space on the disk");
+    writer.array("train", &[2u32], None).expect("space on the disk");
     let path = writer.finish("set", 0, Default::default()).expect("arrays that fit");
     let options = OpenOptions { load: Load::Disk, verify: true };
     let dataset = Dataset::open(&path, options).expect("what was written opens");
@@ -222,10 +222,10 @@ fn a_dataset_left_on_disk_has_its_arrays_where_they_are_said_to_lie() {
     // What is not looked at is not refused; what is looked at, is.
     let mut damaged = bytes;
     damaged[array.offset as usize..].fill(0xFF);
-    std::fs::write(&array.path, &damaged).expect("room on the disk");
+    std::fs::write(&array.path, &damaged).expect("space on the disk");
     assert!(Dataset::open(&path, options).is_ok());
     assert!(Dataset::open(&path, OpenOptions { load: Load::Mmap, verify: true }).is_err());
-    std::fs::write(&array.path, &damaged[..damaged.len() - 1]).expect("room on the disk");
+    std::fs::write(&array.path, &damaged[..damaged.len() - 1]).expect("space on the disk");
     let error = ArrayFile::find(&path, "features").expect_err("a byte is missing").to_string();
     assert!(error.contains("features.npy, byte 151"), "{error}");
 }

@@ -2,12 +2,12 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_registry::BatchId;
-use morphgl_sampler_core::{Relabel, Row, UniformScratch, pick_uniform};
+use morphgl_sampler_core::{PickScratch, Relabel, Row, pick_uniform};
 
 fn main() {
     let mut relabel = Relabel::default();
     relabel.start(Vec::new());
-    let mut scratch = UniformScratch::default();
+    let mut scratch = PickScratch::default();
     // Node v of a made-up graph has the 20 in-neighbours v + 1 to v + 20.
     for node in [0, 10] {
         relabel.local(node);

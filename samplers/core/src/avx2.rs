@@ -10,7 +10,7 @@ use crate::stream::{Row, Stream};
 /// Lanes of a register.
 const HALF: usize = LANES / 2;
 
-/// Eight words, and the odd ones of them in the even places: where the multiplication of 32 bits looks.
+/// Eight words, and their odd ones moved to even positions, where the 32-bit multiplication reads.
 #[derive(Clone, Copy)]
 struct Words {
     even: __m256i,
@@ -33,7 +33,7 @@ pub(crate) fn floyd_halves(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]])
 fn floyd_of_half(row: &Row, lanes: &Lanes, half: usize, picks: &mut [[u32; LANES]]) -> u32 {
     let nodes = split(load(&lanes.nodes, half));
     let one = _mm256_set1_epi32(1);
-    // The position a draw gives way to, the last one it may be.
+    // The upper bound of a draw, picked instead if the drawn position was picked before.
     let mut last = _mm256_sub_epi32(load(&lanes.degrees, half), _mm256_set1_epi32(picks.len() as i32));
     let mut rejected = _mm256_setzero_si256();
     let mut words = [nodes; 4];
@@ -63,11 +63,11 @@ fn floyd_of_half(row: &Row, lanes: &Lanes, half: usize, picks: &mut [[u32; LANES
     _mm256_movemask_ps(_mm256_castsi256_ps(rejected)) as u32
 }
 
-/// Block `block` of the sampling draws of eight nodes, word by word; what odd places hold is undefined.
+/// Block `block` of the sampling draws of eight nodes, word by word; odd positions are undefined.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn philox(row: &Row, block: u32, nodes: Words) -> [Words; 4] {
-    let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, block).words();
+    let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, block);
     let same = |word: u32| {
         let word = _mm256_set1_epi64x(word.into());
         Words { even: word, odd: word }
@@ -105,14 +105,14 @@ fn split(words: __m256i) -> Words {
 #[target_feature(enable = "avx2")]
 fn load(words: &[u32; LANES], half: usize) -> __m256i {
     let half: &[u32; HALF] = words[half * HALF..].first_chunk().expect("a half");
-    // SAFETY: eight words are 256 bits, which may lie anywhere.
+    // SAFETY: eight words are 256 bits, of any alignment.
     unsafe { _mm256_loadu_si256(half.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store(place: &mut [u32; LANES], half: usize, words: __m256i) {
-    let half: &mut [u32; HALF] = place[half * HALF..].first_chunk_mut().expect("a half");
+fn store(to: &mut [u32; LANES], half: usize, words: __m256i) {
+    let half: &mut [u32; HALF] = to[half * HALF..].first_chunk_mut().expect("a half");
     // SAFETY: as in `load`.
     unsafe { _mm256_storeu_si256(half.as_mut_ptr().cast(), words) }
 }

@@ -1,5 +1,5 @@
-//! The kernels by instructions of 512 bits, sixteen lanes: left to the compiler, Floyd's method takes nearly twice as long,
-//! and looking up in a direct table a half longer.
+//! AVX-512 kernels of sixteen lanes: compiled from the portable loops, Floyd's method takes nearly twice as long, and lookups
+//! in a direct table 1.5 times as long.
 
 use std::arch::x86_64::*;
 
@@ -8,9 +8,9 @@ use morphgl_platform::prefetch;
 
 use crate::lanes::{LANES, Lanes};
 use crate::stream::{Row, Stream};
-use crate::table::{AHEAD, SEVENTH, Seen, place, relabel_direct};
+use crate::table::{AHEAD, LocalIds, SEVENTH, index, relabel_direct};
 
-/// Sixteen words, and the odd ones of them in the even places: where the multiplication of 32 bits looks.
+/// Sixteen words, and their odd ones moved to even positions, where the 32-bit multiplication reads.
 #[derive(Clone, Copy)]
 struct Words {
     even: __m512i,
@@ -22,7 +22,7 @@ struct Words {
 pub(crate) fn floyd_wide(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> u32 {
     let nodes = split(load(&lanes.nodes));
     let one = _mm512_set1_epi32(1);
-    // The position a draw gives way to, the last one it may be.
+    // The upper bound of a draw, picked instead if the drawn position was picked before.
     let mut last = _mm512_sub_epi32(load(&lanes.degrees), _mm512_set1_epi32(picks.len() as i32));
     let mut rejected: __mmask16 = 0;
     let mut words = [nodes; 4];
@@ -51,41 +51,41 @@ pub(crate) fn floyd_wide(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -
 
 /// As [`relabel_direct`], which is the reference.
 ///
-/// Sixteen nodes are looked up together. Where one of them is new and there twice, the reference does it, which is rare.
+/// Sixteen nodes are looked up at a time. A group with the same new node twice, which is rare, is left to the reference.
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(crate) fn relabel_wide(
     table: &mut [u64],
-    seen: Seen<'_>,
+    local_ids: LocalIds<'_>,
     values: &mut [[u32; 2]],
     ids: &mut [u32],
     count: usize,
 ) -> u32 {
-    let Seen { nodes, mut len, stamp, bits } = seen;
+    let LocalIds { nodes, mut len, stamp, bits } = local_ids;
     let first = len as usize;
-    assert!(nodes.len() >= first + count && values.len() >= count && ids.len() >= count, "there is room for {count}");
-    // A place below `end` has a next word. A table is below 2^31 words: nodes of larger graphs are hashed.
+    assert!(nodes.len() >= first + count && values.len() >= count && ids.len() >= count, "buffers for {count} nodes");
+    // An index below `end` has a next word. A table has fewer than 2^31 words: nodes of larger graphs are hashed.
     let end = i32::try_from(table.len().saturating_sub(1)).expect("a table for a small graph");
     let end = _mm512_set1_epi32(end);
     let (tag, stamps) = (_mm512_set1_epi32((stamp << bits) as i32), _mm512_set1_epi32(stamp as i32));
     let whole = count / LANES * LANES;
     for from in (0..whole).step_by(LANES) {
         for &later in ids.iter().skip(from + AHEAD).take(LANES) {
-            prefetch(table, place(later));
+            prefetch(table, index(later));
         }
         let chunk: &mut [u32; LANES] = ids[from..].first_chunk_mut().expect("the chunk is whole");
         let node = load(chunk);
-        let places = _mm512_add_epi32(node, sevenths(node));
-        let within = _mm512_cmplt_epu32_mask(node, end) & _mm512_cmplt_epu32_mask(places, end);
+        let indices = _mm512_add_epi32(node, sevenths(node));
+        let within = _mm512_cmplt_epu32_mask(node, end) & _mm512_cmplt_epu32_mask(indices, end);
         assert!(within == u16::MAX, "a node of {chunk:?} is beyond the graph");
-        let [places_a, places_b] = halves(places);
+        let [index_a, index_b] = halves(indices);
         let base = table.as_mut_ptr();
-        // SAFETY: each place, and the word after it, is in the table, as was just asserted. The last gather reads the upper
-        // half of the word after: 12 bytes behind the place.
+        // SAFETY: the assertion above: each index and the next one are in the table. The last gather reads the upper half of
+        // the next word, 12 bytes after the indexed one's start.
         let (word_a, word_b, next) = unsafe {
             (
-                _mm512_i32gather_epi64::<8>(places_a, base.cast()),
-                _mm512_i32gather_epi64::<8>(places_b, base.cast()),
-                _mm512_i32gather_epi32::<8>(places, base.cast::<i32>().add(3)),
+                _mm512_i32gather_epi64::<8>(index_a, base.cast()),
+                _mm512_i32gather_epi64::<8>(index_b, base.cast()),
+                _mm512_i32gather_epi32::<8>(indices, base.cast::<i32>().add(3)),
             )
         };
         let low = low_halves(word_a, word_b);
@@ -93,8 +93,8 @@ pub(crate) fn relabel_wide(
         let twice = _mm512_conflict_epi32(node);
         let at = len as usize;
         if _mm512_mask_test_epi32_mask(new, twice, twice) != 0 {
-            let seen = Seen { nodes, len, stamp, bits };
-            len = relabel_direct(table, seen, &mut values[at - first..], chunk, LANES);
+            let local_ids = LocalIds { nodes, len, stamp, bits };
+            len = relabel_direct(table, local_ids, &mut values[at - first..], chunk, LANES);
             continue;
         }
         let fresh = _mm512_add_epi32(_mm512_maskz_expand_epi32(new, iota()), _mm512_set1_epi32(len as i32));
@@ -106,22 +106,22 @@ pub(crate) fn relabel_wide(
         let (new_a, new_b) = (new as u8, (new >> 8) as u8);
         let (value_a, value_b) =
             (_mm512_maskz_compress_epi64(new_a, value_a), _mm512_maskz_compress_epi64(new_b, value_b));
-        store(nodes[at..].first_chunk_mut().expect("room for all"), _mm512_maskz_compress_epi32(new, node));
+        store(nodes[at..].first_chunk_mut().expect("a buffer for all nodes"), _mm512_maskz_compress_epi32(new, node));
         let values = &mut values[at - first..];
         store_values(values, value_a);
         store_values(&mut values[new_a.count_ones() as usize..], value_b);
-        // SAFETY: the places are in the table, as was asserted.
+        // SAFETY: the assertion above: the indices are in the table.
         unsafe {
-            _mm512_mask_i32scatter_epi64::<8>(base.cast(), new_a, places_a, word_a);
-            _mm512_mask_i32scatter_epi64::<8>(base.cast(), new_b, places_b, word_b);
+            _mm512_mask_i32scatter_epi64::<8>(base.cast(), new_a, index_a, word_a);
+            _mm512_mask_i32scatter_epi64::<8>(base.cast(), new_b, index_b, word_b);
         }
         len += new.count_ones();
     }
-    let seen = Seen { nodes, len, stamp, bits };
-    relabel_direct(table, seen, &mut values[len as usize - first..], &mut ids[whole..], count - whole)
+    let local_ids = LocalIds { nodes, len, stamp, bits };
+    relabel_direct(table, local_ids, &mut values[len as usize - first..], &mut ids[whole..], count - whole)
 }
 
-/// A seventh of each, rounded down: see [`place`].
+/// A seventh of each, rounded down: see [`index`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn sevenths(nodes: __m512i) -> __m512i {
@@ -158,11 +158,11 @@ fn halves(words: __m512i) -> [__m256i; 2] {
     [_mm512_castsi512_si256(words), _mm512_extracti64x4_epi64::<1>(words)]
 }
 
-/// Block `block` of the sampling draws of sixteen nodes, word by word; what odd places hold is undefined.
+/// Block `block` of the sampling draws of sixteen nodes, word by word; odd positions are undefined.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn philox(row: &Row, block: u32, nodes: Words) -> [Words; 4] {
-    let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, block).words();
+    let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, block);
     let same = |word: u32| Words { even: _mm512_set1_epi64(word.into()), odd: _mm512_set1_epi64(word.into()) };
     let [mut c0, mut c2, mut c3] = [word0, word2, word3].map(same);
     let mut c1 = nodes;
@@ -198,22 +198,22 @@ fn split(words: __m512i) -> Words {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(words: &[u32; LANES]) -> __m512i {
-    // SAFETY: sixteen words are 512 bits, which may lie anywhere.
+    // SAFETY: sixteen words are 512 bits, of any alignment.
     unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(place: &mut [u32; LANES], words: __m512i) {
+fn store(to: &mut [u32; LANES], words: __m512i) {
     // SAFETY: as in `load`.
-    unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), words) }
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), words) }
 }
 
-/// Stores eight values in the first places.
+/// Stores eight values in the first elements.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store_values(places: &mut [[u32; 2]], values: __m512i) {
-    let places: &mut [[u32; 2]; 8] = places.first_chunk_mut().expect("room for all");
-    // SAFETY: eight values are 512 bits, which may lie anywhere.
-    unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) }
+fn store_values(to: &mut [[u32; 2]], values: __m512i) {
+    let to: &mut [[u32; 2]; 8] = to.first_chunk_mut().expect("a buffer for all values");
+    // SAFETY: eight values are 512 bits, of any alignment.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), values) }
 }

@@ -1,6 +1,6 @@
 //! Random integers below a bound, exactly uniform.
 
-/// Numbers that may replace a rejected one. More are needed with a probability below 2^-256.
+/// Maximum number of retries. More are needed with a probability below 2^-256.
 pub const RETRIES: u32 = 256;
 
 /// Turns a random word into a number in `0..n`, each equally likely, by multiplication (Lemire, "Fast random integer

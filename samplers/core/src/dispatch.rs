@@ -1,10 +1,10 @@
-//! The kernels, dispatched over SIMD levels. All levels compute the same.
+//! The kernels, dispatched over SIMD levels, whose results are equal.
 
 use morphgl_platform::simd_dispatch;
 
 use crate::lanes::{LANES, Lanes, floyd_lanes};
 use crate::stream::Row;
-use crate::table::{Bucket, Seen, relabel_direct, relabel_hashed};
+use crate::table::{Bucket, LocalIds, relabel_direct, relabel_hashed};
 
 simd_dispatch! {
     /// Floyd's method in sixteen lanes.
@@ -15,15 +15,15 @@ simd_dispatch! {
 }
 simd_dispatch! {
     /// Relabelling by a direct table, with an entry for each node of the graph.
-    pub(crate) fn direct(table: &mut [u64], seen: Seen<'_>, values: &mut [[u32; 2]], ids: &mut [u32], count: usize) -> u32;
-    avx512: crate::avx512::relabel_wide(table, seen, values, ids, count),
-    avx2: relabel_direct(table, seen, values, ids, count),
-    portable: relabel_direct(table, seen, values, ids, count),
+    pub(crate) fn direct(table: &mut [u64], local_ids: LocalIds<'_>, values: &mut [[u32; 2]], ids: &mut [u32], count: usize) -> u32;
+    avx512: crate::avx512::relabel_wide(table, local_ids, values, ids, count),
+    avx2: relabel_direct(table, local_ids, values, ids, count),
+    portable: relabel_direct(table, local_ids, values, ids, count),
 }
 simd_dispatch! {
     /// Relabelling by a hash table.
-    pub(crate) fn hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u32], count: usize) -> u32;
-    avx512: relabel_hashed(table, seen, ids, count),
-    avx2: relabel_hashed(table, seen, ids, count),
-    portable: relabel_hashed(table, seen, ids, count),
+    pub(crate) fn hashed(table: &mut [Bucket], local_ids: LocalIds<'_>, ids: &mut [u32], count: usize) -> u32;
+    avx512: relabel_hashed(table, local_ids, ids, count),
+    avx2: relabel_hashed(table, local_ids, ids, count),
+    portable: relabel_hashed(table, local_ids, ids, count),
 }

@@ -7,7 +7,7 @@ use morphgl_registry::{BatchId, Error, Place, Result, SamplerSettings, SeedSet};
 
 use crate::permute;
 
-/// Epochs whose order is kept: workers pass from one epoch to the next at different times.
+/// Number of cached orders: workers pass from one epoch to the next at different times.
 const ORDERS: usize = 2;
 
 /// The seeds of every epoch, in its order; shared by the workers of an operator.
@@ -30,10 +30,10 @@ pub struct Order {
 }
 
 impl Epochs {
-    /// Bytes that the orders take, a seed.
+    /// Bytes of the orders per seed.
     pub const BYTES_A_SEED: u64 = 4 * ORDERS as u64;
 
-    /// Epochs over `seeds`, with settings that [`check_limits`](crate::check_limits) has passed.
+    /// Epochs over `seeds`, with settings accepted by [`check_limits`](crate::check_limits).
     pub fn new(seeds: &SeedSet, settings: &SamplerSettings) -> Self {
         let SamplerSettings { batch_size, shuffle, seed, .. } = *settings;
         Self { seeds: seeds.clone(), batch_size, shuffle, seed, orders: Mutex::default() }
@@ -44,12 +44,12 @@ impl Epochs {
         self.seeds.nodes().len()
     }
 
-    /// Number of mini-batches an epoch has.
+    /// Number of mini-batches of an epoch.
     pub fn num_batches(&self) -> usize {
         self.num_seeds().div_ceil(self.batch_size)
     }
 
-    /// The seeds in the order of `epoch`, made by the first worker that needs it.
+    /// The seeds in the order of `epoch`, computed by the first worker that needs it.
     pub fn order(&self, epoch: u32) -> Order {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = orders.iter().find(|order| order.epoch == epoch || !self.shuffle) {
@@ -57,7 +57,7 @@ impl Epochs {
         }
         let mut nodes: Arc<[u32]> = self.seeds.nodes().into();
         if self.shuffle {
-            permute(self.seed, epoch, Arc::get_mut(&mut nodes).expect("nobody else knows it yet"));
+            permute(self.seed, epoch, Arc::get_mut(&mut nodes).expect("the only reference"));
         }
         let order = Order { epoch, nodes };
         if orders.len() == ORDERS {
@@ -67,18 +67,18 @@ impl Epochs {
         order
     }
 
-    /// The seeds of a share of a mini-batch: those at positions `share` of it, as far as it has them. `order` is the worker's
-    /// own, made anew where it is of another epoch.
+    /// The seeds of a share of a mini-batch, as [`seed_positions`] has them; `order` is the worker's copy, replaced when the
+    /// epoch changes.
     ///
     /// # Errors
     ///
-    /// An epoch has no such mini-batch, or there is no seed at these positions.
+    /// An epoch has no such mini-batch, or it has no seed at these positions.
     pub fn seeds<'o>(&self, id: BatchId, share: Range<usize>, order: &'o mut Option<Order>) -> Result<&'o [u32]> {
         let positions = seed_positions(self.num_seeds(), self.batch_size, id, share)?;
-        if order.as_ref().is_none_or(|known| known.epoch != id.epoch) {
+        if order.as_ref().is_none_or(|order| order.epoch != id.epoch) {
             *order = Some(self.order(id.epoch));
         }
-        Ok(&order.as_ref().expect("it was just made").nodes[positions])
+        Ok(&order.as_ref().expect("set above").nodes[positions])
     }
 }
 
@@ -118,7 +118,7 @@ pub fn check_host(place: &Place) -> Result<()> {
 ///
 /// # Errors
 ///
-/// It is given none.
+/// The number of threads is 0.
 pub fn check_threads(threads: usize) -> Result<()> {
     if threads == 0 {
         let what = "0 threads make no mini-batch; give at least 1";

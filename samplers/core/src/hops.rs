@@ -7,9 +7,9 @@ use morphgl_registry::{BatchFeatures, Block, Expansion, HostBatch, MiniBatch, Re
 
 use crate::picks::Picks;
 
-/// What differs between samplers: where rows are read from, and how a hop's edges are picked, loaded and relabelled.
+/// The sampler-specific part: where rows are read from, and how a hop's edges are picked, loaded and relabelled.
 pub trait HopSampler {
-    /// Begins a mini-batch: the seeds get the first local ids. `nodes` and `degrees` are memory to use again.
+    /// Begins a mini-batch: the seeds get the first local ids. `nodes` and `degrees` are buffers to reuse.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ pub struct Hop<'a> {
     pub is_last: bool,
 }
 
-/// Samples all hops of `batch.id`, and sets blocks, input nodes, degrees and the number of seeds. Memory of `batch` is
-/// used again, its content is not. `weights` are those of the graph's edges.
+/// Samples all hops of `batch.id`, and sets blocks, input nodes, degrees and the number of seeds. The memory of `batch` is
+/// reused, its content is not. `weights` are those of the graph's edges.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub fn sample_hops(
     Ok(())
 }
 
-/// The mini-batch whose memory a worker on the host uses again; an empty one without.
+/// The mini-batch whose memory a worker on the host reuses, or an empty one.
 pub fn host_batch(recycled: Option<MiniBatch>) -> HostBatch {
     match recycled {
         Some(MiniBatch::Host(batch)) => batch,
@@ -100,8 +100,7 @@ pub fn set_labels(labels: Option<&[i32]>, batch: &mut HostBatch) {
     }
 }
 
-/// Gathers the features of the input nodes from memory, on the threads of the current pool if `parallel`; without a
-/// matrix there are none.
+/// Gathers the features of the input nodes, on the threads of the current pool if `parallel`; none without a matrix.
 pub fn gather_features(matrix: Option<&FeatureMatrix>, parallel: bool, batch: &mut HostBatch) {
     let Some(matrix) = matrix else {
         batch.features = None;

@@ -1,14 +1,13 @@
-//! Tables that are read at random.
+//! Tables on huge pages.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use morphgl_platform::Pages;
 
-/// A fixed number of words, zero at first, on huge pages where the system has any: random reads of a table of some
-/// megabytes otherwise wait for address translation as long as for the data.
-#[derive(Default)]
+/// A fixed number of words, initially zero, on huge pages where the system has any: with small pages, random reads of a
+/// table of some megabytes wait for address translation as long as for the data.
+#[derive(Debug)]
 pub(crate) struct HugeWords<T> {
     pages: Pages,
     words: PhantomData<T>,
@@ -19,9 +18,9 @@ impl<T: bytemuck::Pod> HugeWords<T> {
     ///
     /// # Panics
     ///
-    /// When the system has no memory left, as other allocations do.
+    /// When the system is out of memory.
     pub(crate) fn zeroed(len: usize) -> Self {
-        let bytes = len.checked_mul(size_of::<T>()).expect("a table fits the address space");
+        let bytes = len.checked_mul(size_of::<T>()).expect("a table fits into the address space");
         let pages = Pages::zeroed(bytes).unwrap_or_else(|e| panic!("{bytes} bytes for a table: {e}"));
         Self { pages, words: PhantomData }
     }
@@ -40,11 +39,5 @@ impl<T: bytemuck::Pod> DerefMut for HugeWords<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(&mut self.pages)
-    }
-}
-
-impl<T: bytemuck::Pod> fmt::Debug for HugeWords<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} words]", self.len())
     }
 }

@@ -1,13 +1,13 @@
-//! Sixteen rows side by side, and Floyd's method in them: the portable kernel.
+//! Floyd's method for sixteen rows side by side: the portable kernel.
 
 use morphgl_platform::philox::{key, philox4x32_10_lanes};
 
 use crate::stream::{Row, Stream};
 
-/// Rows that are drawn for side by side: one register of the widest SIMD level.
+/// Rows drawn side by side: one register of the widest SIMD level.
 pub const LANES: usize = 16;
 
-/// The largest fanout [`pick_uniform_lanes`](crate::pick_uniform_lanes) draws: its work a pick grows with the fanout.
+/// The largest fanout of [`pick_uniform_lanes`](crate::pick_uniform_lanes), whose work per pick grows with the fanout.
 pub const MAX_LANES_FANOUT: usize = 64;
 
 /// Sixteen rows of one hop that each have more neighbours than are picked.
@@ -19,18 +19,15 @@ pub struct Lanes {
     pub degrees: [u32; LANES],
 }
 
-/// Floyd's method in every lane; says by a bit each in which lanes a word may have to be replaced, whose picks are void.
+/// Floyd's method in every lane; returns a bit mask of the lanes with a word that may be rejected, whose picks are invalid.
 #[inline(always)]
 pub(crate) fn floyd_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) -> u32 {
     let mut rejected = [0; LANES];
-    let mut first = lanes.degrees;
-    for first in &mut first {
-        *first -= picks.len() as u32;
-    }
+    let first = lanes.degrees.map(|degree| degree - picks.len() as u32);
     let mut words = [[0u64; LANES]; 4];
     for i in 0..picks.len() {
         if i % 4 == 0 {
-            let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, i as u32 / 4).words();
+            let [word0, _, word2, word3] = Row { node: 0, ..*row }.counter(Stream::Sampling, i as u32 / 4);
             words = philox4x32_10_lanes([word0, word2, word3], &lanes.nodes, key(row.seed));
         }
         let (before, rest) = picks.split_at_mut(i);

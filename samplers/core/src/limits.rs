@@ -7,15 +7,15 @@ use crate::stream::HOP_BITS;
 use crate::uniform::MAX_FANOUT;
 use crate::weighted::MAX_WEIGHTED_DEGREE;
 
-/// Most hops that a counter can number.
+/// Maximum number of hops that a counter can number.
 pub const MAX_HOPS: usize = 1 << HOP_BITS;
 
-/// Checks that mini-batches of `seeds` can be made of `topology` as `settings` say, with no counter overflowing.
+/// Checks that mini-batches of `seeds` can be sampled from `topology` with `settings`, and that no counter overflows.
 ///
 /// # Errors
 ///
 /// No fanout or more than [`MAX_HOPS`], a batch size of 0, seeds of another graph, weighted picks without weights, or
-/// degrees and fanouts that the counter has no room for; each with its cure.
+/// degrees and fanouts that overflow the counter; each with its cure.
 ///
 /// # Complexity
 ///

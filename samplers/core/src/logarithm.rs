@@ -1,11 +1,11 @@
-//! A natural logarithm that is the same number on every hardware.
+//! A natural logarithm with the same bits on all hardware.
 
 /// ln 2, rounded to f64.
 const LN_2: f64 = std::f64::consts::LN_2;
 
 /// The natural logarithm of a positive normal number, by additions, multiplications and divisions of f64 alone, in a
 /// fixed order, so that every machine that rounds as IEEE 754 says computes the same bits. No fused multiply-add may
-/// be used in its place. Its relative error is below 2^-50.
+/// be used. Its relative error is below 2^-50.
 ///
 /// With `x = m * 2^e` and `m` in `(sqrt(1/2), sqrt(2)]`: `s = (m - 1) / (m + 1)`, `z = s * s`,
 /// `p = 1/23`, then `p = p * z + 1/q` for q = 21, 19, …, 3, 1, and `ln x = e * LN_2 + (2 * s) * p`.

@@ -3,11 +3,11 @@
 use morphgl_registry::BatchId;
 
 use crate::bounded::bounded;
-use crate::stream::{Counter, Stream};
+use crate::stream::{Row, Stream};
 
 /// Shuffles `nodes` in place, as a function of (seed, epoch, number of nodes) (Fisher, Yates; Durstenfeld 1964).
 ///
-/// For `i` from the last down to 1, `nodes[i]` changes places with `nodes[j]`, `j` uniform in `0..=i`. Its word is lane
+/// For `i` from the last down to 1, `nodes[i]` is swapped with `nodes[j]`, `j` uniform in `0..=i`. Its word is lane
 /// `i % 4` of the counter (`Permutation`, hop 0, block 0, node word `i / 4`, batch word 0, epoch); retry `r` is lane
 /// `r % 4` of (`PermutationRetry`, hop 0, block `r / 4`, node word `i`, batch word 0, epoch).
 ///
@@ -17,7 +17,7 @@ use crate::stream::{Counter, Stream};
 pub fn permute(seed: u64, epoch: u32, nodes: &mut [u32]) {
     let len = u32::try_from(nodes.len()).expect("a graph has less than 2^32 nodes");
     let batch = BatchId { epoch, index: 0 };
-    let draw = |stream, block, node| Counter { stream, hop: 0, block, node, batch }.draw(seed);
+    let draw = |stream, block, node| Row { seed, batch, hop: 0, node }.block(stream, block);
     let (mut block, mut words) = (u32::MAX, [0; 4]);
     for i in (1..len).rev() {
         if i / 4 != block {

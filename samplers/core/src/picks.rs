@@ -1,21 +1,21 @@
-//! One hop of a mini-batch: how many neighbours of each row are picked, which ones, and the room for them.
+//! The picks of one hop: how many neighbours of each row, which ones, and the buffers of the block.
 
 use std::ops::Range;
 
 use morphgl_registry::{BatchId, Block, Error, Fanout, Pick, Result, SamplerSettings};
 
 use crate::stream::Row;
-use crate::uniform::{UniformScratch, pick_uniform};
-use crate::weighted::{WeightedScratch, count_positive, pick_weighted};
+use crate::uniform::{PickScratch, pick_uniform};
+use crate::weighted::{count_positive, pick_weighted};
 
-/// What the picks of one hop have in common. A row is a node with its in-edges, a range of the graph's edges.
+/// Parameters of the picks of one hop. A row is a node with its in-edges, a range of the graph's edges.
 #[derive(Debug, Clone, Copy)]
 pub struct Picks<'a> {
     /// Weights of the graph's edges, where it has any.
     pub weights: Option<&'a [f32]>,
     /// How neighbours are picked.
     pub pick: Pick,
-    /// How many.
+    /// How many neighbours are picked.
     pub fanout: Fanout,
     /// Seed of all randomness.
     pub seed: u64,
@@ -25,15 +25,8 @@ pub struct Picks<'a> {
     pub hop: u32,
 }
 
-/// Buffers of [`Picks::pick`], used again from row to row.
-#[derive(Debug, Default)]
-pub struct PickScratch {
-    uniform: UniformScratch,
-    weighted: WeightedScratch,
-}
-
 impl<'a> Picks<'a> {
-    /// Those of hop `hop` from the seeds of `batch`, in a graph with these weights.
+    /// The picks of hop `hop` from the seeds of `batch`, in a graph with these weights.
     ///
     /// # Panics
     ///
@@ -43,13 +36,13 @@ impl<'a> Picks<'a> {
         Self { weights, pick, fanout: settings.fanouts.0[hop], seed, batch, hop: hop as u32 }
     }
 
-    /// The weights, where neighbours are picked by them.
+    /// The weights, if neighbours are picked by weight.
     #[inline]
     pub fn by_weight(&self) -> Option<&'a [f32]> {
         self.weights.filter(|_| self.pick == Pick::Weighted)
     }
 
-    /// All that the random numbers of a node's row depend on.
+    /// Everything that the random numbers of a node's row depend on.
     #[inline]
     pub fn row(&self, node: u32) -> Row {
         Row { seed: self.seed, batch: self.batch, hop: self.hop, node }
@@ -58,28 +51,28 @@ impl<'a> Picks<'a> {
     /// Number of neighbours that are picked of a row.
     #[inline]
     pub fn count(&self, edges: Range<usize>) -> u64 {
-        let most = self.fanout.take(edges.len() as u64);
+        let max = self.fanout.take(edges.len() as u64);
         match self.by_weight() {
-            Some(weights) => count_positive(&weights[edges], most as usize) as u64,
-            None => most,
+            Some(weights) => count_positive(&weights[edges], max as usize) as u64,
+            None => max,
         }
     }
 
-    /// Fills `out`, which is as long as [`Picks::count`] says, with the positions in its row of the neighbours picked of
-    /// `node`, ascending.
+    /// Fills `out`, of the length [`Picks::count`], with the positions in the row of the neighbours picked of `node`,
+    /// ascending.
     ///
     /// # Panics
     ///
     /// When `out` is longer.
     pub fn pick(&self, node: u32, edges: Range<usize>, out: &mut [u32], scratch: &mut PickScratch) {
         match self.by_weight() {
-            Some(weights) => pick_weighted(&self.row(node), &weights[edges], out, &mut scratch.weighted),
-            None => pick_uniform(&self.row(node), edges.len() as u32, out, &mut scratch.uniform),
+            Some(weights) => pick_weighted(&self.row(node), &weights[edges], out, scratch),
+            None => pick_uniform(&self.row(node), edges.len() as u32, out, scratch),
         }
     }
 
-    /// Begins a block of `num_dst` destination nodes, of which the last ones are expanded and have `rows`: offsets of all,
-    /// and room for the neighbours and the weights of their edges. Memory of the block is used again, its content is not.
+    /// Begins a block of `num_dst` destination nodes, the last of which are expanded and have `rows`: sets all offsets, and
+    /// the lengths of neighbours and edge weights. The memory of the block is reused, its content is not.
     ///
     /// # Errors
     ///
@@ -114,9 +107,8 @@ impl<'a> Picks<'a> {
     }
 }
 
-/// Makes room for `len` elements in a list whose content is not needed any more: an eighth more than that where there is
-/// too little, so that mini-batches of about one size fit. To double it, as a list does by itself, would be twice the
-/// memory.
+/// Reserves `len` elements in a list whose content is no longer needed: an eighth more if the list grows, so that later
+/// mini-batches of about the same size fit. A list grown by `reserve` would take up to twice the memory.
 pub fn make_room<T>(list: &mut Vec<T>, len: usize) {
     if list.capacity() < len {
         list.clear();
@@ -124,7 +116,7 @@ pub fn make_room<T>(list: &mut Vec<T>, len: usize) {
     }
 }
 
-/// Gives `list` so many elements, old ones or defaults.
+/// Sets the length of `list`; its elements are old ones or defaults.
 fn resize<T: Copy + Default>(list: &mut Vec<T>, len: usize) {
     make_room(list, len);
     list.resize(len, T::default());

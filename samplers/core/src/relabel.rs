@@ -1,26 +1,26 @@
-//! Local ids: nodes numbered in the order they are first seen.
+//! Local ids: nodes numbered by first appearance.
 
 use morphgl_platform::SimdLevel;
 
 use crate::dispatch::{direct, hashed};
 use crate::huge::HugeWords;
-use crate::table::{Bucket, NODES, SLOTS, Seen, place};
+use crate::table::{Bucket, LocalIds, NODES, SLOTS, index};
 
-/// The largest graph whose nodes have a place each in the table, 37 MiB of them; nodes of a larger one are hashed.
+/// The largest graph with a direct table, of 37 MiB; nodes of larger graphs are hashed.
 const MAX_DIRECT: usize = 1 << 22;
 
-/// Nodes a bucket has room for on average when a table is made, and before it grows.
-const MADE_FOR: usize = 4;
-const FULL: usize = 6;
-/// Buckets a table has at least.
+/// Average nodes of a bucket in a new table.
+const INITIAL_LOAD: usize = 4;
+/// Average nodes of a bucket from which a table grows.
+const MAX_LOAD: usize = 6;
+/// Minimum buckets of a table.
 const MIN_BUCKETS: usize = 1 << 6;
 
-/// Gives nodes local ids 0, 1, 2, … by first appearance, one mini-batch after another in the same memory.
+/// Relabels nodes to local ids 0, 1, 2, … by first appearance, one mini-batch after another in the same memory.
 ///
-/// Of graphs up to 2^22 nodes, said by [`Relabel::for_graph`], each node has a place in a table, with a value of the
-/// caller's beside it; nodes of larger ones are hashed to lines of eight slots, which a mini-batch fills by half. Either
-/// way a local id carries the stamp of its mini-batch, so that a table is used again without clearing it, but once in
-/// hundreds of mini-batches.
+/// In graphs up to 2^22 nodes (see [`Relabel::for_graph`]) each node has an entry in a direct table, with a value of the
+/// caller beside it; nodes of larger graphs are hashed to cache lines of eight slots, half of which a mini-batch fills.
+/// A local id carries the stamp of its mini-batch, so a table is cleared only once in hundreds of mini-batches.
 ///
 /// ```
 /// let mut relabel = morphgl_sampler_core::Relabel::default();
@@ -30,14 +30,14 @@ const MIN_BUCKETS: usize = 1 << 6;
 /// ```
 #[derive(Debug)]
 pub struct Relabel {
-    // Invariant: between `start` and `finish`, the words of the table with the stamp `stamp` are those of the elements of
-    // `nodes`, with their indices; no word has a larger stamp. A word never written is 0, which is no stamp.
+    // Invariant: between `start` and `finish`, the words of the table with the stamp `stamp` are those of `nodes`, with
+    // their indices; no word has a larger stamp. Unused words are 0, which is no stamp.
     table: Table,
     stamp: u32,
     nodes: Vec<u32>,
-    /// Buffer for values that are not needed; empty.
-    unused: Vec<[u32; 2]>,
-    /// Nodes of the mini-batch before.
+    /// Buffer for discarded values; empty.
+    discarded: Vec<[u32; 2]>,
+    /// Nodes of the previous mini-batch.
     expected: usize,
     level: SimdLevel,
 }
@@ -50,8 +50,8 @@ enum Table {
         words: HugeWords<u64>,
         bits: u32,
     },
-    // Invariant: the slots in use with the present stamp are the first of each bucket, and every bucket from a node's
-    // home to its own is full of them.
+    // Invariant: the slots with the current stamp are the first of each bucket, and all buckets from a node's home to
+    // the one before its own are full of them.
     Hashed {
         buckets: HugeWords<Bucket>,
         bits: u32,
@@ -66,8 +66,8 @@ impl Default for Relabel {
 }
 
 impl Relabel {
-    /// For a graph of `num_nodes` nodes: each is below that. Of a small one, `value` of each node, and of `num_nodes`, is kept
-    /// beside its local id: [`Relabel::locals_of_first`] gives those of new nodes without another memory access.
+    /// For a graph of `num_nodes` nodes. In a direct table, `value` of each node, and of `num_nodes`, is stored beside the local
+    /// id: [`Relabel::locals_of_first`] returns those of new nodes without another memory access.
     ///
     /// # Complexity
     ///
@@ -76,7 +76,7 @@ impl Relabel {
         if num_nodes > MAX_DIRECT {
             return Self::default();
         }
-        let mut words = HugeWords::<u64>::zeroed(num_nodes.checked_sub(1).map_or(0, |last| place(last as u32) + 2));
+        let mut words = HugeWords::<u64>::zeroed(num_nodes.checked_sub(1).map_or(0, |last| index(last as u32) + 2));
         for (line, words) in words.chunks_mut(SLOTS).enumerate() {
             words.iter_mut().zip((line * NODES) as u32..).for_each(|(word, node)| *word = u64::from(value(node)) << 32);
         }
@@ -84,10 +84,10 @@ impl Relabel {
     }
 
     fn with(table: Table) -> Self {
-        Self { table, stamp: 0, nodes: Vec::new(), unused: Vec::new(), expected: 0, level: SimdLevel::current() }
+        Self { table, stamp: 0, nodes: Vec::new(), discarded: Vec::new(), expected: 0, level: SimdLevel::current() }
     }
 
-    /// Starts a mini-batch; `buffer` becomes the list of its nodes, its content is dropped.
+    /// Starts a mini-batch; `buffer` is reused for the list of its nodes.
     pub fn start(&mut self, mut buffer: Vec<u32>) {
         buffer.clear();
         self.nodes = buffer;
@@ -99,8 +99,8 @@ impl Relabel {
                 }
             }
             Table::Hashed { buckets, bits } => {
-                let needed = (self.expected / MADE_FOR).max(MIN_BUCKETS);
-                if buckets.len() * FULL < needed * MADE_FOR {
+                let needed = (self.expected / INITIAL_LOAD).max(MIN_BUCKETS);
+                if buckets.len() * MAX_LOAD < needed * INITIAL_LOAD {
                     (self.table, self.stamp) = (Table::hashed(needed), 0);
                 } else if self.stamp == u32::MAX >> *bits {
                     buckets.fill([0; SLOTS]);
@@ -111,7 +111,7 @@ impl Relabel {
         self.stamp += 1;
     }
 
-    /// The local id of `node`, a new one where it was not seen yet.
+    /// The local id of `node`, a new one at its first appearance.
     ///
     /// # Panics
     ///
@@ -129,15 +129,14 @@ impl Relabel {
     ///
     /// When a node is beyond the graph.
     pub fn locals(&mut self, nodes: &mut [u32]) {
-        let mut values = std::mem::take(&mut self.unused);
+        let mut values = std::mem::take(&mut self.discarded);
         self.locals_of_first(nodes.len(), nodes, &mut values);
         values.clear();
-        self.unused = values;
+        self.discarded = values;
     }
 
-    /// Replaces the first `count` of `nodes`, in order, by their local ids, and prefetches the entries of
-    /// others, which come next. Where the table holds values, those of each new
-    /// node `v` and of `v + 1` are appended to `values`.
+    /// Replaces the first `count` of `nodes`, in order, by their local ids, and prefetches the entries of the others, which
+    /// the next call relabels. If the table has values, those of each new node `v` and of `v + 1` are appended to `values`.
     ///
     /// # Panics
     ///
@@ -145,33 +144,33 @@ impl Relabel {
     pub fn locals_of_first(&mut self, count: usize, nodes: &mut [u32], values: &mut Vec<[u32; 2]>) {
         assert!(count <= nodes.len(), "{count} of {} nodes", nodes.len());
         let len = self.nodes.len();
-        let most = len + count;
-        if matches!(&self.table, Table::Hashed { buckets, .. } if buckets.len() * FULL < most) {
-            self.grow(most);
+        let max = len + count;
+        if matches!(&self.table, Table::Hashed { buckets, .. } if buckets.len() * MAX_LOAD < max) {
+            self.grow(max);
         }
-        // Room for the case that all of them are new.
-        self.nodes.resize(most, 0);
+        // All of them may be new.
+        self.nodes.resize(max, 0);
         let (Table::Direct { bits, .. } | Table::Hashed { bits, .. }) = self.table;
-        let seen = Seen { nodes: &mut self.nodes, len: len as u32, stamp: self.stamp, bits };
-        let now = match &mut self.table {
+        let local_ids = LocalIds { nodes: &mut self.nodes, len: len as u32, stamp: self.stamp, bits };
+        let num_nodes = match &mut self.table {
             Table::Direct { words, .. } => {
-                let before = values.len();
-                values.resize(before + count, [0; 2]);
-                let now = direct(self.level, words, seen, &mut values[before..], nodes, count);
-                values.truncate(before + now as usize - len);
-                now
+                let first = values.len();
+                values.resize(first + count, [0; 2]);
+                let num_nodes = direct(self.level, words, local_ids, &mut values[first..], nodes, count);
+                values.truncate(first + num_nodes as usize - len);
+                num_nodes
             }
-            Table::Hashed { buckets, .. } => hashed(self.level, buckets, seen, nodes, count),
+            Table::Hashed { buckets, .. } => hashed(self.level, buckets, local_ids, nodes, count),
         };
-        self.nodes.truncate(now as usize);
+        self.nodes.truncate(num_nodes as usize);
     }
 
-    /// Whether the table holds values.
-    pub fn holds_values(&self) -> bool {
+    /// Whether the table has values.
+    pub fn has_values(&self) -> bool {
         matches!(self.table, Table::Direct { .. })
     }
 
-    /// The nodes seen so far; a node's local id is its index.
+    /// The nodes so far; a node's local id is its index.
     pub fn nodes(&self) -> &[u32] {
         &self.nodes
     }
@@ -182,16 +181,16 @@ impl Relabel {
         std::mem::take(&mut self.nodes)
     }
 
-    /// Makes a larger table, for `most` nodes and as many again.
+    /// Moves to a larger table, for twice `max` nodes.
     #[cold]
-    fn grow(&mut self, most: usize) {
+    fn grow(&mut self, max: usize) {
         let mut nodes = std::mem::take(&mut self.nodes);
         let (mut ids, len) = (nodes.clone(), nodes.len());
-        (self.table, self.stamp) = (Table::hashed((2 * most).div_ceil(MADE_FOR).max(MIN_BUCKETS)), 1);
+        (self.table, self.stamp) = (Table::hashed((2 * max).div_ceil(INITIAL_LOAD).max(MIN_BUCKETS)), 1);
         if let Table::Hashed { buckets, bits } = &mut self.table {
-            // The nodes differ, so that each becomes new again, in the same order.
-            let seen = Seen { nodes: &mut nodes, len: 0, stamp: 1, bits: *bits };
-            hashed(self.level, buckets, seen, &mut ids, len);
+            // The nodes are distinct, so each is new again, in the same order.
+            let local_ids = LocalIds { nodes: &mut nodes, len: 0, stamp: 1, bits: *bits };
+            hashed(self.level, buckets, local_ids, &mut ids, len);
         }
         self.nodes = nodes;
     }
@@ -202,10 +201,10 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When it is for 2^31 nodes or more.
+    /// When its capacity is 2^31 nodes or more.
     fn hashed(num_buckets: usize) -> Self {
-        let bits = bits(num_buckets * FULL);
-        assert!(bits < 32, "a mini-batch of {} nodes is too large; give a smaller batch size", num_buckets * FULL);
+        let bits = bits(num_buckets * MAX_LOAD);
+        assert!(bits < 32, "a mini-batch of {} nodes is too large; give a smaller batch size", num_buckets * MAX_LOAD);
         Table::Hashed { buckets: HugeWords::zeroed(num_buckets), bits }
     }
 }

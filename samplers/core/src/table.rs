@@ -1,27 +1,27 @@
-//! The two tables of local ids, and lookups in them.
+//! The two tables of local ids, and relabelling in them.
 
 use morphgl_platform::prefetch;
 
-/// Slots a bucket has: one line of the cache.
+/// Slots of a bucket: one cache line.
 pub(crate) const SLOTS: usize = 8;
-/// A line of a hash table. A slot holds the node in its upper half, stamp and local id in its lower one.
+/// A bucket of a hash table. A slot has the node in its upper half, stamp and local id in its lower one.
 pub(crate) type Bucket = [u64; SLOTS];
 
-/// Nodes a line of a direct table has; its eighth word repeats the value of the next one, so that a node's and its
-/// successor's come with the same line.
+/// Nodes of a cache line of a direct table; its eighth word repeats the next node's value, so that the values of a node and
+/// its successor are in the same line.
 pub(crate) const NODES: usize = SLOTS - 1;
 
-/// Prefetch distance of the kernels, in nodes: on the graphs of `benches/sample`, 32 to 128 are the same, and sampling is
-/// 1.2 times as fast as when whole groups are prefetched before they are looked up.
+/// Prefetch distance of the kernels, in nodes: 32 to 128 are equally fast on the graphs of `benches/sample`.
 pub(crate) const AHEAD: usize = 64;
 
-/// The mini-batch's nodes so far, for the kernels.
+/// The local ids of a mini-batch so far.
 #[derive(Debug)]
-pub(crate) struct Seen<'a> {
-    /// The nodes seen so far, and room for new ones.
+pub(crate) struct LocalIds<'a> {
+    /// The nodes by local id, followed by space for new ones.
     pub(crate) nodes: &'a mut [u32],
-    /// Nodes seen so far.
+    /// Number of nodes so far.
     pub(crate) len: u32,
+    /// The mini-batch's stamp.
     pub(crate) stamp: u32,
     /// Bits of a local id.
     pub(crate) bits: u32,
@@ -33,36 +33,36 @@ pub(crate) fn home(node: u32, num_buckets: usize) -> usize {
     ((u64::from(node.wrapping_mul(0x9E37_79B1)) * num_buckets as u64) >> 32) as usize
 }
 
-/// Index of `node` in a direct table: its number, and one more for each line before its own. Exact for nodes below 2^30.
+/// Index of `node` in a direct table: the node plus the number of lines before its own. Exact for nodes below 2^30.
 #[inline(always)]
-pub(crate) fn place(node: u32) -> usize {
+pub(crate) fn index(node: u32) -> usize {
     ((u64::from(node) * u64::from(SEVENTH)) >> 32) as usize + node as usize
 }
 
 /// 2^32 / 7, rounded up.
 pub(crate) const SEVENTH: u32 = ((1u64 << 32) / NODES as u64) as u32 + 1;
 
-/// Replaces the first `count` of `ids` by local ids, and prefetches entries of those after them; returns the number of nodes
-/// seen. `seen.nodes` needs room for all of them, `values` for the new ones.
+/// Replaces the first `count` of `ids` by local ids, and prefetches the entries of the others; returns the number of nodes
+/// so far. `local_ids.nodes` has space for all of them, `values` for the new ones.
 ///
-/// Whether a node is new cannot be foreseen, and a branch on it would be mispredicted every third time: both outcomes
-/// are computed, and what is new is written anyway.
+/// Branch-free in whether a node is new, since a branch would be mispredicted every third time: both outcomes are
+/// computed, and the node is always written.
 #[inline(always)]
 pub(crate) fn relabel_direct(
     table: &mut [u64],
-    seen: Seen<'_>,
+    local_ids: LocalIds<'_>,
     values: &mut [[u32; 2]],
     ids: &mut [u32],
     count: usize,
 ) -> u32 {
-    let Seen { nodes, mut len, stamp, bits } = seen;
+    let LocalIds { nodes, mut len, stamp, bits } = local_ids;
     let (first, tag) = (len, stamp << bits);
     for i in 0..count {
         if let Some(&later) = ids.get(i + AHEAD) {
-            prefetch(table, place(later));
+            prefetch(table, index(later));
         }
         let node = ids[i];
-        let [word, next, ..] = &mut table[place(node)..] else { panic!("node {node} is beyond the graph") };
+        let [word, next, ..] = &mut table[index(node)..] else { panic!("node {node} is beyond the graph") };
         let (low, value) = (*word as u32, (*word >> 32) as u32);
         let known = low >> bits == stamp;
         let local = if known { low ^ tag } else { len };
@@ -77,8 +77,8 @@ pub(crate) fn relabel_direct(
 
 /// As [`relabel_direct`], in a hash table.
 #[inline(always)]
-pub(crate) fn relabel_hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u32], count: usize) -> u32 {
-    let Seen { nodes, mut len, stamp, bits } = seen;
+pub(crate) fn relabel_hashed(table: &mut [Bucket], local_ids: LocalIds<'_>, ids: &mut [u32], count: usize) -> u32 {
+    let LocalIds { nodes, mut len, stamp, bits } = local_ids;
     let tag = stamp << bits;
     for i in 0..count {
         if let Some(&later) = ids.get(i + AHEAD) {
@@ -89,15 +89,15 @@ pub(crate) fn relabel_hashed(table: &mut [Bucket], seen: Seen<'_>, ids: &mut [u3
         let mut at = home(node, table.len());
         loop {
             let bucket = &mut table[at];
-            // One sum over all slots: which slot is the node's in the lower half, how many are in use in the upper one.
-            let mut answers = [0u64; SLOTS];
-            for (slot, (answer, &word)) in answers.iter_mut().zip(&*bucket).enumerate() {
+            // One sum over all slots: a bit for the node's slot in the lower half, the number of used slots in the upper one.
+            let mut terms = [0u64; SLOTS];
+            for (slot, (term, &word)) in terms.iter_mut().zip(&*bucket).enumerate() {
                 let found = if word >> bits == key >> bits { 1 << slot } else { 0 };
                 let used = if (word & u64::from(u32::MAX)) >> bits == u64::from(stamp) { 1 << 32 } else { 0 };
-                *answer = found | used;
+                *term = found | used;
             }
-            let answers: u64 = answers.iter().sum();
-            let (found, used) = (answers as u32, (answers >> 32) as u32);
+            let sum: u64 = terms.iter().sum();
+            let (found, used) = (sum as u32, (sum >> 32) as u32);
             let known = found != 0;
             let slot = if known { found.trailing_zeros() } else { used } as usize;
             if let Some(word) = bucket.get_mut(slot) {

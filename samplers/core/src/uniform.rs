@@ -1,5 +1,7 @@
 //! Uniform picks without replacement.
 
+use std::collections::BinaryHeap;
+
 use morphgl_platform::SimdLevel;
 
 use crate::bounded::bounded;
@@ -10,24 +12,27 @@ use crate::stream::{Row, Stream};
 /// The largest fanout of a uniform pick that leaves neighbours out: 64 blocks of retries for each draw fit the counter.
 pub const MAX_FANOUT: u32 = 1 << 16;
 
-/// Blocks of retries each draw has to itself.
+/// Retry blocks of each draw.
 const RETRY_BLOCKS: u32 = crate::bounded::RETRIES / 4;
 
-/// Up to so many picks are kept sorted while they are drawn; beyond, membership is looked up in a bitmap.
+/// Maximum number of picks that are kept sorted while they are drawn; for more, a bitmap records them.
 const SMALL: usize = 64;
 
-/// Buffers of [`pick_uniform`], used again from row to row.
+/// Buffers of a pick, reused from row to row.
 #[derive(Debug, Default)]
-pub struct UniformScratch {
-    // Invariant: all bits are 0 between two picks.
+pub struct PickScratch {
+    // Invariant: all bits are 0 between two uniform picks.
     chosen: Vec<u64>,
+    /// Times and positions of the best candidates of a weighted pick. A time is positive, so its bits sort as it does.
+    // Invariant: empty between two weighted picks.
+    pub(crate) nearest: BinaryHeap<(u64, u32)>,
 }
 
 /// Fills `out` with positions in `0..degree`, each at most once, ascending.
 ///
-/// As many positions as `out` has room for: all of them without a draw when that is the degree, else by Floyd's method
-/// (Bentley, Floyd, "A sample of brilliance", CACM 1987). Draw `i` is uniform in `0..=j` with `j = degree - len + i`;
-/// a position chosen before gives way to `j`. Every subset is equally likely, every position in it with
+/// The number of picks `len` is the length of `out`: all positions without a draw if that is the degree, else by Floyd's
+/// method (Bentley, Floyd, "A sample of brilliance", CACM 1987). Draw `i` is uniform in `0..=j` with
+/// `j = degree - len + i`; if the position was chosen before, `j` is picked instead. Every subset is equally likely, every position in it with
 /// probability `len / degree`.
 ///
 /// # Panics
@@ -37,7 +42,7 @@ pub struct UniformScratch {
 /// # Complexity
 ///
 /// O(len · min(len, 64)) time for small picks; O(len + degree / 64) beyond 64 picks, with `degree` bits of scratch.
-pub fn pick_uniform(row: &Row, degree: u32, out: &mut [u32], scratch: &mut UniformScratch) {
+pub fn pick_uniform(row: &Row, degree: u32, out: &mut [u32], scratch: &mut PickScratch) {
     let len = out.len();
     assert!(len <= degree as usize, "{len} neighbours cannot be picked from {degree}");
     if len == degree as usize {
@@ -58,12 +63,12 @@ fn floyd(row: &Row, degree: u32, len: usize, mut each: impl FnMut(usize, u32, u3
             let j = first + i as u32;
             let retry = |r: u32| {
                 let block = i as u32 * RETRY_BLOCKS + r / 4;
-                row.counter(Stream::SamplingRetry, block).draw(row.seed)[r as usize % 4]
+                row.block(Stream::SamplingRetry, block)[r as usize % 4]
             };
             each(i, j, bounded(j + 1, word, retry));
         }
     };
-    // Blocks are drawn four at a time, the last ones as few as are needed.
+    // Blocks are drawn four at a time, except the last ones.
     let mut from = 0;
     while from < len {
         let block = from as u32 / 4;
@@ -77,7 +82,7 @@ fn floyd(row: &Row, degree: u32, len: usize, mut each: impl FnMut(usize, u32, u3
     }
 }
 
-/// Keeps the picks sorted: a draw is placed by insertion, and `j` is larger than all before it.
+/// Keeps the picks sorted by insertion; `j` is larger than all picks before it.
 fn small(row: &Row, degree: u32, out: &mut [u32]) {
     floyd(row, degree, out.len(), |i, j, drawn| {
         let at = out[..i].iter().take_while(|&&p| p < drawn).count();
@@ -115,29 +120,29 @@ fn large(row: &Row, degree: u32, out: &mut [u32], chosen: &mut Vec<u64>) {
 /// `i`-th position of the row of `lanes.nodes[lane]`, ascending in `i`. Seed, mini-batch and hop are those of `row`; its
 /// node does not matter.
 ///
-/// The same instructions run on all rows at once, as wide as the processor has them, without a branch that depends on
-/// what is drawn. A row that meets a rejected word (of `n` numbers, one word in `2^32 / n`) is picked again by itself.
+/// SIMD over the rows, without branches that depend on the draws. A row with a rejected word (of `n` numbers, one word in
+/// `2^32 / n`) is picked again by `pick_uniform`.
 ///
 /// # Panics
 ///
-/// When more than [`MAX_LANES_FANOUT`] are to be picked, or a degree is not larger than that number.
+/// When there are more than [`MAX_LANES_FANOUT`] picks, or a degree is not larger than their number.
 ///
 /// # Complexity
 ///
 /// O(fanout²) vector operations for sixteen rows, no memory beyond the stack.
 pub fn pick_uniform_lanes(row: &Row, lanes: &Lanes, picks: &mut [[u32; LANES]]) {
     assert!(picks.len() <= MAX_LANES_FANOUT, "{} picks a row are more than {MAX_LANES_FANOUT}", picks.len());
-    let few = lanes.degrees.iter().min().copied().unwrap_or(0);
-    assert!(few as usize > picks.len(), "{} neighbours cannot leave one out of {few}", picks.len());
+    let min_degree = lanes.degrees.iter().min().copied().unwrap_or(0);
+    assert!(min_degree as usize > picks.len(), "{} picks of a row of {min_degree} neighbours", picks.len());
     let mut rejected = dispatch::floyd(SimdLevel::current(), row, lanes, picks);
     while rejected != 0 {
         let lane = rejected.trailing_zeros() as usize;
         rejected &= rejected - 1;
-        let mut alone = [0; MAX_LANES_FANOUT];
-        let alone = &mut alone[..picks.len()];
+        let mut positions = [0; MAX_LANES_FANOUT];
+        let positions = &mut positions[..picks.len()];
         let row = Row { node: lanes.nodes[lane], ..*row };
-        pick_uniform(&row, lanes.degrees[lane], alone, &mut UniformScratch::default());
-        picks.iter_mut().zip(alone).for_each(|(pick, position)| pick[lane] = *position);
+        pick_uniform(&row, lanes.degrees[lane], positions, &mut PickScratch::default());
+        picks.iter_mut().zip(positions).for_each(|(pick, position)| pick[lane] = *position);
     }
 }
 

@@ -1,58 +1,23 @@
 //! Weighted picks without replacement.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-
 use crate::logarithm::ln;
 use crate::stream::Row;
+use crate::uniform::PickScratch;
 
 /// The largest degree of a weighted pick: each neighbour takes two words of a block.
 pub const MAX_WEIGHTED_DEGREE: u64 = 1 << 23;
 
-/// Buffers of [`pick_weighted`], used again from row to row.
-#[derive(Debug, Default)]
-pub struct WeightedScratch {
-    // Invariant: empty between two picks.
-    nearest: BinaryHeap<Candidate>,
-}
-
-/// A neighbour and the time its exponential clock rings at.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    time: f64,
-    position: u32,
-}
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.time.total_cmp(&other.time).then(self.position.cmp(&other.position))
-    }
-}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Candidate {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Candidate {}
-
-/// Number of positive weights, counted up to `at_most`: what a weighted pick has to choose from.
+/// Number of positive weights, counted up to `at_most`.
 pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
     weights.iter().filter(|&&w| w > 0.0).take(at_most).count()
 }
 
 /// Fills `out` with positions of positive weights, each at most once, ascending.
 ///
-/// As many as `out` has room for. Where `all` says that there are no more positive weights than that, these without a
-/// draw; else exactly as if neighbours were drawn one after another, each with a probability proportional to its weight
-/// among those that are left (Efraimidis, Spirakis, "Weighted random sampling with a reservoir", IPL 2006).
+/// The number of picks is the length of `out`. If there are no more positive weights than that, all are picked without a
+/// draw; else the picks are distributed as if neighbours were drawn one after another, each with a probability
+/// proportional to its weight among the remaining ones (Efraimidis, Spirakis, "Weighted random sampling with a
+/// reservoir", IPL 2006).
 ///
 /// Position `p` has two words: lanes `2 * (p % 2)` (low) and `2 * (p % 2) + 1` (high) of block `p / 2`. The upper 52 of
 /// these 64 bits are the integer `b`, and the position's time is `-ln((b + 0.5) / 2^52) / weight` in f64, with the
@@ -60,13 +25,13 @@ pub fn count_positive(weights: &[f32], at_most: usize) -> usize {
 ///
 /// # Panics
 ///
-/// When `out` is longer than there are positive weights, or a weight that needs a draw lies beyond
-/// [`MAX_WEIGHTED_DEGREE`].
+/// When `out` is longer than the number of positive weights, or a row with draws has more than
+/// [`MAX_WEIGHTED_DEGREE`] neighbours.
 ///
 /// # Complexity
 ///
 /// O(degree · log(len)) time, `len` candidates of scratch.
-pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut WeightedScratch) {
+pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut PickScratch) {
     let len = out.len();
     if len == 0 {
         return;
@@ -90,20 +55,20 @@ pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut 
             [words] = row.draws::<1>(block);
         }
         let lane = 2 * (position as usize % 2);
-        let candidate = Candidate { time: time(words[lane], words[lane + 1], weight), position };
+        let candidate = (time(words[lane], words[lane + 1], weight).to_bits(), position);
         if nearest.len() < len {
             nearest.push(candidate);
-        } else if let Some(mut last) = nearest.peek_mut().filter(|last| candidate < **last) {
-            *last = candidate;
+        } else if let Some(mut largest) = nearest.peek_mut().filter(|largest| candidate < **largest) {
+            *largest = candidate;
         }
     }
-    for (o, candidate) in out.iter_mut().zip(nearest.drain()) {
-        *o = candidate.position;
+    for (o, (_, position)) in out.iter_mut().zip(nearest.drain()) {
+        *o = position;
     }
     out.sort_unstable();
 }
 
-/// When the exponential clock of rate `weight` rings, given its two words.
+/// The time of an exponential clock of rate `weight`, given its two words; positive.
 fn time(low: u32, high: u32, weight: f32) -> f64 {
     let bits = (u64::from(high) << 32 | u64::from(low)) >> 12;
     let uniform = (bits as f64 + 0.5) * (1.0 / (1u64 << 52) as f64);

@@ -1,7 +1,7 @@
 //! Inclusion probabilities of the picks, by chi-square tests over fixed seeds at p = 1e-3.
 
 use morphgl_registry::BatchId;
-use morphgl_sampler_core::{Row, Stream, UniformScratch, WeightedScratch, bounded, pick_uniform, pick_weighted};
+use morphgl_sampler_core::{PickScratch, Row, Stream, bounded, pick_uniform, pick_weighted};
 
 /// Picks `k` of `d` positions for one node.
 type Pick<'a> = &'a mut dyn FnMut(&Row, u32, &mut [u32]);
@@ -60,15 +60,15 @@ fn subset_statistic(trials: u32, d: u32, k: usize, pick: Pick<'_>) -> (f64, f64)
 }
 
 fn ours(row: &Row, degree: u32, out: &mut [u32]) {
-    pick_uniform(row, degree, out, &mut UniformScratch::default());
+    pick_uniform(row, degree, out, &mut PickScratch::default());
 }
 
 /// The published mistake: Floyd's method with the draw over `{0..j-1}` instead of `{0..=j}`.
 fn biased(row: &Row, degree: u32, out: &mut [u32]) {
     for i in 0..out.len() {
         let j = degree - out.len() as u32 + i as u32;
-        let word = row.counter(Stream::Sampling, i as u32 / 4).draw(row.seed)[i % 4];
-        let drawn = bounded(j, word, |r| row.counter(Stream::SamplingRetry, r / 4).draw(row.seed)[r as usize % 4]);
+        let word = row.block(Stream::Sampling, i as u32 / 4)[i % 4];
+        let drawn = bounded(j, word, |r| row.block(Stream::SamplingRetry, r / 4)[r as usize % 4]);
         out[i] = if out[..i].contains(&drawn) { j } else { drawn };
     }
     out.sort_unstable();
@@ -127,7 +127,7 @@ fn weighted_pairs_have_their_exact_probabilities() {
     let (total, trials) = (8.5, 60_000);
     let mut counts = [[0.0; 6]; 6];
     let mut pick = |row: &Row, _: u32, out: &mut [u32]| {
-        pick_weighted(row, &weights, out, &mut WeightedScratch::default());
+        pick_weighted(row, &weights, out, &mut PickScratch::default());
     };
     repeat(trials, 6, 2, &mut pick, |picks| counts[picks[0] as usize][picks[1] as usize] += 1.0);
     let (mut statistic, mut pairs) = (0.0, 0.0);

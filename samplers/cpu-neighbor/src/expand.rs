@@ -33,7 +33,7 @@ pub(crate) struct RowPicker<'a> {
 /// A thread's buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    alone: PickScratch,
+    row: PickScratch,
     /// Picks of sixteen rows, or of one.
     lanes: Vec<[u32; LANES]>,
     positions: Vec<u32>,
@@ -48,10 +48,10 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The first rows, up to the one with which they have `edges` edges, and the others.
+    /// The shortest prefix of the rows with at least `edges` edges, and the other rows.
     pub(crate) fn split(self, edges: usize) -> (Rows<'a>, Rows<'a>) {
-        let enough = u64::from(self.indptr[0]) + edges as u64;
-        let rows = self.indptr[1..].iter().position(|&end| u64::from(end) >= enough);
+        let split = u64::from(self.indptr[0]) + edges as u64;
+        let rows = self.indptr[1..].iter().position(|&end| u64::from(end) >= split);
         let rows = rows.map_or(self.csr.len(), |last| last + 1);
         let (left, right) = self.csr.split_at(rows);
         (Rows { csr: left, indptr: &self.indptr[..=rows] }, Rows { csr: right, indptr: &self.indptr[rows..] })
@@ -62,11 +62,11 @@ impl<'a> Rows<'a> {
         (self.indptr[self.csr.len()] - self.indptr[0]) as usize
     }
 
-    /// Each row with the place of its edges among those of all rows.
+    /// Each row with the range of its edges among those of all rows.
     fn iter(self) -> impl Iterator<Item = (CsrRow, Range<usize>)> + 'a {
         let base = self.indptr[0];
-        let place = move |ends: &[u32]| (ends[0] - base) as usize..(ends[1] - base) as usize;
-        self.csr.iter().copied().zip(self.indptr.windows(2).map(place))
+        let range = move |ends: &[u32]| (ends[0] - base) as usize..(ends[1] - base) as usize;
+        self.csr.iter().copied().zip(self.indptr.windows(2).map(range))
     }
 }
 
@@ -108,34 +108,34 @@ impl RowPicker<'_> {
     /// Picks for sixteen rows at a time.
     fn pick_lanes(&self, rows: Rows<'_>, k: u32, addresses: &mut [u64], scratch: &mut Scratch) {
         let mut lanes = Lanes { nodes: [0; LANES], degrees: [k + 1; LANES] };
-        let mut places = [(0u64, 0usize); LANES];
+        let mut targets = [(0u64, 0usize); LANES];
         let mut filled = 0;
         scratch.lanes.resize(k as usize, [0; LANES]);
         let picks = &mut scratch.lanes[..k as usize];
-        for (row, place) in rows.iter() {
+        for (row, edges) in rows.iter() {
             if row.degree <= k {
-                self.take_all(row, &mut addresses[place]);
+                self.take_all(row, &mut addresses[edges]);
                 continue;
             }
             lanes.nodes[filled] = row.node;
             lanes.degrees[filled] = row.degree;
-            places[filled] = (row.start, place.start);
+            targets[filled] = (row.start, edges.start);
             filled += 1;
             if filled == LANES {
-                self.draw(&lanes, &places, picks, addresses);
+                self.draw(&lanes, &targets, picks, addresses);
                 filled = 0;
             }
         }
         if filled > 0 {
-            self.draw(&lanes, &places[..filled], picks, addresses);
+            self.draw(&lanes, &targets[..filled], picks, addresses);
         }
     }
 
-    /// Draws for as many lanes as there are `places`: the start of the row, and of its addresses.
+    /// Draws for the lanes with `targets`: the start of the row, and the index of its first address.
     #[inline(always)]
-    fn draw(&self, lanes: &Lanes, places: &[(u64, usize)], picks: &mut [[u32; LANES]], addresses: &mut [u64]) {
+    fn draw(&self, lanes: &Lanes, targets: &[(u64, usize)], picks: &mut [[u32; LANES]], addresses: &mut [u64]) {
         pick_uniform_lanes(&self.picks.row(0), lanes, picks);
-        for (lane, &(start, at)) in places.iter().enumerate() {
+        for (lane, &(start, at)) in targets.iter().enumerate() {
             for (address, pick) in addresses[at..at + picks.len()].iter_mut().zip(&*picks) {
                 *address = start + u64::from(pick[lane]);
                 self.prefetch(*address);
@@ -145,14 +145,14 @@ impl RowPicker<'_> {
 
     /// Picks row by row: for large fanouts, for -1, and by weight.
     fn pick_rows(&self, rows: Rows<'_>, addresses: &mut [u64], scratch: &mut Scratch) {
-        for (row, place) in rows.iter() {
-            let out = &mut addresses[place];
+        for (row, edges) in rows.iter() {
+            let out = &mut addresses[edges];
             if out.len() == row.degree as usize {
                 self.take_all(row, out);
                 continue;
             }
             scratch.positions.resize(out.len(), 0);
-            self.picks.pick(row.node, row.range(), &mut scratch.positions, &mut scratch.alone);
+            self.picks.pick(row.node, row.range(), &mut scratch.positions, &mut scratch.row);
             for (address, &position) in out.iter_mut().zip(&scratch.positions) {
                 *address = row.start + u64::from(position);
                 self.prefetch(*address);

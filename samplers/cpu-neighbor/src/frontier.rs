@@ -10,8 +10,9 @@ use rayon::prelude::*;
 
 use crate::expand::CsrRow;
 
-/// Nodes a thread looks up at a time, and how many nodes ahead it prefetches their offsets.
+/// Nodes per task of a parallel lookup of rows.
 const TASK: usize = 1 << 12;
+/// Prefetch distance of that lookup, in nodes.
 const AHEAD: usize = 16;
 
 /// The nodes of a mini-batch so far, by local id, and the CSR rows of those that are expanded.
@@ -20,20 +21,20 @@ pub(crate) struct Frontier {
     relabel: Relabel,
     // Invariant: row `i` is that of node `i`, for the first `rows.len()` nodes.
     rows: Vec<CsrRow>,
-    // Invariant: where the table of local ids holds offsets, degree `i` is that of node `i`, for all nodes but the last
-    // `offsets.len()` ones, whose offsets and next nodes' offsets are these; else both are empty.
+    // Invariant: if the table of local ids has offsets, degree `i` is that of node `i`, for all nodes but the last
+    // `offsets.len()` ones, whose row start and end are in `offsets`; else both lists are empty.
     degrees: Vec<f32>,
     offsets: Vec<[u32; 2]>,
-    /// The seeds, while they become the first local ids.
+    /// Buffer in which the seeds are relabelled.
     seeds: Vec<u32>,
-    /// Of a mini-batch before, of this worker or of another.
+    /// Sizes of an earlier mini-batch of any worker.
     expected: Arc<Expected>,
-    /// Whether the offsets beside the local ids are whole, and not only their lower halves.
+    /// Whether the graph's offsets fit the 32 bits beside the local ids.
     offsets_fit: bool,
 }
 
-/// Nodes and rows of an earlier mini-batch: lists are reserved for about as many, so that they neither grow by copying nor
-/// to twice their length.
+/// Number of nodes and rows of an earlier mini-batch: lists are reserved for about as many, which avoids copies and excess
+/// capacity from growing.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     nodes: AtomicUsize,
@@ -41,7 +42,7 @@ pub(crate) struct Expected {
 }
 
 impl Frontier {
-    /// For mini-batches of `topology`, whose offsets are kept beside the local ids where the graph has few enough nodes.
+    /// For mini-batches of `topology`, whose offsets are stored beside the local ids if [`Relabel`] has a direct table.
     pub(crate) fn new(topology: &Topology, expected: Arc<Expected>) -> Self {
         // The lower halves suffice for degrees, which are below 2^32.
         let relabel = Relabel::for_graph(topology.num_nodes(), |node| topology.indptr()[node as usize] as u32);
@@ -50,7 +51,7 @@ impl Frontier {
         Self { relabel, rows, degrees, offsets, seeds, expected, offsets_fit }
     }
 
-    /// Starts a mini-batch; `nodes` and `degrees` become the lists of its nodes and their degrees, their content is dropped.
+    /// Starts a mini-batch; `nodes` and `degrees` are reused for its lists.
     pub(crate) fn start(&mut self, mut nodes: Vec<u32>, degrees: Vec<f32>, seeds: &[u32], topology: &Topology) {
         let expected = self.expected.nodes.load(Ordering::Relaxed);
         make_room(&mut nodes, expected);
@@ -60,14 +61,14 @@ impl Frontier {
         self.degrees.clear();
         make_room(&mut self.rows, self.expected.rows.load(Ordering::Relaxed));
         self.rows.clear();
-        // Of a mini-batch before that panicked.
+        // Not empty if the previous mini-batch panicked.
         self.offsets.clear();
-        let mut named = std::mem::take(&mut self.seeds);
-        named.clear();
-        named.extend_from_slice(seeds);
-        self.relabel(named.len(), &mut named, topology, true);
+        let mut ids = std::mem::take(&mut self.seeds);
+        ids.clear();
+        ids.extend_from_slice(seeds);
+        self.relabel(ids.len(), &mut ids, topology, true);
         self.locate(topology);
-        self.seeds = named;
+        self.seeds = ids;
     }
 
     /// Number of nodes.
@@ -75,17 +76,17 @@ impl Frontier {
         self.relabel.nodes().len()
     }
 
-    /// CSR rows of the nodes looked up.
+    /// CSR rows of the located nodes.
     pub(crate) fn rows(&self) -> &[CsrRow] {
         &self.rows
     }
 
-    /// Relabels the first `count` of `nodes`, and prefetches for the others, which come next. If rows are `wanted`, those of
-    /// nodes that the previous call added are looked up.
+    /// Relabels the first `count` of `nodes`, and prefetches for the others, which the next call relabels. If rows are
+    /// `wanted`, looks up those of the nodes that the previous call added.
     pub(crate) fn relabel(&mut self, count: usize, nodes: &mut [u32], topology: &Topology, wanted: bool) {
         let known = self.len();
         self.relabel.locals_of_first(count, nodes, &mut self.offsets);
-        self.settle(wanted);
+        self.convert_offsets(wanted);
         if wanted && !self.knows_rows() {
             let indptr: &[u64] = topology.indptr();
             self.relabel.nodes()[known..].iter().for_each(|&node| prefetch_early(indptr, node as usize));
@@ -103,16 +104,16 @@ impl Frontier {
         self.rows.extend(self.relabel.nodes()[located..until].iter().map(|&node| csr_row(topology.indptr(), node)));
     }
 
-    /// The local ids, the list that takes the offsets of new nodes, and, apart from them, the rows: threads read the rows
-    /// while another one relabels. [`Frontier::par_locate`] has to follow.
+    /// Borrows the local ids, the offsets of new nodes, and the rows separately: threads read the rows while another one
+    /// relabels. [`Frontier::par_locate`] must follow.
     pub(crate) fn parts(&mut self) -> (&mut Relabel, &mut Vec<[u32; 2]>, &[CsrRow]) {
         (&mut self.relabel, &mut self.offsets, &self.rows)
     }
 
-    /// Takes the offsets of new nodes, and, if rows are `wanted`, looks up those of all nodes on the threads of the current
+    /// Uses the offsets of new nodes, and, if rows are `wanted`, looks up those of all nodes on the threads of the current
     /// pool.
     pub(crate) fn par_locate(&mut self, topology: &Topology, wanted: bool) {
-        self.settle(wanted);
+        self.convert_offsets(wanted);
         if !wanted || self.knows_rows() {
             return;
         }
@@ -130,8 +131,8 @@ impl Frontier {
         });
     }
 
-    /// Turns the offsets of new nodes into degrees and, if `wanted`, into rows.
-    fn settle(&mut self, wanted: bool) {
+    /// Converts the offsets of new nodes to degrees and, if `wanted`, to rows.
+    fn convert_offsets(&mut self, wanted: bool) {
         self.degrees.extend(self.offsets.iter().map(|[start, end]| end.wrapping_sub(*start) as f32));
         if wanted && self.knows_rows() {
             let nodes = &self.relabel.nodes()[self.rows.len()..];
@@ -142,17 +143,17 @@ impl Frontier {
         self.offsets.clear();
     }
 
-    /// Whether the table of local ids holds whole offsets, and so gives the rows.
+    /// Whether the offsets beside the local ids give the rows.
     fn knows_rows(&self) -> bool {
-        self.relabel.holds_values() && self.offsets_fit
+        self.relabel.has_values() && self.offsets_fit
     }
 
     /// Whether the degrees are known without the rows.
     pub(crate) fn knows_degrees(&self) -> bool {
-        self.relabel.holds_values()
+        self.relabel.has_values()
     }
 
-    /// Ends the mini-batch; gives its nodes and their in-degrees.
+    /// Ends the mini-batch; returns its nodes and their in-degrees.
     pub(crate) fn finish(&mut self) -> (Vec<u32>, Vec<f32>) {
         let mut degrees = std::mem::take(&mut self.degrees);
         self.expected.nodes.store(self.len(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The operator: what all workers share.
+//! The operator, and the state that all workers share.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ mod prepare;
 #[derive(Debug, Clone)]
 pub struct CpuNeighbor(Arc<Shared>);
 
-/// What all workers read.
+/// State that all workers read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) dataset: Arc<Dataset>,

@@ -1,7 +1,7 @@
 //! Software pipeline over a hop's edges: pick, load, relabel; each stage prefetches for the next.
 //!
-//! A neighbour's id, its entry in the table of local ids and the offsets of a new node are random memory accesses. Groups
-//! of edges pass the stages one group behind the other.
+//! A neighbour's id, its entry in the table of local ids and the offsets of a new node are random memory accesses. A stage
+//! works one group of edges behind the stage before it.
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::Block;
@@ -9,10 +9,9 @@ use morphgl_registry::Block;
 use crate::expand::{RowPicker, Rows, Scratch};
 use crate::frontier::Frontier;
 
-/// Edges of a group: enough to hide memory latency, few enough that prefetched lines are still in the cache when their
-/// turn comes: on the power-law graphs of `benches/sample`, 640 and 1024 gave some 3% more than 448.
+/// Edges of a group: enough to hide memory latency, few enough that prefetched lines are still in the cache when used.
 const GROUP: usize = 640;
-/// Edges that a thread picks while another one relabels those before.
+/// Edges that a thread picks while another thread relabels the previous ones.
 const PART: usize = 1 << 14;
 
 /// A hop of a mini-batch.
@@ -35,16 +34,16 @@ pub(crate) struct Buffers {
 }
 
 impl Stages<'_> {
-    /// Fills in the neighbours of `block`, whose offsets are there, in local ids.
+    /// Sets the neighbours, in local ids, of `block`, whose offsets are set.
     pub(crate) fn run(&self, frontier: &mut Frontier, buffers: &mut [Buffers], block: &mut Block) {
         match buffers {
-            [buffers] => self.alone(frontier, buffers, block),
-            _ => self.side_by_side(frontier, buffers, block),
+            [buffers] => self.run_sequential(frontier, buffers, block),
+            _ => self.run_parallel(frontier, buffers, block),
         }
     }
 
     /// On one thread.
-    fn alone(&self, frontier: &mut Frontier, buffers: &mut Buffers, block: &mut Block) {
+    fn run_sequential(&self, frontier: &mut Frontier, buffers: &mut Buffers, block: &mut Block) {
         let Buffers { scratch, addresses: [picking, reading] } = buffers;
         let Block { num_dst, indptr, indices, weights, .. } = block;
         let mut weights: &mut [f32] = weights.as_deref_mut().unwrap_or_default();
@@ -57,7 +56,7 @@ impl Stages<'_> {
             let (rows, _) = rows.split(GROUP);
             row += rows.csr.len();
             self.rows.pick(rows, picking, scratch);
-            alike(picking, reading);
+            reserve_like(reading, picking);
             let group = read..read + reading.len();
             let read_weights = weights.split_off_mut(..reading.len().min(weights.len())).unwrap_or_default();
             self.rows.read_weights(reading, read_weights);
@@ -71,9 +70,9 @@ impl Stages<'_> {
         }
     }
 
-    /// On the threads of the current pool: one relabels a part while the others pick the next one, since relabelling is
-    /// sequential and picking is not.
-    fn side_by_side(&self, frontier: &mut Frontier, buffers: &mut [Buffers], block: &mut Block) {
+    /// On the threads of the current pool: relabelling is sequential, so one thread relabels a part of the edges while the
+    /// others pick the next part.
+    fn run_parallel(&self, frontier: &mut Frontier, buffers: &mut [Buffers], block: &mut Block) {
         let (relabel, offsets, csr) = frontier.parts();
         let Block { num_dst, indptr, indices, weights, .. } = block;
         let mut rest = Rows { csr: &csr[self.first..*num_dst], indptr: &indptr[self.first..] };
@@ -81,7 +80,7 @@ impl Stages<'_> {
         let mut pending: &mut [u32] = &mut [];
         while rest.num_edges() > 0 || !pending.is_empty() {
             let (rows, later) = rest.split(PART * buffers.len());
-            let picking = indices.split_off_mut(..rows.num_edges()).expect("an edge has a place");
+            let picking = indices.split_off_mut(..rows.num_edges()).expect("the block has all edges");
             let part_weights = weights.split_off_mut(..picking.len().min(weights.len())).unwrap_or_default();
             let relabel_part = || relabel.locals_of_first(pending.len(), pending, offsets);
             rayon::join(relabel_part, || self.pick(rows, picking, part_weights, buffers));
@@ -107,7 +106,7 @@ impl Stages<'_> {
         while read < picked.len() {
             let (rows, later) = rest.split(GROUP);
             self.rows.pick(rows, picking, scratch);
-            alike(picking, reading);
+            reserve_like(reading, picking);
             let group = read..read + reading.len();
             let of_weights = if weights.is_empty() { 0..0 } else { group.clone() };
             self.rows.read_weights(reading, &mut weights[of_weights]);
@@ -118,9 +117,9 @@ impl Stages<'_> {
     }
 }
 
-/// Reserves as much for `other` as `list` has: the two are swapped, and nothing is to be allocated in a steady state.
-fn alike(list: &[u64], other: &mut Vec<u64>) {
-    if other.capacity() < list.len() {
-        other.reserve(2 * list.len() - other.len());
+/// Reserves in `list` the length of `other`: the two are swapped, and a steady state is to allocate nothing.
+fn reserve_like(list: &mut Vec<u64>, other: &[u64]) {
+    if list.capacity() < other.len() {
+        list.reserve(2 * other.len() - list.len());
     }
 }

@@ -1,4 +1,4 @@
-//! On any graph and with any settings: the reference's mini-batch, in memory that is used again.
+//! Mini-batches of any graph and settings equal the reference's, also in recycled memory.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Where the lists of a mini-batch lie.
+/// Addresses of a mini-batch's lists.
 fn addresses(batch: &HostBatch) -> Vec<*const u8> {
     let mut all: Vec<*const u8> = vec![
         batch.input_nodes.as_ptr().cast(),

@@ -1,4 +1,4 @@
-//! Every SIMD level gives the same mini-batches: this program runs itself once a level.
+//! Every SIMD level samples the same mini-batches: this program runs itself once per level.
 #![allow(clippy::print_stdout, reason = "the processes that it runs print what is compared")]
 
 use std::process::Command;

@@ -35,7 +35,7 @@ fn sample(topology: Topology, seeds: &[u32], fanouts: &str, pick: Pick) -> HostB
     handle.wait().and_then(|(batch, _)| batch.into_host()).expect("the mini-batch")
 }
 
-/// Calls `test` with the reference output `name`, where the test data is.
+/// Calls `test` with the reference output `name`, if the test data exists.
 #[track_caller]
 fn check(name: &str, test: impl Fn(&Value)) {
     let data = std::env::var_os("MORPHGL_TEST_DATA")

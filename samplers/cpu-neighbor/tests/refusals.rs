@@ -1,4 +1,4 @@
-//! What the operator cannot do is an error with its cure.
+//! Unsupported contexts and requests are errors with a cure.
 
 use std::sync::Arc;
 

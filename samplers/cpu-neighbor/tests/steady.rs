@@ -8,15 +8,15 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, Place, SamplerSettings, SeedSet};
 
-/// Counts what is asked of the system's allocator.
+/// Counts allocations of the system's allocator.
 struct Counting;
 
-static ASKED: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes on to the system's allocator as it came.
+// SAFETY: every call is forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ASKED.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `realloc`, and the block came from the system's allocator.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Makes all mini-batches of two epochs, then those of the first again, which need no more memory than there is.
+/// Samples all mini-batches of two epochs, then those of the first again, which allocate nothing.
 #[track_caller]
 fn check(weights: bool, settings: SamplerSettings) {
     let dataset = graphs::random(5000, 12, weights);
@@ -53,13 +53,13 @@ fn check(weights: bool, settings: SamplerSettings) {
     let mut worker = sampler.worker(1).expect("a worker");
     let (mut recycled, mut before) = (None, 0);
     for epoch in [0, 1, 0] {
-        before = ASKED.load(Ordering::Relaxed);
+        before = ALLOCATIONS.load(Ordering::Relaxed);
         for index in 0..sampler.num_batches() as u32 {
             let handle = worker.prepare(BatchId { epoch, index }, recycled.take()).expect("a mini-batch");
             recycled = Some(handle.wait().expect("a mini-batch").0);
         }
     }
-    assert_eq!(ASKED.load(Ordering::Relaxed) - before, 0, "allocations of an epoch that was made before");
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "allocations of an epoch that was made before");
 }
 
 /// One test, so that no other one allocates at the same time.

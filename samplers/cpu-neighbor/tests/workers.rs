@@ -10,7 +10,7 @@ use morphgl_conformance::batching::graphs;
 use morphgl_graph_store::{Dataset, DatasetWriter, Load, OpenOptions, read_npy};
 use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, Pick, Place, SamplerSettings, SeedSet};
 
-/// Mini-batches 0 to `count` of epoch 1; each worker takes the next one that nobody has.
+/// Mini-batches 0 to `count` of epoch 1; each worker takes the next one.
 fn batches(sampler: &CpuNeighbor, workers: usize, threads: usize, count: u32) -> Vec<HostBatch> {
     let next = AtomicU32::new(0);
     let work = || {
@@ -48,7 +48,7 @@ fn sampler(dataset: Dataset, settings: &SamplerSettings) -> CpuNeighbor {
     CpuNeighbor::new(&context).expect("the settings are possible")
 }
 
-/// Writes the dataset, and compares every way of loading it and of sharing the work.
+/// Writes the dataset, and compares all ways to load it and all numbers of workers and threads.
 #[track_caller]
 fn check(dataset: &Dataset, settings: &SamplerSettings, count: u32) {
     let dir = tempfile::tempdir().expect("a directory");

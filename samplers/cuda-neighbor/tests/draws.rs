@@ -36,10 +36,10 @@ fn rejected_words_are_replaced_as_on_the_host() {
     stream.synchronize().expect("no failure");
     let mut rejected = 0;
     for (i, (&last, &drawn)) in last.iter().zip(&*drawn).enumerate() {
-        let word = row.counter(Words::Sampling, i as u32 / 4).draw(row.seed)[i % 4];
+        let word = row.block(Words::Sampling, i as u32 / 4)[i % 4];
         let expected = bounded(last + 1, word, |r| {
             rejected += 1;
-            row.counter(Words::SamplingRetry, i as u32 * 64 + r / 4).draw(row.seed)[r as usize % 4]
+            row.block(Words::SamplingRetry, i as u32 * 64 + r / 4)[r as usize % 4]
         });
         assert_eq!(drawn, expected, "draw {i} of 0..={last}");
     }

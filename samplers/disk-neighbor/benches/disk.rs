@@ -1,4 +1,4 @@
-//! Mini-batches a second from disk, against what the disk can do and against memory:
+//! Mini-batches per second from disk, compared with the disk's limit and with memory:
 //! `cargo bench -p morphgl-batching-disk-neighbor -- [DATASET] [--json] [--memory MIB,…] [--workers N,…] [--batches N]
 //! [--rounds N] [--fanouts 15,10,5] [--batch-size N] [--hotness inclusion,degree,none] [--block 512,4096] [--gap BYTES,…] [--in-memory]`.
 //! Without a dataset, one of 2 million nodes is generated in the temporary folder, and removed.
@@ -38,22 +38,23 @@ impl Arguments {
 fn main() {
     let arguments = Arguments(std::env::args().skip(1).filter(|a| a != "--bench").collect());
     let given = arguments.0.first().filter(|a| !a.starts_with("--")).map(PathBuf::from);
-    let made = given.is_none().then(|| std::env::temp_dir().join(format!("morphgl-disk-bench-{}", std::process::id())));
-    let path = given.clone().or(made.clone()).expect("one of both");
-    if made.is_some() {
+    let generated =
+        given.is_none().then(|| std::env::temp_dir().join(format!("morphgl-disk-bench-{}", std::process::id())));
+    let path = given.clone().or(generated.clone()).expect("one of both");
+    if generated.is_some() {
         let config = SbmConfig { nodes: 2_000_000, degree: 29.0, dim: 128, dtype: Dtype::F16, ..SbmConfig::default() };
-        sbm_to_disk(&config, &path, 512 << 20, true, &|_, _, _| ()).expect("room on the disk");
+        sbm_to_disk(&config, &path, 512 << 20, true, &|_, _, _| ()).expect("space on the disk");
     }
     run(&path, &arguments);
-    if let Some(made) = made {
-        std::fs::remove_dir_all(made).expect("it was made here");
+    if let Some(generated) = generated {
+        std::fs::remove_dir_all(generated).expect("it was created above");
     }
 }
 
 fn run(path: &Path, arguments: &Arguments) {
     let json = arguments.is("--json");
-    if let Some(why) = ring_refused() {
-        println!("{why}");
+    if let Some(reason) = ring_refused() {
+        println!("{reason}");
     }
     let blocks: Vec<usize> = arguments.list("--block", "512");
     let workers: Vec<usize> = arguments.list("--workers", "1,2,4");
@@ -156,7 +157,7 @@ fn from_disk(
         let before = operator.counts();
         let all = measure(&operator, workers, rounds, batches);
         let after = operator.counts();
-        let made = (after.batches - before.batches) as f64;
+        let sampled = (after.batches - before.batches) as f64;
         let share = |hits: u64, misses: u64| hits as f64 / (hits + misses).max(1) as f64;
         let rows = share(after.row_hits.hits - before.row_hits.hits, after.row_hits.misses - before.row_hits.misses);
         let features = share(
@@ -164,7 +165,7 @@ fn from_disk(
             after.feature_hits.misses - before.feature_hits.misses,
         );
         let (a, b) = (after.reads(), before.reads());
-        let (reads, bytes) = ((a.reads - b.reads) as f64 / made, (a.bytes - b.bytes) as f64 / made);
+        let (reads, bytes) = ((a.reads - b.reads) as f64 / sampled, (a.bytes - b.bytes) as f64 / sampled);
         let amplification = (a.bytes - b.bytes) as f64 / (a.wanted - b.wanted).max(1) as f64;
         let rate = median(&all);
         if json {
@@ -194,15 +195,15 @@ fn from_disk(
     }
 }
 
-/// Batches a second of each round; every round makes mini-batches that no other did.
+/// Mini-batches per second of each round; no two rounds sample the same mini-batch.
 fn measure(operator: &dyn Batching, workers: usize, rounds: usize, batches: u32) -> Vec<f64> {
     let num_batches = operator.num_batches() as u32;
-    let mut made: Vec<_> = (0..workers).map(|_| (operator.worker(1).expect("a worker"), None)).collect();
+    let mut pool: Vec<_> = (0..workers).map(|_| (operator.worker(1).expect("a worker"), None)).collect();
     (0..=rounds as u32)
         .map(|round| {
             let start = Instant::now();
             std::thread::scope(|scope| {
-                for ((worker, recycled), w) in made.iter_mut().zip(0u32..) {
+                for ((worker, recycled), w) in pool.iter_mut().zip(0u32..) {
                     scope.spawn(move || {
                         for i in (w..batches).step_by(workers) {
                             let number = round * batches + i;
@@ -215,12 +216,12 @@ fn measure(operator: &dyn Batching, workers: usize, rounds: usize, batches: u32)
             });
             f64::from(batches) / start.elapsed().as_secs_f64()
         })
-        // The first round warms buffers up.
+        // The first round warms up buffers.
         .skip(1)
         .collect()
 }
 
-/// Prints what the disk does at random; the most reads a second, by as many threads as there are workers at most.
+/// Prints and returns the disk's limit: the maximum of random reads per second, by up to as many threads as workers.
 fn limits(path: &Path, block: usize, workers: &[usize], json: bool) -> f64 {
     let file = DirectFile::open(path.join("features.npy"), block).expect("the features open");
     if !json {

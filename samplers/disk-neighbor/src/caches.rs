@@ -12,26 +12,26 @@ use crate::files::{Files, OnDisk};
 use crate::offsets::{CsrRow, Offsets};
 use crate::options::HotnessPolicy;
 
-/// Neighbours read at once in a pass over the array.
+/// Neighbours per read of a pass over the array.
 const PASS: usize = 1 << 21;
-/// Feature rows read into the cache at once.
+/// Feature rows per read when the cache is filled.
 const FILL: usize = 1 << 13;
-/// Bytes that cost about one read; longer rows cost several.
+/// Bytes of a CSR row that cost about one read; longer rows cost several.
 const READ: u64 = 4096;
 
-/// The caches, and how they were filled.
+/// The caches, and the policy that selected their rows.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
     pub(crate) features: Option<FeatureCache>,
     pub(crate) rows: Option<RowCache>,
-    /// The hotness policy.
-    pub(crate) by: &'static str,
+    /// Name of the hotness policy.
+    pub(crate) policy: &'static str,
 }
 
 /// Cached CSR rows.
 pub(crate) struct RowCache {
     map: NodeMap,
-    // Invariant: one more than nodes held, ascending, the last is the number of `ids`.
+    // Invariant: one more than cached nodes, ascending, and the last is the number of `ids`.
     starts: Vec<u32>,
     ids: Vec<u32>,
 }
@@ -68,8 +68,8 @@ pub(crate) struct DiskGraph<'a> {
 }
 
 impl DiskGraph<'_> {
-    fn span(&self, node: u32) -> CsrRow {
-        self.offsets.get(node).expect("caches are made only where offsets are in memory")
+    fn row(&self, node: u32) -> CsrRow {
+        self.offsets.get(node).expect("caches are filled only if offsets are in memory")
     }
 }
 
@@ -79,7 +79,7 @@ impl Graph for DiskGraph<'_> {
     }
 
     fn degree(&self, node: u32) -> Result<u64> {
-        Ok(u64::from(self.span(node).degree))
+        Ok(u64::from(self.row(node).degree))
     }
 
     fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
@@ -91,7 +91,7 @@ impl Graph for DiskGraph<'_> {
             check_nodes(self.indices, part, self.num_nodes, |i| first + i as u64)?;
             let end = first + part.len() as u64;
             while node < self.num_nodes {
-                let CsrRow { start, degree } = self.span(node);
+                let CsrRow { start, degree } = self.row(node);
                 let stop = start + u64::from(degree);
                 if start >= end {
                     break;
@@ -110,7 +110,7 @@ impl Graph for DiskGraph<'_> {
     }
 }
 
-/// Refuses in-neighbours that do not exist; `element` gives the index in the file.
+/// Refuses in-neighbours that do not exist; `element` returns the index in the file.
 pub(crate) fn check_nodes(
     indices: &OnDisk,
     nodes: &[u32],
@@ -120,12 +120,12 @@ pub(crate) fn check_nodes(
     if nodes.iter().copied().max().is_none_or(|largest| largest < num_nodes) {
         return Ok(());
     }
-    let at = nodes.iter().position(|&v| v >= num_nodes).expect("the largest is one of them");
+    let at = nodes.iter().position(|&v| v >= num_nodes).expect("the maximum exists");
     let what = format!("an edge comes from node {}, but there are {num_nodes} nodes", nodes[at]);
     Err(indices.wrong(element(at), what))
 }
 
-/// Bytes a node that computing hotness takes.
+/// Bytes per node to compute the hotness.
 fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
     match (policy, settings.expansion) {
         (HotnessPolicy::None, _) => 0,
@@ -136,7 +136,12 @@ fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
 }
 
 impl Caches {
-    /// Fills caches of at most `budget` bytes; computing the hotness takes no more either.
+    /// No caches.
+    pub(crate) fn empty() -> Self {
+        Self { policy: "nothing", ..Self::default() }
+    }
+
+    /// Fills caches of at most `budget` bytes, which also limits the memory to compute the hotness.
     pub(crate) fn new(
         graph: &DiskGraph<'_>,
         files: &Files,
@@ -147,25 +152,27 @@ impl Caches {
         let num_nodes = graph.num_nodes;
         let maps = 2 * NodeMap::num_bytes_of(num_nodes as usize);
         let fits = |policy| maps + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
-        // Where one does not fit, what it would find would not, either: the simpler one loses little.
-        let wanted = [policy, HotnessPolicy::Degree].into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
-        let (hotness, by): (Hotness, _) = match wanted {
+        // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
+        let affordable = [policy, HotnessPolicy::Degree].into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
+        let (hotness, policy): (Hotness, _) = match affordable {
             Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability"),
             Some(HotnessPolicy::Degree) => (Degree.score(graph, seeds, settings)?, "in-degree"),
-            _ => return Ok(Self { by: "nothing", ..Self::default() }),
+            _ => return Ok(Self::empty()),
         };
-        let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
-        let features =
-            Kind { saving: &|v| if row_bytes > 0 { hotness.features[v as usize] } else { 0.0 }, bytes: &|_| row_bytes };
-        let list_bytes = |v: u32| 4 * u64::from(graph.span(v).degree);
+        let feature_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
+        let features = Kind {
+            saving: &|v| if feature_bytes > 0 { hotness.features[v as usize] } else { 0.0 },
+            bytes: &|_| feature_bytes,
+        };
+        let row_bytes = |v: u32| 4 * u64::from(graph.row(v).degree);
         let rows = Kind {
-            saving: &|v| match list_bytes(v) {
+            saving: &|v| match row_bytes(v) {
                 0 => 0.0,
                 bytes => hotness.rows[v as usize] * bytes.div_ceil(READ).min(8) as f32,
             },
-            bytes: &|v| list_bytes(v) + 4,
+            bytes: &|v| row_bytes(v) + 4,
         };
-        // Positions in the row cache are of 32 bits.
+        // Positions in the row cache have 32 bits.
         let budget = (budget - maps).saturating_sub(8).min(u64::from(u32::MAX) * 4 - 8);
         let kinds = [features, rows];
         let mut cut = Cut::new(num_nodes, &kinds, budget);
@@ -177,7 +184,7 @@ impl Caches {
             let mut reader = graph.reader.borrow_mut();
             FeatureCache::new(feature_map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
-        Ok(Self { features: features.transpose()?, rows: Some(row_cache(graph, row_map)?), by })
+        Ok(Self { features: features.transpose()?, rows: Some(row_cache(graph, row_map)?), policy })
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
@@ -190,9 +197,10 @@ impl Caches {
 fn fill(on_disk: &OnDisk, reader: &mut Reader, map: &NodeMap, rows: &mut [u8]) -> Result<()> {
     let mut nodes = map.nodes();
     for part in rows.chunks_mut(FILL * on_disk.unit) {
-        // The count comes first: a node that is taken and has no place in this part would be lost to the next.
-        let places = 0..(part.len() / on_disk.unit) as u32;
-        let fetches: Vec<Fetch> = places.zip(&mut nodes).map(|(to, node)| Fetch { element: node.into(), to }).collect();
+        // `zip` must end by its first iterator: a node taken beyond this part would be lost to the next.
+        let indices = 0..(part.len() / on_disk.unit) as u32;
+        let fetches: Vec<Fetch> =
+            indices.zip(&mut nodes).map(|(to, node)| Fetch { element: node.into(), to }).collect();
         on_disk.read(reader, &fetches, part)?;
     }
     Ok(())
@@ -204,8 +212,8 @@ fn row_cache(graph: &DiskGraph<'_>, map: NodeMap) -> Result<RowCache> {
     starts.push(0u32);
     let mut end = 0u64;
     starts.extend(map.nodes().map(|node| {
-        end += u64::from(graph.span(node).degree);
-        u32::try_from(end).expect("the budget keeps it below 2^32 neighbours")
+        end += u64::from(graph.row(node).degree);
+        u32::try_from(end).expect("the budget limits the cache to 2^32 neighbours")
     }));
     let mut ids = Vec::with_capacity(end as usize);
     if !map.is_empty() {

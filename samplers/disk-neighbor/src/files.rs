@@ -1,4 +1,4 @@
-//! The arrays that are read from their files.
+//! The files of the arrays.
 
 use morphgl_graph_store::{ArrayFile, Dataset, Dtype, Error as StoreError, Position};
 use morphgl_platform::direct::{self, DirectFile, Fetch, Reader, Settings};
@@ -6,25 +6,25 @@ use morphgl_registry::{Error, Result};
 
 use crate::options::Options;
 
-/// Bytes of a read in a pass over a whole array.
-const LONG: usize = 1 << 20;
-/// Such reads in flight.
-const LONG_DEPTH: usize = 8;
+/// Bytes of a read of a pass over a whole array.
+const PASS_BYTES: usize = 1 << 20;
+/// Reads in flight of a pass.
+const PASS_DEPTH: usize = 8;
 
 /// An array in a file.
 #[derive(Debug, Clone)]
 pub(crate) struct OnDisk {
     pub(crate) file: DirectFile,
-    /// Byte that the first element begins at.
+    /// Byte offset of the first element.
     pub(crate) base: u64,
-    /// Bytes of an element; of a matrix, of a row.
+    /// Bytes of an element, or of a row of a matrix.
     pub(crate) unit: usize,
-    /// Number of elements; of a matrix, of rows.
+    /// Number of elements, or of rows of a matrix.
     pub(crate) len: u64,
 }
 
 impl OnDisk {
-    /// The error of what is impossible at `element`.
+    /// The error of invalid content at `element`.
     pub(crate) fn wrong(&self, element: u64, what: String) -> Error {
         let at = Position::Byte(self.base + element * self.unit as u64);
         let cure = "the dataset is damaged: import it again";
@@ -38,21 +38,16 @@ impl OnDisk {
 
     /// Reads consecutive elements from `first` on until `out` is full, by a [`Files::long_reader`].
     pub(crate) fn pass(&self, reader: &mut Reader, first: u64, out: &mut [u8]) -> Result<()> {
-        // Pages stand in for the elements: there are far fewer of them.
-        let (start, piece) = (self.base + first * self.unit as u64, 4096);
-        let whole = (out.len() / piece) as u64;
-        let fetches: Vec<Fetch> = (0..whole).map(|i| Fetch { element: i, to: i as u32 }).collect();
-        let read = |reader: &mut Reader, base, unit, fetches: &[Fetch], out: &mut [u8]| {
-            reader.read(&self.file, base, unit, fetches, out).map_err(failed)
-        };
-        read(reader, start, piece, &fetches, out)?;
-        let done = whole as usize * piece;
-        let rest = &mut out[done..];
+        // The fetched units are pages, of which there are far fewer than elements, and then the rest.
+        let start = self.base + first * self.unit as u64;
+        let (pages, rest) = out.as_chunks_mut::<4096>();
+        let fetches: Vec<Fetch> = (0..pages.len() as u32).map(|i| Fetch { element: i.into(), to: i }).collect();
+        reader.read(&self.file, start, 4096, &fetches, pages.as_flattened_mut()).map_err(failed)?;
         if rest.is_empty() {
             return Ok(());
         }
-        let unit = rest.len();
-        read(reader, start + done as u64, unit, &[Fetch { element: 0, to: 0 }], rest)
+        let start = start + 4096 * pages.len() as u64;
+        reader.read(&self.file, start, rest.len(), &[Fetch { element: 0, to: 0 }], rest).map_err(failed)
     }
 }
 
@@ -61,7 +56,7 @@ impl OnDisk {
 pub(crate) struct Files {
     pub(crate) indptr: OnDisk,
     pub(crate) indices: OnDisk,
-    /// Where features are gathered.
+    /// The features, if they are gathered.
     pub(crate) features: Option<OnDisk>,
     pub(crate) labels: Option<OnDisk>,
 }
@@ -99,30 +94,28 @@ impl Files {
 
     /// A reader of scattered elements.
     pub(crate) fn reader(&self, options: &Options) -> Result<Reader> {
-        let row = self.features.as_ref().map_or(0, |f| f.unit);
-        // Room for a row that begins at the end of a block.
-        let most = (16 << 10).max(row.next_multiple_of(4096) + 8192);
-        let settings = Settings { depth: options.depth, most, gap: options.gap, method: options.method() };
-        reader(settings)
+        self.start_reader(Settings { depth: options.depth, most: 16 << 10, gap: options.gap, method: options.method() })
     }
 
     /// A reader of whole arrays.
     pub(crate) fn long_reader(&self, options: &Options) -> Result<Reader> {
-        let row = self.features.as_ref().map_or(0, |f| f.unit);
-        let most = LONG.max(row.next_multiple_of(4096) + 8192);
-        reader(Settings { depth: LONG_DEPTH, most, gap: 16 << 10, method: options.method() })
+        let method = options.method();
+        self.start_reader(Settings { depth: PASS_DEPTH, most: PASS_BYTES, gap: 16 << 10, method })
     }
-}
 
-fn reader(settings: Settings) -> Result<Reader> {
-    Reader::new(settings).map_err(|e| Error::failed("starting reads", e))
+    /// A reader whose reads are long enough for a feature row that begins at the end of a block.
+    fn start_reader(&self, settings: Settings) -> Result<Reader> {
+        let row_bytes = self.features.as_ref().map_or(0, |f| f.unit);
+        let most = settings.most.max(row_bytes.next_multiple_of(4096) + 8192);
+        Reader::new(Settings { most, ..settings }).map_err(|e| Error::failed("starting reads", e))
+    }
 }
 
 fn failed(error: direct::Error) -> Error {
     Error::failed("reading the dataset", store_error(error))
 }
 
-/// The failed read of a dataset's file, with its cure.
+/// The error of a dataset's file, with its cure.
 fn store_error(error: direct::Error) -> StoreError {
     use direct::ErrorKind::{Open, Read, Short};
     let direct::Error { path, kind } = error;

@@ -10,13 +10,13 @@ mod stats;
 
 pub use options::{HotnessPolicy, Options};
 pub use sampler::DiskNeighbor;
-pub use stats::Counts;
+pub use stats::{Counts, Hits};
 
 use morphgl_registry::{
     At, Build, CACHE_HITS, CACHE_REQUESTS, DISK_BYTES, DISK_READS, Description, Hardware, Key, Phase, Resource,
 };
 
-/// The disks that datasets lie on.
+/// The disks of datasets.
 pub const DISK: Resource = Resource::new("Disk");
 
 /// What this crate registers.

@@ -4,34 +4,34 @@ use morphgl_platform::direct::Method;
 use morphgl_registry::{Error, OptionRole, OptionSpec, OptionType, Result};
 use serde::{Deserialize, Serialize};
 
-/// How the hot rows are found.
+/// How hot rows are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HotnessPolicy {
-    /// By the probability that a mini-batch holds them: one pass over the edges a hop, before the first mini-batch.
+    /// By the probability of being in a mini-batch: one pass over the edges per hop, before the first mini-batch.
     #[default]
     Inclusion,
-    /// By in-degree: nothing is read for it.
+    /// By in-degree: without a pass over the edges.
     Degree,
     /// Not at all: nothing is cached.
     None,
 }
 
-/// The operator's options, each of which may be left out.
+/// The operator's options, all optional.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Bytes that offsets, orders and caches may take together; workers come on top. Default 256 MiB.
+    /// Bytes of offsets, orders and caches together, without the workers' buffers. Default 256 MiB.
     pub memory_bytes: u64,
-    /// How the hot rows are found. Default by inclusion probability.
+    /// How hot rows are selected. Default by inclusion probability.
     pub hotness: HotnessPolicy,
     /// Reads in flight of each worker. Default 128.
     pub depth: usize,
-    /// Bytes that reads begin and end at multiples of, from 512 to 4096. Default 512: a row is seldom longer.
+    /// Alignment of reads in bytes, from 512 to 4096. Default 512: a row is seldom longer.
     pub block: usize,
-    /// Bytes read in vain rather than in a read of their own. Default 4096.
+    /// Maximum of unwanted bytes that are read to merge two reads. Default 4096.
     pub gap: usize,
-    /// Reads by threads that block, although there may be io_uring. Default false.
+    /// Whether to read by blocking threads even where io_uring is available. Default false.
     pub threads: bool,
 }
 

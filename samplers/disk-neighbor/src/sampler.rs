@@ -1,11 +1,11 @@
-//! The operator: what all workers share.
+//! The operator, and the state that all workers share.
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use morphgl_graph_store::Dataset;
-use morphgl_platform::direct::{Fetch, Method, Reader};
+use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings, SeedSet};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
@@ -13,19 +13,19 @@ use crate::caches::{Caches, DiskGraph};
 use crate::files::Files;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
-use crate::stats::{Counters, Counts};
+use crate::stats::Counts;
 use prepare::Worker;
 
 mod prepare;
 
-/// Bytes that a seed takes in the orders, and beside its label.
+/// Bytes of a seed in the orders and the labels.
 const BYTES_A_SEED: u64 = Epochs::BYTES_A_SEED + 8;
 
 /// Phase Batching by neighbour sampling of a graph on disk, `Batching_CPU+Disk_Neighbor`.
 #[derive(Clone)]
 pub struct DiskNeighbor(Arc<Shared>);
 
-/// What all workers read.
+/// State of all workers.
 pub(crate) struct Shared {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) settings: SamplerSettings,
@@ -33,8 +33,8 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) offsets: Offsets,
     pub(crate) caches: Caches,
-    pub(crate) counters: Counters,
-    /// Why a reader fell back to threads; empty as long as all have io_uring.
+    counts: Mutex<Counts>,
+    /// Why a reader fell back to threads; empty while all use io_uring.
     refused: OnceLock<String>,
     /// Sum of each node's edge weights, where the graph has weights.
     pub(crate) weight_sums: Option<Vec<f32>>,
@@ -45,12 +45,12 @@ pub(crate) struct Shared {
 }
 
 impl DiskNeighbor {
-    /// Builds the operator: opens the files, brings the offsets into memory where they fit, finds what is hot, and fills the caches.
+    /// Builds the operator: opens the files, loads the offsets if they fit, computes the hotness, and fills the caches.
     ///
     /// # Errors
     ///
     /// A place other than the host, unknown options, a dataset that was made in memory or whose edge weights lie on disk, what
-    /// [`check_limits`] refuses, and files that cannot be read or whose content is impossible.
+    /// [`check_limits`] refuses, and files that cannot be read or are invalid.
     ///
     /// # Complexity
     ///
@@ -73,20 +73,17 @@ impl DiskNeighbor {
             let what = format!("{} offsets are not those of the dataset's nodes", files.indptr.len);
             files.indptr.wrong(0, what)
         })?;
-        // Nothing that costs a pass over a file is begun for settings that cannot work.
+        // Invalid settings are refused before any pass over a file.
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
         let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + weights.map_or(0, |_| 4 * u64::from(num_nodes));
         let budget = options.memory_bytes.saturating_sub(fixed);
         let keep = 2 * Offsets::num_bytes_of(num_nodes as usize) <= budget;
-        // Of a worker's size: smaller rings may be allowed where those are not.
-        let refused = files.reader(&options)?.refused().map_or_else(OnceLock::new, |why| why.to_string().into());
+        // A worker's reader is tried, since the kernel may allow only smaller rings.
+        let refused = files.reader(&options)?.refused().map_or_else(OnceLock::new, |reason| reason.to_string().into());
         let mut reader = files.long_reader(&options)?;
         let (offsets, largest) = Offsets::load(&files.indptr, files.indices.len, &mut reader, keep)?;
         check_limits(num_nodes as usize, weights.is_some(), || largest, seeds, settings)?;
-        let weight_sums = match weights {
-            Some(weights) => Some(weight_sums(&files, weights, &mut reader)?),
-            None => None,
-        };
+        let weight_sums = weights.map(|weights| weight_sums(&files, weights, &mut reader)).transpose()?;
         let labels = labels(&files, dataset, seeds, &mut reader)?;
         let caches = if matches!(offsets, Offsets::Ram { .. }) {
             let graph =
@@ -94,7 +91,7 @@ impl DiskNeighbor {
             let left = budget - offsets.num_bytes();
             Caches::new(&graph, &files, (seeds.nodes(), settings), options.hotness, left)?
         } else {
-            Caches { by: "nothing", ..Caches::default() }
+            Caches::empty()
         };
         Ok(Self(Arc::new(Shared {
             dataset: Arc::clone(dataset),
@@ -103,7 +100,7 @@ impl DiskNeighbor {
             files,
             offsets,
             caches,
-            counters: Counters::default(),
+            counts: Mutex::default(),
             refused,
             weight_sums,
             num_nodes,
@@ -112,13 +109,12 @@ impl DiskNeighbor {
         })))
     }
 
-    /// What all its workers did so far.
+    /// Statistics of all its workers so far.
     pub fn counts(&self) -> Counts {
-        let hits = self.0.caches.features.as_ref().map(|c| c.hits());
-        self.0.counters.counts(hits.unwrap_or_default())
+        *self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that offsets, orders, labels and caches take: at most [`Options::memory_bytes`] where that allows the orders and labels.
+    /// Bytes of offsets, orders, labels and caches: at most [`Options::memory_bytes`], or else the orders and labels alone.
     pub fn num_bytes(&self) -> u64 {
         let shared = &*self.0;
         let seeds = shared.epochs.num_seeds() as u64;
@@ -126,24 +122,21 @@ impl DiskNeighbor {
         shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * BYTES_A_SEED + sums
     }
 
-    /// How reads are carried out: by threads, too, once a worker was refused io_uring.
+    /// The I/O method: threads, too, once a worker was refused io_uring.
     pub fn method(&self) -> Method {
-        match self.0.options.method() {
-            Some(method) => method,
-            None if self.0.refused.get().is_some() => Method::Threads,
-            None => Method::Ring,
-        }
+        let refused = self.0.refused.get().map(|_| Method::Threads);
+        self.0.options.method().or(refused).unwrap_or(Method::Ring)
     }
 }
 
-/// A summary of what is cached and how the rest is read.
+/// A summary of the caches and the I/O method.
 impl fmt::Debug for DiskNeighbor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { offsets, caches, files, options, num_nodes, .. } = &*self.0;
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         write!(f, "reads by {}, {} in flight a worker", self.method(), options.depth)?;
-        if let Some(why) = self.0.refused.get() {
-            write!(f, " ({why})")?;
+        if let Some(reason) = self.0.refused.get() {
+            write!(f, " ({reason})")?;
         }
         if !files.indices.file.is_direct() {
             f.write_str(", through the page cache (this file system has no direct reads)")?;
@@ -152,21 +145,15 @@ impl fmt::Debug for DiskNeighbor {
             Offsets::Ram { .. } => write!(f, "; offsets in memory, {}", mib(offsets.num_bytes()))?,
             Offsets::Disk { .. } => f.write_str("; offsets on disk")?,
         }
-        let share = |held: usize| 100.0 * held as f64 / f64::from((*num_nodes).max(1));
-        let (rows, features) = (caches.rows.as_ref(), caches.features.as_ref());
-        let (rows, features) = (rows.map_or(0, |c| c.len()), features.map_or(0, |c| c.map().len()));
-        write!(
-            f,
-            "; held by {}: rows of {:.1}% and features of {:.1}% of the nodes, {}",
-            caches.by,
-            share(rows),
-            share(features),
-            mib(caches.num_bytes())
-        )
+        let share = |cached: usize| 100.0 * cached as f64 / f64::from((*num_nodes).max(1));
+        let rows = share(caches.rows.as_ref().map_or(0, |c| c.len()));
+        let features = share(caches.features.as_ref().map_or(0, |c| c.map().len()));
+        let (policy, size) = (caches.policy, mib(caches.num_bytes()));
+        write!(f, "; cached by {policy}: rows of {rows:.1}% and features of {features:.1}% of the nodes, {size}")
     }
 }
 
-/// The class of each seed, read once.
+/// The seeds in ascending order, and the class of each.
 fn labels(
     files: &Files,
     dataset: &Dataset,
@@ -201,13 +188,31 @@ fn weight_sums(files: &Files, weights: &[f32], reader: &mut Reader) -> Result<Ve
 }
 
 impl Shared {
-    /// Starts a worker's reads.
+    /// A worker's reader.
     pub(crate) fn reader(&self) -> Result<Reader> {
         let reader = self.files.reader(&self.options)?;
-        if let Some(why) = reader.refused() {
-            self.refused.get_or_init(|| why.to_string());
+        if let Some(reason) = reader.refused() {
+            self.refused.get_or_init(|| reason.to_string());
         }
         Ok(reader)
+    }
+
+    /// Updates the statistics.
+    pub(crate) fn count(&self, update: impl FnOnce(&mut Counts)) {
+        update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Runs `read`, and adds its reads to the statistics in `field`.
+    pub(crate) fn counted(
+        &self,
+        reader: &mut Reader,
+        field: fn(&mut Counts) -> &mut Stats,
+        read: impl FnOnce(&mut Reader) -> Result<()>,
+    ) -> Result<()> {
+        let before = reader.stats();
+        read(reader)?;
+        self.count(|counts| *field(counts) = *field(counts) + (reader.stats() - before));
+        Ok(())
     }
 
     /// The class of a seed; `None` where the graph has no labels.

@@ -1,4 +1,4 @@
-//! From disk, with any budget and however it is read: the mini-batches of `Batching_CPU_Neighbor`.
+//! Mini-batches from disk equal those of `Batching_CPU_Neighbor`, with any budget and options.
 
 mod support;
 
@@ -65,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..Default::default() })]
 
     #[test]
-    fn batches_are_those_of_the_sampler_in_memory(
+    fn batches_equal_those_of_the_sampler_in_memory(
         num_nodes in 1usize..1500, degree in 0usize..40, weights: bool, settings in settings(), options in options(),
         epoch: u32,
     ) {
@@ -75,9 +75,9 @@ proptest! {
         let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..context.clone() });
         let expected = batches(&memory.expect("a sampler in memory"), epoch);
         prop_assert_eq!(batches(&disk, epoch), expected);
-        // What it must hold in any case: two orders and the labels.
-        let least = 16 * context.seeds.nodes().len() as u64 + if weights { 4 * num_nodes as u64 } else { 0 };
-        prop_assert!(disk.num_bytes() <= options.memory_bytes.max(least), "{} bytes held: {:?}", disk.num_bytes(), disk);
+        // Minimum memory: two orders and the labels.
+        let min_bytes = 16 * context.seeds.nodes().len() as u64 + if weights { 4 * num_nodes as u64 } else { 0 };
+        prop_assert!(disk.num_bytes() <= options.memory_bytes.max(min_bytes), "{} bytes: {:?}", disk.num_bytes(), disk);
     }
 }
 
@@ -89,12 +89,12 @@ fn more_memory_is_used_and_saves_reads() {
         let disk = support::build(&context(graphs::random(20_000, 15, false), settings.clone(), &options));
         let disk = disk.expect("a sampler on disk");
         let made = batches(&disk, 0);
-        assert!(disk.num_bytes() <= memory_bytes, "{} of {memory_bytes} bytes held", disk.num_bytes());
+        assert!(disk.num_bytes() <= memory_bytes, "{} of {memory_bytes} bytes", disk.num_bytes());
         (made, disk.counts(), disk.num_bytes())
     };
     let (expected, nothing, _) = run(120_000, HotnessPolicy::Inclusion);
-    assert_eq!((nothing.row_hits.hits, nothing.feature_hits.hits), (0, 0), "no room for more than labels and orders");
-    assert!(nothing.offsets.reads > 0, "offsets are read where there is no room for them");
+    assert_eq!((nothing.row_hits.hits, nothing.feature_hits.hits), (0, 0), "only labels and orders fit");
+    assert!(nothing.offsets.reads > 0, "offsets that do not fit are read");
     let mut before = nothing.reads().wanted;
     for memory_bytes in [600_000, 900_000, 1_200_000] {
         let (made, counts, bytes) = run(memory_bytes, HotnessPolicy::Inclusion);
@@ -108,7 +108,7 @@ fn more_memory_is_used_and_saves_reads() {
     assert!(made == expected && counts.reads().wanted < nothing.reads().wanted, "by degree: {counts:?}");
     let (made, counts, _) = run(50_000_000, HotnessPolicy::Inclusion);
     assert!(made == expected);
-    assert_eq!(counts.reads().reads, 0, "all of it fits: nothing is read: {counts:?}");
+    assert_eq!(counts.reads().reads, 0, "everything fits, nothing is read: {counts:?}");
 }
 
 #[test]

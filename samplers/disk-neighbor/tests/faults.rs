@@ -1,4 +1,4 @@
-//! What cannot be read, or cannot be: one line with the file, the byte and the cure.
+//! Unreadable or invalid files: an error of one line with the file, the byte and the cure.
 
 mod support;
 
@@ -41,7 +41,7 @@ impl Set {
         self.dir.path().join("set").join(name)
     }
 
-    /// Builds the operator, then does `damage`, then makes a mini-batch.
+    /// Builds the operator, damages a file, then samples a mini-batch.
     fn first(&self, damage: impl FnOnce()) -> Result<()> {
         let operator = DiskNeighbor::new(&self.context)?;
         damage();
@@ -51,7 +51,7 @@ impl Set {
 
 fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
     let mut file = fs::File::options().write(true).open(path).expect("the file is there");
-    file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("room on the disk");
+    file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("space on the disk");
 }
 
 #[track_caller]
@@ -68,7 +68,7 @@ fn a_file_that_is_cut_while_it_is_read() {
         let file = fs::File::options().write(true).open(set.file(name)).expect("the file is there");
         file.set_len(bytes).expect("it can be cut");
     };
-    // Whoever reads past the end is told where the file ends.
+    // A read past the end is an error with the file's length.
     check(
         set.first(|| cut("features.npy", 1024)),
         &["mini-batch 0 of epoch 0", "features.npy, byte 1024", "cut short"],
@@ -91,7 +91,7 @@ fn a_neighbour_that_does_not_exist() {
     let set = Set::new();
     let at = HEADER + 4 * 77;
     overwrite(&set.file("indices.npy"), at, &5000u32.to_le_bytes());
-    // Node 0 has more than 77 in-neighbours, and with all of them asked for this one is met.
+    // Node 0 has more than 77 in-neighbours, and fanout -1 reads this one.
     let mut all = Set { context: set.context.clone(), ..set };
     all.context.settings.fanouts = "-1".parse().expect("fanouts");
     check(all.first(|| ()), &["indices.npy, byte 436", "node 5000", "import it again"]);
@@ -100,7 +100,7 @@ fn a_neighbour_that_does_not_exist() {
 }
 
 #[test]
-fn offsets_that_fall_or_do_not_end_where_the_edges_do() {
+fn offsets_that_decrease_or_do_not_end_at_the_number_of_edges() {
     let set = Set::new();
     overwrite(&set.file("indptr.npy"), HEADER + 8 * 100, &1u64.to_le_bytes());
     check(set.first(|| ()), &["indptr.npy, byte 928", "the offset 1 follows", "import it again"]);
@@ -129,7 +129,7 @@ fn a_label_of_no_class() {
 }
 
 #[test]
-fn what_it_is_not_made_for_is_refused() {
+fn unsupported_contexts_are_refused() {
     let set = Set::new();
     let refused = |change: &dyn Fn(&mut BatchingContext), words: &[&str]| {
         let mut context = set.context.clone();
@@ -149,9 +149,9 @@ fn what_it_is_not_made_for_is_refused() {
 fn edge_weights_are_not_read_from_disk() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut writer = morphgl_graph_store::DatasetWriter::create(dir.path().join("set"), false).expect("fresh");
-    writer.array("indptr", &[0u64, 1, 2], None).expect("room on the disk");
-    writer.array("indices", &[1u32, 0], None).expect("room on the disk");
-    writer.array("weights", &[1f32, 2.0], None).expect("room on the disk");
+    writer.array("indptr", &[0u64, 1, 2], None).expect("space on the disk");
+    writer.array("indices", &[1u32, 0], None).expect("space on the disk");
+    writer.array("weights", &[1f32, 2.0], None).expect("space on the disk");
     writer.finish("set", 0, Default::default()).expect("arrays that fit");
     let context = BatchingContext {
         seeds: SeedSet::new("seeds", &[0], 2).expect("a node"),

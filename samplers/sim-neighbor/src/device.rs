@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Error, Handle, MiniBatch, Result};
+use morphgl_registry::{BatchId, Batching, BatchingContext, BatchingWorker, Handle, MiniBatch, Result};
 use morphgl_sampler_core::check_threads;
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
@@ -24,23 +24,18 @@ impl SimNeighbor {
     ///
     /// A place other than the device's, and what [`morphgl_sampler_core::check_settings`] refuses.
     pub fn new(context: &BatchingContext, device: &Device) -> Result<Self> {
-        if context.place != *device.place() {
-            let what =
-                format!("it makes mini-batches at {}, not at {}; give that place", device.place(), context.place);
-            return Err(Error::setting(DEVICE_KEY, what));
-        }
-        // Features are left to the gather that follows on the device.
-        let context = BatchingContext { gather: false, ..context.clone() };
-        Ok(Self { shared: Arc::new(Shared::new(&context)?), device: device.clone() })
+        // Features are gathered later, on the device.
+        let shared = Shared::new(context, false, DEVICE_KEY, device.place(), "give that place")?;
+        Ok(Self { shared: Arc::new(shared), device: device.clone() })
     }
 }
 
 impl Batching for SimNeighbor {
     fn num_batches(&self) -> usize {
-        self.shared.num_batches()
+        self.shared.epochs.num_batches()
     }
 
-    /// A worker is a stream of the device; host threads make it no faster.
+    /// A worker is a stream of the device; host threads do not make it faster.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         check_threads(threads)?;
         let sampler = Sampler::new(&self.shared);
@@ -61,11 +56,11 @@ impl BatchingWorker for Worker {
         share: Range<usize>,
         recycled: Option<MiniBatch>,
     ) -> Result<Handle<MiniBatch>> {
-        // A mini-batch of the device gives its memory back, and the device hands it out again.
+        // A dropped mini-batch returns its memory to the device, which reuses it.
         drop(recycled);
         let device = self.device.clone();
         Ok(self.stream.submit(id, (), move |sampler, ()| {
-            Ok(SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.make(id, share, batch))?.into_batch())
+            Ok(SimBatch::make(&device, &DEVICE_KEY, id, |batch| sampler.sample(id, share, batch))?.into_batch())
         }))
     }
 }

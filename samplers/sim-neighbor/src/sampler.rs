@@ -1,38 +1,39 @@
-//! Plain neighbour sampling: the same mini-batches as every batching operator.
+//! Plain neighbour sampling, with the same mini-batches as all batching operators.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_graph_store::{Dataset, Topology};
-use morphgl_registry::{BatchId, BatchingContext, Block, HostBatch, Result, SamplerSettings};
+use morphgl_registry::{BatchId, BatchingContext, Block, Error, HostBatch, Key, Place, Result, SamplerSettings};
 use morphgl_sampler_core::{
     Epochs, Hop, HopSampler, Order, PickScratch, Relabel, check_settings, gather_features, sample_hops, set_labels,
     weight_sum,
 };
 
-/// What all workers read.
+/// State that all workers read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     dataset: Arc<Dataset>,
     settings: SamplerSettings,
-    epochs: Epochs,
+    pub(crate) epochs: Epochs,
     gather: bool,
 }
 
 impl Shared {
-    pub(crate) fn new(context: &BatchingContext) -> Result<Self> {
-        let BatchingContext { dataset, seeds, settings, gather, .. } = context;
+    /// State of the operator `key` at `place`; `cure` is the cure for another place.
+    pub(crate) fn new(context: &BatchingContext, gather: bool, key: Key, place: &Place, cure: &str) -> Result<Self> {
+        let BatchingContext { dataset, seeds, settings, .. } = context;
+        if context.place != *place {
+            let what = format!("it makes mini-batches at {place}, not at {}; {cure}", context.place);
+            return Err(Error::setting(key, what));
+        }
         check_settings(&dataset.topology, seeds, settings)?;
         let epochs = Epochs::new(seeds, settings);
-        Ok(Self { dataset: Arc::clone(dataset), settings: settings.clone(), epochs, gather: *gather })
-    }
-
-    pub(crate) fn num_batches(&self) -> usize {
-        self.epochs.num_batches()
+        Ok(Self { dataset: Arc::clone(dataset), settings: settings.clone(), epochs, gather })
     }
 }
 
-/// One worker's sampler, with buffers of its own.
+/// One worker's sampler, with its own buffers.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     shared: Arc<Shared>,
@@ -46,8 +47,8 @@ impl Sampler {
         Self { shared: Arc::clone(shared), order: None, relabel: Relabel::default(), scratch: PickScratch::default() }
     }
 
-    /// Makes a share of the mini-batch `id`, one of the epoch; all that is in `batch` is old content.
-    pub(crate) fn make(&mut self, id: BatchId, share: Range<usize>, batch: &mut HostBatch) -> Result<()> {
+    /// Samples a share of the mini-batch `id`; reuses the memory of `batch`, not its content.
+    pub(crate) fn sample(&mut self, id: BatchId, share: Range<usize>, batch: &mut HostBatch) -> Result<()> {
         let Self { shared, order, relabel, scratch } = self;
         let dataset = &*shared.dataset;
         batch.id = id;
@@ -72,9 +73,9 @@ struct Hops<'w> {
 impl HopSampler for Hops<'_> {
     fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
         self.relabel.start(nodes);
-        seeds.iter().for_each(|&seed| {
+        for &seed in seeds {
             self.relabel.local(seed);
-        });
+        }
         self.degrees = degrees;
         Ok(())
     }
@@ -88,13 +89,13 @@ impl HopSampler for Hops<'_> {
         let Hop { picks, first, num_dst, .. } = hop;
         picks.begin(block, num_dst, relabel.nodes()[first..].iter().map(|&node| topology.edge_range(node)))?;
         for row in first..num_dst {
-            let place = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+            let slots = block.indptr[row] as usize..block.indptr[row + 1] as usize;
             let node = relabel.nodes()[row];
             let edges = topology.edge_range(node);
-            let picked = &mut block.indices[place.clone()];
+            let picked = &mut block.indices[slots.clone()];
             picks.pick(node, edges.clone(), picked, scratch);
             if let (Some(all), Some(weights)) = (picks.weights, &mut block.weights) {
-                let weights = weights[place].iter_mut();
+                let weights = weights[slots].iter_mut();
                 weights.zip(&*picked).for_each(|(weight, &position)| *weight = all[edges.start + position as usize]);
             }
             for id in picked {

@@ -1,4 +1,4 @@
-//! The suite of phase Batching, on a device on which nothing takes time by itself.
+//! The suite of phase Batching, on a device whose operations take no simulated time.
 
 use morphgl_batching_sim_neighbor::{CPU, CpuSimNeighbor, DEVICE, SimNeighbor};
 use morphgl_registry::{Build, Place};

@@ -1,4 +1,4 @@
-//! What the simulation adds: durations, refusals, one device for operators that are built apart.
+//! The simulation: durations, refusals, and one device for operators that are built separately.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,13 +34,13 @@ fn take(worker: &mut dyn BatchingWorker, index: u32) -> (MiniBatch, Duration) {
 }
 
 #[test]
-fn the_device_works_while_the_caller_goes_on() {
+fn the_device_works_while_the_caller_continues() {
     let device = device("batching-device=60ms,fault=batching-device:hang@0:9");
     let operator = SimNeighbor::new(&context("sim:0", Default::default()), &device).expect("built");
     let mut worker = operator.worker(1).expect("a worker");
     let hung = worker.prepare(id(9), None).expect("queued");
     let handles: Vec<_> = (0..3).map(|i| worker.prepare(id(i), None).expect("queued")).collect();
-    assert!(handles.iter().all(|h| !h.is_ready()), "they are queued behind one that hangs");
+    assert!(handles.iter().all(|h| !h.is_ready()), "they are queued behind a mini-batch that hangs");
     while device.statistics().hanging == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -54,14 +54,18 @@ fn the_device_works_while_the_caller_goes_on() {
     }
     assert!(start.elapsed() >= Duration::from_millis(180), "one after another");
     let statistics = device.statistics();
-    assert_eq!((statistics.pcie.operations, statistics.sim.operations), (4, 4), "both resources are held");
+    assert_eq!((statistics.pcie.operations, statistics.sim.operations), (4, 4), "both resources are occupied");
     assert_eq!((statistics.sim.contended, statistics.memory_used), (0, 3));
     drop(made);
-    assert_eq!((device.statistics().memory_used, device.statistics().memory_peak), (0, 3), "dropped is given back");
+    assert_eq!(
+        (device.statistics().memory_used, device.statistics().memory_peak),
+        (0, 3),
+        "dropped mini-batches release their memory"
+    );
 }
 
 #[test]
-fn every_cpu_worker_takes_its_time() {
+fn every_cpu_worker_takes_the_configured_duration() {
     let operator = CpuSimNeighbor::new(&context("host", Default::default()), &device("batching-cpu=30ms"));
     let operator = operator.expect("built");
     std::thread::scope(|scope| {
@@ -80,7 +84,7 @@ fn every_cpu_worker_takes_its_time() {
 }
 
 #[test]
-fn operators_built_apart_meet_on_one_device() {
+fn operators_built_separately_share_a_device() {
     let registry = Registry::new(vec![available(DEVICE), available(CPU)], Machine::probe()).expect("no key twice");
     assert_eq!(registry.machine().accelerators[0].place.to_string(), "sim:0");
     let options = |name: &str| serde_json::json!({"sim": {"batching-device": "0s", "memory": 1, "name": name}});
@@ -97,11 +101,11 @@ fn operators_built_apart_meet_on_one_device() {
     take(workers[2].as_mut(), 1);
     let options = serde_json::json!({"sim": "batching-cpu=0s"});
     assert!(registry.batching(&CPU_KEY, &context("host", options)).is_ok());
-    assert!(SimBatch::on(&device(""), &batch).is_err(), "a mini-batch of another device is not taken for ours");
+    assert!(SimBatch::on(&device(""), &batch).is_err(), "a mini-batch of another device is refused");
 }
 
 #[test]
-fn what_cannot_be_built_says_why() {
+fn invalid_contexts_are_refused_with_a_cure() {
     let sim = device("");
     let refused = |result: Result<(), morphgl_registry::Error>| result.expect_err("refused").to_string();
     assert_eq!(

@@ -37,11 +37,21 @@ pub struct Stats {
     pub wanted: u64,
 }
 
-impl std::ops::AddAssign for Stats {
-    fn add_assign(&mut self, other: Self) {
-        self.reads += other.reads;
-        self.bytes += other.bytes;
-        self.wanted += other.wanted;
+impl std::ops::Add for Stats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let Self { reads, bytes, wanted } = other;
+        Self { reads: self.reads + reads, bytes: self.bytes + bytes, wanted: self.wanted + wanted }
+    }
+}
+
+impl std::ops::Sub for Stats {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        let Self { reads, bytes, wanted } = other;
+        Self { reads: self.reads - reads, bytes: self.bytes - bytes, wanted: self.wanted - wanted }
     }
 }
 

@@ -1,9 +1,9 @@
-//! The plain loops a gather is held against: what this machine does with random rows when nothing is in the way.
+//! The plain loops that a gather is compared with: this machine's limit for random rows.
 
 use morphgl_platform::Pages;
 use rayon::prelude::*;
 
-/// Rows asked for ahead.
+/// Prefetch distance in rows.
 const AHEAD: usize = 8;
 
 /// A loop that copies one row after the other.
@@ -11,9 +11,9 @@ const AHEAD: usize = 8;
 pub(crate) enum Loop {
     /// `memcpy` of each row.
     Copy,
-    /// The same, with the lines of a later row asked for.
+    /// The same, with prefetch of a later row.
     Prefetch,
-    /// Lines of a later row asked for, and stores past the caches, 16 bytes or less at a time.
+    /// Prefetch of a later row, and streaming stores of at most 16 bytes.
     Stream,
 }
 

@@ -34,7 +34,7 @@ fn an_error_of_the_thread_is_returned() {
 }
 
 #[test]
-fn what_is_dropped_unfinished_is_written_no_further() {
+fn a_file_dropped_unfinished_is_not_written_further() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let mut out = BackgroundFile::new(File::create(&path).unwrap(), 0);

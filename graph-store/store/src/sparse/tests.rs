@@ -12,7 +12,7 @@ fn bags_of_words_are_sparse_and_embeddings_are_not() {
 }
 
 #[test]
-fn every_type_says_its_nonzeros() {
+fn nonzeros_of_every_type() {
     let mut bytes = vec![0u8; 100];
     [0, 15, 16, 50, 96, 99].into_iter().for_each(|i| bytes[i] = 3 + i as u8);
     let floats: Vec<f32> = bytes.iter().map(|&b| if b == 0 { -0.0 } else { f32::from(b) }).collect();

@@ -21,8 +21,8 @@ fn an_epoch_has_every_seed_once() {
             }
             assert_eq!(found.concat(), expected, "epoch {epoch}");
         }
-        let kept = epochs.orders.lock().expect("no thread panicked").len();
-        assert_eq!(kept, if shuffle { ORDERS } else { 1 });
+        let cached = epochs.orders.lock().expect("no thread panicked").len();
+        assert_eq!(cached, if shuffle { ORDERS } else { 1 });
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dispatch::floyd;
-use crate::uniform::{UniformScratch, pick_uniform, pick_uniform_lanes};
+use crate::uniform::{PickScratch, pick_uniform, pick_uniform_lanes};
 
 #[track_caller]
 fn check(row: &Row, lanes: &Lanes, len: usize) {
@@ -13,7 +13,7 @@ fn check(row: &Row, lanes: &Lanes, len: usize) {
     for lane in 0..LANES {
         let mut expected = vec![0; len];
         let row = Row { node: lanes.nodes[lane], ..*row };
-        pick_uniform(&row, lanes.degrees[lane], &mut expected, &mut UniformScratch::default());
+        pick_uniform(&row, lanes.degrees[lane], &mut expected, &mut PickScratch::default());
         assert_eq!(picks.iter().map(|p| p[lane]).collect::<Vec<_>>(), expected, "lane {lane}");
     }
     // Every level draws the same.

@@ -28,7 +28,7 @@ fn a_block_begins_with_the_rows_that_are_expanded() {
 }
 
 #[test]
-fn more_edges_than_offsets_can_tell_are_refused() {
+fn more_edges_than_32_bit_offsets_are_refused() {
     let picks = Picks { weights: None, ..picks(Pick::Uniform, "-1") };
     let rows = [0..u32::MAX as usize, 0..1];
     let error = picks.begin(&mut Block::default(), 2, rows.into_iter()).expect_err("2^32 edges");
@@ -37,7 +37,7 @@ fn more_edges_than_offsets_can_tell_are_refused() {
 }
 
 #[test]
-fn rows_are_picked_as_their_settings_say() {
+fn rows_are_picked_by_the_settings() {
     let mut scratch = PickScratch::default();
     let mut pick = |pick, fanout, edges: Range<usize>| {
         let picks = picks(pick, fanout);
@@ -49,6 +49,6 @@ fn rows_are_picked_as_their_settings_say() {
     assert_eq!(pick(Pick::Uniform, "-1", 1..7), [0, 1, 2, 3, 4, 5]);
     let row = picks(Pick::Uniform, "2").row(5);
     let mut expected = [0; 2];
-    pick_uniform(&row, 6, &mut expected, &mut UniformScratch::default());
+    pick_uniform(&row, 6, &mut expected, &mut PickScratch::default());
     assert_eq!(pick(Pick::Uniform, "2", 1..7), expected);
 }

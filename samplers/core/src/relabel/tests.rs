@@ -29,13 +29,13 @@ fn check(relabel: &mut Relabel, nodes: &[u32]) -> Result<(), TestCaseError> {
     relabel.start(vec![1, 2, 3]);
     let mut actual = nodes.to_vec();
     let mut values = vec![[9, 9]];
-    // In two parts, the first of which ends anywhere.
+    // In two calls, split anywhere.
     let (first, all) = (nodes.len() / 3, nodes.len());
     relabel.locals_of_first(first, &mut actual, &mut values);
     prop_assert_eq!(&actual[first..], &nodes[first..]);
     relabel.locals_of_first(all - first, &mut actual[first..], &mut values);
     prop_assert_eq!(actual, expected);
-    let of_new = order.iter().filter(|_| relabel.holds_values()).map(|v| [v ^ 21, (v + 1) ^ 21]);
+    let of_new = order.iter().filter(|_| relabel.has_values()).map(|v| [v ^ 21, (v + 1) ^ 21]);
     prop_assert_eq!(values, [[9, 9]].into_iter().chain(of_new).collect::<Vec<_>>());
     prop_assert_eq!(relabel.finish(), order);
     Ok(())
@@ -62,9 +62,9 @@ proptest! {
     }
 }
 
-/// Graphs that end anywhere in a line of the table have a place for each node, and for no other.
+/// Graphs that end anywhere in a line of the table have an entry for each node, and for no other.
 #[test]
-fn graphs_of_every_length_have_a_place_for_each_node() {
+fn graphs_of_every_length_have_an_entry_for_each_node() {
     for (num_nodes, level) in (0..40u32).flat_map(|n| SimdLevel::available().map(move |level| (n, level))) {
         let mut relabel = Relabel { level, ..Relabel::for_graph(num_nodes as usize, |v| v * 3) };
         relabel.start(Vec::new());
@@ -81,8 +81,8 @@ fn graphs_of_every_length_have_a_place_for_each_node() {
 }
 
 #[test]
-fn ids_that_share_a_home_are_told_apart() {
-    // Multiples of the constant's inverse follow one another after the multiplication: one bucket is their home.
+fn ids_with_the_same_home_are_distinguished() {
+    // Multiples of the constant's inverse become consecutive by the multiplication: they have the same home bucket.
     let inverse = (0..5).fold(1u32, |x, _| x.wrapping_mul(2u32.wrapping_sub(x.wrapping_mul(0x9E37_79B1))));
     let nodes: Vec<u32> = (1..200u32).map(|i| i.wrapping_mul(inverse)).filter(|&v| v != u32::MAX).collect();
     assert!(nodes.iter().all(|&v| home(v, MIN_BUCKETS) == 0));
@@ -92,9 +92,9 @@ fn ids_that_share_a_home_are_told_apart() {
 }
 
 #[test]
-fn stamps_run_out_and_begin_again() {
+fn stamps_overflow_and_restart() {
     for mut relabel in tables(true) {
-        // Three bits of stamps: words of the first mini-batches lie in the table until a later one of their stamp.
+        // Three bits of stamps: words of the first mini-batches stay in the table until their stamp is used again.
         check(&mut relabel, &(0..250).collect::<Vec<u32>>()).expect("the table equals the map");
         relabel.stamp = u32::MAX >> 29;
         let (Table::Direct { bits, .. } | Table::Hashed { bits, .. }) = &mut relabel.table;
@@ -107,7 +107,7 @@ fn stamps_run_out_and_begin_again() {
 }
 
 #[test]
-fn a_steady_stream_keeps_its_memory() {
+fn mini_batches_of_similar_sizes_reuse_the_table() {
     let place = |relabel: &Relabel| match &relabel.table {
         Table::Direct { words, .. } => (words.len(), words.as_ptr().cast::<u64>()),
         Table::Hashed { buckets, .. } => (buckets.len(), buckets.as_ptr().cast::<u64>()),
@@ -117,7 +117,7 @@ fn a_steady_stream_keeps_its_memory() {
         let mut tables = Vec::new();
         for round in 0..40u32 {
             relabel.start(buffer);
-            // Sizes that differ a little.
+            // Slightly different sizes.
             relabel.locals(&mut (round * 7..10_000).collect::<Vec<u32>>());
             tables.push(place(&relabel));
             buffer = relabel.finish();

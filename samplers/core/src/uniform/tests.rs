@@ -10,8 +10,8 @@ fn reference(row: &Row, degree: u32, len: u32) -> Vec<u32> {
     let mut chosen = BTreeSet::new();
     for i in 0..len {
         let j = degree - len + i;
-        let word = row.counter(Stream::Sampling, i / 4).draw(row.seed)[i as usize % 4];
-        let retry = |r: u32| row.counter(Stream::SamplingRetry, i * 64 + r / 4).draw(row.seed)[r as usize % 4];
+        let word = row.block(Stream::Sampling, i / 4)[i as usize % 4];
+        let retry = |r: u32| row.block(Stream::SamplingRetry, i * 64 + r / 4)[r as usize % 4];
         let drawn = bounded(j + 1, word, retry);
         if !chosen.insert(drawn) {
             chosen.insert(j);
@@ -28,10 +28,10 @@ proptest! {
         let row = Row { seed, batch: BatchId { epoch, index }, hop, node };
         let len = len.min(degree - 1);
         let mut out = vec![0; len as usize];
-        let mut scratch = UniformScratch::default();
+        let mut scratch = PickScratch::default();
         pick_uniform(&row, degree, &mut out, &mut scratch);
         prop_assert_eq!(&out, &reference(&row, degree, len));
-        // A second pick finds the scratch as the first one did.
+        // A pick leaves the scratch as it was.
         let mut again = vec![0; len as usize];
         pick_uniform(&row, degree, &mut again, &mut scratch);
         prop_assert_eq!(out, again);
@@ -44,7 +44,7 @@ fn huge_degrees_meet_retries_and_still_agree() {
     for node in 0..200 {
         let row = Row { seed: 3, batch: BatchId::default(), hop: 0, node };
         let mut out = [0; 9];
-        pick_uniform(&row, (1 << 31) + 10, &mut out, &mut UniformScratch::default());
+        pick_uniform(&row, (1 << 31) + 10, &mut out, &mut PickScratch::default());
         assert_eq!(out.to_vec(), reference(&row, (1 << 31) + 10, 9));
     }
 }
@@ -53,6 +53,6 @@ fn huge_degrees_meet_retries_and_still_agree() {
 fn all_neighbours_need_no_draw() {
     let row = Row { seed: 0, batch: BatchId::default(), hop: 0, node: 0 };
     let mut out = [9; 5];
-    pick_uniform(&row, 5, &mut out, &mut UniformScratch::default());
+    pick_uniform(&row, 5, &mut out, &mut PickScratch::default());
     assert_eq!(out, [0, 1, 2, 3, 4]);
 }

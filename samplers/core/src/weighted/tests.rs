@@ -26,7 +26,7 @@ proptest! {
         let mut expected: Vec<u32> = times[..len].iter().map(|t| t.1).collect();
         expected.sort_unstable();
         let mut out = vec![0; len];
-        pick_weighted(&row(seed), &weights, &mut out, &mut WeightedScratch::default());
+        pick_weighted(&row(seed), &weights, &mut out, &mut PickScratch::default());
         prop_assert_eq!(out, expected);
     }
 }

@@ -20,7 +20,7 @@ const SOURCES: u64 = 1 << 24;
 /// Edges a thread makes at a time.
 const TASK: usize = 1 << 16;
 
-/// A graph by name: from `data` where given, else made here with as many nodes and edges and degrees as skewed.
+/// A graph by name: from `data` if given, else generated with the same size and degree skew.
 pub(crate) fn named(name: &str, data: Option<&Path>) -> Graph {
     if let Some(data) = data {
         let dir = data.join(name);
@@ -134,7 +134,7 @@ fn train_nodes(indptr: &[u64], count: usize) -> Vec<u32> {
     nodes
 }
 
-/// Indices, each made from its number and four random words.
+/// Indices, each a function of its position and four random words.
 fn fill(len: usize, index: impl Fn(usize, [u32; 4]) -> u32 + Sync) -> Array<u32> {
     array(len, |indices: &mut [u32]| {
         indices.par_chunks_mut(TASK).enumerate().for_each(|(number, task)| {
@@ -147,7 +147,7 @@ fn fill(len: usize, index: impl Fn(usize, [u32; 4]) -> u32 + Sync) -> Array<u32>
 
 /// An array on huge pages, as datasets are loaded.
 fn array<T: Element + bytemuck::Pod>(len: usize, make: impl FnOnce(&mut [T])) -> Array<T> {
-    let mut pages = Pages::zeroed(len * size_of::<T>()).expect("there is room for the graph");
+    let mut pages = Pages::zeroed(len * size_of::<T>()).expect("memory for the graph");
     make(bytemuck::cast_slice_mut(&mut pages));
     Array::from_pages(pages).expect("whole elements")
 }

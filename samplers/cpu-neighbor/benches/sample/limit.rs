@@ -38,7 +38,7 @@ impl Clock {
 /// Reads of one measurement, and measurements.
 const READS: usize = 1 << 22;
 const ROUNDS: usize = 3;
-/// Reads that are asked for ahead; several distances, of which the best counts.
+/// Prefetch distances in reads, of which the best counts.
 const AHEAD: [usize; 3] = [16, 32, 128];
 
 /// Reads a second of all threads together, with as many outstanding as the processor keeps, and the time of one alone.
@@ -59,7 +59,8 @@ impl Limit {
         let barrier = Barrier::new(threads);
         let reads = |seed: u64| {
             // A thread's own table, as a worker's; of a large graph it is hashed and no larger than this.
-            let mut table = Pages::zeroed(topology.num_nodes().min(1 << 22) * 64 / 7 / 8 * 8).expect("there is room");
+            let mut table =
+                Pages::zeroed(topology.num_nodes().min(1 << 22) * 64 / 7 / 8 * 8).expect("memory for the table");
             table.fill(1);
             let table: &[u64] = bytemuck::cast_slice(&table);
             let far = places(indices.len(), seed);

@@ -78,7 +78,7 @@ fn nodes(text: &str) -> usize {
     text.parse::<f64>().ok().filter(|&n| n >= 1024.0).expect("a number of nodes from 1024 on") as usize
 }
 
-/// What a mini-batch is made of, on average.
+/// Average sizes of a mini-batch.
 #[derive(Default, Clone, Copy)]
 struct Counts {
     edges: usize,
@@ -159,7 +159,7 @@ fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
     let sampler = CpuNeighbor::new(&context)?;
     let (mut single, mut first) = (0.0, None);
     for &threads in &options.threads {
-        // The limit is measured again for each line, beside it: other programs change it.
+        // The limit is measured again for each line, since other programs change it.
         let limit = Limit::measure(topology, threads, options.clock);
         // A batch a thread, then all threads on one, whose threads are not this one.
         let shared = threads > 1 && matches!(options.clock, Clock::Wall);

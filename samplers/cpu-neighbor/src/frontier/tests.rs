@@ -1,8 +1,8 @@
 use super::*;
 
-/// A graph whose offsets do not fit beside the local ids, and one that does not even keep degrees there, give the same.
+/// Frontiers with offsets, with degrees alone, and with neither beside the local ids return the same.
 #[test]
-fn rows_and_degrees_do_not_depend_on_what_the_table_holds() {
+fn rows_and_degrees_do_not_depend_on_the_table_of_local_ids() {
     let topology = Topology::new(vec![0u64, 2, 2, 5, 6], vec![1u32, 3, 0, 1, 3, 2], None).expect("a graph");
     let mut fit = Frontier::new(&topology, Arc::default());
     let mut halves = Frontier { offsets_fit: false, ..Frontier::new(&topology, Arc::default()) };
@@ -20,7 +20,7 @@ fn rows_and_degrees_do_not_depend_on_what_the_table_holds() {
     assert_eq!((&halves, &none), (&fit, &fit));
 }
 
-/// A mini-batch that panics, here over a neighbour beyond the graph, leaves nothing to the next one.
+/// A mini-batch that panics, here over a neighbour beyond the graph, does not affect the next one.
 #[test]
 fn a_mini_batch_after_a_panic_is_as_any_other() {
     let topology = Topology::new(vec![0u64, 2, 2, 5, 6], vec![1u32, 3, 0, 1, 3, 2], None).expect("a graph");

@@ -1,4 +1,4 @@
-//! A worker: makes one mini-batch after another in the same memory.
+//! A worker: samples one mini-batch after another in the same buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::stages::{Buffers, Stages};
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    /// The threads one mini-batch is spread over, where there are several.
+    /// The threads of a mini-batch, if there are several.
     pool: Option<ThreadPool>,
     order: Option<Order>,
     frontier: Frontier,
@@ -60,7 +60,7 @@ impl BatchingWorker for Worker {
     }
 }
 
-/// Makes the mini-batch `batch.id` of `seeds`; everything else in `batch` is old content, and only its memory is used.
+/// Samples the mini-batch `batch.id` of `seeds`; reuses the memory of `batch`, not its content.
 fn prepare(
     shared: &Shared,
     frontier: &mut Frontier,
@@ -101,7 +101,7 @@ impl HopSampler for Sampler<'_> {
         let Self { topology, frontier, buffers } = self;
         let Hop { picks, first, num_dst, is_last } = hop;
         picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|row| row.range()))?;
-        // Of the last hop's nodes no neighbours are picked.
+        // Nodes found by the last hop are not expanded.
         let locate = !is_last || !frontier.knows_degrees();
         let rows = RowPicker { indices: topology.indices(), picks };
         Stages { rows, topology, first, locate }.run(frontier, buffers, block);

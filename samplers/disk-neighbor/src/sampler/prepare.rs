@@ -1,4 +1,4 @@
-//! A worker: makes one mini-batch after another in the same memory.
+//! A worker: samples one mini-batch after another in the same buffers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::Shared;
 use crate::caches::check_nodes;
 use crate::expand::{Rows, Scratch, pick};
 use crate::offsets::{self, CsrRow};
-use crate::stats::What;
+use crate::stats::Hits;
 
-/// One worker, with buffers and reads of its own.
+/// One worker, with its own buffers and reader.
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -29,11 +29,11 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 struct Buffers {
     relabel: Relabel,
-    /// Of each node found so far.
-    spans: Vec<CsrRow>,
+    /// The CSR row of each located node.
+    rows: Vec<CsrRow>,
     offsets: offsets::Scratch,
-    picked: Scratch,
-    /// Feature rows that have to be read.
+    picks: Scratch,
+    /// Feature rows to be read.
     fetches: Vec<Fetch>,
 }
 
@@ -62,24 +62,24 @@ impl BatchingWorker for Worker {
         let seeds = self.shared.epochs.seeds(id, share, &mut self.order)?;
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         let before = self.reader.stats();
-        let made = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
-        made.map_err(|e| Error { context: id.to_string(), ..e })?;
-        self.shared.counters.batch();
-        let read = self.reader.stats();
+        let outcome = prepare(&self.shared, &mut self.reader, &mut self.buffers, seeds, &mut batch);
+        outcome.map_err(|e| Error { context: id.to_string(), ..e })?;
+        self.shared.count(|counts| counts.batches += 1);
+        let read = self.reader.stats() - before;
         let [rows, missed] = match &batch.features {
             Some(_) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
             None => [0, 0],
         };
         let counted = Counters::NONE
-            .with(&DISK_READS, read.reads - before.reads)
-            .with(&DISK_BYTES, read.bytes - before.bytes)
+            .with(&DISK_READS, read.reads)
+            .with(&DISK_BYTES, read.bytes)
             .with(&CACHE_REQUESTS, rows)
             .with(&CACHE_HITS, rows - missed);
         Ok(Handle::ready(MiniBatch::Host(batch), start.elapsed()).counting(counted))
     }
 }
 
-/// Makes the mini-batch `batch.id` of `seeds`; everything else in `batch` is old content, and only its memory is used.
+/// Samples the mini-batch `batch.id` of `seeds`; reuses the memory of `batch`, not its content.
 fn prepare(
     shared: &Shared,
     reader: &mut Reader,
@@ -104,24 +104,26 @@ struct Sampler<'w> {
 }
 
 impl Sampler<'_> {
-    /// Appends the spans of the nodes that have none yet.
+    /// Appends the CSR rows of new nodes.
     fn locate(&mut self) -> Result<()> {
-        let Self { shared, reader, buffers: Buffers { relabel, spans, offsets, .. }, .. } = self;
-        let before = reader.stats();
-        shared.offsets.spans(&shared.files.indptr, &relabel.nodes()[spans.len()..], reader, offsets, spans)?;
-        shared.counters.read(What::Offsets, before, reader.stats());
-        Ok(())
+        let Self { shared, reader, buffers: Buffers { relabel, rows, offsets, .. }, .. } = self;
+        let nodes = &relabel.nodes()[rows.len()..];
+        shared.counted(
+            reader,
+            |counts| &mut counts.offsets,
+            |reader| shared.offsets.append_rows(&shared.files.indptr, nodes, reader, offsets, rows),
+        )
     }
 }
 
 impl HopSampler for Sampler<'_> {
     fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
-        let Buffers { relabel, spans, .. } = &mut *self.buffers;
+        let Buffers { relabel, rows, .. } = &mut *self.buffers;
         relabel.start(nodes);
-        seeds.iter().for_each(|&seed| {
+        for &seed in seeds {
             relabel.local(seed);
-        });
-        spans.clear();
+        }
+        rows.clear();
         self.degrees = degrees;
         Ok(())
     }
@@ -132,24 +134,26 @@ impl HopSampler for Sampler<'_> {
 
     fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
         self.locate()?;
-        let Self { shared, reader, buffers: Buffers { relabel, spans, picked, .. }, .. } = self;
+        let Self { shared, reader, buffers: Buffers { relabel, rows: csr, picks: scratch, .. }, .. } = self;
         let Hop { picks, first, num_dst, .. } = hop;
-        picks.begin(block, num_dst, spans[first..].iter().map(|span| span.range()))?;
+        picks.begin(block, num_dst, csr[first..].iter().map(|row| row.range()))?;
         let rows = Rows {
             nodes: &relabel.nodes()[first..],
-            spans: &spans[first..],
+            csr: &csr[first..],
             indptr: &block.indptr[first..],
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
         };
-        let (hits, misses) = pick(&picks, rows, shared.caches.rows.as_ref(), picked);
-        shared.counters.rows(hits, misses);
-        let before = reader.stats();
+        let Hits { hits, misses } = pick(&picks, rows, shared.caches.rows.as_ref(), scratch);
+        shared.count(|counts| {
+            counts.row_hits.hits += hits;
+            counts.row_hits.misses += misses;
+        });
         let indices = &shared.files.indices;
-        indices.read(reader, &picked.fetches, bytemuck::cast_slice_mut(&mut block.indices))?;
-        shared.counters.read(What::Neighbors, before, reader.stats());
+        let out = bytemuck::cast_slice_mut(&mut block.indices);
+        shared.counted(reader, |counts| &mut counts.neighbors, |reader| indices.read(reader, &scratch.fetches, out))?;
         check_nodes(indices, &block.indices, shared.num_nodes, |i| {
-            picked.fetches.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
+            scratch.fetches.iter().find(|w| w.to as usize == i).map_or(0, |w| w.element)
         })?;
         relabel.locals(&mut block.indices);
         Ok(())
@@ -161,13 +165,13 @@ impl HopSampler for Sampler<'_> {
         degrees.clear();
         match &self.shared.weight_sums {
             Some(sums) => degrees.extend(nodes.iter().map(|&v| sums[v as usize])),
-            None => degrees.extend(self.buffers.spans.iter().map(|span| span.degree as f32)),
+            None => degrees.extend(self.buffers.rows.iter().map(|row| row.degree as f32)),
         }
         Ok((nodes, degrees))
     }
 }
 
-/// Fills in the features of the input nodes, or leaves them to transferring.
+/// Gathers the features of the input nodes, or leaves them to transferring.
 fn gather(shared: &Shared, reader: &mut Reader, fetches: &mut Vec<Fetch>, batch: &mut HostBatch) -> Result<()> {
     let (Some(on_disk), Some(matrix)) = (&shared.files.features, &shared.dataset.features) else {
         batch.features = None;
@@ -177,13 +181,15 @@ fn gather(shared: &Shared, reader: &mut Reader, fetches: &mut Vec<Fetch>, batch:
     let out = features.resize(batch.input_nodes.len(), matrix.dim(), matrix.dtype());
     fetches.clear();
     let mut missing = |i: usize, node: u32| fetches.push(Fetch { element: node.into(), to: i as u32 });
-    match &shared.caches.features {
-        Some(cache) => cache.gather(&batch.input_nodes, out, missing),
-        None => batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node)),
+    if let Some(cache) = &shared.caches.features {
+        let hits = cache.gather(&batch.input_nodes, out, missing) as u64;
+        shared.count(|counts| {
+            counts.feature_hits.hits += hits;
+            counts.feature_hits.misses += batch.input_nodes.len() as u64 - hits;
+        });
+    } else {
+        batch.input_nodes.iter().enumerate().for_each(|(i, &node)| missing(i, node));
     }
     fetches.sort_unstable();
-    let before = reader.stats();
-    on_disk.read(reader, fetches, out)?;
-    shared.counters.read(What::Features, before, reader.stats());
-    Ok(())
+    shared.counted(reader, |counts| &mut counts.features, |reader| on_disk.read(reader, fetches, out))
 }

@@ -14,19 +14,19 @@ use tempfile::TempDir;
 pub(crate) fn write(dataset: &Dataset, dir: &Path) {
     let mut writer = DatasetWriter::create(dir.join("set"), true).expect("a fresh directory");
     let topology = &dataset.topology;
-    writer.array("indptr", topology.indptr(), None).expect("room on the disk");
-    writer.array("indices", topology.indices(), None).expect("room on the disk");
+    writer.array("indptr", topology.indptr(), None).expect("space on the disk");
+    writer.array("indices", topology.indices(), None).expect("space on the disk");
     match &dataset.features {
         Some(FeatureMatrix::F16 { data, dim }) => writer.array("features", data, Some(*dim)),
         Some(FeatureMatrix::F32 { data, dim }) => writer.array("features", data, Some(*dim)),
         Some(other) => panic!("no test has features of {}", other.dtype()),
         None => Ok(()),
     }
-    .expect("room on the disk");
+    .expect("space on the disk");
     if let Some(labels) = &dataset.labels {
-        writer.array("labels", labels, None).expect("room on the disk");
+        writer.array("labels", labels, None).expect("space on the disk");
     }
-    writer.array("train", &dataset.splits.train, None).expect("room on the disk");
+    writer.array("train", &dataset.splits.train, None).expect("space on the disk");
     writer.finish("set", dataset.num_classes, Default::default()).expect("arrays that fit");
 }
 
