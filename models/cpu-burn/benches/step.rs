@@ -31,7 +31,7 @@ struct Workload {
     dropout: f32,
     dtype: Dtype,
     dim: usize,
-    /// One element in so many is not zero.
+    /// Reciprocal of the share of nonzero elements.
     sparsity: u64,
     /// Nodes and edges of each block, the farthest first.
     blocks: [(usize, usize); 3],

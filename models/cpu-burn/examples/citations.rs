@@ -132,7 +132,7 @@ fn score(logits: &[f32], dataset: &Dataset, nodes: &[u32]) -> Score {
     Score::of(&rows, &labels, c)
 }
 
-/// Test accuracy at the best validation accuracy (the lower loss of equals), and milliseconds an epoch of training.
+/// Test accuracy at the best validation accuracy (ties: the lower loss), and milliseconds per training epoch.
 fn train(dataset: &Arc<Dataset>, recipe: &Recipe, seed: u64, threads: usize) -> Result<(f64, f64)> {
     let mut model = recipe.model.clone();
     (model["in_dim"], model["num_classes"]) = (json!(dataset.feature_dim()), json!(dataset.num_classes));

@@ -6,20 +6,20 @@ use morphgl_layers::{Features, Pass, adjacency, values};
 use morphgl_training_core::{Chunk, Input, Layers, Limits};
 use rayon::prelude::*;
 
-/// What a chunk holds at most, unless one row alone holds more.
+/// Maximum size of a chunk, unless a single row exceeds it.
 pub(crate) const LIMITS: Limits = Limits { bytes: 256 << 20, edges: 4 << 20, rows: 1 << 17 };
 
-/// A model to infer with.
+/// Layers of a model in evaluation.
 pub(crate) struct Model<'a>(pub(crate) &'a Pass<'a>);
 
 impl Layers for Model<'_> {
     fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
         let shape = self.0.spec.layer(layer);
-        let read = match layer {
+        let input_bytes = match layer {
             0 => Features::gathered_row_bytes(features.view(), shape.in_dim),
             _ => 4 * shape.in_dim,
         };
-        read + 4 * shape.out_dim
+        input_bytes + 4 * shape.out_dim
     }
 
     fn evaluate(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) {
@@ -34,7 +34,7 @@ impl Layers for Model<'_> {
     }
 }
 
-/// Rows of some nodes, from a layer's output.
+/// Gathers rows of nodes from a layer's output.
 fn gather(x: &[f32], width: usize, nodes: &[u32]) -> Tensor<2> {
     let mut rows = vec![0.0; nodes.len() * width];
     if width > 0 {

@@ -1,10 +1,10 @@
-//! Adam over host vectors: one moment pair a trainable parameter.
+//! Adam over host vectors: two moments per trainable parameter.
 
 use morphgl_model_spec::{Adam, OptimizerSpec, ParameterSpec, WeightDecayOn, optimizer_state, read_optimizer_state};
 use morphgl_registry::{NamedTensor, Result};
 use rayon::prelude::*;
 
-/// Elements one task updates.
+/// Elements per task.
 const TASK: usize = 1 << 14;
 
 /// The optimizer's state.

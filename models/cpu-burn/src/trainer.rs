@@ -20,7 +20,7 @@ use crate::KEY;
 use crate::infer::{LIMITS, Model};
 use crate::optimizer::Optimizer;
 
-/// Share of a mini-batch's statistics in the running ones of batch normalisation, as in torch.
+/// Momentum of batch normalisation's running statistics, as in torch.
 const MOMENTUM: f32 = 0.1;
 
 /// Trains on CPU threads with burn's flex backend.
@@ -52,7 +52,7 @@ impl CpuBurn {
     ///
     /// # Errors
     ///
-    /// A spec that cannot work, that does not fit the dataset, another place than the host, or an option.
+    /// An invalid spec or one that does not fit the dataset, a place other than the host, or an option.
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         check_context(KEY, context, &spec)?;
@@ -84,13 +84,13 @@ impl CpuBurn {
     ) -> Result<Tensor<2>> {
         let model = &self.spec.model;
         let pass = Pass { spec: model, parameters, mode };
-        let (read, rows) = check_batch(KEY, model, batch, batch.features.as_ref().map(|own| own.dim))?;
+        let (blocks, rows) = check_batch(KEY, model, batch, batch.features.as_ref().map(|f| f.dim))?;
         let blocks: Vec<Option<Arc<Adjacency>>> = if model.reads_graph() {
-            read.par_iter().map(|b| adjacency(model, b, &batch.degrees)).collect()
+            blocks.par_iter().map(|b| adjacency(model, b, &batch.degrees)).collect()
         } else {
             vec![None; model.layers]
         };
-        let features = batch.features.as_ref().expect("features, without which it has no width");
+        let features = batch.features.as_ref().expect("checked above");
         Ok(pass.forward(pass.read_features(features.view(), rows, device), &blocks, batch.num_seeds, statistics))
     }
 
@@ -112,22 +112,20 @@ impl CpuBurn {
         let gradient = TensorData::new(loss_gradient(&out, &batch.labels, classes), [batch.num_seeds, classes]);
         let mut grads = (logits * Tensor::from_data(gradient, &device)).sum().backward();
         for (p, sums) in self.trainable.iter().zip(&mut self.gradients) {
-            // A parameter that no output depends on has no gradient, which is to say 0.
+            // A parameter that no output depends on has no gradient: it is 0.
             if let Some(grad) = parameters.get(&p.name).grad_remove(&mut grads) {
                 sums.iter_mut().zip(values(grad)).for_each(|(sum, g)| *sum += g);
             }
         }
         self.count += score.count;
-        for found in statistics {
-            self.blend(&found);
-        }
+        statistics.iter().for_each(|s| self.update_running(s));
         Ok(score)
     }
 
-    /// Blends a mini-batch's statistics into the running ones.
-    fn blend(&mut self, found: &BatchStatistics) {
-        for (name, values) in [("running_mean", &found.mean), ("running_var", &found.variance)] {
-            let name = format!("norms.{}.module.{name}", found.layer);
+    /// Updates the running statistics of batch normalisation by those of a mini-batch.
+    fn update_running(&mut self, statistics: &BatchStatistics) {
+        for (name, values) in [("running_mean", &statistics.mean), ("running_var", &statistics.variance)] {
+            let name = format!("norms.{}.module.{name}", statistics.layer);
             let running = self.parameters.iter_mut().find(|p| p.name == name);
             let running = running.expect("a model with batch normalisation has running statistics");
             running.values.iter_mut().zip(values).for_each(|(r, &v)| *r += MOMENTUM * (v - *r));
@@ -147,14 +145,10 @@ impl CpuBurn {
         let parameters = self.parameters.iter_mut().zip(trainable).filter(|(_, trainable)| *trainable);
         let parameters = parameters.map(|(p, _)| p.values.as_mut_slice());
         self.optimizer.step(&self.trainable, parameters, &self.gradients, scale);
-        self.clear();
-        let broken = self.parameters.par_iter().find_first(|p| !p.values.iter().all(|v| v.is_finite()));
-        broken.map_or(Ok(()), |p| Err(broken_parameter(KEY, &p.name, self.last)))
-    }
-
-    fn clear(&mut self) {
         self.gradients.iter_mut().for_each(|g| g.fill(0.0));
         self.count = 0;
+        let broken = self.parameters.par_iter().find_first(|p| !p.values.iter().all(|v| v.is_finite()));
+        broken.map_or(Ok(()), |p| Err(broken_parameter(KEY, &p.name, self.last)))
     }
 }
 
@@ -196,8 +190,8 @@ impl Training for CpuBurn {
     }
 
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        let found = check_tensors("gradients", &self.trainable, &gradients.tensors)?;
-        self.gradients.iter_mut().zip(found).for_each(|(own, found)| own.copy_from_slice(&found.values));
+        let ordered = check_tensors("gradients", &self.trainable, &gradients.tensors)?;
+        self.gradients.iter_mut().zip(ordered).for_each(|(own, t)| own.copy_from_slice(&t.values));
         self.count = gradients.count;
         Ok(())
     }
@@ -216,8 +210,8 @@ impl Training for CpuBurn {
     }
 
     fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        let found = check_tensors("parameters", &self.specs, parameters)?;
-        self.parameters = found.into_iter().cloned().collect();
+        let ordered = check_tensors("parameters", &self.specs, parameters)?;
+        self.parameters = ordered.into_iter().cloned().collect();
         Ok(())
     }
 

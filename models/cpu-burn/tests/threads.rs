@@ -1,6 +1,6 @@
-//! Matrix products large enough to be shared among threads.
+//! GEMMs large enough to run on several threads.
 //!
-//! The only test of its file: it watches the threads of its process.
+//! The only test of its file, since it measures all threads of its process.
 #![allow(clippy::print_stderr, reason = "a test says that it could not watch")]
 
 use std::collections::HashMap;
@@ -75,12 +75,12 @@ fn trainer(dataset: &Arc<Dataset>, kind: &str, threads: usize) -> CpuBurn {
     .expect("the operator is built")
 }
 
-/// flex's matrix products are shared among threads by rows and columns, never along the sum: the bits stay the same.
-/// And the operator's pool is the only one that work runs in: threads that were there before stay idle.
+/// flex splits a GEMM among threads by rows and columns, never along the sum, so the bits are the same on any number of
+/// threads. All work runs in the operator's pool: threads that existed before stay idle.
 #[test]
-fn threads_change_no_bit_and_are_the_operators_alone() {
+fn bits_are_independent_of_threads_and_work_runs_in_the_pool() {
     let dataset = dataset();
-    // rayon's global pool, which the check of the graph has used, is among them.
+    // They include rayon's global pool, which the check of the graph has started.
     let bystanders = ticks_of_threads();
     let start = Instant::now();
     for kind in ["sage", "gcn", "gat", "gin", "mlp"] {
@@ -109,7 +109,7 @@ fn threads_change_no_bit_and_are_the_operators_alone() {
     }
     for (thread, before) in bystanders {
         let spent = after.get(&thread).map_or(0, |after| after - before);
-        // A tick is 10 milliseconds; this thread itself makes the mini-batches.
+        // A tick is 10 milliseconds; this thread builds the mini-batches.
         assert!(
             thread == this || spent <= 2,
             "thread {thread} is not the operator's and spent {spent} ticks in {took:?}"
@@ -121,7 +121,7 @@ fn threads_change_no_bit_and_are_the_operators_alone() {
 fn ticks_of_threads() -> HashMap<String, u64> {
     let ticks = |path: PathBuf| -> Option<(String, u64)> {
         let stat = std::fs::read_to_string(path.join("stat")).ok()?;
-        // The name stands in brackets and may hold blanks; user and system time are the 12th and 13th field after it.
+        // The name is in brackets and may contain blanks; user and system time are the 12th and 13th field after it.
         let (before, after) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = after.split_whitespace().collect();
         let spent = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;

@@ -1,21 +1,21 @@
-//! A block made ready for aggregation: coefficients, and the transposed lists that backward walks.
+//! A block with coefficients for aggregation, and its transpose for the backward pass.
 
 use std::sync::OnceLock;
 
 use morphgl_registry::Block;
 
-/// What each edge's message is multiplied by.
+/// Factor of each edge's message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Coefficients {
-    /// By 1.
+    /// 1.
     Ones,
-    /// By a number of the destination row.
+    /// One per destination row.
     Rows(Vec<f32>),
-    /// By a number of the edge.
+    /// One per edge.
     Edges(Vec<f32>),
 }
 
-/// Which degrees a graph convolution divides by (as in TF-GNN's `GCNConv`).
+/// Degrees that normalise a graph convolution (as in TF-GNN's `GCNConv`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GcnNorm {
     /// None.
@@ -26,7 +26,7 @@ pub enum GcnNorm {
     Out,
     /// The root of the source's out-degree times the destination's in-degree.
     InOut,
-    /// The root of the source's in-degree times the destination's in-degree: PyG's, and the one models use.
+    /// The root of the source's in-degree times the destination's in-degree, as in PyG; used by models.
     InIn,
 }
 
@@ -35,7 +35,7 @@ pub enum GcnNorm {
 pub struct Degrees<'a> {
     /// Sum of the weights of the edges that end in the node.
     pub incoming: &'a [f32],
-    /// Sum of the weights of the edges that start in the node; read by [`GcnNorm::Out`] and [`GcnNorm::InOut`] alone.
+    /// Sum of the weights of the edges that start in the node; only for [`GcnNorm::Out`] and [`GcnNorm::InOut`].
     pub outgoing: &'a [f32],
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Transposed {
     pub(crate) edges: Vec<u32>,
 }
 
-/// A block with a coefficient an edge, and one a row for the row's own node where there are self loops.
+/// A block with coefficients of edges and, with self loops, one per row for the row's own node.
 #[derive(Debug)]
 pub struct Adjacency {
     // Invariant: a valid CSC with sources below `num_src`, `num_dst <= num_src`, as many coefficients as rows or edges.
@@ -63,11 +63,11 @@ pub struct Adjacency {
 }
 
 impl Adjacency {
-    /// A block with these coefficients.
+    /// A block with coefficients.
     ///
     /// # Panics
     ///
-    /// When there are not as many coefficients as edges or rows, or more destination than source nodes.
+    /// When the number of coefficients is not that of edges or rows, or with more destination than source nodes.
     pub fn new(block: &Block, coefficients: Coefficients, self_loops: Option<Vec<f32>>) -> Self {
         let (num_dst, num_edges) = (block.num_dst, block.num_edges());
         assert!(num_dst <= block.num_src, "{num_dst} destination of {} source nodes", block.num_src);
@@ -76,7 +76,7 @@ impl Adjacency {
             Coefficients::Rows(rows) => assert_eq!(rows.len(), num_dst, "coefficients of rows"),
             Coefficients::Edges(edges) => assert_eq!(edges.len(), num_edges, "coefficients of edges"),
         }
-        assert!(self_loops.as_ref().is_none_or(|s| s.len() == num_dst), "a self loop a row");
+        assert!(self_loops.as_ref().is_none_or(|s| s.len() == num_dst), "a self loop per row");
         Self {
             num_dst,
             num_src: block.num_src,
@@ -88,7 +88,7 @@ impl Adjacency {
         }
     }
 
-    /// The edges without coefficients, for attention.
+    /// A block without coefficients, for attention.
     pub fn edges(block: &Block) -> Self {
         Self::new(block, Coefficients::Ones, None)
     }
@@ -109,8 +109,8 @@ impl Adjacency {
     /// A graph convolution: weights divided by degrees, with a self loop of weight 1 for every node if `self_loops`.
     /// A sampled row is scaled up to the node's degree; with all neighbours this is the full graph's convolution.
     pub fn gcn(block: &Block, degrees: Degrees<'_>, norm: GcnNorm, self_loops: bool) -> Self {
-        let own = if self_loops { 1.0 } else { 0.0 };
-        let inverse = |degree: f32| if degree + own > 0.0 { 1.0 / (degree + own) } else { 0.0 };
+        let self_weight = if self_loops { 1.0 } else { 0.0 };
+        let inverse = |degree: f32| if degree + self_weight > 0.0 { 1.0 / (degree + self_weight) } else { 0.0 };
         let incoming = |v: usize| inverse(degrees.incoming[v]);
         let outgoing = |v: usize| inverse(degrees.outgoing[v]);
         let divisor = |src: usize, dst: usize| match norm {
@@ -163,7 +163,7 @@ impl Adjacency {
         }
     }
 
-    /// The edges by source node; made at the first call, by counting.
+    /// The edges by source node, built by counting sort at the first call.
     pub(crate) fn transposed(&self) -> &Transposed {
         self.transposed.get_or_init(|| {
             let mut indptr = vec![0u32; self.num_src + 1];
@@ -177,10 +177,10 @@ impl Adjacency {
             let (mut rows, mut edges) = (vec![0; self.indices.len()], vec![0; self.indices.len()]);
             for row in 0..self.num_dst {
                 for edge in self.row(row) {
-                    let place = &mut next[self.indices[edge] as usize];
-                    rows[*place as usize] = row as u32;
-                    edges[*place as usize] = edge as u32;
-                    *place += 1;
+                    let position = &mut next[self.indices[edge] as usize];
+                    rows[*position as usize] = row as u32;
+                    edges[*position as usize] = edge as u32;
+                    *position += 1;
                 }
             }
             Transposed { indptr, rows, edges }
@@ -189,8 +189,8 @@ impl Adjacency {
 
     /// Whether a linear layer from `in_dim` to `out_dim` is cheaper before the aggregation than after it; both are linear.
     ///
-    /// Aggregation waits for memory where a matrix product computes: an element of a message costs about as much as
-    /// eight multiply-adds of the product (AVX2, rows of 100 to 400 bytes).
+    /// Aggregation is bound by memory and GEMM by arithmetic: an element of a message costs about as much as eight
+    /// multiply-adds (AVX2, rows of 100 to 400 bytes).
     pub fn transform_first(&self, in_dim: usize, out_dim: usize) -> bool {
         let (edges, src, dst) = (self.num_edges() as f64, self.num_src as f64, self.num_dst as f64);
         let (i, o) = (in_dim as f64, out_dim as f64);
@@ -198,13 +198,13 @@ impl Adjacency {
     }
 }
 
-/// What a sampled row is multiplied by so that its sampled edges stand for all of its edges.
+/// Factor that scales a sampled row up to all edges of its node.
 fn rescale(block: &Block, row: usize, degree: f32) -> f32 {
     let (start, end) = (block.indptr[row] as usize, block.indptr[row + 1] as usize);
     let sampled: f32 = match &block.weights {
         Some(weights) => weights[start..end].iter().sum(),
         None => (end - start) as f32,
     };
-    // A row with all its neighbours sums to its degree but for rounding, and is left exactly as it is.
+    // A row with all its neighbours sums to its degree up to rounding, and its factor is exactly 1.
     if sampled > 0.0 && (degree - sampled).abs() > 1e-5 * degree { degree / sampled } else { 1.0 }
 }

@@ -7,39 +7,38 @@ use std::sync::Arc;
 use burn_tensor::Tensor;
 
 use crate::adjacency::{Adjacency, Coefficients};
-use crate::bridge::{HostOp, Keeps, Kept, apply1, apply2};
+use crate::bridge::{HostOp, apply};
 use crate::matrix::{Matrix, MatrixRef, axpy, dot, for_rows, sum_rows};
 
 /// The weighted sum of each row's sources: `[num_src, width]` to `[num_dst, width]`.
 pub fn aggregate(x: Tensor<2>, adjacency: &Arc<Adjacency>) -> Tensor<2> {
-    apply1(Aggregate { adjacency: Arc::clone(adjacency), own: Own::Left }, x)
+    apply(Aggregate { adjacency: Arc::clone(adjacency), own_row: OwnRow::Unused }, [x])
 }
 
-/// The weighted sum of each row's sources, and beside it the row's own node: `[num_src, width]` to `[num_dst, 2 width]`.
+/// The weighted sum of each row's sources, followed by the row's own node: `[num_src, width]` to `[num_dst, 2 width]`.
 pub fn aggregate_beside_self(x: Tensor<2>, adjacency: &Arc<Adjacency>) -> Tensor<2> {
-    apply1(Aggregate { adjacency: Arc::clone(adjacency), own: Own::Beside }, x)
+    apply(Aggregate { adjacency: Arc::clone(adjacency), own_row: OwnRow::Concatenated }, [x])
 }
 
 /// The weighted sum of each row's sources plus `1 + eps` times the row's own node; `eps` is `[1, 1]`.
 pub fn aggregate_with_self(x: Tensor<2>, eps: Tensor<2>, adjacency: &Arc<Adjacency>) -> Tensor<2> {
-    apply2(Aggregate { adjacency: Arc::clone(adjacency), own: Own::Added }, x, eps)
+    apply(Aggregate { adjacency: Arc::clone(adjacency), own_row: OwnRow::Added }, [x, eps])
 }
 
-/// What becomes of the row's own node.
+/// Use of the row's own node.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Own {
-    /// Nothing.
-    Left,
-    /// It stands beside the sum.
-    Beside,
-    /// It is added, times one plus the second input.
+enum OwnRow {
+    Unused,
+    /// Appended to the sum.
+    Concatenated,
+    /// Added to the sum, times one plus the second input.
     Added,
 }
 
 #[derive(Debug)]
 struct Aggregate {
     adjacency: Arc<Adjacency>,
-    own: Own,
+    own_row: OwnRow,
 }
 
 impl HostOp for Aggregate {
@@ -47,7 +46,8 @@ impl HostOp for Aggregate {
         let (x, adjacency) = (inputs[0], self.adjacency.as_ref());
         assert_eq!(x.rows, adjacency.num_src, "rows to aggregate and source nodes");
         let width = x.cols;
-        let mut out = Matrix::zeros(adjacency.num_dst, if self.own == Own::Beside { 2 * width } else { width });
+        let mut out =
+            Matrix::zeros(adjacency.num_dst, if self.own_row == OwnRow::Concatenated { 2 * width } else { width });
         for_rows(&mut out, |row, out| {
             let (sum, own) = out.split_at_mut(width);
             let range = adjacency.row(row);
@@ -70,23 +70,23 @@ impl HostOp for Aggregate {
             if let Some(loops) = &adjacency.self_loops {
                 axpy(sum, loops[row], x.row(row));
             }
-            match self.own {
-                Own::Left => {}
-                Own::Beside => own.copy_from_slice(x.row(row)),
-                Own::Added => axpy(sum, 1.0 + inputs[1].values[0], x.row(row)),
+            match self.own_row {
+                OwnRow::Unused => {}
+                OwnRow::Concatenated => own.copy_from_slice(x.row(row)),
+                OwnRow::Added => axpy(sum, 1.0 + inputs[1].values[0], x.row(row)),
             }
         });
         out
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps { inputs: self.own == Own::Added, output: false }
+    fn saves_inputs(&self) -> bool {
+        self.own_row == OwnRow::Added
     }
 
-    fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
+    fn backward(&self, grad: MatrixRef<'_>, inputs: &[MatrixRef<'_>], wanted: &[bool]) -> Vec<Option<Matrix>> {
         let adjacency = self.adjacency.as_ref();
-        let width = if self.own == Own::Beside { grad.cols / 2 } else { grad.cols };
-        let own_share = kept.inputs.get(1).map_or(0.0, |eps| 1.0 + eps.values[0]);
+        let width = if self.own_row == OwnRow::Concatenated { grad.cols / 2 } else { grad.cols };
+        let own_share = inputs.get(1).map_or(0.0, |eps| 1.0 + eps.values[0]);
         let of_x = || {
             let transposed = adjacency.transposed();
             let mut out = Matrix::zeros(adjacency.num_src, width);
@@ -100,17 +100,17 @@ impl HostOp for Aggregate {
                     if let Some(loops) = &adjacency.self_loops {
                         axpy(out, loops[src], &grad.row(src)[..width]);
                     }
-                    match self.own {
-                        Own::Left => {}
-                        Own::Beside => axpy(out, 1.0, &grad.row(src)[width..]),
-                        Own::Added => axpy(out, own_share, grad.row(src)),
+                    match self.own_row {
+                        OwnRow::Unused => {}
+                        OwnRow::Concatenated => axpy(out, 1.0, &grad.row(src)[width..]),
+                        OwnRow::Added => axpy(out, own_share, grad.row(src)),
                     }
                 }
             });
             out
         };
         let of_eps = || {
-            let x = kept.inputs[0];
+            let x = inputs[0];
             let sum = sum_rows(adjacency.num_dst, 1, |row, sum| sum[0] += dot(x.row(row), grad.row(row)));
             Matrix::new(sum, 1, 1)
         };

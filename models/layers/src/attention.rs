@@ -1,8 +1,8 @@
 //! Graph attention: edge scores, a softmax over each row, and the weighted sum, with their backward.
 //!
-//! Forward keeps nothing but its inputs; backward computes the coefficients again, which costs an exponential an edge
-//! and head and saves two edge-by-head matrices. Backward has two passes, one by destination row (scores, and whatever
-//! belongs to the row) and one by source node over the transposed block; neither needs atomics.
+//! Forward saves only its inputs; backward recomputes the coefficients, which costs an exponential per edge and head
+//! instead of two edge-by-head matrices. Backward has two passes, one by destination row (scores and gradients of the
+//! row) and one by source node over the transposed block; neither needs atomics.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
 
 use crate::adjacency::Adjacency;
-use crate::bridge::{HostOp, Keeps, Kept, apply3};
+use crate::bridge::{HostOp, apply};
 use crate::matrix::{Matrix, MatrixRef, TASK_ROWS, axpy, dot, for_rows, sum_rows};
 
-/// How edges are attended to.
+/// Options of the attention over a row's edges.
 #[derive(Debug, Clone)]
 pub struct AttentionOptions {
-    /// Number of heads; the width of the values is divided among them.
+    /// Number of heads, which share the width of the values equally.
     pub heads: usize,
-    /// Slope of the leaky relu for negative scores. 0.2 in the papers; 0 makes it a relu.
+    /// Slope of the leaky ReLU for negative scores; 0.2 in the papers.
     pub slope: f32,
-    /// Whether every node attends to itself too; edges from a node to itself are left out then (as in PyG's `GATConv`).
+    /// Whether each node attends to itself by one added self loop, which replaces those of the graph (PyG's `GATConv`).
     pub self_loops: bool,
     /// Dropout of the coefficients.
     pub dropout: Option<Dropout>,
@@ -37,7 +37,7 @@ pub fn gat_attention(
     adjacency: &Arc<Adjacency>,
     options: AttentionOptions,
 ) -> Tensor<2> {
-    apply3(Attend { adjacency: Arc::clone(adjacency), options, second: false }, z, att_src, att_dst)
+    apply(Attend { adjacency: Arc::clone(adjacency), options, gatv2: false }, [z, att_src, att_dst])
 }
 
 /// GATv2 (Brody et al.): coefficients softmax(att·leaky_relu(l_u + r_v)), output their sum of l_u.
@@ -50,28 +50,28 @@ pub fn gatv2_attention(
     adjacency: &Arc<Adjacency>,
     options: AttentionOptions,
 ) -> Tensor<2> {
-    apply3(Attend { adjacency: Arc::clone(adjacency), options, second: true }, left, right, att)
+    apply(Attend { adjacency: Arc::clone(adjacency), options, gatv2: true }, [left, right, att])
 }
 
 #[derive(Debug)]
 struct Attend {
     adjacency: Arc<Adjacency>,
     options: AttentionOptions,
-    second: bool,
+    gatv2: bool,
 }
 
-/// What scores are computed from.
+/// Inputs of the scores.
 enum Scorer<'a> {
-    /// One number a node, head and side: `[num_src, heads]`, `[num_dst, heads]`.
+    /// GAT: one number per node, head and side, `[num_src, heads]` and `[num_dst, heads]`.
     Sum { src: Matrix, dst: Matrix },
-    /// Two vectors and the attention vector.
+    /// GATv2: two vectors and the attention vector.
     Dot { left: MatrixRef<'a>, right: MatrixRef<'a>, att: &'a [f32] },
 }
 
-/// An edge of a row: its source, and its position (self loops follow the block's edges).
+/// An edge of a row: its source and its position (self loops follow the block's edges).
 type Edge = (usize, usize);
 
-/// What the pass by destination row leaves for the pass by source.
+/// Results of the pass by destination row, read by the pass by source.
 struct EdgeGrads {
     /// Gradient of each edge's score, and its coefficient after dropout, `[edges + num_dst, heads]`.
     pairs: Vec<[f32; 2]>,
@@ -79,13 +79,13 @@ struct EdgeGrads {
 }
 
 impl EdgeGrads {
-    /// Gradient of the score and coefficient of an edge, a head each.
+    /// Gradient of the score, and coefficient, of an edge by head.
     #[inline]
     fn of(&self, edge: usize) -> &[[f32; 2]] {
         &self.pairs[edge * self.heads..(edge + 1) * self.heads]
     }
 
-    /// Adds the scores' gradients of an edge.
+    /// Adds the gradients of an edge's scores.
     #[inline]
     fn add_scores(&self, edge: usize, out: &mut [f32]) {
         out.iter_mut().zip(self.of(edge)).for_each(|(o, [score, _])| *o += score);
@@ -107,7 +107,7 @@ impl Attend {
 
     fn scorer<'a>(&self, inputs: &[MatrixRef<'a>]) -> Scorer<'a> {
         let heads = self.options.heads;
-        if self.second {
+        if self.gatv2 {
             return Scorer::Dot { left: inputs[0], right: inputs[1], att: inputs[2].values };
         }
         let z = inputs[0];
@@ -179,10 +179,10 @@ impl Attend {
     fn edge_grads(&self, scorer: &Scorer<'_>, values: MatrixRef<'_>, grad: MatrixRef<'_>) -> EdgeGrads {
         let (heads, width) = (self.options.heads, values.cols / self.options.heads);
         let (num_edges, num_dst) = (self.adjacency.num_edges(), self.adjacency.num_dst);
-        // An edge that is left out (a node to itself, beside its self loop) keeps 0 and 0.
+        // An edge that an added self loop replaces has 0 for both.
         let mut pairs = vec![[0.0f32; 2]; (num_edges + num_dst) * heads];
         let (of_edges, of_loops) = pairs.split_at_mut(num_edges * heads);
-        let tasks = self.tasks(of_edges).into_par_iter().zip(of_loops.par_chunks_mut(TASK_ROWS * heads));
+        let tasks = self.task_slices(of_edges).into_par_iter().zip(of_loops.par_chunks_mut(TASK_ROWS * heads));
         tasks.enumerate().for_each(|(task, (of_edges, of_loops))| {
             let (mut edges, mut alpha, mut factors) = (Vec::new(), Vec::new(), Vec::new());
             let (first_row, end_row) = (task * TASK_ROWS, ((task + 1) * TASK_ROWS).min(num_dst));
@@ -223,17 +223,17 @@ impl Attend {
         EdgeGrads { pairs, heads }
     }
 
-    /// Cuts what is kept of the edges, heads side by side, into the parts of the tasks.
-    fn tasks<'a, T>(&self, mut of_edges: &'a mut [T]) -> Vec<&'a mut [T]> {
+    /// Splits an array over edges and heads into one slice per task.
+    fn task_slices<'a, T>(&self, mut of_edges: &'a mut [T]) -> Vec<&'a mut [T]> {
         let num_dst = self.adjacency.num_dst;
-        let mut parts = Vec::with_capacity(num_dst.div_ceil(TASK_ROWS));
+        let mut slices = Vec::with_capacity(num_dst.div_ceil(TASK_ROWS));
         for first in (0..num_dst).step_by(TASK_ROWS) {
             let edges = self.adjacency.indptr[(first + TASK_ROWS).min(num_dst)] - self.adjacency.indptr[first];
-            let (part, rest) = of_edges.split_at_mut(edges as usize * self.options.heads);
-            parts.push(part);
+            let (slice, rest) = of_edges.split_at_mut(edges as usize * self.options.heads);
+            slices.push(slice);
             of_edges = rest;
         }
-        parts
+        slices
     }
 
     /// Calls `each(row, position)` for every edge that starts in `src`, in a fixed order.
@@ -295,7 +295,7 @@ impl Attend {
     fn backward_gatv2(&self, inputs: &[MatrixRef<'_>], grads: &EdgeGrads, grad: MatrixRef<'_>) -> [Matrix; 3] {
         let (left, right, att) = (inputs[0], inputs[1], inputs[2].values);
         let (heads, width, slope) = (self.options.heads, left.cols / self.options.heads, self.options.slope);
-        // Derivative of a score by l_u + r_v, added to `out` times the score's gradient.
+        // Adds the gradient of l_u + r_v through the score of an edge.
         let add = |out: &mut [f32], src: usize, row: usize, at: usize| {
             for (c, o) in out.iter_mut().enumerate() {
                 let side = if left.row(src)[c] + right.row(row)[c] > 0.0 { 1.0 } else { slope };
@@ -362,16 +362,16 @@ impl HostOp for Attend {
         out
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps { inputs: true, output: false }
+    fn saves_inputs(&self) -> bool {
+        true
     }
 
-    fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
-        let scorer = self.scorer(&kept.inputs);
-        let edges = self.edge_grads(&scorer, kept.inputs[0], grad);
-        let grads = match self.second {
-            false => self.backward_gat(&kept.inputs, &edges, grad),
-            true => self.backward_gatv2(&kept.inputs, &edges, grad),
+    fn backward(&self, grad: MatrixRef<'_>, inputs: &[MatrixRef<'_>], wanted: &[bool]) -> Vec<Option<Matrix>> {
+        let scorer = self.scorer(inputs);
+        let edges = self.edge_grads(&scorer, inputs[0], grad);
+        let grads = match self.gatv2 {
+            false => self.backward_gat(inputs, &edges, grad),
+            true => self.backward_gatv2(inputs, &edges, grad),
         };
         grads.into_iter().zip(wanted).map(|(grad, &wanted)| wanted.then_some(grad)).collect()
     }

@@ -1,7 +1,7 @@
-//! The bridge between burn's autodiff and operations written as plain functions over host memory.
+//! burn operations as plain functions over host memory.
 //!
-//! burn's `flex` backend runs elementwise operations on one thread and has no segment reduction, so what is not a
-//! matrix product is an operation of ours. Each is a [`HostOp`]: a forward and a backward function over slices.
+//! burn's `flex` backend runs elementwise operations on one thread and has no segment reduction, so everything but GEMM
+//! is an operation of this crate: a forward and a backward function over slices.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use burn_tensor::{Tensor, TensorData};
 
 use crate::matrix::{Matrix, MatrixRef};
 
-/// The paths that `backend_extension` writes, which are those of the crate `burn`.
+/// The paths that `backend_extension` emits, which are those of the crate `burn`.
 mod burn {
     pub(super) mod backend {
         pub(crate) use burn_backend::*;
@@ -26,230 +26,199 @@ mod burn {
     }
 }
 
-/// A differentiable operation on one to three matrices in host memory.
+/// A differentiable operation on one to three matrices in host memory that computes a new matrix.
 ///
-/// Its result is a function of its inputs alone, whatever the number of threads it runs on.
-pub trait HostOp: fmt::Debug + Send + Sync + 'static {
+/// Its result is a function of its inputs alone, on any number of threads.
+pub(crate) trait HostOp: fmt::Debug + Send + Sync + 'static {
     /// Computes the output.
     fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix;
 
-    /// Whether [`HostOp::backward`] reads the inputs, and the output. What it does not read is not kept.
-    fn keeps(&self) -> Keeps;
+    /// Whether [`HostOp::backward`] reads the inputs; it gets none otherwise.
+    fn saves_inputs(&self) -> bool;
 
     /// Computes the gradient of each input that is `wanted` from that of the output.
-    fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>>;
-
-    /// The operation in place, where output and first input have one shape; it saves a matrix each way.
-    fn in_place(&self) -> Option<&dyn InPlace> {
-        None
-    }
+    fn backward(&self, grad: MatrixRef<'_>, inputs: &[MatrixRef<'_>], wanted: &[bool]) -> Vec<Option<Matrix>>;
 }
 
-/// An operation that turns its first input into its output, and the output's gradient into the first input's.
-pub trait InPlace {
-    /// Turns the first input, `cols` wide, into the output.
+/// A differentiable operation that overwrites its first input with the output, and the gradient with the first input's.
+pub(crate) trait InPlaceOp: fmt::Debug + Send + Sync + 'static {
+    /// Overwrites the first input, `cols` wide, with the output.
     fn forward(&self, values: &mut [f32], cols: usize, others: &[MatrixRef<'_>]);
 
-    /// Turns the output's gradient into the first input's; returns those of the other inputs that are wanted.
-    fn backward(&self, grad: &mut [f32], cols: usize, kept: &Kept<'_>, others: &[bool]) -> Vec<Option<Matrix>>;
+    /// Whether [`InPlaceOp::backward`] reads the output; it gets none otherwise.
+    fn saves_output(&self) -> bool;
+
+    /// Overwrites the output's gradient with the first input's; returns those of the other inputs that are `wanted`.
+    fn backward(
+        &self,
+        grad: &mut [f32],
+        cols: usize,
+        output: Option<MatrixRef<'_>>,
+        wanted: &[bool],
+    ) -> Vec<Option<Matrix>>;
 }
 
-/// What a backward function reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Keeps {
-    /// The inputs.
-    pub inputs: bool,
-    /// The output.
-    pub output: bool,
+/// An operation of either kind.
+#[derive(Debug, Clone)]
+pub(crate) enum Operation {
+    New(Arc<dyn HostOp>),
+    InPlace(Arc<dyn InPlaceOp>),
 }
 
-/// What was kept for a backward function; empty where it asked for nothing.
-#[derive(Debug, Default)]
-pub struct Kept<'a> {
-    /// The inputs.
-    pub inputs: Vec<MatrixRef<'a>>,
-    /// The output.
-    pub output: Option<MatrixRef<'a>>,
+/// A tensor of the `flex` backend.
+type HostTensor = FloatTensor<Flex>;
+
+/// The tensor with its elements row after row in memory.
+fn contiguous(tensor: HostTensor) -> HostTensor {
+    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
 }
 
-/// A backend whose tensors can be seen as host memory.
-pub trait HostTensors: Backend {
-    /// The tensor with its elements row after row in host memory.
-    fn laid_out(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
-    /// Borrows the elements of a tensor that is laid out.
-    fn view(tensor: &FloatTensor<Self>) -> MatrixRef<'_>;
-    /// The elements of a tensor that is laid out, to be changed; copied first where another tensor shares them.
-    fn view_mut(tensor: &mut FloatTensor<Self>) -> &mut [f32];
-    /// Takes the elements without a copy.
-    fn from_matrix(matrix: Matrix) -> FloatTensor<Self>;
+/// Borrows the elements of a contiguous tensor.
+fn view(tensor: &HostTensor) -> MatrixRef<'_> {
+    let shape = tensor.shape();
+    let values = tensor.as_slice::<f32>().expect("a contiguous tensor of f32");
+    MatrixRef { values, rows: shape[0], cols: shape[1] }
 }
 
-impl HostTensors for Flex {
-    fn laid_out(tensor: FloatTensor<Self>) -> FloatTensor<Self> {
-        if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
+/// Borrows the elements of a contiguous tensor for writing; copies them first if another tensor shares them.
+fn view_mut(tensor: &mut HostTensor) -> &mut [f32] {
+    // `storage_mut` returns the whole buffer, so a part of a larger buffer gets a buffer of its own.
+    let MatrixRef { values, rows, cols } = view(tensor);
+    if tensor.storage::<f32>().len() != values.len() {
+        *tensor = from_matrix(Matrix::new(values.to_vec(), rows, cols));
     }
-
-    fn view(tensor: &FloatTensor<Self>) -> MatrixRef<'_> {
-        let shape = tensor.shape();
-        let values = tensor.as_slice::<f32>().expect("a laid out tensor of f32");
-        MatrixRef { values, rows: shape[0], cols: shape[1] }
-    }
-
-    fn view_mut(tensor: &mut FloatTensor<Self>) -> &mut [f32] {
-        // A part of a larger buffer gets a buffer of its own: only whole ones are seen whole.
-        let shape = tensor.shape();
-        let len = shape[0] * shape[1];
-        if tensor.storage::<f32>().len() != len {
-            let values = tensor.as_slice::<f32>().expect("a laid out tensor of f32").to_vec();
-            *tensor = Self::from_matrix(Matrix::new(values, shape[0], shape[1]));
-        }
-        tensor.storage_mut::<f32>()
-    }
-
-    fn from_matrix(matrix: Matrix) -> FloatTensor<Self> {
-        FloatTensor::<Flex>::from_data(TensorData::new(matrix.values, [matrix.rows, matrix.cols]))
-    }
+    tensor.storage_mut::<f32>()
 }
 
-/// Host operations as operations of a backend. Called through [`apply1`], [`apply2`] and [`apply3`].
+/// A tensor of the elements, without a copy.
+fn from_matrix(matrix: Matrix) -> HostTensor {
+    HostTensor::from_data(TensorData::new(matrix.values, [matrix.rows, matrix.cols]))
+}
+
+/// Host operations as operations of a backend, by number of inputs.
 #[backend_extension(Flex, Autodiff)]
-pub trait HostOps: Backend {
-    /// Applies an operation with one input.
-    fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self>;
-    /// Applies an operation with two inputs.
-    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self>;
-    /// Applies an operation with three inputs.
+pub(crate) trait HostOps: Backend {
+    fn host1(a: FloatTensor<Self>, operation: Operation) -> FloatTensor<Self>;
+    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, operation: Operation) -> FloatTensor<Self>;
     fn host3(
         a: FloatTensor<Self>,
         b: FloatTensor<Self>,
         c: FloatTensor<Self>,
-        op: Arc<dyn HostOp>,
+        operation: Operation,
     ) -> FloatTensor<Self>;
 }
 
-/// Computes the output; the inputs come back where the operation keeps them.
-fn forward<B: HostTensors>(inputs: Vec<FloatTensor<B>>, op: &dyn HostOp) -> (FloatTensor<B>, Vec<FloatTensor<B>>) {
-    let mut inputs: Vec<FloatTensor<B>> = inputs.into_iter().map(B::laid_out).collect();
-    match op.in_place() {
-        Some(in_place) if !op.keeps().inputs => {
-            let others = inputs.split_off(1);
-            let mut first = inputs.pop().expect("an operation has an input");
-            let cols = B::view(&first).cols;
-            let views: Vec<MatrixRef<'_>> = others.iter().map(B::view).collect();
-            in_place.forward(B::view_mut(&mut first), cols, &views);
-            (first, Vec::new())
+macro_rules! host_ops {
+    ($($name:ident: $($input:ident),+;)+) => {
+        impl HostOps for Flex {
+            $(fn $name($($input: HostTensor,)+ operation: Operation) -> HostTensor {
+                forward([$($input),+], &operation).0
+            })+
         }
-        _ => {
-            let views: Vec<MatrixRef<'_>> = inputs.iter().map(B::view).collect();
-            let output = B::from_matrix(op.forward(&views));
-            (output, if op.keeps().inputs { inputs } else { Vec::new() })
+
+        impl<C: CheckpointStrategy> HostOps for Autodiff<Flex, C> {
+            $(fn $name($($input: FloatTensor<Self>,)+ operation: Operation) -> FloatTensor<Self> {
+                tracked::<C, _>([$($input),+], operation)
+            })+
+        }
+    };
+}
+
+host_ops! {
+    host1: a;
+    host2: a, b;
+    host3: a, b, c;
+}
+
+/// Computes the output; returns the inputs too if the operation saves them.
+fn forward<const N: usize>(inputs: [HostTensor; N], operation: &Operation) -> (HostTensor, Vec<HostTensor>) {
+    let mut inputs = Vec::from(inputs.map(contiguous));
+    match operation {
+        Operation::InPlace(op) => {
+            let mut output = inputs.remove(0);
+            let cols = view(&output).cols;
+            let others: Vec<MatrixRef<'_>> = inputs.iter().map(view).collect();
+            op.forward(view_mut(&mut output), cols, &others);
+            (output, Vec::new())
+        }
+        Operation::New(op) => {
+            let views: Vec<MatrixRef<'_>> = inputs.iter().map(view).collect();
+            let output = from_matrix(op.forward(&views));
+            (output, if op.saves_inputs() { inputs } else { Vec::new() })
         }
     }
 }
 
-impl HostOps for Flex {
-    fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
-        forward::<Flex>(vec![a], op.as_ref()).0
-    }
-
-    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
-        forward::<Flex>(vec![a, b], op.as_ref()).0
-    }
-
-    fn host3(
-        a: FloatTensor<Self>,
-        b: FloatTensor<Self>,
-        c: FloatTensor<Self>,
-        op: Arc<dyn HostOp>,
-    ) -> FloatTensor<Self> {
-        forward::<Flex>(vec![a, b, c], op.as_ref()).0
-    }
-}
-
+/// The backward step of an operation in burn's graph.
 #[derive(Debug)]
-struct Bridge;
+struct BackwardStep;
 
+/// An operation and the tensors that its backward function reads.
 #[derive(Debug, Clone)]
-struct State<B: Backend> {
-    op: Arc<dyn HostOp>,
-    inputs: Vec<FloatTensor<B>>,
-    output: Option<FloatTensor<B>>,
+struct Saved {
+    operation: Operation,
+    inputs: Vec<HostTensor>,
+    output: Option<HostTensor>,
 }
 
-impl<B: HostTensors, const N: usize> Backward<B, N> for Bridge {
-    type State = State<B>;
+impl<const N: usize> Backward<Flex, N> for BackwardStep {
+    type State = Saved;
 
-    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let mut grad = B::laid_out(grads.consume::<B>(&ops.node));
+    fn backward(self, ops: Ops<Saved, N>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let mut grad = contiguous(grads.consume::<Flex>(&ops.node));
         let wanted = ops.parents.each_ref().map(Option::is_some);
-        let state = &ops.state;
-        let kept =
-            Kept { inputs: state.inputs.iter().map(B::view).collect(), output: state.output.as_ref().map(B::view) };
-        let found: Vec<Option<FloatTensor<B>>> = if let Some(in_place) = state.op.in_place() {
-            let cols = B::view(&grad).cols;
-            let others = in_place.backward(B::view_mut(&mut grad), cols, &kept, &wanted[1..]);
-            std::iter::once(Some(grad)).chain(others.into_iter().map(|g| g.map(B::from_matrix))).collect()
-        } else {
-            let found = state.op.backward(B::view(&grad), &kept, &wanted);
-            found.into_iter().map(|g| g.map(B::from_matrix)).collect()
+        let Saved { operation, inputs, output } = &ops.state;
+        let input_grads: Vec<Option<HostTensor>> = match operation {
+            Operation::InPlace(op) => {
+                let cols = view(&grad).cols;
+                let others = op.backward(view_mut(&mut grad), cols, output.as_ref().map(view), &wanted[1..]);
+                std::iter::once(Some(grad)).chain(others.into_iter().map(|g| g.map(from_matrix))).collect()
+            }
+            Operation::New(op) => {
+                let inputs: Vec<MatrixRef<'_>> = inputs.iter().map(view).collect();
+                op.backward(view(&grad), &inputs, &wanted).into_iter().map(|g| g.map(from_matrix)).collect()
+            }
         };
-        assert_eq!(found.len(), N, "{:?} gives a gradient an input", state.op);
-        for (node, grad) in ops.parents.into_iter().zip(found) {
+        assert_eq!(input_grads.len(), N, "{operation:?} returns a gradient per input");
+        for (node, grad) in ops.parents.into_iter().zip(input_grads) {
             if let (Some(node), Some(grad)) = (node, grad) {
-                grads.register::<B>(node.id, grad);
+                grads.register::<Flex>(node.id, grad);
             }
         }
     }
 }
 
-fn tracked<B: HostTensors, C: CheckpointStrategy, const N: usize>(
-    inputs: [FloatTensor<Autodiff<B, C>>; N],
-    op: Arc<dyn HostOp>,
-) -> FloatTensor<Autodiff<B, C>> {
+fn tracked<C: CheckpointStrategy, const N: usize>(
+    inputs: [FloatTensor<Autodiff<Flex, C>>; N],
+    operation: Operation,
+) -> FloatTensor<Autodiff<Flex, C>> {
     let nodes = inputs.each_ref().map(|x| x.node());
-    let inputs = inputs.into_iter().map(|x| x.into_primitive()).collect();
-    let (output, inputs) = forward::<B>(inputs, op.as_ref());
-    match Bridge.prepare::<C>(nodes).compute_bound().stateful() {
+    let (output, inputs) = forward(inputs.map(|x| x.into_primitive()), &operation);
+    match BackwardStep.prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => {
-            let keeps = op.keeps();
-            let state = State { op, inputs, output: keeps.output.then(|| output.clone()) };
-            prep.finish(state, output)
+            let saves_output = matches!(&operation, Operation::InPlace(op) if op.saves_output());
+            prep.finish(Saved { operation, inputs, output: saves_output.then(|| output.clone()) }, output)
         }
         OpsKind::UnTracked(prep) => prep.finish(output),
     }
 }
 
-impl<B: HostTensors, C: CheckpointStrategy> HostOps for Autodiff<B, C> {
-    fn host1(a: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
-        tracked::<B, C, 1>([a], op)
-    }
-
-    fn host2(a: FloatTensor<Self>, b: FloatTensor<Self>, op: Arc<dyn HostOp>) -> FloatTensor<Self> {
-        tracked::<B, C, 2>([a, b], op)
-    }
-
-    fn host3(
-        a: FloatTensor<Self>,
-        b: FloatTensor<Self>,
-        c: FloatTensor<Self>,
-        op: Arc<dyn HostOp>,
-    ) -> FloatTensor<Self> {
-        tracked::<B, C, 3>([a, b, c], op)
-    }
+/// Applies an operation to one to three inputs.
+pub(crate) fn apply<const N: usize>(op: impl HostOp, inputs: [Tensor<2>; N]) -> Tensor<2> {
+    apply_operation(Operation::New(Arc::new(op)), inputs)
 }
 
-/// Applies an operation with one input.
-pub fn apply1(op: impl HostOp, a: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(<Dispatch as HostOps>::host1(a.into_dispatch(), Arc::new(op)))
+/// Applies an operation in place to one to three inputs.
+pub(crate) fn apply_in_place<const N: usize>(op: impl InPlaceOp, inputs: [Tensor<2>; N]) -> Tensor<2> {
+    apply_operation(Operation::InPlace(Arc::new(op)), inputs)
 }
 
-/// Applies an operation with two inputs.
-pub fn apply2(op: impl HostOp, a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(<Dispatch as HostOps>::host2(a.into_dispatch(), b.into_dispatch(), Arc::new(op)))
-}
-
-/// Applies an operation with three inputs.
-pub fn apply3(op: impl HostOp, a: Tensor<2>, b: Tensor<2>, c: Tensor<2>) -> Tensor<2> {
-    let [a, b, c] = [a, b, c].map(Tensor::into_dispatch);
-    Tensor::from_dispatch(<Dispatch as HostOps>::host3(a, b, c, Arc::new(op)))
+fn apply_operation<const N: usize>(operation: Operation, inputs: [Tensor<2>; N]) -> Tensor<2> {
+    let mut inputs = inputs.into_iter().map(Tensor::into_dispatch);
+    Tensor::from_dispatch(match (inputs.next(), inputs.next(), inputs.next()) {
+        (Some(a), None, None) => <Dispatch as HostOps>::host1(a, operation),
+        (Some(a), Some(b), None) => <Dispatch as HostOps>::host2(a, b, operation),
+        (Some(a), Some(b), Some(c)) => <Dispatch as HostOps>::host3(a, b, c, operation),
+        _ => unreachable!("{operation:?} has {N} inputs"),
+    })
 }

@@ -1,7 +1,7 @@
-//! The layers, each as a function of its input, its block and its parameters.
+//! Layers as functions of input, block and parameters.
 //!
-//! Weights are `[out, in]` as in torch, biases and attention vectors `[1, width]`. A layer's own bias is left to
-//! [`crate::finish()`], which adds it together with the activation and the dropout, unless a layer has one inside.
+//! Weights are `[out, in]` as in torch, biases and attention vectors `[1, width]`. The last bias of a layer is left to
+//! [`crate::epilogue()`], which adds it in the same pass as activation and dropout.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use morphgl_model_spec::Activation;
 use crate::adjacency::Adjacency;
 use crate::aggregate::{aggregate, aggregate_beside_self, aggregate_with_self};
 use crate::attention::{AttentionOptions, gat_attention, gatv2_attention};
+use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
-use crate::finish::finish;
 
-/// Whether the linear layer comes before the aggregation: always for sparse rows, else by cost.
+/// Whether GEMM comes before aggregation: always for sparse rows, else by cost.
 fn transform_first(x: &Features, adjacency: &Adjacency, out_dim: usize) -> bool {
     matches!(x, Features::Sparse(_)) || adjacency.transform_first(x.dim(), out_dim)
 }
@@ -35,12 +35,12 @@ pub fn gcn(x: &Features, adjacency: &Arc<Adjacency>, weight: Tensor<2>) -> Tenso
     aggregate_linear(x, adjacency, weight)
 }
 
-/// GraphSAGE without its bias: `neighbours` times the aggregated input, plus `own` times the node's own;
+/// GraphSAGE without its bias: weight `neighbours` times the aggregated input, plus `own` times the node's own;
 /// `adjacency` from [`Adjacency::mean`].
 pub fn sage(x: &Features, adjacency: &Arc<Adjacency>, neighbours: Tensor<2>, own: Tensor<2>) -> Tensor<2> {
     match x {
         Features::Dense(dense) if !transform_first(x, adjacency, own.dims()[0]) => {
-            // One product of twice the depth, instead of two products and a sum.
+            // One GEMM of twice the depth instead of two and a sum.
             let both = aggregate_beside_self(prefix(dense.clone(), adjacency.num_src()), adjacency);
             both.matmul(Tensor::cat(vec![neighbours, own], 1).transpose())
         }
@@ -66,7 +66,7 @@ pub fn gin(
         }
         _ => combine(x.linear(weight, num_src)),
     };
-    finish(hidden, Some(bias), Some(Activation::Relu), None).matmul(second.transpose())
+    epilogue(hidden, Some(bias), Some(Activation::Relu), None).matmul(second.transpose())
 }
 
 /// GAT without its bias: heads side by side.
@@ -90,12 +90,12 @@ pub fn gatv2(
     att: Tensor<2>,
     options: AttentionOptions,
 ) -> Tensor<2> {
-    let left = finish(x.linear(left.0, adjacency.num_src()), left.1, None, None);
-    let right = finish(x.linear(right.0, adjacency.num_dst()), right.1, None, None);
+    let left = epilogue(x.linear(left.0, adjacency.num_src()), left.1, None, None);
+    let right = epilogue(x.linear(right.0, adjacency.num_dst()), right.1, None, None);
     gatv2_attention(left, right, att, adjacency, options)
 }
 
-/// The mean of `heads` heads that stand side by side.
+/// The mean of `heads` heads, stored side by side.
 pub fn mean_heads(x: Tensor<2>, heads: usize) -> Tensor<2> {
     if heads == 1 {
         return x;
@@ -108,7 +108,7 @@ pub fn mean_heads(x: Tensor<2>, heads: usize) -> Tensor<2> {
 
 /// Scales every row to length 1; a row of length 0 stays 0.
 pub fn l2_normalize(x: Tensor<2>) -> Tensor<2> {
-    // Added below the root, so that the gradient of a row of zeros is a number.
+    // Added below the root, so that the gradient of a row of zeros is finite.
     let length = (x.clone() * x.clone()).sum_dim(1).add_scalar(1e-24).sqrt();
     x / length
 }

@@ -1,7 +1,7 @@
-//! Input features of a layer: dense, or sparse rows where most of a first layer's input is zero.
+//! Input features of a layer: dense, or sparse rows if most elements of a first layer's input are zero.
 //!
-//! Bag-of-words features are stored dense and are zero at 98 of 100 places or more. A mini-batch whose features are
-//! sparse is scanned once into (column, value) lists, and its product with a weight costs the nonzeros alone.
+//! Bag-of-words features are stored dense and are at least 98 % zeros. A mini-batch whose features are sparse is scanned
+//! once into (column, value) lists, and its GEMM with a weight reads only the nonzeros.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,12 +10,12 @@ use morphgl_graph_store::FeatureView;
 use morphgl_model_spec::Dropout;
 use rayon::prelude::*;
 
-use crate::bridge::{HostOp, Keeps, Kept, apply1};
+use crate::bridge::{HostOp, apply};
 use crate::matrix::{Matrix, MatrixRef, TASK_ROWS, axpy, for_rows, transpose};
 
 /// A layer's input.
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "there is one a layer, and the large one is the usual one")]
+#[allow(clippy::large_enum_variant, reason = "one per layer, and usually the large variant")]
 pub enum Features {
     /// All elements.
     Dense(Tensor<2>),
@@ -44,13 +44,13 @@ struct Columns {
 }
 
 impl Features {
-    /// Reads the rows of `view`, `dim` elements each, and drops by `dropout` (element `row * dim + column`).
+    /// Reads the rows of `view`, `dim` elements each, with `dropout` (element `row * dim + column`).
     ///
-    /// Whether they are taken as sparse depends on the rows alone.
+    /// The rows alone decide whether the result is sparse.
     ///
     /// # Complexity
     ///
-    /// O(rows · dim), at the speed memory is read with.
+    /// O(rows · dim), bound by memory bandwidth.
     pub fn read(view: FeatureView<'_>, dim: usize, dropout: Option<Dropout>, device: &Device) -> Self {
         let num_rows = view.len() / dim.max(1);
         assert_eq!(view.len(), num_rows * dim, "elements in rows of {dim}");
@@ -70,7 +70,7 @@ impl Features {
         Features::Dense(Tensor::from_data(TensorData::new(values, [num_rows, dim]), device))
     }
 
-    /// Reads the rows of `nodes` out of the matrix `view`, without dropout: a sparse matrix is never copied.
+    /// Gathers the rows of `nodes` from the matrix `view`, without dropout.
     ///
     /// # Complexity
     ///
@@ -85,7 +85,7 @@ impl Features {
         Features::Dense(Tensor::from_data(TensorData::new(out.values, [nodes.len(), dim]), device))
     }
 
-    /// Bytes a row takes that [`Features::gather`] reads, about.
+    /// Approximate bytes of a row that [`Features::gather`] returns.
     pub fn gathered_row_bytes(view: FeatureView<'_>, dim: usize) -> usize {
         if view.is_sparse(dim) { 16 + (8.0 * view.density(dim) * dim as f64) as usize } else { 4 * dim }
     }
@@ -110,7 +110,7 @@ impl Features {
     pub fn linear(&self, weight: Tensor<2>, rows: usize) -> Tensor<2> {
         match self {
             Features::Dense(x) => prefix(x.clone(), rows).matmul(weight.transpose()),
-            Features::Sparse(x) => apply1(SparseLinear { x: Arc::clone(x), rows }, weight),
+            Features::Sparse(x) => apply(SparseLinear { x: Arc::clone(x), rows }, [weight]),
         }
     }
 }
@@ -121,7 +121,7 @@ pub(crate) fn prefix(x: Tensor<2>, rows: usize) -> Tensor<2> {
 }
 
 impl SparseRows {
-    /// Scans `num_rows` rows of `view`, each the one that `source` says; dropout decides the nonzeros alone.
+    /// Scans row `source(row)` of `view` for each of `num_rows` rows; dropout applies to nonzeros alone.
     fn read(
         view: FeatureView<'_>,
         dim: usize,
@@ -130,38 +130,26 @@ impl SparseRows {
         dropout: Option<Dropout>,
     ) -> Self {
         let task = |task: usize| {
-            let (mut lengths, mut columns, mut values) = (Vec::with_capacity(TASK_ROWS), Vec::new(), Vec::new());
+            let (mut ends, mut columns, mut values) = (Vec::with_capacity(TASK_ROWS), Vec::new(), Vec::new());
             for row in task * TASK_ROWS..((task + 1) * TASK_ROWS).min(num_rows) {
-                let before = columns.len();
                 view.part(source(row) * dim, dim).for_nonzeros(|column, value| {
                     let element = row as u64 * dim as u64 + column as u64;
-                    match &dropout {
-                        Some(dropout) if !dropout.keeps(element) => {}
-                        Some(dropout) => {
-                            columns.push(column as u32);
-                            values.push(value * dropout.scale());
-                        }
-                        None => {
-                            columns.push(column as u32);
-                            values.push(value);
-                        }
+                    if dropout.is_none_or(|d| d.keeps(element)) {
+                        columns.push(column as u32);
+                        values.push(dropout.map_or(value, |d| value * d.scale()));
                     }
                 });
-                lengths.push(columns.len() - before);
+                ends.push(columns.len());
             }
-            (lengths, columns, values)
+            (ends, columns, values)
         };
         let parts: Vec<_> = (0..num_rows.div_ceil(TASK_ROWS)).into_par_iter().map(task).collect();
         let total = parts.iter().map(|(_, columns, _)| columns.len()).sum();
         let mut indptr = Vec::with_capacity(num_rows + 1);
         let (mut columns, mut values) = (Vec::with_capacity(total), Vec::with_capacity(total));
         indptr.push(0);
-        let mut end = 0;
-        for (lengths, part_columns, part_values) in parts {
-            for length in lengths {
-                end += length;
-                indptr.push(end);
-            }
+        for (ends, part_columns, part_values) in parts {
+            indptr.extend(ends.into_iter().map(|end| columns.len() + end));
             columns.extend_from_slice(&part_columns);
             values.extend_from_slice(&part_values);
         }
@@ -210,7 +198,7 @@ struct SparseLinear {
 
 impl HostOp for SparseLinear {
     fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix {
-        assert_eq!(inputs[0].cols, self.x.dim, "a weight a column");
+        assert_eq!(inputs[0].cols, self.x.dim, "a weight per column");
         assert!(self.rows <= self.x.num_rows, "{} of {} rows", self.rows, self.x.num_rows);
         let weight = transpose(inputs[0]);
         let weight = weight.view();
@@ -223,11 +211,11 @@ impl HostOp for SparseLinear {
         out
     }
 
-    fn keeps(&self) -> Keeps {
-        Keeps::default()
+    fn saves_inputs(&self) -> bool {
+        false
     }
 
-    fn backward(&self, grad: MatrixRef<'_>, _: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
+    fn backward(&self, grad: MatrixRef<'_>, _: &[MatrixRef<'_>], wanted: &[bool]) -> Vec<Option<Matrix>> {
         vec![wanted[0].then(|| {
             let columns = self.x.by_column();
             let mut out = Matrix::zeros(self.x.dim, grad.cols);

@@ -1,47 +1,43 @@
-//! Matrices in host memory, and the few parallel loops everything here is made of.
+//! Matrices in host memory, and parallel loops over their rows.
 
 use rayon::prelude::*;
 
 /// A row-major matrix.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Matrix {
+pub(crate) struct Matrix {
     /// The elements, row after row.
-    pub values: Vec<f32>,
+    pub(crate) values: Vec<f32>,
     /// Number of rows.
-    pub rows: usize,
+    pub(crate) rows: usize,
     /// Number of columns.
-    pub cols: usize,
+    pub(crate) cols: usize,
 }
 
 /// A borrowed row-major matrix.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MatrixRef<'a> {
+pub(crate) struct MatrixRef<'a> {
     /// The elements, row after row.
-    pub values: &'a [f32],
+    pub(crate) values: &'a [f32],
     /// Number of rows.
-    pub rows: usize,
+    pub(crate) rows: usize,
     /// Number of columns.
-    pub cols: usize,
+    pub(crate) cols: usize,
 }
 
 impl Matrix {
     /// A matrix of zeros.
-    pub fn zeros(rows: usize, cols: usize) -> Self {
+    pub(crate) fn zeros(rows: usize, cols: usize) -> Self {
         Self { values: vec![0.0; rows * cols], rows, cols }
     }
 
-    /// A matrix of these elements.
-    ///
-    /// # Panics
-    ///
-    /// When there are not `rows * cols` of them.
-    pub fn new(values: Vec<f32>, rows: usize, cols: usize) -> Self {
+    /// A matrix of `rows * cols` elements.
+    pub(crate) fn new(values: Vec<f32>, rows: usize, cols: usize) -> Self {
         assert_eq!(values.len(), rows * cols, "elements of a {rows} x {cols} matrix");
         Self { values, rows, cols }
     }
 
     /// The matrix, borrowed.
-    pub fn view(&self) -> MatrixRef<'_> {
+    pub(crate) fn view(&self) -> MatrixRef<'_> {
         MatrixRef { values: &self.values, rows: self.rows, cols: self.cols }
     }
 }
@@ -49,12 +45,12 @@ impl Matrix {
 impl MatrixRef<'_> {
     /// Row `row`.
     #[inline]
-    pub fn row(&self, row: usize) -> &[f32] {
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.cols..(row + 1) * self.cols]
     }
 }
 
-/// Rows one task works on: enough to be worth a task, few enough to balance rows of unequal length.
+/// Rows per task: enough to amortise its start, few enough to balance rows of unequal length.
 pub(crate) const TASK_ROWS: usize = 32;
 
 /// Calls `each(row, values)` for every row of `out`, in parallel.
@@ -82,7 +78,7 @@ pub(crate) fn axpy(out: &mut [f32], a: f32, x: &[f32]) {
     }
 }
 
-/// Sum of the products, in eight fixed partial sums so that the compiler can use vector registers.
+/// Dot product, in eight fixed partial sums so that the compiler can use vector registers.
 #[inline]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a8, a1) = a.as_chunks::<8>();
@@ -99,7 +95,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// Rows summed by one task of a reduction. A constant, so that the sum does not depend on the number of threads.
 const SUM_ROWS: usize = 1024;
 
-/// Adds up `cols` numbers a row over `rows` rows: `each(row, sums)` adds one row to `sums`. The order is fixed.
+/// Column sums over `rows` rows in a fixed order: `each(row, sums)` adds one row to `sums`.
 pub(crate) fn sum_rows(rows: usize, cols: usize, each: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let part = |task: usize| {
         let mut sums = vec![0.0; cols];

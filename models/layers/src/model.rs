@@ -1,4 +1,4 @@
-//! A whole model: parameters by name, and the forward pass layer by layer.
+//! A model: parameters by name, and the forward pass layer by layer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use morphgl_registry::{BatchId, Block, NamedTensor};
 use crate::adjacency::{Adjacency, Degrees, GcnNorm};
 use crate::attention::AttentionOptions;
 use crate::convolution;
+use crate::epilogue::epilogue;
 use crate::features::{Features, prefix};
-use crate::finish::finish;
 use crate::normalization::{BatchStatistics, batch_norm, batch_norm_running, layer_norm};
 
 /// A model's parameters as tensors of a device, by name. All are matrices: `[n]` is `[1, n]`, `[1, h, c]` is `[1, h * c]`.
@@ -22,7 +22,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Copies the parameters to a device; on an autodiff device they have gradients.
+    /// Copies the parameters to a device; on an autodiff device they require gradients.
     pub fn new<'a>(tensors: impl IntoIterator<Item = &'a NamedTensor>, device: &Device) -> Self {
         let autodiff = device.is_autodiff();
         let tensors = tensors.into_iter().map(|t| {
@@ -42,14 +42,11 @@ impl Parameters {
     ///
     /// When the model has none.
     pub fn get(&self, name: &str) -> Tensor<2> {
-        match self.tensors.get(name) {
-            Some(tensor) => tensor.clone(),
-            None => panic!("the model has no parameter {name}"),
-        }
+        self.tensors.get(name).unwrap_or_else(|| panic!("the model has no parameter {name}")).clone()
     }
 }
 
-/// Whether a forward pass trains, and of which mini-batch its dropout masks are.
+/// Whether a forward pass trains, and the mini-batch of its dropout masks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// No dropout, running statistics.
@@ -72,7 +69,7 @@ impl Mode {
     }
 }
 
-/// Makes a block ready for the layers of a model; `None` for a model that reads no graph.
+/// Builds the adjacency of a block for a model; `None` for a model that reads no graph.
 /// `in_degrees` are those of the block's source nodes in the whole graph.
 pub fn adjacency(spec: &ModelSpec, block: &Block, in_degrees: &[f32]) -> Option<Arc<Adjacency>> {
     Some(Arc::new(match spec.kind {
@@ -110,7 +107,7 @@ impl Pass<'_> {
     ///
     /// # Panics
     ///
-    /// When there is not a block a layer.
+    /// When `blocks` has no entry per layer.
     pub fn forward(
         &self,
         features: Features,
@@ -118,7 +115,7 @@ impl Pass<'_> {
         num_seeds: usize,
         statistics: &mut Vec<BatchStatistics>,
     ) -> Tensor<2> {
-        assert_eq!(blocks.len(), self.spec.layers, "a block a layer");
+        assert_eq!(blocks.len(), self.spec.layers, "an entry per layer");
         let mut x = features;
         for (l, block) in blocks.iter().enumerate() {
             x = Features::Dense(self.layer(l, &x, block.as_ref(), statistics));
@@ -127,9 +124,9 @@ impl Pass<'_> {
         prefix(logits, num_seeds)
     }
 
-    /// One layer, all that follows it included.
+    /// One layer, with its normalisation, activation and dropout.
     ///
-    /// The output has a row a destination node; without an adjacency, a row an input row.
+    /// The output has a row per destination node; without an adjacency, one per input row.
     pub fn layer(
         &self,
         layer: usize,
@@ -140,7 +137,7 @@ impl Pass<'_> {
         let spec = self.spec;
         let (out, bias) = self.convolve(layer, x, adjacency);
         if spec.layer(layer).last {
-            let out = finish(out, Some(bias), None, None);
+            let out = epilogue(out, Some(bias), None, None);
             return if spec.l2_normalize { convolution::l2_normalize(out) } else { out };
         }
         let num_rows = out.dims()[0];
@@ -148,20 +145,20 @@ impl Pass<'_> {
         let (out, bias) = if spec.normalization == Normalization::None && !spec.l2_normalize {
             (out, Some(bias))
         } else {
-            let out = finish(out, Some(bias), None, None);
+            let out = epilogue(out, Some(bias), None, None);
             let out = if spec.l2_normalize { convolution::l2_normalize(out) } else { out };
             (self.normalize(layer, out, statistics), None)
         };
         match x {
             Features::Dense(x) if spec.has_residual(layer) => {
-                let out = finish(out, bias, Some(spec.activation), None) + prefix(x.clone(), num_rows);
-                finish(out, None, None, dropout)
+                let out = epilogue(out, bias, Some(spec.activation), None) + prefix(x.clone(), num_rows);
+                epilogue(out, None, None, dropout)
             }
-            _ => finish(out, bias, Some(spec.activation), dropout),
+            _ => epilogue(out, bias, Some(spec.activation), dropout),
         }
     }
 
-    /// The layer itself, and the bias still to be added.
+    /// The convolution without its last bias, and that bias.
     fn convolve(&self, layer: usize, x: &Features, adjacency: Option<&Arc<Adjacency>>) -> (Tensor<2>, Tensor<2>) {
         let Self { spec, parameters, mode } = *self;
         let shape = spec.layer(layer);
@@ -211,8 +208,8 @@ impl Pass<'_> {
             (Normalization::None, _) => x,
             (Normalization::Layer, _) => layer_norm(x, get("weight"), get("bias")),
             (Normalization::Batch, Mode::Training { .. }) => {
-                let (out, found) = batch_norm(x, get("module.weight"), get("module.bias"), layer);
-                statistics.push(found);
+                let (out, batch_statistics) = batch_norm(x, get("module.weight"), get("module.bias"), layer);
+                statistics.push(batch_statistics);
                 out
             }
             (Normalization::Batch, Mode::Evaluation) => {

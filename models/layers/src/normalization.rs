@@ -1,6 +1,6 @@
 //! Layer and batch normalisation.
 
-use burn_tensor::{Tensor, TensorData};
+use burn_tensor::Tensor;
 
 const EPS: f64 = 1e-5;
 
@@ -11,7 +11,7 @@ pub fn layer_norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>) -> Tensor<2>
     centred / variance.add_scalar(EPS).sqrt() * weight + bias
 }
 
-/// Statistics of a mini-batch's columns, to be blended into the running ones.
+/// Statistics of a mini-batch's columns, for the update of the running ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchStatistics {
     /// The hidden layer they belong to.
@@ -37,7 +37,7 @@ pub fn batch_norm(x: Tensor<2>, weight: Tensor<2>, bias: Tensor<2>, layer: usize
     (centred / variance.add_scalar(EPS).sqrt() * weight + bias, statistics)
 }
 
-/// Batch normalisation with statistics that were gathered before.
+/// Batch normalisation by running statistics.
 pub fn batch_norm_running(
     x: Tensor<2>,
     weight: Tensor<2>,
@@ -48,8 +48,7 @@ pub fn batch_norm_running(
     (x - mean) / var.add_scalar(EPS).sqrt() * weight + bias
 }
 
-/// Copies a tensor's elements out, row after row.
+/// Copies the elements of a tensor, row after row.
 pub fn values(x: Tensor<2>) -> Vec<f32> {
-    let data: TensorData = x.into_data();
-    data.try_into_vec().expect("a tensor of f32")
+    x.into_data().try_into_vec().expect("a tensor of f32")
 }

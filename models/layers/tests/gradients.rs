@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
-    Adjacency, AttentionOptions, Degrees, Features, GcnNorm, aggregate_beside_self, batch_norm, finish, gat, gatv2,
+    Adjacency, AttentionOptions, Degrees, Features, GcnNorm, aggregate_beside_self, batch_norm, epilogue, gat, gatv2,
     gcn, gin, l2_normalize, layer_norm, mean_heads, sage, values,
 };
 use morphgl_model_spec::{Activation, Dropout, DropoutSite};
@@ -152,7 +152,7 @@ fn ends_of_layers() {
     for activation in [None, Some(Activation::Relu), Some(Activation::Elu)] {
         for dropout in [None, dropout] {
             check(&format!("{activation:?} {dropout:?}"), &[[6, 5], [1, 5]], |t| {
-                finish(t[0].clone(), Some(t[1].clone()), activation, dropout)
+                epilogue(t[0].clone(), Some(t[1].clone()), activation, dropout)
             });
         }
     }

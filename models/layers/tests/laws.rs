@@ -6,7 +6,7 @@ use burn_tensor::{Device, Tensor, TensorData};
 use half::f16;
 use morphgl_graph_store::FeatureView;
 use morphgl_layers::{
-    Adjacency, AttentionOptions, Coefficients, Features, aggregate, aggregate_beside_self, finish, gat_attention,
+    Adjacency, AttentionOptions, Coefficients, Features, aggregate, aggregate_beside_self, epilogue, gat_attention,
     values,
 };
 use morphgl_model_spec::{Activation, Dropout, DropoutSite};
@@ -115,7 +115,7 @@ fn threads_change_nothing() {
         let att = tensor(numbers(cols, 3), cols, &device).require_grad();
         let features = Features::read(FeatureView::F32(&words), 100, None, &device);
         let dropout = Dropout::new(1, 1, 1, 0, DropoutSite::Hidden, 0.5);
-        let x = finish(features.linear(weight.clone(), num_src), Some(bias.clone()), Some(Activation::Relu), dropout);
+        let x = epilogue(features.linear(weight.clone(), num_src), Some(bias.clone()), Some(Activation::Relu), dropout);
         let options = AttentionOptions { heads: 3, slope: 0.2, self_loops: true, dropout };
         let out = gat_attention(x.clone(), att.clone(), att.clone(), &adjacency, options) + aggregate(x, &adjacency);
         let grads = (out.clone() * tensor(numbers(num_dst * cols, 4), cols, &device)).sum().backward();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn_tensor::{Device, Tensor, TensorData};
 use morphgl_layers::{
-    Adjacency, AttentionOptions, Degrees, Features, GcnNorm, finish, gatv2, gcn, l2_normalize, sage, values,
+    Adjacency, AttentionOptions, Degrees, Features, GcnNorm, epilogue, gatv2, gcn, l2_normalize, sage, values,
 };
 use morphgl_model_spec::Activation;
 use morphgl_registry::Block;
@@ -104,7 +104,7 @@ fn graph_convolution() {
         let adjacency = Arc::new(Adjacency::gcn(&block, degrees, norm, self_loops));
         let out = gcn(&Features::Dense(x), &adjacency, identity(dim));
         let relu = case.get("activation").map(|_| Activation::Relu);
-        check(what, finish(out, None, relu, None), &case["expect"], 1e-6);
+        check(what, epilogue(out, None, relu, None), &case["expect"], 1e-6);
     }
 }
 
@@ -181,7 +181,7 @@ fn attention_of_gatv2() {
         let x = Features::Dense(x);
         let out = gatv2(&x, &adjacency, kernel("value_kernel"), kernel("query_kernel"), att, options);
         // The reference pins the numbers after a relu, and the last component of each head before it.
-        let relu = |x| finish(x, None, Some(Activation::Relu), None);
+        let relu = |x| epilogue(x, None, Some(Activation::Relu), None);
         let expect = matrix(&case[expected]);
         for (actual, expected) in [(relu(out.clone()), relu(expect.clone()))]
             .into_iter()

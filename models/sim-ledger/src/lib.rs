@@ -15,7 +15,7 @@ pub const KEY: Key = Key::new(Phase::Training, Hardware::new(&[SIM]), "Ledger");
 /// What this crate registers.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
-    "trains nothing on the simulated accelerator, for as long as it is told to, and keeps a ledger of what arrived",
+    "trains nothing on the simulated accelerator for a configured time, and records mini-batches in a ledger",
     At::Device("sim"),
     At::Device("sim"),
     Build::Training(|c| Ok(Box::new(SimLedger::new(c, &device(&KEY, &c.place, &c.options)?)?))),

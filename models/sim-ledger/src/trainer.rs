@@ -1,14 +1,13 @@
 //! The operator.
 
 use morphgl_registry::{
-    BatchId, DeviceBatch, Error, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Result, Score, Training,
-    TrainingContext,
+    DeviceBatch, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
 use morphgl_sim::{Device, SimBatch, Stream, Work};
 
 use crate::{KEY, Ledger};
 
-/// Phase Training on the simulated accelerator, `Training_SIM_Ledger`: learns nothing.
+/// Phase Training on the simulated accelerator, `Training_SIM_Ledger`; learns nothing.
 #[derive(Debug)]
 pub struct SimLedger {
     device: Device,
@@ -23,7 +22,7 @@ struct State {
     ledger: Ledger,
     /// Labelled seeds since the last step.
     count: u64,
-    /// Whether anything was accumulated since the last step.
+    /// Whether a mini-batch was accumulated since the last step.
     accumulated: bool,
 }
 
@@ -50,25 +49,28 @@ impl SimLedger {
     pub fn ledger(&self) -> Result<Ledger> {
         Ok(self.stream.after(|state| Ok(state.ledger.clone())).wait()?.0)
     }
+
+    /// Changes the state, after all queued work.
+    fn update(&self, change: impl FnOnce(&mut State) + Send + 'static) -> Result<()> {
+        let done = self.stream.after(move |state| {
+            change(state);
+            Ok(())
+        });
+        done.wait().map(|((), _)| ())
+    }
 }
 
 fn accumulate(state: &mut State, batch: &SimBatch, features: bool) -> Result<Score> {
     let content = batch.content()?;
-    check(batch.id(), content, features)?;
+    if features && content.features.is_none() {
+        let what = "it has no features; let batching gather them, or transfer it with Transferring_PCIe+SIM_SimGather";
+        return Err(Error::setting(format!("{KEY}, {}", batch.id()), what));
+    }
     let count = content.labels.iter().filter(|l| **l >= 0).count() as u64;
     state.ledger.add(batch.id(), batch.expected_digest());
     state.count += count;
     state.accumulated = true;
     Ok(Score { loss_sum: 0.0, correct: 0, count })
-}
-
-/// Checks what a real trainer would require.
-fn check(id: BatchId, content: &HostBatch, features: bool) -> Result<()> {
-    if features && content.features.is_none() {
-        let what = "it has no features; let batching gather them, or transfer it with Transferring_PCIe+SIM_SimGather";
-        return Err(Error::setting(format!("{KEY}, {id}"), what));
-    }
-    Ok(())
 }
 
 fn learns_nothing<T>() -> Result<T> {
@@ -100,13 +102,9 @@ impl Training for SimLedger {
     }
 
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        none("gradients", &gradients.tensors)?;
+        check_empty("gradients", &gradients.tensors)?;
         let count = gradients.count;
-        let set = self.stream.after(move |state| {
-            (state.count, state.accumulated) = (count, count > 0);
-            Ok(())
-        });
-        set.wait().map(|((), _)| ())
+        self.update(move |state| (state.count, state.accumulated) = (count, count > 0))
     }
 
     /// Takes no time.
@@ -129,11 +127,7 @@ impl Training for SimLedger {
     /// Replaces the ledger.
     fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
         let ledger = Ledger::from_tensors(parameters)?;
-        let set = self.stream.after(move |state| {
-            state.ledger = ledger;
-            Ok(())
-        });
-        set.wait().map(|((), _)| ())
+        self.update(move |state| state.ledger = ledger)
     }
 
     /// There is none.
@@ -142,26 +136,24 @@ impl Training for SimLedger {
     }
 
     fn set_optimizer_state(&mut self, state: &[NamedTensor]) -> Result<()> {
-        none("the optimizer's state", state)
+        check_empty("the optimizer's state", state)
     }
 
-    /// Refused: nothing was learned.
+    /// Always an error: nothing was learned.
     fn score(&mut self, _batch: &MiniBatch) -> Result<Handle<Score>> {
         learns_nothing()
     }
 
-    /// Refused: nothing was learned.
+    /// Always an error: nothing was learned.
     fn infer(&mut self, _nodes: &[u32]) -> Result<Vec<f32>> {
         learns_nothing()
     }
 }
 
-fn none(what: &str, tensors: &[NamedTensor]) -> Result<()> {
-    match tensors.first() {
-        None => Ok(()),
-        Some(tensor) => {
-            let what = format!("{what} of a ledger hold no tensor, not {:?}; give those of a ledger", tensor.name);
-            Err(Error::setting(KEY, what))
-        }
-    }
+/// Checks that gradients or optimizer state have no tensors.
+fn check_empty(what: &str, tensors: &[NamedTensor]) -> Result<()> {
+    tensors.first().map_or(Ok(()), |tensor| {
+        let what = format!("{what} of a ledger hold no tensor, not {:?}; give those of a ledger", tensor.name);
+        Err(Error::setting(KEY, what))
+    })
 }

@@ -1,5 +1,5 @@
-//! What holds for a trainer that learns nothing of the suite of phase Training: everything about state, nothing about
-//! numbers. The mini-batches are the suite's.
+//! The part of the Training suite that applies to a trainer that learns nothing: state, not numbers. The mini-batches are
+//! the suite's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn step(trainer: &mut SimLedger) -> Result<Duration, String> {
 }
 
 #[test]
-fn what_arrives_is_written_down() {
+fn trained_mini_batches_are_recorded() {
     let device = device("training=0s");
     let mut trainer = trainer(&device);
     let batch = host(&[0, 1, 2], 3);
@@ -67,7 +67,7 @@ fn what_arrives_is_written_down() {
 }
 
 #[test]
-fn it_holds_the_device_while_it_trains_and_steps_in_no_time() {
+fn training_occupies_the_device_and_a_step_takes_no_time() {
     let device = device("training=40ms");
     let mut trainer = trainer(&device);
     let ours = on(&device, &host(&[0, 1], 0));
@@ -80,7 +80,7 @@ fn it_holds_the_device_while_it_trains_and_steps_in_no_time() {
 }
 
 #[test]
-fn nothing_accumulated_no_step() {
+fn a_step_needs_accumulated_seeds() {
     let device = device("training=0s");
     let mut trainer = trainer(&device);
     let nothing =
@@ -95,7 +95,7 @@ fn nothing_accumulated_no_step() {
 }
 
 #[test]
-fn a_copy_goes_on_alike() {
+fn a_restored_copy_continues_alike() {
     let device = device("training=0s");
     let (mut one, mut two) = (trainer(&device), trainer(&device));
     accumulate(&mut one, &on(&device, &host(&[0, 1], 0)));
@@ -119,7 +119,7 @@ fn a_copy_goes_on_alike() {
 }
 
 #[test]
-fn it_learns_nothing_and_says_so() {
+fn scores_and_inference_are_errors() {
     let device = device("");
     let mut trainer = trainer(&device);
     let said = "Training_SIM_Ledger: the simulated accelerator learns nothing; evaluate with --evaluate none";
@@ -129,7 +129,7 @@ fn it_learns_nothing_and_says_so() {
 }
 
 #[test]
-fn failures_are_named() {
+fn errors_name_mini_batch_and_cause() {
     let sim = device("training=0s");
     let mut trainer = trainer(&sim);
     let lacking = HostBatch { features: None, ..host(&[0], 0) };

@@ -1,4 +1,4 @@
-//! The environment variable makes the simulated accelerator, its operators and their routes exist, and nothing else does.
+//! Only the environment variable makes the simulated accelerator, its operators and their routes available.
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use morphgl_sim::{VARIABLE, available};
 use morphgl_training_sim_ledger::{DESCRIPTION, KEY};
 use morphgl_transferring_sim_copy as _;
 
-/// What a program that links all operators sees, one line a fact.
-fn seen() -> String {
+/// Operators and routes that a program linking all operators has, one per line.
+fn listing() -> String {
     let registry = Registry::collect().expect("no key twice");
     let mut lines: Vec<String> =
         registry.machine().accelerators.iter().map(|a| format!("{} {}", a.place, a.name)).collect();
@@ -31,10 +31,10 @@ fn child() {
         return;
     }
     let out = std::env::var_os("MORPHGL_SIM_TEST_OUT").expect("just seen");
-    std::fs::write(out, seen()).expect("room on the disk");
+    std::fs::write(out, listing()).expect("room on the disk");
 }
 
-fn seen_with(config: Option<&str>, name: &str) -> Vec<String> {
+fn listing_with(config: Option<&str>, name: &str) -> Vec<String> {
     let out = std::env::temp_dir().join(format!("morphgl-sim-{name}-{}", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "child"]).env("MORPHGL_SIM_TEST_OUT", &out).env_remove(VARIABLE);
@@ -64,22 +64,22 @@ fn unavailable(lines: Vec<String>, reason: &str) {
 }
 
 #[test]
-fn unset_there_is_nothing_simulated() {
+fn unset_variable_has_no_simulated_operators() {
     let reason = "no simulated accelerator; set MORPHGL_SIM, for example MORPHGL_SIM=training=5ms";
-    unavailable(seen_with(None, "unset"), reason);
-    unavailable(seen_with(Some(""), "empty"), reason);
+    unavailable(listing_with(None, "unset"), reason);
+    unavailable(listing_with(Some(""), "empty"), reason);
 }
 
 #[test]
-fn what_cannot_be_read_is_no_device_either() {
+fn an_invalid_configuration_is_no_device() {
     let reason = "MORPHGL_SIM: simulated accelerator, \"memory=0\": not a number of mini-batches; give at least 1, \
                   for example memory=14";
-    unavailable(seen_with(Some("memory=0"), "wrong"), reason);
+    unavailable(listing_with(Some("memory=0"), "wrong"), reason);
 }
 
 #[test]
-fn set_there_are_two_routes() {
-    let lines = seen_with(Some("training=5ms"), "set");
+fn set_variable_has_two_routes() {
+    let lines = listing_with(Some("training=5ms"), "set");
     assert_eq!(lines[0], "sim:0 simulated accelerator");
     let mut keys = lines[1..6].to_vec();
     keys.sort();
@@ -96,7 +96,7 @@ fn set_there_are_two_routes() {
 }
 
 #[test]
-fn options_do_without_the_environment() {
+fn options_replace_the_environment() {
     let registry = Registry::new(vec![available(DESCRIPTION)], morphgl_registry::Machine::probe()).expect("one key");
     let context = |options: &str| TrainingContext {
         dataset: std::sync::Arc::new(morphgl_conformance::training::tiny()),

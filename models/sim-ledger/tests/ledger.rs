@@ -1,4 +1,4 @@
-//! A ledger travels as tensors of f32 without losing a bit.
+//! Ledgers survive serialisation as f32 tensors exactly.
 
 use morphgl_registry::BatchId;
 use morphgl_training_sim_ledger::{Entry, Ledger};
@@ -18,7 +18,7 @@ proptest! {
     }
 
     #[test]
-    fn spoilt_tensors_are_refused(ledger in ledgers(), value in prop_oneof![Just(-1.0f32), Just(0.5), Just(65536.0), Just(f32::NAN)]) {
+    fn corrupt_tensors_are_errors(ledger in ledgers(), value in prop_oneof![Just(-1.0f32), Just(0.5), Just(65536.0), Just(f32::NAN)]) {
         let mut tensors = ledger.tensors();
         prop_assume!(!tensors.is_empty());
         tensors[0].values[3] = value;

@@ -1,4 +1,4 @@
-//! Two routes by hand: every mini-batch is trained exactly once, with the content that the CPU makes.
+//! Two routes without the runner: every mini-batch is trained exactly once, with the content that the CPU computes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn wait<T>(handle: Handle<T>) -> T {
     handle.wait().expect("no fault").0
 }
 
-/// Trains even mini-batches on route 0 and odd ones on route 1, with as many in flight as the memory allows.
+/// Trains even mini-batches on route 0 and odd ones on route 1, with as many in flight as memory allows.
 fn train(device: &Device) -> Ledger {
     let on_host = context(&Place::Host, true);
     let on_device = context(device.place(), false);

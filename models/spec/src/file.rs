@@ -17,9 +17,10 @@ use crate::{ModelSpec, check_tensors};
 /// Key of the metadata entry that holds the spec.
 const SPEC: &str = "morphgl_model_spec";
 
-struct Stored<'a>(&'a NamedTensor);
+/// A tensor as `safetensors` reads it.
+struct F32View<'a>(&'a NamedTensor);
 
-impl View for Stored<'_> {
+impl View for F32View<'_> {
     fn dtype(&self) -> Dtype {
         Dtype::F32
     }
@@ -34,7 +35,7 @@ impl View for Stored<'_> {
     }
 }
 
-/// Writes a model to `path`: beside it first, then renamed, so that a file is whole or not there.
+/// Writes a model to a temporary file beside `path`, which is then renamed: `path` is never half-written.
 ///
 /// # Errors
 ///
@@ -49,13 +50,13 @@ pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> 
         .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&partial, path));
     written.map_err(|e| {
-        // The first failure is what the user is told; a leftover that cannot be removed says the same.
+        // The first error is reported; a failure to remove the temporary file adds nothing to it.
         let _ = fs::remove_file(&partial);
         Error::failed(path.display(), format!("{e}; check that the directory exists and has room"))
     })
 }
 
-/// The header of a safetensors file. `safetensors` writes its metadata from a `HashMap`, in another order each time.
+/// The header of a safetensors file, with sorted metadata: `safetensors` writes them in the random order of a `HashMap`.
 #[derive(Serialize)]
 struct Header<'a> {
     #[serde(rename = "__metadata__")]
@@ -64,22 +65,22 @@ struct Header<'a> {
     tensors: &'a Metadata,
 }
 
-/// A safetensors file of `parameters` under `metadata`: the same bytes for the same values.
+/// A safetensors file of `parameters` and `metadata`: the same bytes for the same values.
 fn serialize(
     parameters: &[&NamedTensor],
     metadata: BTreeMap<&str, &str>,
 ) -> std::result::Result<Vec<u8>, SafeTensorError> {
-    let mut bytes = safetensors::serialize(parameters.iter().map(|&t| (t.name.as_str(), Stored(t))), None)?;
+    let mut bytes = safetensors::serialize(parameters.iter().map(|&t| (t.name.as_str(), F32View(t))), None)?;
     let (length, tensors) = SafeTensors::read_metadata(&bytes)?;
     let mut header = serde_json::to_vec(&Header { metadata, tensors: &tensors })?;
-    // Tensors begin at a multiple of 8 bytes, as the format has it.
+    // The format aligns tensors to 8 bytes.
     header.resize(header.len().next_multiple_of(8), b' ');
     let prefix = (header.len() as u64).to_le_bytes();
     bytes.splice(..prefix.len() + length, prefix.into_iter().chain(header));
     Ok(bytes)
 }
 
-/// The file beside `path` that [`save_model`] writes first, in this process.
+/// The temporary file of [`save_model`] in this process.
 pub fn partial_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.partial", std::process::id()));
@@ -90,12 +91,12 @@ pub fn partial_path(path: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// A file that is missing, cut or no safetensors file, one without a spec, or parameters that are not the spec's.
+/// A file that is missing, truncated or not safetensors; no spec; or parameters that are not the spec's.
 pub fn load_model(path: &Path) -> Result<(ModelSpec, Vec<NamedTensor>)> {
     let bytes = read(path)?;
     let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(path, &e))?;
-    let json = spec_of(&metadata).ok_or_else(|| {
-        let cure = "it holds no model spec; read its tensors alone and give the model's options again";
+    let json = metadata.metadata().as_ref().and_then(|entries| entries.get(SPEC)).ok_or_else(|| {
+        let cure = "it contains no model spec; read its tensors alone and give the model's options again";
         Error::setting(path.display(), cure)
     })?;
     let spec: ModelSpec = serde_json::from_str(json)
@@ -103,26 +104,21 @@ pub fn load_model(path: &Path) -> Result<(ModelSpec, Vec<NamedTensor>)> {
     spec.validate()?;
     let tensors = tensors(path, &bytes)?;
     let ordered = check_tensors(&path.display().to_string(), &spec.parameters(), &tensors)?;
-    let ordered = ordered.into_iter().cloned().collect();
-    Ok((spec, ordered))
+    Ok((spec, ordered.into_iter().cloned().collect()))
 }
 
 /// Reads the tensors of a safetensors file, for example a PyG `state_dict`, widened or narrowed to f32.
-/// Entries named `num_batches_tracked` are left out: no model here reads them.
+/// Entries named `num_batches_tracked` are skipped; no model here reads them.
 ///
 /// # Errors
 ///
-/// As [`load_model`], but for the spec; a tensor that is not of floats.
+/// A file that is missing, truncated or not safetensors, or a tensor that is not of floats.
 pub fn load_parameters(path: &Path) -> Result<Vec<NamedTensor>> {
     tensors(path, &read(path)?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| Error::failed(path.display(), format!("{e}; check the path")))
-}
-
-fn spec_of(metadata: &Metadata) -> Option<&str> {
-    metadata.metadata().as_ref()?.get(SPEC).map(String::as_str)
 }
 
 fn broken(path: &Path, error: &dyn std::error::Error) -> Error {
@@ -132,8 +128,8 @@ fn broken(path: &Path, error: &dyn std::error::Error) -> Error {
 
 fn tensors(path: &Path, bytes: &[u8]) -> Result<Vec<NamedTensor>> {
     let file = SafeTensors::deserialize(bytes).map_err(|e| broken(path, &e))?;
-    let wanted = file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked"));
-    let mut tensors = wanted
+    let read = file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked"));
+    let mut tensors = read
         .map(|(name, view)| {
             let values = floats(&view).ok_or_else(|| {
                 let what = format!("{name} is of type {:?}; export floats (f32, f64, f16 or bf16)", view.dtype());

@@ -1,4 +1,4 @@
-//! What a model is.
+//! Description of a model.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub enum ModelKind {
     Gat,
     /// Graph isomorphism network with a trainable epsilon (Xu et al., ICLR 2019).
     Gin,
-    /// The features alone: what the graph is to be compared with.
+    /// Multi-layer perceptron of the features alone; the baseline without the graph.
     Mlp,
 }
 
@@ -29,13 +29,7 @@ impl ModelKind {
 
 impl fmt::Display for ModelKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ModelKind::Gcn => "gcn",
-            ModelKind::Sage => "sage",
-            ModelKind::Gat => "gat",
-            ModelKind::Gin => "gin",
-            ModelKind::Mlp => "mlp",
-        })
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -50,7 +44,7 @@ impl FromStr for ModelKind {
     }
 }
 
-/// What follows every layer but the last.
+/// Activation after every layer but the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
@@ -61,7 +55,7 @@ pub enum Activation {
     Elu,
 }
 
-/// What stands between a layer's output and its activation.
+/// Normalisation between the output of a hidden layer and its activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalization {
@@ -74,7 +68,7 @@ pub enum Normalization {
     Batch,
 }
 
-/// How GAT scores an edge.
+/// Score of an edge in GAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attention {
@@ -85,13 +79,13 @@ pub enum Attention {
     Gatv2,
 }
 
-/// A model: all that its parameters' names and shapes and its forward pass depend on.
+/// A model: determines the names and shapes of its parameters, and its forward pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
     /// Kind of model.
     pub kind: ModelKind,
-    /// Values a node's feature row has.
+    /// Width of the input features.
     pub in_dim: usize,
     /// Number of classes: width of the output.
     pub num_classes: usize,
@@ -101,34 +95,34 @@ pub struct ModelSpec {
     /// Number of layers, at least 1. Default 3.
     #[serde(default = "default_layers")]
     pub layers: usize,
-    /// Attention heads of hidden layers, concatenated (GAT alone). Default 4.
+    /// Attention heads of hidden layers, concatenated (GAT only). Default 4.
     #[serde(default = "default_heads")]
     pub heads: usize,
-    /// Attention heads of the last layer, averaged (GAT alone). Default 1.
+    /// Attention heads of the last layer, averaged (GAT only). Default 1.
     #[serde(default = "default_output_heads")]
     pub output_heads: usize,
-    /// How an edge is scored (GAT alone). Default gat.
+    /// Score of an edge (GAT only). Default gat.
     #[serde(default)]
     pub attention: Attention,
-    /// Share of the hidden layers' outputs that is dropped. Default 0.5.
+    /// Dropout probability of hidden layers' outputs. Default 0.5.
     #[serde(default = "default_dropout")]
     pub dropout: f32,
-    /// Share of the input features that is dropped. Default 0.
+    /// Dropout probability of input features. Default 0.
     #[serde(default)]
     pub input_dropout: f32,
-    /// Share of the attention coefficients that is dropped (GAT alone). Default 0.
+    /// Dropout probability of attention coefficients (GAT only). Default 0.
     #[serde(default)]
     pub attention_dropout: f32,
-    /// What follows every layer but the last. Default relu.
+    /// Activation after every layer but the last. Default relu.
     #[serde(default)]
     pub activation: Activation,
     /// Whether hidden layers after the first add their input to their output. Default false.
     #[serde(default)]
     pub residual: bool,
-    /// What stands between a hidden layer's output and its activation. Default none.
+    /// Normalisation between a hidden layer's output and its activation. Default none.
     #[serde(default)]
     pub normalization: Normalization,
-    /// Whether every layer's output rows are scaled to length 1 (GraphSAGE alone). Default false.
+    /// Whether every layer's output rows are scaled to length 1 (GraphSAGE only). Default false.
     #[serde(default)]
     pub l2_normalize: bool,
 }
@@ -186,7 +180,7 @@ impl ModelSpec {
         }
     }
 
-    /// Whether it reads edges, and not the nodes' own features alone.
+    /// Whether it reads edges, not only the nodes' own features.
     pub fn reads_graph(&self) -> bool {
         self.kind != ModelKind::Mlp
     }
@@ -195,7 +189,7 @@ impl ModelSpec {
     ///
     /// # Errors
     ///
-    /// A field no model can be built with, named, with its cure.
+    /// An invalid field: the message names it and the cure.
     pub fn validate(&self) -> Result<()> {
         let wrong = |field: &str, what: String| Err(Error::setting(format!("model.{field}"), what));
         for (field, value, cure) in [

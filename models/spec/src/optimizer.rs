@@ -1,4 +1,4 @@
-//! What the optimizer is, and one step of it.
+//! Description of the optimizer, and its step.
 
 use morphgl_registry::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ impl OptimizerSpec {
     ///
     /// # Errors
     ///
-    /// A field Adam cannot work with, named, with its cure.
+    /// An invalid field: the message names it and the cure.
     pub fn validate(&self) -> Result<()> {
         let wrong = |field: &str, what: String| Err(Error::setting(format!("optimizer.{field}"), what));
         if !(self.lr.is_finite() && self.lr > 0.0) {
@@ -66,7 +66,7 @@ impl OptimizerSpec {
     }
 }
 
-/// One step of Adam over slices; the same arithmetic wherever it runs on a host.
+/// One step of Adam over slices; the same arithmetic in all operators on a host.
 #[derive(Debug, Clone, Copy)]
 pub struct Adam {
     step_size: f32,
@@ -101,7 +101,7 @@ impl Adam {
     #[inline]
     pub fn update(&self, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradients: &[f32], scale: f32) {
         let n = parameters.len();
-        assert_eq!((first.len(), second.len(), gradients.len()), (n, n, n), "one moment and gradient a parameter");
+        assert_eq!((first.len(), second.len(), gradients.len()), (n, n, n), "moments and gradients of each element");
         for (((p, m), v), &g) in parameters.iter_mut().zip(first).zip(second).zip(gradients) {
             let g = g * scale + self.weight_decay * *p;
             *m += (g - *m) * self.first_share;
@@ -111,7 +111,7 @@ impl Adam {
     }
 }
 
-/// What a training operator is built from: model and optimizer. `TrainingContext::spec` holds it as JSON.
+/// Model and optimizer of a training operator; `TrainingContext::spec` is its JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingSpec {
@@ -123,11 +123,11 @@ pub struct TrainingSpec {
 }
 
 impl TrainingSpec {
-    /// Reads and checks what `TrainingContext::spec` holds.
+    /// Parses and checks `TrainingContext::spec`.
     ///
     /// # Errors
     ///
-    /// A field that is missing, unknown or impossible.
+    /// A field that is missing, unknown or invalid.
     pub fn from_json(json: &serde_json::Value) -> Result<Self> {
         let spec: Self = serde_json::from_value(json.clone())
             .map_err(|e| Error::setting("training spec", format!("{e}; see morphgl-model-spec for its fields")))?;

@@ -1,14 +1,14 @@
-//! Names, shapes and initial values of a model's parameters: PyG's.
+//! Names, shapes and initial values of a model's parameters, as in PyG.
 
 use morphgl_registry::{Error, NamedTensor, Result};
 
 use crate::random::uniforms;
 use crate::{Attention, LayerShape, ModelKind, ModelSpec, Normalization};
 
-/// How a parameter starts.
+/// Initial values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Init {
-    /// Every element the same.
+    /// One value for all elements.
     Constant(f32),
     /// Uniform between minus and plus the bound.
     Uniform(f32),
@@ -23,7 +23,7 @@ pub struct ParameterSpec {
     pub shape: Vec<usize>,
     /// The layer it belongs to.
     pub layer: usize,
-    /// How it starts.
+    /// Its initial values.
     pub init: Init,
     /// Whether it has a gradient; running statistics of batch normalisation have none.
     pub trainable: bool,
@@ -54,21 +54,23 @@ fn linear(fan_in: usize) -> Init {
 const ZEROS: Init = Init::Constant(0.0);
 const ONES: Init = Init::Constant(1.0);
 
-struct List {
+/// Parameters of a model, appended layer by layer.
+struct ParameterList {
+    /// Start of the names.
     prefix: String,
     layer: usize,
-    all: Vec<ParameterSpec>,
+    specs: Vec<ParameterSpec>,
 }
 
-impl List {
+impl ParameterList {
     fn push(&mut self, name: &str, shape: &[usize], init: Init) {
         let name = format!("{}.{name}", self.prefix);
-        self.all.push(ParameterSpec { name, shape: shape.to_vec(), layer: self.layer, init, trainable: true });
+        self.specs.push(ParameterSpec { name, shape: shape.to_vec(), layer: self.layer, init, trainable: true });
     }
 
     fn statistic(&mut self, name: &str, shape: &[usize], init: Init) {
         self.push(name, shape, init);
-        self.all.last_mut().expect("just pushed").trainable = false;
+        self.specs.last_mut().expect("just pushed").trainable = false;
     }
 
     fn linear(&mut self, name: &str, out_dim: usize, in_dim: usize) {
@@ -89,7 +91,7 @@ impl ModelSpec {
     /// assert_eq!(names[1], ("convs.0.lin.weight".to_string(), vec![3, 5]));
     /// ```
     pub fn parameters(&self) -> Vec<ParameterSpec> {
-        let mut list = List { prefix: String::new(), layer: 0, all: Vec::new() };
+        let mut list = ParameterList { prefix: String::new(), layer: 0, specs: Vec::new() };
         for layer in 0..self.layers {
             list.layer = layer;
             list.prefix = format!("{}.{layer}", if self.kind == ModelKind::Mlp { "lins" } else { "convs" });
@@ -97,27 +99,21 @@ impl ModelSpec {
         }
         for layer in 0..self.layers.saturating_sub(1) {
             list.layer = layer;
-            let width = [self.hidden];
-            match self.normalization {
-                Normalization::None => {}
-                Normalization::Layer => {
-                    list.prefix = format!("norms.{layer}");
-                    list.push("weight", &width, ONES);
-                    list.push("bias", &width, ZEROS);
-                }
-                Normalization::Batch => {
-                    list.prefix = format!("norms.{layer}.module");
-                    list.push("weight", &width, ONES);
-                    list.push("bias", &width, ZEROS);
-                    list.statistic("running_mean", &width, ZEROS);
-                    list.statistic("running_var", &width, ONES);
-                }
+            let (width, batch) = ([self.hidden], self.normalization == Normalization::Batch);
+            list.prefix = format!("norms.{layer}{}", if batch { ".module" } else { "" });
+            if self.normalization != Normalization::None {
+                list.push("weight", &width, ONES);
+                list.push("bias", &width, ZEROS);
+            }
+            if batch {
+                list.statistic("running_mean", &width, ZEROS);
+                list.statistic("running_var", &width, ONES);
             }
         }
-        list.all
+        list.specs
     }
 
-    fn layer_parameters(&self, list: &mut List, shape: LayerShape) {
+    fn layer_parameters(&self, list: &mut ParameterList, shape: LayerShape) {
         let LayerShape { in_dim, out_dim, heads, head_dim, .. } = shape;
         let all_heads = heads * head_dim;
         match self.kind {
@@ -155,18 +151,16 @@ impl ModelSpec {
 
 /// The initial parameters: a function of model and seed, the same for every training operator.
 ///
-/// The distributions are those PyG's layers reset to; the numbers are not torch's.
+/// The distributions are those of PyG's `reset_parameters`; the random numbers are not torch's.
 pub fn initial_parameters(spec: &ModelSpec, seed: u64) -> Vec<NamedTensor> {
-    let parameters = spec.parameters().into_iter().enumerate();
-    parameters
-        .map(|(index, p)| {
-            let values = match p.init {
-                Init::Constant(value) => vec![value; p.len()],
-                Init::Uniform(bound) => uniforms(seed, index as u32, p.len(), bound),
-            };
-            NamedTensor { name: p.name, shape: p.shape, values }
-        })
-        .collect()
+    let tensor = |(index, p): (usize, ParameterSpec)| {
+        let values = match p.init {
+            Init::Constant(value) => vec![value; p.len()],
+            Init::Uniform(bound) => uniforms(seed, index as u32, p.len(), bound),
+        };
+        NamedTensor { name: p.name, shape: p.shape, values }
+    };
+    spec.parameters().into_iter().enumerate().map(tensor).collect()
 }
 
 /// Finds the tensor of each of `parameters` in `tensors`, in the parameters' order; `what` names them in errors.
@@ -180,7 +174,7 @@ pub fn check_tensors<'a>(
     tensors: &'a [NamedTensor],
 ) -> Result<Vec<&'a NamedTensor>> {
     let wrong = |text: String| Error::setting(what, format!("{text}; use tensors of a model with the same spec"));
-    let found = parameters.iter().map(|p| {
+    let ordered = parameters.iter().map(|p| {
         let mut named = tensors.iter().filter(|t| t.name == p.name);
         let tensor = named.next().ok_or_else(|| wrong(format!("{} is missing", p.name)))?;
         if named.next().is_some() {
@@ -192,9 +186,9 @@ pub fn check_tensors<'a>(
         }
         Ok(tensor)
     });
-    let found = found.collect::<Result<Vec<_>>>()?;
+    let ordered = ordered.collect::<Result<Vec<_>>>()?;
     match tensors.iter().find(|t| parameters.iter().all(|p| p.name != t.name)) {
         Some(unknown) => Err(wrong(format!("{} is none of the model's", unknown.name))),
-        None => Ok(found),
+        None => Ok(ordered),
     }
 }

@@ -1,18 +1,18 @@
 //! Counter-based random numbers of training: initial values and dropout masks.
 //!
-//! Philox4x32-10 (Salmon et al., SC'11): key = seed, counter = what the number is for. No state anywhere.
-//! The counter's last word is the epoch with a tag of ours, so that no number is one of the sampler's.
+//! Philox4x32-10 (Salmon et al., SC'11): the key is the seed, the counter identifies the number; there is no state.
+//! The counter's last word contains a tag, so that no number is one of the sampler's.
 
 use morphgl_platform::philox::{key, philox4x32_10_blocks};
 
-/// What a counter's last word says the number is for; the sampler's numbers carry other tags.
+/// Tags of a counter's last word; those of the sampler differ.
 const INIT: u32 = 0x696e_6974;
 const DROPOUT: u32 = 0x6472_6f70;
 
 /// Blocks computed side by side.
 const BLOCKS: usize = 8;
 
-/// `len` numbers uniform in [-bound, bound), of parameter `index`.
+/// `len` uniform numbers in [-bound, bound) of parameter `index`.
 pub(crate) fn uniforms(seed: u64, index: u32, len: usize, bound: f32) -> Vec<f32> {
     let mut values = Vec::with_capacity(len.next_multiple_of(4 * BLOCKS));
     for first in (0..len.div_ceil(4)).step_by(BLOCKS) {
@@ -25,7 +25,7 @@ pub(crate) fn uniforms(seed: u64, index: u32, len: usize, bound: f32) -> Vec<f32
     values
 }
 
-/// Where in the model a mask is used.
+/// Use of a mask in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropoutSite {
     /// On the input features, element `row * in_dim + column`.
@@ -36,9 +36,9 @@ pub enum DropoutSite {
     Attention,
 }
 
-/// The mask of one dropout: a function of seed, mini-batch, layer, site and element, and of nothing else.
+/// A dropout mask: a function of seed, mini-batch, layer, site and element alone.
 ///
-/// An element is kept when its 16 random bits are not below the probability, and multiplied by the inverse of the share kept.
+/// An element is kept, and multiplied by the inverse of the kept share, if its 16 random bits are not below the threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropout {
     seed: u64,
@@ -48,7 +48,7 @@ pub struct Dropout {
     threshold: u32,
 }
 
-/// Elements a call of Philox decides: 8 half words in each of its blocks.
+/// Elements per call of Philox: 8 half words in each of its blocks.
 const ELEMENTS: usize = 8 * BLOCKS;
 
 impl Dropout {
@@ -58,20 +58,20 @@ impl Dropout {
     ///
     /// When the probability is not in [0, 1), or the layer is not below 2^24.
     pub fn new(seed: u64, epoch: u32, batch: u32, layer: usize, site: DropoutSite, probability: f32) -> Option<Self> {
-        assert!((0.0..1.0).contains(&probability), "a share to drop is in [0, 1), not {probability}");
+        assert!((0.0..1.0).contains(&probability), "a dropout probability is in [0, 1), not {probability}");
         assert!(layer < 1 << 24, "layer {layer}");
         let threshold = ((f64::from(probability) * 65536.0).round() as u32).min(65535);
         let site = (layer as u32) << 2 | site as u32;
         (threshold > 0).then_some(Self { seed, epoch, batch, site, threshold })
     }
 
-    /// What kept elements are multiplied by.
+    /// Factor of kept elements.
     pub fn scale(&self) -> f32 {
         65536.0 / (65536 - self.threshold) as f32
     }
 
-    /// What the mask is made of, for operators whose devices compute it: key, site, mini-batch, epoch (as they stand in
-    /// the counters) and the threshold below which 16 bits are dropped.
+    /// Inputs of the mask for a device that computes it: key; site, mini-batch and epoch as words of the counter; and the
+    /// threshold of the 16 bits.
     pub fn parts(&self) -> (u64, [u32; 4]) {
         (self.seed, [self.site, self.batch, self.epoch ^ DROPOUT, self.threshold])
     }
@@ -88,7 +88,7 @@ impl Dropout {
     }
 
     /// Multiplies `values` by the factors of elements `first`, `first + 1`, …
-    // Inlined so that a caller compiled for wider registers computes the masks in them.
+    // Inlined so that a caller compiled for a higher SIMD level computes the masks at that level.
     #[inline(always)]
     pub fn apply(&self, first: u64, values: &mut [f32]) {
         let scale = self.scale();
@@ -99,14 +99,14 @@ impl Dropout {
         });
     }
 
-    /// Below what an element's 16 bits drop it.
+    /// Threshold below which the 16 bits of an element drop it.
     pub fn threshold(&self) -> u16 {
         // Invariant: it is below 65536.
         self.threshold as u16
     }
 
-    /// Philox's counter and key for the bits of elements `8 * block` to `8 * block + 7`: for who computes many at once.
-    /// Low halves of words come before high ones; the next blocks' counters differ in the first word alone, up to a
+    /// Philox's counter and key for the bits of elements `8 * block` to `8 * block + 7`, for vectorised callers.
+    /// Low halves of words precede high ones; counters of following blocks differ in the first word alone, up to a
     /// block that is a multiple of 2^32.
     pub fn philox(&self, block: u64) -> ([u32; 4], [u32; 2]) {
         (self.counter(block), key(self.seed))

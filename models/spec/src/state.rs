@@ -1,16 +1,16 @@
-//! The optimizer's state as tensors, so that it moves between training operators as parameters do.
+//! The optimizer's state as tensors, which move between training operators like parameters.
 
 use morphgl_registry::{NamedTensor, Result};
 
 use crate::{ParameterSpec, check_tensors};
 
-/// Steps are stored as two numbers that an f32 holds exactly.
+/// Base of a step count, stored as two digits that are exact in f32.
 const STEP_BASE: u64 = 1 << 20;
 
 /// First and second moments of a parameter's elements.
 pub type Moments<'a> = [&'a [f32]; 2];
 
-/// The state as tensors: `step`, and torch's `exp_avg` and `exp_avg_sq` a parameter; `moments` stand in the order of
+/// The state as tensors: `step`, and torch's `exp_avg` and `exp_avg_sq` of each parameter; `moments` are in the order of
 /// `trainable`.
 pub fn optimizer_state<'a>(
     trainable: &[ParameterSpec],
@@ -23,22 +23,22 @@ pub fn optimizer_state<'a>(
     tensors.map(|(p, values)| NamedTensor { name: p.name, shape: p.shape, values }).collect()
 }
 
-/// What [`optimizer_state`] was made of: steps done, and the moments in the order of `trainable`.
+/// Parses the output of [`optimizer_state`]: number of steps, and the moments in the order of `trainable`.
 ///
 /// # Errors
 ///
-/// A tensor that is missing, unknown or given twice, or a shape that is not the parameter's.
+/// A missing, unknown or repeated tensor, or a shape that is not the parameter's.
 pub fn read_optimizer_state<'a>(
     trainable: &[ParameterSpec],
     state: &'a [NamedTensor],
 ) -> Result<(u64, Vec<Moments<'a>>)> {
-    let found = check_tensors("optimizer state", &state_specs(trainable), state)?;
-    let (step, moments) = found.split_first().expect("the step is always asked for");
+    let ordered = check_tensors("optimizer state", &state_specs(trainable), state)?;
+    let (step, moments) = ordered.split_first().expect("the first tensor is the step");
     let step = step.values[0] as u64 * STEP_BASE + step.values[1] as u64;
     Ok((step, moments.as_chunks::<2>().0.iter().map(|pair| pair.map(|t| &t.values[..])).collect()))
 }
 
-/// The tensors of a state. Only name and shape of them are read.
+/// Name and shape of the tensors of a state; other fields are unused.
 fn state_specs(trainable: &[ParameterSpec]) -> Vec<ParameterSpec> {
     let named = |p: &ParameterSpec, name: String| ParameterSpec { name, ..p.clone() };
     let any = trainable.first().expect("every model has a parameter to train");

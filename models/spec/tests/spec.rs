@@ -92,7 +92,7 @@ fn names_and_shapes_are_pygs() {
 }
 
 #[test]
-fn impossible_specs_name_field_and_cure() {
+fn errors_of_invalid_specs_name_field_and_cure() {
     let good = two_layers(ModelKind::Gat);
     let cases = [
         (ModelSpec { layers: 0, ..good.clone() }, "model.layers: it is 0; give at least one layer"),
@@ -103,7 +103,7 @@ fn impossible_specs_name_field_and_cure() {
         (ModelSpec { l2_normalize: true, ..good.clone() }, "model.l2_normalize"),
     ];
     for (spec, part) in cases {
-        let error = spec.validate().expect_err("an impossible spec").to_string();
+        let error = spec.validate().expect_err("an invalid spec").to_string();
         assert!(error.contains(part), "{error}");
     }
     assert!(good.validate().is_ok());
@@ -115,7 +115,7 @@ fn impossible_specs_name_field_and_cure() {
         let json = serde_json::json!({
             "model": {"kind": "gcn", "in_dim": 1, "num_classes": 2}, "optimizer": {field: value}
         });
-        let error = TrainingSpec::from_json(&json).expect_err("an impossible optimizer").to_string();
+        let error = TrainingSpec::from_json(&json).expect_err("an invalid optimizer").to_string();
         assert!(error.starts_with(&format!("optimizer.{field}: ")), "{error}");
     }
 }
@@ -126,7 +126,7 @@ fn specs_survive_json() {
     assert_eq!(TrainingSpec::from_json(&spec.to_json()).expect("its own JSON"), spec);
 }
 
-/// Three steps worked out by hand for one parameter: with a constant gradient Adam moves by lr a step.
+/// With a constant gradient, Adam moves a parameter by the learning rate in each step.
 #[test]
 fn adam_moves_by_the_learning_rate() {
     let spec = OptimizerSpec { lr: 0.1, ..Default::default() };
@@ -157,7 +157,7 @@ fn a_model_survives_its_file() {
     assert_eq!(load_parameters(&path).expect("the file"), sorted);
     let names: Vec<_> =
         std::fs::read_dir(dir.path()).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
-    assert_eq!(names, ["model.safetensors"], "nothing is left beside the file");
+    assert_eq!(names, ["model.safetensors"], "no temporary file remains");
 
     let whole = std::fs::read(&path).expect("the file");
     for _ in 0..8 {
@@ -165,21 +165,21 @@ fn a_model_survives_its_file() {
         assert_eq!(std::fs::read(&path).expect("the file"), whole, "the same model, the same bytes");
     }
     for len in [0, 4, 20, whole.len() - 1] {
-        std::fs::write(&path, &whole[..len]).expect("a cut file");
-        let error = load_model(&path).expect_err("a cut file").to_string();
+        std::fs::write(&path, &whole[..len]).expect("a truncated file");
+        let error = load_model(&path).expect_err("a truncated file").to_string();
         assert!(error.contains("model.safetensors") && error.contains("copy or export it again"), "{error}");
     }
     let error = load_model(&dir.path().join("none")).expect_err("no file").to_string();
     assert!(error.contains("check the path"), "{error}");
     let error = save_model(&dir.path().join("no/such/dir"), &spec, &parameters).expect_err("no directory").to_string();
     assert!(error.contains("check that the directory exists"), "{error}");
-    let error = save_model(&path, &spec, &parameters[1..]).expect_err("a parameter less").to_string();
+    let error = save_model(&path, &spec, &parameters[1..]).expect_err("a missing parameter").to_string();
     assert!(error.contains("convs.0.att_src is missing"), "{error}");
 }
 
 proptest! {
     #[test]
-    fn initial_parameters_keep_their_bound(kind in 0usize..5, in_dim in 1usize..40, layers in 1usize..4, seed: u64) {
+    fn initial_parameters_are_within_their_bound(kind in 0usize..5, in_dim in 1usize..40, layers in 1usize..4, seed: u64) {
         let spec = ModelSpec { layers, ..two_layers(ModelKind::ALL[kind]) };
         let spec = ModelSpec { in_dim, ..spec };
         prop_assert!(spec.validate().is_ok());

@@ -14,7 +14,7 @@ fn a_mask_is_the_same_in_pieces() {
 }
 
 #[test]
-fn a_mask_keeps_its_share() {
+fn a_mask_keeps_the_expected_share() {
     for p in [0.1f32, 0.5, 0.6, 0.9] {
         let mut factors = vec![0.0; 200_000];
         Dropout::new(1, 0, 0, 0, DropoutSite::Input, p).expect("it drops").fill(0, &mut factors);
@@ -26,7 +26,7 @@ fn a_mask_keeps_its_share() {
 }
 
 #[test]
-fn masks_differ_by_all_they_depend_on() {
+fn masks_differ_in_each_input() {
     let bits = |seed, epoch, batch, layer, site| {
         let mut factors = [0.0; 64];
         Dropout::new(seed, epoch, batch, layer, site, 0.5).expect("it drops").fill(0, &mut factors);

@@ -2,7 +2,7 @@ use super::*;
 use crate::{ModelKind, ModelSpec};
 
 #[test]
-fn the_state_comes_back() {
+fn states_survive_tensors() {
     let trainable = ModelSpec { layers: 1, ..ModelSpec::new(ModelKind::Gcn, 2, 3) }.parameters();
     let moments = [[&[1.0f32, 2.0, 3.0][..], &[4.0; 3]], [&[5.0; 6], &[6.0; 6]]];
     for step in [0, 7, (1 << 20) - 1, 1 << 20, (1 << 43) + 5] {

@@ -1,38 +1,38 @@
-//! What ends a layer, in one pass over its output: bias, activation, dropout.
+//! Epilogue of a layer in one pass over its output: bias, activation, dropout.
 
 use burn_tensor::Tensor;
 use morphgl_model_spec::{Activation, Dropout};
 
-use crate::bridge::{HostOp, InPlace, Keeps, Kept, apply1, apply2};
+use crate::bridge::{InPlaceOp, apply_in_place};
 use crate::matrix::{Matrix, MatrixRef, axpy, for_slices, sum_rows};
 
-/// Adds `bias` (`[1, width]`), applies `activation`, drops by `dropout`; each where there is one.
-pub fn finish(
+/// Adds `bias` (`[1, width]`), applies `activation`, then `dropout`; each is optional.
+pub fn epilogue(
     x: Tensor<2>,
     bias: Option<Tensor<2>>,
     activation: Option<Activation>,
     dropout: Option<Dropout>,
 ) -> Tensor<2> {
-    let op = Finish { activation, dropout };
+    let op = Epilogue { activation, dropout };
     match bias {
-        Some(bias) => apply2(op, x, bias),
+        Some(bias) => apply_in_place(op, [x, bias]),
         None if activation.is_none() && dropout.is_none() => x,
-        None => apply1(op, x),
+        None => apply_in_place(op, [x]),
     }
 }
 
 #[derive(Debug)]
-struct Finish {
+struct Epilogue {
     activation: Option<Activation>,
     dropout: Option<Dropout>,
 }
 
-impl Finish {
-    /// Turns the gradient of an output row into that of the row before activation and dropout.
+impl Epilogue {
+    /// Converts the gradient of an output row to that of the row before activation and dropout, in place.
     fn backward_row(&self, row: usize, grad: &mut [f32], output: &[f32]) {
         let scale = self.dropout.map_or(1.0, |d| d.scale());
         match self.activation {
-            // What was dropped is 0 as well, so the output tells all.
+            // A dropped element is 0 too, so the sign of the output suffices.
             Some(Activation::Relu) => {
                 for (g, &y) in grad.iter_mut().zip(output) {
                     *g = if y > 0.0 { *g * scale } else { 0.0 };
@@ -55,10 +55,10 @@ impl Finish {
     }
 }
 
-impl InPlace for Finish {
+impl InPlaceOp for Epilogue {
     fn forward(&self, values: &mut [f32], cols: usize, others: &[MatrixRef<'_>]) {
         if let Some(bias) = others.first() {
-            assert_eq!((bias.rows, bias.cols), (1, cols), "a bias a column");
+            assert_eq!((bias.rows, bias.cols), (1, cols), "a bias per column");
         }
         for_slices(values, cols, |row, out| {
             if let Some(bias) = others.first() {
@@ -73,40 +73,27 @@ impl InPlace for Finish {
         });
     }
 
-    fn backward(&self, grad: &mut [f32], cols: usize, kept: &Kept<'_>, others: &[bool]) -> Vec<Option<Matrix>> {
+    fn saves_output(&self) -> bool {
+        self.activation.is_some()
+    }
+
+    fn backward(
+        &self,
+        grad: &mut [f32],
+        cols: usize,
+        output: Option<MatrixRef<'_>>,
+        wanted: &[bool],
+    ) -> Vec<Option<Matrix>> {
         if self.activation.is_some() || self.dropout.is_some() {
             for_slices(grad, cols, |row, grad| {
-                let output = kept.output.as_ref().map_or(&[][..], |y| y.row(row));
-                self.backward_row(row, grad, output);
+                self.backward_row(row, grad, output.as_ref().map_or(&[], |y| y.row(row)));
             });
         }
         let rows = grad.len() / cols.max(1);
-        let of_bias = || {
+        let bias_gradient = || {
             let sums = sum_rows(rows, cols, |row, sums| axpy(sums, 1.0, &grad[row * cols..(row + 1) * cols]));
             Matrix::new(sums, 1, cols)
         };
-        others.iter().map(|wanted| wanted.then(of_bias)).collect()
-    }
-}
-
-impl HostOp for Finish {
-    fn forward(&self, inputs: &[MatrixRef<'_>]) -> Matrix {
-        let mut out = Matrix::new(inputs[0].values.to_vec(), inputs[0].rows, inputs[0].cols);
-        InPlace::forward(self, &mut out.values, out.cols, &inputs[1..]);
-        out
-    }
-
-    fn keeps(&self) -> Keeps {
-        Keeps { inputs: false, output: self.activation.is_some() }
-    }
-
-    fn backward(&self, grad: MatrixRef<'_>, kept: &Kept<'_>, wanted: &[bool]) -> Vec<Option<Matrix>> {
-        let mut before = Matrix::new(grad.values.to_vec(), grad.rows, grad.cols);
-        let others = InPlace::backward(self, &mut before.values, grad.cols, kept, &wanted[1..]);
-        std::iter::once(Some(before)).chain(others).collect()
-    }
-
-    fn in_place(&self) -> Option<&dyn InPlace> {
-        Some(self)
+        wanted.iter().map(|wanted| wanted.then(bias_gradient)).collect()
     }
 }
