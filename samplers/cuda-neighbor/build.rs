@@ -1,4 +1,4 @@
-//! Compiles the kernels for the emulation, where it is asked for.
+//! Places the PTX of the kernels; compiles them for the emulated device with the feature `emulate`.
 
 fn main() {
     let own = ["kernels/sample.cu", "kernels/large.cu", "kernels/weighted.cu"];

@@ -1,4 +1,4 @@
-//! Compiles the kernels for the emulated device, where it is asked for.
+//! Places the PTX of the kernels; compiles them for the emulated device with the feature `emulate`.
 
 fn main() {
     morphgl_cuda_build::kernels(&["kernels/gather.cu"]);

@@ -1,4 +1,4 @@
-//! Names the directory of the kernels' headers to the operator crates, and compiles the emulation where it is asked for.
+//! Passes the directories of headers to operator crates; compiles the emulation with the feature `emulate`.
 
 fn main() {
     let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");

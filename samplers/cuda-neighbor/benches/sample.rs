@@ -1,10 +1,10 @@
-//! Sampled edges a second on a CUDA device, by where the topology lies, beside the random reads of four bytes a second
-//! that device memory and the bus give.
+//! Sampled edges per second on a CUDA device, by placement of the topology, compared with the rate of random four-byte reads
+//! of device memory and over the bus.
 //!
 //! Run: `cargo bench -p morphgl-batching-cuda-neighbor --bench sample -- [--json] [--nodes 2400000] [--degree 52]
 //! [--fanouts 15,10,5] [--batch-size 1024] [--batches 100] [--rounds 5] [--emulated]`.
-//! Without a device it says so and ends; `--emulated` runs it on the emulated one, where figures mean nothing.
-//! The graph has degrees by a power law and neighbours by degree, no features.
+//! Without a device it ends with a notice; `--emulated` runs it on the emulated one, where rates mean nothing. The graph has
+//! power-law degrees, neighbours drawn by degree, and no features.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ morphgl_cuda::module! {
     static LIMIT = "benches/limit.cu" { limit_random_reads }
 }
 
-/// Mini-batches that are under way or held at a time.
+/// Mini-batches in flight at a time.
 const WINDOW: usize = 4;
 
 struct Options {
@@ -55,7 +55,7 @@ fn options() -> Options {
             "--batch-size" => options.batch_size = value().parse().expect("a number"),
             "--batches" => options.batches = value().parse().expect("a number"),
             "--rounds" => options.rounds = value().parse().expect("a number"),
-            // What cargo adds.
+            // Added by cargo.
             "--bench" => {}
             _ => panic!("unknown option {arg}"),
         }
@@ -63,16 +63,16 @@ fn options() -> Options {
     options
 }
 
-/// A graph whose degrees fall by a power law, and whose neighbours are drawn about as degrees are.
+/// A graph with power-law degrees, and neighbours drawn approximately by degree.
 fn graph(nodes: u32, degree: u32) -> Topology {
-    // Ids tell nothing of degrees: the v-th largest is that of node v times a step, which meets each node once.
+    // Ids are independent of degrees: the v-th largest degree is that of node v * step mod n, a permutation.
     let n = u64::from(nodes);
-    let step = (n * 618 / 1000..).find(|&s| gcd(s, n) == 1).expect("some number has no divisor in common");
-    let name = |v: u64| v * step % n;
-    // Of exponent -1/2, and half of the mean at the last: so are the squares of uniform numbers.
+    let step = (n * 618 / 1000..).find(|&s| gcd(s, n) == 1).expect("some step is coprime");
+    let id = |v: u64| v * step % n;
+    // Exponent -1/2, half of the mean at the end: the distribution of squares of uniform numbers.
     let of = |v: u64| (f64::from(degree) / 2.0 * (n as f64 / (v + 1) as f64).sqrt()).ceil() as u64;
     let mut degrees = vec![0u64; nodes as usize];
-    (0..n).for_each(|v| degrees[name(v) as usize] = of(v).min(n));
+    (0..n).for_each(|v| degrees[id(v) as usize] = of(v).min(n));
     let mut indptr = vec![0u64];
     let mut edges = 0;
     indptr.extend(degrees.iter().map(|d| {
@@ -83,7 +83,7 @@ fn graph(nodes: u32, degree: u32) -> Topology {
     for block in 0..edges.div_ceil(4) {
         for word in philox4x32_10([block as u32, (block >> 32) as u32, 0, 0], [7, 7]) {
             let uniform = f64::from(word) / 4294967296.0;
-            indices.push(name((uniform * uniform * n as f64) as u64) as u32);
+            indices.push(id((uniform * uniform * n as f64) as u64) as u32);
         }
     }
     indices.truncate(edges as usize);
@@ -99,13 +99,13 @@ fn median(values: &mut [f64]) -> [f64; 3] {
     [values[0], values[values.len() / 2], values[values.len() - 1]]
 }
 
-/// Edges a second of each round, and nodes an edge.
+/// Edges per second of each round, and nodes per edge.
 fn sample(sampler: &CudaNeighbor, device: &Device, options: &Options) -> Result<(Vec<f64>, f64)> {
     let mut worker = sampler.worker(1)?;
     let all = sampler.num_batches() as u32;
     let mut index = 0;
     let mut round = |batches: u32| -> Result<(f64, f64, f64)> {
-        let mut under_way: VecDeque<Handle<MiniBatch>> = VecDeque::new();
+        let mut in_flight: VecDeque<Handle<MiniBatch>> = VecDeque::new();
         let (mut edges, mut nodes) = (0, 0);
         let mut finish = |handle: Handle<MiniBatch>| -> Result<()> {
             let (batch, _) = handle.wait()?;
@@ -116,13 +116,13 @@ fn sample(sampler: &CudaNeighbor, device: &Device, options: &Options) -> Result<
         };
         let start = Instant::now();
         for _ in 0..batches {
-            under_way.push_back(worker.prepare(BatchId { epoch: index / all, index: index % all }, None)?);
+            in_flight.push_back(worker.prepare(BatchId { epoch: index / all, index: index % all }, None)?);
             index += 1;
-            if under_way.len() == WINDOW {
-                finish(under_way.pop_front().expect("there are some"))?;
+            if in_flight.len() == WINDOW {
+                finish(in_flight.pop_front().expect("the window is full"))?;
             }
         }
-        under_way.into_iter().try_for_each(&mut finish)?;
+        in_flight.into_iter().try_for_each(&mut finish)?;
         Ok((start.elapsed().as_secs_f64(), edges as f64, nodes as f64))
     };
     round(options.batches.min(10))?;
@@ -131,7 +131,7 @@ fn sample(sampler: &CudaNeighbor, device: &Device, options: &Options) -> Result<
     Ok((rounds.iter().map(|(seconds, edges, _)| edges / seconds).collect(), ratio))
 }
 
-/// Random reads of four bytes a second of each round.
+/// Random four-byte reads per second of each round.
 fn limit(device: &Device, topology: &Topology, on_device: bool, options: &Options) -> Result<Vec<f64>> {
     let stream = Stream::new(device, false)?;
     let kernel = LIMIT.kernel(device, "limit_random_reads")?;
@@ -141,7 +141,7 @@ fn limit(device: &Device, topology: &Topology, on_device: bool, options: &Option
     let mut out = Buffer::<u32>::new(&stream, blocks as usize * 128)?;
     let mut buffer = Buffer::<u32>::new(&stream, if on_device { indices.len() } else { 0 })?;
     let owner: Arc<Array<u32>> = Arc::new(indices.clone());
-    // SAFETY: a clone of the array keeps its elements, which nobody moves or writes to.
+    // SAFETY: a clone of the array keeps its elements, which are never moved or written.
     let mapped = unsafe { Mapped::new(device, owner, indices) }?;
     if on_device {
         let mut at = 0;
@@ -156,7 +156,7 @@ fn limit(device: &Device, topology: &Topology, on_device: bool, options: &Option
         let from = if on_device { (&buffer).into() } else { (&mapped).into() };
         let start = stream.record(true)?;
         let mut arguments = [from, len.into(), reads.into(), round.into(), (&mut out).into()];
-        // SAFETY: the arguments are the kernel's: it reads below `len`, and writes an element a thread.
+        // SAFETY: the arguments are the kernel's: it reads below `len`, and writes one element per thread.
         unsafe { stream.launch(&kernel, Shape::linear(blocks as usize, 128), &mut arguments) }?;
         let end = stream.record(true)?;
         end.synchronize()?;
@@ -168,9 +168,9 @@ fn limit(device: &Device, topology: &Topology, on_device: bool, options: &Option
 
 fn main() -> Result<()> {
     let options = options();
-    let found = morphgl_cuda::accelerators(&Machine::probe());
+    let devices = morphgl_cuda::accelerators(&Machine::probe());
     let emulated = cfg!(feature = "emulate");
-    let Some(accelerator) = found.first().filter(|_| !emulated || options.emulated) else {
+    let Some(accelerator) = devices.first().filter(|_| !emulated || options.emulated) else {
         println!("no CUDA device: nothing is measured");
         return Ok(());
     };

@@ -10,7 +10,7 @@ use morphgl_registry::{BatchId, Batching, BatchingContext, Machine, MiniBatch, R
 
 fn main() -> Result<()> {
     if let Err(unavailable) = morphgl_cuda::probe(&Machine::probe()) {
-        println!("not here: {}", unavailable.reason);
+        println!("not available: {}", unavailable.reason);
         return Ok(());
     }
     // Node v of the ring has the four in-neighbours within two steps.
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let dataset = Dataset {
         path: Default::default(),
         name: "ring".into(),
-        topology: topology.expect("the ring is a graph"),
+        topology: topology.expect("a valid graph"),
         features: None,
         labels: None,
         num_classes: 0,
@@ -37,14 +37,18 @@ fn main() -> Result<()> {
         place: "cuda:0".parse()?,
         options: Default::default(),
     })?;
-    println!("the topology lies on the device: {:?}, {} bytes", sampler.topology(), sampler.topology_bytes());
+    println!(
+        "placement of the topology: {:?}, {} bytes of device memory",
+        sampler.topology(),
+        sampler.topology_bytes()
+    );
     let mut worker = sampler.worker(1)?;
-    // All of the epoch is under way before the first is waited for.
+    // All mini-batches of the epoch are in flight before the first wait.
     let ids = (0..sampler.num_batches() as u32).map(|index| BatchId { epoch: 0, index });
     let handles: Vec<_> = ids.map(|id| worker.prepare(id, None)).collect::<Result<_>>()?;
     for handle in handles {
         let (batch, took) = handle.wait()?;
-        let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
+        let MiniBatch::Device(batch) = batch else { unreachable!("the mini-batch is on the device") };
         let host = batch.to_host()?;
         let (seeds, nodes, edges) = (host.num_seeds, host.input_nodes.len(), host.num_edges());
         println!("{}: {seeds} seeds, {nodes} input nodes, {edges} edges in {took:?}", host.id);

@@ -18,7 +18,7 @@ use morphgl_registry::{HostBatch, Machine, MiniBatch, Place, Transferring, Trans
 use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
 use serde_json::json;
 
-/// Bytes of the table: no cache of host or device holds it.
+/// Bytes of the table, beyond every cache of host and device.
 const TABLE: usize = 4 << 30;
 /// Bytes that one gather moves.
 const BATCH: usize = 256 << 20;

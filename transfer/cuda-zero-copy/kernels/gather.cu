@@ -12,29 +12,29 @@ struct alignas(16) Unit16 {
 
 // The dataset's rows on the host, and the rows cached on devices.
 //
-// Bit `node % 64` of `held[node / 64]` marks a cached row, whose position is the number of earlier bits: those of its word,
-// and `before[node / 64]`. A single part has the rows in node order; several have them round-robin by rank: rank r is row
+// Bit `node % 64` of `bitmap[node / 64]` marks a cached row, whose position is the number of earlier bits: those of its word,
+// and `prefix_counts[node / 64]`. A single part has the rows in node order; several have them round-robin by rank: rank r is row
 // r / num_parts of part r % num_parts.
 struct Table {
     const uint8_t* host;
-    const uint64_t* held;
-    const uint32_t* before;
+    const uint64_t* bitmap;
+    const uint32_t* prefix_counts;
     const uint32_t* ranks;
     const uint8_t* const* parts;
     uint32_t num_parts, row_bytes;
 
     // Address of a node's row.
     __device__ __forceinline__ const uint8_t* row(uint32_t node) const {
-        const uint64_t word = held == nullptr ? 0 : held[node / 64], bit = 1ull << node % 64;
+        const uint64_t word = bitmap == nullptr ? 0 : bitmap[node / 64], bit = 1ull << node % 64;
         if ((word & bit) == 0) return host + node * (uint64_t)row_bytes;
-        uint64_t place = before[node / 64] + __popcll(word & (bit - 1));
+        uint64_t position = prefix_counts[node / 64] + __popcll(word & (bit - 1));
         uint32_t part = 0;
         if (num_parts > 1) {
-            const uint32_t rank = ranks[place];
+            const uint32_t rank = ranks[position];
             part = rank % num_parts;
-            place = rank / num_parts;
+            position = rank / num_parts;
         }
-        return parts[part] + place * row_bytes;
+        return parts[part] + position * row_bytes;
     }
 };
 
@@ -52,13 +52,13 @@ __device__ __forceinline__ void gather(
     const uint64_t warps = gridDim.x * (uint64_t)blockDim.x / WARP;
     for (uint64_t first = warp * WARP; first < num_rows; first += warps * WARP) {
         const uint32_t count = (uint32_t)min(num_rows - first, (uint64_t)WARP);
-        const uint64_t found = lane < count ? (uint64_t)table.row(nodes[first + lane]) : 0;
+        const uint64_t own = lane < count ? (uint64_t)table.row(nodes[first + lane]) : 0;
         for (uint32_t start = 0; start < count; start += ROWS * groups) {
             const uint8_t* from[ROWS];
             uint32_t skip[ROWS], most = 0;
             for (int r = 0; r < ROWS; r++) {
                 // Every lane takes part in the shuffle; a missing row has address 0 and no bytes.
-                const uint64_t address = __shfl_sync(ALL_LANES, found, start + r * groups + group);
+                const uint64_t address = __shfl_sync(ALL_LANES, own, start + r * groups + group);
                 from[r] = reinterpret_cast<const uint8_t*>(address);
                 skip[r] = (uint32_t)(address % LINE);
                 most = max(most, skip[r]);
@@ -84,10 +84,10 @@ __device__ __forceinline__ void gather(
 
 #define GATHER(name, Unit, Lanes)                                                                                     \
     extern "C" __global__ void name(                                                                                  \
-        const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, const uint64_t* held,      \
-        const uint32_t* before, const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out  \
+        const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, const uint64_t* bitmap,    \
+        const uint32_t* prefix, const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out  \
     ) {                                                                                                               \
-        gather<Unit, Lanes>(nodes, num_rows, Table{host, held, before, ranks, parts, num_parts, row_bytes}, out);     \
+        gather<Unit, Lanes>(nodes, num_rows, Table{host, bitmap, prefix, ranks, parts, num_parts, row_bytes}, out);   \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
 

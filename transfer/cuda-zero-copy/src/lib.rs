@@ -16,7 +16,7 @@ pub const KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[CUDA, Resourc
 /// What this crate registers.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
-    "gathers features by a CUDA device, hot rows from its own memory or its peers', the others straight from the host's",
+    "gathers features by a CUDA device, hot rows from its memory or its peers', the others directly from the host's",
     At::Device(BACKEND),
     At::Device(BACKEND),
     Build::Transferring(|context| Ok(Box::new(ZeroCopy::new(context)?))),

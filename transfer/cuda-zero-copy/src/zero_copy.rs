@@ -41,7 +41,7 @@ impl ZeroCopy {
     pub fn new(context: &TransferringContext) -> Result<Self> {
         let TransferringContext { dataset, from, to, gather, options } = context;
         if from != to {
-            let message = format!("it fills in mini-batches where they lie, and cannot go from {from} to {to}");
+            let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(KEY, message));
         }
         let options = Options::of(options)?;

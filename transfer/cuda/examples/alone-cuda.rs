@@ -1,4 +1,4 @@
-//! What CUDA devices there are, and a copy there and back. Run: `cargo run -p morphgl-cuda --example alone-cuda`,
+//! Lists the CUDA devices, and copies an array to each and back. Run: `cargo run -p morphgl-cuda --example alone-cuda`,
 //! on a machine without a device with `--features emulate`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
         stream.copy(&there, 0..3, &mut back, 0)?;
         let end = stream.record(true)?;
         end.synchronize()?;
-        println!("{:?} came back in {:?}", &back[..], end.elapsed(&start)?);
+        println!("{:?} copied to the device and back in {:?}", &back[..], end.elapsed(&start)?);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Makes the PTX that lies beside kernels. Run: `cargo run -p morphgl-cuda --example kernels -- compile FILES…`,
-//! or without files for all of the workspace. `MORPHGL_NVRTC` names the compiler's library, of the version that
-//! `morphgl_cuda::compiler::PTX_VERSION` says.
+//! Compiles kernels to the PTX beside them. Run: `cargo run -p morphgl-cuda --example kernels -- compile FILES…`,
+//! or without files for all of the workspace. `MORPHGL_NVRTC` names the compiler's library, of version
+//! `morphgl_cuda::compiler::PTX_VERSION`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool prints")]
 
 use std::fs;
@@ -36,7 +36,7 @@ fn compile(mut files: Vec<PathBuf>) -> Result<(), String> {
         find(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")), &mut files)?;
     }
     if files.len() > 1 {
-        // A process each: what the compiler makes of a file depends on what it made before.
+        // A process each: the output for a file depends on earlier compilations.
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         for file in files {
             let status = Command::new(&program).arg("compile").arg(&file).status().map_err(|e| e.to_string())?;
@@ -58,7 +58,7 @@ fn compile(mut files: Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the kernel files below a folder, but for those of builds and hidden folders.
+/// Adds the kernel files below a folder, except in build and hidden folders.
 fn find(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let at = |e: std::io::Error| format!("{}: {e}", folder.display());
     for entry in fs::read_dir(folder).map_err(at)? {

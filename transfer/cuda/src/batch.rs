@@ -43,7 +43,7 @@ pub struct CudaFeatures {
 /// A stream that reads it waits for `ready` first; a change replaces `ready`.
 #[derive(Debug)]
 pub struct CudaBatch {
-    /// The device it lies on.
+    /// Its device.
     pub device: Device,
     /// Event after which the content is complete.
     pub ready: Event,
@@ -70,11 +70,11 @@ pub struct CudaBatch {
 pub struct LastUse(Mutex<Option<Event>>);
 
 impl CudaBatch {
-    /// Borrows a mini-batch that lies on `device`.
+    /// Borrows a mini-batch in the memory of `device`.
     ///
     /// # Errors
     ///
-    /// It lies elsewhere.
+    /// It is in other memory.
     pub fn on<'a>(device: &Device, batch: &'a MiniBatch) -> Result<&'a Self> {
         let ours = match batch {
             MiniBatch::Host(_) => None,
@@ -90,10 +90,10 @@ impl CudaBatch {
     ///
     /// # Errors
     ///
-    /// It lies elsewhere.
+    /// It is in other memory.
     pub fn into_on(device: &Device, batch: MiniBatch) -> Result<Box<Self>> {
         Self::on(device, &batch)?;
-        let MiniBatch::Device(batch) = batch else { unreachable!("it lies on the device") };
+        let MiniBatch::Device(batch) = batch else { unreachable!("the mini-batch is on the device") };
         let batch: Box<Self> = batch.into_any().downcast().expect("the type was checked above");
         // The new owner will queue more work on it.
         *batch.last_use() = None;

@@ -101,7 +101,7 @@ pub(crate) struct Gemm {
     pub(crate) beta: f32,
 }
 
-/// Where the memory of a block lies.
+/// Kind of memory of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
     Device,
@@ -118,7 +118,7 @@ pub enum Precision {
     Tf32,
 }
 
-/// A device of a driver. Functions return before their work is done unless they say otherwise.
+/// A device of a driver. Functions return before their work is done unless stated otherwise.
 ///
 /// Sizes are positive. Memory, streams and events belong to the device.
 pub(crate) trait Driver: Any + fmt::Debug + Send + Sync {

@@ -64,7 +64,7 @@ impl<'a> From<Floats<'a>> for Argument<'a> {
 
 /// Whether a factor of a GEMM is read transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Transpose {
     No,
     Yes,
@@ -76,18 +76,18 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// cuBLAS cannot be loaded (the error says how to get it), or memory is full.
+    /// cuBLAS cannot be loaded (the error says how to install it), or memory is full.
     pub fn prepare_products(&self, precision: Precision) -> Result<()> {
         self.check(self.device().driver().prepare_products(self.id(), precision))
     }
 
-    /// GEMM: `out = alpha · op(a) · op(b) + beta · out`, row-major, in f32 unless [`Stream::prepare_products`] said TF32;
+    /// GEMM: `out = alpha · op(a) · op(b) + beta · out`, row-major, in f32, or TF32 after [`Stream::prepare_products`];
     /// `op(a)` is `m` x `k`, `op(b)` is `k` x `n`. Rows are packed as stored: those of `a` have `k` elements (`m` if
     /// transposed), those of `b` have `n` (`k`). `out` overlaps neither factor.
     ///
     /// # Errors
     ///
-    /// cuBLAS cannot be loaded (the error says how to get it) or refuses the GEMM.
+    /// cuBLAS cannot be loaded (the error says how to install it) or refuses the GEMM.
     ///
     /// # Panics
     ///

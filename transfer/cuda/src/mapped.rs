@@ -58,7 +58,7 @@ impl<T: Pod> Mapped<T> {
     ///
     /// # Errors
     ///
-    /// It cannot be pinned in place and there is no memory for a copy: the error says both.
+    /// It cannot be pinned in place and there is no memory for a copy: the error has both reasons.
     ///
     /// # Safety
     ///

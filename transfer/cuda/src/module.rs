@@ -12,7 +12,7 @@ pub struct Module {
     pub name: &'static str,
     /// CUDA C++ source.
     pub source: &'static str,
-    /// The same as PTX, for machines without a compiler; empty when there was none beside the source.
+    /// The same as PTX, for machines without a compiler; empty without a PTX file beside the source.
     pub ptx: &'static str,
     /// Names of its kernels.
     pub kernels: &'static [&'static str],

@@ -119,7 +119,7 @@ unsafe fn pin(device: &Device, start: usize, end: usize) -> Outcome<()> {
         return Ok(());
     }
     device.driver().unregister(start as *const u8);
-    let message = "the device sees host memory at other addresses, so it cannot read what is pinned in pieces";
+    let message = "the device sees host memory at other addresses, so it cannot read memory that is pinned in pieces";
     Err(Failure::new("cuMemHostGetDevicePointer_v2", message))
 }
 

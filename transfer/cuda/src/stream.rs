@@ -9,7 +9,7 @@ use crate::driver::{Id, Outcome};
 
 /// A queue of device work, executed in order. Only events order the work of two streams.
 ///
-/// Functions return before their work is done, unless they say otherwise.
+/// Functions return before their work is done, unless stated otherwise.
 #[derive(Debug)]
 pub struct Stream {
     device: Device,

@@ -150,12 +150,12 @@ fn full_memory_first_frees_idle_blocks_and_then_refuses() {
     let stream = Stream::new(&device, false).expect("a stream");
     drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
     assert_eq!(device.free_bytes().expect("a number"), 10_000);
-    let held = Buffer::<u8>::new(&stream, 8_000).expect("idle blocks were freed");
+    let buffer = Buffer::<u8>::new(&stream, 8_000).expect("idle blocks were freed");
     let error = Buffer::<u8>::new(&stream, 4_000).expect_err("memory is full").to_string();
     assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
     let error = Buffer::<u64>::new(&stream, usize::MAX / 2).expect_err("no device has that much").to_string();
     assert!(error.starts_with("Batching_CUDA_Tests: cuMemAlloc_v2: "), "{error}");
-    drop(held);
+    drop(buffer);
     drop(Buffer::<u8>::new(&stream, 8_000).expect("memory is free again"));
 }
 
@@ -167,12 +167,12 @@ fn a_limit_acts_as_the_size_of_device_memory() {
     drop(Buffer::<u8>::new(&stream, 5_000).expect("memory"));
     let (unallocated, free) = (device.unallocated_bytes().expect("a number"), device.free_bytes().expect("a number"));
     assert_eq!((unallocated, free), (10_000 - 5_120, 10_000));
-    let held = Buffer::<u8>::new(&stream, 8_000).expect("idle blocks were freed");
+    let buffer = Buffer::<u8>::new(&stream, 8_000).expect("idle blocks were freed");
     let error = Buffer::<u8>::new(&stream, 4_000).expect_err("memory is full").to_string();
     let expected =
         "Batching_CUDA_Tests: cuMemAlloc_v2: 4096 bytes requested, 8192 of the 10000 that MORPHGL_CUDA_MEMORY";
     assert!(error.starts_with(expected), "{error}");
-    drop(held);
+    drop(buffer);
     drop(Buffer::<u8>::new(&stream, 10_000).expect_err("the size class exceeds the limit"));
     drop(Buffer::<u8>::new(&stream, 8_000).expect("memory is free again"));
     assert!(Pinned::<u8>::new(&device, 20_000).is_ok(), "pinned memory is not limited");

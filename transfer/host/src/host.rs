@@ -16,8 +16,8 @@ pub struct CpuHost {
     dataset: Arc<Dataset>,
     /// Whether missing features are gathered.
     gather: bool,
-    /// Memory of gathered features. It returns when the features are dropped, at the latest by the batching worker that
-    /// recycles the mini-batch.
+    /// Memory of gathered features. It returns when the features are dropped, at the latest when the batching worker recycles
+    /// the mini-batch.
     pool: PagePool,
 }
 
@@ -30,9 +30,9 @@ impl CpuHost {
     pub fn new(context: &TransferringContext) -> Result<Self> {
         let TransferringContext { dataset, from, to, gather, options } = context;
         if let Some(place) = [from, to].into_iter().find(|place| **place != Place::Host) {
-            let what =
+            let message =
                 format!("Transferring_CPU_Host knows the host alone, not {place}; choose a transfer of that device");
-            return Err(Error::setting("place", what));
+            return Err(Error::setting("place", message));
         }
         if !(options.is_null() || options.as_object().is_some_and(|o| o.is_empty())) {
             return Err(Error::setting("options", format!("Transferring_CPU_Host has none; remove {options}")));

@@ -12,19 +12,19 @@ use morphgl_registry::{
 };
 use morphgl_transferring_cpu_host::CpuHost;
 
-/// The system's allocator, which counts what each thread asks it for.
+/// The system's allocator, counting the allocations of each thread.
 struct Counting;
 
 thread_local! {
-    static ASKED: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count() {
-    // A thread that ends asks for nothing that matters here.
-    let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
+    // Allocations of an ending thread do not matter here.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: everything is left to the system's allocator, with the arguments unchanged.
+// SAFETY: all calls are passed to the system's allocator with their arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -61,7 +61,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// One thread makes the mini-batches and moves them.
+    /// A single thread batches and transfers.
     fn new(case: &Case) -> Self {
         let Case { dataset, seeds, settings, gather } = case.clone();
         let context = TransferringContext {
@@ -87,19 +87,19 @@ impl Pipeline {
     }
 }
 
-/// Where the features lie: pages come from the system, not from the allocator, and are looked at themselves.
-fn features_at(batch: &HostBatch) -> *const u8 {
+/// Address of the features: their pages come from the system, not from the allocator.
+fn features_address(batch: &HostBatch) -> *const u8 {
     batch.features.as_ref().expect("features").as_bytes().as_ptr()
 }
 
-/// Runs each of `ids` once, in the memory of the mini-batch `ahead` before it; returns where their features lie.
+/// Runs each of `ids` once, in the memory of the mini-batch `ahead` before it; returns the addresses of their features.
 fn pass(pipeline: &mut Pipeline, ids: &[BatchId], batches: &mut [Option<HostBatch>], at: &mut Vec<*const u8>) {
     at.clear();
     let ahead = batches.len();
     for (i, &id) in ids.iter().enumerate() {
         let batch = &mut batches[i % ahead];
         *batch = Some(pipeline.run(id, batch.take()));
-        at.push(features_at(batch.as_ref().expect("one was just made")));
+        at.push(features_address(batch.as_ref().expect("a mini-batch")));
     }
 }
 
@@ -118,14 +118,14 @@ fn check(gather: bool) {
     let ids: Vec<_> = (0..12).map(|index| BatchId { epoch: 0, index }).collect();
     let mut batches = [None, None, None];
     let (mut before, mut after) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()));
-    // Twice, so that every buffer met the largest mini-batch of those it will meet. All passes together are less than
-    // the 63 calls from outside its threads after which rayon takes another block for its queue.
+    // Twice, so that every buffer has had its largest mini-batch. All passes together stay below 63 external calls, after which
+    // rayon allocates another block for its queue.
     pass(&mut pipeline, &ids, &mut batches, &mut before);
     pass(&mut pipeline, &ids, &mut batches, &mut before);
-    let asked = ASKED.get();
+    let before_pass = ALLOCATIONS.get();
     pass(&mut pipeline, &ids, &mut batches, &mut after);
-    assert_eq!(ASKED.get() - asked, 0, "allocations of {} mini-batches, gather: {gather}", ids.len());
-    assert_eq!(after, before, "where the features lie, gather: {gather}");
+    assert_eq!(ALLOCATIONS.get() - before_pass, 0, "allocations of {} mini-batches, gather: {gather}", ids.len());
+    assert_eq!(after, before, "addresses of the features, gather: {gather}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the operator cannot do is an error with its cure.
+//! Invalid contexts are refused with their cure.
 
 use std::sync::Arc;
 

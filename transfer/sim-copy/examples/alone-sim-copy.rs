@@ -13,14 +13,14 @@ fn main() -> Result<()> {
     let (dataset, options) = (Arc::new(graphs::cycle(6)), Default::default());
     let context = TransferringContext { dataset, from: Place::Host, to: "sim:0".parse()?, gather: true, options };
     let mut dma = SimDma::new(&context, &device)?;
-    let mut kept = Vec::new();
+    let mut batches = Vec::new();
     for index in 0..3 {
         let id = BatchId { epoch: 0, index };
         let batch = HostBatch { id, num_seeds: 1, input_nodes: vec![index], ..Default::default() };
         match dma.transfer(MiniBatch::Host(batch))?.wait() {
             Ok((batch, took)) => {
-                println!("{id} lies at {} after {took:?}", batch.place());
-                kept.push(batch);
+                println!("{id} is at {} after {took:?}", batch.place());
+                batches.push(batch);
             }
             Err(error) => println!("{error}"),
         }

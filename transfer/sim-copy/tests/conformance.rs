@@ -1,4 +1,4 @@
-//! The suite of phase Transferring, on a device on which nothing takes time by itself.
+//! The suite of phase Transferring, on a device with durations of zero.
 
 use std::sync::OnceLock;
 
@@ -26,6 +26,6 @@ fn the_gather_on_the_device() {
     let mut description = available(GATHER);
     description.build = Build::Transferring(|c| Ok(Box::new(SimGather::new(c, device())?)));
     run_from(&description, device().place(), &mut |batch, _| {
-        SimBatch::copy(device(), &GATHER_KEY, &batch).expect("there is room").into_batch()
+        SimBatch::copy(device(), &GATHER_KEY, &batch).expect("memory").into_batch()
     });
 }

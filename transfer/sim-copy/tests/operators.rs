@@ -1,4 +1,4 @@
-//! What the simulation adds: durations, capacity, copies that are copies, refusals.
+//! Properties of the simulation: durations, capacity, independent copies, refused places.
 
 use std::time::Duration;
 
@@ -34,72 +34,72 @@ fn moved(operator: &mut dyn Transferring, batch: MiniBatch) -> (MiniBatch, Durat
 }
 
 #[test]
-fn durations_are_held_on_the_resources_of_the_key() {
+fn operators_occupy_the_resources_of_their_keys() {
     let device = device("transferring-pcie=25ms,transferring-device=35ms");
     let (copied, took) = moved(&mut dma(&device), MiniBatch::Host(batch(0)));
     assert!(took >= Duration::from_millis(25), "{took:?}");
     let s = device.statistics();
-    assert_eq!((s.pcie.operations, s.sim.operations), (1, 0), "a copy holds the link alone");
+    assert_eq!((s.pcie.operations, s.sim.operations), (1, 0), "a copy occupies only the link");
     let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
     let (_, took) = moved(&mut gather, copied);
     assert!(took >= Duration::from_millis(35), "{took:?}");
     let s = device.statistics();
-    assert_eq!((s.pcie.operations, s.sim.operations), (2, 1), "a gather holds both");
+    assert_eq!((s.pcie.operations, s.sim.operations), (2, 1), "a gather occupies both");
     assert!(s.sim.busy >= Duration::from_millis(35) && s.pcie.busy >= Duration::from_millis(60), "{s:?}");
 }
 
 #[test]
-fn one_mini_batch_too_many_is_an_error_and_room_comes_back() {
+fn exceeding_the_memory_is_an_error_and_memory_is_reused() {
     let device = device("transferring-pcie=0s,memory=2");
     let mut dma = dma(&device);
-    let kept: Vec<_> = (0..2).map(|i| moved(&mut dma, MiniBatch::Host(batch(i))).0).collect();
-    let error = dma.transfer(MiniBatch::Host(batch(2))).and_then(|h| h.wait()).expect_err("two fit");
+    let copies: Vec<_> = (0..2).map(|i| moved(&mut dma, MiniBatch::Host(batch(i))).0).collect();
+    let error = dma.transfer(MiniBatch::Host(batch(2))).and_then(|h| h.wait()).expect_err("two mini-batches fit");
     assert_eq!(
         error.to_string(),
         "Transferring_PCIe_SimDma, mini-batch 2 of epoch 0: simulated device memory: 2 mini-batches fit, and this is \
          one more; plan with a smaller device buffer"
     );
-    drop(kept);
+    drop(copies);
     for i in 0..3 {
         let (copied, _) = moved(&mut dma, MiniBatch::Host(batch(i)));
-        let MiniBatch::Device(copied) = copied else { panic!("it lies on the device") };
-        assert_eq!(copied.to_host().expect("intact"), batch(i), "in memory that another one left");
+        let MiniBatch::Device(copied) = copied else { panic!("the mini-batch is on the device") };
+        assert_eq!(copied.to_host().expect("intact"), batch(i), "in reused memory");
     }
     assert_eq!((device.statistics().memory_used, device.statistics().memory_peak), (0, 2));
 }
 
 #[test]
-fn a_mix_up_of_buffers_is_found_at_the_next_use() {
+fn a_mix_up_of_buffers_is_detected_at_the_next_use() {
     let device = device("transferring-device=0s");
-    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &batch(1)).expect("room");
+    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &batch(1)).expect("memory");
     let other = batch(2);
-    ours.tamper(|content| *content = other).expect("nobody reads it");
+    ours.tamper(|content| *content = other).expect("no reader");
     let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
-    let error = gather.transfer(ours.into_batch()).and_then(|h| h.wait()).expect_err("another content");
+    let error = gather.transfer(ours.into_batch()).and_then(|h| h.wait()).expect_err("the content differs");
     assert_eq!(
         error.to_string(),
         "mini-batch 1 of epoch 0: content was mixed up in simulated device memory: its buffer holds mini-batch 2 of epoch 0"
     );
-    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &batch(1)).expect("room");
-    ours.tamper(|content| content.input_nodes.swap(0, 1)).expect("nobody reads it");
-    let error = ours.to_host().expect_err("another content").to_string();
+    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &batch(1)).expect("memory");
+    ours.tamper(|content| content.input_nodes.swap(0, 1)).expect("no reader");
+    let error = ours.to_host().expect_err("the content differs").to_string();
     assert!(error.ends_with("its buffer holds mini-batch 1 of epoch 0 with other bytes than it came with"), "{error}");
 }
 
 #[test]
-fn a_buffer_that_is_read_is_not_written() {
+fn a_buffer_with_readers_is_not_written() {
     let device = device("");
-    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &HostBatch { features: None, ..batch(0) }).expect("room");
+    let mut ours = SimBatch::copy(&device, &GATHER_KEY, &HostBatch { features: None, ..batch(0) }).expect("memory");
     let reader = ours.clone();
     let dataset = case().dataset;
     let matrix = dataset.features.as_ref().expect("the graph has features");
-    let error = ours.gather(matrix).expect_err("somebody reads it").to_string();
+    let error = ours.gather(matrix).expect_err("the buffer has a reader").to_string();
     assert_eq!(
         error,
         "mini-batch 0 of epoch 0: its buffer is still read by work that is under way; wait for that first"
     );
     drop(reader);
-    ours.gather(matrix).expect("nobody reads it");
+    ours.gather(matrix).expect("no reader");
     assert_eq!(ours.to_host().expect("intact"), batch(0));
 }
 
@@ -113,9 +113,9 @@ fn other_places_are_refused() {
         "Transferring_PCIe_SimDma: it goes from host to sim:0, not from host to sim:1; give these places"
     );
     assert!(SimGather::new(&context("host", "sim:0"), &device).is_err());
-    let on_device = SimBatch::copy(&device, &GATHER_KEY, &batch(0)).expect("room").into_batch();
-    assert!(dma(&device).transfer(on_device).is_err(), "it reads at the host");
+    let on_device = SimBatch::copy(&device, &GATHER_KEY, &batch(0)).expect("memory").into_batch();
+    assert!(dma(&device).transfer(on_device).is_err(), "it reads host memory");
     let mut gather = SimGather::new(&context("sim:0", "sim:0"), &device).expect("built");
-    let error = gather.transfer(MiniBatch::Host(batch(0))).expect_err("it reads on the device");
+    let error = gather.transfer(MiniBatch::Host(batch(0))).expect_err("it reads device memory");
     assert_eq!(refused(error), "mini-batch 0 of epoch 0: expected on the simulated device at sim:0, lies at host");
 }

@@ -15,7 +15,7 @@ fn main() -> Result<()> {
         .collect();
     for (name, handle) in ["batching", "training"].into_iter().cycle().zip(handles) {
         let (index, took) = handle.wait()?;
-        println!("{name} of mini-batch {index} held the simulated device for {took:?}");
+        println!("{name} of mini-batch {index} occupied the simulated device for {took:?}");
     }
     println!("{:?}", device.statistics());
     Ok(())

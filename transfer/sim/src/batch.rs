@@ -55,11 +55,11 @@ impl SimBatch {
         Ok(Self { id, num_seeds, device: device.clone(), expected, slot: Arc::new(slot) })
     }
 
-    /// Borrows a mini-batch that lies on `device`.
+    /// Borrows a mini-batch in the memory of `device`.
     ///
     /// # Errors
     ///
-    /// It lies on the host, or on another device.
+    /// It is on the host, or on another device.
     pub fn on<'a>(device: &Device, batch: &'a MiniBatch) -> Result<&'a Self> {
         let ours = match batch {
             MiniBatch::Host(_) => None,
@@ -101,7 +101,7 @@ impl SimBatch {
         self.expected
     }
 
-    /// Nodes whose features a gather still has to fill in: all input nodes, or none.
+    /// Number of nodes whose features are missing: all input nodes, or none.
     pub fn num_missing_rows(&self) -> usize {
         let batch = &self.slot.batch;
         if batch.features.is_some() { 0 } else { batch.input_nodes.len() }

@@ -40,7 +40,7 @@ pub enum FaultKind {
     Error,
     /// `panic`: it panics.
     Panic,
-    /// `hang`: it holds its resources without returning, until its operator is dropped or
+    /// `hang`: it occupies its resources without returning, until its operator is dropped or
     /// [`crate::Device::release`] is called.
     Hang,
     /// `memory`: the device's memory is full.

@@ -24,7 +24,7 @@ struct Inner {
 /// An operation on a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation<'a> {
-    /// The operator; its hardware determines the resources held.
+    /// The operator; its hardware determines the occupied resources.
     pub key: &'a Key,
     /// The work, which determines duration and failure.
     pub work: Work,
@@ -86,10 +86,10 @@ impl Device {
         self.0.resources.release();
     }
 
-    /// Runs `run` while holding the resources of the operator's hardware, for the configured duration or as long as `run`
+    /// Runs `run` while it occupies the resources of the operator's hardware, for the configured duration or as long as `run`
     /// takes, whichever is longer.
     ///
-    /// It waits for the resources in order of arrival, returns the time they were held, and releases them at once if `run`
+    /// It waits for the resources in order of arrival, returns the time they were occupied, and releases them at once if `run`
     /// fails. Resources that are not the device's, such as the CPU, are not waited for.
     ///
     /// # Errors

@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 
 use morphgl_registry::{Hardware, Resource};
 
-/// The simulated accelerator's own resource.
+/// The resource of simulated accelerators.
 pub const SIM: Resource = Resource::new("SIM");
 
 /// The resources of a device, in the order of the bits of [`Needs`].
 const RESOURCES: [Resource; 2] = [Resource::PCIE, SIM];
 
-/// Set of those of [`RESOURCES`] that an operation holds.
+/// Set of those of [`RESOURCES`] that an operation occupies.
 type Needs = u8;
 
 /// Usage of a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Total time that operations held it.
+    /// Total time that operations occupied it.
     pub busy: Duration,
-    /// Operations that held it.
+    /// Operations that occupied it.
     pub operations: u64,
-    /// Operations that found it occupied and waited; 0 for a schedule that respects resources.
+    /// Operations that waited for it; 0 for a schedule that respects resources.
     pub contended: u64,
 }
 

@@ -106,7 +106,7 @@ impl<S> fmt::Debug for Stream<S> {
 /// Outcome of a job; a panic is resumed by the wait.
 type Outcome<T> = std::thread::Result<Result<(T, Duration)>>;
 
-/// Receiving side of a job, held by the handle. The sender is dropped without an outcome if the job does not run.
+/// Receiving side of a job, owned by the handle. The sender is dropped without an outcome if the job does not run.
 struct Pending<T> {
     context: String,
     receiver: Receiver<Outcome<T>>,

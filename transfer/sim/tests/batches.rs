@@ -11,7 +11,7 @@ fn batch(index: u32) -> HostBatch {
 type Change = fn(&mut HostBatch);
 
 #[test]
-fn every_part_of_a_mini_batch_is_digested() {
+fn the_digest_covers_every_part_of_a_mini_batch() {
     let whole = batch(0);
     assert_eq!(digest(&whole), digest(&batch(0)), "a function of the content");
     let changes: [(&str, Change); 14] = [
@@ -43,13 +43,13 @@ fn every_part_of_a_mini_batch_is_digested() {
 }
 
 #[test]
-fn a_copy_is_a_copy_in_memory_that_is_used_again() {
+fn a_copy_is_independent_and_its_memory_is_reused() {
     let device = Device::new("sim:3".parse().expect("a place"), Config::instant(1));
     let key = "Transferring_PCIe_SimDma".parse().expect("a key");
     let bare = HostBatch { id: BatchId { epoch: 0, index: 9 }, ..Default::default() };
     for content in [batch(0), bare, batch(1)] {
         let mut source = content.clone();
-        let ours = SimBatch::copy(&device, &key, &source).expect("room");
+        let ours = SimBatch::copy(&device, &key, &source).expect("memory");
         source.input_nodes.clear();
         assert_eq!((ours.id(), ours.place().to_string()), (content.id, "sim:3".to_string()));
         assert_eq!((ours.expected_digest(), ours.to_host().expect("intact")), (digest(&content), content));
@@ -59,16 +59,17 @@ fn a_copy_is_a_copy_in_memory_that_is_used_again() {
 }
 
 #[test]
-fn one_configuration_at_one_place_is_one_device() {
+fn equal_place_and_configuration_share_one_device() {
     let shared = |place: &str, config: &str| {
         Device::shared(place.parse().expect("a place"), config.parse().expect("a configuration"))
     };
     let device = shared("sim:0", "name=one");
     assert!(device.is(&shared("sim:0", "name=one,memory=14")));
     assert!(!device.is(&shared("sim:1", "name=one")) && !device.is(&shared("sim:0", "name=two")));
-    let kept = SimBatch::copy(&device, &"Training_SIM_Ledger".parse().expect("a key"), &batch(0)).expect("room");
+    let batch =
+        SimBatch::copy(&device, &"Training_SIM_Ledger".parse().expect("a key"), &self::batch(0)).expect("memory");
     drop(device);
-    assert_eq!(shared("sim:0", "name=one").statistics().memory_used, 1, "as long as anybody has it");
-    drop(kept);
-    assert_eq!(shared("sim:0", "name=one").statistics().memory_peak, 0, "a new one");
+    assert_eq!(shared("sim:0", "name=one").statistics().memory_used, 1, "shared while a handle exists");
+    drop(batch);
+    assert_eq!(shared("sim:0", "name=one").statistics().memory_peak, 0, "a new device");
 }

@@ -1,4 +1,4 @@
-//! The configuration: text and back, durations as a function, errors with their cure.
+//! The configuration: round trips through text and JSON, durations, errors with their cure.
 
 use std::time::Duration;
 
@@ -43,10 +43,10 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn text_and_json_and_back(config in any_config()) {
+    fn text_and_json_round_trip(config in any_config()) {
         prop_assert_eq!(&parse(&config.to_string()), &config);
         let json = serde_json::to_string(&config).expect("JSON");
-        prop_assert_eq!(serde_json::from_str::<Config>(&json).expect("what was written"), config);
+        prop_assert_eq!(serde_json::from_str::<Config>(&json).expect("valid JSON"), config);
     }
 
     #[test]
@@ -79,7 +79,7 @@ fn refused(text: &str, cure: &str) {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_cure() {
+fn invalid_parts_are_named_with_their_cure() {
     refused("training", "a part reads name=value");
     refused("training=5", "give a number with a unit");
     refused("training=-5ms", "give a number with a unit");
@@ -98,7 +98,7 @@ fn what_cannot_be_read_is_named_with_its_cure() {
 }
 
 #[test]
-fn a_phase_changes_speed_from_a_mini_batch_on() {
+fn speed_changes_from_a_mini_batch_on() {
     let config = parse("training=4ms,slow=training*2@0:500,slow=training*0.5@1:0,batching-device=8ms");
     let training = |epoch, index| config.duration(Work::Training, id(epoch, index)).as_millis();
     assert_eq!([training(0, 499), training(0, 500), training(0, 9999), training(1, 0)], [4, 8, 8, 4]);
@@ -123,7 +123,7 @@ fn noise_is_a_function_with_the_stated_mean_and_deviation() {
 }
 
 #[test]
-fn faults_stand_at_one_mini_batch() {
+fn a_fault_affects_one_mini_batch() {
     let config = parse("fault=training:panic@0:17,fault=batching-cpu:memory@2:1");
     assert_eq!(config.fault(Work::Training, id(0, 17)), Some(FaultKind::Panic));
     assert_eq!(config.fault(Work::BatchingCpu, id(2, 1)), Some(FaultKind::Memory));

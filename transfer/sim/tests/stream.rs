@@ -26,7 +26,7 @@ fn id(index: u32) -> BatchId {
     BatchId { epoch: 0, index }
 }
 
-fn until_it_hangs(device: &Device) {
+fn wait_for_hang(device: &Device) {
     while device.statistics().hanging == 0 {
         std::thread::sleep(MS / 4);
     }
@@ -37,7 +37,7 @@ fn idle(stream: &Stream<()>, index: u32) -> Handle<()> {
 }
 
 #[test]
-fn work_is_done_in_order_and_takes_its_time() {
+fn work_runs_in_order_for_its_duration() {
     let device = device("training=12ms");
     let stream = stream(&device, "Training_SIM_Ledger", Work::Training, Vec::new());
     let start = Instant::now();
@@ -46,14 +46,14 @@ fn work_is_done_in_order_and_takes_its_time() {
     let mut push = |i| {
         let gate = gate.take();
         stream.submit(id(i), (), move |seen: &mut Vec<u32>, ()| {
-            gate.iter().for_each(|gate| gate.recv().expect("it is opened"));
+            gate.iter().for_each(|gate| gate.recv().expect("the gate is opened"));
             seen.push(i);
             Ok(seen.clone())
         })
     };
     let handles: Vec<_> = (0..5).map(&mut push).collect();
-    assert!(handles.iter().all(|h| !h.is_ready()), "calls return although the first cannot go on yet");
-    open.send(()).expect("the stream waits for it");
+    assert!(handles.iter().all(|h| !h.is_ready()), "calls return while the first operation is blocked");
+    open.send(()).expect("the stream waits at the gate");
     for (handle, expected) in handles.into_iter().zip(1u32..) {
         let (seen, took) = handle.wait().expect("no fault");
         assert_eq!(seen, (0..expected).collect::<Vec<_>>());
@@ -64,7 +64,7 @@ fn work_is_done_in_order_and_takes_its_time() {
 }
 
 #[test]
-fn real_work_counts_within_the_duration() {
+fn real_work_is_part_of_the_duration() {
     let device = device("training=40ms");
     let stream = stream(&device, "Training_SIM_Ledger", Work::Training, ());
     let slept = |ms: u32| {
@@ -77,12 +77,12 @@ fn real_work_counts_within_the_duration() {
     let (_, within) = slept(25).wait().expect("no fault");
     let (_, beyond) = slept(60).wait().expect("no fault");
     assert!(within >= 40 * MS && beyond >= 60 * MS, "{within:?}, {beyond:?}");
-    assert!(within + beyond <= start.elapsed(), "what is reported was really held");
+    assert!(within + beyond <= start.elapsed(), "reported times do not exceed the elapsed time");
 }
 
-/// One on the link, one on the device, one on both: whoever holds a resource holds it alone.
+/// Operations on the link, on the device, and on both: at most one occupies a resource at a time.
 #[test]
-fn who_holds_a_resource_holds_it_alone() {
+fn resources_are_exclusive() {
     let device = device("transferring-pcie=1ms,training=1ms,batching-device=1ms");
     let holders = Arc::new([AtomicI32::new(0), AtomicI32::new(0)]);
     let most = Arc::new([AtomicI32::new(0), AtomicI32::new(0)]);
@@ -117,11 +117,11 @@ fn who_holds_a_resource_holds_it_alone() {
 }
 
 #[test]
-fn resources_that_differ_are_used_side_by_side_and_nothing_is_contended() {
+fn different_resources_are_used_concurrently_without_contention() {
     let device = device("transferring-pcie=80ms,training=80ms");
     let copy = stream(&device, "Transferring_PCIe_SimDma", Work::TransferringPcie, ());
     let train = stream(&device, "Training_SIM_Ledger", Work::Training, ());
-    // Both are inside at once, or this would wait forever.
+    // Both operations run at once, or the barrier would block for ever.
     let barrier = Arc::new(std::sync::Barrier::new(2));
     let meet = |stream: &Stream<()>| {
         let barrier = Arc::clone(&barrier);
@@ -136,9 +136,9 @@ fn resources_that_differ_are_used_side_by_side_and_nothing_is_contended() {
     assert_eq!((statistics.pcie.contended, statistics.sim.contended), (0, 0));
 }
 
-/// Who needs both is not passed by who needs one and came later: it does not starve.
+/// A later operation on one resource does not overtake an earlier one on both, which therefore does not starve.
 #[test]
-fn waiting_is_in_order() {
+fn waiting_is_in_order_of_arrival() {
     let device = device("training=30ms,batching-device=1ms,transferring-pcie=1ms");
     let order = Arc::new(Mutex::new(Vec::new()));
     let train = stream(&device, "Training_SIM_Ledger", Work::Training, ());
@@ -147,7 +147,7 @@ fn waiting_is_in_order() {
     let note = |stream: &Stream<()>, name: &'static str| {
         let order = Arc::clone(&order);
         stream.submit(id(0), (), move |(), ()| {
-            order.lock().expect("nobody panics").push(name);
+            order.lock().expect("no panic").push(name);
             Ok(())
         })
     };
@@ -157,7 +157,7 @@ fn waiting_is_in_order() {
         }
     };
     let first = note(&train, "train");
-    while order.lock().expect("nobody panics").is_empty() {
+    while order.lock().expect("no panic").is_empty() {
         std::thread::sleep(MS / 4);
     }
     let second = note(&both, "both");
@@ -166,43 +166,43 @@ fn waiting_is_in_order() {
     for handle in [first, second, third] {
         handle.wait().expect("no fault");
     }
-    assert_eq!(*order.lock().expect("nobody panics"), ["train", "both", "copy"]);
+    assert_eq!(*order.lock().expect("no panic"), ["train", "both", "copy"]);
 }
 
 #[test]
-fn faults_fail_as_they_are_called() {
+fn faults_fail_by_their_kind() {
     let device =
         device("training=0s,memory=3,fault=training:error@0:1,fault=training:panic@0:2,fault=training:memory@0:3");
     let stream = stream(&device, "Training_SIM_Ledger", Work::Training, ());
     let message = |index| idle(&stream, index).wait().expect_err("a fault").to_string();
     assert!(idle(&stream, 0).wait().is_ok());
     assert_eq!(message(1), "Training_SIM_Ledger, mini-batch 1 of epoch 0: simulated error of training");
-    let panic = catch_unwind(AssertUnwindSafe(|| idle(&stream, 2).wait())).expect_err("a panic of whoever waits");
-    let said = panic.downcast_ref::<String>().expect("a message");
-    assert_eq!(said, "simulated panic of Training_SIM_Ledger at mini-batch 2 of epoch 0");
+    let panic = catch_unwind(AssertUnwindSafe(|| idle(&stream, 2).wait())).expect_err("the wait panics");
+    let message_text = panic.downcast_ref::<String>().expect("a message");
+    assert_eq!(message_text, "simulated panic of Training_SIM_Ledger at mini-batch 2 of epoch 0");
     assert_eq!(
         message(3),
         "Training_SIM_Ledger, mini-batch 3 of epoch 0: simulated device memory: 3 mini-batches fit, and this is one \
          more; plan with a smaller device buffer"
     );
-    assert!(idle(&stream, 4).wait().is_ok(), "the stream goes on, its resource was let go");
+    assert!(idle(&stream, 4).wait().is_ok(), "the stream continues, and its resource is free");
 }
 
 #[test]
-fn a_hang_holds_its_resource_until_it_is_let_go() {
+fn a_hang_occupies_its_resource_until_it_is_released() {
     let device = device("training=0s,batching-device=0s,fault=training:hang@0:0");
     assert_eq!(device.statistics().hanging, 0);
     let train = stream(&device, "Training_SIM_Ledger", Work::Training, ());
     let hung = idle(&train, 0);
     let both = stream(&device, "Batching_PCIe+SIM_Neighbor", Work::BatchingDevice, ());
-    until_it_hangs(&device);
+    wait_for_hang(&device);
     let waiting = idle(&both, 1);
     while device.statistics().sim.contended == 0 {
         std::thread::sleep(MS / 4);
     }
-    assert!(!hung.is_ready() && !waiting.is_ready(), "the device is held");
+    assert!(!hung.is_ready() && !waiting.is_ready(), "the device is occupied");
     device.release();
-    let error = hung.wait().expect_err("it did not do its work").to_string();
+    let error = hung.wait().expect_err("a hang fails").to_string();
     assert_eq!(error, "Training_SIM_Ledger, mini-batch 0 of epoch 0: simulated hang of training, which was let go");
     assert!(waiting.wait().is_ok());
 }
@@ -217,7 +217,7 @@ fn threads_end_when_their_stream_is_dropped() {
     let (under_way, queued) = (submit(&sleeping, 0), submit(&sleeping, 1));
     let waiting = stream(&device, "Batching_PCIe+SIM_Neighbor", Work::BatchingDevice, Arc::clone(&token));
     while device.statistics().sim.contended == 0 {
-        // Until the first holds the device, the second passes.
+        // The second operation proceeds until the first occupies the device.
         drop(submit(&waiting, 0));
         std::thread::sleep(MS);
     }
@@ -225,25 +225,25 @@ fn threads_end_when_their_stream_is_dropped() {
     drop(waiting);
     drop(sleeping);
     for handle in [under_way, queued] {
-        let error = handle.wait().expect_err("it was not done").to_string();
+        let error = handle.wait().expect_err("the operation was cancelled").to_string();
         assert!(error.ends_with("the operator was dropped before this was done"), "{error}");
     }
     let hanging = stream(&device, "Training_SIM_Ledger", Work::Training, Arc::clone(&token));
     let hung = submit(&hanging, 7);
-    until_it_hangs(&device);
+    wait_for_hang(&device);
     drop(hanging);
     assert!(hung.wait().is_err());
-    assert_eq!(Arc::strong_count(&token), 1, "no thread is left");
-    assert!(start.elapsed() < Duration::from_secs(500), "nobody waited for the 600 s");
+    assert_eq!(Arc::strong_count(&token), 1, "all threads ended");
+    assert!(start.elapsed() < Duration::from_secs(500), "the 600 s were interrupted");
 }
 
 #[test]
-fn what_work_reads_lives_until_it_is_over_and_no_longer() {
+fn the_input_lives_until_the_operation_is_done() {
     let device = device("training=30ms");
     let stream = stream(&device, "Training_SIM_Ledger", Work::Training, ());
     let read = Arc::new(5);
-    let handle = stream.submit(id(0), Arc::clone(&read), |(), kept| Ok(**kept));
+    let handle = stream.submit(id(0), Arc::clone(&read), |(), input| Ok(**input));
     assert_eq!(Arc::strong_count(&read), 2);
     assert_eq!(handle.wait().expect("no fault").0, 5);
-    assert_eq!(Arc::strong_count(&read), 1, "given back before the handle is ready");
+    assert_eq!(Arc::strong_count(&read), 1, "dropped before the handle is ready");
 }

@@ -16,7 +16,7 @@ fn stamps_run_out() {
     for epoch in 0..8 {
         let id = BatchId { epoch, index: 0 };
         let (batch, _) = worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch");
-        let MiniBatch::Device(batch) = batch else { panic!("it lies on the device") };
+        let MiniBatch::Device(batch) = batch else { panic!("the mini-batch is on the device") };
         assert_eq!(batch.to_host().expect("a copy"), reference::sample(&case, id));
         let table = &mut worker.scratch[0].table;
         if epoch == 0 {

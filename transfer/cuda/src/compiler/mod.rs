@@ -1,4 +1,4 @@
-//! Kernel compilation by NVRTC: at run time for the device at hand, and ahead of time into the PTX beside the sources.
+//! Kernel compilation by NVRTC: at run time for the machine's device, and ahead of time into the PTX beside the sources.
 
 mod cache;
 mod nvrtc;

@@ -165,7 +165,7 @@ impl Driver for CudaDevice {
         // SAFETY: it writes an address.
         let status = unsafe { call!(self.cuda, cuMemHostAlloc(&mut pointer, bytes, flags)) };
         status.map_err(|failure| failure.about(format_args!("{bytes} bytes of page-locked host memory")))?;
-        // Zeroed, so that it holds valid values of every Pod type.
+        // Zeroed, so that the content is valid for every Pod type.
         // SAFETY: it has this length and is unshared.
         unsafe { std::ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
         Ok(pointer as Address)
