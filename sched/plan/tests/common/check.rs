@@ -68,7 +68,12 @@ fn exclusive_resources(schedule: &Schedule, simulation: &Simulation) {
         let held: Vec<&Activity> = simulation.activities.iter().filter(holds).collect();
         one_at_a_time(held.clone(), &resource.name);
         let sum: f64 = held.iter().map(|a| a.span.end - a.span.start).sum();
-        assert!(close(sum, simulation.busy[i]), "{} is held {sum} s, said {}", resource.name, simulation.busy[i]);
+        assert!(
+            close(sum, simulation.busy[i]),
+            "{} is held {sum} s, the simulation states {}",
+            resource.name,
+            simulation.busy[i]
+        );
     }
 }
 
@@ -121,7 +126,11 @@ fn buffers(schedule: &Schedule, simulation: &Simulation) {
     }
     assert_eq!(now, [0, 0], "mini-batches left in the buffers");
     for buffer in 0..2 {
-        assert!(most[buffer] <= simulation.peak[buffer] as i32, "peaks {most:?}, said {:?}", simulation.peak);
+        assert!(
+            most[buffer] <= simulation.peak[buffer] as i32,
+            "peaks {most:?}, the simulation states {:?}",
+            simulation.peak
+        );
     }
 }
 
