@@ -223,8 +223,8 @@ impl Measurement<'_> {
         }
     }
 
-    /// Measures the interference of batching and training on route `i` at a split of the cores, and each phase alone where that was
-    /// not measured yet; returns whether there was time.
+    /// Measures the interference of batching and training on route `i` at a split of the cores, and each unmeasured phase alone;
+    /// returns whether there was time.
     fn interference(
         &mut self,
         i: usize,
