@@ -8,8 +8,8 @@ use morphgl_plan::{Activity, Plan, Replanned, Seconds, Span};
 use morphgl_registry::{BatchId, Score};
 use serde::{Deserialize, Serialize};
 
-/// The span of work that ended by `end` and took the `measured` time. It starts no earlier than `earliest`, so that rounding does not
-/// make spans of one thread overlap.
+/// The span of work that ended by `end` and took the `measured` time. It starts no earlier than `earliest`, so that rounding
+/// does not make spans of one thread overlap.
 pub(crate) fn span_ending(end: f64, measured: Duration, earliest: f64) -> Span {
     let start = f64::max(end - measured.as_secs_f64(), earliest);
     Span { start, end: f64::max(end, start) }
@@ -43,7 +43,8 @@ pub struct BatchDone {
     pub left: usize,
 }
 
-/// An event of training, from a phase of a mini-batch to an epoch: the one stream that progress bars, recorders and replanning read.
+/// An event of training, from a phase of a mini-batch to an epoch: the one stream that progress bars, recorders and replanning
+/// read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "it is only ever borrowed")]
 pub enum Event<'a> {

@@ -88,7 +88,8 @@ impl<'a> Budget<'a> {
         Ok(self.sampling(self.batches, time))
     }
 
-    /// As [`Budget::needed`] for an optional point, a sample of which takes `seconds`; `None`, and it is skipped, without the time.
+    /// As [`Budget::needed`] for an optional point, a sample of which takes `seconds`; skips it, and returns `None`, without the
+    /// time.
     pub(crate) fn optional(
         &mut self,
         what: String,

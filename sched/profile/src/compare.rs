@@ -56,12 +56,12 @@ fn running(all: &[StepTimes]) -> Vec<usize> {
     (0..all.len()).filter(|&i| all[i].state == State::Running).collect()
 }
 
-/// Times `candidates` operators alternately: in every round each trains the same mini-batch, in the given order and in the
-/// reverse order by turns of rounds, so that a slow change of the machine affects all alike.
+/// Times `candidates` operators alternately: in every round each trains the same mini-batch, alternating between the given
+/// and the reverse order, so that a slow change of the machine affects all alike.
 ///
 /// `step` runs the n-th operator in a round, and returns its seconds; `None` where it cannot continue.
-/// The first round is always run. A timed one is run where it fits in the seconds that are `allowed` in all, by its number from 1,
-/// the estimated seconds of the fastest mini-batch, and whether another operator is close to that.
+/// The first round is always run. A timed one is run where it fits in the seconds that are `allowed` in all: a function of its
+/// number from 1, the estimated seconds of the fastest mini-batch, and whether another operator is close to that.
 pub(crate) fn compare(
     candidates: usize,
     allowed: impl Fn(usize, f64, bool) -> f64,

@@ -25,9 +25,7 @@ pub enum ErrorKind {
     Operator(morphgl_registry::Error),
     /// An operator panicked while it was measured, with this message.
     Panicked(String),
-    /// A thread could not be started.
-    Thread(std::io::Error),
-    /// There is nothing to measure, or the operators do not fit together; the text says the cure.
+    /// There is nothing to measure, the operators do not fit together, or a thread cannot be started; the text says the cure.
     Operators(String),
     /// A stop was requested.
     Stopped,
@@ -60,7 +58,6 @@ impl fmt::Display for Error {
         match &self.kind {
             ErrorKind::Operator(source) => write!(f, "{context} failed while it was profiled: {source}"),
             ErrorKind::Panicked(text) => write!(f, "{context} panicked while it was profiled: {text}"),
-            ErrorKind::Thread(e) => write!(f, "{context}: a thread could not be started: {e}; use fewer threads"),
             ErrorKind::Operators(text) => write!(f, "{context}: {text}"),
             ErrorKind::Stopped => write!(f, "{context} was stopped; nothing of it is kept"),
             ErrorKind::Io(source) => write!(f, "{context}: {source}; check the path of the profile"),
@@ -73,7 +70,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             ErrorKind::Operator(source) => Some(source),
-            ErrorKind::Thread(source) | ErrorKind::Io(source) => Some(source),
+            ErrorKind::Io(source) => Some(source),
             _ => None,
         }
     }

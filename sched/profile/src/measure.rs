@@ -34,10 +34,9 @@ const KEPT: usize = 2;
 /// Measures every phase of the routes: batching by pools of workers, transferring, training at counts of threads, and, where
 /// batching and training share the host's cores, their interference at the splits of the cores that plans would choose.
 ///
-/// Each point is warmed up first. An operator at a place that two routes share is measured once.
 /// Always measured, as a plan needs them: the smallest and the largest pool, transferring, and training at the largest count of
 /// threads. Other points that exceed the budget, and pools that exceed `watch.memory`, are listed in [`Profile::skipped`]; one
-/// worker, and a step, are measured in any case.
+/// worker, and a step, are measured in any case. An operator at a place that two routes share is measured once.
 /// `selections` are earlier outcomes of [`select`](crate::select()): their time is a part of the budget, and their samples of the
 /// chosen operators are used.
 /// Parameters and optimizer state of training are restored; `set_threads` is not.
@@ -224,8 +223,8 @@ impl Measurement<'_> {
         }
     }
 
-    /// Measures the interference of batching and training on route `i` at a split of the cores, and each phase alone where that was not
-    /// measured yet; returns whether there was time.
+    /// Measures the interference of batching and training on route `i` at a split of the cores, and each unmeasured phase alone;
+    /// returns whether there was time.
     fn interference(
         &mut self,
         i: usize,

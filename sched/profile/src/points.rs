@@ -60,8 +60,8 @@ pub(crate) enum Point {
     Pool((usize, usize)),
 }
 
-/// Predicted seconds of training with `threads` threads. Below the counts measured, the speed-up is extrapolated from the smallest
-/// two of them; from only one, it is taken to be half way between none and a perfect one.
+/// Predicted seconds of training with `threads` threads. Below the measured counts, the speed-up is extrapolated from the two
+/// smallest; from only one, it is assumed to be half way between none and a perfect one.
 pub(crate) fn training_seconds(route: &RouteProfile, threads: usize) -> f64 {
     let mean = |i: usize| route.training[i].seconds.mean;
     let least = route.training[0].threads;

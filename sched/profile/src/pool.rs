@@ -8,7 +8,7 @@ use std::time::Instant;
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Key};
 
 use crate::budget::{Sampling, check_stop};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The state that a pool's workers share. No worker ever waits for another.
 pub(crate) struct Pool<'a> {
@@ -65,7 +65,7 @@ pub(crate) fn measure(
             spawned.map_err(|e| {
                 // The workers that were started would otherwise run for ever.
                 pool.done.store(true, Ordering::SeqCst);
-                Error::new(key, ErrorKind::Thread(e))
+                Error::operators(key, format!("a thread could not be started: {e}; use fewer threads"))
             })
         };
         let threads = made.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>>>()?;

@@ -21,14 +21,7 @@ const MEMORY: u64 = 6;
 /// Chooses the training operator with the fastest mini-batches, of those at the same place that `routes`, indices of
 /// `operators.routes`, lead to.
 ///
-/// A sample is a whole mini-batch, batched, transferred and trained one after the other, each with all cores: so the time that an
-/// operator saves or costs in batching, for example by reading features itself, counts. The operators train the same mini-batches
-/// alternately; one that cannot be the fastest any more is abandoned, a far slower one after its first step. That first step, in
-/// which an operator allocates its memory, counts for nothing else.
-///
-/// The first mini-batch of each is always timed, the second if it fits in the time for all of profiling,
-/// the third and fourth too where two operators are within 1.3 of each other; further ones while they fit in 0.6 of that time
-/// and in the budget.
+/// A sample is a whole mini-batch: batched, transferred and trained. The crate's README describes the comparison.
 /// An operator that fails, or does not fit in `watch.memory`, is excluded, with the reason.
 /// Parameters and optimizer state are the same afterwards as before; no gradients are left.
 ///
@@ -52,8 +45,11 @@ pub fn select(
     if let [only] = routes {
         return Ok(Selection::only(place, operators.routes[*only].route.training.clone(), settings.cores));
     }
-    let mut candidates: Vec<Candidate> =
-        routes.iter().map(|&route| Candidate::new(operators, route, settings.cores)).collect();
+    let candidate = |&route: &usize| {
+        let trainer = operators.trainer(&operators.routes[route].route).expect("a route leads to a training operator");
+        Candidate { route, trainer, threads: settings.cores, ..Candidate::default() }
+    };
+    let mut candidates: Vec<Candidate> = routes.iter().map(candidate).collect();
     let monitor = MemoryMonitor::new(watch.memory);
     let mut most = 0;
     let times = compare::compare(
@@ -109,6 +105,7 @@ pub fn select(
 }
 
 /// A training operator during the comparison, with the route that leads to it.
+#[derive(Default)]
 struct Candidate {
     route: usize,
     trainer: usize,
@@ -123,12 +120,6 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(operators: &Operators, route: usize, threads: usize) -> Self {
-        let trainer = operators.trainer(&operators.routes[route].route).expect("a route leads to a training operator");
-        let (worker, recycled, before, failure) = (None, None, None, None);
-        Self { route, trainer, threads, worker, recycled, before, training: Vec::new(), failure }
-    }
-
     /// Seconds of a mini-batch; `None`, and the failure is kept, where the training operator failed.
     fn step(&mut self, operators: &mut Operators, id: BatchId) -> Result<Option<f64>> {
         let RouteOperators { route, batching, transferring } = &mut operators.routes[self.route];

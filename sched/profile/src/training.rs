@@ -8,7 +8,7 @@ use morphgl_registry::{
 };
 
 use crate::budget::{Sampling, check_stop};
-use crate::pool;
+use crate::pool::{self, Pool};
 use crate::{Error, Result};
 
 /// Samples kept of each worker during training: it may be much faster.
@@ -21,20 +21,7 @@ pub(crate) fn measure(
     batches: &[MiniBatch],
     sampling: Sampling<'_>,
 ) -> Result<Vec<f64>> {
-    unchanged(trainer, threads, |mut steps| {
-        let mut samples = Vec::new();
-        for i in 0.. {
-            check_stop(sampling.stop)?;
-            let (seconds, end) = steps.next(batches)?;
-            if i >= sampling.warm_up {
-                samples.push(seconds);
-                if samples.len() >= sampling.batches || end >= sampling.deadline {
-                    break;
-                }
-            }
-        }
-        Ok(samples)
-    })
+    unchanged(trainer, threads, |mut steps| steps.sample(batches, sampling, None))
 }
 
 /// Seconds of a mini-batch of the pool, and of accumulate and step, while training and all workers are at work on threads of
@@ -48,26 +35,8 @@ pub(crate) fn measure_interference(
 ) -> Result<(Vec<f64>, Vec<f64>)> {
     unchanged(trainer, training_threads, |mut steps| {
         let mut trained = Vec::new();
-        let mut train = |pool: &pool::Pool<'_>| -> Result<()> {
-            for i in 0.. {
-                check_stop(sampling.stop)?;
-                let is_sample = i >= sampling.warm_up && pool.is_warm();
-                if is_sample {
-                    pool.open();
-                }
-                let (seconds, end) = steps.next(batches)?;
-                if pool.is_done() {
-                    break;
-                }
-                if is_sample && trained.len() < sampling.batches {
-                    trained.push(seconds);
-                }
-                let enough = trained.len() >= sampling.batches || end >= sampling.deadline;
-                // Training continues until every worker has made a whole mini-batch during it.
-                if enough && !trained.is_empty() && pool.min_samples() >= 1 {
-                    break;
-                }
-            }
+        let mut train = |pool: &Pool<'_>| {
+            trained = steps.sample(batches, sampling, Some(pool))?;
             Ok(())
         };
         let size = (workers, threads);
@@ -87,6 +56,31 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
+    /// Seconds of steps; with a pool, of those during which all its workers are at work.
+    fn sample(&mut self, batches: &[MiniBatch], sampling: Sampling<'_>, pool: Option<&Pool<'_>>) -> Result<Vec<f64>> {
+        let mut samples = Vec::new();
+        for i in 0.. {
+            check_stop(sampling.stop)?;
+            let is_sample = i >= sampling.warm_up && pool.is_none_or(Pool::is_warm);
+            if is_sample && let Some(pool) = pool {
+                pool.open();
+            }
+            let (seconds, end) = self.next(batches)?;
+            if pool.is_some_and(Pool::is_done) {
+                break;
+            }
+            if is_sample && samples.len() < sampling.batches {
+                samples.push(seconds);
+            }
+            let enough = samples.len() >= sampling.batches || end >= sampling.deadline;
+            // Training continues until every worker has made a whole mini-batch during it.
+            if enough && !samples.is_empty() && pool.is_none_or(|pool| pool.min_samples() >= 1) {
+                break;
+            }
+        }
+        Ok(samples)
+    }
+
     /// Seconds of the next step, as its handle measured them, and the time of its end.
     fn next(&mut self, batches: &[MiniBatch]) -> Result<(f64, Instant)> {
         let Self { training, key, queued, given } = self;
