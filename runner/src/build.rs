@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    Batching, BatchingContext, Fanouts, FeatureFill, Place, Registry, Route, SeedSet, Training, TrainingContext,
-    Transferring, TransferringContext,
+    Batching, BatchingContext, Fanouts, FeatureFill, Place, Registry, Route, SamplerSettings, SeedSet, Training,
+    TrainingContext, Transferring, TransferringContext,
 };
 
 use crate::budget::{self, Purpose};
@@ -61,51 +61,6 @@ pub(crate) fn label(dataset: &Dataset) -> String {
     if path.as_os_str().is_empty() { dataset.name.clone() } else { path.display().to_string() }
 }
 
-/// The first route whose training operator can be built, which is all that inference needs; for a dataset on disk, the
-/// first that reads from there.
-///
-/// # Errors
-///
-/// As [`routes`] and [`build_training`], and where no route reads a dataset on disk.
-pub fn trained_route(
-    dataset: &Arc<Dataset>,
-    config: &JobConfig,
-    registry: &Registry,
-) -> Result<(Route, Box<dyn Training>)> {
-    let mut first = None;
-    let fits = |r: &Route| config.disk_bytes.is_none() || r.read_at == Place::Disk;
-    for route in routes(registry, &config.operators)?.into_iter().filter(fits) {
-        match build_training(dataset, config, registry, &route) {
-            Ok(training) => return Ok((route, training)),
-            Err(e) => first = first.or(Some(e)),
-        }
-    }
-    Err(first.unwrap_or_else(|| anyhow::anyhow!("{LEFT_ON_DISK}; allow more memory, or name no other")))
-}
-
-/// Builds the training operator of `route` alone.
-///
-/// # Errors
-///
-/// A dataset without features, or one that the model is not made for.
-pub fn build_training(
-    dataset: &Arc<Dataset>,
-    config: &JobConfig,
-    registry: &Registry,
-    route: &Route,
-) -> Result<Box<dyn Training>> {
-    check_model(dataset, config)?;
-    let context = TrainingContext {
-        dataset: Arc::clone(dataset),
-        spec: serde_json::to_value(&config.spec)?,
-        seed: config.seed,
-        threads: config.num_threads(registry),
-        place: route.trained_at.clone(),
-        options: budget::options(config, registry, &route.training, Purpose::Training)?,
-    };
-    Ok(registry.training(&route.training, &context)?)
-}
-
 /// The dataset's features.
 ///
 /// # Errors
@@ -123,79 +78,124 @@ pub(crate) fn hops_mismatch(fanouts: &Fanouts, layers: usize) -> String {
     format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout a layer")
 }
 
-pub(crate) fn check_model(dataset: &Dataset, config: &JobConfig) -> Result<()> {
-    let model = &config.spec.model;
-    features(dataset)?;
-    // A dataset may have fewer classes than the model: one to predict on has no labels at all.
-    if model.in_dim != dataset.feature_dim() || model.num_classes < dataset.num_classes {
-        bail!(
-            "{}: the dataset has {} features and {} classes, the model {} and {}; use a model made for it",
-            label(dataset),
-            dataset.feature_dim(),
-            dataset.num_classes,
-            model.in_dim,
-            model.num_classes
-        );
+/// Builds operators for a dataset and a configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct OperatorBuilder<'a> {
+    /// The dataset.
+    pub dataset: &'a Arc<Dataset>,
+    /// The configuration.
+    pub config: &'a JobConfig,
+    /// The operators and the machine.
+    pub registry: &'a Registry,
+}
+
+impl OperatorBuilder<'_> {
+    /// The first route whose training operator can be built, which is all that inference needs; for a dataset on disk, the
+    /// first that reads from there.
+    ///
+    /// # Errors
+    ///
+    /// As [`routes`] and [`OperatorBuilder::training`], and where no route reads a dataset on disk.
+    pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
+        let mut first = None;
+        let fits = |r: &Route| self.config.disk_bytes.is_none() || r.read_at == Place::Disk;
+        for route in routes(self.registry, &self.config.operators)?.into_iter().filter(fits) {
+            match self.training(&route) {
+                Ok(training) => return Ok((route, training)),
+                Err(e) => first = first.or(Some(e)),
+            }
+        }
+        Err(first.unwrap_or_else(|| anyhow::anyhow!("{LEFT_ON_DISK}; allow more memory, or name no other")))
     }
-    Ok(())
-}
 
-/// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory itself.
-pub fn brings_features(config: &JobConfig, registry: &Registry, route: &Route) -> bool {
-    config.disk_bytes.is_some() || !registry.reads_store(route)
-}
+    pub(crate) fn check_model(self) -> Result<()> {
+        let (dataset, model) = (self.dataset, &self.config.spec.model);
+        features(dataset)?;
+        // A dataset may have fewer classes than the model: one to predict on has no labels at all.
+        if model.in_dim != dataset.feature_dim() || model.num_classes < dataset.num_classes {
+            bail!(
+                "{}: the dataset has {} features and {} classes, the model {} and {}; use a model made for it",
+                label(dataset),
+                dataset.feature_dim(),
+                dataset.num_classes,
+                model.in_dim,
+                model.num_classes
+            );
+        }
+        Ok(())
+    }
 
-/// Whether the batching operator of `route` gathers features that are `wanted`: otherwise transferring does.
-///
-/// # Errors
-///
-/// No such operator.
-pub(crate) fn gathers(registry: &Registry, route: &Route, wanted: bool) -> Result<bool> {
-    Ok(wanted && registry.get(&route.batching)?.features != FeatureFill::Never)
-}
+    /// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory.
+    pub fn carries_features(self, route: &Route) -> bool {
+        self.config.disk_bytes.is_some() || !self.registry.reads_store(route)
+    }
 
-/// Builds the batching operator of `route` alone, for the training nodes; `gather` says whether it gathers features.
-///
-/// # Errors
-///
-/// A dataset without training nodes, or the operator's own.
-pub fn build_batching(
-    dataset: &Arc<Dataset>,
-    config: &JobConfig,
-    registry: &Registry,
-    route: &Route,
-    gather: bool,
-) -> Result<Box<dyn Batching>> {
-    let seeds = SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes());
-    let context = BatchingContext {
-        dataset: Arc::clone(dataset),
-        seeds: seeds.with_context(|| label(dataset))?,
-        settings: config.sampler.clone(),
-        gather,
-        place: route.batched_at.clone(),
-        options: budget::options(config, registry, &route.batching, Purpose::Training)?,
-    };
-    Ok(registry.batching(&route.batching, &context)?)
-}
+    /// Whether the batching operator of `route` gathers features that are `wanted`: otherwise transferring does.
+    pub(crate) fn gathers(self, route: &Route, wanted: bool) -> Result<bool> {
+        Ok(wanted && self.registry.get(&route.batching)?.features != FeatureFill::Never)
+    }
 
-/// Builds the transferring operator of `route` alone; `gather` says whether it fills in the features a mini-batch lacks.
-///
-/// # Errors
-///
-/// The operator's own.
-pub fn build_transferring(
-    dataset: &Arc<Dataset>,
-    config: &JobConfig,
-    registry: &Registry,
-    route: &Route,
-    gather: bool,
-) -> Result<Box<dyn Transferring>> {
-    let context = TransferringContext {
-        dataset: Arc::clone(dataset),
-        from: route.batched_at.clone(),
-        to: route.trained_at.clone(),
-        gather,
-        options: budget::options(config, registry, &route.transferring, Purpose::Training)?,
-    };
-    Ok(registry.transferring(&route.transferring, &context)?)
+    /// Builds the batching operator of `route` for the training nodes; `gather` says whether it gathers features.
+    ///
+    /// # Errors
+    ///
+    /// A dataset without training nodes, or the operator's own.
+    pub fn batching(self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
+        let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
+        let seeds = seeds.with_context(|| label(self.dataset))?;
+        self.batching_of(route, seeds, self.config.sampler.clone(), gather, Purpose::Training)
+    }
+
+    pub(crate) fn batching_of(
+        self,
+        route: &Route,
+        seeds: SeedSet,
+        settings: SamplerSettings,
+        gather: bool,
+        purpose: Purpose,
+    ) -> Result<Box<dyn Batching>> {
+        let context = BatchingContext {
+            dataset: Arc::clone(self.dataset),
+            seeds,
+            settings,
+            gather,
+            place: route.batched_at.clone(),
+            options: budget::options(self.config, self.registry, &route.batching, purpose)?,
+        };
+        Ok(self.registry.batching(&route.batching, &context)?)
+    }
+
+    /// Builds the transferring operator of `route`; `gather` says whether it fills in the features a mini-batch lacks.
+    ///
+    /// # Errors
+    ///
+    /// The operator's own.
+    pub fn transferring(self, route: &Route, gather: bool) -> Result<Box<dyn Transferring>> {
+        let context = TransferringContext {
+            dataset: Arc::clone(self.dataset),
+            from: route.batched_at.clone(),
+            to: route.trained_at.clone(),
+            gather,
+            options: budget::options(self.config, self.registry, &route.transferring, Purpose::Training)?,
+        };
+        Ok(self.registry.transferring(&route.transferring, &context)?)
+    }
+
+    /// Builds the training operator of `route`.
+    ///
+    /// # Errors
+    ///
+    /// A dataset without features, or one that the model is not made for.
+    pub fn training(self, route: &Route) -> Result<Box<dyn Training>> {
+        self.check_model()?;
+        let context = TrainingContext {
+            dataset: Arc::clone(self.dataset),
+            spec: serde_json::to_value(&self.config.spec)?,
+            seed: self.config.seed,
+            threads: self.config.num_threads(self.registry),
+            place: route.trained_at.clone(),
+            options: budget::options(self.config, self.registry, &route.training, Purpose::Training)?,
+        };
+        Ok(self.registry.training(&route.training, &context)?)
+    }
 }

@@ -1,17 +1,13 @@
 //! Evaluation: with all neighbours, layer by layer; or on sampled mini-batches.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{
-    BatchingContext, Error, Registry, Route, SamplerSettings, Score, SeedSet, Training, Transferring,
-};
+use morphgl_registry::{Error, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::build::gathers;
+use crate::budget::Purpose;
+use crate::build::OperatorBuilder;
 use crate::peak_rss_bytes;
 
 /// How a model is evaluated.
@@ -52,29 +48,19 @@ pub fn full(training: &mut dyn Training, dataset: &Dataset, num_classes: usize, 
 
 /// Inputs of sampled evaluation.
 #[derive(Debug)]
-pub struct Sampled<'a> {
+pub(crate) struct Sampled<'a> {
     /// Builds a batching operator for each set of nodes.
-    pub registry: &'a Registry,
-    /// The operators to use.
-    pub route: &'a Route,
-    /// The graph.
-    pub dataset: &'a Arc<Dataset>,
-    /// Sampler settings; nodes are not permuted.
-    pub settings: &'a SamplerSettings,
-    /// Whether mini-batches carry features: see [`crate::brings_features`].
-    pub gather: bool,
-    /// Options of the batching operator, `null` without any.
-    pub options: Value,
+    pub(crate) builder: OperatorBuilder<'a>,
+    pub(crate) purpose: Purpose,
+    pub(crate) route: &'a Route,
     /// Batching workers; with 0 the scoring thread batches.
-    pub workers: usize,
+    pub(crate) workers: usize,
     /// Threads of each worker.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// Limit of the process's memory in bytes; exceeding it is an error.
-    pub memory: Option<u64>,
-    /// The transferring operator.
-    pub transferring: &'a mut dyn Transferring,
-    /// The operator that scores.
-    pub training: &'a mut dyn Training,
+    pub(crate) memory: Option<u64>,
+    pub(crate) transferring: &'a mut dyn Transferring,
+    pub(crate) training: &'a mut dyn Training,
 }
 
 impl Sampled<'_> {
@@ -83,7 +69,7 @@ impl Sampled<'_> {
     /// # Errors
     ///
     /// A failing operator, with its key and mini-batch; or mini-batches too large for the memory.
-    pub fn scores(&mut self, sets: &[&[u32]]) -> Result<Vec<Score>> {
+    pub(crate) fn scores(&mut self, sets: &[&[u32]]) -> Result<Vec<Score>> {
         sets.iter().map(|set| self.score(set)).collect()
     }
 
@@ -91,15 +77,11 @@ impl Sampled<'_> {
         if set.is_empty() {
             return Ok(Score::default());
         }
-        let context = BatchingContext {
-            dataset: Arc::clone(self.dataset),
-            seeds: SeedSet::new("nodes to evaluate", set, self.dataset.num_nodes())?,
-            settings: SamplerSettings { shuffle: false, ..self.settings.clone() },
-            gather: gathers(self.registry, self.route, self.gather)?,
-            place: self.route.batched_at.clone(),
-            options: self.options.clone(),
-        };
-        let batching = self.registry.batching(&self.route.batching, &context)?;
+        let (builder, route) = (self.builder, self.route);
+        let seeds = SeedSet::new("nodes to evaluate", set, builder.dataset.num_nodes())?;
+        let settings = SamplerSettings { shuffle: false, ..builder.config.sampler.clone() };
+        let gather = builder.gathers(route, builder.carries_features(route))?;
+        let batching = builder.batching_of(route, seeds, settings, gather, self.purpose)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;
         let batches = 0..pool.num_batches();

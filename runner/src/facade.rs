@@ -10,8 +10,9 @@ use morphgl_plan::{Drift, Limits, Plan, Plans, Problem, Replanner};
 use morphgl_profile::{MemoryLimit, Profile, Progress, Settings, Watch};
 use morphgl_registry::{Registry, Score, Training};
 
-use crate::budget::{self, Purpose};
-use crate::{Job, JobConfig};
+use crate::budget::Purpose;
+use crate::evaluate::Sampled;
+use crate::{Job, JobConfig, OperatorBuilder};
 
 /// Measures every phase of a job's routes on this machine (morphgl §IV-B1).
 #[derive(Debug, Clone)]
@@ -217,13 +218,10 @@ impl Executor {
         let share = &self.plan.schedule.shares[0];
         let (workers, threads) = (max_workers.unwrap_or(usize::MAX).min(share.workers), share.threads_per_worker);
         let (route, transferring, training) = self.inner.share_mut(0)?;
-        let mut sampled = crate::Sampled {
-            registry: &self.registry,
+        let mut sampled = Sampled {
+            builder: OperatorBuilder { dataset: &self.dataset, config: &self.config, registry: &self.registry },
+            purpose: Purpose::EvaluationBesideTraining,
             route,
-            dataset: &self.dataset,
-            settings: &self.config.sampler,
-            gather: crate::brings_features(&self.config, &self.registry, route),
-            options: budget::options(&self.config, &self.registry, &route.batching, Purpose::EvaluationBesideTraining)?,
             workers,
             threads,
             memory: None,

@@ -12,10 +12,7 @@ use morphgl_registry::{
 };
 
 use crate::JobConfig;
-use crate::build::{
-    LEFT_ON_DISK, brings_features, build_batching, build_training, build_transferring, check_model, gathers,
-    hops_mismatch, label, registry, routes,
-};
+use crate::build::{LEFT_ON_DISK, OperatorBuilder, hops_mismatch, label, registry, routes};
 
 /// A training job: a dataset and a configuration, with the operators of every possible route.
 #[derive(Debug)]
@@ -64,7 +61,7 @@ impl Job {
                 job.leave_out(format!("{}: {LEFT_ON_DISK}", route.batching));
                 continue;
             }
-            let features = several || brings_features(&job.config, &job.registry, &route);
+            let features = several || job.builder().carries_features(&route);
             if let Err(e) = job.add(&route, features, &mut shared) {
                 // An operator whose options are set is required.
                 if job.sets_options_of(&route) {
@@ -90,6 +87,10 @@ impl Job {
         }
     }
 
+    fn builder(&self) -> OperatorBuilder<'_> {
+        OperatorBuilder { dataset: &self.dataset, config: &self.config, registry: &self.registry }
+    }
+
     fn sets_options_of(&self, route: &Route) -> bool {
         let keys = [&route.batching, &route.transferring, &route.training];
         keys.into_iter().any(|key| self.config.options.contains_key(key))
@@ -103,7 +104,7 @@ impl Job {
 
     fn check(&self) -> Result<()> {
         let (layers, fanouts) = (self.config.spec.model.layers, &self.config.sampler.fanouts);
-        check_model(&self.dataset, &self.config)?;
+        self.builder().check_model()?;
         if fanouts.0.len() != layers {
             bail!(hops_mismatch(fanouts, layers));
         }
@@ -116,7 +117,7 @@ impl Job {
     /// Builds a route's operators; `features` says whether its mini-batches carry features. Batching operators are `shared`.
     fn add(&mut self, route: &Route, features: bool, shared: &mut BatchingOperators) -> Result<()> {
         if self.operators.trainer(route).is_none() {
-            let operator = build_training(&self.dataset, &self.config, &self.registry, route);
+            let operator = self.builder().training(route);
             let (key, place) = (route.training.clone(), route.trained_at.clone());
             match operator {
                 Ok(operator) => self.operators.trainers.push(TrainingOperator { key, place, operator }),
@@ -131,15 +132,12 @@ impl Job {
                 }
             }
         }
-        let gather = gathers(&self.registry, route, features)?;
+        let gather = self.builder().gathers(route, features)?;
         let batching = match shared.entry((route.batching.clone(), route.batched_at.clone(), gather)) {
             Entry::Occupied(entry) => Arc::clone(entry.get()),
-            Entry::Vacant(entry) => {
-                let operator = build_batching(&self.dataset, &self.config, &self.registry, route, gather)?;
-                Arc::clone(entry.insert(operator.into()))
-            }
+            Entry::Vacant(entry) => Arc::clone(entry.insert(self.builder().batching(route, gather)?.into())),
         };
-        let transferring = build_transferring(&self.dataset, &self.config, &self.registry, route, features)?;
+        let transferring = self.builder().transferring(route, features)?;
         self.operators.routes.push(RouteOperators { route: route.clone(), batching, transferring });
         Ok(())
     }

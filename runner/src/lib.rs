@@ -14,12 +14,9 @@ mod select;
 mod stopping;
 mod train;
 
-pub use build::{
-    brings_features, build_batching, build_training, build_transferring, default_dataset, registry, routes,
-    trained_route,
-};
+pub use build::{OperatorBuilder, default_dataset, registry, routes};
 pub use config::{JobConfig, OperatorChoice, default_fanouts};
-pub use evaluate::{Evaluation, Sampled, full};
+pub use evaluate::{Evaluation, full};
 pub use facade::{Executor, Partitioner, Profiler, Scheduler};
 pub use job::Job;
 pub use memory::{AllocatorHooks, peak_rss_bytes, set_allocator_hooks};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl::{
-    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorChoice, OptimizerSpec, Plan, Policy,
-    Stop, Strategy, TrainingSpec, build_batching, build_training, build_transferring, registry, routes,
+    Executor, ExecutorSettings, Job, JobConfig, ModelKind, ModelSpec, OperatorBuilder, OperatorChoice, OptimizerSpec,
+    Plan, Policy, Stop, Strategy, TrainingSpec, registry, routes,
 };
 use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
@@ -169,11 +169,12 @@ fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
 fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch {
     let (registry, config) = (registry().expect("operators"), config());
     let route = routes(&registry, &config.operators).expect("a route").remove(0);
+    let builder = OperatorBuilder { dataset, config: &config, registry: &registry };
     let gathers = matches!(gather, Gather::Batching);
-    let batching = build_batching(dataset, &config, &registry, &route, gathers).expect("a sampler");
+    let batching = builder.batching(&route, gathers).expect("a sampler");
     let transfers = matches!(gather, Gather::Transferring);
-    let transferring = build_transferring(dataset, &config, &registry, &route, transfers).expect("a transfer");
-    let training = build_training(dataset, &config, &registry, &route).expect("a trainer");
+    let transferring = builder.transferring(&route, transfers).expect("a transfer");
+    let training = builder.training(&route).expect("a trainer");
     let (key, place) = (route.training.clone(), route.trained_at.clone());
     let routes = vec![RouteOperators { route, batching: batching.into(), transferring }];
     let operators =

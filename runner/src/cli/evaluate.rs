@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use super::inference::{Trained, TrainedArgs};
 use super::show::{self, Show};
 use super::{Outcome, values};
-use crate::budget::{self, Purpose};
-use crate::{Evaluation, Sampled, evaluate};
+use crate::budget::Purpose;
+use crate::evaluate::{self, Sampled};
+use crate::{Evaluation, OperatorBuilder};
 
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -34,15 +35,12 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let scores = match inference.choose(args.evaluation, show)? {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
         _ => {
-            let gather = crate::brings_features(&config, &registry, &route);
-            let mut transferring = crate::build_transferring(&dataset, &config, &registry, &route, gather)?;
+            let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+            let mut transferring = builder.transferring(&route, builder.carries_features(&route))?;
             let mut sampled = Sampled {
-                registry: &registry,
+                builder,
+                purpose: Purpose::Evaluation,
                 route: &route,
-                dataset: &dataset,
-                settings: &config.sampler,
-                gather,
-                options: budget::options(&config, &registry, &route.batching, Purpose::Evaluation)?,
                 workers: 0,
                 threads: config.num_threads(&registry),
                 // The process's memory includes mapped files, which the limit does not.

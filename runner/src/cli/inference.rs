@@ -13,7 +13,7 @@ use super::data::DataArgs;
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{planned, values};
-use crate::{Evaluation, JobConfig, Plan, Problem, TrainingSpec, memory};
+use crate::{Evaluation, JobConfig, OperatorBuilder, Plan, Problem, TrainingSpec, memory};
 
 /// The options of a command that uses a trained model.
 #[derive(Debug, Args)]
@@ -50,7 +50,8 @@ impl TrainedArgs {
         let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch)?;
         let config = JobConfig { disk_bytes, ..config };
         let registry = crate::registry()?;
-        let (route, mut training) = crate::trained_route(&dataset, &config, &registry)?;
+        let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+        let (route, mut training) = builder.first_route()?;
         training.set_parameters(&parameters)?;
         let inference = match disk_bytes {
             Some(_) => Inference::OnDisk,

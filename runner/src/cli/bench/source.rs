@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 
 use super::measurement::Measurement;
 use super::{Amount, Timed, timed};
-use crate::build::{build_batching, gathers};
 use crate::cli::batch::BatchArgs;
 use crate::cli::data::DataArgs;
 use crate::cli::show::Show;
 use crate::cli::{interrupt, planned};
-use crate::{JobConfig, Stop, TrainingSpec, median, registry, routes};
+use crate::{JobConfig, OperatorBuilder, Stop, TrainingSpec, median, registry, routes};
 
 /// The options of a measurement of batching, without a model.
 #[derive(Debug, clap::Args)]
@@ -55,8 +54,8 @@ impl Source {
         let registry = registry()?;
         let routes = routes(&registry, &config.operators)?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
-        let gather = gathers(&registry, &route, gather)?;
-        let batching = build_batching(&dataset, &config, &registry, &route, gather)?;
+        let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
+        let batching = builder.batching(&route, builder.gathers(&route, gather)?)?;
         let threads = config.num_threads(&registry);
         Ok(Self { dataset, config, route, batching, threads })
     }
