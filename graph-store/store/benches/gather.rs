@@ -3,11 +3,11 @@
 //! Run: `cargo bench -p morphgl-graph-store --bench gather -- [--json] [--threads 1,2,4] [--columns 100,128,256,602,768]
 //! [--rounds 7] [--matrix-mib 768] [--batch-mib 64] [--peers DIR]`.
 //!
-//! Rows are drawn uniformly from a matrix in huge pages, far larger than the caches, into buffers that are used again:
-//! one mini-batch a thread, or all threads on one. A round runs everything once, in turn, so that whatever else the
-//! machine does strikes all alike; the ratio is that of ours to the fastest loop of the same round. GB/s counts gathered
+//! Rows are drawn uniformly from a matrix in huge pages, far larger than the caches, into recycled buffers:
+//! one mini-batch per thread, or all threads on one. A round runs each contender once, so that other load on the machine
+//! affects all alike; the ratio is our rate to that of the fastest loop in the same round. GB/s counts gathered
 //! bytes once. With `--peers`, the features (`feat_f32.npy`, `feat_f16.npy`) and mini-batches (`gather_ids.npy`,
-//! `gather_ptr.npy`, both i64) of DIR are gathered, which is what other systems' loaders are measured with.
+//! `gather_ptr.npy`, both i64) of DIR are gathered, as in the measurements of other systems' loaders.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 #[path = "gather/limit.rs"]
@@ -27,7 +27,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use limit::Loop;
 use report::{Report, Row};
 
-/// Bytes gathered between a row and the same row again, about.
+/// Approximate bytes gathered before a row is gathered again.
 const APART_BYTES: usize = 512 << 20;
 
 type Failure = Box<dyn std::error::Error>;

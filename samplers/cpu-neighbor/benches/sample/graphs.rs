@@ -1,4 +1,4 @@
-//! The graphs that are sampled.
+//! The sampled graphs.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,9 +15,9 @@ pub(crate) struct Graph {
     pub(crate) seeds: Vec<u32>,
 }
 
-/// Entries of the table that sources are drawn from.
+/// Entries of the table from which sources are drawn.
 const SOURCES: u64 = 1 << 24;
-/// Edges a thread makes at a time.
+/// Edges that a thread generates at a time.
 const TASK: usize = 1 << 16;
 
 /// A graph by name: from `data` if given, else generated with the same size and degree skew.
@@ -43,7 +43,7 @@ fn read<T: Element>(path: &Path) -> Array<T> {
     read_npy(path, Load::Mmap).unwrap_or_else(|e| panic!("{e}")).0
 }
 
-/// Degrees by a power law of exponent 2.3, cut at `most`; sources in proportion to their degree.
+/// Power-law degrees with exponent 2.3, truncated at `most`; sources in proportion to their degree.
 fn power_law(name: &str, num_nodes: u32, num_edges: u64, most: f64, train: usize) -> Graph {
     let weight = |node: u32| {
         let word = f64::from(philox4x32_10([node, 0, 0, 0], [1, 0])[0]);
@@ -71,7 +71,7 @@ fn power_law(name: &str, num_nodes: u32, num_edges: u64, most: f64, train: usize
     graph(name, indptr, indices, seeds)
 }
 
-/// Every node with `degree` in-neighbours, each any node.
+/// A graph with `degree` uniform in-neighbours per node.
 pub(crate) fn uniform(num_nodes: usize, degree: usize) -> Graph {
     let indptr = array(num_nodes + 1, |out: &mut [u64]| {
         out.iter_mut().enumerate().for_each(|(v, end)| *end = (v * degree) as u64);
@@ -81,8 +81,8 @@ pub(crate) fn uniform(num_nodes: usize, degree: usize) -> Graph {
     graph("uniform", indptr, indices, seeds)
 }
 
-/// An R-MAT graph of `degree` in-neighbours a node on average, quadrants 36, 13, 12 and 3 of 64: in-degrees as many as are
-/// expected, in-neighbours drawn.
+/// An R-MAT graph of average in-degree `degree`, with quadrants 36, 13, 12 and 3 of 64: expected in-degrees, drawn
+/// in-neighbours.
 pub(crate) fn rmat(num_nodes: usize, degree: usize) -> Graph {
     let bits = (num_nodes - 1).checked_ilog2().map_or(0, |b| b + 1);
     // The share of a row's half is 3/4 for a bit of 0, and 1/4 for one of 1.
@@ -117,7 +117,7 @@ fn offsets<T: Copy + Into<f64>>(weights: &[T], num_edges: u64) -> Array<u64> {
     })
 }
 
-/// Nodes that have in-neighbours, drawn.
+/// Random nodes with in-neighbours.
 fn train_nodes(indptr: &[u64], count: usize) -> Vec<u32> {
     let num_nodes = indptr.len() as u64 - 1;
     let (mut known, mut nodes) = (HashSet::new(), Vec::new());
@@ -126,7 +126,7 @@ fn train_nodes(indptr: &[u64], count: usize) -> Vec<u32> {
         if indptr[node] < indptr[node + 1] && known.insert(node) {
             nodes.push(node as u32);
         }
-        // Where few have any, a mini-batch's worth suffices.
+        // If few nodes have any, one mini-batch of seeds suffices.
         if nodes.len() == count || draw as usize > 20 * count {
             break;
         }
@@ -145,7 +145,7 @@ fn fill(len: usize, index: impl Fn(usize, [u32; 4]) -> u32 + Sync) -> Array<u32>
     })
 }
 
-/// An array on huge pages, as datasets are loaded.
+/// An array on huge pages, as in loaded datasets.
 fn array<T: Element + bytemuck::Pod>(len: usize, make: impl FnOnce(&mut [T])) -> Array<T> {
     let mut pages = Pages::zeroed(len * size_of::<T>()).expect("memory for the graph");
     make(bytemuck::cast_slice_mut(&mut pages));

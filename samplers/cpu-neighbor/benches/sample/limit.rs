@@ -1,4 +1,4 @@
-//! How many random reads a second the memory gives.
+//! The limit: random reads per second of the memory.
 
 use std::hint::black_box;
 use std::sync::{Barrier, LazyLock};
@@ -9,24 +9,24 @@ use morphgl_graph_store::Topology;
 use morphgl_platform::{Pages, prefetch, prefetch_early};
 use morphgl_registry::HostBatch;
 
-/// What seconds are taken from.
+/// The clock of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
-    /// The wall's.
+    /// Wall time.
     Wall,
-    /// Time this thread ran, without the time others had its core: for a machine with other work.
+    /// CPU time of this thread, for a busy machine.
     Cpu,
 }
 
 impl Clock {
-    /// Seconds since some moment.
+    /// Seconds since a fixed moment.
     pub(crate) fn now(self) -> f64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         match self {
             Clock::Wall => START.elapsed().as_secs_f64(),
             Clock::Cpu => {
                 let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                // SAFETY: the system writes one `timespec` where one is.
+                // SAFETY: the system writes one `timespec` to a valid one.
                 let outcome = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
                 assert_eq!(outcome, 0, "the system tells CPU times");
                 time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
@@ -35,21 +35,21 @@ impl Clock {
     }
 }
 
-/// Reads of one measurement, and measurements.
+/// Reads per measurement, and number of measurements.
 const READS: usize = 1 << 22;
 const ROUNDS: usize = 3;
 /// Prefetch distances in reads, of which the best counts.
 const AHEAD: [usize; 3] = [16, 32, 128];
 
-/// Reads a second of all threads together, with as many outstanding as the processor keeps, and the time of one alone.
+/// Reads per second of all threads, with as many in flight as the processor supports, and the latency of one.
 pub(crate) struct Limit {
-    /// Of the graph's indices.
+    /// Reads per second of the graph's indices.
     pub(crate) indices: f64,
-    /// Of the graph's offsets.
+    /// Reads per second of the graph's offsets.
     pub(crate) offsets: f64,
-    /// Of a table as large as that of local ids.
+    /// Reads per second of a table as large as that of local ids.
     pub(crate) table: f64,
-    /// Seconds of a read of the indices that waits for the read before.
+    /// Seconds of a read of the indices that depends on the previous one.
     pub(crate) latency: f64,
 }
 
@@ -58,7 +58,7 @@ impl Limit {
         let (indices, offsets): (&[u32], &[u64]) = (topology.indices(), topology.indptr());
         let barrier = Barrier::new(threads);
         let reads = |seed: u64| {
-            // A thread's own table, as a worker's; of a large graph it is hashed and no larger than this.
+            // A table per thread, as of a worker; for a large graph it is hashed and no larger than this.
             let mut table =
                 Pages::zeroed(topology.num_nodes().min(1 << 22) * 64 / 7 / 8 * 8).expect("memory for the table");
             table.fill(1);
@@ -83,7 +83,7 @@ impl Limit {
     }
 }
 
-/// Places below `len`, by xorshift.
+/// Random indices below `len`, by xorshift.
 fn places(len: usize, seed: u64) -> Vec<u32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -95,7 +95,7 @@ fn places(len: usize, seed: u64) -> Vec<u32> {
     (0..READS).map(|_| next()).collect()
 }
 
-/// The best median over the distances, and over the ways to ask.
+/// The best median over the prefetch distances and hints.
 fn best(mut reads: impl FnMut(usize, bool) -> f64) -> f64 {
     let ways = AHEAD.into_iter().flat_map(|ahead| [(ahead, false), (ahead, true)]);
     let rates = ways.map(|(ahead, early)| median(&mut (0..ROUNDS).map(|_| reads(ahead, early)).collect::<Vec<_>>()));
@@ -130,7 +130,7 @@ fn read_by<T: Copy + Into<u64>>(
     places.len() as f64 / (clock.now() - start)
 }
 
-/// Seconds a read takes that is known only when the one before has come.
+/// Seconds of a read whose address depends on the previous one.
 fn latency(values: &[u32], clock: Clock) -> f64 {
     let places = places(values.len(), 77);
     let steps = &places[..1 << 16];
@@ -143,13 +143,13 @@ fn latency(values: &[u32], clock: Clock) -> f64 {
     (clock.now() - start) / steps.len() as f64
 }
 
-/// Sorts and takes the middle one.
+/// The median.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Lines of the graph's indices that sampling a mini-batch reads, expected: slots of a row that are picked often share one.
+/// Expected cache lines of the graph's indices that a mini-batch reads: the picks of a row often share one.
 pub(crate) fn lines(topology: &Topology, batch: &HostBatch) -> f64 {
     let (indptr, mut sum) = (topology.indptr(), 0.0);
     for block in &batch.blocks {
@@ -160,7 +160,7 @@ pub(crate) fn lines(topology: &Topology, batch: &HostBatch) -> f64 {
             if picks == 0 {
                 continue;
             }
-            // Many lines are each picked from by so many at most; of few, each has a share of the slots.
+            // Many lines have at most so many picks each; of few lines, each has a share of the slots.
             if degree > 64 * LINE * picks {
                 sum += picks as f64;
                 continue;
@@ -175,7 +175,7 @@ pub(crate) fn lines(topology: &Topology, batch: &HostBatch) -> f64 {
     sum
 }
 
-/// Indices a line has.
+/// Indices of a cache line.
 const LINE: u64 = 16;
 
 /// Probability that none of `picks` of `degree` slots is among `these`.

@@ -1,12 +1,12 @@
-//! Sampled edges a second, against the random reads this machine's memory gives.
+//! Sampled edges per second, compared with the random reads per second of this machine's memory.
 //!
 //! Run: `cargo bench -p morphgl-batching-cpu-neighbor --bench sample -- [--json] [--threads 1,2,4] [--rounds 7]
 //! [--graphs products-like,arxiv-like] [--data DIR] [--growth 1e5,1e6,…] [--kinds uniform,rmat] [--cpu]`.
-//! Graphs are made in memory (power-law degrees, sources by degree), or read from `DIR/<graph>/` with `indptr.npy` (i64),
-//! `indices_i32.npy` (i32) and `train_idx.npy` (i64). `--growth` measures, instead of them, graphs of degree 16 with so many
-//! nodes each, on one thread unless `--threads` is given too: a graph of 10^8 takes 8 GB and, on four cores, two minutes.
-//! `--cpu` counts the time threads ran, for a machine with other work (workers of one thread only).
-//! Fanouts 15,10,5, 1024 seeds a mini-batch, no features.
+//! Graphs are generated in memory (power-law degrees, sources by degree), or read from `DIR/<graph>/` with `indptr.npy` (i64),
+//! `indices_i32.npy` (i32) and `train_idx.npy` (i64). `--growth` measures graphs of degree 16 with these
+//! numbers of nodes instead, on one thread unless `--threads` is set: a graph of 10^8 takes 8 GB and, on four cores, two minutes.
+//! `--cpu` measures CPU time, for a busy machine (workers of one thread only).
+//! Fanouts 15,10,5, 1024 seeds per mini-batch, no features.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 mod graphs;
@@ -22,10 +22,10 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::Topology;
 use morphgl_registry::{BatchId, Batching, BatchingContext, MiniBatch, Place, Result, SamplerSettings, SeedSet};
 
-/// Mini-batches a worker makes in a round, and before the first one.
+/// Mini-batches of a worker in a round, and in the warm-up.
 const BATCHES: u32 = 8;
 const WARM: u32 = 4;
-/// In-neighbours of a node on average, of `--growth`.
+/// Average in-degree of the graphs of `--growth`.
 const DEGREE: usize = 16;
 
 struct Options {
@@ -62,7 +62,7 @@ fn options() -> Options {
             "--cpu" => options.clock = Clock::Cpu,
             "--growth" => options.growth = value().split(',').map(nodes).collect(),
             "--kinds" => options.kinds = value().split(',').map(str::to_owned).collect(),
-            // What cargo adds.
+            // An argument that cargo adds.
             "--bench" => {}
             _ => panic!("unknown option {arg}"),
         }
@@ -73,7 +73,7 @@ fn options() -> Options {
     options
 }
 
-/// A number of nodes, as `1e8` too.
+/// Parses a number of nodes, such as `1e8`.
 fn nodes(text: &str) -> usize {
     text.parse::<f64>().ok().filter(|&n| n >= 1024.0).expect("a number of nodes from 1024 on") as usize
 }
@@ -95,7 +95,7 @@ impl Counts {
     }
 }
 
-/// Edges a second of each round, of `workers` workers with `threads` threads each that run at the same time.
+/// Edges per second of each round, for `workers` concurrent workers with `threads` threads each.
 fn measure(
     sampler: &CpuNeighbor,
     topology: &Topology,
@@ -143,8 +143,7 @@ fn measure(
     Ok((rates, counts))
 }
 
-/// Edges of a mini-batch, the seconds it takes with the first number of threads, and those its reads alone would take by
-/// the limit.
+/// Edges of a mini-batch, its seconds with the first number of threads, and the seconds of its reads at the limit.
 fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
     let topology = &graph.dataset.topology;
     let num_nodes = topology.num_nodes();
@@ -161,7 +160,7 @@ fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
     for &threads in &options.threads {
         // The limit is measured again for each line, since other programs change it.
         let limit = Limit::measure(topology, threads, options.clock);
-        // A batch a thread, then all threads on one, whose threads are not this one.
+        // One mini-batch per thread, then all threads on one mini-batch.
         let shared = threads > 1 && matches!(options.clock, Clock::Wall);
         for (workers, each) in [(threads, 1), (1, threads)].into_iter().take(if shared { 2 } else { 1 }) {
             let (mut rates, counts) = measure(&sampler, topology, [workers, each], options)?;
@@ -170,8 +169,8 @@ fn run(graph: &Graph, options: &Options) -> Result<[f64; 3]> {
             if threads == 1 {
                 single = rate;
             }
-            // An edge is a line of the graph's indices, or a part of one that others share, and a read of the table of local
-            // ids. Offsets are read of all nodes where the graph is too large for a table that holds them.
+            // An edge reads a cache line of the graph's indices, possibly shared, and the table of local ids. Offsets are
+            // read for all nodes if the graph is too large for a table with offsets.
             let located = if num_nodes > 1 << 22 { counts.input_nodes } else { 0 };
             let [located, lines] = [located as f64, counts.lines].map(|n| n / counts.edges as f64);
             let bound = 1.0 / (lines / limit.indices + located / limit.offsets + 1.0 / limit.table);
