@@ -1,20 +1,20 @@
-// Graph attention: scores and a softmax over each row, and both backward. Its sums stand in sums.cu.
+// Graph attention: scores and a softmax over each row, forward and backward. The weighted sums are in sums.cu.
 //
 // Position p < edges is edge p of the block, position edges + row the self loop of a row. An edge from a node to itself
-// is left out: its score is minus infinity, so its coefficient and its gradient are 0.
+// is ignored: its score is minus infinity, so its coefficient and its gradient are 0.
 #include "morphgl.cuh"
 
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
 __device__ __forceinline__ float leaky(float x, float slope) { return x > 0.0f ? x : slope * x; }
 
-// The sum over the lanes that share an element, which lie side by side: blockDim.x of them, a power of two. All lanes of
-// a warp take part.
+// Sum over the adjacent lanes that share an element: blockDim.x of them, a power of two. All lanes of a warp must
+// participate.
 __device__ __forceinline__ float lane_sum(float value) {
     for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, (int)by);
     return value;
 }
 
-// out[node, head] = z[node, head] . att[head], GAT's half of a score. A block has one head.
+// out[node, head] = z[node, head] . att[head], one of the two terms of GAT's score. A block processes one head.
 extern "C" __global__ void train_halves(const float* __restrict__ z, const float* __restrict__ att,
                                         float* __restrict__ out, uint32_t nodes, uint32_t width) {
     const uint32_t node = blockIdx.x * blockDim.y + threadIdx.y, head = blockIdx.y;
@@ -39,7 +39,7 @@ __device__ __forceinline__ bool ends(const uint32_t* indices, const uint32_t* ro
     return true;
 }
 
-// GAT's scores: leaky(halves of the source + halves of the row).
+// GAT's scores: leaky(term of the source + term of the row).
 extern "C" __global__ void train_scores(const uint32_t* indices, const uint32_t* row_of, const float* of_src,
                                         const float* of_dst, float* scores, uint32_t edges, uint32_t rows,
                                         uint32_t heads, float slope) {
@@ -53,7 +53,7 @@ extern "C" __global__ void train_scores(const uint32_t* indices, const uint32_t*
 }
 MORPHGL_KERNEL(train_scores)
 
-// GATv2's scores: att . leaky(left of the source + right of the row). A block has one head.
+// GATv2's scores: att . leaky(left of the source + right of the row). A block processes one head.
 extern "C" __global__ void train_scores_second(const uint32_t* indices, const uint32_t* row_of, const float* left,
                                                const float* right, const float* att, float* scores, uint32_t edges,
                                                uint32_t rows, uint32_t width, float slope) {
@@ -77,9 +77,9 @@ __device__ __forceinline__ float coefficient_factor(const DropoutMask& mask, uin
     return dropout_factor(mask, dropout_words(mask, element / 8), (uint32_t)(element % 8));
 }
 
-// A warp has a row. Where it has several heads, they are taken `together` at a time, a power of two that divides their
-// number: a row's scores stand head by head within edge by edge, so that lanes beside each other read numbers beside each
-// other. A lane has one head, and every (32 / together)-th edge; the row's own edge is the last.
+// A warp processes a row, `together` heads at a time, a power of two that divides their number: scores are stored edge
+// by edge with the heads adjacent, so that adjacent lanes read adjacent scores. A lane processes one head of every
+// (32 / together)-th edge; the row's self loop is the last edge.
 struct RowOfWarp {
     uint32_t begin, end, edges, row, heads, head, first, step;
 
@@ -89,13 +89,13 @@ struct RowOfWarp {
           head(first_head + threadIdx.x % WARP % together), first(begin + threadIdx.x % WARP / together),
           step(WARP / together) {}
 
-    // Where edge `e`, `begin <= e <= end`, has its score.
+    // Index of the score of edge `e`, `begin <= e <= end`.
     __device__ __forceinline__ uint64_t at(uint32_t e) const {
         return (e < end ? (uint64_t)e : (uint64_t)edges + row) * heads + head;
     }
 };
 
-// The sum and the largest of the lanes that have the same head.
+// Sum and maximum over the lanes of the same head.
 __device__ __forceinline__ float head_sum(float value, uint32_t together) {
     for (uint32_t by = WARP / 2; by >= together; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, (int)by);
     return value;
@@ -105,8 +105,8 @@ __device__ __forceinline__ float head_most(float value, uint32_t together) {
     return value;
 }
 
-// The softmax of a row's scores, a warp a row: coefficients, and messages, which are coefficients after dropout (the same
-// memory where there is none).
+// Softmax of a row's scores by one warp: coefficients, and messages, which are coefficients after dropout (the same
+// memory without dropout).
 extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
                                          float* coefficients, float* messages, uint32_t edges, uint32_t rows,
                                          uint32_t heads, uint32_t together, uint64_t key, uint32_t site, uint32_t batch,
@@ -132,7 +132,7 @@ extern "C" __global__ void train_softmax(const uint32_t* __restrict__ indptr, co
 }
 MORPHGL_KERNEL(train_softmax)
 
-// Gradients of coefficients: factor * gradient[row, head] . values[source, head]. A block has one head.
+// Gradients of coefficients: factor * gradient[row, head] . values[source, head]. A block processes one head.
 extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, const uint32_t* row_of,
                                                        const float* __restrict__ values,
                                                        const float* __restrict__ gradient, float* __restrict__ out,
@@ -156,8 +156,8 @@ extern "C" __global__ void train_coefficients_backward(const uint32_t* indices, 
 }
 MORPHGL_KERNEL(train_coefficients_backward)
 
-// The softmax backward, a warp a row, in place: gradients of coefficients become those of the sums under the leaky relu (of
-// the scores, with a slope of 1), whose sum over the row is that of the row's half.
+// Softmax backward by one warp per row, in place: gradients of coefficients become those of the arguments of the leaky
+// ReLU (of the scores, with a slope of 1); their sum over the row is the gradient of the row's term.
 extern "C" __global__ void train_softmax_backward(const uint32_t* __restrict__ indptr, const float* __restrict__ scores,
                                                   const float* __restrict__ coefficients, float* gradients,
                                                   float* of_rows, uint32_t edges, uint32_t rows, uint32_t heads,
@@ -183,7 +183,7 @@ extern "C" __global__ void train_softmax_backward(const uint32_t* __restrict__ i
 }
 MORPHGL_KERNEL(train_softmax_backward)
 
-// The mean of heads that stand side by side.
+// Mean of heads that are stored side by side.
 extern "C" __global__ void train_mean_heads(const float* __restrict__ x, float* __restrict__ out, uint64_t len,
                                             uint32_t heads, uint32_t width) {
     const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;

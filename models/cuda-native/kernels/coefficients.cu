@@ -1,7 +1,7 @@
-// What the edges and rows of a block are multiplied by.
+// Coefficients of the edges and rows of a block.
 #include "morphgl.cuh"
 
-// What a sampled row is multiplied by so that its sampled edges stand for all of its edges.
+// Factor that scales a sampled row up to all edges of its node.
 __device__ __forceinline__ float rescale(uint32_t begin, uint32_t end, const float* weights, float degree) {
     float sampled = (float)(end - begin);
     if (weights) {
@@ -11,7 +11,7 @@ __device__ __forceinline__ float rescale(uint32_t begin, uint32_t end, const flo
     return sampled > 0.0f && fabsf(degree - sampled) > 1e-5f * degree ? degree / sampled : 1.0f;
 }
 
-// A sum's rows: sampled rows are scaled up to the node's degree.
+// Row coefficients of a sum: sampled rows are scaled up to the node's degree.
 extern "C" __global__ void train_rescale(const uint32_t* indptr, const float* weights, const float* degrees,
                                          float* of_rows, uint32_t rows) {
     const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -21,7 +21,8 @@ MORPHGL_KERNEL(train_rescale)
 
 __device__ __forceinline__ float inverse(float degree) { return degree + 1.0f > 0.0f ? 1.0f / (degree + 1.0f) : 0.0f; }
 
-// A graph convolution's edges and self loops: weights through the root of both degrees, each with a self loop.
+// Edge and self-loop coefficients of a graph convolution: weight divided by the root of both degrees, which include a
+// self loop.
 extern "C" __global__ void train_convolution(const uint32_t* indptr, const uint32_t* indices, const float* weights,
                                              const float* degrees, float* of_edges, float* loops, uint32_t rows) {
     const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// What ends a layer, forward and backward, and sums of columns in a fixed order.
+// Epilogue of a layer, forward and backward, and column sums in a fixed order.
 #include "morphgl.cuh"
 
 #define RELU 1u
@@ -10,7 +10,7 @@ __device__ __forceinline__ float activated(float x, uint32_t activation) {
     return x;
 }
 
-// values = dropout(activation(values + bias)), eight elements a thread: as many as a call of Philox decides.
+// values = dropout(activation(values + bias)); eight elements per thread, as many as one call of Philox covers.
 extern "C" __global__ void train_finish(float* __restrict__ values, const float* __restrict__ bias, uint64_t len,
                                         uint32_t columns, uint32_t activation, uint64_t key, uint32_t site,
                                         uint32_t batch, uint32_t epoch, uint32_t threshold, float scale) {
@@ -48,8 +48,8 @@ extern "C" __global__ void train_finish(float* __restrict__ values, const float*
 }
 MORPHGL_KERNEL(train_finish)
 
-// The gradient of dropout(activation(x)) by x in place of that by its result `output`; and, where `partials` is not
-// null, the sums of its columns over runs of `each` rows. A thread has a column of a run.
+// Converts the gradient by `output` = dropout(activation(x)) to that by x, in place; if `partials` is not null, also
+// sums its columns over runs of `each` rows. A thread processes one column of a run.
 extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, const float* __restrict__ output,
                                                  float* __restrict__ partials, uint32_t rows, uint32_t columns,
                                                  uint32_t each, uint32_t activation, uint64_t key, uint32_t site,
@@ -60,7 +60,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
     const uint64_t end = first + each < rows ? first + each : rows;
     const DropoutMask mask{key, site, batch, epoch, threshold, scale};
     float sum = 0.0f;
-    // Four rows are read before the first is written: reads are under way together.
+    // Four rows are read before the first is written, so that their reads overlap.
     for (uint64_t row = first; row < end; row += 4) {
         const uint32_t count = end - row < 4 ? (uint32_t)(end - row) : 4;
         float g[4], y[4] = {};
@@ -73,7 +73,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
         uint32_t kept = 0xfu;
         if (activation != RELU && threshold > 0) {
             kept = 0;
-            // One copy of Philox's code is enough.
+            // Not unrolled: one copy of Philox's code suffices.
 #pragma unroll 1
             for (uint32_t i = 0; i < count; i++) {
                 const uint64_t at = (row + i) * columns + column;
@@ -86,7 +86,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
             if (i >= count) continue;
             float value = g[i];
             if (activation == RELU) {
-                // What was dropped is 0 as well, so the output tells all.
+                // A dropped element is 0 too, so the sign of the output suffices.
                 value = y[i] > 0.0f ? value * scale : 0.0f;
             } else {
                 if (activation == ELU) value *= y[i] > 0.0f ? 1.0f : y[i] / scale + 1.0f;
@@ -100,7 +100,7 @@ extern "C" __global__ void train_finish_backward(float* __restrict__ gradient, c
 }
 MORPHGL_KERNEL(train_finish_backward)
 
-// Sums over runs of rows of x * y * w[row, column / width], each factor where it is not null.
+// Column sums over runs of rows of x * y * w[row, column / width]; a null factor is skipped.
 extern "C" __global__ void train_columns(const float* __restrict__ x, const float* __restrict__ y,
                                          const float* __restrict__ w, float* __restrict__ partials, uint32_t rows,
                                          uint32_t columns, uint32_t each, uint32_t width) {
@@ -122,8 +122,8 @@ extern "C" __global__ void train_columns(const float* __restrict__ x, const floa
 }
 MORPHGL_KERNEL(train_columns)
 
-// The sums of the runs. A block has 32 columns; its rows of threads take the runs in turns, and the first adds up what
-// they found, in their order.
+// Sums over the runs. A block has 32 columns; its rows of threads process the runs round-robin, and the first row adds
+// their sums in order.
 extern "C" __global__ void train_columns_end(const float* __restrict__ partials, float* __restrict__ out, uint32_t runs,
                                              uint32_t columns) {
     DYNAMIC_SHARED(float, sums);
@@ -141,7 +141,7 @@ extern "C" __global__ void train_columns_end(const float* __restrict__ partials,
 }
 MORPHGL_KERNEL(train_columns_end)
 
-// The sum of a few numbers, by one thread.
+// Sum of a short array by one thread.
 extern "C" __global__ void train_total(const float* x, float* out, uint32_t len) {
     float sum = 0.0f;
     for (uint32_t i = 0; i < len; i++) sum += x[i];

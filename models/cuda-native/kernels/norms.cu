@@ -1,18 +1,18 @@
-// Rows of length 1, layer and batch normalisation, forward and backward.
+// L2 normalisation of rows, layer and batch normalisation, forward and backward.
 //
-// Of the first two, lanes of a warp that lie side by side (blockDim.x of them, a power of two) share a row: they read it
-// whole, and add up what they found in the same order every time. All lanes of a warp go along, with rows or without.
+// In the first two, adjacent lanes of a warp (blockDim.x of them, a power of two) share a row and add their sums in a
+// fixed order. All lanes of a warp must participate, also those without a row.
 #include "morphgl.cuh"
 
 #define EPS 1e-5f
 
-// The sum over the lanes of a row, for all of them.
+// Sum over the lanes of a row, returned to all of them.
 __device__ __forceinline__ float row_sum(float value) {
     for (uint32_t by = blockDim.x / 2; by > 0; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, (int)by);
     return value;
 }
 
-// The row that a lane shares, and its columns: none beyond the last row.
+// The row of a lane, and its columns: none beyond the last row.
 struct Row {
     uint64_t first;
     uint32_t row, columns;
@@ -24,7 +24,7 @@ __device__ __forceinline__ Row row_of_lane(uint32_t rows, uint32_t columns) {
     return Row{(uint64_t)row * columns, row, row < rows ? columns : 0, row < rows};
 }
 
-// out = x / length; keeps the inverse lengths.
+// out = x / length; stores the inverse lengths.
 extern "C" __global__ void train_unit(const float* __restrict__ x, float* __restrict__ out, float* __restrict__ inverses,
                                       uint32_t rows, uint32_t columns) {
     const Row own = row_of_lane(rows, columns);
@@ -49,7 +49,7 @@ extern "C" __global__ void train_unit_backward(const float* __restrict__ output,
 }
 MORPHGL_KERNEL(train_unit_backward)
 
-// normal = (x - mean) / deviation of each row, out = normal * weight + bias; keeps the inverse deviations.
+// normal = (x - mean) / deviation of each row, out = normal * weight + bias; stores the inverse deviations.
 extern "C" __global__ void train_layer_norm(const float* __restrict__ x, const float* __restrict__ weight,
                                             const float* __restrict__ bias, float* __restrict__ normal,
                                             float* __restrict__ out, float* __restrict__ inverses, uint32_t rows,
@@ -89,7 +89,7 @@ extern "C" __global__ void train_layer_norm_backward(const float* __restrict__ n
 }
 MORPHGL_KERNEL(train_layer_norm_backward)
 
-// out = x less its columns' means, which are `sums` through the number of rows.
+// out = x minus the means of its columns, which are `sums` divided by the number of rows.
 extern "C" __global__ void train_centre(const float* __restrict__ x, const float* __restrict__ sums,
                                         float* __restrict__ out, uint32_t rows, uint32_t columns) {
     const uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -97,7 +97,7 @@ extern "C" __global__ void train_centre(const float* __restrict__ x, const float
 }
 MORPHGL_KERNEL(train_centre)
 
-// normal, centred on entry, by its columns' deviations; out = normal * weight + bias.
+// Divides `normal`, centred on entry, by its columns' deviations; out = normal * weight + bias.
 extern "C" __global__ void train_batch_norm(float* __restrict__ normal, const float* __restrict__ squares,
                                             const float* __restrict__ weight, const float* __restrict__ bias,
                                             float* __restrict__ out, uint32_t rows, uint32_t columns) {
@@ -110,7 +110,7 @@ extern "C" __global__ void train_batch_norm(float* __restrict__ normal, const fl
 }
 MORPHGL_KERNEL(train_batch_norm)
 
-// `sums` and `along` are the columns' sums of the gradient and of its product with `normal`.
+// `sums` and `along` are the column sums of the gradient and of gradient * normal.
 extern "C" __global__ void train_batch_norm_backward(const float* __restrict__ normal, const float* __restrict__ squares,
                                                      const float* __restrict__ weight, const float* __restrict__ sums,
                                                      const float* __restrict__ along, float* __restrict__ gradient,
@@ -134,7 +134,7 @@ extern "C" __global__ void train_batch_norm_running(const float* __restrict__ x,
 }
 MORPHGL_KERNEL(train_batch_norm_running)
 
-// Blends a mini-batch's statistics into the running ones, if the gate is open.
+// Updates the running statistics by a mini-batch's, if the gate is open.
 extern "C" __global__ void train_blend(const uint32_t* gate, const float* sums, const float* squares, float* mean,
                                        float* variance, uint32_t rows, uint32_t columns, float momentum) {
     const uint32_t c = blockIdx.x * blockDim.x + threadIdx.x;

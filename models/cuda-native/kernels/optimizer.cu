@@ -1,13 +1,13 @@
-// Loss and score of the seeds, the sum of gradients, and Adam.
+// Loss and score of the seeds, accumulation of gradients, and Adam.
 #include "morphgl.cuh"
 
 #define COUNTED 1u
 #define CORRECT 2u
 
-// Cross-entropy of each seed, and its gradient where `gradient` is not null: softmax less one at the label, 0 without a
-// label. A seed's mark says whether it counts and was predicted.
+// Cross-entropy of each seed and, if `gradient` is not null, its gradient: softmax minus one at the label, 0 without a
+// label. A seed's mark says whether it counts and whether the prediction is correct.
 //
-// Lanes of a warp that lie side by side (blockDim.x of them, a power of two) share a seed; all of a warp go along.
+// Adjacent lanes of a warp (blockDim.x of them, a power of two) share a seed; all lanes of a warp must participate.
 extern "C" __global__ void train_loss(const float* __restrict__ logits, const int32_t* __restrict__ labels,
                                       float* __restrict__ gradient, double* __restrict__ losses,
                                       uint32_t* __restrict__ marks, uint32_t seeds, uint32_t classes) {
@@ -15,7 +15,7 @@ extern "C" __global__ void train_loss(const float* __restrict__ logits, const in
     const int32_t label = seed < seeds ? labels[seed] : -1;
     const bool counted = label >= 0 && (uint32_t)label < classes;
     const float* row = logits + (uint64_t)seed * classes;
-    // The first of equal logits is the prediction.
+    // Of equal logits, the first is the prediction.
     const float none = __uint_as_float(0xff800000u);
     const uint32_t end = counted ? classes : 0;
     float most = first < end ? row[first] : none;
@@ -63,8 +63,8 @@ struct Score {
     }
 };
 
-// The seeds' score by one block of whole warps, in a fixed order. outcome: loss (a double), correct, count, the largest
-// label. If the loss is a number, all labels are classes and some seed counts, it opens the gate, else it shuts it.
+// Score of the seeds by one block of whole warps, in a fixed order. outcome: loss (a double), correct, count, largest
+// label. Opens the gate if the loss is finite, all labels are classes and some seed counts; else shuts it.
 extern "C" __global__ void train_score(const double* losses, const uint32_t* marks, const int32_t* labels,
                                        uint64_t* outcome, uint32_t* gate, uint32_t seeds, uint32_t classes) {
     __shared__ Score of_warps[WARP];
@@ -91,7 +91,7 @@ extern "C" __global__ void train_score(const double* losses, const uint32_t* mar
 }
 MORPHGL_KERNEL(train_score)
 
-// Adds a mini-batch's gradients, and its seeds to the first of the counters, if the gate is open.
+// Adds a mini-batch's gradients, and its seeds to the first counter, if the gate is open.
 extern "C" __global__ void train_accumulate(const uint32_t* gate, const uint64_t* outcome, uint64_t* counters,
                                             const float* __restrict__ gradients, float* __restrict__ total,
                                             uint32_t len) {
@@ -103,8 +103,8 @@ extern "C" __global__ void train_accumulate(const uint32_t* gate, const uint64_t
 MORPHGL_KERNEL(train_accumulate)
 
 // counters: seeds accumulated, steps done. constants: learning rate, both betas.
-// coefficients: gradient's scale, step size, root of the second moment's correction, whether there is a step.
-// status: whether nothing was accumulated, the first parameter that is no number.
+// coefficients: scale of the gradient, step size, root of the second moment's correction, whether there is a step.
+// status: whether nothing was accumulated, index of the first parameter that is not finite.
 extern "C" __global__ void train_step_begin(uint64_t* counters, const double* constants, float* coefficients,
                                             uint64_t* status) {
     const bool active = counters[0] > 0;
@@ -120,8 +120,8 @@ extern "C" __global__ void train_step_begin(uint64_t* counters, const double* co
 }
 MORPHGL_KERNEL(train_step_begin)
 
-// One step of Adam over the first `trainable` of the parameters, the first `decaying` of them with weight decay; clears
-// the gradients, and looks for parameters that are no numbers.
+// One step of Adam over the first `trainable` parameters, the first `decaying` of them with weight decay; clears the
+// gradients, and finds parameters that are not finite.
 extern "C" __global__ void train_adam(float* __restrict__ parameters, float* __restrict__ first,
                                       float* __restrict__ second, float* __restrict__ gradients,
                                       const float* __restrict__ coefficients, uint64_t* status, uint32_t len,

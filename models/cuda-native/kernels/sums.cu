@@ -1,18 +1,19 @@
-// Sums over the edges of a block, weighted and by attention, by destination row and, backward, by source.
+// Weighted sums over the edges of a block: by destination row in the forward pass, by source in the backward pass.
 //
-// A thread has V columns of one row and walks the row's edges in order: no atomics, the same bits every time. The
-// threads of a row lie side by side, so its sources' rows are read whole, and an edge's index is one address a warp.
+// A thread sums V columns of one row over the row's edges in order: no atomics, deterministic bits. The threads of a
+// row are adjacent, so reads of its sources' rows are coalesced, and the index of an edge is one address per warp.
 #include "morphgl.cuh"
 
-// Edges whose rows are read before the first is added: so many reads a thread are under way together.
+// Edges whose rows are read before the first is added: reads in flight per thread.
 #define GROUP 4u
-// Edges that the threads of a row walk alone at most. A longer row is cut among all rows of threads of its block.
+// Maximum edges of a row for one row of threads. A longer row is divided among all rows of threads of its block.
 #define LONG 512u
-// Threads of a block at most.
+// Maximum threads of a block.
 #define THREADS 256u
 
-// A row of threads has a list, from `indptr[list]` to the next list's begin; `add(list, begin, end, sums)` adds what some
-// of its entries give to N sums of each thread. All threads of the block take part; those not `active` have no columns.
+// Sums over CSR rows, here lists: a row of threads processes the list from `indptr[list]` to the next list's begin;
+// `add(list, begin, end, sums)` adds entries to the N sums of each thread. All threads of the block must participate;
+// those not `active` have no columns.
 template <int N, typename Add>
 __device__ __forceinline__ void list_sums(const uint32_t* __restrict__ indptr, uint32_t lists, bool active, float* sums,
                                           Add add) {
@@ -28,7 +29,7 @@ __device__ __forceinline__ void list_sums(const uint32_t* __restrict__ indptr, u
         end = begin;
     }
     __syncthreads();
-    // At first every list that is short, then one after the other of the long ones, in equal parts.
+    // First all short lists, then the long ones one by one, in equal parts.
     for (uint32_t next = 0;;) {
         float own[N] = {};
         if (active) add(list, begin, end, own);
@@ -79,7 +80,7 @@ __device__ __forceinline__ float stored_value(Bf16, const uint8_t* at) {
 }
 __device__ __forceinline__ float stored_value(U8, const uint8_t* at) { return (float)*at; }
 
-// Four elements by one load: their address is a multiple of their length.
+// Four elements by one load; their address is aligned to their size.
 __device__ __forceinline__ void stored_four(F32, const uint8_t* at, float* out) {
     const float4 x = *reinterpret_cast<const float4*>(at);
     out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
@@ -116,7 +117,7 @@ __device__ __forceinline__ void store(float* at, const float* values) {
     }
 }
 
-// Adds V columns of rows of `x`: entry e gives row `of(e)`, times `by(e, row)`.
+// Adds V columns of rows of `x`: entry e adds row `of(e)` times `by(e, row)`.
 template <typename S, int V, typename Of, typename By>
 __device__ __forceinline__ void add_rows(const uint8_t* __restrict__ x, uint32_t columns, uint32_t column, uint32_t e,
                                          uint32_t end, float* into, Of of, By by) {
@@ -137,8 +138,8 @@ __device__ __forceinline__ void add_rows(const uint8_t* __restrict__ x, uint32_t
     }
 }
 
-// out[row] = rows[row] * sum of edges[e] * x[indices[e]] + (loops[row] + 1 + eps) * x[row]; what is null is left out.
-// For a mean, `of_rows` is written and not read: one through the row's number of edges.
+// out[row] = rows[row] * sum of edges[e] * x[indices[e]] + (loops[row] + 1 + eps) * x[row]; null terms are skipped.
+// For a mean, `of_rows` is written, not read: the inverse of the row's number of edges.
 template <typename S, int V>
 __device__ __forceinline__ void sum_rows(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
                                          const float* __restrict__ of_edges, float* __restrict__ of_rows,
@@ -182,7 +183,7 @@ SUM_ROWS(train_sum_f16_single, F16, 1)
 SUM_ROWS(train_sum_bf16_single, Bf16, 1)
 SUM_ROWS(train_sum_u8_single, U8, 1)
 
-// The same backward: what x[src] gets of the gradients of the rows that it was added to. Entry t of the transposed
+// Backward of the sum: the gradient of x[src] from those of the rows that it was added to. Entry t of the transposed
 // block is edge edges[t], which ends in row rows[t].
 template <int V>
 __device__ __forceinline__ void sum_sources(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows,
@@ -221,7 +222,7 @@ __device__ __forceinline__ void sum_sources(const uint32_t* __restrict__ indptr,
 SUM_SOURCES(train_sum_sources, 4)
 SUM_SOURCES(train_sum_sources_single, 1)
 
-// out[row, c] = the messages' sum of values[source, c].
+// out[row, c] = sum of messages * values[source, c].
 template <int V>
 __device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
                                        const float* __restrict__ messages, const uint8_t* __restrict__ values,
@@ -251,8 +252,8 @@ __device__ __forceinline__ void attend(const uint32_t* __restrict__ indptr, cons
 ATTEND(train_attend, 4)
 ATTEND(train_attend_single, 1)
 
-// GAT's gradient of values, by source: messages back, and both attention vectors by the gradients of the halves.
-// `of_src` gets the sum of the gradients of each source's half.
+// GAT's gradient of values, by source: messages * gradients of the rows, plus both attention vectors * gradients of the
+// score terms. `of_src` receives the gradient of each source's term.
 template <int V>
 __device__ __forceinline__ void attend_backward(
     const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ rows_of, const uint32_t* __restrict__ edges_of,
@@ -262,7 +263,7 @@ __device__ __forceinline__ void attend_backward(
     uint32_t heads, uint32_t width) {
     const uint32_t columns = heads * width, column = (blockIdx.y * blockDim.x + threadIdx.x) * V;
     const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y, head = column / width;
-    // The last one is that of the gradients of the source's half.
+    // The last sum is the gradient of the source's term.
     float sum[V + 1] = {}, value[V];
     list_sums<V + 1>(indptr, num_src, column < columns, sum, [&](uint32_t, uint32_t t, uint32_t end, float* into) {
         for (; t < end; t += GROUP) {
@@ -320,7 +321,7 @@ extern "C" __global__ void train_left_backward(const uint32_t* __restrict__ indp
                                                uint32_t width, float slope) {
     const uint32_t columns = heads * width, column = blockIdx.y * blockDim.x + threadIdx.x;
     const uint32_t src = blockIdx.x * blockDim.y + threadIdx.y, head = column / width;
-    // What a row gives to a source by a position.
+    // Gradient of a source from one row, by position of the edge.
     const auto given = [&](uint32_t to, uint32_t row, uint64_t position) {
         const uint64_t at = position * heads + head, element = (uint64_t)row * columns + column;
         const float side = left[(uint64_t)to * columns + column] + right[element] > 0.0f ? 1.0f : slope;
@@ -336,7 +337,7 @@ extern "C" __global__ void train_left_backward(const uint32_t* __restrict__ indp
 }
 MORPHGL_KERNEL(train_left_backward)
 
-// GATv2's gradient of the right side, by row; `of_att` gets each row's share of the attention vector's.
+// GATv2's gradient of the right side, by row; `of_att` receives each row's part of the attention vector's gradient.
 extern "C" __global__ void train_right_backward(const uint32_t* __restrict__ indptr, const uint32_t* __restrict__ indices,
                                                 const float* __restrict__ scores, const float* __restrict__ left,
                                                 const float* __restrict__ right, const float* __restrict__ att,
@@ -361,7 +362,7 @@ extern "C" __global__ void train_right_backward(const uint32_t* __restrict__ ind
 }
 MORPHGL_KERNEL(train_right_backward)
 
-// Input rows as f32, with their dropout (none at a threshold of 0): eight elements a thread.
+// Widens input rows to f32, with dropout (none at a threshold of 0); eight elements per thread.
 template <typename S>
 __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __restrict__ out, uint64_t len, DropoutMask mask) {
     const uint64_t group = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, first = group * 8;
@@ -377,7 +378,7 @@ __device__ __forceinline__ void widen(const uint8_t* __restrict__ x, float* __re
     if (mask.threshold > 0) {
         const Words words = dropout_words(mask, group);
         for (uint32_t i = 0; i < 8; i++) {
-            // A value that is no number stays out where it is dropped.
+            // A select, not a multiplication: a dropped value that is not finite becomes 0.
             if (i < count) values[i] = dropout_factor(mask, words, i) == 0.0f ? 0.0f : values[i] * mask.scale;
         }
     }

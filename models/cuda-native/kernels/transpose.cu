@@ -1,18 +1,18 @@
-// The transposed block: the edges by source, in edge order within a source.
+// Transposition of a block: the edges by source, in edge order within a source.
 //
 // A stable radix sort of the edges by source, digit by digit from the lowest on: each pass counts the digits of every
-// block's share of the edges, turns the counts into places, and moves the edges there. Work and its balance do not
-// depend on how many edges a source has. Integer atomics count digits, where their order shows nowhere.
+// block's share of the edges, converts the counts to positions, and moves the edges there. Work and its balance do not
+// depend on the degrees of sources. Integer atomics count digits, where their order does not affect the result.
 #include "morphgl.cuh"
 
-// Threads of a block, which is also the most values that a digit has.
+// Threads of a block, which is also the maximum number of values of a digit.
 #define SORT 256u
 #define WARPS (SORT / WARP)
-// Edges of a thread that are moved together, and of a block.
+// Edges per thread and per block in a tile.
 #define ITEMS 8u
 #define TILE (SORT * ITEMS)
 
-// A block's share of the edges, which is whole tiles but for the last.
+// A block's share of the edges: whole tiles, except for the last.
 struct Share {
     uint64_t begin, end;
 };
@@ -22,7 +22,7 @@ __device__ __forceinline__ Share share_of(uint32_t edges, uint32_t share) {
     return Share{begin, min(begin + share, (uint64_t)edges)};
 }
 
-// The row that an edge ends in: the last one that begins at or before it.
+// The row of an edge: the last one that begins at or before it.
 __device__ __forceinline__ uint32_t row_of_edge(const uint32_t* __restrict__ indptr, uint32_t rows, uint32_t edge) {
     uint32_t low = 0, high = rows;
     while (high - low > 1) {
@@ -43,8 +43,8 @@ extern "C" __global__ void train_rows_of_edges(const uint32_t* indptr, uint32_t*
 }
 MORPHGL_KERNEL(train_rows_of_edges)
 
-// How often each value of the digit stands in each block's share: `counts[digit * blocks + block]`. Where `row_of` is not
-// null, it gets the row that each edge ends in.
+// Histogram of the digit in each block's share: `counts[digit * blocks + block]`. If `row_of` is not null, it receives
+// the row of each edge.
 extern "C" __global__ void __launch_bounds__(SORT)
 train_sort_count(const uint32_t* __restrict__ keys, uint32_t* __restrict__ counts, const uint32_t* __restrict__ indptr,
                  uint32_t* __restrict__ row_of, uint32_t rows, uint32_t edges, uint32_t share, uint32_t shift,
@@ -62,7 +62,7 @@ train_sort_count(const uint32_t* __restrict__ keys, uint32_t* __restrict__ count
 }
 MORPHGL_KERNEL(train_sort_count)
 
-// A block a value of the digit: counts become sums of those of the blocks before, `totals` the sum of all.
+// One block per value of the digit: exclusive prefix sum of its counts over the blocks; `totals` is their sum.
 extern "C" __global__ void __launch_bounds__(SORT)
 train_sort_scan(uint32_t* __restrict__ counts, uint32_t* __restrict__ totals, uint32_t blocks) {
     __shared__ uint32_t shared[WARPS];
@@ -79,12 +79,12 @@ train_sort_scan(uint32_t* __restrict__ counts, uint32_t* __restrict__ totals, ui
 }
 MORPHGL_KERNEL(train_sort_scan)
 
-// Moves the edges to their places by the digit, in order among equal ones. `in` has the edges' numbers, which are their
-// places where it is null; `rows_out`, where it is not null, gets the rows that they end in.
+// Moves the edges to their positions by the digit, stably. `in` has the edges' ids; if null, they are the positions.
+// `rows_out`, if not null, receives the rows of the edges.
 //
-// A warp has runs of 32 edges, one after the other. In a run the first lane with a digit counts all that have it, so a
-// lane's rank is what its warp counted of the digit before plus the lanes before.
-// Bounds of 3 blocks a multiprocessor, not of as many as fit: the compiler spills registers for more.
+// A warp processes runs of 32 edges in order. In a run, the first lane with a digit counts all lanes that have it, so
+// the rank of a lane is the warp's earlier count of the digit plus the number of earlier lanes with it.
+// Launch bounds of 3 blocks per multiprocessor: for more, the compiler spills registers.
 extern "C" __global__ void __launch_bounds__(SORT, 3)
 train_sort_move(const uint32_t* __restrict__ keys, const uint32_t* __restrict__ in, const uint32_t* __restrict__ counts,
                 const uint32_t* __restrict__ totals, uint32_t* __restrict__ keys_out, uint32_t* __restrict__ out,
@@ -124,7 +124,7 @@ train_sort_move(const uint32_t* __restrict__ keys, const uint32_t* __restrict__ 
             __syncwarp();
         }
         __syncthreads();
-        // What a warp counted becomes the place of its first edge with the digit.
+        // The count of a warp becomes the position of its first edge with the digit.
         if (t < digits) {
             uint32_t at = place[t];
             for (uint32_t w = 0; w < WARPS; w++) {
@@ -150,7 +150,7 @@ train_sort_move(const uint32_t* __restrict__ keys, const uint32_t* __restrict__ 
 }
 MORPHGL_KERNEL(train_sort_move)
 
-// Where the edges of each source begin among the sorted ones, and behind the last source where they end.
+// Offset of each source's edges among the sorted ones, and their end after the last source.
 extern "C" __global__ void train_sort_starts(const uint32_t* __restrict__ keys, uint32_t* __restrict__ indptr,
                                              uint32_t num_src, uint32_t edges) {
     const uint64_t src = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;

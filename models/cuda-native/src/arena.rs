@@ -3,23 +3,23 @@
 use morphgl_cuda::{Buffer, Floats, Stream};
 use morphgl_registry::Result;
 
-/// Alignment of parts in words: 256 bytes.
+/// Alignment of regions in words: 256 bytes.
 const ALIGNMENT: usize = 64;
 /// Minimum words of a block.
-const LEAST: usize = 1 << 14;
+const MIN_BLOCK: usize = 1 << 14;
 
-/// Whether each part is a block of its own, so that a sanitizer detects accesses beyond one.
+/// Whether each region is a block of its own, so that a sanitizer detects accesses beyond one.
 const SEPARATE: bool = cfg!(feature = "emulate") && option_env!("MORPHGL_SANITIZE").is_some();
 
 /// A range of 4-byte words in an arena, valid until released.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct Region {
     block: usize,
     start: usize,
     len: usize,
 }
 
-impl Part {
+impl Region {
     pub(crate) fn len(self) -> usize {
         self.len
     }
@@ -47,7 +47,7 @@ pub(crate) struct Mark {
 #[derive(Debug)]
 pub(crate) struct Arena {
     blocks: Vec<Buffer<f32>>,
-    // Invariant: parts lie in blocks up to `block`, and in that one before word `used`.
+    // Invariant: regions lie in blocks up to `block`, and in that one before word `used`.
     block: usize,
     used: usize,
     peak: usize,
@@ -55,14 +55,14 @@ pub(crate) struct Arena {
 
 impl Arena {
     pub(crate) fn new(stream: &Stream) -> Result<Self> {
-        Ok(Self { blocks: vec![Buffer::new(stream, LEAST)?], block: 0, used: 0, peak: 0 })
+        Ok(Self { blocks: vec![Buffer::new(stream, MIN_BLOCK)?], block: 0, used: 0, peak: 0 })
     }
 
-    /// Releases all parts. Earlier work of the stream may still use them: later work is ordered after it.
+    /// Releases all regions. Earlier work of the stream may still use them: later work is ordered after it.
     pub(crate) fn begin(&mut self, stream: &Stream) -> Result<()> {
         if self.blocks.len() > 1 {
             self.blocks.clear();
-            self.peak = self.peak.max(LEAST);
+            self.peak = self.peak.max(MIN_BLOCK);
             // An eighth more, since mini-batches differ in size.
             self.blocks.push(Buffer::new(stream, self.peak + self.peak / 8)?);
         }
@@ -70,44 +70,44 @@ impl Arena {
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, stream: &Stream, len: usize) -> Result<Part> {
+    pub(crate) fn take(&mut self, stream: &Stream, len: usize) -> Result<Region> {
         if SEPARATE {
             self.blocks.truncate(self.block + 1);
             self.blocks.push(Buffer::new(stream, len)?);
             (self.block, self.used) = (self.block + 1, len);
-            return Ok(Part { block: self.block, start: 0, len });
+            return Ok(Region { block: self.block, start: 0, len });
         }
-        let room = len.next_multiple_of(ALIGNMENT);
-        while self.used + room > self.blocks[self.block].len() {
+        let padded = len.next_multiple_of(ALIGNMENT);
+        while self.used + padded > self.blocks[self.block].len() {
             if self.block + 1 == self.blocks.len() {
                 let last = self.blocks[self.block].len();
-                self.blocks.push(Buffer::new(stream, room.max(last / 2).max(LEAST))?);
+                self.blocks.push(Buffer::new(stream, padded.max(last / 2).max(MIN_BLOCK))?);
             }
             (self.block, self.used) = (self.block + 1, 0);
         }
-        let part = Part { block: self.block, start: self.used, len };
-        self.used += room;
+        let region = Region { block: self.block, start: self.used, len };
+        self.used += padded;
         let before: usize = self.blocks[..self.block].iter().map(Buffer::len).sum();
         self.peak = self.peak.max(before + self.used);
-        Ok(part)
+        Ok(region)
     }
 
     pub(crate) fn mark(&self) -> Mark {
         Mark { block: self.block, used: self.used }
     }
 
-    /// Releases all parts taken since `mark`.
+    /// Releases all regions taken since `mark`.
     pub(crate) fn release(&mut self, mark: Mark) {
         (self.block, self.used) = (mark.block, mark.used);
     }
 
-    pub(crate) fn floats(&self, part: Part) -> Floats<'_> {
-        Floats::from(&self.blocks[part.block]).part(part.start..part.start + part.len)
+    pub(crate) fn floats(&self, region: Region) -> Floats<'_> {
+        Floats::from(&self.blocks[region.block]).part(region.start..region.start + region.len)
     }
 
-    /// Block and offset of a part.
-    pub(crate) fn place(&mut self, part: Part) -> (&mut Buffer<f32>, usize) {
-        (&mut self.blocks[part.block], part.start)
+    /// Block and offset of a region.
+    pub(crate) fn locate(&mut self, region: Region) -> (&mut Buffer<f32>, usize) {
+        (&mut self.blocks[region.block], region.start)
     }
 
     /// Total words of all blocks.

@@ -3,7 +3,7 @@
 use morphgl_cuda::{Argument, Floats, Kernel, Shape};
 use morphgl_registry::Result;
 
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::edges::Edges;
 use crate::epilogue::{Factors, column_sums};
 use crate::gpu::{Gpu, Mask, Words, arguments, each, number, rows_by_lanes, rows_by_units};
@@ -32,20 +32,20 @@ fn lanes(heads: usize) -> u32 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scorer<'a> {
     /// Values, and the attention vectors of sources and destinations.
-    Gat { values: Part, att: [Floats<'a>; 2] },
+    Gat { values: Region, att: [Floats<'a>; 2] },
     /// Left side (also the values), right side, and the attention vector.
-    Gatv2 { left: Part, right: Part, att: Floats<'a> },
+    Gatv2 { left: Region, right: Region, att: Floats<'a> },
 }
 
 /// Results of the forward pass that backward reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attended {
-    pub(crate) output: Part,
+    pub(crate) output: Region,
     heads: Heads,
-    scores: Part,
-    coefficients: Part,
+    scores: Region,
+    coefficients: Region,
     /// Coefficients after dropout.
-    messages: Part,
+    messages: Region,
 }
 
 /// Launches a kernel of kernels/attention.cu.
@@ -62,21 +62,21 @@ fn dot_products(elements: usize, heads: usize, width: usize) -> Shape {
 }
 
 impl Scorer<'_> {
-    fn values(&self) -> Part {
+    fn values(&self) -> Region {
         match self {
             Scorer::Gat { values, .. } => *values,
             Scorer::Gatv2 { left, .. } => *left,
         }
     }
 
-    fn scores(&self, gpu: &mut Gpu, edges: &mut Edges<'_>, Heads { heads, width, .. }: Heads) -> Result<Part> {
+    fn scores(&self, gpu: &mut Gpu, edges: &mut Edges<'_>, Heads { heads, width, .. }: Heads) -> Result<Region> {
         let row_of = edges.row_of(gpu)?;
         let Block { num_dst, num_src, num_edges, indices, .. } = edges.block;
         let positions = num_edges + num_dst;
         let scores = gpu.take(positions * heads)?;
         match *self {
             Scorer::Gat { values, att } => {
-                let mut half = |nodes: usize, att: Floats<'_>| -> Result<Part> {
+                let mut half = |nodes: usize, att: Floats<'_>| -> Result<Region> {
                     let out = gpu.take(nodes * heads)?;
                     let arguments = arguments![gpu, values, att, out, nodes, width];
                     run(gpu, &gpu.kernels.train_halves, dot_products(nodes, heads, width), arguments)?;
@@ -127,9 +127,9 @@ pub(crate) fn attend(gpu: &mut Gpu, edges: &mut Edges<'_>, scorer: Scorer<'_>, o
 /// Outputs of the backward pass: gradients of a scorer's inputs.
 pub(crate) struct ScorerGradients<'a> {
     /// Of the values or the left side, `[num_src, heads * width]`.
-    pub(crate) values: Part,
+    pub(crate) values: Region,
     /// Of GATv2's right side, `[num_dst, heads * width]`.
-    pub(crate) right: Option<Part>,
+    pub(crate) right: Option<Region>,
     /// Of GATv2's vector; of the source and destination vectors of GAT.
     pub(crate) att: [Option<Floats<'a>>; 2],
 }
@@ -141,7 +141,7 @@ impl Attended {
         gpu: &mut Gpu,
         edges: &mut Edges<'_>,
         scorer: Scorer<'_>,
-        gradient: Part,
+        gradient: Region,
         out: &ScorerGradients<'_>,
     ) -> Result<()> {
         let Self { heads: Heads { heads, width, mask }, scores, coefficients: alpha, messages, .. } = *self;
@@ -210,7 +210,7 @@ impl Attended {
 }
 
 /// Mean over heads.
-pub(crate) fn mean_heads(gpu: &mut Gpu, x: Part, heads: usize, width: usize) -> Result<Part> {
+pub(crate) fn mean_heads(gpu: &mut Gpu, x: Region, heads: usize, width: usize) -> Result<Region> {
     let out = gpu.take(x.len() / heads)?;
     let arguments = arguments![gpu, x, out, out.len() as u64, heads, width];
     run(gpu, &gpu.kernels.train_mean_heads, each(out.len()), arguments)?;
@@ -218,7 +218,7 @@ pub(crate) fn mean_heads(gpu: &mut Gpu, x: Part, heads: usize, width: usize) -> 
 }
 
 /// Gradient of the heads from that of their mean.
-pub(crate) fn mean_heads_backward(gpu: &mut Gpu, gradient: Part, heads: usize, width: usize) -> Result<Part> {
+pub(crate) fn mean_heads_backward(gpu: &mut Gpu, gradient: Region, heads: usize, width: usize) -> Result<Region> {
     let out = gpu.take(gradient.len() * heads)?;
     let arguments = arguments![gpu, gradient, out, out.len() as u64, heads, width];
     run(gpu, &gpu.kernels.train_mean_heads_backward, each(out.len()), arguments)?;

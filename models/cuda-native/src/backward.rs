@@ -4,7 +4,7 @@ use morphgl_cuda::Floats;
 use morphgl_model_spec::{LayerShape, ModelKind};
 use morphgl_registry::Result;
 
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::attention::{Scorer, ScorerGradients, mean_heads_backward};
 use crate::edges::{Edges, zero};
 use crate::epilogue::{Factors, add, column_sums, epilogue_backward, total};
@@ -17,27 +17,27 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Computes the gradients of a layer's parameters from that of its output, which is overwritten; and, if `rows` is given,
-    /// that of its input of `rows` rows, in a new part.
+    /// that of its input of `rows` rows, in a new region.
     pub(crate) fn layer_backward(
         &mut self,
         mut layer: Layer<'a>,
-        gradient: Part,
+        gradient: Region,
         rows: Option<usize>,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<Region>> {
         let out = rows.map(|rows| self.gpu.take(rows * layer.shape.in_dim)).transpose()?;
         let mark = self.gpu.mark();
         let residual = self.end_backward(&layer, gradient)?;
         let read = layer.edges.as_ref().map_or(layer.output.rows(), |edges| edges.block.num_src);
-        let found = out.map(|out| out.first(read * layer.shape.in_dim));
-        if let (Some(out), Some(found)) = (out, found)
-            && out.len() > found.len()
+        let input_gradient = out.map(|out| out.first(read * layer.shape.in_dim));
+        if let (Some(out), Some(input_gradient)) = (out, input_gradient)
+            && out.len() > input_gradient.len()
         {
-            // No block reads these rows: their gradient is 0.
-            zero(self.gpu, out.from(found.len(), out.len() - found.len()))?;
+            // Rows that no block reads have a gradient of 0.
+            zero(self.gpu, out.from(input_gradient.len(), out.len() - input_gradient.len()))?;
         }
-        self.convolve_backward(&mut layer, gradient, found)?;
-        if let (Some(residual), Some(found)) = (residual, found) {
-            let own = found.first(residual.len());
+        self.convolve_backward(&mut layer, gradient, input_gradient)?;
+        if let (Some(residual), Some(input_gradient)) = (residual, input_gradient) {
+            let own = input_gradient.first(residual.len());
             add(self.gpu, own, Some(residual), own)?;
         }
         self.gpu.release(mark);
@@ -45,29 +45,29 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Backward of normalisation, residual connection and epilogue, in place; returns the residual's gradient.
-    fn end_backward(&mut self, layer: &Layer<'a>, gradient: Part) -> Result<Option<Part>> {
+    fn end_backward(&mut self, layer: &Layer<'a>, gradient: Region) -> Result<Option<Region>> {
         let (spec, columns, index) = (self.model.spec, layer.output.columns, layer.layer);
         let mut bias = Some(self.gradient(index, bias_name(spec.kind)));
         let plain = layer.unit.is_none() && layer.normalized.is_none();
         let own_bias = if plain { bias.take() } else { None };
         let mut residual = None;
         if layer.shape.last {
-            epilogue_backward(self.gpu, gradient, columns, own_bias, (layer.output.part, None, Mask::NONE))?;
+            epilogue_backward(self.gpu, gradient, columns, own_bias, (layer.output.region, None, Mask::NONE))?;
         } else if let Some(activated) = layer.activated {
-            epilogue_backward(self.gpu, gradient, columns, None, (layer.output.part, None, layer.mask))?;
+            epilogue_backward(self.gpu, gradient, columns, None, (layer.output.region, None, layer.mask))?;
             let copy = self.gpu.take(gradient.len())?;
             add(self.gpu, gradient, None, copy)?;
             residual = Some(copy);
             let end = (activated, Some(spec.activation), Mask::NONE);
             epilogue_backward(self.gpu, gradient, columns, own_bias, end)?;
         } else {
-            let end = (layer.output.part, Some(spec.activation), layer.mask);
+            let end = (layer.output.region, Some(spec.activation), layer.mask);
             epilogue_backward(self.gpu, gradient, columns, own_bias, end)?;
         }
         if let Some(normalized) = &layer.normalized {
             let affine = self.affine(index, |name| self.model.get(name));
-            let found = self.affine(index, |name| self.model.gradient(name));
-            normalized.backward(self.gpu, gradient, affine, found)?;
+            let affine_gradient = self.affine(index, |name| self.model.gradient(name));
+            normalized.backward(self.gpu, gradient, affine, affine_gradient)?;
         }
         if let Some(unit) = &layer.unit {
             unit.backward(self.gpu, gradient)?;
@@ -79,14 +79,21 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Backward of the convolution: gradients of its weights and, if wanted, of its input.
-    fn convolve_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
+    fn convolve_backward(
+        &mut self,
+        layer: &mut Layer<'a>,
+        gradient: Region,
+        input_gradient: Option<Region>,
+    ) -> Result<()> {
         let (index, LayerShape { in_dim, out_dim, .. }) = (layer.layer, layer.shape);
         let rows = layer.output.rows();
         let sizes = [rows, out_dim, in_dim];
         let Some(edges) = &mut layer.edges else {
             layer.input.linear_weight(self.gpu, sizes, gradient, self.gradient(index, "weight"))?;
-            return match found {
-                Some(found) => self.gpu.linear_input(sizes, gradient, self.parameter(index, "weight"), found, false),
+            return match input_gradient {
+                Some(input_gradient) => {
+                    self.gpu.linear_input(sizes, gradient, self.parameter(index, "weight"), input_gradient, false)
+                }
                 None => Ok(()),
             };
         };
@@ -97,21 +104,25 @@ impl<'a> Pass<'_, 'a> {
                 sizes,
                 gradient,
                 (aggregated, &layer.input),
-                found,
+                input_gradient,
             ),
             Convolved::Sage { aggregated } => {
                 let of = (index, "lin_l.weight");
-                self.sum_linear_backward(of, edges, sizes, gradient, (aggregated, &layer.input), found)?;
+                self.sum_linear_backward(of, edges, sizes, gradient, (aggregated, &layer.input), input_gradient)?;
                 layer.input.linear_weight(self.gpu, sizes, gradient, self.gradient(index, "lin_r.weight"))?;
-                match found {
-                    Some(found) => {
-                        self.gpu.linear_input(sizes, gradient, self.parameter(index, "lin_r.weight"), found, true)
-                    }
+                match input_gradient {
+                    Some(input_gradient) => self.gpu.linear_input(
+                        sizes,
+                        gradient,
+                        self.parameter(index, "lin_r.weight"),
+                        input_gradient,
+                        true,
+                    ),
                     None => Ok(()),
                 }
             }
-            Convolved::Gin { .. } => self.gin_backward(layer, gradient, found),
-            Convolved::Gat { .. } => self.gat_backward(layer, gradient, found),
+            Convolved::Gin { .. } => self.gin_backward(layer, gradient, input_gradient),
+            Convolved::Gat { .. } => self.gat_backward(layer, gradient, input_gradient),
             Convolved::Linear => unreachable!("a perceptron has no edges"),
         }
     }
@@ -122,29 +133,29 @@ impl<'a> Pass<'_, 'a> {
         (index, name): (usize, &str),
         edges: &mut Edges<'a>,
         [rows, out_dim, in_dim]: [usize; 3],
-        gradient: Part,
-        (sums, input): (Option<Part>, &Input<'a>),
-        found: Option<Part>,
+        gradient: Region,
+        (sums, input): (Option<Region>, &Input<'a>),
+        input_gradient: Option<Region>,
     ) -> Result<()> {
-        let (weight, of_weight) = (self.parameter(index, name), self.gradient(index, name));
+        let (weight, weight_gradient) = (self.parameter(index, name), self.gradient(index, name));
         if let Some(sums) = sums {
-            self.gpu.linear_weight([rows, out_dim, in_dim], gradient, sums, of_weight, false)?;
-            let Some(found) = found else { return Ok(()) };
+            self.gpu.linear_weight([rows, out_dim, in_dim], gradient, sums, weight_gradient, false)?;
+            let Some(input_gradient) = input_gradient else { return Ok(()) };
             let of_sums = self.gpu.take(rows * in_dim)?;
             self.gpu.linear_input([rows, out_dim, in_dim], gradient, weight, of_sums, false)?;
-            return edges.sum_backward(self.gpu, of_sums, found, in_dim, None);
+            return edges.sum_backward(self.gpu, of_sums, input_gradient, in_dim, None);
         }
         let sizes = [edges.block.num_src, out_dim, in_dim];
         let of_products = self.gpu.take(edges.block.num_src * out_dim)?;
         edges.sum_backward(self.gpu, gradient, of_products, out_dim, None)?;
-        input.linear_weight(self.gpu, sizes, of_products, of_weight)?;
-        match found {
-            Some(found) => self.gpu.linear_input(sizes, of_products, weight, found, false),
+        input.linear_weight(self.gpu, sizes, of_products, weight_gradient)?;
+        match input_gradient {
+            Some(input_gradient) => self.gpu.linear_input(sizes, of_products, weight, input_gradient, false),
             None => Ok(()),
         }
     }
 
-    fn gin_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
+    fn gin_backward(&mut self, layer: &mut Layer<'a>, gradient: Region, input_gradient: Option<Region>) -> Result<()> {
         let Convolved::Gin { aggregated, multiplied, hidden } = layer.convolved else { unreachable!("it is a GIN") };
         let (index, LayerShape { in_dim, out_dim, .. }) = (layer.layer, layer.shape);
         let edges = layer.edges.as_mut().expect("a GIN has edges");
@@ -152,48 +163,49 @@ impl<'a> Pass<'_, 'a> {
         let eps = Some(Words::Floats(self.parameter(index, "eps")));
         let second = [rows, out_dim, out_dim];
         self.gpu.linear_weight(second, gradient, hidden, self.gradient(index, "nn.lins.1.weight"), false)?;
-        let of_hidden = self.gpu.take(rows * out_dim)?;
-        self.gpu.linear_input(second, gradient, self.parameter(index, "nn.lins.1.weight"), of_hidden, false)?;
+        let hidden_gradient = self.gpu.take(rows * out_dim)?;
+        self.gpu.linear_input(second, gradient, self.parameter(index, "nn.lins.1.weight"), hidden_gradient, false)?;
         let bias = Some(self.gradient(index, "nn.lins.0.bias"));
         let relu = Some(morphgl_model_spec::Activation::Relu);
-        epilogue_backward(self.gpu, of_hidden, out_dim, bias, (hidden, relu, Mask::NONE))?;
-        let (weight, of_weight) = (self.parameter(index, "nn.lins.0.weight"), self.gradient(index, "nn.lins.0.weight"));
+        epilogue_backward(self.gpu, hidden_gradient, out_dim, bias, (hidden, relu, Mask::NONE))?;
+        let (weight, weight_gradient) =
+            (self.parameter(index, "nn.lins.0.weight"), self.gradient(index, "nn.lins.0.weight"));
         match (aggregated, multiplied) {
             (Some(sums), _) => {
-                self.gpu.linear_weight([rows, out_dim, in_dim], of_hidden, sums, of_weight, false)?;
+                self.gpu.linear_weight([rows, out_dim, in_dim], hidden_gradient, sums, weight_gradient, false)?;
                 let of_sums = self.gpu.take(rows * in_dim)?;
-                self.gpu.linear_input([rows, out_dim, in_dim], of_hidden, weight, of_sums, false)?;
+                self.gpu.linear_input([rows, out_dim, in_dim], hidden_gradient, weight, of_sums, false)?;
                 let own = layer.input.dense(self.gpu, rows)?;
                 self.eps_gradient(index, of_sums, own, in_dim)?;
-                match found {
-                    Some(found) => edges.sum_backward(self.gpu, of_sums, found, in_dim, eps),
+                match input_gradient {
+                    Some(input_gradient) => edges.sum_backward(self.gpu, of_sums, input_gradient, in_dim, eps),
                     None => Ok(()),
                 }
             }
             (None, Some(products)) => {
-                self.eps_gradient(index, of_hidden, products.into(), out_dim)?;
+                self.eps_gradient(index, hidden_gradient, products.into(), out_dim)?;
                 let sizes = [num_src, out_dim, in_dim];
                 let of_products = self.gpu.take(num_src * out_dim)?;
-                edges.sum_backward(self.gpu, of_hidden, of_products, out_dim, eps)?;
-                layer.input.linear_weight(self.gpu, sizes, of_products, of_weight)?;
-                match found {
-                    Some(found) => self.gpu.linear_input(sizes, of_products, weight, found, false),
+                edges.sum_backward(self.gpu, hidden_gradient, of_products, out_dim, eps)?;
+                layer.input.linear_weight(self.gpu, sizes, of_products, weight_gradient)?;
+                match input_gradient {
+                    Some(input_gradient) => self.gpu.linear_input(sizes, of_products, weight, input_gradient, false),
                     None => Ok(()),
                 }
             }
-            (None, None) => unreachable!("one of the two came first"),
+            (None, None) => unreachable!("aggregation or GEMM came first"),
         }
     }
 
     /// Gradient of GIN's `eps`: inner product of the destination rows and their gradient.
-    fn eps_gradient(&mut self, index: usize, gradient: Part, own: Words<'_>, columns: usize) -> Result<()> {
+    fn eps_gradient(&mut self, index: usize, gradient: Region, own: Words<'_>, columns: usize) -> Result<()> {
         let sums = self.gpu.take(columns)?;
         let factors = Factors { elements: Some(own), heads: None };
         column_sums(self.gpu, gradient, columns, factors, sums)?;
         total(self.gpu, sums, self.gradient(index, "eps"))
     }
 
-    fn gat_backward(&mut self, layer: &mut Layer<'a>, gradient: Part, found: Option<Part>) -> Result<()> {
+    fn gat_backward(&mut self, layer: &mut Layer<'a>, gradient: Region, input_gradient: Option<Region>) -> Result<()> {
         let Convolved::Gat { scorer, attended } = layer.convolved else { unreachable!("it is a GAT") };
         let (index, LayerShape { in_dim, heads, head_dim, last, .. }) = (layer.layer, layer.shape);
         let edges = layer.edges.as_mut().expect("a GAT has edges");
@@ -214,8 +226,8 @@ impl<'a> Pass<'_, 'a> {
             Scorer::Gat { .. } => ["att_src", "att_dst"].map(|name| Some(self.gradient(index, name))),
             Scorer::Gatv2 { .. } => [Some(self.gradient(index, "att")), None],
         };
-        let wanted = ScorerGradients { values: of_values, right: of_right, att };
-        attended.backward(self.gpu, edges, scorer, gradient, &wanted)?;
+        let gradients = ScorerGradients { values: of_values, right: of_right, att };
+        attended.backward(self.gpu, edges, scorer, gradient, &gradients)?;
         for (name, rows, of_side) in sides {
             let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
             let sizes = [rows, columns, in_dim];
@@ -223,8 +235,14 @@ impl<'a> Pass<'_, 'a> {
             if self.model.spec.kind == ModelKind::Gat && name != "lin" {
                 column_sums(self.gpu, of_side, columns, Factors::default(), self.gradient(index, &bias))?;
             }
-            if let Some(found) = found {
-                self.gpu.linear_input(sizes, of_side, self.parameter(index, &weight), found, name == "lin_r")?;
+            if let Some(input_gradient) = input_gradient {
+                self.gpu.linear_input(
+                    sizes,
+                    of_side,
+                    self.parameter(index, &weight),
+                    input_gradient,
+                    name == "lin_r",
+                )?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use morphgl_graph_store::Dtype;
 use morphgl_model_spec::ModelKind;
 use morphgl_registry::Result;
 
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::gpu::{Gpu, Words, arguments, each, rows_by_units};
 use crate::kernels::Kernels;
 use crate::transpose::{BLOCKS, Block, Transposed, rows_of_edges, transpose};
@@ -14,12 +14,12 @@ use crate::transpose::{BLOCKS, Block, Transposed, rows_of_edges, transpose};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges<'a> {
     pub(crate) block: Block<'a>,
-    of_edges: Option<Part>,
+    of_edges: Option<Region>,
     /// Row coefficients; those of a mean are written by the forward sum for the backward one.
-    of_rows: Option<Part>,
+    of_rows: Option<Region>,
     mean: bool,
-    loops: Option<Part>,
-    row_of: Option<Part>,
+    loops: Option<Region>,
+    row_of: Option<Region>,
     transposed: Option<Transposed>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Edges<'a> {
     }
 
     /// Weighted sum of the sources of each row, plus `1 + eps` times the row itself if `eps` is given.
-    pub(crate) fn sum(&self, gpu: &mut Gpu, x: Rows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Part> {
+    pub(crate) fn sum(&self, gpu: &mut Gpu, x: Rows<'a>, width: usize, eps: Option<Words<'_>>) -> Result<Region> {
         let Block { num_dst, num_src, indptr, indices, .. } = self.block;
         assert!(4 * x.words.len() + 3 >= num_src * width * x.dtype.size(), "rows to sum and source nodes");
         let out = gpu.take(num_dst * width)?;
@@ -91,8 +91,8 @@ impl<'a> Edges<'a> {
     pub(crate) fn sum_backward(
         &mut self,
         gpu: &mut Gpu,
-        gradient: Part,
-        out: Part,
+        gradient: Region,
+        out: Region,
         width: usize,
         eps: Option<Words<'_>>,
     ) -> Result<()> {
@@ -110,22 +110,22 @@ impl<'a> Edges<'a> {
     }
 
     /// Destination row of each edge; computed once.
-    pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Part> {
+    pub(crate) fn row_of(&mut self, gpu: &mut Gpu) -> Result<Region> {
         let row_of = self.row_of.map_or_else(|| rows_of_edges(gpu, self.block), Ok)?;
         Ok(*self.row_of.insert(row_of))
     }
 
-    /// The transposed block; computed once, valid as long as the parts taken before it.
+    /// The transposed block; computed once, valid as long as the regions taken before it.
     pub(crate) fn transposed(&mut self, gpu: &mut Gpu) -> Result<Transposed> {
         let transposed = self.transposed.map_or_else(|| transpose(gpu, self.block, self.row_of, BLOCKS), Ok)?;
         Ok(*self.transposed.insert(transposed))
     }
 }
 
-/// Fills a part with zeros.
-pub(crate) fn zero(gpu: &Gpu, part: Part) -> Result<()> {
-    // SAFETY: the kernel's arguments, and as many words as the part has.
-    unsafe { gpu.launch(&gpu.kernels.train_zero, each(part.len()), arguments![gpu, part, part.len() as u64]) }
+/// Fills a region with zeros.
+pub(crate) fn zero(gpu: &Gpu, region: Region) -> Result<()> {
+    // SAFETY: the kernel's arguments, and as many words as the region has.
+    unsafe { gpu.launch(&gpu.kernels.train_zero, each(region.len()), arguments![gpu, region, region.len() as u64]) }
 }
 
 fn sum_kernel(kernels: &Kernels, dtype: Dtype, four: bool) -> &Kernel {

@@ -5,7 +5,7 @@ use morphgl_graph_store::Dtype;
 use morphgl_model_spec::Activation;
 use morphgl_registry::Result;
 
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::edges::Rows;
 use crate::gpu::{Gpu, Mask, Words, arguments, each, number, rows_by_units};
 
@@ -20,7 +20,7 @@ fn code(activation: Option<Activation>) -> u32 {
 /// Epilogue in place: bias, activation and dropout, each optional.
 pub(crate) fn epilogue(
     gpu: &Gpu,
-    values: Part,
+    values: Region,
     columns: usize,
     bias: Option<Floats<'_>>,
     activation: Option<Activation>,
@@ -41,10 +41,10 @@ pub(crate) fn epilogue(
 /// `bias` receives its column sums.
 pub(crate) fn epilogue_backward(
     gpu: &mut Gpu,
-    gradient: Part,
+    gradient: Region,
     columns: usize,
     bias: Option<Floats<'_>>,
-    (output, activation, mask): (Part, Option<Activation>, Mask),
+    (output, activation, mask): (Region, Option<Activation>, Mask),
 ) -> Result<()> {
     if activation.is_none() && !mask.drops() {
         return bias.map_or(Ok(()), |bias| column_sums(gpu, gradient, columns, Factors::default(), bias));
@@ -91,13 +91,13 @@ pub(crate) struct Factors<'a> {
     /// One factor per element.
     pub(crate) elements: Option<Words<'a>>,
     /// One factor per row and head, and the width of a head.
-    pub(crate) heads: Option<(Part, usize)>,
+    pub(crate) heads: Option<(Region, usize)>,
 }
 
 /// Column sums, in a fixed order.
 pub(crate) fn column_sums<'a>(
     gpu: &mut Gpu,
-    x: Part,
+    x: Region,
     columns: usize,
     factors: Factors<'a>,
     out: impl Into<Words<'a>>,
@@ -118,7 +118,7 @@ pub(crate) fn column_sums<'a>(
     Ok(())
 }
 
-fn columns_end(gpu: &Gpu, partials: Part, runs: usize, columns: usize, out: Words<'_>) -> Result<()> {
+fn columns_end(gpu: &Gpu, partials: Region, runs: usize, columns: usize, out: Words<'_>) -> Result<()> {
     assert!(out.len() >= columns, "a sum a column");
     let arguments = arguments![gpu, partials, out, runs, columns];
     let (x, y) = (columns.next_power_of_two().min(32), runs.div_ceil(4).next_power_of_two().min(32));
@@ -128,7 +128,7 @@ fn columns_end(gpu: &Gpu, partials: Part, runs: usize, columns: usize, out: Word
 }
 
 /// Sum of a short array, in order.
-pub(crate) fn total(gpu: &Gpu, x: Part, out: Floats<'_>) -> Result<()> {
+pub(crate) fn total(gpu: &Gpu, x: Region, out: Floats<'_>) -> Result<()> {
     assert!(out.len() == 1, "a sum is a number");
     let arguments = arguments![gpu, x, out, x.len()];
     // SAFETY: the kernel's arguments.
@@ -136,7 +136,7 @@ pub(crate) fn total(gpu: &Gpu, x: Part, out: Floats<'_>) -> Result<()> {
 }
 
 /// `out = x + y`, or a copy of `x`; `out` may be one of them.
-pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Part>, out: Part) -> Result<()> {
+pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Region>, out: Region) -> Result<()> {
     let x = x.into();
     assert!(x.len() >= out.len() && y.is_none_or(|y| y.len() >= out.len()), "a sum of as many");
     let arguments = arguments![gpu, x, y, out, out.len() as u64];
@@ -145,7 +145,7 @@ pub(crate) fn add<'a>(gpu: &Gpu, x: impl Into<Words<'a>>, y: Option<Part>, out: 
 }
 
 /// Widens the first `len` elements of features to f32, with dropout.
-pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, len: usize, mask: Mask) -> Result<Part> {
+pub(crate) fn widen(gpu: &mut Gpu, x: Rows<'_>, len: usize, mask: Mask) -> Result<Region> {
     assert!(4 * x.words.len() + 3 >= len * x.dtype.size(), "elements to widen");
     let out = gpu.take(len)?;
     if len == 0 {

@@ -7,7 +7,7 @@ use morphgl_graph_store::Dtype;
 use morphgl_model_spec::{Attention, Dropout, DropoutSite, LayerShape, ModelKind, Normalization};
 use morphgl_registry::{BatchId, Result};
 
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::attention::{Attended, Heads, Scorer, attend, mean_heads};
 use crate::edges::{Edges, Rows};
 use crate::epilogue::{add, epilogue, widen};
@@ -45,7 +45,7 @@ const CHUNK: usize = if cfg!(feature = "emulate") { 1 << 10 } else { 32 << 20 };
 impl<'a> Input<'a> {
     /// Output of a layer.
     pub(crate) fn of(matrix: Matrix) -> Self {
-        let rows = Rows { words: matrix.part.into(), dtype: Dtype::F32 };
+        let rows = Rows { words: matrix.region.into(), dtype: Dtype::F32 };
         Self { rows, columns: matrix.columns }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Input<'a> {
     pub(crate) fn dense(&self, gpu: &mut Gpu, rows: usize) -> Result<Words<'a>> {
         match self.rows.dtype {
             Dtype::F32 => Ok(self.rows.words),
-            _ => Ok(Words::Part(widen(gpu, self.rows, rows * self.columns, Mask::NONE)?)),
+            _ => Ok(Words::Region(widen(gpu, self.rows, rows * self.columns, Mask::NONE)?)),
         }
     }
 
@@ -86,7 +86,7 @@ impl<'a> Input<'a> {
         gpu: &mut Gpu,
         [rows, width, depth]: [usize; 3],
         weight: Floats<'_>,
-        out: Part,
+        out: Region,
         add: bool,
     ) -> Result<()> {
         self.in_chunks(gpu, rows, |gpu, rows, x| {
@@ -100,7 +100,7 @@ impl<'a> Input<'a> {
         &self,
         gpu: &mut Gpu,
         [rows, width, depth]: [usize; 3],
-        gradient: Part,
+        gradient: Region,
         out: Floats<'_>,
     ) -> Result<()> {
         self.in_chunks(gpu, rows, |gpu, rows, x| {
@@ -114,9 +114,9 @@ impl<'a> Input<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Convolved<'a> {
     Linear,
-    Gcn { aggregated: Option<Part> },
-    Sage { aggregated: Option<Part> },
-    Gin { aggregated: Option<Part>, multiplied: Option<Part>, hidden: Part },
+    Gcn { aggregated: Option<Region> },
+    Sage { aggregated: Option<Region> },
+    Gin { aggregated: Option<Region>, multiplied: Option<Region>, hidden: Region },
     Gat { scorer: Scorer<'a>, attended: Attended },
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Layer<'a> {
     pub(crate) unit: Option<Unit>,
     pub(crate) normalized: Option<Normalized>,
     /// Result of the activation, if it differs from the layer's output.
-    pub(crate) activated: Option<Part>,
+    pub(crate) activated: Option<Region>,
     pub(crate) mask: Mask,
     pub(crate) output: Matrix,
 }
@@ -153,8 +153,8 @@ impl<'a> Pass<'_, 'a> {
         if !mask.drops() {
             return Ok(input);
         }
-        let part = widen(self.gpu, input.rows, rows * spec.in_dim, mask)?;
-        Ok(Input::of(Matrix { part, columns: spec.in_dim }))
+        let region = widen(self.gpu, input.rows, rows * spec.in_dim, mask)?;
+        Ok(Input::of(Matrix { region, columns: spec.in_dim }))
     }
 
     /// Rows in their stored type, without dropout.
@@ -188,8 +188,8 @@ impl<'a> Pass<'_, 'a> {
         rows: usize,
     ) -> Result<Layer<'a>> {
         let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
-        let (convolved, part) = self.convolve(layer, &input, &mut edges, rows)?;
-        let mut at = Matrix { part, columns: shape.out_dim };
+        let (convolved, region) = self.convolve(layer, &input, &mut edges, rows)?;
+        let mut at = Matrix { region, columns: shape.out_dim };
         let mut bias = Some(self.parameter(layer, bias_name(spec.kind)));
         let mask = match shape.last {
             true => Mask::NONE,
@@ -199,38 +199,38 @@ impl<'a> Pass<'_, 'a> {
         let normalizes = !shape.last && spec.normalization != Normalization::None;
         let (mut unit, mut normalized) = (None, None);
         if spec.l2_normalize || normalizes {
-            epilogue(self.gpu, at.part, at.columns, bias.take(), None, Mask::NONE)?;
+            epilogue(self.gpu, at.region, at.columns, bias.take(), None, Mask::NONE)?;
         }
         if spec.l2_normalize {
-            let found = Unit::new(self.gpu, at)?;
-            (at, unit) = (found.output, Some(found));
+            let scaled = Unit::new(self.gpu, at)?;
+            (at, unit) = (scaled.output, Some(scaled));
         }
         if normalizes {
             (at, normalized) = self.normalize(layer, at)?;
         }
         // Later steps must not overwrite what backward reads.
         if unit.is_some() && !normalizes && activation.is_some() {
-            let copy = self.gpu.take(at.part.len())?;
-            add(self.gpu, at.part, None, copy)?;
-            at.part = copy;
+            let copy = self.gpu.take(at.region.len())?;
+            add(self.gpu, at.region, None, copy)?;
+            at.region = copy;
         }
         let mut activated = None;
         if spec.has_residual(layer) {
-            epilogue(self.gpu, at.part, at.columns, bias, activation, Mask::NONE)?;
-            let Words::Part(own) = input.rows.words else { unreachable!("a hidden layer reads a layer's output") };
-            let sum = self.gpu.take(at.part.len())?;
-            add(self.gpu, own, Some(at.part), sum)?;
+            epilogue(self.gpu, at.region, at.columns, bias, activation, Mask::NONE)?;
+            let Words::Region(own) = input.rows.words else { unreachable!("a hidden layer reads a layer's output") };
+            let sum = self.gpu.take(at.region.len())?;
+            add(self.gpu, own, Some(at.region), sum)?;
             epilogue(self.gpu, sum, at.columns, None, None, mask)?;
-            activated = Some(std::mem::replace(&mut at.part, sum));
+            activated = Some(std::mem::replace(&mut at.region, sum));
         } else {
-            epilogue(self.gpu, at.part, at.columns, bias, activation, mask)?;
+            epilogue(self.gpu, at.region, at.columns, bias, activation, mask)?;
         }
         Ok(Layer { layer, shape, input, edges, convolved, unit, normalized, activated, mask, output: at })
     }
 
     fn normalize(&mut self, layer: usize, x: Matrix) -> Result<(Matrix, Option<Normalized>)> {
         let affine = self.affine(layer, |name| self.model.get(name));
-        let found = match (self.model.spec.normalization, self.mode) {
+        let normalized = match (self.model.spec.normalization, self.mode) {
             (Normalization::Batch, Mode::Evaluation) => {
                 let running = self.running(layer);
                 return Ok((by_running(self.gpu, x, affine, running)?, None));
@@ -238,7 +238,7 @@ impl<'a> Pass<'_, 'a> {
             (Normalization::Batch, _) => Normalized::batch(self.gpu, x, affine)?,
             _ => Normalized::layer(self.gpu, x, affine)?,
         };
-        Ok((found.output, Some(found)))
+        Ok((normalized.output, Some(normalized)))
     }
 
     /// The convolution without its last bias.
@@ -248,7 +248,7 @@ impl<'a> Pass<'_, 'a> {
         input: &Input<'a>,
         edges: &mut Option<Edges<'a>>,
         rows: usize,
-    ) -> Result<(Convolved<'a>, Part)> {
+    ) -> Result<(Convolved<'a>, Region)> {
         let (spec, LayerShape { in_dim, out_dim, .. }) = (self.model.spec, self.model.spec.layer(layer));
         let Some(edges) = edges else {
             let (weight, out) = (self.parameter(layer, "weight"), self.gpu.take(rows * out_dim)?);
@@ -283,7 +283,7 @@ impl<'a> Pass<'_, 'a> {
         weight: Floats<'_>,
         [in_dim, out_dim]: [usize; 2],
         first: bool,
-    ) -> Result<(Option<Part>, Part)> {
+    ) -> Result<(Option<Region>, Region)> {
         let (num_src, num_dst) = (edges.block.num_src, edges.block.num_dst);
         if first {
             let products = self.gpu.take(num_src * out_dim)?;
@@ -303,7 +303,7 @@ impl<'a> Pass<'_, 'a> {
         input: &Input<'a>,
         edges: &Edges<'a>,
         first: bool,
-    ) -> Result<(Convolved<'a>, Part)> {
+    ) -> Result<(Convolved<'a>, Region)> {
         let LayerShape { in_dim, out_dim, .. } = self.model.spec.layer(layer);
         let (num_src, num_dst) = (edges.block.num_src, edges.block.num_dst);
         let eps = Some(Words::Floats(self.parameter(layer, "eps")));
@@ -328,10 +328,10 @@ impl<'a> Pass<'_, 'a> {
         Ok((Convolved::Gin { aggregated, multiplied, hidden }, out))
     }
 
-    fn gat(&mut self, layer: usize, input: &Input<'a>, edges: &mut Edges<'a>) -> Result<(Convolved<'a>, Part)> {
+    fn gat(&mut self, layer: usize, input: &Input<'a>, edges: &mut Edges<'a>) -> Result<(Convolved<'a>, Region)> {
         let (spec, shape) = (self.model.spec, self.model.spec.layer(layer));
         let (num_src, num_dst, columns) = (edges.block.num_src, edges.block.num_dst, shape.heads * shape.head_dim);
-        let mut product = |rows: usize, name: &str| -> Result<Part> {
+        let mut product = |rows: usize, name: &str| -> Result<Region> {
             let out = self.gpu.take(rows * columns)?;
             let weight = self.model.get(&parameter(spec.kind, layer, &format!("{name}.weight")));
             input.linear(self.gpu, [rows, columns, shape.in_dim], weight, out, false)?;

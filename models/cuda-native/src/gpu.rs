@@ -5,7 +5,7 @@ use morphgl_cuda::{Argument, Buffer, Device, Floats, Kernel, Pinned, Precision, 
 use morphgl_model_spec::Dropout;
 use morphgl_registry::Result;
 
-use crate::arena::{Arena, Mark, Part};
+use crate::arena::{Arena, Mark, Region};
 use crate::kernels::Kernels;
 
 /// Maximum threads of a block, as in kernels/sums.cu.
@@ -14,7 +14,7 @@ const THREADS: usize = 256;
 /// 4-byte words in device memory: in the arena or in a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Words<'a> {
-    Part(Part),
+    Region(Region),
     Floats(Floats<'a>),
     Indices(&'a Buffer<u32>),
     Bytes(&'a Buffer<u8>),
@@ -25,7 +25,7 @@ impl<'a> Words<'a> {
     pub(crate) fn after(self, start: usize) -> Self {
         let floats = |floats: Floats<'a>| Words::Floats(floats.part(start..floats.len()));
         match self {
-            Words::Part(part) => Words::Part(part.from(start, part.len() - start)),
+            Words::Region(region) => Words::Region(region.from(start, region.len() - start)),
             Words::Floats(of) => floats(of),
             Words::Bytes(buffer) => floats(Floats::of_bytes(buffer)),
             Words::Indices(_) => unreachable!("features are floats or bytes"),
@@ -34,7 +34,7 @@ impl<'a> Words<'a> {
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Words::Part(part) => part.len(),
+            Words::Region(region) => region.len(),
             Words::Floats(floats) => floats.len(),
             Words::Indices(buffer) => buffer.len(),
             Words::Bytes(buffer) => buffer.len() / 4,
@@ -42,9 +42,9 @@ impl<'a> Words<'a> {
     }
 }
 
-impl From<Part> for Words<'_> {
-    fn from(part: Part) -> Self {
-        Words::Part(part)
+impl From<Region> for Words<'_> {
+    fn from(region: Region) -> Self {
+        Words::Region(region)
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) trait KernelArgument<'a> {
 impl<'a> KernelArgument<'a> for Words<'a> {
     fn resolve(self, gpu: &'a Gpu) -> Argument<'a> {
         match self {
-            Words::Part(part) => gpu.arena.floats(part).into(),
+            Words::Region(region) => gpu.arena.floats(region).into(),
             Words::Floats(floats) => floats.into(),
             Words::Indices(buffer) => buffer.into(),
             Words::Bytes(buffer) => buffer.into(),
@@ -124,7 +124,7 @@ macro_rules! kernel_arguments {
 }
 
 kernel_arguments! {
-    Part: |part, gpu| gpu.arena.floats(part).into();
+    Region: |region, gpu| gpu.arena.floats(region).into();
     Floats<'a>: |floats, _| floats.into();
     Argument<'a>: |argument, _| argument;
     usize: |size, _| number(size).into();
@@ -163,7 +163,7 @@ impl Gpu {
     }
 
     /// Takes `len` uninitialised words.
-    pub(crate) fn take(&mut self, len: usize) -> Result<Part> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<Region> {
         self.arena.take(&self.stream, len)
     }
 
@@ -180,23 +180,23 @@ impl Gpu {
         4 * self.arena.words()
     }
 
-    /// Uploads words of the host to a new part.
-    pub(crate) fn upload(&mut self, words: &Pinned<f32>) -> Result<Part> {
-        let part = self.take(words.len())?;
-        let (block, at) = self.arena.place(part);
+    /// Uploads words of the host to a new region.
+    pub(crate) fn upload(&mut self, words: &Pinned<f32>) -> Result<Region> {
+        let region = self.take(words.len())?;
+        let (block, at) = self.arena.locate(region);
         self.stream.copy(words, 0..words.len(), block, at)?;
-        Ok(part)
+        Ok(region)
     }
 
-    /// Downloads a part; the caller waits.
-    pub(crate) fn download(&mut self, part: Part, to: &mut Pinned<f32>) -> Result<()> {
-        let (block, at) = self.arena.place(part);
-        self.stream.copy(&*block, at..at + part.len(), to, 0)
+    /// Downloads a region; the caller waits.
+    pub(crate) fn download(&mut self, region: Region, to: &mut Pinned<f32>) -> Result<()> {
+        let (block, at) = self.arena.locate(region);
+        self.stream.copy(&*block, at..at + region.len(), to, 0)
     }
 
     fn floats<'a>(&'a self, words: Words<'a>) -> Floats<'a> {
         match words {
-            Words::Part(part) => self.arena.floats(part),
+            Words::Region(region) => self.arena.floats(region),
             Words::Floats(floats) => floats,
             Words::Bytes(buffer) => Floats::of_bytes(buffer),
             Words::Indices(_) => unreachable!("a GEMM's factors are floats"),
@@ -220,7 +220,7 @@ impl Gpu {
         [rows, width, depth]: [usize; 3],
         x: impl Into<Words<'a>>,
         weight: Floats<'_>,
-        out: Part,
+        out: Region,
         add: bool,
     ) -> Result<()> {
         let (x, weight) = ((self.floats(x.into()), Transpose::No), (weight, Transpose::Yes));
@@ -232,9 +232,9 @@ impl Gpu {
     pub(crate) fn linear_input(
         &self,
         [rows, width, depth]: [usize; 3],
-        gradient: Part,
+        gradient: Region,
         weight: Floats<'_>,
-        out: Part,
+        out: Region,
         add: bool,
     ) -> Result<()> {
         let (gradient, weight) = ((self.arena.floats(gradient), Transpose::No), (weight, Transpose::No));
@@ -246,7 +246,7 @@ impl Gpu {
     pub(crate) fn linear_weight<'a>(
         &self,
         [rows, width, depth]: [usize; 3],
-        gradient: Part,
+        gradient: Region,
         x: impl Into<Words<'a>>,
         out: Floats<'_>,
         add: bool,

@@ -21,7 +21,7 @@ const ALIGNMENT: usize = 64;
 
 /// Rows of all nodes in host memory.
 #[derive(Clone, Copy)]
-struct Table<'a> {
+struct HostRows<'a> {
     bytes: &'a [u8],
     row_bytes: usize,
     dtype: Dtype,
@@ -36,11 +36,12 @@ struct Slot {
 }
 
 /// Layers on the device, with two chunks in flight.
-struct Queue<'g, 'm> {
+struct DeviceLayers<'g, 'm> {
     gpu: &'g mut Gpu,
     model: Model<'m>,
     slots: [Slot; 2],
-    turn: usize,
+    /// Number of chunks queued so far.
+    queued: usize,
     threads: usize,
 }
 
@@ -54,37 +55,37 @@ pub(crate) fn infer(
 ) -> Result<Vec<f32>> {
     let device = gpu.stream.device().clone();
     let slot = || Ok(Slot { up: Pinned::new(&device, 0)?, down: Pinned::new(&device, 0)?, done: None });
-    let mut queue = Queue { slots: [slot()?, slot()?], gpu, model, turn: 0, threads };
-    infer_in_chunks((KEY, model.spec), &mut queue, dataset, nodes, limits)
+    let mut layers = DeviceLayers { slots: [slot()?, slot()?], gpu, model, queued: 0, threads };
+    infer_in_chunks((KEY, model.spec), &mut layers, dataset, nodes, limits)
 }
 
-impl QueuedLayers for Queue<'_, '_> {
+impl QueuedLayers for DeviceLayers<'_, '_> {
     fn row_bytes(&self, layer: usize, features: &FeatureMatrix) -> usize {
         let shape = self.model.spec.layer(layer);
-        let read = if layer == 0 { features.row_bytes() } else { 4 * shape.in_dim };
-        read + 4 * (shape.in_dim + shape.out_dim)
+        let input = if layer == 0 { features.row_bytes() } else { 4 * shape.in_dim };
+        input + 4 * (shape.in_dim + shape.out_dim)
     }
 
     /// Two chunks: the host prepares one while the device computes the other.
     fn queue(&mut self, layer: usize, input: Input<'_>, chunk: &Chunk, out: &mut Vec<f32>) -> Result<()> {
-        let slot = &mut self.slots[self.turn % 2];
+        let slot = &mut self.slots[self.queued % 2];
         collect(slot, out)?;
-        self.turn += 1;
+        self.queued += 1;
         let table = match input {
             Input::Features(features) => {
                 let bytes = features.view().as_bytes();
-                Table { bytes, row_bytes: features.row_bytes(), dtype: features.dtype() }
+                HostRows { bytes, row_bytes: features.row_bytes(), dtype: features.dtype() }
             }
             Input::Rows(x) => {
                 let row_bytes = 4 * self.model.spec.layer(layer).in_dim;
-                Table { bytes: cast_slice(x), row_bytes, dtype: Dtype::F32 }
+                HostRows { bytes: cast_slice(x), row_bytes, dtype: Dtype::F32 }
             }
         };
         send(self.gpu, self.model, slot, layer, chunk, (table, self.threads))
     }
 
     fn finish(&mut self, out: &mut Vec<f32>) -> Result<()> {
-        for slot in [self.turn % 2, (self.turn + 1) % 2] {
+        for slot in [self.queued % 2, (self.queued + 1) % 2] {
             collect(&mut self.slots[slot], out)?;
         }
         Ok(())
@@ -107,7 +108,7 @@ fn send(
     slot: &mut Slot,
     layer: usize,
     Chunk { nodes, degrees, block }: &Chunk,
-    (table, threads): (Table<'_>, usize),
+    (table, threads): (HostRows<'_>, usize),
 ) -> Result<()> {
     let shape = model.spec.layer(layer);
     let weights = block.weights.as_deref().unwrap_or_default();
@@ -117,44 +118,44 @@ fn send(
     for i in 1..starts.len() {
         starts[i] = (starts[i - 1] + lengths[i - 1]).next_multiple_of(ALIGNMENT);
     }
-    room(gpu, &mut slot.up, starts[4] + lengths[4])?;
-    let mut place = |i: usize, values: &[u8]| {
-        let own: &mut [u8] = cast_slice_mut(&mut slot.up[starts[i]..starts[i] + lengths[i]]);
-        own.copy_from_slice(values);
+    resize(gpu, &mut slot.up, starts[4] + lengths[4])?;
+    let mut write = |i: usize, values: &[u8]| {
+        let target: &mut [u8] = cast_slice_mut(&mut slot.up[starts[i]..starts[i] + lengths[i]]);
+        target.copy_from_slice(values);
     };
-    place(1, cast_slice(&block.indptr));
-    place(2, cast_slice(&block.indices));
-    place(3, cast_slice(degrees));
-    place(4, cast_slice(weights));
+    write(1, cast_slice(&block.indptr));
+    write(2, cast_slice(&block.indices));
+    write(3, cast_slice(degrees));
+    write(4, cast_slice(weights));
     gather(table, nodes, cast_slice_mut(&mut slot.up[..words]), threads);
 
     gpu.begin()?;
     let all = gpu.upload(&slot.up)?;
-    let part = |i: usize| Words::Part(all.from(starts[i], lengths[i]));
-    let there = Block {
+    let region = |i: usize| Words::Region(all.from(starts[i], lengths[i]));
+    let device_block = Block {
         num_dst: block.num_dst,
         num_src: block.num_src,
         num_edges: block.indices.len(),
-        indptr: part(1),
-        indices: part(2),
-        weights: block.weights.as_ref().map(|_| part(4)),
+        indptr: region(1),
+        indices: region(2),
+        weights: block.weights.as_ref().map(|_| region(4)),
     };
     let edges = match model.spec.kind {
         ModelKind::Mlp => None,
-        kind => Some(Edges::new(gpu, kind, there, part(3))?),
+        kind => Some(Edges::new(gpu, kind, device_block, region(3))?),
     };
     let mut pass = Pass { gpu, model, mode: Mode::Evaluation };
-    let input = pass.stored(part(0), table.dtype, shape.in_dim);
+    let input = pass.stored(region(0), table.dtype, shape.in_dim);
     let done = pass.layer(layer, input, edges, block.num_dst)?;
-    let output = done.output.part;
-    room(gpu, &mut slot.down, output.len())?;
+    let output = done.output.region;
+    resize(gpu, &mut slot.down, output.len())?;
     gpu.download(output, &mut slot.down)?;
     slot.done = Some(gpu.stream.record(false)?);
     Ok(())
 }
 
 /// Resizes pinned memory to `len` elements, reallocating if it is too small.
-fn room(gpu: &Gpu, pinned: &mut Pinned<f32>, len: usize) -> Result<()> {
+fn resize(gpu: &Gpu, pinned: &mut Pinned<f32>, len: usize) -> Result<()> {
     if pinned.capacity() < len {
         *pinned = Pinned::new(gpu.stream.device(), len)?;
     }
@@ -163,7 +164,7 @@ fn room(gpu: &Gpu, pinned: &mut Pinned<f32>, len: usize) -> Result<()> {
 }
 
 /// Gathers rows of nodes on up to `threads` threads.
-fn gather(table: Table<'_>, nodes: &[u32], out: &mut [u8], threads: usize) {
+fn gather(table: HostRows<'_>, nodes: &[u32], out: &mut [u8], threads: usize) {
     let bytes = table.row_bytes;
     if bytes == 0 || nodes.is_empty() {
         return;
@@ -174,12 +175,12 @@ fn gather(table: Table<'_>, nodes: &[u32], out: &mut [u8], threads: usize) {
         }
     };
     // Below 1 MiB a thread costs more than it saves.
-    let each = nodes.len().div_ceil(threads.max(1)).max((1 << 20) / bytes + 1);
-    if each >= nodes.len() {
+    let per_thread = nodes.len().div_ceil(threads.max(1)).max((1 << 20) / bytes + 1);
+    if per_thread >= nodes.len() {
         return copy(nodes, out);
     }
     std::thread::scope(|scope| {
-        for (nodes, out) in nodes.chunks(each).zip(out.chunks_mut(each * bytes)) {
+        for (nodes, out) in nodes.chunks(per_thread).zip(out.chunks_mut(per_thread * bytes)) {
             scope.spawn(move || copy(nodes, out));
         }
     });

@@ -49,8 +49,8 @@ impl Layout {
 
     /// Elements of a parameter.
     pub(crate) fn range(&self, name: &str) -> Range<usize> {
-        let at = self.specs.iter().position(|p| p.name == name);
-        self.ranges[at.unwrap_or_else(|| panic!("the model has no parameter {name}"))].clone()
+        let index = self.specs.iter().position(|p| p.name == name);
+        self.ranges[index.unwrap_or_else(|| panic!("the model has no parameter {name}"))].clone()
     }
 
     /// Splits a flat array into the tensors of `specs`, either all or the trainable ones.

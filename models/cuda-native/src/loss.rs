@@ -5,7 +5,7 @@ use morphgl_registry::{BatchId, Error, Handle, Result, Score};
 use morphgl_training_core::check_loss;
 
 use crate::KEY;
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::gpu::{Gpu, arguments, rows_by_lanes};
 use crate::state::State;
 
@@ -15,12 +15,12 @@ pub(crate) struct Seeds<'a> {
     pub(crate) count: usize,
     pub(crate) classes: usize,
     pub(crate) labels: &'a Buffer<i32>,
-    pub(crate) logits: Part,
+    pub(crate) logits: Region,
 }
 
 /// Scores the seeds into the state's outcome. If `gradient` is given, writes the gradient of the summed loss with respect to
 /// the logits, and opens or shuts the gate.
-pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Option<Part>) -> Result<()> {
+pub(crate) fn score(gpu: &mut Gpu, state: &State, seeds: Seeds<'_>, gradient: Option<Region>) -> Result<()> {
     let Seeds { count, classes, labels, logits } = seeds;
     assert!(logits.len() >= count * classes && labels.len() >= count, "logits and a label a seed");
     assert!(gradient.is_none_or(|g| g.len() >= count * classes), "a gradient a logit");

@@ -47,7 +47,7 @@ struct Options {
 }
 
 impl Options {
-    fn of(value: &Value) -> Result<Self> {
+    fn parse(value: &Value) -> Result<Self> {
         match value {
             Value::Null => Ok(Self::default()),
             some => Self::deserialize(some).map_err(|e| Error::setting(KEY, format!("options: {e}"))),
@@ -76,7 +76,7 @@ impl CudaNative {
     pub fn new(context: &TrainingContext) -> Result<Self> {
         let spec = TrainingSpec::from_json(&context.spec)?;
         check_model(context, &spec)?;
-        let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::of(&context.options)?.precision())?;
+        let gpu = Gpu::new(&Device::open(&context.place, &KEY)?, Options::parse(&context.options)?.precision())?;
         let layout = Layout::new(&spec.model);
         let initial = layout.flat(&initial_parameters(&spec.model, context.seed));
         let mut trainer = Self {
@@ -94,17 +94,17 @@ impl CudaNative {
         Ok(trainer)
     }
 
-    /// Bytes of scratch memory that mini-batches have needed so far, besides their own.
+    /// Peak bytes of scratch memory, besides mini-batches.
     pub fn workspace_bytes(&self) -> usize {
         self.gpu.arena_bytes()
     }
 
-    /// Queues the forward pass, and in training the backward pass, without waiting.
+    /// Queues the passes over a mini-batch, which is then free after them.
     fn run(&mut self, batch: &MiniBatch, mode: Mode) -> Result<Handle<Score>> {
         let batch = CudaBatch::on(self.gpu.stream.device(), batch)?;
         let handle = self.pass(batch, mode)?;
         let end = self.gpu.stream.record(false)?;
-        // SAFETY: the stream has waited for what made the mini-batch, and has read it before this event.
+        // SAFETY: the stream has waited for the mini-batch's `ready` event, and reads it before this event.
         unsafe { batch.done_after(end) };
         Ok(handle)
     }
@@ -137,23 +137,24 @@ impl CudaNative {
         }
         let last = layers.last().expect("a model has a layer").output;
         let (count, classes) = (batch.num_seeds, model.num_classes);
-        let seeds = Seeds { count, classes, labels: &batch.labels, logits: last.part };
+        let seeds = Seeds { count, classes, labels: &batch.labels, logits: last.region };
         if !trains {
             score(pass.gpu, state, seeds, None)?;
             return outcome(pass.gpu, state, (batch.id, classes, false), start);
         }
-        let mut gradient = pass.gpu.take(last.part.len())?;
+        let mut gradient = pass.gpu.take(last.region.len())?;
         score(pass.gpu, state, seeds, Some(gradient))?;
         let seeds = count * classes;
         if gradient.len() > seeds {
             zero(pass.gpu, gradient.from(seeds, gradient.len() - seeds))?;
         }
-        let runs = model.normalization == Normalization::Batch;
-        let norms: Vec<_> = layers.iter().filter(|_| runs).filter_map(|l| Some((l.layer, l.normalized?))).collect();
+        let batch_norm = model.normalization == Normalization::Batch;
+        let norms: Vec<_> =
+            layers.iter().filter(|_| batch_norm).filter_map(|l| Some((l.layer, l.normalized?))).collect();
         while let Some(layer) = layers.pop() {
             let rows = layers.last().map(|before| before.output.rows());
-            if let Some(found) = pass.layer_backward(layer, gradient, rows)? {
-                gradient = found;
+            if let Some(input_gradient) = pass.layer_backward(layer, gradient, rows)? {
+                gradient = input_gradient;
             }
         }
         state.accumulate(pass.gpu, layout)?;
@@ -191,9 +192,9 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
         return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
-    let found = features.bytes.len() / (features.dim * features.dtype.size()).max(1);
-    if found < rows {
-        return wrong(format!("it has features of {found} nodes, its blocks read {rows}"));
+    let num_rows = features.bytes.len() / (features.dim * features.dtype.size()).max(1);
+    if num_rows < rows {
+        return wrong(format!("it has features of {num_rows} nodes, its blocks read {rows}"));
     }
     if batch.labels.len() != batch.num_seeds {
         return wrong(format!("it has {} labels for {} seeds", batch.labels.len(), batch.num_seeds));
@@ -237,8 +238,8 @@ impl Training for CudaNative {
     }
 
     fn set_gradients(&mut self, gradients: &Gradients) -> Result<()> {
-        let found = check_tensors("gradients", &self.layout.trainable, &gradients.tensors)?;
-        upload(&self.gpu.stream, &self.layout.flat(found), &mut self.state.gradients)?;
+        let ordered = check_tensors("gradients", &self.layout.trainable, &gradients.tensors)?;
+        upload(&self.gpu.stream, &self.layout.flat(ordered), &mut self.state.gradients)?;
         let mut counters = self.state.counters.to_vec(&self.gpu.stream)?;
         counters[0] = gradients.count;
         upload(&self.gpu.stream, &counters, &mut self.state.counters)?;
@@ -258,8 +259,8 @@ impl Training for CudaNative {
     }
 
     fn set_parameters(&mut self, parameters: &[NamedTensor]) -> Result<()> {
-        let found = check_tensors("parameters", &self.layout.specs, parameters)?;
-        upload(&self.gpu.stream, &self.layout.flat(found), &mut self.state.parameters)
+        let ordered = check_tensors("parameters", &self.layout.specs, parameters)?;
+        upload(&self.gpu.stream, &self.layout.flat(ordered), &mut self.state.parameters)
     }
 
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
@@ -293,7 +294,7 @@ impl Training for CudaNative {
     fn infer(&mut self, nodes: &[u32]) -> Result<Vec<f32>> {
         let [values, gradients] = self.state.views();
         let model = Model { spec: &self.spec.model, layout: &self.layout, values, gradients };
-        // A chunk's work takes a few times the memory of its rows; leave the rest to others.
+        // A chunk takes a few times the memory of its rows; the rest is left to other operators.
         let bytes = (self.gpu.stream.device().free_bytes()? / 16).min(LIMITS.bytes as u64) as usize;
         let limits = Limits { bytes, ..LIMITS };
         infer(&mut self.gpu, model, &self.dataset, nodes, (limits, self.threads))

@@ -3,7 +3,7 @@
 use morphgl_cuda::{Argument, Kernel, Shape};
 use morphgl_registry::Result;
 
-use crate::arena::Part;
+use crate::arena::Region;
 use crate::gpu::{Gpu, Words, arguments, each};
 
 /// A block in device memory: CSC from source to destination nodes.
@@ -20,9 +20,9 @@ pub(crate) struct Block<'a> {
 /// The transposed block: offsets by source, and for each edge (in edge order within a source) its row and edge id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transposed {
-    pub(crate) indptr: Part,
-    pub(crate) rows: Part,
-    pub(crate) edges: Part,
+    pub(crate) indptr: Region,
+    pub(crate) rows: Region,
+    pub(crate) edges: Region,
 }
 
 /// Threads per block and edges per tile, as in kernels/transpose.cu.
@@ -38,7 +38,7 @@ pub(crate) const BLOCKS: usize = 1024;
 /// # Complexity
 ///
 /// O(edges) per eight bits of the number of sources, whatever their degrees.
-pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, blocks: usize) -> Result<Transposed> {
+pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Region>, blocks: usize) -> Result<Transposed> {
     let Block { num_dst, num_src, num_edges, .. } = block;
     let (indptr, rows, edges) = (gpu.take(num_src + 1)?, gpu.take(num_edges)?, gpu.take(num_edges)?);
     let mark = gpu.mark();
@@ -84,7 +84,7 @@ pub(crate) fn transpose(gpu: &mut Gpu, block: Block<'_>, row_of: Option<Part>, b
 }
 
 /// The destination row of each edge.
-pub(crate) fn rows_of_edges(gpu: &mut Gpu, block: Block<'_>) -> Result<Part> {
+pub(crate) fn rows_of_edges(gpu: &mut Gpu, block: Block<'_>) -> Result<Region> {
     let Block { num_dst, num_edges, indptr, .. } = block;
     let out = gpu.take(num_edges)?;
     let arguments = arguments![gpu, indptr, out, num_dst, num_edges];

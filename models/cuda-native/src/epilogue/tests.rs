@@ -9,9 +9,9 @@ fn gpu() -> Gpu {
         .expect("a stream")
 }
 
-fn download(gpu: &mut Gpu, part: Part) -> Vec<f32> {
-    let mut host = Pinned::new(gpu.stream.device(), part.len()).expect("memory");
-    gpu.download(part, &mut host).expect("a copy");
+fn download(gpu: &mut Gpu, region: Region) -> Vec<f32> {
+    let mut host = Pinned::new(gpu.stream.device(), region.len()).expect("memory");
+    gpu.download(region, &mut host).expect("a copy");
     gpu.stream.synchronize().expect("no failure");
     host.to_vec()
 }
@@ -24,15 +24,15 @@ fn masks_are_the_specs() {
         let dropout = Dropout::new(u64::MAX / 7, 3, 9, 2, DropoutSite::Hidden, probability).expect("it drops");
         let values: Vec<f32> = (0..len).map(|i| 1.0 + i as f32).collect();
         let pinned = Pinned::of(gpu.stream.device(), &values).expect("memory");
-        let [part, output] = [gpu.upload(&pinned), gpu.upload(&pinned)].map(|p| p.expect("memory"));
-        let wide = widen(&mut gpu, Rows { words: part.into(), dtype: Dtype::F32 }, len, Mask::new(Some(dropout)));
+        let [region, output] = [gpu.upload(&pinned), gpu.upload(&pinned)].map(|p| p.expect("memory"));
+        let wide = widen(&mut gpu, Rows { words: region.into(), dtype: Dtype::F32 }, len, Mask::new(Some(dropout)));
         let wide = wide.expect("a launch");
-        epilogue(&gpu, part, columns, None, None, Mask::new(Some(dropout))).expect("a launch");
+        epilogue(&gpu, region, columns, None, None, Mask::new(Some(dropout))).expect("a launch");
         let end = (output, None, Mask::new(Some(dropout)));
         epilogue_backward(&mut gpu, output, columns, None, end).expect("a launch");
         let mut expected = values;
         dropout.apply(0, &mut expected);
-        for found in [part, wide, output] {
+        for found in [region, wide, output] {
             assert_eq!(download(&mut gpu, found), expected, "{len} elements, {probability}");
         }
     }
@@ -44,9 +44,9 @@ fn columns_are_summed() {
     for (rows, columns) in [(1, 1), (3, 40), (700, 5), (20_000, 2)] {
         // Small integers: the sum is exact in any order.
         let values: Vec<f32> = (0..rows * columns).map(|i| (i * 7 % 5) as f32).collect();
-        let part = gpu.upload(&Pinned::of(gpu.stream.device(), &values).expect("memory")).expect("memory");
+        let region = gpu.upload(&Pinned::of(gpu.stream.device(), &values).expect("memory")).expect("memory");
         let out = gpu.take(columns).expect("memory");
-        column_sums(&mut gpu, part, columns, Factors::default(), out).expect("a launch");
+        column_sums(&mut gpu, region, columns, Factors::default(), out).expect("a launch");
         let expected: Vec<f32> = (0..columns).map(|c| values[c..].iter().step_by(columns).sum()).collect();
         assert_eq!(download(&mut gpu, out), expected, "{rows} x {columns}");
     }

@@ -27,9 +27,9 @@ fn chunks_of_any_size_give_the_same_logits() {
             Limits { edges: 4, ..large },
             Limits { rows: 5, ..large },
         ] {
-            let parts = infer(&mut gpu, model, &dataset, &all, (limits, 3)).expect("logits");
-            let near = parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
-            assert!(near && parts.len() == whole.len(), "{kind}, {limits:?}: {parts:?}, in one chunk {whole:?}");
+            let regions = infer(&mut gpu, model, &dataset, &all, (limits, 3)).expect("logits");
+            let near = regions.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5 * b.abs().max(1.0));
+            assert!(near && regions.len() == whole.len(), "{kind}, {limits:?}: {regions:?}, in one chunk {whole:?}");
         }
     }
 }

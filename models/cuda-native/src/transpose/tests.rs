@@ -6,9 +6,9 @@ use super::*;
 use crate::KEY;
 
 fn transposed(num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
-    let found = [false, true].map(|known| transposed_by(BLOCKS, known, num_src, rows));
-    assert!(found[0] == found[1], "rows of edges found by the sort");
-    found[0].clone()
+    let results = [false, true].map(|known| transposed_by(BLOCKS, known, num_src, rows));
+    assert!(results[0] == results[1], "rows of edges computed by the sort");
+    results[0].clone()
 }
 
 fn transposed_by(blocks: usize, known: bool, num_src: usize, rows: &[Vec<u32>]) -> [Vec<u32>; 3] {
@@ -30,10 +30,10 @@ fn transposed_by(blocks: usize, known: bool, num_src: usize, rows: &[Vec<u32>]) 
         weights: None,
     };
     let row_of = known.then(|| rows_of_edges(&mut gpu, block).expect("a launch"));
-    let found = transpose(&mut gpu, block, row_of, blocks).expect("launches");
-    [found.indptr, found.rows, found.edges].map(|part| {
-        let mut host = Pinned::new(&device, part.len()).expect("memory");
-        gpu.download(part, &mut host).expect("a copy");
+    let result = transpose(&mut gpu, block, row_of, blocks).expect("launches");
+    [result.indptr, result.rows, result.edges].map(|region| {
+        let mut host = Pinned::new(&device, region.len()).expect("memory");
+        gpu.download(region, &mut host).expect("a copy");
         gpu.stream.synchronize().expect("no failure");
         cast_slice(&host).to_vec()
     })
