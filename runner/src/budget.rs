@@ -33,10 +33,6 @@ impl Purpose {
 
 /// The options an operator is built with: the user's; else its part of the memory budget, and for evaluation the value that
 /// suits mini-batches made once.
-///
-/// # Errors
-///
-/// No such operator.
 pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpose: Purpose) -> Result<Value> {
     let defaults = registry.get(key)?.options.iter();
     let defaults = defaults.filter_map(|spec| Some((spec.name.to_string(), default(config, spec, purpose)?)));

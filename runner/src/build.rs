@@ -62,10 +62,6 @@ pub(crate) fn label(dataset: &Dataset) -> String {
 }
 
 /// The dataset's features.
-///
-/// # Errors
-///
-/// It has none.
 pub(crate) fn features(dataset: &Dataset) -> Result<&FeatureMatrix> {
     dataset.features.as_ref().with_context(|| {
         format!("{}: the dataset has no features; import it with --random-features DIM", label(dataset))

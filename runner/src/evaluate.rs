@@ -65,10 +65,6 @@ pub(crate) struct Sampled<'a> {
 
 impl Sampled<'_> {
     /// Scores `sets` on sampled mini-batches.
-    ///
-    /// # Errors
-    ///
-    /// A failing operator, with its key and mini-batch; or mini-batches too large for the memory.
     pub(crate) fn scores(&mut self, sets: &[&[u32]]) -> Result<Vec<Score>> {
         sets.iter().map(|set| self.score(set)).collect()
     }

@@ -28,6 +28,20 @@ impl TrainOptions {
     pub fn epochs(epochs: u32) -> Self {
         Self { epochs, patience: None, evaluation: Evaluation::Full, evaluate_every: 1, evaluation_workers: None }
     }
+
+    /// Training until validation stops improving, with epochs of `steps_per_epoch` optimizer steps: [`Bound::PATIENCE`],
+    /// [`Bound::MOST`], [`Bound::EVALUATION`]; [`Bound::UNVALIDATED`] without validation.
+    pub fn until_best(steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> Self {
+        let options = |most: Bound| Self { evaluation, ..Self::epochs(most.in_epochs(steps_per_epoch)) };
+        if !validated || evaluation == Evaluation::None {
+            return options(Bound::UNVALIDATED);
+        }
+        Self {
+            patience: Some(Bound::PATIENCE.in_epochs(steps_per_epoch)),
+            evaluate_every: Bound::EVALUATION.in_epochs(steps_per_epoch),
+            ..options(Bound::MOST)
+        }
+    }
 }
 
 /// A number of optimizer steps, rounded up to whole epochs, and a minimum number of epochs.
@@ -55,22 +69,6 @@ impl Bound {
     pub fn in_epochs(self, steps_per_epoch: usize) -> u32 {
         let steps_per_epoch = u32::try_from(steps_per_epoch).unwrap_or(u32::MAX).max(1);
         self.steps.div_ceil(steps_per_epoch).max(self.epochs)
-    }
-}
-
-impl TrainOptions {
-    /// Training until validation stops improving, with epochs of `steps_per_epoch` optimizer steps: [`Bound::PATIENCE`],
-    /// [`Bound::MOST`], [`Bound::EVALUATION`]; [`Bound::UNVALIDATED`] without validation.
-    pub fn until_best(steps_per_epoch: usize, evaluation: Evaluation, validated: bool) -> Self {
-        let options = |most: Bound| Self { evaluation, ..Self::epochs(most.in_epochs(steps_per_epoch)) };
-        if !validated || evaluation == Evaluation::None {
-            return options(Bound::UNVALIDATED);
-        }
-        Self {
-            patience: Some(Bound::PATIENCE.in_epochs(steps_per_epoch)),
-            evaluate_every: Bound::EVALUATION.in_epochs(steps_per_epoch),
-            ..options(Bound::MOST)
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The suite of phase Batching.
 //!
-//! [`run`] holds for every batching operator. [`run_neighbor`] adds what holds for neighbour sampling alone: its
-//! mini-batches are those of [`reference::sample`], field for field.
+//! [`run`] is for every batching operator. [`run_neighbor`] adds the tests of neighbour sampling: mini-batches equal those of
+//! [`reference::sample`], field for field.
 
 pub mod graphs;
 mod laws;

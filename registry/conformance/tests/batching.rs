@@ -1,4 +1,4 @@
-//! The suite of phase Batching, held to operators that are right and to operators with one fault each.
+//! The suite of phase Batching, run on a correct operator and on operators with one fault each.
 
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -27,7 +27,7 @@ fn spoil(fault: u8, batch: &mut HostBatch, recycled: Option<MiniBatch>) {
             *b.indptr.last_mut().expect("an offset") += 1;
             b.weights.iter_mut().for_each(|w| w.push(w[w.len() - 1]));
         }),
-        // Memory of the mini-batch before shows through.
+        // Data of the recycled mini-batch remains.
         6 => {
             if let Some(MiniBatch::Host(old)) = recycled {
                 batch.labels.extend(old.labels);
@@ -68,7 +68,7 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
         if id.index as usize >= self.num_batches() {
             return Err(Error::setting(id, "there is no such mini-batch; ask for one of the epoch"));
         }
-        // Fault 9: the epoch does not matter.
+        // Fault 9: the epoch is ignored.
         let drawn = BatchId { epoch: if FAULT == 9 { 0 } else { id.epoch }, index: id.index };
         // Fault 10: a share is the whole mini-batch.
         let share = if FAULT == 10 { 0..usize::MAX } else { share };

@@ -1,5 +1,5 @@
-//! A third hardware adds its routes with no change anywhere else: operators of an invented accelerator are described,
-//! found, profiled, planned with and run by the same registry and the same `sched` that run those of the CPU.
+//! Hardware extends the system without changes elsewhere: operators of an invented accelerator are found, profiled, planned
+//! and run by the same registry and the same `sched` as those of the CPU.
 
 mod npu;
 
@@ -90,7 +90,7 @@ fn operators(registry: &Registry, dataset: &Arc<Dataset>, routes: &[Route]) -> O
 }
 
 #[test]
-fn new_operators_add_routes_and_nothing_else_changes() {
+fn new_operators_add_routes_without_other_changes() {
     let cpu = registry(npu::host_operators());
     assert_eq!(names(&cpu.routes()), ["Batching_CPU_Ring Transferring_CPU_Keep Training_CPU_Count @host"]);
     let both = registry([npu::host_operators(), npu::npu_operators()].concat());
@@ -108,7 +108,7 @@ fn new_operators_add_routes_and_nothing_else_changes() {
 }
 
 #[test]
-fn what_a_device_batches_may_be_trained_on_the_host() {
+fn mini_batches_of_a_device_may_be_trained_on_the_host() {
     let operators = [npu::host_operators(), npu::npu_operators(), vec![npu::copy_back()]].concat();
     let names = names(&registry(operators).routes());
     let back = "Batching_NPU+PCIe_Ring Transferring_NPU+PCIe_Back Training_CPU_Count @host";
@@ -118,7 +118,7 @@ fn what_a_device_batches_may_be_trained_on_the_host() {
 
 /// The profile of a machine whose cores batch at half the speed of its device: both routes of the device at once are the
 /// least epoch, 15 µs a mini-batch from the cores and 14 from the device.
-fn with_set_durations(mut profile: Profile) -> Profile {
+fn with_fixed_durations(mut profile: Profile) -> Profile {
     let micros = |us: f64| Statistics::of(vec![us * 1e-6; 3]);
     for route in &mut profile.routes {
         let on_host = route.route.batched_at == Place::Host;
@@ -151,8 +151,8 @@ fn routes_are_profiled_planned_and_run_together_by_the_same_code() {
             &mut |_| (),
         );
         let measured = profile.expect("fakes do not fail");
-        // What is measured of fakes is the machine's mood, so which plans there are is asked of set durations alone.
-        for (profile, is_set) in [(measured.clone(), false), (with_set_durations(measured), true)] {
+        // Measured durations of fake operators are noise: the choice of plans is tested with fixed durations.
+        for (profile, is_set) in [(measured.clone(), false), (with_fixed_durations(measured), true)] {
             let plans = morphgl_plan::plan(&profile.problem(2, Limits::default())).expect("no memory limits");
             let mut mixed = 0;
             for plan in plans.all() {

@@ -14,15 +14,15 @@ fn unknown_names_are_refused_with_the_nearest_one_and_wrong_types_with_the_right
     let check = |given: Value| check(&key, &SPECS, &given).map_err(|e| e.to_string());
     assert_eq!(check(Value::Null), Ok(()));
     assert_eq!(check(json!({"cache_bytes": 7, "hotness": "none", "peers": ["cuda:1"]})), Ok(()));
-    let told = |given: Value, part: &str| {
-        let error = check(given).expect_err("refused");
+    let refused = |given: Value, part: &str| {
+        let error = check(given).expect_err("wrong options");
         assert!(error.starts_with("Batching_CPU_Fake: ") && error.contains(part), "{error}");
     };
-    told(json!({"cache_byte": 7}), "did you mean \"cache_bytes\"");
-    told(json!({"zzz": 7}), "there are cache_bytes, hotness, peers");
-    told(json!({"cache_bytes": -1}), "give whole number of bytes");
-    told(json!({"cache_bytes": 1.5}), "whole number");
-    told(json!({"hotness": "pagerank"}), "give degree, none");
-    told(json!([1]), "an object by name");
+    refused(json!({"cache_byte": 7}), "did you mean \"cache_bytes\"");
+    refused(json!({"zzz": 7}), "there are cache_bytes, hotness, peers");
+    refused(json!({"cache_bytes": -1}), "give whole number of bytes");
+    refused(json!({"cache_bytes": 1.5}), "whole number");
+    refused(json!({"hotness": "pagerank"}), "give degree, none");
+    refused(json!([1]), "an object by name");
     assert_eq!(SPECS[0].unit, "bytes");
 }

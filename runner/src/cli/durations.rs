@@ -59,10 +59,6 @@ pub(crate) fn seconds(text: &str) -> Result<f64> {
 
 impl ManualDurations {
     /// The planning problem.
-    ///
-    /// # Errors
-    ///
-    /// Neither route has all its durations.
     pub(crate) fn problem(&self, limits: Limits) -> Result<Problem> {
         let [host, pcie, device, gather, training] = self.seconds;
         let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();

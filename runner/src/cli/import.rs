@@ -45,7 +45,7 @@ enum Format {
   morphgl import mtx graph.mtx -o graph --features x.npy --labels y.npy --train train.txt --valid valid.txt --test test.txt
   morphgl import numpy my-arrays/ -o mine
 
-`docs/datasets.md` says what each format holds and how its data sets are brought in.")]
+`docs/datasets.md` says what each format holds and how to import its data sets.")]
 pub(crate) struct Args {
     /// Format of the source
     format: Format,

@@ -16,10 +16,6 @@ static STOP: OnceLock<Stop> = OnceLock::new();
 const CTRL_C: i32 = 130;
 
 /// The flag that a stop sets; a Ctrl-C after that ends the program at once.
-///
-/// # Errors
-///
-/// The system refuses the handler.
 pub(crate) fn stop() -> anyhow::Result<Stop> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());
@@ -38,10 +34,6 @@ pub(crate) fn stop() -> anyhow::Result<Stop> {
 }
 
 /// Makes a stop request remove this directory and end the process.
-///
-/// # Errors
-///
-/// The system refuses the handler.
 pub(crate) fn remove(unfinished: PathBuf) -> anyhow::Result<()> {
     act(move |status| {
         // Other threads may still add files during the removal; then it is repeated.
@@ -68,10 +60,6 @@ fn handle(status: i32) {
 
 /// From here on, SIGTERM and SIGHUP act as Ctrl-C; a signal that the parent process ignores, as `nohup` does, stays ignored.
 /// Must be called before other threads start: they inherit the signal mask.
-///
-/// # Errors
-///
-/// The system refuses the mask or the thread.
 #[cfg(unix)]
 pub(crate) fn listen() -> anyhow::Result<()> {
     use nix::sys::signal::{SigSet, Signal};

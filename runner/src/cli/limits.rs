@@ -32,21 +32,14 @@ impl LimitArgs {
         Limits { ready: buffer.into(), host_bytes: memory, device_bytes: device_memory, ..Limits::default() }
     }
 
-    /// Memory limit of this process in bytes, `held` of which are in use.
-    ///
-    /// # Errors
-    ///
-    /// More is in use than allowed.
+    /// Memory limit of this process in bytes, `held` of which are in use; an error if more is in use than allowed.
     pub(crate) fn process(&self, held: u64) -> anyhow::Result<u64> {
         self.this_machine(held)?;
         Ok(self.memory.unwrap_or_else(|| held + Machine::probe().available_bytes / 10 * 9))
     }
 
-    /// The limits of a plan on this machine, where the program needs `held` bytes besides buffers.
-    ///
-    /// # Errors
-    ///
-    /// The program needs more than is allowed.
+    /// The limits of a plan on this machine, where the program needs `held` bytes besides buffers; an error if that is more than
+    /// allowed.
     pub(crate) fn this_machine(&self, held: u64) -> anyhow::Result<Limits> {
         let free = match self.memory {
             Some(all) => all.checked_sub(held).with_context(|| {

@@ -108,7 +108,7 @@ pub(crate) fn config(dataset: &Dataset, model: &ModelArgs, batch: &BatchArgs) ->
 
 /// Refuses a model larger than memory: a single label that is too large suffices to make one.
 fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> {
-    // An invalid model is refused by those who build it.
+    // An invalid model is refused when it is built.
     if spec.validate().is_err() || free == 0 {
         return Ok(());
     }

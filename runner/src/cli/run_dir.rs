@@ -45,7 +45,7 @@ struct Config<'a> {
 }
 
 impl RunDir {
-    /// Refuses a directory that holds a run, before any work is done for it.
+    /// Refuses a directory with a run.
     pub(crate) fn refuse_existing(path: &Path) -> Result<()> {
         if path.join("config.toml").exists() {
             anyhow::bail!("{}: it holds a run already; choose another --run directory", path.display());

@@ -1,4 +1,4 @@
-//! Operators of an invented accelerator, and their like on the host: they batch a ring and count what arrives.
+//! Operators of an invented accelerator, and counterparts on the host: they batch a ring and count the seeds that arrive.
 
 use std::any::Any;
 use std::ops::Range;

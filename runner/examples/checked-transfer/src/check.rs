@@ -1,8 +1,8 @@
-//! The contract of a mini-batch, held against one.
+//! Checks a mini-batch against its contract.
 
 use morphgl_registry::{Block, HostBatch};
 
-/// Checks that a mini-batch is one of a graph of `num_nodes` nodes.
+/// Checks that a mini-batch is valid for a graph of `num_nodes` nodes.
 ///
 /// # Errors
 ///

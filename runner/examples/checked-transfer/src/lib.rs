@@ -22,7 +22,7 @@ pub const KEY: Key = Key::new(Phase::Transferring, Hardware::CPU, "Checked");
 pub struct Checked {
     dataset: Arc<Dataset>,
     gather: bool,
-    /// Every so many mini-batches one is checked.
+    /// Interval between checked mini-batches.
     every: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Checked {
 const EVERY: OptionSpec =
     OptionSpec::new("every", OptionType::Count, "1", "check every so many mini-batches").in_unit("mini-batches");
 
-/// Mini-batches that were checked.
+/// Number of checked mini-batches.
 pub const CHECKED: CounterSpec = CounterSpec::new("checked_batches", "mini-batches that were checked");
 
 impl Transferring for Checked {
@@ -57,14 +57,14 @@ fn gather(features: &FeatureMatrix, nodes: &[u32]) -> BatchFeatures {
 }
 
 fn build(context: &TransferringContext) -> Result<Box<dyn Transferring>> {
-    // Names and types were checked by the registry; ranges are the operator's own affair.
+    // The registry checks names and types of options, the operator their ranges.
     let every = context.options[EVERY.name].as_u64().unwrap_or(1);
     let every = u32::try_from(every).ok().filter(|&every| every > 0);
     let every = every.ok_or_else(|| Error::setting(KEY, "option every is out of range; give 1 or more"))?;
     Ok(Box::new(Checked { dataset: Arc::clone(&context.dataset), gather: context.gather, every }))
 }
 
-/// What is registered.
+/// The description that is registered.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
     "moves nothing, checks every mini-batch on its way",

@@ -1,4 +1,4 @@
-//! A sampler that reads the dataset's files as the page cache holds them: a plain batching operator that reads from disk.
+//! A sampler that reads the dataset's files through the page cache: a plain batching operator that reads from disk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use morphgl_sampler_core::{
 /// The operator's key.
 pub const KEY: Key = Key::new(Phase::Batching, Hardware::new(&[Resource::CPU, Resource::new("Disk")]), "Mapped");
 
-/// CSR rows that were read.
+/// Number of CSR rows read.
 pub const ROWS: CounterSpec = CounterSpec::new("csr_rows", "CSR rows read from the mapped topology");
 
-/// What is registered.
+/// The description that is registered.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
     "samples k hops of neighbours from the dataset's mapped files",
@@ -32,7 +32,7 @@ pub const DESCRIPTION: Description = Description::new(
 
 morphgl_registry::submit! { DESCRIPTION }
 
-/// What all workers read.
+/// Data shared by all workers.
 #[derive(Debug)]
 struct Shared {
     dataset: Arc<Dataset>,

@@ -15,7 +15,7 @@ fn it_is_listed_and_forms_a_route() {
     assert_eq!(row.expect("the operator is listed")["available"], true);
     let routes = ops["routes"].as_array().expect("a list");
     let through = |key: &str| routes.iter().filter(|r| r["transferring"] == key).count();
-    // Wherever the host's transfer stands, ours can stand.
+    // It can replace the host's transfer in every route.
     assert!(through("Transferring_CPU_Checked") > 0, "{routes:?}");
     assert_eq!(through("Transferring_CPU_Checked"), through("Transferring_CPU_Host"), "{routes:?}");
 }
@@ -53,13 +53,13 @@ fn its_option_is_listed_set_and_checked_and_its_counter_is_reported() {
     assert_eq!(counted(&third), 2 * batches.div_ceil(3));
     assert_eq!(third["config"]["options"]["Transferring_CPU_Checked"]["every"], 3);
 
-    for (set, told) in [("evry=3", "did you mean \"every\""), ("every=often", "give whole number of mini-batches")] {
+    for (set, words) in [("evry=3", "did you mean \"every\""), ("every=often", "give whole number of mini-batches")] {
         let set = format!("Transferring_CPU_Checked.{set}");
         let mut wrong = Command::new(env!("CARGO_BIN_EXE_morphgl-checked"));
         let output = wrong.args(small).args(["--set", &set]).output().expect("the binary starts");
         assert_eq!(output.status.code(), Some(2));
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(stderr.contains(told), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
     }
 }
 

@@ -124,9 +124,7 @@ fn timed<I, T>(
     Ok(Timed { runs, load })
 }
 
-/// # Errors
-///
-/// A stop was requested: an incomplete measurement is not reported.
+/// Fails if a stop was requested.
 fn check(stop: &Stop) -> Result<()> {
     if stop.is_requested() {
         bail!("interrupted: an incomplete measurement is not reported");

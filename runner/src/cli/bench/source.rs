@@ -42,10 +42,6 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens the dataset and builds the operator for its training nodes; the default fanouts are those of three layers.
-    ///
-    /// # Errors
-    ///
-    /// No route with the operators of the options, or the operator's own.
     pub(super) fn open(args: &SourceArgs, gather: bool, show: Show) -> Result<Self> {
         args.batch.limit_threads()?;
         let dataset = args.data.open(show)?;
