@@ -90,12 +90,7 @@ impl<'a> Pass<'_, 'a> {
         let sizes = [rows, out_dim, in_dim];
         let Some(edges) = &mut layer.edges else {
             layer.input.linear_weight(self.gpu, sizes, gradient, self.gradient(index, "weight"))?;
-            return match input_gradient {
-                Some(input_gradient) => {
-                    self.gpu.linear_input(sizes, gradient, self.parameter(index, "weight"), input_gradient, false)
-                }
-                None => Ok(()),
-            };
+            return self.gpu.linear_input(sizes, gradient, self.parameter(index, "weight"), input_gradient, false);
         };
         match layer.convolved {
             Convolved::Gcn { aggregated } => self.sum_linear_backward(
@@ -110,16 +105,7 @@ impl<'a> Pass<'_, 'a> {
                 let of = (index, "lin_l.weight");
                 self.sum_linear_backward(of, edges, sizes, gradient, (aggregated, &layer.input), input_gradient)?;
                 layer.input.linear_weight(self.gpu, sizes, gradient, self.gradient(index, "lin_r.weight"))?;
-                match input_gradient {
-                    Some(input_gradient) => self.gpu.linear_input(
-                        sizes,
-                        gradient,
-                        self.parameter(index, "lin_r.weight"),
-                        input_gradient,
-                        true,
-                    ),
-                    None => Ok(()),
-                }
+                self.gpu.linear_input(sizes, gradient, self.parameter(index, "lin_r.weight"), input_gradient, true)
             }
             Convolved::Gin { .. } => self.gin_backward(layer, gradient, input_gradient),
             Convolved::Gat { .. } => self.gat_backward(layer, gradient, input_gradient),
@@ -142,17 +128,14 @@ impl<'a> Pass<'_, 'a> {
             self.gpu.linear_weight([rows, out_dim, in_dim], gradient, sums, weight_gradient, false)?;
             let Some(input_gradient) = input_gradient else { return Ok(()) };
             let of_sums = self.gpu.take(rows * in_dim)?;
-            self.gpu.linear_input([rows, out_dim, in_dim], gradient, weight, of_sums, false)?;
+            self.gpu.linear_input([rows, out_dim, in_dim], gradient, weight, Some(of_sums), false)?;
             return edges.sum_backward(self.gpu, of_sums, input_gradient, in_dim, None);
         }
         let sizes = [edges.block.num_src, out_dim, in_dim];
         let of_products = self.gpu.take(edges.block.num_src * out_dim)?;
         edges.sum_backward(self.gpu, gradient, of_products, out_dim, None)?;
         input.linear_weight(self.gpu, sizes, of_products, weight_gradient)?;
-        match input_gradient {
-            Some(input_gradient) => self.gpu.linear_input(sizes, of_products, weight, input_gradient, false),
-            None => Ok(()),
-        }
+        self.gpu.linear_input(sizes, of_products, weight, input_gradient, false)
     }
 
     fn gin_backward(&mut self, layer: &mut Layer<'a>, gradient: Region, input_gradient: Option<Region>) -> Result<()> {
@@ -164,7 +147,13 @@ impl<'a> Pass<'_, 'a> {
         let second = [rows, out_dim, out_dim];
         self.gpu.linear_weight(second, gradient, hidden, self.gradient(index, "nn.lins.1.weight"), false)?;
         let hidden_gradient = self.gpu.take(rows * out_dim)?;
-        self.gpu.linear_input(second, gradient, self.parameter(index, "nn.lins.1.weight"), hidden_gradient, false)?;
+        self.gpu.linear_input(
+            second,
+            gradient,
+            self.parameter(index, "nn.lins.1.weight"),
+            Some(hidden_gradient),
+            false,
+        )?;
         let bias = Some(self.gradient(index, "nn.lins.0.bias"));
         let relu = Some(morphgl_model_spec::Activation::Relu);
         epilogue_backward(self.gpu, hidden_gradient, out_dim, bias, (hidden, relu, Mask::NONE))?;
@@ -174,7 +163,7 @@ impl<'a> Pass<'_, 'a> {
             (Some(sums), _) => {
                 self.gpu.linear_weight([rows, out_dim, in_dim], hidden_gradient, sums, weight_gradient, false)?;
                 let of_sums = self.gpu.take(rows * in_dim)?;
-                self.gpu.linear_input([rows, out_dim, in_dim], hidden_gradient, weight, of_sums, false)?;
+                self.gpu.linear_input([rows, out_dim, in_dim], hidden_gradient, weight, Some(of_sums), false)?;
                 let own = layer.input.dense(self.gpu, rows)?;
                 self.eps_gradient(index, of_sums, own, in_dim)?;
                 match input_gradient {
@@ -188,10 +177,7 @@ impl<'a> Pass<'_, 'a> {
                 let of_products = self.gpu.take(num_src * out_dim)?;
                 edges.sum_backward(self.gpu, hidden_gradient, of_products, out_dim, eps)?;
                 layer.input.linear_weight(self.gpu, sizes, of_products, weight_gradient)?;
-                match input_gradient {
-                    Some(input_gradient) => self.gpu.linear_input(sizes, of_products, weight, input_gradient, false),
-                    None => Ok(()),
-                }
+                self.gpu.linear_input(sizes, of_products, weight, input_gradient, false)
             }
             (None, None) => unreachable!("aggregation or GEMM came first"),
         }
@@ -235,15 +221,7 @@ impl<'a> Pass<'_, 'a> {
             if self.model.spec.kind == ModelKind::Gat && name != "lin" {
                 column_sums(self.gpu, of_side, columns, Factors::default(), self.gradient(index, &bias))?;
             }
-            if let Some(input_gradient) = input_gradient {
-                self.gpu.linear_input(
-                    sizes,
-                    of_side,
-                    self.parameter(index, &weight),
-                    input_gradient,
-                    name == "lin_r",
-                )?;
-            }
+            self.gpu.linear_input(sizes, of_side, self.parameter(index, &weight), input_gradient, name == "lin_r")?;
         }
         Ok(())
     }

@@ -228,15 +228,16 @@ impl Gpu {
         self.stream.multiply([rows, width, depth], x, weight, self.arena.floats(out), (1.0, beta))
     }
 
-    /// Gradient of a linear layer with respect to its input: `out = gradient · weight` (plus `out` if `add`).
+    /// Gradient of a linear layer with respect to its input: `out = gradient · weight` (plus `out` if `add`), if wanted.
     pub(crate) fn linear_input(
         &self,
         [rows, width, depth]: [usize; 3],
         gradient: Region,
         weight: Floats<'_>,
-        out: Region,
+        out: Option<Region>,
         add: bool,
     ) -> Result<()> {
+        let Some(out) = out else { return Ok(()) };
         let (gradient, weight) = ((self.arena.floats(gradient), Transpose::No), (weight, Transpose::No));
         let beta = if add { 1.0 } else { 0.0 };
         self.stream.multiply([rows, depth, width], gradient, weight, self.arena.floats(out), (1.0, beta))

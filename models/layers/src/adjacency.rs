@@ -133,18 +133,8 @@ impl Adjacency {
         Self::new(block, Coefficients::Edges(coefficients), loops)
     }
 
-    /// Number of destination nodes.
-    pub fn num_dst(&self) -> usize {
-        self.num_dst
-    }
-
-    /// Number of source nodes.
-    pub fn num_src(&self) -> usize {
-        self.num_src
-    }
-
-    /// Number of edges, self loops not counted.
-    pub fn num_edges(&self) -> usize {
+    /// Number of edges, without self loops.
+    pub(crate) fn num_edges(&self) -> usize {
         self.indices.len()
     }
 

@@ -23,10 +23,10 @@ fn transform_first(x: &Features, adjacency: &Adjacency, out_dim: usize) -> bool 
 fn aggregate_linear(x: &Features, adjacency: &Arc<Adjacency>, weight: Tensor<2>) -> Tensor<2> {
     match x {
         Features::Dense(dense) if !transform_first(x, adjacency, weight.dims()[0]) => {
-            let num_src = adjacency.num_src();
+            let num_src = adjacency.num_src;
             aggregate(prefix(dense.clone(), num_src), adjacency).matmul(weight.transpose())
         }
-        _ => aggregate(x.linear(weight, adjacency.num_src()), adjacency),
+        _ => aggregate(x.linear(weight, adjacency.num_src), adjacency),
     }
 }
 
@@ -41,10 +41,10 @@ pub fn sage(x: &Features, adjacency: &Arc<Adjacency>, neighbours: Tensor<2>, own
     match x {
         Features::Dense(dense) if !transform_first(x, adjacency, own.dims()[0]) => {
             // One GEMM of twice the depth instead of two and a sum.
-            let both = aggregate_beside_self(prefix(dense.clone(), adjacency.num_src()), adjacency);
+            let both = aggregate_beside_self(prefix(dense.clone(), adjacency.num_src), adjacency);
             both.matmul(Tensor::cat(vec![neighbours, own], 1).transpose())
         }
-        _ => aggregate_linear(x, adjacency, neighbours) + x.linear(own, adjacency.num_dst()),
+        _ => aggregate_linear(x, adjacency, neighbours) + x.linear(own, adjacency.num_dst),
     }
 }
 
@@ -57,7 +57,7 @@ pub fn gin(
     first: (Tensor<2>, Tensor<2>),
     second: Tensor<2>,
 ) -> Tensor<2> {
-    let num_src = adjacency.num_src();
+    let num_src = adjacency.num_src;
     let combine = |x: Tensor<2>| aggregate_with_self(x, eps, adjacency);
     let (weight, bias) = first;
     let hidden = match x {
@@ -78,7 +78,7 @@ pub fn gat(
     att_dst: Tensor<2>,
     options: AttentionOptions,
 ) -> Tensor<2> {
-    gat_attention(x.linear(weight, adjacency.num_src()), att_src, att_dst, adjacency, options)
+    gat_attention(x.linear(weight, adjacency.num_src), att_src, att_dst, adjacency, options)
 }
 
 /// GATv2 without its last bias: heads side by side. Each side is a weight and a bias, the sources' first.
@@ -90,8 +90,8 @@ pub fn gatv2(
     att: Tensor<2>,
     options: AttentionOptions,
 ) -> Tensor<2> {
-    let left = epilogue(x.linear(left.0, adjacency.num_src()), left.1, None, None);
-    let right = epilogue(x.linear(right.0, adjacency.num_dst()), right.1, None, None);
+    let left = epilogue(x.linear(left.0, adjacency.num_src), left.1, None, None);
+    let right = epilogue(x.linear(right.0, adjacency.num_dst), right.1, None, None);
     gatv2_attention(left, right, att, adjacency, options)
 }
 

@@ -156,11 +156,6 @@ impl SparseRows {
         Self { num_rows, dim, indptr, columns, values, by_column: OnceLock::new() }
     }
 
-    /// Number of nonzeros.
-    pub fn num_nonzeros(&self) -> usize {
-        self.values.len()
-    }
-
     fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let range = self.indptr[row]..self.indptr[row + 1];
         self.columns[range.clone()].iter().map(|&c| c as usize).zip(self.values[range].iter().copied())

@@ -136,19 +136,19 @@ impl Pass<'_> {
     ) -> Tensor<2> {
         let spec = self.spec;
         let (out, bias) = self.convolve(layer, x, adjacency);
-        if spec.layer(layer).last {
-            let out = epilogue(out, Some(bias), None, None);
-            return if spec.l2_normalize { convolution::l2_normalize(out) } else { out };
+        let (last, num_rows) = (spec.layer(layer).last, out.dims()[0]);
+        let (mut out, mut bias) = (out, Some(bias));
+        if last || spec.l2_normalize || spec.normalization != Normalization::None {
+            out = epilogue(out, bias.take(), None, None);
         }
-        let num_rows = out.dims()[0];
+        if spec.l2_normalize {
+            out = convolution::l2_normalize(out);
+        }
+        if last {
+            return out;
+        }
+        let out = self.normalize(layer, out, statistics);
         let dropout = self.mode.dropout(layer, DropoutSite::Hidden, spec.dropout);
-        let (out, bias) = if spec.normalization == Normalization::None && !spec.l2_normalize {
-            (out, Some(bias))
-        } else {
-            let out = epilogue(out, Some(bias), None, None);
-            let out = if spec.l2_normalize { convolution::l2_normalize(out) } else { out };
-            (self.normalize(layer, out, statistics), None)
-        };
         match x {
             Features::Dense(x) if spec.has_residual(layer) => {
                 let out = epilogue(out, bias, Some(spec.activation), None) + prefix(x.clone(), num_rows);
