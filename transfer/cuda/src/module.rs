@@ -62,30 +62,6 @@ macro_rules! module {
     };
 }
 
-/// Defines a struct with all kernels of some files, and its function `load` for a device; files as in [`module!`].
-#[macro_export]
-macro_rules! kernels {
-    (
-        $(#[$meta:meta])* $visibility:vis struct $name:ident {
-            $($module:ident = $path:literal { $($kernel:ident),+ $(,)? })+
-        }
-    ) => {
-        $($crate::module! { static $module = $path { $($kernel),+ } })+
-
-        $(#[$meta])*
-        #[derive(Debug)]
-        $visibility struct $name {
-            $($($visibility $kernel: $crate::Kernel,)+)+
-        }
-
-        impl $name {
-            $visibility fn load(device: &$crate::Device) -> ::morphgl_registry::Result<Self> {
-                Ok(Self { $($($kernel: $module.kernel(device, stringify!($kernel))?,)+)+ })
-            }
-        }
-    };
-}
-
 #[doc(hidden)]
 #[macro_export]
 macro_rules! emulated_kernels {
