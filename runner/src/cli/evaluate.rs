@@ -26,6 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let Trained { dataset, config, registry, route, mut training, inference } = args.trained.open(show)?;
+    args.trained.batch.check_layers(config.spec.model.layers)?;
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;
     let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];

@@ -23,7 +23,7 @@ pub(crate) struct TrainedArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
     #[command(flatten)]
-    batch: BatchArgs,
+    pub(crate) batch: BatchArgs,
     /// Memory the whole program may use, for example 8GiB, the files of --mmap not counted [default: nine tenths of what is
     /// free]
     #[arg(help_heading = "Limits", long, value_name = "BYTES", value_parser = values::bytes)]
@@ -45,7 +45,6 @@ impl TrainedArgs {
     pub(crate) fn open(&self, show: Show) -> anyhow::Result<Trained> {
         self.batch.limit_threads()?;
         let (model, parameters) = load_model(&self.model)?;
-        self.batch.check_layers(model.layers)?;
         let (dataset, disk_bytes) = self.data.open_within(self.memory, &self.batch, show)?;
         let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &self.batch)?;
         let config = JobConfig { disk_bytes, ..config };
