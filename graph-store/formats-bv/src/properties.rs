@@ -12,7 +12,7 @@ pub(crate) struct Properties {
     pub(crate) num_nodes: u64,
     pub(crate) num_arcs: u64,
     pub(crate) little_endian: bool,
-    /// Bits of the graph file without its padding, where every part is given.
+    /// Bits of the graph file without padding: the sum of the properties `bitsfor…`; `None` if one is missing.
     pub(crate) bits: Option<u64>,
 }
 

@@ -66,7 +66,7 @@ impl PlainFile {
         std::os::unix::fs::FileExt::read_exact_at(&self.file, out, at)
     }
 
-    /// Never called: without reads by position, arrays are read as streams.
+    /// Never called: on systems without positional reads, arrays are read as streams.
     #[cfg(not(unix))]
     pub(crate) fn read_at(&self, _out: &mut [u8], _at: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())

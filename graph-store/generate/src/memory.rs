@@ -17,7 +17,7 @@ pub(crate) struct BlockMemory {
     pub(crate) block: u64,
 }
 
-/// Memory of a model.
+/// Memory to generate a graph model's dataset, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Footprint {
     /// Bytes that stay as long as the model.

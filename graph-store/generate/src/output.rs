@@ -33,7 +33,7 @@ pub(crate) trait Model: Sync {
 /// Progress callback: stage, nodes done, nodes in all.
 pub(crate) type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 
-/// Makes blocks in parallel, a group at a time, and writes one group in order while the next is made.
+/// Makes blocks in parallel, group by group: one group is written, in order, while the next is made.
 fn pipeline<T: Send>(
     blocks: usize,
     group: usize,

@@ -136,8 +136,8 @@ fn insert<R: Keyed>(records: &mut [R], low: u32) {
     }
 }
 
-/// Replaces `records` by those of edges without weights, sorted by the bits of the targets from `low` on, of which only
-/// [`WIDEST`] differ; edges that agree in them keep their order. Returns the end of the edges of each value of these bits.
+/// Overwrites `records` with the edges from `sources` to `targets`, without weights: a counting sort, stable, by the
+/// [`WIDEST`] bits of the target from bit `low` on. Returns, for each value of these bits, the end of its edges.
 ///
 /// # Complexity
 ///
@@ -177,7 +177,7 @@ impl Digit {
     }
 }
 
-/// Sorts by `N` digits, the first of them first.
+/// Sorts by `N` digits, the least significant first.
 fn passes<R: Keyed, const N: usize>(records: &mut Records<R>, scratch: &mut Records<R>, digits: [Digit; N]) {
     let mut counters = [[0u32; COUNTERS]; N];
     for record in records.iter() {

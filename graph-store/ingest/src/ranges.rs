@@ -300,8 +300,8 @@ fn in_order<R: Record>(blocks: &[Block<R>]) -> bool {
     blocks.iter().all(|b| b.low == 0) && filled().zip(filled().skip(1)).all(|(a, b)| ends(a).1 <= ends(b).0)
 }
 
-/// Ends of ranges of about `len` records, ascending; the last is `u64::MAX` and means the end of all. Where the blocks do not
-/// distinguish keys of many times as many records, those are sorted wholly first.
+/// Upper bounds of key ranges of about `len` records each, ascending; the last is `u64::MAX`, the end of all. Blocks are
+/// sorted by the upper bits of their keys alone: records of many ranges that agree in these are first sorted by the rest.
 fn starts<R: Record>(blocks: &mut [Block<R>], len: usize, scratch: &Scratch<R>, threads: usize) -> Vec<u64> {
     let low = blocks.iter().map(|b| b.low).max().unwrap_or(0);
     let mask = u64::MAX << low;

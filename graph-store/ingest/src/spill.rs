@@ -120,8 +120,8 @@ impl Spill {
     }
 }
 
-/// Ends of spans of about `len` records, ascending; the last, `None`, is the end of all. A key that fills spans of its
-/// own has a span of its own.
+/// Upper bounds, as keys, of spans of about `len` records, ascending; the last, `None`, is the end of all. A key with as many
+/// records as several spans is one span.
 fn ends(runs: &[Run], len: u64) -> Vec<Option<u64>> {
     let mut keys: Vec<u64> = runs.iter().flat_map(|run| run.keys.iter().copied()).collect();
     keys.par_sort_unstable();

@@ -38,7 +38,7 @@ impl<T: Element> NpyWriter<T> {
         Self::new(path.into(), None)
     }
 
-    /// As [`NpyWriter::create`]; with `unsynced`, the sync is left to its owner.
+    /// As [`NpyWriter::create`]; with `unsynced`, the dataset's writer syncs the file later.
     pub(crate) fn new(path: PathBuf, unsynced: Option<Unsynced>) -> Result<Self> {
         let io = |e| Error::io(&path, e);
         let mut file = File::create(&path).map_err(io)?;

@@ -54,7 +54,7 @@ impl<'a> Chunker<'a> {
         Self { topology, neighbours, degrees, chunk: Chunk::default(), local: vec![0; n], seen: vec![0; n], number: 0 }
     }
 
-    /// The next chunk: as many of the first `rows` as read at most `num_src` nodes, at least one.
+    /// The next chunk: the longest prefix of `rows`, at least one row, that reads at most `num_src` nodes.
     pub(crate) fn next(&mut self, rows: &[u32], num_src: usize, limits: Limits) -> &Chunk {
         let rows = &rows[..self.fitting(rows, num_src, limits)];
         self.number += 1;

@@ -83,19 +83,19 @@ impl Training for SimLedger {
         Ok(())
     }
 
-    /// Holds the device, verifies the content and records it. The score counts labelled seeds; its loss is 0.
+    /// Occupies the device, verifies the mini-batch's content and records it. The score counts labelled seeds; its loss is 0.
     fn accumulate(&mut self, batch: &MiniBatch) -> Result<Handle<Score>> {
         let batch = SimBatch::on(&self.device, batch)?.clone();
         let features = self.features;
         Ok(self.stream.submit(batch.id(), batch, move |state, batch| accumulate(state, batch, features)))
     }
 
-    /// The simulated stream keeps the order.
+    /// One step runs while the next is queued; the simulated stream keeps their order.
     fn queue_depth(&self) -> usize {
         2
     }
 
-    /// No tensor, and the labelled seeds since the last step.
+    /// No tensors, and the number of labelled seeds since the last step.
     fn gradients(&mut self) -> Result<Gradients> {
         let count = self.stream.after(|state| Ok(state.count)).wait()?.0;
         Ok(Gradients { tensors: Vec::new(), count })
@@ -130,7 +130,7 @@ impl Training for SimLedger {
         self.update(move |state| state.ledger = ledger)
     }
 
-    /// There is none.
+    /// Always empty: the ledger has no optimizer.
     fn optimizer_state(&self) -> Result<Vec<NamedTensor>> {
         Ok(Vec::new())
     }

@@ -110,8 +110,8 @@ impl Frontier {
         (&mut self.relabel, &mut self.offsets, &self.rows)
     }
 
-    /// Uses the offsets of new nodes, and, if rows are `wanted`, looks up those of all nodes on the threads of the current
-    /// pool.
+    /// Adds the new nodes to the frontier, from the offsets that relabelling loaded. If rows are `wanted`, looks up the CSR
+    /// rows that are not known yet, on the threads of the current pool.
     pub(crate) fn par_locate(&mut self, topology: &Topology, wanted: bool) {
         self.convert_offsets(wanted);
         if !wanted || self.knows_rows() {

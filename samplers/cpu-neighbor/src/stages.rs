@@ -117,7 +117,7 @@ impl Stages<'_> {
     }
 }
 
-/// Reserves in `list` the length of `other`: the two are swapped, and a steady state is to allocate nothing.
+/// Reserves in `list` the length of `other`: the two are swapped later, and a warm worker allocates nothing.
 fn reserve_like(list: &mut Vec<u64>, other: &[u64]) {
     if list.capacity() < other.len() {
         list.reserve(2 * other.len() - list.len());

@@ -133,7 +133,7 @@ impl Lane {
         drop(self.commands.send((id, batch)));
     }
 
-    /// Mini-batches that may be sent besides the one in work.
+    /// Mini-batches that may be queued behind the one that is being processed.
     pub(crate) fn queue(&self) -> usize {
         self.queue
     }
