@@ -1,4 +1,4 @@
-//! Compiles the kernels for the emulation, where it is asked for.
+//! Compiles the kernels for the emulated device, if feature `emulate` is on.
 
 fn main() {
     morphgl_cuda_build::kernels(&[

@@ -18,7 +18,7 @@ pub const CPU_KEY: Key = Key::new(Phase::Batching, Hardware::CPU, "SimNeighbor")
 /// The operator on the device.
 pub const DEVICE: Description = Description::new(
     DEVICE_KEY,
-    "samples neighbours on the simulated accelerator, for as long as it is told to",
+    "samples neighbours on the simulated accelerator, for the configured time",
     At::Host,
     At::Device("sim"),
     Build::Batching(|c| Ok(Box::new(SimNeighbor::new(c, &simulated(&DEVICE_KEY, &c.place, &c.options)?)?))),
@@ -32,7 +32,7 @@ pub const DEVICE: Description = Description::new(
 /// The operator on the host.
 pub const CPU: Description = Description::new(
     CPU_KEY,
-    "samples neighbours on simulated CPU workers, each for as long as it is told to",
+    "samples neighbours on simulated CPU workers, each for the configured time",
     At::Host,
     At::Host,
     Build::Batching(|c| Ok(Box::new(CpuSimNeighbor::new(c, &simulated(&CPU_KEY, &c.place, &c.options)?)?))),
