@@ -62,7 +62,9 @@ fn without_cublas_the_cpu_trains() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert!(
-        stderr.contains("Training_CUDA_Native: cublasCreate_v2: MORPHGL_CUBLAS names /no/such/library"),
+        stderr.contains(
+            "Training_CUDA_Native: cublasCreate_v2: GEMM needs cuBLAS: MORPHGL_CUBLAS names /no/such/library"
+        ),
         "{stderr}"
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("all epochs done"), "{stderr}");

@@ -72,7 +72,7 @@ impl Stream {
     }
 }
 
-/// Defines a struct with all kernels of some files, and its function `load` for a device; files as in [`module!`].
+/// Defines a struct with all kernels of some files, and its function `load` for a device; files as in `module!`.
 #[macro_export]
 macro_rules! kernels {
     (
