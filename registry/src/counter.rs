@@ -22,7 +22,7 @@ impl CounterSpec {
 pub const LINK_BYTES: CounterSpec = CounterSpec::new("link_bytes", "bytes moved between host and device");
 /// Rows looked up in a cache.
 pub const CACHE_REQUESTS: CounterSpec = CounterSpec::new("cache_requests", "rows looked up in the cache");
-/// Rows found in a cache.
+/// Requested feature rows that were in the cache.
 pub const CACHE_HITS: CounterSpec = CounterSpec::new("cache_hits", "rows found in the cache");
 /// Reads from disk.
 pub const DISK_READS: CounterSpec = CounterSpec::new("disk_reads", "reads from disk");

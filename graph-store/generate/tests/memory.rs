@@ -10,7 +10,7 @@ use morphgl_graph_store::Dtype;
 /// Set in a child: the directory it works in.
 const DIR: &str = "MORPHGL_TEST_MEMORY_DIR";
 const THREADS: [usize; 3] = [1, 4, 48];
-/// Bytes above the minimum.
+/// Bytes of memory granted above the minimum that a graph needs.
 const MORE: [u64; 3] = [0, 12 << 20, 100 << 20];
 
 /// Graphs whose blocks of rows, features or tables take most of the memory.

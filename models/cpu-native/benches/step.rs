@@ -131,7 +131,7 @@ impl Options {
     }
 }
 
-/// The processor's limits for a number of threads.
+/// Measured limits of the processor with some number of threads: peak FLOP/s and read bandwidth.
 struct Limits {
     peaks: Peaks,
     /// Read bandwidth in bytes a second.

@@ -1,4 +1,4 @@
-//! Settings of profiling, and what watches it from outside.
+//! Settings of profiling, and the caller's stop flag and memory limit.
 
 use std::fmt;
 use std::time::Duration;

@@ -34,7 +34,7 @@ pub(crate) struct TransferSamples {
     /// Mini-batches ready for training.
     pub(crate) ready: Vec<MiniBatch>,
     pub(crate) peak: PeakBytes,
-    /// Mean edges of a mini-batch.
+    /// Mean number of sampled edges of a mini-batch, over all blocks.
     pub(crate) edges: f64,
     /// Mean bytes of a mini-batch where it is trained.
     pub(crate) bytes: f64,
