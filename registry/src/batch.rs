@@ -38,8 +38,10 @@ pub struct Block {
     pub indptr: Vec<u32>,
     /// Local ids of the source nodes, row after row.
     pub indices: Vec<u32>,
-    /// Weight of each edge, where the graph has weights.
+    /// Weight of each edge: the graph's, where it has weights, or its importance.
     pub weights: Option<Vec<f32>>,
+    /// Whether the weights are the edges' importance by the sampler, by which GraphSAGE weighs its mean.
+    pub importance: bool,
 }
 
 impl Block {

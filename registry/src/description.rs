@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, Training,
-    TrainingContext, Transferring, TransferringContext,
+    Accelerator, At, Batching, BatchingContext, CounterSpec, Key, Machine, OptionSpec, Phase, Result, SamplerKind,
+    Training, TrainingContext, Transferring, TransferringContext,
 };
 
 /// Why an operator cannot run on this machine. Not an error: a machine need not have every device.
@@ -53,15 +53,6 @@ pub enum FeatureFill {
     OnRequest,
     /// No mini-batch gets features; another operator of the route fills them in.
     Never,
-}
-
-/// A kind of sampling, with settings of its own in [`crate::SamplerSettings`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum SamplerKind {
-    /// Neighbour sampling by fanouts (GraphSAGE; Hamilton et al., NeurIPS 2017).
-    Neighbor,
 }
 
 /// The description of an operator, submitted as a constant by [`crate::submit!`].
@@ -133,6 +124,12 @@ impl Description {
     /// The same operator with these counters.
     pub const fn with_counters(mut self, counters: &'static [CounterSpec]) -> Self {
         self.counters = counters;
+        self
+    }
+
+    /// The same batching operator, for these kinds of sampling.
+    pub const fn sampling(mut self, samplers: &'static [SamplerKind]) -> Self {
+        self.samplers = samplers;
         self
     }
 

@@ -18,7 +18,7 @@ mod settings;
 pub use batch::{BatchFeatures, BatchId, Block, DeviceBatch, HostBatch, MiniBatch};
 pub use built::{Operators, RouteOperators, TrainingOperator};
 pub use counter::{CACHE_HITS, CACHE_REQUESTS, CounterSpec, Counters, DISK_BYTES, DISK_READS, LINK_BYTES};
-pub use description::{Build, Description, FeatureFill, SamplerKind, Unavailable};
+pub use description::{Build, Description, FeatureFill, Unavailable};
 pub use error::{Error, ErrorKind, Result, panic_message};
 pub use handle::{Handle, Measured, Wait};
 pub use key::{Hardware, Key, Phase, Resource};
@@ -31,7 +31,10 @@ pub use operator::{
 pub use option::{OptionRole, OptionSpec, OptionType};
 pub use place::{At, Place};
 pub use route::Route;
-pub use settings::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};
+pub use settings::{
+    Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerKind, SamplerSettings, Sampling, SeedSet,
+    ShadowSettings, WalkSettings,
+};
 
 #[doc(hidden)]
 pub use inventory as __inventory;

@@ -45,33 +45,241 @@ pub enum Pick {
     Weighted,
 }
 
+/// Neighbour sampling by fanouts (GraphSAGE; Hamilton et al., NeurIPS 2017).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighborSettings {
+    /// Fanouts, the seeds' own hop first; one a layer of the model. Default 15,10,5.
+    pub fanouts: Fanouts,
+    /// Which nodes a hop expands. Default all.
+    #[serde(default)]
+    pub expansion: Expansion,
+    /// How neighbours are picked. Default uniformly.
+    #[serde(default)]
+    pub pick: Pick,
+}
+
+/// ShaDow sampling (Zeng et al., NeurIPS 2021; unified-cpu-gpu-protocol §2.2): the subgraph that the nodes of a few hops induce,
+/// in every block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShadowSettings {
+    /// The hops that find the nodes.
+    #[serde(flatten)]
+    pub hops: NeighborSettings,
+    /// Number of blocks, one a layer of the model; independent of the number of hops.
+    pub layers: usize,
+}
+
+/// Neighbours by random walks (PinSAGE; Ying et al., KDD 2018): the nodes that walks from a node visit most often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WalkSettings {
+    /// Number of blocks, one a layer of the model: each hop walks from all nodes found so far.
+    pub layers: usize,
+    /// Walks from each node. Default 10.
+    pub walks: u32,
+    /// Maximum steps of a walk. Default 3.
+    pub length: u32,
+    /// Probability that a walk ends before each step but its first. Default 0.5.
+    pub restart: f64,
+    /// Maximum neighbours of a node: those visited most often. Default 10.
+    pub neighbors: u32,
+}
+
+impl WalkSettings {
+    /// The default walks, for a model of so many layers.
+    pub fn of_layers(layers: usize) -> Self {
+        Self { layers, walks: 10, length: 3, restart: 0.5, neighbors: 10 }
+    }
+}
+
+/// A kind of sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SamplerKind {
+    /// Neighbour sampling.
+    Neighbor,
+    /// ShaDow sampling.
+    Shadow,
+    /// Random walks.
+    Walk,
+}
+
+impl fmt::Display for SamplerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{self:?}").to_lowercase())
+    }
+}
+
+/// How the neighbourhood of seeds is sampled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "sampler", rename_all = "lowercase")]
+pub enum Sampling {
+    /// Neighbour sampling.
+    Neighbor(NeighborSettings),
+    /// ShaDow sampling.
+    Shadow(ShadowSettings),
+    /// Random walks.
+    Walk(WalkSettings),
+}
+
+impl Sampling {
+    /// Its kind.
+    pub fn kind(&self) -> SamplerKind {
+        match self {
+            Sampling::Neighbor(_) => SamplerKind::Neighbor,
+            Sampling::Shadow(_) => SamplerKind::Shadow,
+            Sampling::Walk(_) => SamplerKind::Walk,
+        }
+    }
+
+    /// Number of blocks of a mini-batch: layers of the model.
+    pub fn num_layers(&self) -> usize {
+        match self {
+            Sampling::Neighbor(neighbor) => neighbor.fanouts.0.len(),
+            Sampling::Shadow(shadow) => shadow.layers,
+            Sampling::Walk(walk) => walk.layers,
+        }
+    }
+
+    /// The hops by fanouts, where the kind has any.
+    pub fn hops(&self) -> Option<&NeighborSettings> {
+        match self {
+            Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => Some(hops),
+            Sampling::Walk(_) => None,
+        }
+    }
+
+    /// The hops by fanouts, to be changed.
+    pub fn hops_mut(&mut self) -> Option<&mut NeighborSettings> {
+        match self {
+            Sampling::Neighbor(hops) | Sampling::Shadow(ShadowSettings { hops, .. }) => Some(hops),
+            Sampling::Walk(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sampling::Neighbor(hops) => write!(f, "{hops}"),
+            Sampling::Shadow(ShadowSettings { hops, layers }) => write!(f, "ShaDow, {hops}, {layers} layers"),
+            Sampling::Walk(WalkSettings { layers, walks, length, restart, neighbors }) => write!(
+                f,
+                "{walks} walks of at most {length} steps that end with probability {restart}, the {neighbors} most visited, \
+                 {layers} layers"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for NeighborSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expanded = match self.expansion {
+            Expansion::All => "all nodes found",
+            Expansion::New => "the newly found nodes",
+        };
+        let by_weight = if self.pick == Pick::Weighted { ", by weight" } else { "" };
+        write!(f, "fanouts {}{by_weight}, expanding {expanded}", self.fanouts)
+    }
+}
+
+impl From<Fanouts> for NeighborSettings {
+    fn from(fanouts: Fanouts) -> Self {
+        Self { fanouts, expansion: Expansion::All, pick: Pick::Uniform }
+    }
+}
+
+impl Default for NeighborSettings {
+    fn default() -> Self {
+        "15,10,5".parse::<Fanouts>().expect("the default fanouts are valid").into()
+    }
+}
+
 /// Settings that determine an epoch's mini-batches, besides the graph and the seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerSettings {
-    /// Fanouts, the seeds' own hop first; one a layer of the model. Default 15,10,5.
-    pub fanouts: Fanouts,
+    /// How the neighbourhood of seeds is sampled.
+    #[serde(flatten)]
+    pub sampling: Sampling,
     /// Seeds a mini-batch; the last one of an epoch has the rest. Default 1024.
     pub batch_size: usize,
     /// Seed of all randomness. Default 0.
     pub seed: u64,
-    /// Which nodes a hop expands. Default all.
-    pub expansion: Expansion,
-    /// How neighbours are picked. Default uniformly.
-    pub pick: Pick,
     /// Whether each epoch permutes the seeds. Default true; evaluation keeps their order.
     pub shuffle: bool,
 }
 
 impl Default for SamplerSettings {
     fn default() -> Self {
-        Self {
-            fanouts: "15,10,5".parse().expect("the default fanouts are valid"),
-            batch_size: 1024,
-            seed: 0,
-            expansion: Expansion::All,
-            pick: Pick::Uniform,
-            shuffle: true,
+        NeighborSettings::default().into()
+    }
+}
+
+impl From<NeighborSettings> for Sampling {
+    fn from(neighbor: NeighborSettings) -> Self {
+        Sampling::Neighbor(neighbor)
+    }
+}
+
+impl From<Sampling> for SamplerSettings {
+    fn from(sampling: Sampling) -> Self {
+        Self { sampling, batch_size: 1024, seed: 0, shuffle: true }
+    }
+}
+
+impl From<NeighborSettings> for SamplerSettings {
+    fn from(neighbor: NeighborSettings) -> Self {
+        Sampling::Neighbor(neighbor).into()
+    }
+}
+
+impl From<Fanouts> for SamplerSettings {
+    fn from(fanouts: Fanouts) -> Self {
+        NeighborSettings::from(fanouts).into()
+    }
+}
+
+impl SamplerSettings {
+    /// The settings of a neighbour sampler.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of sampling.
+    pub fn neighbor(&self) -> Result<&NeighborSettings> {
+        match &self.sampling {
+            Sampling::Neighbor(neighbor) => Ok(neighbor),
+            other => Err(self.wrong_kind(SamplerKind::Neighbor, other.kind())),
         }
+    }
+
+    /// The settings of a ShaDow sampler.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of sampling.
+    pub fn shadow(&self) -> Result<&ShadowSettings> {
+        match &self.sampling {
+            Sampling::Shadow(shadow) => Ok(shadow),
+            other => Err(self.wrong_kind(SamplerKind::Shadow, other.kind())),
+        }
+    }
+
+    /// The settings of a sampler by random walks.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of sampling.
+    pub fn walk(&self) -> Result<&WalkSettings> {
+        match &self.sampling {
+            Sampling::Walk(walk) => Ok(walk),
+            other => Err(self.wrong_kind(SamplerKind::Walk, other.kind())),
+        }
+    }
+
+    fn wrong_kind(&self, wanted: SamplerKind, found: SamplerKind) -> Error {
+        let what =
+            format!("this operator samples by {wanted}, the settings are of {found}; choose an operator of that kind");
+        Error::setting("sampler", what)
     }
 }
 

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    Batching, BatchingContext, Fanouts, FeatureFill, Place, Registry, Route, SamplerSettings, SeedSet, Training,
-    TrainingContext, Transferring, TransferringContext,
+    Batching, BatchingContext, FeatureFill, NeighborSettings, Place, Registry, Route, SamplerKind, SamplerSettings,
+    Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
 use crate::budget::{self, Purpose};
@@ -27,21 +27,28 @@ pub fn default_dataset() -> Dataset {
     morphgl_generate::sbm(&SbmConfig::default()).expect("the default configuration is valid")
 }
 
-/// The routes of this machine that use the operators of `wanted`.
+/// The routes of this machine that use the operators of `wanted` and sample by `kind`.
 ///
 /// # Errors
 ///
 /// An operator that does not exist or is not available, or no route with them; the error lists what exists.
-pub fn routes(registry: &Registry, wanted: &OperatorChoice) -> Result<Vec<Route>> {
-    let wanted = [&wanted.batching, &wanted.transferring, &wanted.training];
+pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -> Result<Vec<Route>> {
+    let wanted = [&wanted.batching, &wanted.transferring, &wanted.training].map(Option::as_ref);
     for key in wanted.into_iter().flatten() {
         registry.get(key)?;
     }
+    if let Some(batching) = wanted[0] {
+        let samplers = registry.get(batching)?.samplers;
+        if !samplers.contains(&kind) {
+            bail!("{batching} does not sample by {kind}; give --sampler {}, or no --batching", samplers[0]);
+        }
+    }
     let mut routes = registry.routes();
     let n = routes.len();
+    routes.retain(|r| registry.get(&r.batching).is_ok_and(|batching| batching.samplers.contains(&kind)));
     routes.retain(|r| {
         let keys = [&r.batching, &r.transferring, &r.training];
-        wanted.iter().zip(keys).all(|(wanted, key)| wanted.as_ref().is_none_or(|wanted| wanted == key))
+        wanted.iter().zip(keys).all(|(wanted, key)| wanted.is_none_or(|wanted| wanted == key))
     });
     if routes.is_empty() {
         bail!(
@@ -68,10 +75,15 @@ pub(crate) fn features(dataset: &Dataset) -> Result<&FeatureMatrix> {
     })
 }
 
-/// The message for fanouts that are not one a layer.
-pub(crate) fn hops_mismatch(fanouts: &Fanouts, layers: usize) -> String {
-    let hops = fanouts.0.len();
-    format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout a layer")
+/// The message for mini-batches that do not have one block a layer.
+pub(crate) fn layers_mismatch(sampling: &Sampling, layers: usize) -> String {
+    match sampling {
+        Sampling::Neighbor(NeighborSettings { fanouts, .. }) => {
+            let hops = fanouts.0.len();
+            format!("--fanouts {fanouts}: {hops} hops for a model of {layers} layers; give one fanout a layer")
+        }
+        other => format!("{} blocks a mini-batch for a model of {layers} layers; sample {layers}", other.num_layers()),
+    }
 }
 
 /// Builds operators for a dataset and a configuration.
@@ -95,7 +107,9 @@ impl OperatorBuilder<'_> {
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let mut first = None;
         let fits = |r: &Route| self.config.disk_bytes.is_none() || r.read_at == Place::Disk;
-        for route in routes(self.registry, &self.config.operators)?.into_iter().filter(fits) {
+        for route in
+            routes(self.registry, &self.config.operators, self.config.sampler.sampling.kind())?.into_iter().filter(fits)
+        {
             match self.training(&route) {
                 Ok(training) => return Ok((route, training)),
                 Err(e) => first = first.or(Some(e)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
-use morphgl_registry::{Fanout, Fanouts, Key, Registry, SamplerSettings};
+use morphgl_registry::{Fanout, Fanouts, Key, NeighborSettings, Registry, SamplerSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -51,7 +51,7 @@ impl JobConfig {
         let fanouts = default_fanouts(&spec.model);
         Self {
             spec,
-            sampler: SamplerSettings { fanouts, ..SamplerSettings::default() },
+            sampler: fanouts.into(),
             seed: 0,
             threads: None,
             operators: OperatorChoice::default(),
@@ -70,7 +70,7 @@ impl JobConfig {
 pub fn default_fanouts(model: &ModelSpec) -> Fanouts {
     let default = match model.kind {
         ModelKind::Mlp => vec![Fanout::AtMost(NonZeroU32::MIN)],
-        _ => SamplerSettings::default().fanouts.0,
+        _ => NeighborSettings::default().fanouts.0,
     };
     let last = *default.last().expect("the defaults are not empty");
     Fanouts((0..model.layers).map(|l| default.get(l).copied().unwrap_or(last)).collect())

@@ -12,7 +12,7 @@ use morphgl_registry::{
 };
 
 use crate::JobConfig;
-use crate::build::{LEFT_ON_DISK, OperatorBuilder, hops_mismatch, label, registry, routes};
+use crate::build::{LEFT_ON_DISK, OperatorBuilder, label, layers_mismatch, registry, routes};
 
 /// A training job: a dataset and a configuration, with the operators of every possible route.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Job {
     /// or no route that can be built, for the first one's reason.
     pub fn new(dataset: Arc<Dataset>, config: JobConfig) -> Result<Self> {
         let registry = registry()?;
-        let mut routes = routes(&registry, &config.operators)?;
+        let mut routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
         let keys = |r: &Route| (r.batching.clone(), r.transferring.clone(), r.training.clone());
         routes.dedup_by_key(|r| keys(r));
         let (operators, unable, selections, unbuilt) = (Operators::default(), Vec::new(), Vec::new(), Vec::new());
@@ -103,10 +103,10 @@ impl Job {
     }
 
     fn check(&self) -> Result<()> {
-        let (layers, fanouts) = (self.config.spec.model.layers, &self.config.sampler.fanouts);
         self.builder().check_model()?;
-        if fanouts.0.len() != layers {
-            bail!(hops_mismatch(fanouts, layers));
+        let (layers, sampling) = (self.config.spec.model.layers, &self.config.sampler.sampling);
+        if sampling.num_layers() != layers {
+            bail!(layers_mismatch(sampling, layers));
         }
         if self.dataset.labels.is_none() {
             bail!("{}: the dataset has no labels to train on; import it with labels", label(&self.dataset));

@@ -6,6 +6,10 @@
 #[cfg(feature = "cpu")]
 use morphgl_batching_cpu_neighbor as _;
 #[cfg(feature = "cpu")]
+use morphgl_batching_cpu_shadow as _;
+#[cfg(feature = "cpu")]
+use morphgl_batching_cpu_walk as _;
+#[cfg(feature = "cpu")]
 use morphgl_batching_disk_neighbor as _;
 #[cfg(feature = "cpu")]
 use morphgl_training_cpu_burn as _;

@@ -6,7 +6,12 @@ fn the_registered_keys_are_these() {
     let mut keys: Vec<String> = registry.status().iter().map(|s| s.description.key.to_string()).collect();
     let mut wanted: Vec<&str> = Vec::new();
     if cfg!(feature = "cpu") {
-        wanted.extend(["Batching_CPU_Neighbor", "Batching_CPU+Disk_Neighbor"]);
+        wanted.extend([
+            "Batching_CPU_Neighbor",
+            "Batching_CPU_Shadow",
+            "Batching_CPU_Walk",
+            "Batching_CPU+Disk_Neighbor",
+        ]);
         wanted.extend(["Transferring_CPU_Host", "Training_CPU_Burn", "Training_CPU_Native"]);
     }
     if cfg!(feature = "sim") {
@@ -21,5 +26,5 @@ fn the_registered_keys_are_these() {
     keys.sort_unstable();
     assert_eq!(keys, wanted);
     // Without MORPHGL_SIM there is no simulated accelerator, and no route to it.
-    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 4 } else { 0 });
+    assert_eq!(registry.routes().len(), if cfg!(feature = "cpu") { 8 } else { 0 });
 }

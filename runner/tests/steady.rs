@@ -13,7 +13,7 @@ use morphgl_execute::{Control, Event};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::Dataset;
 use morphgl_plan::{Hardware, Memory, Resource, RouteKeys, Schedule, Seconds, Share};
-use morphgl_registry::{RouteOperators, TrainingOperator};
+use morphgl_registry::{Fanouts, RouteOperators, SamplerKind, Sampling, TrainingOperator};
 
 /// The system's allocator, counting calls and bytes of all threads.
 struct Counting;
@@ -93,7 +93,7 @@ const PATIENCE: usize = 40;
 fn config() -> JobConfig {
     let model = ModelSpec { layers: 2, hidden: 32, ..ModelSpec::new(ModelKind::Sage, 128, 16) };
     let mut config = JobConfig::new(TrainingSpec { model, optimizer: OptimizerSpec::default() });
-    config.sampler.fanouts = "8,4".parse().expect("fanouts");
+    config.sampler.sampling = Sampling::Neighbor("8,4".parse::<Fanouts>().expect("fanouts").into());
     config.sampler.batch_size = 60;
     config.threads = Some(2);
     let key = |key: &str| Some(key.parse().expect("a key"));
@@ -168,7 +168,7 @@ fn by_job(dataset: &Arc<Dataset>, schedule: &Schedule) -> Epoch {
 /// With features gathered by batching or by transferring.
 fn by_hand(dataset: &Arc<Dataset>, schedule: &Schedule, gather: Gather) -> Epoch {
     let (registry, config) = (registry().expect("operators"), config());
-    let route = routes(&registry, &config.operators).expect("a route").remove(0);
+    let route = routes(&registry, &config.operators, SamplerKind::Neighbor).expect("a route").remove(0);
     let builder = OperatorBuilder { dataset, config: &config, registry: &registry };
     let gathers = matches!(gather, Gather::Batching);
     let batching = builder.batching(&route, gathers).expect("a sampler");

@@ -1,6 +1,6 @@
 //! The probability that a node is in a mini-batch, propagated outward from the seeds.
 
-use morphgl_registry::{Expansion, Result, SamplerSettings};
+use morphgl_registry::{Error, Expansion, Result, SamplerKind, SamplerSettings};
 
 use crate::{Graph, Hotness, Policy};
 
@@ -9,7 +9,11 @@ use crate::{Graph, Hotness, Policy};
 /// A node is a seed of a mini-batch with probability `batch size / seeds`. A hop that expands node `v` of in-degree `d` with
 /// fanout `k` picks each in-neighbour with probability `min(k, d) / d`; picks of different nodes are assumed to be
 /// independent. So the probability that a hop misses `u` is the product of `1 - p(v) · min(k, d) / d` over the nodes `v` that
-/// `u` leads to.
+/// `u` leads to. ShaDow reads the row of every node once more.
+///
+/// # Errors
+///
+/// Random walks, which have no fanouts.
 ///
 /// # Complexity
 ///
@@ -20,6 +24,10 @@ pub struct Inclusion;
 impl Policy for Inclusion {
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness> {
         let num_nodes = graph.num_nodes();
+        let hops = settings.sampling.hops().ok_or_else(|| {
+            let what = format!("sampling by {} has no fanouts; estimate it by pre-sampling", settings.sampling.kind());
+            Error::setting("inclusion probability", what)
+        })?;
         let batches = seeds.len().div_ceil(settings.batch_size.max(1)) as f32;
         let mut included = vec![0f32; num_nodes];
         let seed = (settings.batch_size as f32 / seeds.len() as f32).min(1.0);
@@ -27,8 +35,8 @@ impl Policy for Inclusion {
         let mut rows = vec![0f32; num_nodes];
         let mut missed = vec![0f32; num_nodes];
         // With expansion `New`, nodes of the previous hop are not expanded again.
-        let mut previous = (settings.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
-        for &fanout in &settings.fanouts.0 {
+        let mut previous = (hops.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
+        for &fanout in &hops.fanouts.0 {
             let expanded = |v: usize, included: &[f32]| included[v] - previous.as_ref().map_or(0.0, |b| b[v]);
             rows.iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v, &included));
             missed.fill(0.0);
@@ -59,6 +67,10 @@ impl Policy for Inclusion {
             }
         }
         drop(missed);
+        if settings.sampling.kind() == SamplerKind::Shadow {
+            // The rows of all nodes found are read once more, for the edges among them.
+            rows.iter_mut().zip(&included).for_each(|(row, p)| *row += batches * p);
+        }
         included.iter_mut().for_each(|p| *p *= batches);
         Ok(Hotness { features: included.into(), rows: rows.into() })
     }

@@ -6,10 +6,15 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Degree, Hotness, Inclusion, Policy, PreSample};
-use morphgl_registry::{Batching, BatchingContext, Expansion, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{Batching, BatchingContext, Expansion, Fanouts, Place, SamplerSettings, SeedSet};
 
 fn settings(fanouts: &str, batch_size: usize) -> SamplerSettings {
-    SamplerSettings { fanouts: fanouts.parse().expect("fanouts"), batch_size, ..SamplerSettings::default() }
+    SamplerSettings { batch_size, ..fanouts.parse::<Fanouts>().expect("fanouts").into() }
+}
+
+fn expanding(expansion: Expansion, mut settings: SamplerSettings) -> SamplerSettings {
+    settings.sampling.hops_mut().expect("sampling by fanouts").expansion = expansion;
+    settings
 }
 
 #[track_caller]
@@ -35,7 +40,7 @@ fn two_hops_by_hand() {
     let all = Inclusion.score(&path, &[0], &settings("1,1", 1)).expect("scores");
     check(&all.features, &[1.0, 1.0, 1.0, 0.0]);
     check(&all.rows, &[2.0, 1.0, 0.0, 0.0]);
-    let new = SamplerSettings { expansion: Expansion::New, ..settings("1,1", 1) };
+    let new = expanding(Expansion::New, settings("1,1", 1));
     let new = Inclusion.score(&path, &[0], &new).expect("scores");
     check(&new.features, &[1.0, 1.0, 1.0, 0.0]);
     check(&new.rows, &[1.0, 1.0, 0.0, 0.0]);
@@ -61,7 +66,7 @@ fn inclusion_predicts_the_accesses_of_an_epoch() {
     let config = SbmConfig { nodes: 20_000, degree: 12.0, dim: 1, ..SbmConfig::default() };
     let dataset = Arc::new(sbm(&config).expect("a graph"));
     for expansion in [Expansion::All, Expansion::New] {
-        let settings = SamplerSettings { expansion, ..settings("5,4", 100) };
+        let settings = expanding(expansion, settings("5,4", 100));
         let seeds: Vec<u32> = (0..1000).collect();
         let context = BatchingContext {
             dataset: Arc::clone(&dataset),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use morphgl_model_spec::{ModelSpec, TrainingSpec};
+use morphgl_model_spec::{ModelKind, ModelSpec, TrainingSpec};
 use morphgl_registry::{BatchId, Block, Error, HostBatch, Key, Place, Result, Score, TrainingContext};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -76,6 +76,9 @@ pub fn check_batch<'a>(
         let (blocks, layers) = (blocks.len(), model.layers);
         return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
     }
+    if let Some(refused) = refused_importance(model, blocks.iter().any(|block| block.importance)) {
+        return wrong(refused);
+    }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
     if let Some(features) = batch.features.as_ref().filter(|features| features.num_rows() < rows) {
         return wrong(format!("it has features of {} nodes, its blocks read {rows}", features.num_rows()));
@@ -95,6 +98,15 @@ pub fn check_batch<'a>(
         return wrong("its blocks do not feed one another; batch it again".to_string());
     }
     Ok((blocks, rows))
+}
+
+/// Why a model does not train on mini-batches whose edges have `importance`: GCN and GIN scale rows to degrees.
+pub fn refused_importance(model: &ModelSpec, importance: bool) -> Option<String> {
+    let refused = importance && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin);
+    let kind = model.kind;
+    refused.then(|| {
+        format!("{kind} does not read the importance of sampled edges; train sage or gat, or sample otherwise")
+    })
 }
 
 /// Checks that the loss of a mini-batch is finite.

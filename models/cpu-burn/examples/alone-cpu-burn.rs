@@ -33,6 +33,7 @@ fn main() -> Result<()> {
         indptr: (0..=n).map(|v| 2 * v).collect(),
         indices,
         weights: None,
+        importance: false,
     };
     let matrix = dataset.features.as_ref().expect("features were given");
     let mut rows = BatchFeatures::like(matrix);

@@ -48,6 +48,7 @@ fn whole(dataset: &Dataset, epoch: u32) -> MiniBatch {
         indptr: topology.indptr().iter().map(|&p| p as u32).collect(),
         indices: topology.indices().to_vec(),
         weights: None,
+        importance: false,
     };
     let matrix = dataset.features.as_ref().expect("features");
     let mut features = BatchFeatures::like(matrix);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_conformance::training::tiny;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Place, Result, SamplerSettings, SeedSet, Training, TrainingContext,
+    BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet, Training, TrainingContext,
 };
 use morphgl_training_cpu_native::CpuNative;
 use serde_json::{Value, json};
@@ -18,10 +18,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> Result<()> {
     let dataset = Arc::new(tiny());
     let nodes: Vec<u32> = (0..dataset.num_nodes() as u32).collect();
+    let fanouts: Fanouts = "3,2".parse()?;
     let sampler = CpuNeighbor::new(&BatchingContext {
         dataset: Arc::clone(&dataset),
         seeds: SeedSet::new("all nodes", &nodes, nodes.len())?,
-        settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 4, ..SamplerSettings::default() },
+        settings: SamplerSettings { batch_size: 4, ..fanouts.into() },
         // The training operator reads features from the store.
         gather: false,
         place: Place::Host,

@@ -12,9 +12,9 @@ use crate::spmm::Csr;
 /// Coefficients and transposed edges of a block; vectors that a model does not use are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Adjacency {
-    /// Coefficient of each edge (GCN).
+    /// Coefficient of each edge (GCN; GraphSAGE by importance).
     coefficients: Vec<f32>,
-    /// One over the number of each row's edges (GraphSAGE).
+    /// One over the number of each row's edges (GraphSAGE without importance).
     scales: Vec<f32>,
     /// Coefficient of each row's self loop (GCN).
     loops: Vec<f32>,
@@ -42,14 +42,27 @@ const TASK: usize = 1 << 11;
 impl Adjacency {
     /// Computes the coefficients of a block; `degrees` are those of its source nodes in the whole graph.
     pub(crate) fn prepare(&mut self, kind: ModelKind, block: &Block, degrees: &[f32]) {
-        let gcn = kind == ModelKind::Gcn;
-        resize(&mut self.coefficients, if gcn { block.num_edges() } else { 0 });
+        let (gcn, sage) = (kind == ModelKind::Gcn, kind == ModelKind::Sage);
+        let importance = block.weights.as_ref().filter(|_| sage && block.importance);
+        resize(&mut self.coefficients, if gcn || importance.is_some() { block.num_edges() } else { 0 });
         resize(&mut self.loops, if gcn { block.num_dst } else { 0 });
-        resize(&mut self.scales, if kind == ModelKind::Sage { block.num_dst } else { 0 });
+        resize(&mut self.scales, if sage && importance.is_none() { block.num_dst } else { 0 });
+        if let Some(weights) = importance {
+            self.prepare_weighted_mean(block, weights);
+        }
         let ends = block.indptr.windows(2);
         self.scales.iter_mut().zip(ends).for_each(|(s, w)| *s = 1.0 / (w[1] - w[0]).max(1) as f32);
         if gcn {
             self.prepare_gcn(block, degrees);
+        }
+    }
+
+    /// Shares of each row's edges in its importance.
+    fn prepare_weighted_mean(&mut self, block: &Block, weights: &[f32]) {
+        for row in block.indptr.windows(2).map(|w| w[0] as usize..w[1] as usize) {
+            let weights = &weights[row.clone()];
+            let sum = weights.iter().sum::<f32>();
+            self.coefficients[row].iter_mut().zip(weights).for_each(|(share, w)| *share = w / sum);
         }
     }
 

@@ -11,7 +11,7 @@ use morphgl_model_spec::{
 use morphgl_registry::{
     BatchId, Error, Gradients, Handle, MiniBatch, NamedTensor, Result, Score, Training, TrainingContext,
 };
-use morphgl_training_core::{Limits, check_model, infer_bytes, nothing_accumulated};
+use morphgl_training_core::{Limits, check_model, infer_bytes, nothing_accumulated, refused_importance};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -190,6 +190,13 @@ fn check<'a>(spec: &TrainingSpec, batch: &'a CudaBatch) -> Result<(Words<'a>, Dt
     if reads && blocks.len() != model.layers {
         let (blocks, layers) = (blocks.len(), model.layers);
         return wrong(format!("it has {blocks} blocks for {layers} layers; give a fanout a layer"));
+    }
+    let importance = blocks.iter().any(|block| block.importance);
+    if let Some(refused) = refused_importance(model, importance) {
+        return wrong(refused);
+    }
+    if importance && model.kind == ModelKind::Sage {
+        return wrong("its kernels do not weigh GraphSAGE's mean by importance; train on the CPU".to_string());
     }
     let rows = blocks.first().map_or(batch.num_seeds, |b| b.num_src);
     let num_rows = features.bytes.len() / (features.dim * features.dtype.size()).max(1);

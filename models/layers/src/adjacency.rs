@@ -93,8 +93,17 @@ impl Adjacency {
         Self::new(block, Coefficients::Ones, None)
     }
 
-    /// The mean of the neighbours, 0 without any; weights are not read (as in PyG's `SAGEConv`).
+    /// The mean of the neighbours, 0 without any, weighted by their importance where the sampler gives it (PinSAGE); weights of
+    /// the graph are not read (as in PyG's `SAGEConv`).
     pub fn mean(block: &Block) -> Self {
+        if let Some(weights) = block.weights.as_ref().filter(|_| block.importance) {
+            let rows = block.indptr.windows(2).map(|w| &weights[w[0] as usize..w[1] as usize]);
+            let shares = rows.flat_map(|row| {
+                let sum = row.iter().sum::<f32>();
+                row.iter().map(move |w| w / sum)
+            });
+            return Self::new(block, Coefficients::Edges(shares.collect()), None);
+        }
         let rows = block.indptr.windows(2).map(|w| 1.0 / (w[1] - w[0]).max(1) as f32);
         Self::new(block, Coefficients::Rows(rows.collect()), None)
     }

@@ -7,8 +7,8 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_batching_sim_neighbor::{CpuSimNeighbor, SimNeighbor};
 use morphgl_conformance::batching::graphs;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Handle, MiniBatch, Place, SamplerSettings, SeedSet, Training, TrainingContext,
-    Transferring, TransferringContext,
+    BatchId, Batching, BatchingContext, Fanouts, Handle, MiniBatch, Place, SamplerSettings, SeedSet, Training,
+    TrainingContext, Transferring, TransferringContext,
 };
 use morphgl_sim::{Device, digest};
 use morphgl_training_sim_ledger::{Ledger, SimLedger};
@@ -19,15 +19,11 @@ const NUM_BATCHES: u32 = 50;
 fn context(place: &Place, gather: bool) -> BatchingContext {
     let dataset = Arc::new(graphs::random(1000, 6, true));
     let seeds: Vec<u32> = (0..1000).collect();
+    let fanouts: Fanouts = "4,3".parse().expect("fanouts");
     BatchingContext {
         seeds: SeedSet::new("seeds", &seeds, 1000).expect("every node"),
         dataset,
-        settings: SamplerSettings {
-            batch_size: 20,
-            fanouts: "4,3".parse().expect("fanouts"),
-            seed: 3,
-            ..Default::default()
-        },
+        settings: SamplerSettings { batch_size: 20, seed: 3, ..fanouts.into() },
         gather,
         place: place.clone(),
         options: Default::default(),

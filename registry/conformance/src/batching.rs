@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use morphgl_graph_store::Dataset;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Expansion, FeatureFill, HostBatch,
-    MiniBatch, Pick, Place, Result, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Expansion, Fanouts, FeatureFill, HostBatch,
+    MiniBatch, NeighborSettings, Pick, Place, Result, SamplerKind, SamplerSettings, Sampling, SeedSet, ShadowSettings,
+    WalkSettings,
 };
 
 /// One set of inputs of an operator.
@@ -30,13 +31,13 @@ pub struct Case {
 }
 
 impl Case {
-    /// Every third node of a random graph, in mini-batches of 16, with fanouts 4,3.
+    /// Every third node of a random graph, in mini-batches of 16, by neighbour sampling with fanouts 4,3.
     pub fn new(dataset: Dataset) -> Self {
         let num_nodes = dataset.num_nodes();
         let seeds: Vec<u32> = (0..num_nodes as u32).rev().step_by(3).collect();
         let seeds = SeedSet::new("seeds", &seeds, num_nodes).expect("every third node, each once");
-        let fanouts = "4,3".parse().expect("fanouts");
-        let settings = SamplerSettings { fanouts, batch_size: 16, seed: 11, ..Default::default() };
+        let fanouts: Fanouts = "4,3".parse().expect("fanouts");
+        let settings = SamplerSettings { batch_size: 16, seed: 11, ..fanouts.into() };
         Self { dataset: Arc::new(dataset), seeds, settings, gather: true }
     }
 
@@ -47,11 +48,50 @@ impl Case {
         case
     }
 
+    /// The same with other hops.
+    ///
+    /// # Panics
+    ///
+    /// When its kind of sampling has none.
+    pub fn with_hops(&self, change: impl FnOnce(&mut NeighborSettings)) -> Self {
+        self.with(|s| change(hops(s)))
+    }
+
+    /// The same with other fanouts.
+    ///
+    /// # Panics
+    ///
+    /// When its kind of sampling has none, or `fanouts` are none.
+    pub fn with_fanouts(&self, fanouts: &str) -> Self {
+        self.with_hops(|hops| hops.fanouts = fanouts.parse().expect("fanouts"))
+    }
+
+    /// The same by another kind of sampling, three layers deep.
+    fn by(&self, kind: SamplerKind) -> Self {
+        let hops = self.settings.sampling.hops().cloned().unwrap_or_default();
+        let sampling = match kind {
+            SamplerKind::Neighbor => Sampling::Neighbor(hops),
+            SamplerKind::Shadow => Sampling::Shadow(ShadowSettings { hops, layers: 3 }),
+            SamplerKind::Walk => Sampling::Walk(WalkSettings { neighbors: 4, ..WalkSettings::of_layers(3) }),
+            other => panic!("the suite has no reference of sampling by {other}"),
+        };
+        self.with(|s| s.sampling = sampling)
+    }
+
     /// The same with other seeds.
     pub fn of(&self, seeds: &[u32]) -> Self {
         let seeds = SeedSet::new("seeds", seeds, self.dataset.num_nodes()).expect("nodes of the graph");
         Self { seeds, ..self.clone() }
     }
+}
+
+/// The hops of settings by fanouts, to be changed.
+///
+/// # Panics
+///
+/// When the kind of sampling has none.
+pub fn hops(settings: &mut SamplerSettings) -> &mut NeighborSettings {
+    settings.sampling.hops_mut().expect("sampling by fanouts")
 }
 
 /// The operator under test, at one place.
@@ -135,23 +175,32 @@ pub(crate) fn ids(case: &Case, epoch: u32) -> Vec<BatchId> {
     (0..num_batches).map(|index| BatchId { epoch, index }).collect()
 }
 
-/// Tests the properties of every batching operator; skips operators that cannot run on this machine, and prints why.
+/// Tests the properties of every batching operator, for each kind of sampling that it describes; skips operators that cannot run
+/// on this machine, and prints why.
 ///
 /// # Panics
 ///
 /// When the operator does not conform.
 pub fn run(description: &Description) {
     let Some(subject) = subject(description) else { return };
-    for case in cases() {
-        laws::batches_fit_the_graph(&subject, &case);
-        laws::every_seed_comes_once_an_epoch(&subject, &case);
-        laws::batches_are_a_function_of_their_id(&subject, &case);
-        laws::shares_have_their_seeds(&subject, &case);
+    assert!(!description.samplers.is_empty(), "a batching operator samples by one kind at least");
+    for &kind in description.samplers {
+        properties(&subject, kind);
     }
-    let case = Case::new(graphs::random(120, 7, true));
-    laws::seed_and_epoch_change_the_draws(&subject, &case);
-    laws::features_are_left_out_when_asked(&subject, &case);
-    laws::impossible_requests_are_refused(&subject, &case);
+}
+
+fn properties(subject: &Subject<'_>, kind: SamplerKind) {
+    for case in cases() {
+        let case = case.by(kind);
+        laws::batches_fit_the_graph(subject, &case);
+        laws::every_seed_comes_once_an_epoch(subject, &case);
+        laws::batches_are_a_function_of_their_id(subject, &case);
+        laws::shares_have_their_seeds(subject, &case);
+    }
+    let case = Case::new(graphs::random(120, 7, true)).by(kind);
+    laws::seed_and_epoch_change_the_draws(subject, &case);
+    laws::features_are_left_out_when_asked(subject, &case);
+    laws::impossible_requests_are_refused(subject, &case);
 }
 
 /// Tests a neighbour sampling operator by [`run`] and against the reference.
@@ -169,10 +218,7 @@ pub fn run_neighbor(description: &Description) {
                     continue;
                 }
                 for fanouts in ["-1", "3", "5,4,3", "2,-1", "1,1,1,1", "100,2"] {
-                    let case = case.with(|s| {
-                        (s.expansion, s.pick) = (expansion, pick);
-                        s.fanouts = fanouts.parse().expect("fanouts");
-                    });
+                    let case = case.with_fanouts(fanouts).with_hops(|h| (h.expansion, h.pick) = (expansion, pick));
                     laws::batches_fit_the_graph(&subject, &case);
                     laws::rows_keep_to_the_fanout(&subject, &case);
                     laws::batches_equal_the_reference(&subject, &case);
@@ -182,9 +228,57 @@ pub fn run_neighbor(description: &Description) {
         }
     }
     // Hubs: long rows, of which many neighbours are drawn.
-    let hub =
-        Case::new(graphs::random(900, 5, false)).of(&[0]).with(|s| s.fanouts = "200,80".parse().expect("fanouts"));
+    let hub = Case::new(graphs::random(900, 5, false)).of(&[0]).with_fanouts("200,80");
     laws::batches_equal_the_reference(&subject, &hub);
+}
+
+/// Tests a ShaDow sampling operator by [`run`] and against the reference.
+///
+/// # Panics
+///
+/// When the operator does not conform.
+pub fn run_shadow(description: &Description) {
+    run(description);
+    let Some(subject) = subject(description) else { return };
+    for case in cases() {
+        for (fanouts, layers) in [("-1", 1), ("3", 2), ("5,4,3", 5), ("2,-1", 3), ("1,1,1,1", 2)] {
+            for expansion in [Expansion::All, Expansion::New] {
+                let hops = NeighborSettings { expansion, ..fanouts.parse::<Fanouts>().expect("fanouts").into() };
+                let case = case.with(|s| s.sampling = Sampling::Shadow(ShadowSettings { hops, layers }));
+                laws::batches_fit_the_graph(&subject, &case);
+                laws::batches_equal_the_reference(&subject, &case);
+                laws::shares_equal_the_reference(&subject, &case);
+            }
+        }
+    }
+    let weighted = Case::new(graphs::random(120, 7, true)).with_hops(|h| h.pick = Pick::Weighted);
+    laws::batches_equal_the_reference(&subject, &weighted.by(SamplerKind::Shadow));
+}
+
+/// Tests an operator that samples by random walks by [`run`] and against the reference.
+///
+/// # Panics
+///
+/// When the operator does not conform.
+pub fn run_walk(description: &Description) {
+    run(description);
+    let Some(subject) = subject(description) else { return };
+    let walk = |layers, walks, length, restart, neighbors| WalkSettings { layers, walks, length, restart, neighbors };
+    let settings = [
+        walk(1, 1, 1, 0.0, 1),
+        walk(2, 10, 2, 0.5, 3),
+        walk(3, 4, 5, 0.1, 100),
+        walk(2, 30, 7, 0.0, 5),
+        walk(1, 3, 4, 1.0, 2),
+    ];
+    for case in cases() {
+        for walk in &settings {
+            let case = case.with(|s| s.sampling = Sampling::Walk(walk.clone()));
+            laws::batches_fit_the_graph(&subject, &case);
+            laws::batches_equal_the_reference(&subject, &case);
+            laws::shares_equal_the_reference(&subject, &case);
+        }
+    }
 }
 
 fn cases() -> Vec<Case> {

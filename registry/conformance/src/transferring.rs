@@ -26,7 +26,7 @@ pub fn run(description: &Description) {
 pub fn run_from(description: &Description, from: &Place, place: &mut dyn FnMut(HostBatch, &Case) -> MiniBatch) {
     let Some(to) = crate::output_place(description) else { return };
     let random = Case::new(graphs::random(120, 7, true));
-    let deep = random.with(|s| s.fanouts = "9,9,9,9".parse().expect("fanouts"));
+    let deep = random.with_fanouts("9,9,9,9");
     // Enough rows for a multi-threaded gather.
     let large = Case::new(graphs::random(9000, 4, false)).with(|s| s.batch_size = 3000);
     let bare = Case { dataset: Arc::new(graphs::bare(&random.dataset)), ..random.clone() };

@@ -86,7 +86,7 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
 
 fn build<const FAULT: u8>(context: &BatchingContext) -> Result<Box<dyn Batching>> {
     let BatchingContext { dataset, seeds, settings, gather, .. } = context.clone();
-    if settings.fanouts.0.is_empty() || settings.batch_size == 0 {
+    if settings.neighbor()?.fanouts.0.is_empty() || settings.batch_size == 0 {
         return Err(Error::setting("settings", "no mini-batch can be made; give fanouts and a batch size"));
     }
     Ok(Box::new(Faulty::<FAULT>(Case { dataset, seeds, settings, gather })))

@@ -4,20 +4,28 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use morphgl_model_spec::ModelSpec;
-use morphgl_registry::{Expansion, Fanouts, Key, Pick, SamplerSettings};
+use morphgl_registry::{
+    Expansion, Fanouts, Key, NeighborSettings, Pick, SamplerKind, SamplerSettings, Sampling, ShadowSettings,
+    WalkSettings,
+};
 use serde_json::{Map, Value};
 
 use super::usage::{OrUsage, Usage};
 use super::values;
-use crate::build::hops_mismatch;
-use crate::{OperatorChoice, registry, routes};
+use crate::build::layers_mismatch;
+use crate::{Evaluation, OperatorChoice, registry, routes};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Mini-batches and machine")]
 pub(crate) struct BatchArgs {
-    /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers]
+    /// How neighbourhoods are sampled: neighbor, by fanouts; shadow, all edges among the nodes that hops by fanouts find; walk,
+    /// the nodes that random walks visit most often, weighted by their visits (sage and gat)
+    #[arg(long, value_parser = values::one_of::<SamplerKind, _>(["neighbor", "shadow", "walk"]), default_value = "neighbor")]
+    sampler: SamplerKind,
+    /// Neighbours sampled a node, the seeds' own hop first; -1 for all [default: 15,10,5, cut to the number of layers; shadow:
+    /// 10,5, whatever that number]
     #[arg(long, allow_hyphen_values = true)]
-    pub(super) fanouts: Option<Fanouts>,
+    fanouts: Option<Fanouts>,
     /// Seeds a mini-batch
     #[arg(long, value_parser = values::at_least_one, default_value_t = 1024)]
     batch_size: usize,
@@ -27,6 +35,18 @@ pub(crate) struct BatchArgs {
     /// Pick neighbours by edge weight instead of uniformly
     #[arg(long)]
     weighted: bool,
+    /// Walks from each node [default: 10]
+    #[arg(long)]
+    walks: Option<u32>,
+    /// Steps of a walk at most [default: 3]
+    #[arg(long)]
+    walk_length: Option<u32>,
+    /// Probability that a walk ends before a step after its first [default: 0.5]
+    #[arg(long, value_parser = values::finite::<f64>)]
+    restart: Option<f64>,
+    /// Neighbours that walks find for a node, at most: those visited most often [default: 10]
+    #[arg(long)]
+    neighbors: Option<u32>,
     /// Seed of permutation, sampling, initial parameters and dropout
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
@@ -48,23 +68,72 @@ pub(crate) struct BatchArgs {
 }
 
 impl BatchArgs {
-    /// Requires one fanout a layer.
-    pub(crate) fn check_layers(&self, layers: usize) -> anyhow::Result<()> {
-        match &self.fanouts {
-            Some(fanouts) if fanouts.0.len() != layers => Err(Usage::error(hops_mismatch(fanouts, layers))),
-            _ => Ok(()),
+    /// Refuses options that the kind of sampling does not read, and mini-batches without one block a layer.
+    pub(crate) fn check_sampling(&self, model: &ModelSpec) -> anyhow::Result<()> {
+        let of_walks = [
+            ("--walks", self.walks.is_some()),
+            ("--walk-length", self.walk_length.is_some()),
+            ("--restart", self.restart.is_some()),
+            ("--neighbors", self.neighbors.is_some()),
+        ];
+        let of_hops = [
+            ("--fanouts", self.fanouts.is_some()),
+            ("--weighted", self.weighted),
+            ("--expansion", self.expansion != Expansion::All),
+        ];
+        let unread = if self.sampler == SamplerKind::Walk { &of_hops[..] } else { &of_walks[..] };
+        if let Some((option, _)) = unread.iter().find(|(_, given)| *given) {
+            return Err(Usage::error(format!("{option}: --sampler {} does not read it; leave it out", self.sampler)));
         }
+        let sampling = self.sampling(model);
+        if sampling.num_layers() != model.layers {
+            return Err(Usage::error(layers_mismatch(&sampling, model.layers)));
+        }
+        Ok(())
+    }
+
+    /// Number of layers of a model for which none is given: as many as hops, where they are layers.
+    pub(super) fn num_layers(&self) -> usize {
+        let hops = self.fanouts.as_ref().filter(|_| self.sampler == SamplerKind::Neighbor);
+        hops.map_or(3, |fanouts| fanouts.0.len())
+    }
+
+    /// How a model is evaluated that is trained on such mini-batches, where this is not said: `None` as its memory allows. With
+    /// all neighbours, a model trained on subgraphs or walks would be another one.
+    pub(super) fn evaluation(&self) -> Option<Evaluation> {
+        (self.sampler != SamplerKind::Neighbor).then_some(Evaluation::Sampled)
     }
 
     /// The sampler settings for a model.
     pub(super) fn sampler(&self, model: &ModelSpec) -> SamplerSettings {
-        SamplerSettings {
-            fanouts: self.fanouts.clone().unwrap_or_else(|| crate::default_fanouts(model)),
-            batch_size: self.batch_size,
-            seed: self.seed,
+        let Self { batch_size, seed, .. } = *self;
+        SamplerSettings { batch_size, seed, ..self.sampling(model).into() }
+    }
+
+    fn sampling(&self, model: &ModelSpec) -> Sampling {
+        let pick = if self.weighted { Pick::Weighted } else { Pick::Uniform };
+        let hops = |default: Fanouts| NeighborSettings {
+            fanouts: self.fanouts.clone().unwrap_or(default),
             expansion: self.expansion,
-            pick: if self.weighted { Pick::Weighted } else { Pick::Uniform },
-            shuffle: true,
+            pick,
+        };
+        let layers = model.layers;
+        match self.sampler {
+            SamplerKind::Shadow => {
+                let two_hops = "10,5".parse().expect("the default fanouts are valid");
+                Sampling::Shadow(ShadowSettings { hops: hops(two_hops), layers })
+            }
+            SamplerKind::Walk => {
+                let default = WalkSettings::of_layers(layers);
+                Sampling::Walk(WalkSettings {
+                    layers,
+                    walks: self.walks.unwrap_or(default.walks),
+                    length: self.walk_length.unwrap_or(default.length),
+                    restart: self.restart.unwrap_or(default.restart),
+                    neighbors: self.neighbors.unwrap_or(default.neighbors),
+                })
+            }
+            _ => Sampling::Neighbor(hops(crate::default_fanouts(model))),
         }
     }
 
@@ -96,7 +165,7 @@ impl BatchArgs {
             [("--batching", &self.batching), ("--transferring", &self.transferring), ("--training", &self.training)];
         let named: Vec<&str> = named.iter().filter(|(_, key)| key.is_some()).map(|(option, _)| *option).collect();
         if !named.is_empty() {
-            routes(&registry()?, &self.operators()).or_usage(named.join(", "))?;
+            routes(&registry()?, &self.operators(), self.sampler).or_usage(named.join(", "))?;
         }
         self.options()?;
         if let Some(threads) = self.threads {

@@ -19,21 +19,22 @@ use crate::{Evaluation, OperatorBuilder};
 pub(crate) struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
-    /// With all neighbours, or on sampled mini-batches [default: full; sampled where that does not fit in memory]
+    /// With all neighbours, or on sampled mini-batches [default: full; sampled where that does not fit in
+    /// memory, and with --sampler shadow and walk]
     #[arg(long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled"]))]
     evaluation: Option<Evaluation>,
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let Trained { dataset, config, registry, route, mut training, inference } = args.trained.open(show)?;
-    args.trained.batch.check_layers(config.spec.model.layers)?;
+    args.trained.batch.check_sampling(&config.spec.model)?;
     let names = ["train", "valid", "test"];
     let splits = &dataset.splits;
     let sets: [&[u32]; 3] = [&splits.train, &splits.valid, &splits.test];
     if sets.iter().all(|s| s.is_empty()) {
         anyhow::bail!("{}: the dataset has no splits; import it with --split 0.6,0.2,0.2", dataset.name);
     }
-    let scores = match inference.choose(args.evaluation, show)? {
+    let scores = match inference.choose(args.evaluation.or(args.trained.batch.evaluation()), show)? {
         Evaluation::Full => evaluate::full(training.as_mut(), &dataset, config.spec.model.num_classes, &sets)?,
         _ => {
             let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };

@@ -14,7 +14,7 @@ pub(crate) struct ModelArgs {
     /// GAT alone
     #[arg(long, default_value = "sage")]
     model: ModelKind,
-    /// Number of layers [default: as many as fanouts, else 3]
+    /// Number of layers [default: as many as fanouts are given to --sampler neighbor, else 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
     layers: Option<u16>,
     /// Width of hidden layers, all heads together [default: 256]
@@ -76,7 +76,7 @@ impl ModelArgs {
     pub(super) fn spec(&self, in_dim: usize, num_classes: usize, batch: &BatchArgs) -> ModelSpec {
         ModelSpec {
             hidden: self.hidden.unwrap_or(256),
-            layers: self.layers.map(usize::from).or(batch.fanouts.as_ref().map(|f| f.0.len())).unwrap_or(3),
+            layers: self.layers.map_or(batch.num_layers(), usize::from),
             heads: self.heads.unwrap_or(4),
             output_heads: self.output_heads,
             attention: self.attention,
@@ -110,6 +110,6 @@ impl ModelArgs {
                 Usage::error(e.to_string().replacen(&e.context, &format!("--{field}"), 1))
             })?;
         }
-        batch.check_layers(spec.layers)
+        batch.check_sampling(&spec)
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(help_heading = "Training", long)]
     patience: Option<u32>,
     /// How to evaluate: with all neighbours, on sampled mini-batches, or not at all
-    /// [default: full; sampled where that does not fit in memory]
+    /// [default: full; sampled where that does not fit in memory, and with --sampler shadow and walk]
     #[arg(help_heading = "Training", long, value_parser = values::one_of::<Evaluation, _>(["full", "sampled", "none"]))]
     evaluation: Option<Evaluation>,
     /// Epochs between evaluations [default: 1; without --epochs, as many as make 5 steps]
@@ -152,9 +152,10 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(plan) = &plan_of_file {
         choose_training(plan, &mut config)?;
     }
+    let requested = args.evaluation.or(args.planned.batch.evaluation());
     let mut evaluation = match config.disk_bytes {
-        Some(_) => Inference::OnDisk.choose(args.evaluation, show)?,
-        None => args.evaluation.unwrap_or_default(),
+        Some(_) => Inference::OnDisk.choose(requested, show)?,
+        None => requested.unwrap_or_default(),
     };
     let validated = !dataset.splits.valid.is_empty();
     let unread = args.patience.map(|_| "--patience").or(args.evaluate_every.map(|_| "--evaluate-every"));
@@ -171,7 +172,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
-        evaluation = Inference::InMemory { needed, available }.choose(args.evaluation, show)?;
+        evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
     }
     let mut options = args.options(plan.num_batches(), evaluation, validated);
     options.evaluation_workers = inference::fewer_workers(&problem, &plan, available);

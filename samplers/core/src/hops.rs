@@ -3,7 +3,7 @@
 use std::mem;
 
 use morphgl_graph_store::FeatureMatrix;
-use morphgl_registry::{BatchFeatures, Block, Expansion, HostBatch, MiniBatch, Result, SamplerSettings};
+use morphgl_registry::{BatchFeatures, Block, Expansion, HostBatch, MiniBatch, NeighborSettings, Result};
 
 use crate::picks::Picks;
 
@@ -48,7 +48,7 @@ pub struct Hop<'a> {
 }
 
 /// Samples all hops of `batch.id`, and sets blocks, input nodes, degrees and the number of seeds. The memory of `batch` is
-/// reused, its content is not. `weights` are those of the graph's edges.
+/// reused, its content is not. `seed` is that of all randomness, `weights` are those of the graph's edges.
 ///
 /// # Errors
 ///
@@ -56,7 +56,8 @@ pub struct Hop<'a> {
 #[inline]
 pub fn sample_hops(
     sampler: &mut impl HopSampler,
-    settings: &SamplerSettings,
+    settings: &NeighborSettings,
+    seed: u64,
     weights: Option<&[f32]>,
     seeds: &[u32],
     batch: &mut HostBatch,
@@ -74,7 +75,7 @@ pub fn sample_hops(
         newest = num_dst;
         // blocks[0] is the hop farthest from the seeds.
         let block = &mut batch.blocks[hops - 1 - hop];
-        let picks = Picks::new(settings, weights, batch.id, hop);
+        let picks = Picks::new(settings, seed, weights, batch.id, hop);
         sampler.expand(Hop { picks, first, num_dst, is_last: hop + 1 == hops }, block)?;
         block.num_src = sampler.num_nodes();
     }

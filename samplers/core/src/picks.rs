@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use morphgl_registry::{BatchId, Block, Error, Fanout, Pick, Result, SamplerSettings};
+use morphgl_registry::{BatchId, Block, Error, Fanout, NeighborSettings, Pick, Result};
 
 use crate::stream::Row;
 use crate::uniform::{PickScratch, pick_uniform};
@@ -26,14 +26,13 @@ pub struct Picks<'a> {
 }
 
 impl<'a> Picks<'a> {
-    /// The picks of hop `hop` from the seeds of `batch`, in a graph with these weights.
+    /// The picks of hop `hop` from the seeds of `batch`, in a graph with these weights; `seed` is that of all randomness.
     ///
     /// # Panics
     ///
     /// When the settings have no such hop.
-    pub fn new(settings: &SamplerSettings, weights: Option<&'a [f32]>, batch: BatchId, hop: usize) -> Self {
-        let SamplerSettings { pick, seed, .. } = *settings;
-        Self { weights, pick, fanout: settings.fanouts.0[hop], seed, batch, hop: hop as u32 }
+    pub fn new(hops: &NeighborSettings, seed: u64, weights: Option<&'a [f32]>, batch: BatchId, hop: usize) -> Self {
+        Self { weights, pick: hops.pick, fanout: hops.fanouts.0[hop], seed, batch, hop: hop as u32 }
     }
 
     /// The weights, if neighbours are picked by weight.
@@ -102,7 +101,7 @@ impl<'a> Picks<'a> {
             None => *weights = None,
             Some(_) => resize(weights.get_or_insert_default(), end as usize),
         }
-        block.num_dst = num_dst;
+        (block.num_dst, block.importance) = (num_dst, false);
         Ok(())
     }
 }

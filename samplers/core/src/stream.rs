@@ -3,7 +3,7 @@
 use morphgl_platform::philox::{key, philox4x32_10, philox4x32_10_blocks};
 use morphgl_registry::BatchId;
 
-/// The purpose of random numbers. Two streams never share a counter. Tags 4 to 15 are free: `morphgl-model-spec` draws
+/// The purpose of random numbers. Two streams never share a counter. Tags 6 to 15 are free: `morphgl-model-spec` draws
 /// the numbers of training (initial values, dropout), and distinguishes them by tags in the epoch's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -16,6 +16,10 @@ pub enum Stream {
     Permutation = 2,
     /// Retries of rejected numbers of [`Stream::Permutation`].
     PermutationRetry = 3,
+    /// The steps of random walks.
+    Walk = 4,
+    /// Retries of rejected numbers of [`Stream::Walk`].
+    WalkRetry = 5,
 }
 
 /// Bits of the block within word 0 of the counter.
@@ -51,10 +55,10 @@ impl Row {
         philox4x32_10(self.counter(stream, block), key(self.seed))
     }
 
-    /// The `4 * N` sampling draws from draw `4 * block` on.
+    /// The words of blocks `block` to `block + N`.
     #[inline]
-    pub fn draws<const N: usize>(&self, block: u32) -> [[u32; 4]; N] {
-        philox4x32_10_blocks(self.counter(Stream::Sampling, block), key(self.seed))
+    pub fn blocks<const N: usize>(&self, stream: Stream, block: u32) -> [[u32; 4]; N] {
+        philox4x32_10_blocks(self.counter(stream, block), key(self.seed))
     }
 }
 

@@ -73,10 +73,10 @@ fn floyd(row: &Row, degree: u32, len: usize, mut each: impl FnMut(usize, u32, u3
     while from < len {
         let block = from as u32 / 4;
         match len - from {
-            1..=4 => run(from, &row.draws::<1>(block)),
-            5..=8 => run(from, &row.draws::<2>(block)),
-            9..=12 => run(from, &row.draws::<3>(block)),
-            _ => run(from, &row.draws::<4>(block)),
+            1..=4 => run(from, &row.blocks::<1>(Stream::Sampling, block)),
+            5..=8 => run(from, &row.blocks::<2>(Stream::Sampling, block)),
+            9..=12 => run(from, &row.blocks::<3>(Stream::Sampling, block)),
+            _ => run(from, &row.blocks::<4>(Stream::Sampling, block)),
         }
         from += 16;
     }

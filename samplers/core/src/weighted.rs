@@ -1,7 +1,7 @@
 //! Weighted picks without replacement.
 
 use crate::logarithm::ln;
-use crate::stream::Row;
+use crate::stream::{Row, Stream};
 use crate::uniform::PickScratch;
 
 /// The largest degree of a weighted pick: each neighbour takes two words of a block.
@@ -52,7 +52,7 @@ pub fn pick_weighted(row: &Row, weights: &[f32], out: &mut [u32], scratch: &mut 
     for (&weight, position) in positive {
         if position / 2 != block {
             block = position / 2;
-            [words] = row.draws::<1>(block);
+            [words] = row.blocks::<1>(Stream::Sampling, block);
         }
         let lane = 2 * (position as usize % 2);
         let candidate = (time(words[lane], words[lane + 1], weight).to_bits(), position);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, Splits, Topology};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Place, Result, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet};
 
 fn main() -> Result<()> {
     // Node v of the ring has the four in-neighbours within two steps.
@@ -24,10 +24,11 @@ fn main() -> Result<()> {
         node_ids: None,
     };
     let seeds: Vec<u32> = (0..n).collect();
+    let fanouts: Fanouts = "3,2".parse()?;
     let sampler = CpuNeighbor::new(&BatchingContext {
         dataset: Arc::new(dataset),
         seeds: SeedSet::new("all nodes", &seeds, n as usize)?,
-        settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 400, ..Default::default() },
+        settings: SamplerSettings { batch_size: 400, ..fanouts.into() },
         gather: true,
         place: Place::Host,
         options: Default::default(),

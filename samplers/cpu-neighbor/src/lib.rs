@@ -1,9 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod expand;
-mod frontier;
 mod sampler;
-mod stages;
 
 pub use sampler::CpuNeighbor;
 

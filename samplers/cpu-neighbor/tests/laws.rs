@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_conformance::batching::{Case, graphs, reference};
+use morphgl_conformance::batching::{Case, graphs, hops, reference};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, Fanout, Fanouts, HostBatch, MiniBatch, Pick, Place, SamplerSettings,
-    SeedSet,
+    BatchId, Batching, BatchingContext, Expansion, Fanout, Fanouts, HostBatch, MiniBatch, NeighborSettings, Pick,
+    Place, SamplerSettings, SeedSet,
 };
 use proptest::prelude::*;
 
@@ -21,14 +21,12 @@ fn settings() -> impl Strategy<Value = SamplerSettings> {
     let fanouts = prop::collection::vec(fanout, 1..5);
     let choices = (any::<bool>(), any::<bool>(), any::<bool>());
     (fanouts, 1usize..12, any::<u64>(), choices).prop_map(|(fanouts, batch_size, seed, (new, weighted, shuffle))| {
-        SamplerSettings {
+        let hops = NeighborSettings {
             fanouts: Fanouts(fanouts),
-            batch_size,
-            seed,
             expansion: if new { Expansion::New } else { Expansion::All },
             pick: if weighted { Pick::Weighted } else { Pick::Uniform },
-            shuffle,
-        }
+        };
+        SamplerSettings { batch_size, seed, shuffle, ..hops.into() }
     })
 }
 
@@ -41,7 +39,7 @@ fn case() -> impl Strategy<Value = Case> {
         let num_edges = rows.iter().map(Vec::len).sum::<usize>();
         let weights = weights.then(|| (0..num_edges).map(|e| (e * 7 % 5) as f32 * 0.5).collect::<Vec<f32>>());
         if weights.is_none() {
-            settings.pick = Pick::Uniform;
+            hops(&mut settings).pick = Pick::Uniform;
         }
         let dataset = Arc::new(graphs::dataset(&rows, weights));
         let seeds = SeedSet::new("seeds", &seeds, rows.len()).expect("a subsequence of the nodes");

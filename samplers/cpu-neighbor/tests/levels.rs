@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::{Array, Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_platform::{ISA_VARIABLE, SimdLevel};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 const NODES: u32 = 20_000;
@@ -42,9 +42,9 @@ fn digests() -> String {
     let seeds: Vec<u32> = (0..NODES).step_by(3).collect();
     let mut lines = String::new();
     for (fanouts, weighted) in [("15,10,5", false), ("15,10,5", true), ("-1,3", false), ("40,20", false)] {
-        let mut settings = SamplerSettings { fanouts: fanouts.parse().expect("fanouts"), ..Default::default() };
+        let mut settings: SamplerSettings = fanouts.parse::<Fanouts>().expect("fanouts").into();
         if weighted {
-            settings.pick = morphgl_registry::Pick::Weighted;
+            settings.sampling.hops_mut().expect("fanouts").pick = morphgl_registry::Pick::Weighted;
         }
         let sampler = CpuNeighbor::new(&BatchingContext {
             dataset: Arc::clone(&dataset),

@@ -7,7 +7,8 @@ use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_graph_store::{Array, Dataset, Topology};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, Fanouts, HostBatch, Pick, Place, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, Expansion, Fanouts, HostBatch, NeighborSettings, Pick, Place, SamplerSettings,
+    SeedSet,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -21,7 +22,8 @@ fn sample(topology: Topology, seeds: &[u32], fanouts: &str, pick: Pick) -> HostB
     let dataset = Dataset { topology, ..graphs::bare(&graphs::cycle(1)) };
     let seeds = SeedSet::new("seeds", seeds, dataset.num_nodes()).expect("seeds");
     let fanouts: Fanouts = fanouts.parse().expect("fanouts");
-    let settings = SamplerSettings { fanouts, expansion: Expansion::New, pick, shuffle: false, ..Default::default() };
+    let hops = NeighborSettings { fanouts, expansion: Expansion::New, pick };
+    let settings = SamplerSettings { shuffle: false, ..hops.into() };
     let context = BatchingContext {
         dataset: Arc::new(dataset),
         seeds,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
-use morphgl_conformance::batching::graphs;
+use morphgl_conformance::batching::{graphs, hops};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, Place, SamplerSettings, SeedSet};
 
 fn context() -> BatchingContext {
@@ -26,10 +26,10 @@ fn check(change: impl FnOnce(&mut BatchingContext), expected: &str) {
 
 #[test]
 fn impossible_contexts() {
-    check(|c| c.settings.fanouts.0.clear(), "fanouts: there is none; give one a hop, for example 15,10,5");
+    check(|c| hops(&mut c.settings).fanouts.0.clear(), "fanouts: there is none; give one a hop, for example 15,10,5");
     check(|c| c.settings.batch_size = 0, "batch size: a mini-batch needs at least one seed; give a positive number");
     check(
-        |c| c.settings.pick = Pick::Weighted,
+        |c| hops(&mut c.settings).pick = Pick::Weighted,
         "weighted pick: the graph has no edge weights; pick uniformly, or import the dataset with weights",
     );
     check(

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
-use morphgl_registry::{BatchId, Batching, BatchingContext, Pick, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Fanouts, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
+};
 
 /// Counts allocations of the system's allocator.
 struct Counting;
@@ -67,7 +69,8 @@ fn check(weights: bool, settings: SamplerSettings) {
 fn a_steady_worker_allocates_nothing() {
     let settings = SamplerSettings { batch_size: 128, seed: 5, ..Default::default() };
     check(false, settings.clone());
-    check(true, SamplerSettings { pick: Pick::Weighted, ..settings.clone() });
-    check(false, SamplerSettings { fanouts: "-1,100,3".parse().expect("fanouts"), ..settings.clone() });
+    let with = |hops: NeighborSettings| SamplerSettings { sampling: hops.into(), ..settings.clone() };
+    check(true, with(NeighborSettings { pick: Pick::Weighted, ..Default::default() }));
+    check(false, with("-1,100,3".parse::<Fanouts>().expect("fanouts").into()));
     check(false, SamplerSettings { shuffle: false, ..settings });
 }

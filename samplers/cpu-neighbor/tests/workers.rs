@@ -8,7 +8,9 @@ use std::thread;
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_conformance::batching::graphs;
 use morphgl_graph_store::{Dataset, DatasetWriter, Load, OpenOptions, read_npy};
-use morphgl_registry::{BatchId, Batching, BatchingContext, HostBatch, Pick, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, HostBatch, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
+};
 
 /// Mini-batches 0 to `count` of epoch 1; each worker takes the next one.
 fn batches(sampler: &CpuNeighbor, workers: usize, threads: usize, count: u32) -> Vec<HostBatch> {
@@ -94,7 +96,8 @@ fn on_a_random_graph() {
 
 #[test]
 fn on_a_random_graph_by_weight() {
-    let settings = SamplerSettings { batch_size: 256, seed: 6, pick: Pick::Weighted, ..Default::default() };
+    let by_weight = NeighborSettings { pick: Pick::Weighted, ..Default::default() };
+    let settings = SamplerSettings { batch_size: 256, seed: 6, ..by_weight.into() };
     check(&graphs::random(5000, 12, true), &settings, 10);
 }
 

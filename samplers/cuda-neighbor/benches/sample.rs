@@ -16,7 +16,7 @@ use morphgl_cuda::{Buffer, CudaBatch, Device, Mapped, Pinned, Shape, Stream};
 use morphgl_graph_store::{Array, Dataset, Splits, Topology};
 use morphgl_platform::philox::philox4x32_10;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Handle, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, Fanouts, Handle, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
 };
 use serde_json::{Value, json};
 
@@ -193,11 +193,7 @@ fn main() -> Result<()> {
         Ok(BatchingContext {
             dataset: Arc::clone(&dataset),
             seeds: SeedSet::new("every twelfth node", &seeds, options.nodes as usize)?,
-            settings: SamplerSettings {
-                fanouts: options.fanouts.parse()?,
-                batch_size: options.batch_size,
-                ..Default::default()
-            },
+            settings: SamplerSettings { batch_size: options.batch_size, ..options.fanouts.parse::<Fanouts>()?.into() },
             gather: false,
             place: accelerator.place.clone(),
             options: topology,

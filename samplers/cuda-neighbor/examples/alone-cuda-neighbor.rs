@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use morphgl_batching_cuda_neighbor::CudaNeighbor;
 use morphgl_graph_store::{Array, Dataset, Splits, Topology};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Machine, MiniBatch, Result, SamplerSettings, SeedSet};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Fanouts, Machine, MiniBatch, Result, SamplerSettings, SeedSet,
+};
 
 fn main() -> Result<()> {
     if let Err(unavailable) = morphgl_cuda::probe(&Machine::probe()) {
@@ -29,10 +31,11 @@ fn main() -> Result<()> {
         node_ids: None,
     };
     let seeds: Vec<u32> = (0..n).collect();
+    let fanouts: Fanouts = "3,2".parse()?;
     let sampler = CudaNeighbor::new(&BatchingContext {
         dataset: Arc::new(dataset),
         seeds: SeedSet::new("all nodes", &seeds, n as usize)?,
-        settings: SamplerSettings { fanouts: "3,2".parse()?, batch_size: 400, ..Default::default() },
+        settings: SamplerSettings { batch_size: 400, ..fanouts.into() },
         gather: false,
         place: "cuda:0".parse()?,
         options: Default::default(),

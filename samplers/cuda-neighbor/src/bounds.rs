@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use morphgl_graph_store::Topology;
-use morphgl_registry::{Expansion, Fanout, SamplerSettings};
+use morphgl_registry::{Expansion, Fanout};
 
 /// Maximum number of nodes, and of edges of a hop, that hash-table values can represent.
 pub(crate) const MAX_VALUE: u64 = (1 << 31) - 1;
@@ -67,8 +67,8 @@ impl Degrees {
     }
 
     /// Bounds of the hop after `hop`.
-    pub(crate) fn after(&self, hop: &HopBounds, settings: &SamplerSettings, fanout: Fanout) -> HopBounds {
-        let expanded = match settings.expansion {
+    pub(crate) fn after(&self, hop: &HopBounds, expansion: Expansion, fanout: Fanout) -> HopBounds {
+        let expanded = match expansion {
             Expansion::All => hop.nodes,
             Expansion::New => hop.edges.min(hop.nodes),
         };

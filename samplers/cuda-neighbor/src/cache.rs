@@ -2,7 +2,7 @@
 
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Cut, Kind};
-use morphgl_registry::SamplerSettings;
+use morphgl_registry::NeighborSettings;
 
 /// Bytes per node of the lookup tables: start and length of its row.
 pub(crate) const ROW_TABLE_BYTES: u64 = 12;
@@ -46,18 +46,13 @@ impl SelectedRows {
 /// # Complexity
 ///
 /// Three passes over the nodes; 12 bytes per node.
-pub fn select_rows(
-    topology: &Topology,
-    hotness: &[f32],
-    settings: &SamplerSettings,
-    budget: u64,
-) -> Option<SelectedRows> {
+pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings, budget: u64) -> Option<SelectedRows> {
     let num_nodes = topology.num_nodes();
     assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
     let (edge, node) = if topology.weights().is_some() { (8, ROW_TABLE_BYTES + 4) } else { (4, ROW_TABLE_BYTES) };
     let tables = node * num_nodes as u64;
     let rows_budget = budget.checked_sub(tables)?;
-    let fanouts = &settings.fanouts.0;
+    let fanouts = &hops.fanouts.0;
     let reads = |degree: u64| fanouts.iter().map(|f| f.take(degree) as f32).sum::<f32>() / fanouts.len() as f32;
     let saving = |v: u32| hotness[v as usize] * reads(topology.degree(v));
     let bytes = |v: u32| edge * topology.degree(v);

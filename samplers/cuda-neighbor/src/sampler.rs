@@ -56,6 +56,7 @@ impl CudaNeighbor {
     fn build(context: &BatchingContext, hotness: Option<&[f32]>) -> Result<Self> {
         let options = Options::read(&context.options)?;
         let topology = &context.dataset.topology;
+        context.settings.neighbor()?;
         check_settings(topology, &context.seeds, &context.settings)?;
         let device = Device::open(&context.place, &KEY)?;
         let stream = Stream::new(&device, false)?;
@@ -141,7 +142,7 @@ fn place(
                     &counted.rows
                 }
             };
-            let selected = select_rows(topology, hotness, &context.settings, budget).ok_or_else(|| {
+            let selected = select_rows(topology, hotness, context.settings.neighbor()?, budget).ok_or_else(|| {
                 let message = format!(
                     "topology_bytes {budget} have no room for the tables by which cached rows are found; give \
                      {min_cache} or more, or topology host"

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use morphgl_cuda::Device;
-use morphgl_registry::{BatchId, BatchingContext, Error, Pick, Result, SamplerSettings};
+use morphgl_registry::{BatchId, BatchingContext, Error, NeighborSettings, Pick, Result};
 use morphgl_sampler_core::seed_positions;
 
 use crate::KEY;
@@ -25,7 +25,10 @@ pub(crate) struct Shared {
     pub(crate) kernels: Kernels,
     /// Maximum blocks of a grid: those that fill the device.
     pub(crate) max_blocks: u64,
-    pub(crate) settings: SamplerSettings,
+    pub(crate) hops: NeighborSettings,
+    pub(crate) batch_size: usize,
+    /// Seed of all randomness.
+    pub(crate) seed: u64,
     pub(crate) orders: Orders,
     hop_bytes: u64,
 }
@@ -47,7 +50,8 @@ impl Shared {
         graph: Arc<Graph>,
         degrees: &Arc<Degrees>,
     ) -> Result<Self> {
-        let settings = context.settings.clone();
+        let settings = &context.settings;
+        let hops = settings.neighbor()?.clone();
         let shuffle = settings.shuffle.then_some(settings.seed);
         let properties = device.properties()?;
         Ok(Self {
@@ -56,23 +60,25 @@ impl Shared {
             degrees: Arc::clone(degrees),
             kernels: Kernels::load(device)?,
             max_blocks: u64::from(properties.multiprocessors) * 16,
-            settings,
+            hops,
+            batch_size: settings.batch_size,
+            seed: settings.seed,
             orders: Orders::new(context.seeds.clone(), context.dataset.labels.clone(), shuffle),
             hop_bytes: options.hop_bytes.unwrap_or((properties.memory_bytes / 256).max(MIN_HOP_BYTES)),
         })
     }
 
     pub(crate) fn weighted(&self) -> bool {
-        self.settings.pick == Pick::Weighted
+        self.hops.pick == Pick::Weighted
     }
 
     pub(crate) fn num_batches(&self) -> usize {
-        self.orders.len().div_ceil(self.settings.batch_size)
+        self.orders.len().div_ceil(self.batch_size)
     }
 
     /// Positions of a share's seeds in the epoch's order.
     pub(crate) fn seeds(&self, id: BatchId, share: Range<usize>) -> Result<Range<usize>> {
-        seed_positions(self.orders.len(), self.settings.batch_size, id, share)
+        seed_positions(self.orders.len(), self.batch_size, id, share)
     }
 
     /// Refuses mini-batches whose upper bounds exceed the free device memory.
@@ -92,14 +98,14 @@ impl Shared {
     }
 
     pub(crate) fn first_hop(&self) -> HopBounds {
-        let seeds = self.settings.batch_size.min(self.orders.len()) as u64;
-        self.degrees.hop(seeds, seeds, self.settings.fanouts.0[0])
+        let seeds = self.batch_size.min(self.orders.len()) as u64;
+        self.degrees.hop(seeds, seeds, self.hops.fanouts.0[0])
     }
 
     /// `bounds`, which are those of hop `hop`, and the bounds of all later hops.
     fn bounds_from(&self, hop: usize, bounds: HopBounds) -> impl Iterator<Item = HopBounds> {
-        let later = self.settings.fanouts.0[hop + 1..].iter().scan(bounds, |bounds, &fanout| {
-            *bounds = self.degrees.after(bounds, &self.settings, fanout);
+        let later = self.hops.fanouts.0[hop + 1..].iter().scan(bounds, |bounds, &fanout| {
+            *bounds = self.degrees.after(bounds, self.hops.expansion, fanout);
             Some(*bounds)
         });
         std::iter::once(bounds).chain(later)

@@ -41,7 +41,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(shared: &Arc<Shared>, in_flight: usize) -> Result<Self> {
-        let hops = shared.settings.fanouts.0.len();
+        let hops = shared.hops.fanouts.0.len();
         let scratch: Vec<Scratch> =
             (0..in_flight).map(|_| Scratch::new(&shared.device, hops)).collect::<Result<_>>()?;
         scratch.iter().try_for_each(|scratch| scratch.stream.wait(&shared.graph.ready))?;
@@ -93,7 +93,7 @@ fn make(
     counters: Option<&Counters>,
 ) -> Result<Handle<MiniBatch>> {
     let seeds = shared.seeds(id, share)?;
-    let fanouts = &shared.settings.fanouts.0;
+    let fanouts = &shared.hops.fanouts.0;
     let hops = fanouts.len() as u32;
     let order = shared.orders.get(id.epoch, &scratch.stream)?;
     let start = scratch.stream.record(true)?;
@@ -113,7 +113,7 @@ fn make(
     let mut blocks = Vec::with_capacity(fanouts.len());
     for (hop, &fanout) in fanouts.iter().enumerate() {
         let previous = hop as i32 - 1;
-        let first = if shared.settings.expansion == Expansion::All { -1 } else { previous };
+        let first = if shared.hops.expansion == Expansion::All { -1 } else { previous };
         let sizes = SizeIndices { first, rows: hop as u32, edges: hops + 1 + hop as u32 };
         let limit = match fanout {
             Fanout::All => u32::MAX,
@@ -157,12 +157,12 @@ fn make(
         let indices = Buffer::new(&scratch.stream, edges as usize)?;
         let weights = shared.graph.weights.as_ref().map(|_| Buffer::new(&scratch.stream, edges as usize));
         let arrays = HopArrays { indptr, indices, weights: weights.transpose()? };
-        let draws = Draws { fanout: limit, hop: hop as u32, id, seed: shared.settings.seed };
+        let draws = Draws { fanout: limit, hop: hop as u32, id, seed: shared.seed };
         let launch = Launch { shared, stream: &scratch.stream };
         HopLaunch::new(launch, scratch, (&bounds, sizes, draws), &nodes, &arrays).run()?;
         blocks.push(arrays);
         if let Some(&next) = fanouts.get(hop + 1) {
-            bounds = shared.degrees.after(&bounds, &shared.settings, next);
+            bounds = shared.degrees.after(&bounds, shared.hops.expansion, next);
         }
     }
 
@@ -230,6 +230,7 @@ impl HopArrays {
             indptr: with_len(self.indptr, num_dst + 1),
             indices: with_len(self.indices, edges),
             weights: self.weights.map(|weights| with_len(weights, edges)),
+            importance: false,
         }
     }
 }

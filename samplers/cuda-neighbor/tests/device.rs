@@ -4,7 +4,7 @@ mod common;
 
 use common::{available, context, expected, host, sampler};
 use morphgl_batching_cuda_neighbor::{CudaNeighbor, KEY, TopologyPlacement, select_rows};
-use morphgl_conformance::batching::{Case, graphs};
+use morphgl_conformance::batching::{Case, graphs, hops};
 use morphgl_cuda::{CudaBatch, Device};
 use morphgl_hotness::{Policy, PreSample};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Handle, MiniBatch, Pick, Place};
@@ -68,7 +68,7 @@ fn accesses_are_counted_as_on_the_host() {
             Ok(Handle::ready(MiniBatch::Host(host(&batch)), took))
         }
     }
-    let case = Case::new(graphs::random(300, 6, false)).with(|s| s.fanouts = "3,2,2".parse().expect("fanouts"));
+    let case = Case::new(graphs::random(300, 6, false)).with_fanouts("3,2,2");
     for batches in [None, Some(2)] {
         let sampler = sampler(&case, json!({"presample_batches": batches}));
         let counted = sampler.presample(1).expect("counted");
@@ -96,7 +96,7 @@ fn rows_are_cached_within_the_budget() {
     hotness[7] = 1.0;
     let with = CudaNeighbor::with_hotness(&context(&case, options), &hotness).expect("built");
     assert_eq!(with.topology_bytes(), 12 * 500 + 4 * topology.degree(7));
-    let selected = select_rows(topology, &hotness, &case.settings, budget).expect("a row");
+    let selected = select_rows(topology, &hotness, case.settings.neighbor().expect("fanouts"), budget).expect("a row");
     assert_eq!((selected.rows, selected.edges, selected.contains(7)), (1, topology.degree(7), true));
     let mut worker = with.worker(1).expect("a worker");
     let batch = worker.prepare(id(0, 0), None).and_then(|h| h.wait()).expect("a mini-batch").0;
@@ -138,9 +138,9 @@ fn invalid_settings_are_refused_with_cures() {
         |c| c.place = Place::Host,
         "Batching_CUDA+PCIe_Neighbor: it runs on CUDA devices, not at host; give cuda:0",
     );
-    refused(|c| c.settings.fanouts.0.clear(), "fanouts: there is none; give one a hop");
+    refused(|c| hops(&mut c.settings).fanouts.0.clear(), "fanouts: there is none; give one a hop");
     refused(|c| c.settings.batch_size = 0, "batch size: a mini-batch needs at least one seed");
-    refused(|c| c.settings.pick = Pick::Weighted, "weighted pick: the graph has no edge weights");
+    refused(|c| hops(&mut c.settings).pick = Pick::Weighted, "weighted pick: the graph has no edge weights");
     refused(|c| c.options = json!({"topologies": "host"}), "Batching_CUDA+PCIe_Neighbor: options: unknown field");
     refused(|c| c.options = json!({"in_flight": 0}), "options: in_flight is 0; give 1 to 16");
     refused(|c| c.options = json!({"presample_epochs": 0}), "give at least 1");
@@ -163,7 +163,7 @@ fn a_mini_batch_beyond_device_memory_is_refused() {
         return;
     }
     let case = Case::new(graphs::random(60_000, 30, false));
-    let case = case.with(|s| (s.batch_size, s.fanouts) = (20_000, ["30"; 20].join(",").parse().expect("fanouts")));
+    let case = case.with(|s| s.batch_size = 20_000).with_fanouts(&["30"; 20].join(","));
     let error = CudaNeighbor::new(&context(&case, json!({"in_flight": 16, "hop_bytes": 1u64 << 40})));
     let error = error.expect_err("refused").to_string();
     assert!(error.contains("16 mini-batches under way take up to") && error.contains("; give a smaller"), "{error}");

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use common::{available, check, placements};
-use morphgl_conformance::batching::{Case, graphs};
-use morphgl_registry::{Expansion, Fanout, Fanouts, Pick, SamplerSettings, SeedSet};
+use morphgl_conformance::batching::{Case, graphs, hops};
+use morphgl_registry::{Expansion, Fanout, Fanouts, NeighborSettings, Pick, SamplerSettings, SeedSet};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -16,13 +16,13 @@ fn settings() -> impl Strategy<Value = SamplerSettings> {
     let fanout = fanout.prop_map(|k| NonZeroU32::new(k).map_or(Fanout::All, Fanout::AtMost));
     let choices = (any::<bool>(), any::<bool>(), any::<bool>());
     (prop::collection::vec(fanout, 1..4), 1usize..12, any::<u64>(), choices).prop_map(
-        |(fanouts, batch_size, seed, (new, weighted, shuffle))| SamplerSettings {
-            fanouts: Fanouts(fanouts),
-            batch_size,
-            seed,
-            expansion: if new { Expansion::New } else { Expansion::All },
-            pick: if weighted { Pick::Weighted } else { Pick::Uniform },
-            shuffle,
+        |(fanouts, batch_size, seed, (new, weighted, shuffle))| {
+            let hops = NeighborSettings {
+                fanouts: Fanouts(fanouts),
+                expansion: if new { Expansion::New } else { Expansion::All },
+                pick: if weighted { Pick::Weighted } else { Pick::Uniform },
+            };
+            SamplerSettings { batch_size, seed, shuffle, ..hops.into() }
         },
     )
 }
@@ -37,7 +37,7 @@ fn case() -> impl Strategy<Value = Case> {
         let num_edges = rows.iter().map(Vec::len).sum::<usize>();
         let weights = weights.then(|| (0..num_edges).map(|e| (e * 7 % 5) as f32 * 0.5).collect::<Vec<f32>>());
         if weights.is_none() {
-            settings.pick = Pick::Uniform;
+            hops(&mut settings).pick = Pick::Uniform;
         }
         let dataset = Arc::new(graphs::dataset(&rows, weights));
         let seeds = SeedSet::new("seeds", &seeds, rows.len()).expect("a subsequence of the nodes");
@@ -76,7 +76,7 @@ fn long_rows_and_large_picks() {
                 if pick == Pick::Weighted && !weights {
                     continue;
                 }
-                let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), pick));
+                let case = case.with_fanouts(fanouts).with_hops(|h| h.pick = pick);
                 for options in placements(&case) {
                     check(&case, options);
                 }
@@ -91,7 +91,7 @@ fn large_mini_batches_use_several_blocks() {
     if !available() {
         return;
     }
-    let case = Case::new(graphs::random(3000, 12, true)).with(|s| s.fanouts = "10,-1,5".parse().expect("fanouts"));
+    let case = Case::new(graphs::random(3000, 12, true)).with_fanouts("10,-1,5");
     let case = case.with(|s| s.batch_size = 1000);
     for options in placements(&case) {
         check(&case, options);
@@ -115,7 +115,7 @@ fn weights_of_all_sizes() {
     });
     let case = Case::new(graphs::dataset(&rows, Some(weights.collect())));
     for fanouts in ["3,2", "32", "60,40", "-1"] {
-        let case = case.with(|s| (s.fanouts, s.pick) = (fanouts.parse().expect("fanouts"), Pick::Weighted));
+        let case = case.with_fanouts(fanouts).with_hops(|h| h.pick = Pick::Weighted);
         for options in placements(&case) {
             check(&case, options);
         }

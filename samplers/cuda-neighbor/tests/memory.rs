@@ -70,16 +70,16 @@ fn memory_is_reused_and_accounted() {
     for options in placements(&case) {
         check(&case, options);
     }
-    check(&case.with(|s| s.pick = Pick::Weighted), Value::Null);
-    let all = case.with(|s| s.fanouts = "-1,40".parse().expect("fanouts"));
+    check(&case.with_hops(|h| h.pick = Pick::Weighted), Value::Null);
+    let all = case.with_fanouts("-1,40");
     check(&all, Value::Null);
     check(&all, json!({"hop_bytes": 3000}));
 
     #[cfg(feature = "emulate")]
     {
         placements(&case).into_iter().for_each(|options| check_reported_bytes(&case, options));
-        check_reported_bytes(&case.with(|s| s.pick = Pick::Weighted), Value::Null);
-        check_reported_bytes(&case.with(|s| s.fanouts = "-1,40".parse().expect("fanouts")), Value::Null);
+        check_reported_bytes(&case.with_hops(|h| h.pick = Pick::Weighted), Value::Null);
+        check_reported_bytes(&case.with_fanouts("-1,40"), Value::Null);
         check_reported_bytes(&case.with(|s| s.shuffle = false), Value::Null);
     }
 

@@ -14,7 +14,7 @@ use morphgl_batching_disk_neighbor::{DiskNeighbor, HotnessPolicy, Options};
 use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Dtype, Load, OpenOptions};
 use morphgl_platform::direct::{DirectFile, Fetch, Reader, Settings, ring_refused};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 use serde_json::json;
 
 struct Arguments(Vec<String>);
@@ -61,17 +61,9 @@ fn run(path: &Path, arguments: &Arguments) {
     let limit: Vec<f64> = blocks.iter().map(|&block| limits(path, block, &workers, json)).collect();
     let dataset =
         Arc::new(Dataset::open(path, OpenOptions { load: Load::Disk, verify: false }).expect("the dataset opens"));
-    let settings = SamplerSettings {
-        fanouts: arguments
-            .0
-            .iter()
-            .position(|a| a == "--fanouts")
-            .map_or("15,10,5", |i| &arguments.0[i + 1])
-            .parse()
-            .expect("fanouts"),
-        batch_size: arguments.one("--batch-size", "1024"),
-        ..SamplerSettings::default()
-    };
+    let fanouts = arguments.0.iter().position(|a| a == "--fanouts").map_or("15,10,5", |i| &arguments.0[i + 1]);
+    let fanouts: Fanouts = fanouts.parse().expect("fanouts");
+    let settings = SamplerSettings { batch_size: arguments.one("--batch-size", "1024"), ..fanouts.into() };
     let context = BatchingContext {
         seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes()).expect("training nodes"),
         dataset,

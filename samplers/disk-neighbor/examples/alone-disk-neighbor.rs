@@ -7,7 +7,7 @@ use std::sync::Arc;
 use morphgl_batching_disk_neighbor::DiskNeighbor;
 use morphgl_generate::{SbmConfig, sbm_to_disk};
 use morphgl_graph_store::{Dataset, Load, OpenOptions};
-use morphgl_registry::{BatchId, Batching, BatchingContext, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, SeedSet};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::temp_dir().join(format!("morphgl-alone-disk-{}", std::process::id()));
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sampler = DiskNeighbor::new(&BatchingContext {
         seeds: SeedSet::new("train split", &dataset.splits.train, dataset.num_nodes())?,
         dataset: Arc::new(dataset),
-        settings: SamplerSettings { fanouts: "10,5".parse()?, ..SamplerSettings::default() },
+        settings: "10,5".parse::<Fanouts>()?.into(),
         gather: true,
         place: Place::Host,
         options: serde_json::json!({ "memory_bytes": 8 << 20 }),

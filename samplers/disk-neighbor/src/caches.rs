@@ -127,7 +127,8 @@ pub(crate) fn check_nodes(
 
 /// Bytes per node to compute the hotness.
 fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
-    match (policy, settings.expansion) {
+    let expansion = settings.sampling.hops().map_or(Expansion::All, |hops| hops.expansion);
+    match (policy, expansion) {
         (HotnessPolicy::None, _) => 0,
         (HotnessPolicy::Degree, _) => 4,
         (HotnessPolicy::Inclusion, Expansion::All) => 12,

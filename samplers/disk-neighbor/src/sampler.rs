@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use morphgl_graph_store::Dataset;
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, Result, SamplerSettings, SeedSet};
+use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, NeighborSettings, Result, SeedSet};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
 use crate::caches::{Caches, DiskGraph};
@@ -28,7 +28,9 @@ pub struct DiskNeighbor(Arc<Shared>);
 /// State of all workers.
 pub(crate) struct Shared {
     pub(crate) dataset: Arc<Dataset>,
-    pub(crate) settings: SamplerSettings,
+    pub(crate) hops: NeighborSettings,
+    /// Seed of all randomness.
+    pub(crate) seed: u64,
     pub(crate) options: Options,
     pub(crate) files: Files,
     pub(crate) offsets: Offsets,
@@ -49,7 +51,7 @@ impl DiskNeighbor {
     ///
     /// # Errors
     ///
-    /// A place other than the host, unknown options, a dataset that was made in memory or whose edge weights lie on disk, what
+    /// A place other than the host, settings of another kind of sampling, unknown options, a dataset that was made in memory or whose edge weights lie on disk, what
     /// [`check_limits`] refuses, and files that cannot be read or are invalid.
     ///
     /// # Complexity
@@ -58,6 +60,7 @@ impl DiskNeighbor {
     pub fn new(context: &BatchingContext) -> Result<Self> {
         let BatchingContext { dataset, seeds, settings, gather, place, options } = context;
         check_host(place)?;
+        let hops = settings.neighbor()?.clone();
         let options = Options::parse(options)?;
         let weights = dataset.topology.weights();
         if weights.is_some_and(|w| w.is_mapped()) {
@@ -95,7 +98,8 @@ impl DiskNeighbor {
         };
         Ok(Self(Arc::new(Shared {
             dataset: Arc::clone(dataset),
-            settings: settings.clone(),
+            hops,
+            seed: settings.seed,
             options,
             files,
             offsets,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_batching_disk_neighbor::{HotnessPolicy, Options};
-use morphgl_conformance::batching::graphs;
+use morphgl_conformance::batching::{graphs, hops};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::{Dataset, Dtype};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Expansion, Fanout, Fanouts, HostBatch, MiniBatch, Pick, Place, SamplerSettings,
-    SeedSet,
+    BatchId, Batching, BatchingContext, Expansion, Fanout, Fanouts, HostBatch, MiniBatch, NeighborSettings, Pick,
+    Place, SamplerSettings, SeedSet,
 };
 use proptest::prelude::*;
 
@@ -19,13 +19,13 @@ fn settings() -> impl Strategy<Value = SamplerSettings> {
     let fanout = (0u32..7).prop_map(|k| std::num::NonZeroU32::new(k).map_or(Fanout::All, Fanout::AtMost));
     let choices = (any::<bool>(), any::<bool>(), any::<bool>());
     (prop::collection::vec(fanout, 1..5), 1usize..40, any::<u64>(), choices).prop_map(
-        |(fanouts, batch_size, seed, (new, weighted, shuffle))| SamplerSettings {
-            fanouts: Fanouts(fanouts),
-            batch_size,
-            seed,
-            expansion: if new { Expansion::New } else { Expansion::All },
-            pick: if weighted { Pick::Weighted } else { Pick::Uniform },
-            shuffle,
+        |(fanouts, batch_size, seed, (new, weighted, shuffle))| {
+            let hops = NeighborSettings {
+                fanouts: Fanouts(fanouts),
+                expansion: if new { Expansion::New } else { Expansion::All },
+                pick: if weighted { Pick::Weighted } else { Pick::Uniform },
+            };
+            SamplerSettings { batch_size, seed, shuffle, ..hops.into() }
         },
     )
 }
@@ -69,7 +69,10 @@ proptest! {
         num_nodes in 1usize..1500, degree in 0usize..40, weights: bool, settings in settings(), options in options(),
         epoch: u32,
     ) {
-        let settings = SamplerSettings { pick: if weights { settings.pick } else { Pick::Uniform }, ..settings };
+        let mut settings = settings;
+        if !weights {
+            hops(&mut settings).pick = Pick::Uniform;
+        }
         let context = context(graphs::random(num_nodes, degree, weights), settings, &options);
         let disk = support::build(&context).expect("a sampler on disk");
         let memory = CpuNeighbor::new(&BatchingContext { options: Default::default(), ..context.clone() });

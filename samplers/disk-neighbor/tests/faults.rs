@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use morphgl_batching_disk_neighbor::DiskNeighbor;
-use morphgl_conformance::batching::graphs;
+use morphgl_conformance::batching::{graphs, hops};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Place, Result, SamplerSettings, SeedSet};
 use serde_json::json;
 
@@ -93,7 +93,7 @@ fn a_neighbour_that_does_not_exist() {
     overwrite(&set.file("indices.npy"), at, &5000u32.to_le_bytes());
     // Node 0 has more than 77 in-neighbours, and fanout -1 reads this one.
     let mut all = Set { context: set.context.clone(), ..set };
-    all.context.settings.fanouts = "-1".parse().expect("fanouts");
+    hops(&mut all.context.settings).fanouts = "-1".parse().expect("fanouts");
     check(all.first(|| ()), &["indices.npy, byte 436", "node 5000", "import it again"]);
     all.context.options = json!({ "hotness": "inclusion" });
     check(all.first(|| ()), &["indices.npy, byte 436", "node 5000"]);
@@ -142,7 +142,7 @@ fn unsupported_contexts_are_refused() {
     refused(&|c| c.options = json!({ "block": 1000 }), &["block of 1000"]);
     refused(&|c| c.options = json!({ "gap": 1 << 30 }), &["gap of"]);
     refused(&|c| c.place = "cuda:0".parse().expect("a place"), &["place", "cuda:0"]);
-    refused(&|c| c.settings.fanouts.0.clear(), &["fanouts"]);
+    refused(&|c| hops(&mut c.settings).fanouts.0.clear(), &["fanouts"]);
 }
 
 #[test]

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use morphgl_batching_sim_neighbor::SimNeighbor;
 use morphgl_conformance::batching::graphs;
-use morphgl_registry::{BatchId, Batching, BatchingContext, MiniBatch, Result, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, MiniBatch, Result, SamplerSettings, SeedSet};
 use morphgl_sim::Device;
 
 fn main() -> Result<()> {
     let device = Device::new("sim:0".parse()?, "batching-device=8ms,memory=2".parse()?);
     let seeds: Vec<u32> = (0..100).collect();
+    let fanouts: Fanouts = "2,2".parse()?;
     let sampler = SimNeighbor::new(
         &BatchingContext {
             dataset: Arc::new(graphs::cycle(100)),
             seeds: SeedSet::new("all nodes", &seeds, 100)?,
-            settings: SamplerSettings { fanouts: "2,2".parse()?, batch_size: 40, ..Default::default() },
+            settings: SamplerSettings { batch_size: 40, ..fanouts.into() },
             gather: false,
             place: "sim:0".parse()?,
             options: Default::default(),

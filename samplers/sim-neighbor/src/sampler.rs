@@ -27,6 +27,7 @@ impl Shared {
             let what = format!("it makes mini-batches at {place}, not at {}; {cure}", context.place);
             return Err(Error::setting(key, what));
         }
+        settings.neighbor()?;
         check_settings(&dataset.topology, seeds, settings)?;
         let epochs = Epochs::new(seeds, settings);
         Ok(Self { dataset: Arc::clone(dataset), settings: settings.clone(), epochs, gather })
@@ -55,7 +56,7 @@ impl Sampler {
         let seeds = shared.epochs.seeds(id, share, order)?;
         let weights = dataset.topology.weights().map(|w| &**w);
         let mut hops = Hops { topology: &dataset.topology, relabel, scratch, degrees: Vec::new() };
-        sample_hops(&mut hops, &shared.settings, weights, seeds, batch)?;
+        sample_hops(&mut hops, shared.settings.neighbor()?, shared.settings.seed, weights, seeds, batch)?;
         set_labels(dataset.labels.as_deref(), batch);
         gather_features(dataset.features.as_ref().filter(|_| shared.gather), false, batch);
         Ok(())

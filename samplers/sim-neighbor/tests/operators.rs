@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 use morphgl_batching_sim_neighbor::{CPU, CPU_KEY, CpuSimNeighbor, DEVICE, DEVICE_KEY, SimNeighbor};
 use morphgl_conformance::batching::graphs;
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, BatchingWorker, Machine, MiniBatch, Place, Registry, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, BatchingWorker, Fanouts, Machine, MiniBatch, Place, Registry, SamplerSettings,
+    SeedSet,
 };
 use morphgl_sim::{Device, SimBatch, available};
 
 fn context(place: &str, options: serde_json::Value) -> BatchingContext {
+    let fanouts: Fanouts = "2".parse().expect("fanouts");
     BatchingContext {
         dataset: Arc::new(graphs::cycle(40)),
         seeds: SeedSet::new("seeds", &(0..40).collect::<Vec<_>>(), 40).expect("every node"),
-        settings: SamplerSettings { batch_size: 4, fanouts: "2".parse().expect("fanouts"), ..Default::default() },
+        settings: SamplerSettings { batch_size: 4, ..fanouts.into() },
         gather: false,
         place: place.parse().expect("a place"),
         options,

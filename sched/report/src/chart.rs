@@ -49,6 +49,10 @@ pub struct LineChart {
     pub events: Vec<(f64, String)>,
 }
 
+/// The style of a stand-alone chart, and its number of colours.
+const STYLE: &str = include_str!("chart.css");
+const COLOURS: usize = 8;
+
 const WIDTH: f64 = 540.0;
 const HEIGHT: f64 = 236.0;
 const TOP: f64 = 12.0;
@@ -60,8 +64,56 @@ const POINTS: usize = 800;
 /// Draws the chart as an HTML figure; an empty string if no line has a point.
 pub fn line_chart(chart: &LineChart) -> String {
     let series: Vec<Series> = chart.series.iter().filter_map(thin).collect();
+    let Some(Plot { svg, hover, has_events }) = plot(chart, &series) else { return String::new() };
+    let title = escape(&chart.title);
+    let keys = keys(&series, has_events);
+    format!(
+        r#"<figure class="chart"><figcaption><h3>{title}</h3>{keys}</figcaption><svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" data-hover="{}" data-top="{TOP}" data-bottom="{BOTTOM}">{svg}</svg></figure>"#,
+        escape(&hover)
+    )
+}
+
+/// Draws the chart as a stand-alone SVG document with a legend, that follows the viewer's light or dark setting; an empty string
+/// if no line has a point. Each line gets a colour of its own, up to eight; the styles of the series are not read.
+pub fn line_chart_svg(chart: &LineChart) -> String {
+    let thinned = chart.series.iter().filter_map(thin).enumerate();
+    let series: Vec<Series> = thinned.map(|(i, line)| Series { style: format!("c{}", i % COLOURS), ..line }).collect();
+    let Some(Plot { svg, .. }) = plot(chart, &series) else { return String::new() };
+    let (title, top) = (escape(&chart.title), 34.0);
+    let legend = top + HEIGHT + 16.0;
+    let (column, mut keys) = (WIDTH / 2.0, String::new());
+    for (i, line) in series.iter().enumerate() {
+        let (x, y) = (14.0 + column * (i % 2) as f64, legend + 18.0 * (i / 2) as f64);
+        let (style, name) = (&line.style, escape(&line.name));
+        put!(
+            keys,
+            r#"<path class="line {style}" d="M{} {}h22"/><text x="{}" y="{}">{name}</text>"#,
+            px(x),
+            px(y - 4.0),
+            px(x + 30.0),
+            px(y)
+        );
+    }
+    let height = legend + 18.0 * series.len().div_ceil(2) as f64;
+    format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" class="plot" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><style>
+{STYLE}</style><rect class="ground" width="{WIDTH}" height="{height}"/><text class="title" x="14" y="22">{title}</text><g transform="translate(0 {top})">{svg}</g>{keys}</svg>
+"#
+    )
+}
+
+/// A drawn chart, without legend.
+struct Plot {
+    svg: String,
+    /// Data for the script's tooltip.
+    hover: String,
+    has_events: bool,
+}
+
+/// Draws axes and lines; `None` without a line.
+fn plot(chart: &LineChart, series: &[Series]) -> Option<Plot> {
     if series.is_empty() {
-        return String::new();
+        return None;
     }
     let finite = || series.iter().flat_map(|s| &s.points).filter(|p| p.1.is_finite());
     let (x0, x1) = range(finite().map(|p| p.0));
@@ -102,16 +154,11 @@ pub fn line_chart(chart: &LineChart) -> String {
         let at = px(x_at(*x));
         put!(svg, r#"<path class="event" d="M{at} {TOP}V{BOTTOM}"><title>{}</title></path>"#, escape(label));
     }
-    for line in &series {
+    for line in series {
         draw(&mut svg, line, x_at, y_at);
     }
-    let hover = hover(chart, &series, x_at, y_at).to_string();
-    let title = escape(&chart.title);
-    let keys = keys(&series, !events.is_empty());
-    format!(
-        r#"<figure class="chart"><figcaption><h3>{title}</h3>{keys}</figcaption><svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" data-hover="{}" data-top="{TOP}" data-bottom="{BOTTOM}">{svg}</svg></figure>"#,
-        escape(&hover)
-    )
+    let hover = hover(chart, series, x_at, y_at).to_string();
+    Some(Plot { svg, hover, has_events: !events.is_empty() })
 }
 
 fn keys(series: &[Series], events: bool) -> String {

@@ -16,7 +16,7 @@ mod table;
 mod timeline;
 mod trace;
 
-pub use chart::{LineChart, Scale, Series, line_chart};
+pub use chart::{LineChart, Scale, Series, line_chart, line_chart_svg};
 pub use morphgl_plan::Phase;
 pub use page::html;
 pub use report::{

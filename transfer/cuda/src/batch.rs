@@ -25,6 +25,8 @@ pub struct CudaBlock {
     pub indices: Buffer<u32>,
     /// Edge weights, if the graph has any.
     pub weights: Option<Buffer<f32>>,
+    /// Whether the weights are the edges' importance by the sampler.
+    pub importance: bool,
 }
 
 /// Features in device memory: one packed row per input node.
@@ -146,6 +148,7 @@ impl CudaBatch {
                 indptr: Buffer::of(stream, &block.indptr)?,
                 indices: Buffer::of(stream, &block.indices)?,
                 weights: block.weights.as_deref().map(|w| Buffer::of(stream, w)).transpose()?,
+                importance: block.importance,
             })
         };
         let features = batch.features.as_ref().map(|f| -> Result<CudaFeatures> {
@@ -207,6 +210,7 @@ impl DeviceBatch for CudaBatch {
                 indptr: block.indptr.to_vec(&stream)?,
                 indices: block.indices.to_vec(&stream)?,
                 weights: block.weights.as_ref().map(|w| w.to_vec(&stream)).transpose()?,
+                importance: block.importance,
             })
         };
         let features = self.features.as_ref().map(|f| -> Result<BatchFeatures> {

@@ -96,8 +96,14 @@ fn captures(device: &Device) -> Result<u64> {
 
 fn batches(device: &Device) -> Result<u64> {
     let stream = Stream::new(device, false)?;
-    let block =
-        Block { num_dst: 1, num_src: 2, indptr: vec![0, 2], indices: vec![0, 1], weights: Some(vec![0.5, 1.5]) };
+    let block = Block {
+        num_dst: 1,
+        num_src: 2,
+        indptr: vec![0, 2],
+        indices: vec![0, 1],
+        weights: Some(vec![0.5, 1.5]),
+        importance: false,
+    };
     let host = HostBatch {
         id: BatchId { epoch: 0, index: 0 },
         num_seeds: 1,

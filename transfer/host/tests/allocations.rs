@@ -109,10 +109,7 @@ fn check(gather: bool) {
     // So many columns that the features of a mini-batch fill several huge pages.
     let data: Vec<f32> = (0..20_000 * COLUMNS).map(|i| i as f32).collect();
     graph.features = Some(FeatureMatrix::F32 { data: data.into(), dim: COLUMNS });
-    let mut case = Case::new(graph).with(|settings| {
-        settings.batch_size = 300;
-        settings.fanouts = "8,5,3".parse().expect("fanouts");
-    });
+    let mut case = Case::new(graph).with(|settings| settings.batch_size = 300).with_fanouts("8,5,3");
     case.gather = gather;
     let mut pipeline = Pipeline::new(&case);
     let ids: Vec<_> = (0..12).map(|index| BatchId { epoch: 0, index }).collect();

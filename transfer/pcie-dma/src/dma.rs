@@ -89,13 +89,14 @@ impl PcieDma {
         });
         let features = features.transpose()?;
         let mut blocks = Vec::with_capacity(batch.blocks.len());
-        for Block { num_dst, num_src, indptr, indices, weights } in &batch.blocks {
+        for Block { num_dst, num_src, indptr, indices, weights, importance } in &batch.blocks {
             blocks.push(CudaBlock {
                 num_dst: *num_dst,
                 num_src: *num_src,
                 indptr: arena.send(stream, indptr)?,
                 indices: arena.send(stream, indices)?,
                 weights: weights.as_ref().map(|w| arena.send(stream, w)).transpose()?,
+                importance: *importance,
             });
         }
         let sent = CudaBatch {

@@ -60,7 +60,7 @@ pub(crate) fn copy(from: &HostBatch, to: &mut HostBatch) {
     to.labels.clone_from(&from.labels);
     to.blocks.resize_with(from.blocks.len(), Default::default);
     for (from, to) in from.blocks.iter().zip(&mut to.blocks) {
-        (to.num_dst, to.num_src) = (from.num_dst, from.num_src);
+        (to.num_dst, to.num_src, to.importance) = (from.num_dst, from.num_src, from.importance);
         to.indptr.clone_from(&from.indptr);
         to.indices.clone_from(&from.indices);
         to.weights.clone_from(&from.weights);

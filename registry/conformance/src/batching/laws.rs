@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
-use morphgl_registry::{BatchId, Block, HostBatch, MiniBatch, SamplerSettings};
+use morphgl_registry::{
+    BatchId, Block, HostBatch, MiniBatch, NeighborSettings, SamplerKind, SamplerSettings, Sampling, WalkSettings,
+};
 
 use super::{Case, Subject, graphs, ids, on_host, prepare, reference, worker};
 
@@ -14,14 +16,20 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
     for batch in subject.epoch(case, 2) {
         let nodes = &batch.input_nodes;
         assert_eq!(nodes.iter().collect::<HashSet<_>>().len(), nodes.len(), "each input node occurs once");
-        assert_eq!(batch.blocks.len(), case.settings.fanouts.0.len(), "a block a hop");
+        assert_eq!(batch.blocks.len(), case.settings.sampling.num_layers(), "a block a layer");
         let mut num_src = nodes.len();
         for block in &batch.blocks {
             assert_eq!(
                 block.num_src, num_src,
                 "the source nodes of a block are the destination nodes of the one before"
             );
-            block_fits(block, &batch, case);
+            block_is_valid(block);
+            let walks = case.settings.sampling.kind() == SamplerKind::Walk;
+            assert_eq!(block.importance, walks, "weights are importance where the sampler gives any");
+            match &case.settings.sampling {
+                Sampling::Walk(walk) => rows_have_importance(block, walk),
+                _ => edges_are_the_graphs(block, &batch, case),
+            }
             num_src = block.num_dst;
         }
         assert_eq!(num_src, batch.num_seeds, "the destination nodes of the last block are the seeds");
@@ -35,15 +43,38 @@ pub(super) fn batches_fit_the_graph(subject: &Subject<'_>, case: &Case) {
     }
 }
 
-/// The block's edges are a sub-multiset of the graph's.
-fn block_fits(block: &Block, batch: &HostBatch, case: &Case) {
-    let topology = &case.dataset.topology;
+/// Offsets and indices are those of a bipartite graph.
+fn block_is_valid(block: &Block) {
     assert!(block.num_dst <= block.num_src, "the destination nodes are the first of the source nodes");
     assert_eq!(block.indptr.len(), block.num_dst + 1, "an offset a row, and one");
     assert_eq!(block.indptr[0], 0, "the first offset");
     assert!(block.indptr.is_sorted(), "offsets never decrease");
     assert_eq!(block.indptr[block.num_dst] as usize, block.indices.len(), "the last offset");
     assert!(block.indices.iter().all(|&i| (i as usize) < block.num_src), "edges come from source nodes");
+}
+
+/// Rows hold distinct neighbours in descending order of whole visits.
+fn rows_have_importance(block: &Block, walk: &WalkSettings) {
+    let weights = block.weights.as_ref().expect("importance of every edge");
+    assert_eq!(weights.len(), block.num_edges(), "importance of every edge");
+    for row in 0..block.num_dst {
+        let neighbors = block.row(row);
+        let visits = &weights[block.indptr[row] as usize..block.indptr[row + 1] as usize];
+        assert!(neighbors.len() <= walk.neighbors as usize, "row {row} has {} neighbours", neighbors.len());
+        assert_eq!(neighbors.iter().collect::<HashSet<_>>().len(), neighbors.len(), "each neighbour of row {row} once");
+        assert!(!neighbors.contains(&(row as u32)), "a node is no neighbour of its own");
+        assert!(visits.is_sorted_by(|a, b| a >= b), "row {row} begins with the neighbours visited most often");
+        assert!(visits.iter().all(|&v| v >= 1.0 && v.fract() == 0.0), "row {row} has numbers of visits");
+        assert!(
+            visits.iter().sum::<f32>() <= (walk.walks * walk.length) as f32,
+            "row {row} has a visit a step at most"
+        );
+    }
+}
+
+/// The block's edges are a sub-multiset of the graph's.
+fn edges_are_the_graphs(block: &Block, batch: &HostBatch, case: &Case) {
+    let topology = &case.dataset.topology;
     assert_eq!(block.weights.is_some(), topology.weights().is_some(), "weights where the graph has them");
     for row in 0..block.num_dst {
         let node = batch.input_nodes[row];
@@ -121,9 +152,10 @@ pub(super) fn batches_are_a_function_of_their_id(subject: &Subject<'_>, case: &C
 
 /// Recycling a deeper mini-batch of another graph, with every optional part, changes nothing.
 fn memory_of_another_case_does_not_leak(subject: &Subject<'_>, case: &Case, ids: &[BatchId], expected: &[HostBatch]) {
-    let other = Case::new(graphs::random(200, 9, true)).with(|s| s.fanouts = "9,9,9,9".parse().expect("fanouts"));
+    let other = Case::new(graphs::random(200, 9, true)).with_fanouts("9,9,9,9");
     let mut foreign = reference::sample(&other, BatchId { epoch: 9, index: 0 });
     foreign.id = BatchId { epoch: u32::MAX, index: u32::MAX };
+    foreign.blocks.iter_mut().for_each(|block| block.importance = true);
     let mut worker = worker(subject.build_valid(case).as_ref(), 1);
     if let MiniBatch::Host(batch) = prepare(worker.as_mut(), ids[0], Some(MiniBatch::Host(foreign))) {
         assert_eq!(batch, expected[0], "in the memory of another graph's mini-batch");
@@ -194,7 +226,16 @@ pub(super) fn impossible_requests_are_refused(subject: &Subject<'_>, case: &Case
         let error = subject.build(&case.with(change)).err().unwrap_or_else(|| panic!("{what} has to be refused"));
         one_line(what, &error.to_string());
     };
-    refuse("no fanout", &|s| s.fanouts.0.clear());
+    refuse("no layer", &|s| match &mut s.sampling {
+        Sampling::Neighbor(hops) => hops.fanouts.0.clear(),
+        Sampling::Shadow(shadow) => shadow.layers = 0,
+        Sampling::Walk(walk) => walk.layers = 0,
+    });
+    let other = match case.settings.sampling.kind() {
+        SamplerKind::Walk => Sampling::Neighbor(NeighborSettings::default()),
+        _ => Sampling::Walk(WalkSettings::of_layers(2)),
+    };
+    refuse("another kind of sampling", &|s| s.sampling = other.clone());
     refuse("a batch size of 0", &|s| s.batch_size = 0);
     let operator = subject.build_valid(case);
     let mut worker = worker(operator.as_ref(), 1);
@@ -212,7 +253,7 @@ fn one_line(what: &str, message: &str) {
 
 /// No row is longer than the hop's fanout, nor than the node's degree.
 pub(super) fn rows_keep_to_the_fanout(subject: &Subject<'_>, case: &Case) {
-    let fanouts = &case.settings.fanouts.0;
+    let fanouts = &case.settings.sampling.hops().expect("sampling by fanouts").fanouts.0;
     for batch in subject.epoch(case, 1) {
         for (block, &fanout) in batch.blocks.iter().rev().zip(fanouts) {
             for row in 0..block.num_dst {
@@ -234,6 +275,6 @@ pub(super) fn batches_equal_the_reference(subject: &Subject<'_>, case: &Case) {
         assert_eq!(batch.input_nodes, expected.input_nodes, "input nodes of {}, {:?}", batch.id, case.settings);
         assert_eq!(batch.blocks, expected.blocks, "blocks of {}, {:?}", batch.id, case.settings);
         batch.input_nodes.clone_from(&expected.input_nodes);
-        assert_eq!(batch, expected, "{}", case.settings.fanouts);
+        assert_eq!(batch, expected, "{}", case.settings.sampling);
     }
 }

@@ -1,13 +1,16 @@
-//! Neighbour sampling as `morphgl-sampler-core` documents it: slow and plain.
+//! Neighbour, ShaDow and random-walk sampling as `morphgl-sampler-core` documents them: slow and plain.
 //!
 //! Of the operators' code it shares only the Philox generator and the logarithm.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use morphgl_graph_store::Dataset;
 use morphgl_platform::philox::philox4x32_10;
-use morphgl_registry::{BatchFeatures, BatchId, Block, Expansion, Fanout, HostBatch, Pick};
+use morphgl_registry::{
+    BatchFeatures, BatchId, Block, Expansion, Fanout, HostBatch, NeighborSettings, Pick, Sampling, ShadowSettings,
+    WalkSettings,
+};
 use morphgl_sampler_core::ln;
 
 use super::Case;
@@ -27,33 +30,16 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
     let order = order(case, id.epoch);
     let seeds = order.chunks(settings.batch_size).nth(id.index as usize).expect("the mini-batch is one of the epoch");
     let seeds = &seeds[share.start..share.end.min(seeds.len())];
-    let mut nodes = seeds.to_vec();
-    let mut local: HashMap<u32, u32> = nodes.iter().copied().zip(0..).collect();
-    let (mut blocks, mut newest) = (Vec::new(), 0);
-    for (hop, &fanout) in settings.fanouts.0.iter().enumerate() {
-        let num_dst = nodes.len();
-        let first = if settings.expansion == Expansion::All { 0 } else { newest };
-        newest = num_dst;
-        let mut block = Block { num_dst, indptr: vec![0], ..Block::default() };
-        let mut weights = Vec::new();
-        for row in 0..num_dst {
-            let node = nodes[row];
-            let edges = if row < first { Vec::new() } else { pick(case, id, hop as u32, node, fanout) };
-            for edge in edges {
-                let neighbor = dataset.topology.indices()[edge];
-                let known = *local.entry(neighbor).or_insert_with(|| {
-                    nodes.push(neighbor);
-                    nodes.len() as u32 - 1
-                });
-                block.indices.push(known);
-                weights.extend(dataset.topology.weights().map(|w| w[edge]));
-            }
-            block.indptr.push(block.indices.len() as u32);
+    let (nodes, blocks) = match &settings.sampling {
+        Sampling::Neighbor(hops) => neighbor(case, id, seeds, hops),
+        Sampling::Shadow(ShadowSettings { hops, layers }) => {
+            let (nodes, _) = neighbor(case, id, seeds, hops);
+            let mut blocks = vec![induced(dataset, &nodes, nodes.len()); layers - 1];
+            blocks.push(induced(dataset, &nodes, seeds.len()));
+            (nodes, blocks)
         }
-        block.num_src = nodes.len();
-        block.weights = dataset.topology.weights().map(|_| weights);
-        blocks.insert(0, block);
-    }
+        Sampling::Walk(settings) => walk(case, id, seeds, settings),
+    };
     HostBatch {
         id,
         num_seeds: seeds.len(),
@@ -63,6 +49,101 @@ pub fn sample_share(case: &Case, id: BatchId, share: Range<usize>) -> HostBatch 
         input_nodes: nodes,
         blocks,
     }
+}
+
+/// The block of `num_dst` destination nodes whose edges have these source nodes, in local ids of `nodes`, to which new ones are
+/// added.
+fn block(
+    nodes: &mut Vec<u32>,
+    num_dst: usize,
+    mut edges: impl FnMut(usize) -> Vec<(u32, Option<f32>)>,
+    has_weights: bool,
+) -> Block {
+    let mut local: HashMap<u32, u32> = nodes.iter().copied().zip(0..).collect();
+    let mut block = Block { num_dst, indptr: vec![0], weights: has_weights.then(Vec::new), ..Block::default() };
+    for row in 0..num_dst {
+        for (neighbor, weight) in edges(row) {
+            let known = *local.entry(neighbor).or_insert_with(|| {
+                nodes.push(neighbor);
+                nodes.len() as u32 - 1
+            });
+            block.indices.push(known);
+            block.weights.iter_mut().for_each(|weights| weights.extend(weight));
+        }
+        block.indptr.push(block.indices.len() as u32);
+    }
+    block.num_src = nodes.len();
+    block
+}
+
+/// Nodes and blocks of neighbour sampling.
+fn neighbor(case: &Case, id: BatchId, seeds: &[u32], settings: &NeighborSettings) -> (Vec<u32>, Vec<Block>) {
+    let topology = &case.dataset.topology;
+    let (mut nodes, mut blocks, mut newest) = (seeds.to_vec(), Vec::new(), 0);
+    for (hop, &fanout) in settings.fanouts.0.iter().enumerate() {
+        let known = nodes.clone();
+        let first = if settings.expansion == Expansion::All { 0 } else { newest };
+        newest = known.len();
+        let edges = |row: usize| {
+            let picked =
+                if row < first { Vec::new() } else { pick(case, id, hop as u32, known[row], (settings.pick, fanout)) };
+            picked.into_iter().map(|edge| (topology.indices()[edge], topology.weights().map(|w| w[edge]))).collect()
+        };
+        blocks.insert(0, block(&mut nodes, known.len(), edges, topology.weights().is_some()));
+    }
+    (nodes, blocks)
+}
+
+/// The edges among `nodes` that end in the first `num_dst` of them.
+fn induced(dataset: &Dataset, nodes: &[u32], num_dst: usize) -> Block {
+    let (topology, members) = (&dataset.topology, nodes.iter().copied().collect::<HashSet<u32>>());
+    let edges = |row: usize| {
+        let within = topology.edge_range(nodes[row]).filter(|&edge| members.contains(&topology.indices()[edge]));
+        within.map(|edge| (topology.indices()[edge], topology.weights().map(|w| w[edge]))).collect()
+    };
+    block(&mut nodes.to_vec(), num_dst, edges, topology.weights().is_some())
+}
+
+/// Nodes and blocks of sampling by random walks.
+fn walk(case: &Case, id: BatchId, seeds: &[u32], settings: &WalkSettings) -> (Vec<u32>, Vec<Block>) {
+    let (mut nodes, mut blocks) = (seeds.to_vec(), Vec::new());
+    for hop in 0..settings.layers as u32 {
+        let known = nodes.clone();
+        let edges = |row: usize| visits(case, id, (hop, known[row]), settings);
+        blocks.insert(0, Block { importance: true, ..block(&mut nodes, known.len(), edges, true) });
+    }
+    (nodes, blocks)
+}
+
+/// The nodes that the walks from `node` visit most often, and how often.
+fn visits(case: &Case, id: BatchId, (hop, node): (u32, u32), settings: &WalkSettings) -> Vec<(u32, Option<f32>)> {
+    let topology = &case.dataset.topology;
+    let mut visits: Vec<(u32, f32)> = Vec::new();
+    for walk in 0..settings.walks {
+        let mut at = node;
+        for step in 0..settings.length {
+            let number = walk * settings.length + step;
+            let ends =
+                u64::from(word(case, 4, hop, number, node, id, 1)) < (settings.restart * 2f64.powi(32)).round() as u64;
+            let range = topology.edge_range(at);
+            if range.is_empty() || (step > 0 && ends) {
+                break;
+            }
+            let first = word(case, 4, hop, number, node, id, 0);
+            let retries = (0..256).map(|r| word(case, 5, hop, 64 * number + r / 4, node, id, r % 4));
+            let position = below(range.len() as u64, std::iter::once(first).chain(retries));
+            at = topology.indices()[range.start + position as usize];
+            match visits.iter_mut().find(|(visited, _)| *visited == at) {
+                Some((_, count)) => *count += 1.0,
+                None if at != node => visits.push((at, 1.0)),
+                None => {}
+            }
+        }
+    }
+    // Stable: of nodes visited equally often, those visited first come first.
+    visits.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    visits.truncate(settings.neighbors as usize);
+    visits.into_iter().map(|(node, count)| (node, Some(count))).collect()
 }
 
 /// The in-degree of a node, or the sum of its edges' weights.
@@ -112,10 +193,10 @@ pub fn order(case: &Case, epoch: u32) -> Vec<u32> {
 }
 
 /// The sampled edges of a node, ascending.
-fn pick(case: &Case, id: BatchId, hop: u32, node: u32, fanout: Fanout) -> Vec<usize> {
+fn pick(case: &Case, id: BatchId, hop: u32, node: u32, (pick, fanout): (Pick, Fanout)) -> Vec<usize> {
     let range = case.dataset.topology.edge_range(node);
     let mut candidates: Vec<usize> = range.clone().collect();
-    if case.settings.pick == Pick::Weighted {
+    if pick == Pick::Weighted {
         let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
         candidates.retain(|&edge| weights[edge] > 0.0);
     }
@@ -123,7 +204,7 @@ fn pick(case: &Case, id: BatchId, hop: u32, node: u32, fanout: Fanout) -> Vec<us
         Fanout::AtMost(k) if (k.get() as usize) < candidates.len() => k.get(),
         _ => return candidates,
     };
-    let positions: BTreeSet<u32> = match case.settings.pick {
+    let positions: BTreeSet<u32> = match pick {
         Pick::Uniform => floyd(case, id, hop, node, range.len() as u32, k),
         Pick::Weighted => {
             let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");

@@ -57,7 +57,7 @@ pub fn tiny() -> Dataset {
 /// When a seed is no node, or occurs twice.
 pub fn batch(dataset: &Dataset, seeds: &[u32], hops: usize, epoch: u32) -> HostBatch {
     let fanouts = Fanouts(vec![Fanout::All; hops]);
-    let settings = SamplerSettings { fanouts, batch_size: seeds.len(), shuffle: false, ..Default::default() };
+    let settings = SamplerSettings { batch_size: seeds.len(), shuffle: false, ..fanouts.into() };
     let seeds = SeedSet::new("seeds", seeds, dataset.num_nodes()).expect("nodes of the graph");
     let case = Case { dataset: Arc::new(dataset.clone()), seeds, settings, gather: true };
     HostBatch { id: BatchId { epoch, index: 3 }, ..reference::sample(&case, BatchId { epoch, index: 0 }) }

@@ -48,6 +48,7 @@ pub struct Mapped(Arc<Shared>);
 impl Mapped {
     fn new(context: &BatchingContext) -> Result<Self> {
         let BatchingContext { dataset, seeds, settings, gather, .. } = context.clone();
+        settings.neighbor()?;
         check_settings(&dataset.topology, &seeds, &settings)?;
         let epochs = Epochs::new(&seeds, &settings);
         Ok(Self(Arc::new(Shared { dataset, settings, epochs, gather })))
@@ -87,7 +88,7 @@ impl BatchingWorker for Worker {
         let mut batch = HostBatch { id, ..host_batch(recycled) };
         let weights = dataset.topology.weights().map(|w| &**w);
         let mut hops = Hops { topology: &dataset.topology, relabel, scratch, degrees: Vec::new(), rows: 0 };
-        sample_hops(&mut hops, settings, weights, seeds, &mut batch)?;
+        sample_hops(&mut hops, settings.neighbor()?, settings.seed, weights, seeds, &mut batch)?;
         let counted = Counters::NONE.with(&ROWS, hops.rows);
         set_labels(dataset.labels.as_deref(), &mut batch);
         gather_features(dataset.features.as_ref().filter(|_| *gather), false, &mut batch);

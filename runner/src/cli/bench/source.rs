@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::{ModelKind, ModelSpec};
-use morphgl_registry::{BatchId, Batching, Expansion, MiniBatch, Route, SamplerSettings};
+use morphgl_registry::{BatchId, Batching, MiniBatch, Route, SamplerSettings};
 use serde_json::{Value, json};
 
 use super::measurement::Measurement;
@@ -48,7 +48,7 @@ impl Source {
         let model = ModelSpec::new(ModelKind::Sage, dataset.feature_dim(), dataset.num_classes);
         let config = planned::with_spec(TrainingSpec { model, optimizer: Default::default() }, &args.batch)?;
         let registry = registry()?;
-        let routes = routes(&registry, &config.operators)?;
+        let routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
         let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
         let batching = builder.batching(&route, builder.gathers(&route, gather)?)?;
@@ -153,16 +153,14 @@ impl AddAssign for BatchCounts {
 
 /// The sampler's settings as fields of the document.
 pub(super) fn settings(sampler: &SamplerSettings) -> Value {
-    json!({ "fanouts": sampler.fanouts, "batch_size": sampler.batch_size, "expansion": sampler.expansion })
+    let mut settings = serde_json::to_value(&sampler.sampling).expect("settings of numbers and words are JSON");
+    settings["batch_size"] = sampler.batch_size.into();
+    settings
 }
 
 /// The sampler's settings in words.
 pub(super) fn settings_in_words(sampler: &SamplerSettings) -> String {
-    let expanded = match sampler.expansion {
-        Expansion::All => "all nodes found",
-        Expansion::New => "the newly found nodes",
-    };
-    format!("fanouts {}, {} seeds a mini-batch, expanding {expanded}", sampler.fanouts, sampler.batch_size)
+    format!("{}, {} seeds a mini-batch", sampler.sampling, sampler.batch_size)
 }
 
 #[cfg(test)]

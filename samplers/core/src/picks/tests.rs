@@ -3,8 +3,8 @@ use super::*;
 const WEIGHTS: [f32; 7] = [1.0, 0.0, 2.0, 0.0, 0.0, 3.0, 0.0];
 
 fn picks(pick: Pick, fanout: &str) -> Picks<'static> {
-    let settings = SamplerSettings { pick, fanouts: fanout.parse().expect("fanouts"), ..Default::default() };
-    Picks::new(&settings, Some(&WEIGHTS), BatchId { epoch: 1, index: 2 }, 0)
+    let hops = NeighborSettings { pick, fanouts: fanout.parse().expect("fanouts"), ..Default::default() };
+    Picks::new(&hops, 0, Some(&WEIGHTS), BatchId { epoch: 1, index: 2 }, 0)
 }
 
 #[test]

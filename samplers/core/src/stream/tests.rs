@@ -12,6 +12,6 @@ fn every_field_has_its_own_bits() {
 #[test]
 fn a_row_draws_from_its_counters() {
     let row = Row { seed: 9, batch: BatchId { epoch: 1, index: 2 }, hop: 3, node: 4 };
-    let blocks: [[u32; 4]; 2] = row.draws(5);
+    let blocks: [[u32; 4]; 2] = row.blocks(Stream::Sampling, 5);
     assert_eq!(blocks[1], row.block(Stream::Sampling, 6));
 }

@@ -17,7 +17,7 @@ proptest! {
             .zip(0u32..)
             .filter(|(w, _)| **w > 0.0)
             .map(|(&w, p)| {
-                let [words] = row(seed).draws::<1>(p / 2);
+                let [words] = row(seed).blocks::<1>(Stream::Sampling, p / 2);
                 let lane = p as usize % 2 * 2;
                 (time(words[lane], words[lane + 1], w), p)
             })

@@ -23,8 +23,10 @@ fn the_largest_rows_bound_a_hop() {
     assert_eq!(hop(1, "2"), HopBounds { rows: 1, expanded: 1, edges: 2, nodes: 3 });
     assert_eq!(hop(2, "-1").edges, 4);
     assert_eq!(hop(100, "-1"), HopBounds { rows: 4, expanded: 4, edges: 5, nodes: 4 });
-    let settings = SamplerSettings { expansion: Expansion::New, ..Default::default() };
     let fanout = "1".parse().expect("a fanout");
-    assert_eq!(degrees.after(&hop(1, "1"), &settings, fanout), HopBounds { rows: 2, expanded: 1, edges: 1, nodes: 3 });
-    assert_eq!(degrees.after(&hop(1, "1"), &SamplerSettings::default(), fanout).edges, 2);
+    assert_eq!(
+        degrees.after(&hop(1, "1"), Expansion::New, fanout),
+        HopBounds { rows: 2, expanded: 1, edges: 1, nodes: 3 }
+    );
+    assert_eq!(degrees.after(&hop(1, "1"), Expansion::All, fanout).edges, 2);
 }

@@ -1,3 +1,5 @@
+use morphgl_registry::Fanouts;
+
 use super::*;
 
 fn star() -> Topology {
@@ -7,7 +9,7 @@ fn star() -> Topology {
 
 #[track_caller]
 fn check(hotness: &[f32], fanouts: &str, budget: u64, expected: Option<&[u32]>) {
-    let settings = SamplerSettings { fanouts: fanouts.parse().expect("fanouts"), ..Default::default() };
+    let settings = NeighborSettings::from(fanouts.parse::<Fanouts>().expect("fanouts"));
     let selected = select_rows(&star(), hotness, &settings, budget);
     let nodes = selected.as_ref().map(|s| (0..5).filter(|&v| s.contains(v)).collect::<Vec<u32>>());
     assert_eq!(nodes.as_deref(), expected);

@@ -89,7 +89,7 @@ fn prepare(
 ) -> Result<()> {
     let weights = shared.dataset.topology.weights().map(|w| &**w);
     let mut sampler = Sampler { shared, reader, buffers, degrees: Vec::new() };
-    sample_hops(&mut sampler, &shared.settings, weights, seeds, batch)?;
+    sample_hops(&mut sampler, &shared.hops, shared.seed, weights, seeds, batch)?;
     batch.labels.clear();
     batch.labels.extend(seeds.iter().filter_map(|&seed| shared.label(seed)));
     gather(shared, reader, &mut buffers.fetches, batch)

@@ -8,7 +8,7 @@ use morphgl_execute::{EpochReport, Executor, Result, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
+    BatchId, Batching, BatchingContext, Fanouts, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
     TrainingContext, TrainingOperator, TransferringContext,
 };
 use morphgl_sim::{Config, Device};
@@ -71,14 +71,11 @@ impl Rig {
     }
 
     fn batching(&self, place: Place) -> BatchingContext {
+        let fanouts: Fanouts = "2".parse().expect("a fanout");
         BatchingContext {
             dataset: Arc::clone(&self.dataset),
             seeds: SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes()).expect("seeds"),
-            settings: SamplerSettings {
-                batch_size: BATCH,
-                fanouts: "2".parse().expect("a fanout"),
-                ..SamplerSettings::default()
-            },
+            settings: SamplerSettings { batch_size: BATCH, ..fanouts.into() },
             gather: place == Place::Host,
             place,
             options: serde_json::Value::Null,

@@ -63,7 +63,8 @@ pub(crate) struct Record {
 }
 
 fn host_batch(id: BatchId) -> HostBatch {
-    let block = Block { num_dst: 1, num_src: 3, indptr: vec![0, 2], indices: vec![1, 2], weights: None };
+    let block =
+        Block { num_dst: 1, num_src: 3, indptr: vec![0, 2], indices: vec![1, 2], weights: None, importance: false };
     HostBatch { id, num_seeds: 1, input_nodes: vec![0, 1, 2], blocks: vec![block], ..HostBatch::default() }
 }
 

@@ -6,8 +6,8 @@
 use morphgl_graph_store::Topology;
 use morphgl_registry::Block;
 
-use crate::expand::{RowPicker, Rows, Scratch};
-use crate::frontier::Frontier;
+use super::expand::{RowPicker, Rows, Scratch};
+use super::frontier::Frontier;
 
 /// Edges of a group: enough to hide memory latency, few enough that prefetched lines are still in the cache when used.
 const GROUP: usize = 640;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use morphgl_graph_store::Topology;
 use morphgl_platform::{prefetch, prefetch_early};
-use morphgl_sampler_core::{Relabel, make_room};
 use rayon::prelude::*;
 
-use crate::expand::CsrRow;
+use super::expand::CsrRow;
+use crate::{Relabel, make_room};
 
 /// Nodes per task of a parallel lookup of rows.
 const TASK: usize = 1 << 12;
@@ -33,10 +33,10 @@ pub(crate) struct Frontier {
     offsets_fit: bool,
 }
 
-/// Number of nodes and rows of an earlier mini-batch: lists are reserved for about as many, which avoids copies and excess
-/// capacity from growing.
+/// Number of nodes and rows of an earlier mini-batch of any worker: lists are reserved for about as many, which avoids copies
+/// and excess capacity from growing.
 #[derive(Debug, Default)]
-pub(crate) struct Expected {
+pub struct Expected {
     nodes: AtomicUsize,
     rows: AtomicUsize,
 }
@@ -72,8 +72,18 @@ impl Frontier {
     }
 
     /// Number of nodes.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.relabel.nodes().len()
+    }
+
+    /// The nodes, by local id.
+    pub(crate) fn nodes(&self) -> &[u32] {
+        self.relabel.nodes()
+    }
+
+    /// Replaces nodes of the frontier by their local ids.
+    pub(crate) fn locals(&mut self, nodes: &mut [u32]) {
+        self.relabel.locals(nodes);
     }
 
     /// CSR rows of the located nodes.

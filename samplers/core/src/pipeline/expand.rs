@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use morphgl_platform::prefetch_early;
 use morphgl_registry::Fanout;
-use morphgl_sampler_core::{LANES, Lanes, MAX_LANES_FANOUT, PickScratch, Picks, pick_uniform_lanes};
+
+use crate::{LANES, Lanes, MAX_LANES_FANOUT, PickScratch, Picks, pick_uniform_lanes};
 
 /// Indices in a cache line.
 const LINE: usize = 16;

@@ -1,0 +1,96 @@
+//! Hops of a graph in host memory, by a software pipeline over its random reads.
+
+use std::sync::Arc;
+
+use morphgl_graph_store::Topology;
+use morphgl_registry::{Block, Result};
+
+use crate::{Hop, HopSampler};
+use expand::RowPicker;
+use frontier::Frontier;
+use stages::{Buffers, Stages};
+
+mod expand;
+mod frontier;
+mod stages;
+
+pub use frontier::Expected;
+
+/// The buffers of a worker that samples hops of one graph in host memory, on its thread or on those of the current rayon pool.
+#[derive(Debug)]
+pub struct HostHops {
+    frontier: Frontier,
+    /// One a thread.
+    buffers: Vec<Buffers>,
+}
+
+impl HostHops {
+    /// Buffers for mini-batches of `topology` on so many threads, at least one; workers of an operator share `expected`.
+    ///
+    /// # Complexity
+    ///
+    /// As [`Relabel::for_graph`](crate::Relabel::for_graph).
+    pub fn new(topology: &Topology, threads: usize, expected: Arc<Expected>) -> Self {
+        let buffers = (0..threads.max(1)).map(|_| Buffers::default()).collect();
+        Self { frontier: Frontier::new(topology, expected), buffers }
+    }
+
+    /// Number of threads that a mini-batch is spread over.
+    pub fn threads(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// The sampler of a mini-batch's hops; `topology` is that of [`HostHops::new`].
+    pub fn sampler<'a>(&'a mut self, topology: &'a Topology) -> HostHopSampler<'a> {
+        HostHopSampler { topology, hops: self }
+    }
+}
+
+/// Samples the hops of one mini-batch.
+#[derive(Debug)]
+pub struct HostHopSampler<'a> {
+    topology: &'a Topology,
+    hops: &'a mut HostHops,
+}
+
+impl HostHopSampler<'_> {
+    /// The nodes found so far, by local id.
+    pub fn nodes(&self) -> &[u32] {
+        self.hops.frontier.nodes()
+    }
+
+    /// Replaces nodes, which were found before, by their local ids.
+    ///
+    /// # Panics
+    ///
+    /// When a node is beyond the graph.
+    pub fn locals(&mut self, nodes: &mut [u32]) {
+        self.hops.frontier.locals(nodes);
+    }
+}
+
+impl HopSampler for HostHopSampler<'_> {
+    fn start(&mut self, seeds: &[u32], nodes: Vec<u32>, degrees: Vec<f32>) -> Result<()> {
+        self.hops.frontier.start(nodes, degrees, seeds, self.topology);
+        Ok(())
+    }
+
+    fn num_nodes(&self) -> usize {
+        self.nodes().len()
+    }
+
+    fn expand(&mut self, hop: Hop<'_>, block: &mut Block) -> Result<()> {
+        let Self { topology, hops: HostHops { frontier, buffers } } = self;
+        let Hop { picks, first, num_dst, is_last } = hop;
+        picks.begin(block, num_dst, frontier.rows()[first..].iter().map(|row| row.range()))?;
+        // Nodes found by the last hop are not expanded.
+        let locate = !is_last || !frontier.knows_degrees();
+        let rows = RowPicker { indices: topology.indices(), picks };
+        Stages { rows, topology, first, locate }.run(frontier, buffers, block);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(Vec<u32>, Vec<f32>)> {
+        Ok(self.hops.frontier.finish())
+    }
+}

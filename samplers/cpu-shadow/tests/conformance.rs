@@ -1,0 +1,6 @@
+//! The suite of phase Batching.
+
+#[test]
+fn conforms() {
+    morphgl_conformance::batching::run_shadow(&morphgl_batching_cpu_shadow::DESCRIPTION);
+}

@@ -1,0 +1,6 @@
+//! The suite of phase Batching.
+
+#[test]
+fn conforms() {
+    morphgl_conformance::batching::run_walk(&morphgl_batching_cpu_walk::DESCRIPTION);
+}
