@@ -1,7 +1,10 @@
 //! The probability that a node is in a mini-batch, propagated outward from the seeds.
 
 use morphgl_registry::{Expansion, Result, SamplerSettings};
+use rayon::prelude::*;
 
+use crate::policy::check_seeds;
+use crate::scatter::scatter;
 use crate::{Graph, Hotness, Policy};
 
 /// Expected accesses by the inclusion probability of each node.
@@ -11,15 +14,21 @@ use crate::{Graph, Hotness, Policy};
 /// independent. So the probability that a hop misses `u` is the product of `1 - p(v) · min(k, d) / d` over the nodes `v` that
 /// `u` leads to.
 ///
+/// # Errors
+///
+/// No seeds, or a seed that does not exist.
+///
 /// # Complexity
 ///
-/// One pass over the edges a hop; 12 bytes a node, 16 with expansion `New`.
+/// One scan of the edges a hop; 12 bytes a node, 16 with expansion `New`. A graph in memory is scanned by all threads of the
+/// current rayon pool, with the same bits as a result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Inclusion;
 
 impl Policy for Inclusion {
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness> {
         let num_nodes = graph.num_nodes();
+        check_seeds(seeds, num_nodes)?;
         let batches = seeds.len().div_ceil(settings.batch_size.max(1)) as f32;
         let mut included = vec![0f32; num_nodes];
         let seed = (settings.batch_size as f32 / seeds.len() as f32).min(1.0);
@@ -29,34 +38,21 @@ impl Policy for Inclusion {
         // With expansion `New`, nodes of the previous hop are not expanded again.
         let mut previous = (settings.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
         for &fanout in &settings.fanouts.0 {
-            let expanded = |v: usize, included: &[f32]| included[v] - previous.as_ref().map_or(0.0, |b| b[v]);
-            rows.iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v, &included));
+            let expanded = |v: usize| included[v] - previous.as_ref().map_or(0.0, |b| b[v]);
+            rows.par_iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v));
             missed.fill(0.0);
-            // A row may come in several calls: its logarithm is computed once.
-            let (mut last, mut log) = (u32::MAX, 0f32);
-            let mut failed = Ok(());
-            graph.scan(&mut |v, neighbors| {
-                let p = expanded(v as usize, &included);
-                if p <= 0.0 || failed.is_err() {
-                    return;
-                }
-                if v != last {
-                    match graph.degree(v) {
-                        Ok(degree) => log = -(-p * (fanout.take(degree) as f32 / degree as f32)).ln_1p(),
-                        Err(e) => failed = Err(e),
-                    }
-                    last = v;
-                }
-                neighbors.iter().for_each(|&u| missed[u as usize] += log);
+            // Sums of logarithms of the probabilities that a hop misses the node, negated.
+            scatter(graph, &mut missed, |v, degree| {
+                let p = expanded(v as usize);
+                if p > 0.0 { -(-p * (fanout.take(degree) as f32 / degree as f32)).ln_1p() } else { 0.0 }
             })?;
-            failed?;
             if let Some(previous) = &mut previous {
                 previous.copy_from_slice(&included);
             }
-            for (p, &log) in included.iter_mut().zip(&missed) {
+            included.par_iter_mut().zip(&missed).for_each(|(p, &log)| {
                 // 1 - (1 - p) · exp(-log), accurate for small values.
                 *p += (1.0 - *p) * -(-log).exp_m1();
-            }
+            });
         }
         drop(missed);
         included.iter_mut().for_each(|p| *p *= batches);
