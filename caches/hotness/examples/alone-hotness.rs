@@ -1,24 +1,44 @@
-//! Scores a generated graph by degree and by inclusion probability. Run: `cargo run -p morphgl-hotness --example alone-hotness`.
+//! Hit rates of caches filled by several policies. Run: `cargo run -p morphgl-hotness --example alone-hotness`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+use std::sync::Arc;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
-use morphgl_hotness::{Cut, Degree, Inclusion, Kind, Policy};
-use morphgl_registry::SamplerSettings;
+use morphgl_hotness::{Hindsight, Policy, PolicyKind, PreSample, coverage, hottest};
+use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dataset = sbm(&SbmConfig::default())?;
-    let (graph, train, settings) = (&dataset.topology, &dataset.splits.train, SamplerSettings::default());
-    let seeds = &train[..2048];
-    let inclusion = Inclusion.score(graph, seeds, &settings)?;
-    let degree = Degree.score(graph, seeds, &settings)?;
-    let all: f32 = inclusion.features.iter().sum();
-    for (name, hotness) in [("inclusion probability", &inclusion), ("in-degree", &degree)] {
-        // A tenth of the rows, of 256 bytes each.
-        let kind = Kind { saving: &|v| hotness.features[v as usize], bytes: &|_| 256 };
-        let num_nodes = graph.num_nodes() as u32;
-        let mut cut = Cut::new(num_nodes, std::slice::from_ref(&kind), u64::from(num_nodes) / 10 * 256);
-        let held: f32 = (0..num_nodes).filter(|&v| cut.holds(&kind, v)).map(|v| inclusion.features[v as usize]).sum();
-        println!("a tenth of the nodes by {name}: {:.1}% of the expected accesses", 100.0 * held / all);
+    let dataset = Arc::new(sbm(&SbmConfig { dim: 1, ..SbmConfig::default() })?);
+    let (graph, num_nodes) = (&dataset.topology, dataset.num_nodes());
+    let fanouts: Fanouts = "5,5".parse()?;
+    let settings = SamplerSettings { batch_size: 128, ..fanouts.into() };
+    let seeds = SeedSet::new("seeds", &dataset.splits.train[..1024], num_nodes)?;
+    let sampler = CpuNeighbor::new(&BatchingContext {
+        dataset: Arc::clone(&dataset),
+        seeds: seeds.clone(),
+        settings: settings.clone(),
+        gather: false,
+        place: Place::Host,
+        options: Default::default(),
+    })?;
+    // What the first three epochs access; no cache can know it beforehand.
+    let optimum = Hindsight { batching: &sampler, epochs: 0..3, threads: 2 };
+    let trained = optimum.score(graph, seeds.nodes(), &settings)?;
+    let rows = [1, 5, 10, 25].map(|percent| num_nodes * percent / 100);
+    println!("hit rates with 1, 5, 10 and 25% of the rows of {num_nodes} nodes");
+    for kind in PolicyKind::ALL {
+        let policy: Box<dyn Policy> = match kind {
+            PolicyKind::Hindsight => Box::new(optimum.clone()),
+            PolicyKind::PreSample { epochs } => {
+                Box::new(PreSample { batching: &sampler, epochs: epochs.get(), batches: None, threads: 2 })
+            }
+            other => other.policy(0).expect("it needs no sampler"),
+        };
+        let hotness = policy.score(graph, seeds.nodes(), &settings)?;
+        let order = hottest(&hotness.features, rows[3]);
+        let rates = coverage(&trained.features, &order, &rows).into_iter().map(|rate| format!("{:5.1}%", 100.0 * rate));
+        println!("{:26}{}", kind.to_string(), rates.collect::<Vec<_>>().join(" "));
     }
     Ok(())
 }

@@ -22,6 +22,11 @@ pub trait Graph {
     ///
     /// The disk fails, or an in-neighbour does not exist.
     fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()>;
+
+    /// The same graph as arrays that several threads can read at once; `None` where it can only be scanned.
+    fn topology(&self) -> Option<&Topology> {
+        None
+    }
 }
 
 impl Graph for Topology {
@@ -41,5 +46,9 @@ impl Graph for Topology {
             }
         }
         Ok(())
+    }
+
+    fn topology(&self) -> Option<&Topology> {
+        Some(self)
     }
 }

@@ -1,7 +1,10 @@
 //! The probability that a node is in a mini-batch, propagated outward from the seeds.
 
 use morphgl_registry::{Error, Expansion, Result, SamplerKind, SamplerSettings};
+use rayon::prelude::*;
 
+use crate::policy::check_seeds;
+use crate::scatter::scatter;
 use crate::{Graph, Hotness, Policy};
 
 /// Expected accesses by the inclusion probability of each node.
@@ -13,17 +16,19 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Errors
 ///
-/// Random walks, which have no fanouts.
+/// No seeds, a seed that does not exist, or random walks, which have no fanouts.
 ///
 /// # Complexity
 ///
-/// One pass over the edges a hop; 12 bytes a node, 16 with expansion `New`.
+/// One scan of the edges a hop; 12 bytes a node, 16 with expansion `New`. A graph in memory is scanned by all threads of the
+/// current rayon pool, with the same bits as a result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Inclusion;
 
 impl Policy for Inclusion {
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness> {
         let num_nodes = graph.num_nodes();
+        check_seeds(seeds, num_nodes)?;
         let hops = settings.sampling.hops().ok_or_else(|| {
             let what = format!("sampling by {} has no fanouts; estimate it by pre-sampling", settings.sampling.kind());
             Error::setting("inclusion probability", what)
@@ -37,34 +42,21 @@ impl Policy for Inclusion {
         // With expansion `New`, nodes of the previous hop are not expanded again.
         let mut previous = (hops.expansion == Expansion::New).then(|| vec![0f32; num_nodes]);
         for &fanout in &hops.fanouts.0 {
-            let expanded = |v: usize, included: &[f32]| included[v] - previous.as_ref().map_or(0.0, |b| b[v]);
-            rows.iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v, &included));
+            let expanded = |v: usize| included[v] - previous.as_ref().map_or(0.0, |b| b[v]);
+            rows.par_iter_mut().enumerate().for_each(|(v, row)| *row += batches * expanded(v));
             missed.fill(0.0);
-            // A row may come in several calls: its logarithm is computed once.
-            let (mut last, mut log) = (u32::MAX, 0f32);
-            let mut failed = Ok(());
-            graph.scan(&mut |v, neighbors| {
-                let p = expanded(v as usize, &included);
-                if p <= 0.0 || failed.is_err() {
-                    return;
-                }
-                if v != last {
-                    match graph.degree(v) {
-                        Ok(degree) => log = -(-p * (fanout.take(degree) as f32 / degree as f32)).ln_1p(),
-                        Err(e) => failed = Err(e),
-                    }
-                    last = v;
-                }
-                neighbors.iter().for_each(|&u| missed[u as usize] += log);
+            // Sums of logarithms of the probabilities that a hop misses the node, negated.
+            scatter(graph, &mut missed, |v, degree| {
+                let p = expanded(v as usize);
+                if p > 0.0 { -(-p * (fanout.take(degree) as f32 / degree as f32)).ln_1p() } else { 0.0 }
             })?;
-            failed?;
             if let Some(previous) = &mut previous {
                 previous.copy_from_slice(&included);
             }
-            for (p, &log) in included.iter_mut().zip(&missed) {
+            included.par_iter_mut().zip(&missed).for_each(|(p, &log)| {
                 // 1 - (1 - p) · exp(-log), accurate for small values.
                 *p += (1.0 - *p) * -(-log).exp_m1();
-            }
+            });
         }
         drop(missed);
         if settings.sampling.kind() == SamplerKind::Shadow {

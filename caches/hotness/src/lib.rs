@@ -1,13 +1,26 @@
 #![doc = include_str!("../README.md")]
 
+mod counts;
 mod cut;
+mod degree;
+mod file;
 mod graph;
 mod inclusion;
+mod kind;
+mod order;
+mod page_rank;
 mod policy;
 mod presample;
+mod random;
+mod scatter;
 
 pub use cut::{Cut, Kind};
+pub use degree::{InDegree, OutDegree};
 pub use graph::Graph;
 pub use inclusion::Inclusion;
-pub use policy::{Degree, Hotness, Policy};
-pub use presample::PreSample;
+pub use kind::PolicyKind;
+pub use order::{coverage, hottest};
+pub use page_rank::{ReversePageRank, WeightedReversePageRank};
+pub use policy::{Hotness, Policy};
+pub use presample::{Hindsight, PreSample};
+pub use random::Random;

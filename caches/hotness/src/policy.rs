@@ -1,12 +1,12 @@
-//! The trait of all policies, their result, and the degree policy.
+//! The trait of all policies, and their result.
 
 use std::sync::Arc;
 
-use morphgl_registry::{Result, SamplerSettings};
+use morphgl_registry::{Error, Result, SamplerSettings};
 
 use crate::Graph;
 
-/// Hotness of every node: expected accesses in an epoch, or a proxy for them.
+/// Hotness of every node: expected accesses in an epoch, or a proxy for them. Shapes: `[num_nodes]` both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hotness {
     /// Accesses of the node's features: mini-batches it is an input node of.
@@ -15,24 +15,34 @@ pub struct Hotness {
     pub rows: Arc<[f32]>,
 }
 
+impl Hotness {
+    /// The same scores for features and rows: a proxy that does not distinguish them.
+    pub(crate) fn of_both(scores: Arc<[f32]>) -> Self {
+        Self { rows: Arc::clone(&scores), features: scores }
+    }
+}
+
 /// A way to estimate hotness.
-pub trait Policy {
-    /// Scores every node of `graph` for epochs of `seeds`, sampled as `settings` say.
+pub trait Policy: Send + Sync {
+    /// Scores every node of `graph` for epochs of `seeds`, sampled as `settings` say. This call is the policy's whole cost:
+    /// building a policy does no work.
     ///
     /// # Errors
     ///
-    /// The graph cannot be read, or the policy's sampler fails.
+    /// The graph cannot be read, the policy's sampler fails, or the policy's own settings are invalid.
     fn score(&self, graph: &dyn Graph, seeds: &[u32], settings: &SamplerSettings) -> Result<Hotness>;
 }
 
-/// In-degree: where edges go both ways, a node with many neighbours is a neighbour of many (Aligraph; PaGraph).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Degree;
-
-impl Policy for Degree {
-    fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
-        let degrees: Arc<[f32]> =
-            (0..graph.num_nodes() as u32).map(|v| graph.degree(v).map(|d| d as f32)).collect::<Result<_>>()?;
-        Ok(Hotness { rows: Arc::clone(&degrees), features: degrees })
+/// Refuses seeds that a policy cannot start from.
+pub(crate) fn check_seeds(seeds: &[u32], num_nodes: usize) -> Result<()> {
+    if seeds.is_empty() {
+        return Err(Error::setting("hotness", "there are no seeds to score the graph for; give at least 1"));
+    }
+    match seeds.iter().find(|&&v| v as usize >= num_nodes) {
+        None => Ok(()),
+        Some(v) => {
+            let what = format!("seed {v} does not exist, the graph has {num_nodes} nodes; give seeds of this graph");
+            Err(Error::setting("hotness", what))
+        }
     }
 }

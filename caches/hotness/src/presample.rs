@@ -1,40 +1,92 @@
-//! Pre-sampling: accesses counted in mini-batches.
+//! Policies that count accesses: pre-sampling, and the optimum in hindsight.
+
+use std::ops::Range;
 
 use morphgl_registry::{BatchId, Batching, Error, Result, SamplerSettings};
 
+use crate::counts::{Counts, MAX_BATCHES};
 use crate::{Graph, Hotness, Policy};
 
-/// Counts the accesses of the first mini-batches of an epoch (GNNLab, EuroSys'22, §6: PreSC), scaled to a whole one.
+/// Pre-sampling, PreSC#K: average accesses an epoch, counted in K epochs that are never trained (GNNLab, EuroSys'22, §6; the
+/// survey of mini-batch training systems, §VI-B3).
+///
+/// Of each epoch all mini-batches are counted, or the first ones scaled to a whole epoch: a random sample of its seeds, where
+/// epochs are shuffled. The epochs are the last of the counter's range, `u32::MAX` and those before it.
+///
+/// Features are counted exactly for any sampler. Rows are the rows of blocks that have edges, so the hops that expand a node
+/// where each block is a hop; for a sampler whose blocks are something else, they only tell which nodes have many.
+///
+/// `seeds` and `settings` of [`Policy::score`] are ignored: the sampler was built with its own.
+///
+/// # Errors
+///
+/// No epoch, mini-batch or thread; 2^24 mini-batches or more; mini-batches that are not in host memory or of another graph; the
+/// sampler's own failures.
+///
+/// # Complexity
+///
+/// The sampling of the mini-batches on `threads` threads, and an atomic addition for each access; 8 bytes a node while
+/// counting, 12 at the end, and the workers' buffers. The result is the same on any number of threads.
 #[derive(Debug, Clone, Copy)]
 pub struct PreSample<'a> {
-    /// The sampler, for the seeds and settings that are scored; in host memory.
+    /// The sampler, for the seeds and settings that are scored; it should gather no features.
     pub batching: &'a dyn Batching,
-    /// The epoch of the mini-batches, not one that is trained.
-    pub epoch: u32,
-    /// Maximum number of mini-batches.
-    pub batches: usize,
+    /// Number of epochs, K.
+    pub epochs: u32,
+    /// Maximum number of mini-batches of each epoch; all for `None`.
+    pub batches: Option<usize>,
+    /// Number of threads that sample.
+    pub threads: usize,
 }
 
 impl Policy for PreSample<'_> {
     fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
         let all = self.batching.num_batches();
-        let count = self.batches.min(all);
-        if count == 0 {
-            return Err(Error::setting("pre-sampling", "0 mini-batches have no accesses; give at least 1"));
+        let batches = self.batches.map_or(all, |batches| batches.min(all));
+        if batches == 0 || self.epochs == 0 {
+            let what = format!("{batches} mini-batches of {} epochs have no accesses; give at least 1", self.epochs);
+            return Err(Error::setting("pre-sampling", what));
         }
-        let scale = all as f32 / count as f32;
-        let (mut features, mut rows) = (vec![0f32; graph.num_nodes()], vec![0f32; graph.num_nodes()]);
-        let (mut worker, mut recycled) = (self.batching.worker(1)?, None);
-        for index in 0..count as u32 {
-            let (batch, _) = worker.prepare(BatchId { epoch: self.epoch, index }, recycled.take())?.wait()?;
-            let host = batch.host()?;
-            host.input_nodes.iter().for_each(|&v| features[v as usize] += scale);
-            for block in &host.blocks {
-                let expanded = (0..block.num_dst).filter(|&row| !block.row(row).is_empty());
-                expanded.for_each(|row| rows[host.input_nodes[row] as usize] += scale);
-            }
-            recycled = Some(batch);
-        }
-        Ok(Hotness { features: features.into(), rows: rows.into() })
+        let ids = batch_ids((0..self.epochs).map(|epoch| u32::MAX - epoch), batches)?;
+        let counts = Counts::of(self.batching, &ids, graph.num_nodes(), self.threads)?;
+        Ok(counts.scaled(all as f64 / (batches as f64 * f64::from(self.epochs))))
     }
+}
+
+/// The optimum in hindsight: average accesses an epoch, counted in the very epochs that are trained. No static cache of as many
+/// rows has more hits in these epochs than the hottest by this policy (the policy Optimal of GNNLab, EuroSys'22, §6): a
+/// yardstick for the others.
+///
+/// Counts, errors and complexity as for [`PreSample`].
+#[derive(Debug, Clone)]
+pub struct Hindsight<'a> {
+    /// The sampler of the training; it should gather no features.
+    pub batching: &'a dyn Batching,
+    /// The epochs that are trained.
+    pub epochs: Range<u32>,
+    /// Number of threads that sample.
+    pub threads: usize,
+}
+
+impl Policy for Hindsight<'_> {
+    fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
+        let (batches, epochs) = (self.batching.num_batches(), self.epochs.len());
+        if batches == 0 || epochs == 0 {
+            let what = format!("{batches} mini-batches of {epochs} epochs have no accesses; give at least 1");
+            return Err(Error::setting("optimum in hindsight", what));
+        }
+        let ids = batch_ids(self.epochs.clone(), batches)?;
+        let counts = Counts::of(self.batching, &ids, graph.num_nodes(), self.threads)?;
+        Ok(counts.scaled(1.0 / epochs as f64))
+    }
+}
+
+/// The first `batches` mini-batches of each epoch.
+fn batch_ids(epochs: impl ExactSizeIterator<Item = u32>, batches: usize) -> Result<Vec<BatchId>> {
+    let all = epochs.len().saturating_mul(batches);
+    if all >= MAX_BATCHES {
+        let what = format!("{all} mini-batches, and fewer than {MAX_BATCHES} can be counted; give fewer epochs");
+        return Err(Error::setting("pre-sampling", what));
+    }
+    Ok(epochs.flat_map(|epoch| (0..batches as u32).map(move |index| BatchId { epoch, index })).collect())
 }

@@ -1,26 +1,19 @@
 //! Policies against values computed by hand, and against counts.
 
-use std::sync::Arc;
+mod common;
 
-use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use common::{any_graph, check, graph, sampler, settings};
 use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Topology;
-use morphgl_hotness::{Degree, Hotness, Inclusion, Policy, PreSample};
-use morphgl_registry::{Batching, BatchingContext, Expansion, Fanouts, Place, SamplerSettings, SeedSet};
-
-fn settings(fanouts: &str, batch_size: usize) -> SamplerSettings {
-    SamplerSettings { batch_size, ..fanouts.parse::<Fanouts>().expect("fanouts").into() }
-}
+use morphgl_hotness::{Graph, Hindsight, Hotness, InDegree, Inclusion, OutDegree, Policy, PreSample, Random};
+use morphgl_hotness::{PolicyKind, coverage, hottest};
+use morphgl_registry::{Expansion, Result, SamplerSettings};
+use proptest::prelude::*;
+use rayon::ThreadPoolBuilder;
 
 fn expanding(expansion: Expansion, mut settings: SamplerSettings) -> SamplerSettings {
     settings.sampling.hops_mut().expect("sampling by fanouts").expansion = expansion;
     settings
-}
-
-#[track_caller]
-fn check(actual: &[f32], expected: &[f32]) {
-    let close = |(a, e): (&f32, &f32)| (a - e).abs() <= 1e-5 * e.abs().max(1.0);
-    assert!(actual.len() == expected.len() && actual.iter().zip(expected).all(close), "{actual:?}, not {expected:?}");
 }
 
 #[test]
@@ -49,41 +42,105 @@ fn two_hops_by_hand() {
 #[test]
 fn degrees_are_degrees() {
     let star = Topology::new(vec![0u64, 4, 5, 5, 5, 5], vec![1u32, 2, 3, 4, 0], None).expect("a graph");
-    let Hotness { features, rows } = Degree.score(&star, &[0], &settings("2", 1)).expect("scores");
+    let Hotness { features, rows } = InDegree.score(&star, &[0], &settings("2", 1)).expect("scores");
     assert_eq!((&*features, &*rows), (&[4.0f32, 1.0, 0.0, 0.0, 0.0][..], &[4.0f32, 1.0, 0.0, 0.0, 0.0][..]));
+}
+
+proptest! {
+    #[test]
+    fn out_degrees_are_those_of_the_edges((num_nodes, edges) in any_graph()) {
+        let mut expected = vec![0f32; num_nodes];
+        edges.iter().for_each(|&(u, _)| expected[u as usize] += 1.0);
+        let graph = graph(num_nodes, &edges);
+        let Hotness { features, rows } = OutDegree.score(&graph, &[0], &settings("2", 1)).expect("scores");
+        prop_assert_eq!((&*features, &*rows), (&*expected, &*expected));
+    }
+}
+
+#[test]
+fn random_scores_are_a_function_of_seed_and_node() {
+    let graph = graph(50_000, &[]);
+    let score = |seed| Random { seed }.score(&graph, &[0], &settings("2", 1)).expect("scores").features;
+    let (a, b) = (score(3), score(4));
+    assert_eq!(a, score(3));
+    assert!(a.iter().all(|x| (0.0..1.0).contains(x)));
+    let mean = |x: &mut dyn Iterator<Item = f32>| x.map(f64::from).sum::<f64>() / 50_000.0;
+    // Five standard deviations of a mean of 50,000.
+    assert!((mean(&mut a.iter().copied()) - 0.5).abs() < 5.0 * (1.0 / 12.0f64).sqrt() / 50_000f64.sqrt());
+    // Seeds that differ by one give independent scores: products of two have a mean of 1/4 and a variance of 7/144.
+    let product = mean(&mut a.iter().zip(b.iter()).map(|(x, y)| x * y));
+    assert!((product - 0.25).abs() < 5.0 * (7.0 / 144.0f64).sqrt() / 50_000f64.sqrt());
+}
+
+/// A graph that can only be scanned.
+struct Scanned<'a>(&'a Topology);
+
+impl Graph for Scanned<'_> {
+    fn num_nodes(&self) -> usize {
+        self.0.num_nodes()
+    }
+
+    fn degree(&self, node: u32) -> Result<u64> {
+        Graph::degree(self.0, node)
+    }
+
+    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
+        self.0.scan(row)
+    }
+}
+
+#[test]
+fn scores_are_the_same_bits_on_any_number_of_threads_and_from_a_scan() {
+    // More edges than one round of two threads reads.
+    let config = SbmConfig { nodes: 60_000, degree: 20.0, dim: 1, ..SbmConfig::default() };
+    let graph = sbm(&config).expect("a graph").topology;
+    assert!(graph.num_edges() > 1 << 20);
+    let seeds: Vec<u32> = (0..600).collect();
+    let check = |policy: &dyn Policy, settings: &SamplerSettings| {
+        let expected = policy.score(&Scanned(&graph), &seeds, settings).expect("scores");
+        for threads in [1, 2, 3, 8] {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            let scores = pool.install(|| policy.score(&graph, &seeds, settings)).expect("scores");
+            assert!(scores == expected, "{threads} threads");
+        }
+    };
+    for kind in PolicyKind::ALL {
+        if let Some(policy) = kind.policy(1) {
+            check(&*policy, &settings("5,4", 100));
+        }
+    }
+    check(&Inclusion, &expanding(Expansion::New, settings("5,4", 100)));
+}
+
+#[test]
+fn seeds_that_do_not_exist_are_refused() {
+    let graph = graph(3, &[(1, 0)]);
+    let refused = |seeds: &[u32], expected: &str| {
+        let error = Inclusion.score(&graph, seeds, &settings("2", 1)).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(&[], "there are no seeds to score the graph for; give at least 1");
+    refused(&[0, 3], "seed 3 does not exist, the graph has 3 nodes; give seeds of this graph");
 }
 
 /// Share of the counted accesses that the hottest nodes have, a `share` of all nodes.
 fn accesses_of_hottest(counted: &[f32], by: &[f32], share: f64) -> f64 {
-    let mut order: Vec<usize> = (0..by.len()).collect();
-    order.sort_by(|&a, &b| by[b].total_cmp(&by[a]));
-    let hottest = &order[..(share * by.len() as f64) as usize];
-    hottest.iter().map(|&v| f64::from(counted[v])).sum::<f64>() / counted.iter().map(|&c| f64::from(c)).sum::<f64>()
+    let rows = (share * by.len() as f64) as usize;
+    coverage(counted, &hottest(by, rows), &[rows])[0]
 }
 
 #[test]
 fn inclusion_predicts_the_accesses_of_an_epoch() {
     let config = SbmConfig { nodes: 20_000, degree: 12.0, dim: 1, ..SbmConfig::default() };
-    let dataset = Arc::new(sbm(&config).expect("a graph"));
+    let graph = sbm(&config).expect("a graph").topology;
     for expansion in [Expansion::All, Expansion::New] {
         let settings = expanding(expansion, settings("5,4", 100));
         let seeds: Vec<u32> = (0..1000).collect();
-        let context = BatchingContext {
-            dataset: Arc::clone(&dataset),
-            seeds: SeedSet::new("seeds", &seeds, 20_000).expect("nodes"),
-            settings: settings.clone(),
-            gather: false,
-            place: Place::Host,
-            options: Default::default(),
-        };
-        let sampler = CpuNeighbor::new(&context).expect("a sampler");
-        let count = |epoch| {
-            let policy = PreSample { batching: &sampler, epoch, batches: sampler.num_batches() };
-            policy.score(&dataset.topology, &seeds, &settings).expect("counts")
-        };
-        let (counted, other) = (count(0), count(1));
-        let inclusion = Inclusion.score(&dataset.topology, &seeds, &settings).expect("scores");
-        let degree = Degree.score(&dataset.topology, &seeds, &settings).expect("scores");
+        let sampler = sampler(&graph, &seeds, &settings);
+        let score = |policy: &dyn Policy| policy.score(&graph, &seeds, &settings).expect("scores");
+        let counted = score(&Hindsight { batching: &sampler, epochs: 0..1, threads: 2 });
+        let other = score(&PreSample { batching: &sampler, epochs: 1, batches: None, threads: 2 });
+        let (inclusion, degree) = (score(&Inclusion), score(&InDegree));
         for (counted, inclusion) in [(&counted.features, &inclusion.features), (&counted.rows, &inclusion.rows)] {
             let sum = |h: &[f32]| h.iter().map(|&x| f64::from(x)).sum::<f64>();
             let ratio = sum(inclusion) / sum(counted);

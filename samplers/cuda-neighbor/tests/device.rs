@@ -69,11 +69,11 @@ fn accesses_are_counted_as_on_the_host() {
         }
     }
     let case = Case::new(graphs::random(300, 6, false)).with_fanouts("3,2,2");
-    for batches in [None, Some(2)] {
+    for batches in [None, Some(2usize)] {
         let sampler = sampler(&case, json!({"presample_batches": batches}));
         let counted = sampler.presample(1).expect("counted");
         let on_host = OnHost(sampler);
-        let policy = PreSample { batching: &on_host, epoch: u32::MAX, batches: batches.unwrap_or(u32::MAX) as usize };
+        let policy = PreSample { batching: &on_host, epochs: 1, batches, threads: 1 };
         let expected = policy.score(&case.dataset.topology, case.seeds.nodes(), &case.settings).expect("scored");
         assert_eq!(counted, expected);
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use morphgl_feature_cache::{FeatureCache, NodeMap};
-use morphgl_hotness::{Cut, Degree, Graph, Hotness, Inclusion, Kind, Policy};
+use morphgl_hotness::{Cut, Graph, Hotness, InDegree, Inclusion, Kind, Policy};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Expansion, Result, SamplerSettings};
 
@@ -157,7 +157,7 @@ impl Caches {
         let affordable = [policy, HotnessPolicy::Degree].into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
         let (hotness, policy): (Hotness, _) = match affordable {
             Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability"),
-            Some(HotnessPolicy::Degree) => (Degree.score(graph, seeds, settings)?, "in-degree"),
+            Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree"),
             _ => return Ok(Self::empty()),
         };
         let feature_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);

@@ -1,0 +1,179 @@
+//! Hits of every policy beside the optimum in hindsight, and its cost in epochs of sampling:
+//! `cargo bench -p morphgl-hotness -- [--nodes 200000] [--threads N] [--fanouts 10,5] [--batch-size 256] [--epochs 3]
+//! [--rounds 5]`.
+//!
+//! Graphs are generated: a block model (edges go both ways) and R-MAT (they do not). Seeds are spread over the graph, or those of
+//! one class, which is clustered in the block model. Hits are those of the first `--epochs` epochs; costs are
+//! medians of `--rounds` rounds on as many threads as an epoch's sampling without features. The second table compares the scans of
+//! the policies that read edges with one sequential scan.
+#![allow(clippy::print_stdout, reason = "a bench prints")]
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_generate::{RmatConfig, SbmConfig, rmat, sbm};
+use morphgl_graph_store::{Dataset, Topology};
+use morphgl_hotness::{Graph, Hindsight, Hotness, Policy, PolicyKind, PreSample, coverage, hottest};
+use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet};
+
+struct Options {
+    nodes: usize,
+    threads: usize,
+    fanouts: String,
+    batch_size: usize,
+    epochs: u32,
+    rounds: usize,
+}
+
+fn options() -> Options {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut options =
+        Options { nodes: 200_000, threads, fanouts: "10,5".into(), batch_size: 256, epochs: 3, rounds: 5 };
+    fn number<T: FromStr>(text: &str) -> T {
+        text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
+    }
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
+        match arg.as_str() {
+            "--nodes" => options.nodes = number(&value()),
+            "--threads" => options.threads = number(&value()),
+            "--fanouts" => options.fanouts = value(),
+            "--batch-size" => options.batch_size = number(&value()),
+            "--epochs" => options.epochs = number(&value()),
+            "--rounds" => options.rounds = number(&value()),
+            // An argument that cargo adds.
+            "--bench" => {}
+            _ => panic!("unknown option {arg}"),
+        }
+    }
+    options
+}
+
+/// The median of the seconds that `work` takes.
+fn median_seconds(rounds: usize, mut work: impl FnMut()) -> f64 {
+    let mut all: Vec<f64> = (0..rounds.max(1))
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// Samples an epoch and counts nothing.
+fn sample_epoch(sampler: &CpuNeighbor, threads: usize) {
+    let next = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let (mut worker, mut recycled) = (sampler.worker(1).expect("a worker"), None);
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index as usize >= sampler.num_batches() {
+                        break;
+                    }
+                    let handle = worker.prepare(BatchId { epoch: 0, index }, recycled.take()).expect("prepared");
+                    recycled = Some(handle.wait().expect("a mini-batch").0);
+                }
+            });
+        }
+    });
+}
+
+/// A graph that can only be scanned.
+struct Scanned<'a>(&'a Topology);
+
+impl Graph for Scanned<'_> {
+    fn num_nodes(&self) -> usize {
+        self.0.num_nodes()
+    }
+
+    fn degree(&self, node: u32) -> Result<u64> {
+        Graph::degree(self.0, node)
+    }
+
+    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
+        self.0.scan(row)
+    }
+}
+
+/// Prints one table for one graph and its seeds.
+fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options) {
+    let (graph, num_nodes) = (&dataset.topology, dataset.num_nodes());
+    let fanouts: Fanouts = options.fanouts.parse().expect("fanouts");
+    let settings = SamplerSettings { batch_size: options.batch_size, ..fanouts.into() };
+    let seeds = SeedSet::new("seeds", seeds, num_nodes).expect("nodes");
+    let sampler = CpuNeighbor::new(&BatchingContext {
+        dataset: Arc::clone(dataset),
+        seeds: seeds.clone(),
+        settings: settings.clone(),
+        gather: false,
+        place: Place::Host,
+        options: Default::default(),
+    })
+    .expect("a sampler");
+    let threads = options.threads;
+    let epoch = median_seconds(options.rounds, || sample_epoch(&sampler, threads));
+    println!(
+        "\n{what}: {num_nodes} nodes, {} edges, {} seeds, {} mini-batches, an epoch of sampling {:.1} ms",
+        graph.num_edges(),
+        seeds.nodes().len(),
+        sampler.num_batches(),
+        1e3 * epoch
+    );
+    let score = |policy: &dyn Policy| -> Hotness { policy.score(graph, seeds.nodes(), &settings).expect("scores") };
+    let optimum = Hindsight { batching: &sampler, epochs: 0..options.epochs, threads };
+    let trained = score(&optimum).features;
+    let rows = [1, 5, 10, 25].map(|percent| num_nodes * percent / 100);
+    let hits = |scores: &[f32]| coverage(&trained, &hottest(scores, rows[3]), &rows);
+    let best = hits(&trained)[2];
+    println!("{:26} {:>6} {:>6} {:>6} {:>6}  of optimum at 10%  epochs of sampling", "hits %", 1, 5, 10, 25);
+    let two = PolicyKind::PreSample { epochs: 2.try_into().expect("positive") };
+    for kind in PolicyKind::ALL.into_iter().chain([two]) {
+        let policy: Box<dyn Policy> = match kind {
+            PolicyKind::Hindsight => Box::new(optimum.clone()),
+            PolicyKind::PreSample { epochs } => {
+                Box::new(PreSample { batching: &sampler, epochs: epochs.get(), batches: None, threads })
+            }
+            other => other.policy(0).expect("it needs no sampler"),
+        };
+        let mut hotness = None;
+        let seconds = median_seconds(options.rounds, || hotness = Some(score(&*policy)));
+        let rates = hits(&hotness.expect("a round").features);
+        let shown: Vec<String> = rates.iter().map(|rate| format!("{:6.1}", 100.0 * rate)).collect();
+        println!("{:26} {}  {:17.3}  {:18.2}", kind.to_string(), shown.join(" "), rates[2] / best, seconds / epoch);
+    }
+    println!("{:26} sequential ms  {threads} threads ms  ratio", "scan of edges");
+    for name in ["out-degree", "weighted-reverse-pagerank", "inclusion"] {
+        let policy = name.parse::<PolicyKind>().expect("a policy").policy(0).expect("it needs no sampler");
+        let scanned = || drop(policy.score(&Scanned(graph), seeds.nodes(), &settings).expect("scores"));
+        let sequential = median_seconds(options.rounds, scanned);
+        let parallel = median_seconds(options.rounds, || drop(score(&*policy)));
+        println!("{name:26} {:13.1}  {:12.1}  {:5.2}", 1e3 * sequential, 1e3 * parallel, sequential / parallel);
+    }
+}
+
+fn main() {
+    let options = options();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build().expect("threads");
+    let nodes = options.nodes as u64;
+    pool.install(|| {
+        let blocks = SbmConfig { nodes, dim: 1, train: 0.1, ..SbmConfig::default() };
+        let blocks = Arc::new(sbm(&blocks).expect("a graph"));
+        compare("block model, seeds everywhere", &blocks, &blocks.splits.train, &options);
+        let labels = blocks.labels.as_ref().expect("a block model has classes");
+        let of_class = (0..nodes as u32).filter(|&v| labels[v as usize] == 0);
+        let clustered: Vec<u32> = of_class.take(options.nodes / 100).collect();
+        compare("block model, seeds of one class", &blocks, &clustered, &options);
+        drop(blocks);
+        let kronecker = RmatConfig { nodes, dim: 1, train: 0.01, ..RmatConfig::default() };
+        let kronecker = Arc::new(rmat(&kronecker).expect("a graph"));
+        compare("R-MAT, seeds everywhere", &kronecker, &kronecker.splits.train, &options);
+    });
+}

@@ -1,0 +1,111 @@
+//! Names of policies, for command lines and tables.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use morphgl_registry::{Error, ErrorKind, Result};
+
+use crate::{InDegree, Inclusion, OutDegree, Policy, Random, ReversePageRank, WeightedReversePageRank};
+
+/// A policy by its name: `in-degree`, `out-degree`, `presample` or `presample:K` (K epochs, 1 unless given),
+/// `reverse-pagerank`, `weighted-reverse-pagerank`, `inclusion`, `random`, `hindsight`. `Display` and `FromStr` are inverses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// [`InDegree`].
+    InDegree,
+    /// [`OutDegree`].
+    OutDegree,
+    /// [`PreSample`](crate::PreSample) of whole epochs.
+    PreSample {
+        /// Number of epochs, K.
+        epochs: NonZeroU32,
+    },
+    /// [`ReversePageRank`].
+    ReversePageRank,
+    /// [`WeightedReversePageRank`].
+    WeightedReversePageRank,
+    /// [`Inclusion`].
+    Inclusion,
+    /// [`Random`].
+    Random,
+    /// [`Hindsight`](crate::Hindsight).
+    Hindsight,
+}
+
+impl PolicyKind {
+    /// Every policy, pre-sampling with one epoch.
+    pub const ALL: [Self; 8] = [
+        Self::InDegree,
+        Self::OutDegree,
+        Self::PreSample { epochs: NonZeroU32::MIN },
+        Self::ReversePageRank,
+        Self::WeightedReversePageRank,
+        Self::Inclusion,
+        Self::Random,
+        Self::Hindsight,
+    ];
+
+    /// The name without its parameter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InDegree => "in-degree",
+            Self::OutDegree => "out-degree",
+            Self::PreSample { .. } => "presample",
+            Self::ReversePageRank => "reverse-pagerank",
+            Self::WeightedReversePageRank => "weighted-reverse-pagerank",
+            Self::Inclusion => "inclusion",
+            Self::Random => "random",
+            Self::Hindsight => "hindsight",
+        }
+    }
+
+    /// The policy with its default settings; `None` for those that count mini-batches, which need a sampler:
+    /// [`PreSample`](crate::PreSample) and [`Hindsight`](crate::Hindsight). `seed` is that of [`Random`].
+    pub fn policy(self, seed: u64) -> Option<Box<dyn Policy>> {
+        Some(match self {
+            Self::InDegree => Box::new(InDegree),
+            Self::OutDegree => Box::new(OutDegree),
+            Self::ReversePageRank => Box::new(ReversePageRank::default()),
+            Self::WeightedReversePageRank => Box::new(WeightedReversePageRank::default()),
+            Self::Inclusion => Box::new(Inclusion),
+            Self::Random => Box::new(Random { seed }),
+            Self::PreSample { .. } | Self::Hindsight => return None,
+        })
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PreSample { epochs } => write!(f, "presample:{epochs}"),
+            other => f.write_str(other.name()),
+        }
+    }
+}
+
+impl FromStr for PolicyKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |what: String| Error::new(format!("{text:?}"), ErrorKind::Parse(what));
+        let (name, parameter) = match text.split_once(':') {
+            Some((name, parameter)) => (name, Some(parameter)),
+            None => (text, None),
+        };
+        let kind = Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            wrong(format!("no hotness policy; give one of {names}, or presample:K for K epochs"))
+        })?;
+        match (kind, parameter) {
+            (kind, None) => Ok(kind),
+            (Self::PreSample { .. }, Some(epochs)) => {
+                let epochs = epochs.parse().map_err(|_| {
+                    wrong(format!("{epochs:?} is no number of epochs; give presample:K with K of at least 1"))
+                })?;
+                Ok(Self::PreSample { epochs })
+            }
+            (kind, Some(_)) => Err(wrong(format!("the policy has no parameter; give {}", kind.name()))),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Sums along out-edges of a graph that is stored by in-neighbours.
+
+use std::ops::AddAssign;
+
+use morphgl_graph_store::Topology;
+use morphgl_registry::Result;
+use rayon::prelude::*;
+
+use crate::Graph;
+
+/// Edges of a part: one thread's share of a round. 2^17 edges make 1 MiB of buffered terms.
+const PART: u64 = 1 << 17;
+/// Parts of a round for each thread, so that a slow one delays the others little.
+const PARTS_A_THREAD: usize = 4;
+/// Number of bins is below twice this: enough to balance hubs, few enough that the ends of all bins stay in cache.
+const BINS: usize = 256;
+
+/// Adds `term(v, in-degree of v)` to `sums[u]` for every edge from `u` to `v`: each node `u` sums over its out-neighbours.
+///
+/// Terms of a node are added in the order of rows, whatever the graph and the number of threads, so results are the same bits.
+/// Rows whose term is 0 are skipped.
+///
+/// A graph in memory is read by all threads of the current rayon pool, by propagation blocking (Beamer, Asanović and Patterson,
+/// "Reducing PageRank communication via propagation blocking", IPDPS 2017): in each round threads sort the terms of their
+/// parts of the edges into bins by ranges of `u`, then each bin is added up by one thread, part after part.
+///
+/// # Errors
+///
+/// The graph cannot be read.
+///
+/// # Complexity
+///
+/// O(edges) time; several threads buffer some 4 to 8 MiB each.
+pub(crate) fn scatter<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32 + Sync) -> Result<()> {
+    match graph.topology() {
+        Some(topology) if rayon::current_num_threads() > 1 => {
+            blocked(topology, sums, PART, &term);
+            Ok(())
+        }
+        _ => scanned(graph, sums, term),
+    }
+}
+
+/// A type that terms are summed in.
+pub(crate) trait Sum: Copy + Send + AddAssign + From<f32> {}
+
+impl<S: Copy + Send + AddAssign + From<f32>> Sum for S {}
+
+/// [`scatter`] by one scan.
+fn scanned<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32) -> Result<()> {
+    let mut failed = Ok(());
+    // A row may come in several calls: its term is computed once.
+    let (mut last, mut value) = (None, 0.0);
+    graph.scan(&mut |v, neighbors| {
+        if failed.is_err() {
+            return;
+        }
+        if last != Some(v) {
+            last = Some(v);
+            match graph.degree(v) {
+                Ok(degree) => value = term(v, degree),
+                Err(e) => failed = Err(e),
+            }
+        }
+        if value != 0.0 && failed.is_ok() {
+            neighbors.iter().for_each(|&u| sums[u as usize] += S::from(value));
+        }
+    })?;
+    failed
+}
+
+/// Terms of one part of the edges: for each bin, nodes and what is added to them.
+type Bins = Vec<Vec<(u32, f32)>>;
+
+/// [`scatter`] by the threads of the current pool, in parts of `part` edges.
+fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, term: &(impl Fn(u32, u64) -> f32 + Sync)) {
+    let bin_nodes = (topology.num_nodes() / BINS).max(1).next_power_of_two();
+    let shift = bin_nodes.trailing_zeros();
+    let num_bins = topology.num_nodes().div_ceil(bin_nodes);
+    let num_parts = PARTS_A_THREAD * rayon::current_num_threads();
+    let mut parts: Vec<Bins> = vec![vec![Vec::new(); num_bins]; num_parts];
+    let num_edges = topology.num_edges();
+    for first in (0..num_edges).step_by(part as usize * num_parts) {
+        parts.par_iter_mut().enumerate().for_each(|(i, bins)| {
+            bins.iter_mut().for_each(Vec::clear);
+            let start = (first + i as u64 * part).min(num_edges);
+            for_rows(topology, start, (start + part).min(num_edges), |v, degree, neighbors| {
+                let value = term(v, degree);
+                if value != 0.0 {
+                    neighbors.iter().for_each(|&u| bins[(u >> shift) as usize].push((u, value)));
+                }
+            });
+        });
+        sums.par_chunks_mut(bin_nodes).enumerate().for_each(|(bin, sums)| {
+            for &(u, value) in parts.iter().flat_map(|bins| &bins[bin]) {
+                sums[u as usize & (bin_nodes - 1)] += S::from(value);
+            }
+        });
+    }
+}
+
+/// Calls `row` with the node, its in-degree and its in-neighbours for each row or piece of one among the edges from `start` to
+/// `end`.
+fn for_rows(topology: &Topology, start: u64, end: u64, mut row: impl FnMut(u32, u64, &[u32])) {
+    let (indptr, indices) = (topology.indptr(), topology.indices());
+    // The last row that begins at or before `start`: the one that holds this edge.
+    let mut v = indptr.partition_point(|&offset| offset <= start).saturating_sub(1);
+    let mut at = start;
+    while at < end {
+        let stop = indptr[v + 1].min(end);
+        if at < stop {
+            row(v as u32, indptr[v + 1] - indptr[v], &indices[at as usize..stop as usize]);
+        }
+        at = stop;
+        v += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Pre-sampling and hindsight against counts made by hand, with a real sampler.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{any_graph, graph, sampler, settings};
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_graph_store::Topology;
+use morphgl_hotness::{Hindsight, Hotness, Policy, PreSample};
+use morphgl_registry::{BatchId, Batching, BatchingWorker, Error, Handle, MiniBatch, Result, SamplerSettings};
+use proptest::prelude::*;
+
+#[test]
+fn a_star_by_hand() {
+    // Node 0 has the in-neighbours 1 to 4, node 1 has 0.
+    let star = graph(5, &[(1, 0), (2, 0), (3, 0), (4, 0), (0, 1)]);
+    // All neighbours of two hops, so every epoch is the same: a mini-batch of node 0, and one of node 2.
+    let settings = settings("-1,-1", 1);
+    let sampler = sampler(&star, &[0, 2], &settings);
+    let expected = |scale: f32| Hotness {
+        features: [1.0, 1.0, 2.0, 1.0, 1.0].map(|count| scale * count).into(),
+        // Node 0 is expanded by both hops, node 1 by the second one.
+        rows: [2.0, 1.0, 0.0, 0.0, 0.0].map(|count| scale * count).into(),
+    };
+    for threads in [1, 2, 3, 8] {
+        for epochs in [1, 2, 5] {
+            let counted = PreSample { batching: &sampler, epochs, batches: None, threads };
+            assert_eq!(counted.score(&star, &[0, 2], &settings).expect("counts"), expected(1.0));
+            let trained = Hindsight { batching: &sampler, epochs: 7..7 + epochs, threads };
+            assert_eq!(trained.score(&star, &[0, 2], &settings).expect("counts"), expected(1.0));
+        }
+    }
+    // The first mini-batch of two alone, scaled to both: which one it is depends on the shuffled order.
+    let first = PreSample { batching: &sampler, epochs: 1, batches: Some(1), threads: 3 };
+    let first = first.score(&star, &[0, 2], &settings).expect("counts");
+    let of_node_0 = Hotness { features: [2.0; 5].into(), rows: [4.0, 2.0, 0.0, 0.0, 0.0].into() };
+    let of_node_2 = Hotness { features: [0.0, 0.0, 2.0, 0.0, 0.0].into(), rows: [0.0; 5].into() };
+    assert!(first == of_node_0 || first == of_node_2, "{first:?}");
+}
+
+/// Counts the mini-batches one by one.
+fn count(batching: &dyn Batching, num_nodes: usize, ids: &[BatchId], scale: f64) -> Hotness {
+    let (mut features, mut rows) = (vec![0u64; num_nodes], vec![0u64; num_nodes]);
+    for &id in ids {
+        let mut worker = batching.worker(1).expect("a worker");
+        let (batch, _) = worker.prepare(id, None).expect("prepared").wait().expect("a mini-batch");
+        let batch = batch.host().expect("in memory");
+        batch.input_nodes.iter().for_each(|&v| features[v as usize] += 1);
+        for block in &batch.blocks {
+            for row in 0..block.num_dst {
+                rows[batch.input_nodes[row] as usize] += u64::from(block.indptr[row + 1] > block.indptr[row]);
+            }
+        }
+    }
+    let scaled = |counts: Vec<u64>| counts.into_iter().map(|c| (c as f64 * scale) as f32).collect();
+    Hotness { features: scaled(features), rows: scaled(rows) }
+}
+
+fn ids(epochs: impl IntoIterator<Item = u32>, batches: usize) -> Vec<BatchId> {
+    epochs.into_iter().flat_map(|epoch| (0..batches as u32).map(move |index| BatchId { epoch, index })).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn counts_are_those_of_the_mini_batches_on_any_number_of_threads(
+        (num_nodes, edges) in any_graph(),
+        epochs in 1u32..4,
+        batches in 1usize..6,
+        batch_size in 1usize..5,
+    ) {
+        let graph = graph(num_nodes, &edges);
+        let seeds: Vec<u32> = (0..num_nodes as u32).step_by(2).collect();
+        let settings = settings("2,3", batch_size);
+        let sampler = sampler(&graph, &seeds, &settings);
+        let all = sampler.num_batches();
+        let counted = batches.min(all);
+        let scale = all as f64 / (counted as f64 * f64::from(epochs));
+        // The last epochs of the counter, which are not trained.
+        let expected = count(&sampler, num_nodes, &ids((0..epochs).map(|e| u32::MAX - e), counted), scale);
+        let trained = count(&sampler, num_nodes, &ids(3..3 + epochs, all), 1.0 / f64::from(epochs));
+        for threads in [1, 2, 3, 8] {
+            let policy = PreSample { batching: &sampler, epochs, batches: Some(batches), threads };
+            prop_assert_eq!(&policy.score(&graph, &seeds, &settings).expect("counts"), &expected);
+            let policy = Hindsight { batching: &sampler, epochs: 3..3 + epochs, threads };
+            prop_assert_eq!(&policy.score(&graph, &seeds, &settings).expect("counts"), &trained);
+        }
+    }
+}
+
+/// A sampler that fails at one mini-batch, and counts those that it prepared.
+#[derive(Debug)]
+struct Failing {
+    sampler: CpuNeighbor,
+    at: u32,
+    prepared: Arc<AtomicUsize>,
+}
+
+struct FailingWorker {
+    worker: Box<dyn BatchingWorker>,
+    at: u32,
+    prepared: Arc<AtomicUsize>,
+}
+
+impl Batching for Failing {
+    fn num_batches(&self) -> usize {
+        self.sampler.num_batches()
+    }
+
+    fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
+        let (worker, prepared) = (self.sampler.worker(threads)?, Arc::clone(&self.prepared));
+        Ok(Box::new(FailingWorker { worker, at: self.at, prepared }))
+    }
+}
+
+impl BatchingWorker for FailingWorker {
+    fn prepare_share(
+        &mut self,
+        id: BatchId,
+        seeds: std::ops::Range<usize>,
+        recycled: Option<MiniBatch>,
+    ) -> Result<Handle<MiniBatch>> {
+        if id.index == self.at {
+            return Err(Error::setting(id, "the disk fails"));
+        }
+        self.prepared.fetch_add(1, Ordering::Relaxed);
+        self.worker.prepare_share(id, seeds, recycled)
+    }
+}
+
+fn ring(num_nodes: u32) -> (Topology, Vec<u32>, SamplerSettings) {
+    let edges: Vec<(u32, u32)> = (0..num_nodes).map(|v| ((v + 1) % num_nodes, v)).collect();
+    (graph(num_nodes as usize, &edges), (0..num_nodes).collect(), settings("1", 1))
+}
+
+#[test]
+fn a_failing_sampler_ends_the_count() {
+    let (graph, seeds, settings) = ring(2000);
+    let failing = Failing { sampler: sampler(&graph, &seeds, &settings), at: 3, prepared: Arc::default() };
+    let policy = PreSample { batching: &failing, epochs: 5, batches: None, threads: 1 };
+    let error = policy.score(&graph, &seeds, &settings).expect_err("fails").to_string();
+    assert!(error.contains("mini-batch 3") && error.contains("the disk fails"), "{error}");
+    assert_eq!(failing.prepared.load(Ordering::Relaxed), 3);
+    let policy = PreSample { threads: 4, ..policy };
+    let error = policy.score(&graph, &seeds, &settings).expect_err("fails").to_string();
+    assert!(error.contains("mini-batch 3") && error.contains("the disk fails"), "{error}");
+}
+
+#[test]
+fn counts_of_nothing_and_of_another_graph_are_refused() {
+    let (graph, seeds, settings) = ring(6);
+    let sampler = sampler(&graph, &seeds, &settings);
+    let (smaller, ..) = ring(5);
+    let refused = |graph: &Topology, policy: &dyn Policy, expected: &str| {
+        let error = policy.score(graph, &seeds, &settings).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let policy = PreSample { batching: &sampler, epochs: 1, batches: None, threads: 2 };
+    refused(&graph, &PreSample { epochs: 0, ..policy }, "0 epochs have no accesses; give at least 1");
+    refused(&graph, &PreSample { batches: Some(0), ..policy }, "0 mini-batches of 1 epochs");
+    refused(&graph, &PreSample { threads: 0, ..policy }, "0 threads count nothing");
+    refused(&graph, &PreSample { epochs: 1 << 23, ..policy }, "fewer than 16777216 can be counted");
+    refused(&smaller, &policy, "has node 5, the graph 5 nodes; give a sampler of this graph");
+    refused(&graph, &Hindsight { batching: &sampler, epochs: 4..4, threads: 1 }, "0 epochs have no accesses");
+}

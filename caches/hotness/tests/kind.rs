@@ -1,0 +1,60 @@
+//! Names of policies.
+
+mod common;
+
+use std::num::NonZeroU32;
+
+use common::{graph, settings};
+use morphgl_hotness::{InDegree, Inclusion, OutDegree, Policy, PolicyKind, Random};
+use morphgl_hotness::{ReversePageRank, WeightedReversePageRank};
+
+#[test]
+fn names_are_parsed_as_they_are_displayed() {
+    let presample = |epochs| PolicyKind::PreSample { epochs: NonZeroU32::new(epochs).expect("positive") };
+    for kind in PolicyKind::ALL.into_iter().chain([presample(2), presample(u32::MAX)]) {
+        assert_eq!(kind.to_string().parse::<PolicyKind>().expect("a policy"), kind);
+        assert_eq!(kind.name().parse::<PolicyKind>().expect("a policy").name(), kind.name());
+    }
+    assert_eq!("presample".parse::<PolicyKind>().expect("a policy"), presample(1));
+    assert_eq!(presample(3).to_string(), "presample:3");
+    let names = PolicyKind::ALL.map(PolicyKind::name);
+    assert_eq!(names[..4], ["in-degree", "out-degree", "presample", "reverse-pagerank"]);
+    assert_eq!(names[4..], ["weighted-reverse-pagerank", "inclusion", "random", "hindsight"]);
+}
+
+#[test]
+fn other_names_are_refused_with_a_list() {
+    let refused = |text: &str, expected: &str| {
+        let error = text.parse::<PolicyKind>().expect_err("refused").to_string();
+        assert!(error.starts_with(&format!("{text:?}: ")) && error.contains(expected), "{error}");
+    };
+    let all = "in-degree, out-degree, presample, reverse-pagerank, weighted-reverse-pagerank, inclusion, random, \
+               hindsight, or presample:K";
+    refused("degree", all);
+    refused("", all);
+    refused("In-Degree", all);
+    refused("presample:0", "\"0\" is no number of epochs; give presample:K");
+    refused("presample:", "\"\" is no number of epochs");
+    refused("presample:two", "\"two\" is no number of epochs");
+    refused("inclusion:2", "the policy has no parameter; give inclusion");
+}
+
+#[test]
+fn policies_by_name_are_those_of_the_types() {
+    let graph = graph(7, &[(0, 1), (2, 1), (2, 1), (3, 2), (1, 4), (5, 4), (5, 5)]);
+    let (seeds, settings) = ([1, 4], settings("2,2", 1));
+    let named = |name: &str| {
+        let kind: PolicyKind = name.parse().expect("a policy");
+        kind.policy(9).map(|policy| policy.score(&graph, &seeds, &settings).expect("scores"))
+    };
+    let check = |name: &str, policy: &dyn Policy| {
+        assert_eq!(named(name), Some(policy.score(&graph, &seeds, &settings).expect("scores")), "{name}");
+    };
+    check("in-degree", &InDegree);
+    check("out-degree", &OutDegree);
+    check("reverse-pagerank", &ReversePageRank::default());
+    check("weighted-reverse-pagerank", &WeightedReversePageRank::default());
+    check("inclusion", &Inclusion);
+    check("random", &Random { seed: 9 });
+    assert_eq!((named("presample"), named("presample:4"), named("hindsight")), (None, None, None));
+}
