@@ -3,6 +3,7 @@
 mod batch;
 mod bench;
 mod budget;
+mod cache;
 mod data;
 mod durations;
 mod evaluate;
@@ -81,6 +82,8 @@ enum Command {
     Evaluate(evaluate::Args),
     /// Predicts the classes of nodes with a trained model
     Predict(predict::Args),
+    /// Compares cache policies: hit rates against cache size
+    Cache(cache::Args),
     /// Measures one part of the work, in the units of other systems' benchmarks
     Bench(bench::Args),
 }
@@ -134,6 +137,7 @@ fn run(command: &Command, show: show::Show) -> anyhow::Result<Outcome> {
         Command::Train(args) => train::run(args, show),
         Command::Evaluate(args) => evaluate::run(args, show),
         Command::Predict(args) => predict::run(args, show),
+        Command::Cache(args) => cache::run(args, show),
         Command::Bench(args) => bench::run(args, show),
     }
 }
