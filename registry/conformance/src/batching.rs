@@ -147,6 +147,7 @@ pub fn run(description: &Description) {
         laws::every_seed_comes_once_an_epoch(&subject, &case);
         laws::batches_are_a_function_of_their_id(&subject, &case);
         laws::shares_have_their_seeds(&subject, &case);
+        laws::reordering_renames_the_nodes(&subject, &case);
     }
     let case = Case::new(graphs::random(120, 7, true));
     laws::seed_and_epoch_change_the_draws(&subject, &case);
@@ -177,6 +178,10 @@ pub fn run_neighbor(description: &Description) {
                     laws::rows_keep_to_the_fanout(&subject, &case);
                     laws::batches_equal_the_reference(&subject, &case);
                     laws::shares_equal_the_reference(&subject, &case);
+                    // Operators that read files write each graph first.
+                    if fanouts == "5,4,3" {
+                        laws::reordering_renames_the_nodes(&subject, &case);
+                    }
                 }
             }
         }
@@ -185,6 +190,7 @@ pub fn run_neighbor(description: &Description) {
     let hub =
         Case::new(graphs::random(900, 5, false)).of(&[0]).with(|s| s.fanouts = "200,80".parse().expect("fanouts"));
     laws::batches_equal_the_reference(&subject, &hub);
+    laws::reordering_renames_the_nodes(&subject, &hub);
 }
 
 fn cases() -> Vec<Case> {

@@ -123,13 +123,15 @@ fn pick(case: &Case, id: BatchId, hop: u32, node: u32, fanout: Fanout) -> Vec<us
         Fanout::AtMost(k) if (k.get() as usize) < candidates.len() => k.get(),
         _ => return candidates,
     };
+    // A reordered graph draws by the numbers that its nodes had before.
+    let key = case.dataset.topology.draw_keys().map_or(node, |keys| keys[node as usize]);
     let positions: BTreeSet<u32> = match case.settings.pick {
-        Pick::Uniform => floyd(case, id, hop, node, range.len() as u32, k),
+        Pick::Uniform => floyd(case, id, hop, key, range.len() as u32, k),
         Pick::Weighted => {
             let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
             let time = |edge: usize| {
                 let p = (edge - range.start) as u32;
-                let lane = |lane| u64::from(word(case, 0, hop, p / 2, node, id, 2 * (p % 2) + lane));
+                let lane = |lane| u64::from(word(case, 0, hop, p / 2, key, id, 2 * (p % 2) + lane));
                 let bits = (lane(0) + (lane(1) << 32)) / (1 << 12);
                 (-ln((bits as f64 + 0.5) / (1u64 << 52) as f64) / f64::from(weights[edge]), p)
             };
