@@ -431,7 +431,7 @@ fn sigterm_ends_a_blocked_reader() {
 #[test]
 fn every_command_has_help_with_examples() {
     let bench = Bench::new();
-    for command in ["ops", "generate", "import", "info", "profile", "plan", "train", "evaluate", "predict"] {
+    for command in ["ops", "generate", "import", "info", "reorder", "profile", "plan", "train", "evaluate", "predict"] {
         let text = bench.text(&[command, "--help"]);
         assert!(text.contains("Examples:\n  morphgl ") && text.contains("Usage:"), "{command}: {text}");
     }

@@ -39,6 +39,11 @@ macro_rules! dtypes {
                 }
             }
 
+            /// The type of numpy's descriptor; `<u2` is that of bf16.
+            pub(crate) fn of_npy(descr: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|d| d.npy_descr() == descr)
+            }
+
             const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),*

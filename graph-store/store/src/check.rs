@@ -1,5 +1,7 @@
 //! Parallel checks of whole arrays; a fault names the first invalid element.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use half::{bf16, f16};
 use rayon::prelude::*;
 
@@ -91,4 +93,21 @@ pub(crate) fn split(name: &'static str, nodes: &[u32], num_nodes: usize) -> Resu
         Some(i) => fault(name, i, format!("node {} is listed twice", nodes[i])),
         None => Ok(()),
     }
+}
+
+/// Checks that `nodes` has every node once.
+pub(crate) fn permutation(name: &'static str, nodes: &[u32], num_nodes: usize) -> Result<(), Fault> {
+    if nodes.len() != num_nodes {
+        return fault(name, 0, format!("{} elements for {num_nodes} nodes", nodes.len()));
+    }
+    let seen: Vec<AtomicU64> = (0..num_nodes.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let bad = |&v: &u32| {
+        let (word, bit) = (v as usize / 64, 1 << (v % 64));
+        v as usize >= num_nodes || seen[word].fetch_or(bit, Ordering::Relaxed) & bit != 0
+    };
+    if nodes.par_iter().with_min_len(1 << 12).any(bad) {
+        // In order, for the first fault.
+        return split(name, nodes, num_nodes);
+    }
+    Ok(())
 }

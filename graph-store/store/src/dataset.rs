@@ -89,9 +89,14 @@ impl Dataset {
         if let Some(labels) = labels.as_ref().filter(|_| loaded) {
             check::labels(labels, meta.num_classes).map_err(fault)?;
         }
-        // Splits are checked, so even `Load::Disk` reads them into memory.
+        // Splits and draw keys are checked, so even `Load::Disk` reads them into memory.
         let load = if loaded { options.load } else { Load::Ram };
         let splits = Reader { options: OpenOptions { load, ..options }, ..reader };
+        let draw_keys = splits.array::<u32>("draw_keys")?;
+        if let Some(keys) = &draw_keys {
+            check::permutation("draw_keys", keys, num_nodes).map_err(fault)?;
+        }
+        let topology = topology.with_checked_draw_keys(draw_keys);
         let split = |name: &'static str| -> Result<Array<u32>> {
             let nodes = splits.array::<u32>(name)?.unwrap_or_else(|| Vec::new().into());
             check::split(name, &nodes, num_nodes).map_err(fault)?;

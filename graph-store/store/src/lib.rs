@@ -30,7 +30,7 @@ pub use features::{FeatureMatrix, FeatureView};
 pub use locate::ArrayFile;
 pub use meta::{ArrayMeta, DATASET_FORMAT, DATASET_VERSION, Meta};
 pub use names::NodeNames;
-pub use npy::{Load, read_npy};
+pub use npy::{Load, npy_dtype, read_npy};
 pub use npy_writer::NpyWriter;
 pub use shared::{Access, Array};
 pub use topology::Topology;

@@ -29,7 +29,7 @@ pub struct Meta {
     /// Number of classes, 0 without labels.
     pub num_classes: usize,
     /// The arrays by name: `indptr`, `indices`, `weights`, `features`, `labels`, `train`, `valid`, `test`, `node_ids`,
-    /// `node_names`, `node_name_ends`.
+    /// `node_names`, `node_name_ends`, `draw_keys`.
     pub arrays: BTreeMap<String, ArrayMeta>,
     /// Source and processing of the data, as recorded by the program that wrote it.
     #[serde(default)]
@@ -118,6 +118,7 @@ pub(crate) fn check_shapes(path: &Path, meta: &Meta) -> Result<()> {
         ("labels", 1, Some(meta.num_nodes)),
         ("node_ids", 1, Some(meta.num_nodes)),
         ("node_name_ends", 1, Some(meta.num_nodes)),
+        ("draw_keys", 1, Some(meta.num_nodes)),
         ("train", 1, None),
         ("valid", 1, None),
         ("test", 1, None),

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::{Array, Error, Load, Meta, Position, Result, read_npy};
+use crate::{Array, Error, Load, Meta, Position, Result, check, read_npy};
 
-/// The names of a dataset's nodes, in ascending order of their bytes: node `v` has the `v`-th name.
+/// The names of a dataset's nodes, in ascending order of their bytes: node `v` has the `v`-th name, and in a reordered
+/// dataset the one of the node's draw key, which is the number that it had before.
 ///
 /// In a dataset they are two arrays: `node_names`, the bytes of all names, concatenated, and `node_name_ends`,
 /// where each one ends.
@@ -13,6 +14,15 @@ pub struct NodeNames {
     // Invariant: ascending, and the last one is the length of `bytes`; the names ascend, too.
     ends: Array<u64>,
     bytes: Array<u8>,
+    reordered: Option<Reordered>,
+}
+
+/// Numbers of the nodes of a reordered dataset before and after.
+#[derive(Debug)]
+struct Reordered {
+    // Invariant: permutations as long as the names, one the inverse of the other.
+    old_of_new: Array<u32>,
+    new_of_old: Vec<u32>,
 }
 
 impl NodeNames {
@@ -34,7 +44,7 @@ impl NodeNames {
             }
             previous = (end as usize, Some(name));
         }
-        if previous.0 != bytes.len() { Err(ends.len() as u64) } else { Ok(Self { ends, bytes }) }
+        if previous.0 != bytes.len() { Err(ends.len() as u64) } else { Ok(Self { ends, bytes, reordered: None }) }
     }
 
     /// Reads the names of the dataset at `path`; `None` where its nodes have none.
@@ -51,10 +61,21 @@ impl NodeNames {
         let file = path.join(&ends.file);
         let (ends, _) = read_npy(&file, Load::Mmap)?;
         let (bytes, _) = read_npy(&path.join(&bytes.file), Load::Mmap)?;
-        Self::new(ends, bytes).map(Some).map_err(|node| {
+        let cure = "the dataset is damaged: import it again";
+        let mut names = Self::new(ends, bytes).map_err(|node| {
             let what = format!("the name of node {node} is not where it should be");
-            Error::invalid(file, Position::Element(node), what, "the dataset is damaged: import it again")
-        })
+            Error::invalid(file, Position::Element(node), what, cure)
+        })?;
+        if let Some(keys) = meta.arrays.get("draw_keys") {
+            let file = path.join(&keys.file);
+            let (old_of_new, _) = read_npy::<u32>(&file, Load::Ram)?;
+            check::permutation("draw_keys", &old_of_new, names.ends.len())
+                .map_err(|fault| Error::invalid(file, Position::Element(fault.element), fault.what, cure))?;
+            let mut new_of_old = vec![0; old_of_new.len()];
+            (0u32..).zip(old_of_new.iter()).for_each(|(new, &old)| new_of_old[old as usize] = new);
+            names.reordered = Some(Reordered { old_of_new, new_of_old });
+        }
+        Ok(Some(names))
     }
 
     /// The name of a node.
@@ -63,7 +84,12 @@ impl NodeNames {
     ///
     /// When there is no such node.
     pub fn get(&self, node: u32) -> &[u8] {
-        let node = node as usize;
+        self.sorted(self.reordered.as_ref().map_or(node, |r| r.old_of_new[node as usize]))
+    }
+
+    /// The name at a position in their order.
+    fn sorted(&self, position: u32) -> &[u8] {
+        let node = position as usize;
         let start = node.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start as usize..self.ends[node] as usize]
     }
@@ -73,9 +99,11 @@ impl NodeNames {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.get(middle as u32).cmp(name) {
+            match self.sorted(middle as u32).cmp(name) {
                 std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Some(middle as u32),
+                std::cmp::Ordering::Equal => {
+                    return Some(self.reordered.as_ref().map_or(middle as u32, |r| r.new_of_old[middle]));
+                }
                 std::cmp::Ordering::Greater => high = middle,
             }
         }

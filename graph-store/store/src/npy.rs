@@ -34,7 +34,7 @@ pub enum Load {
     /// of an opened dataset are advised for random access ([`Array::advise`]).
     Mmap,
     /// Topology and features are mapped and not read, for operators that read the files themselves: only sizes and types
-    /// are checked, not the content, and `verify` has no effect. Splits are read into memory and checked.
+    /// are checked, not the content, and `verify` has no effect. Splits and draw keys are read into memory and checked.
     Disk,
 }
 
@@ -77,6 +77,21 @@ pub fn read_npy<T: Element>(path: &Path, load: Load) -> Result<(Array<T>, Vec<u6
         }
     };
     Ok((array, shape))
+}
+
+/// Element type of a `.npy` file; u16, which numpy takes bf16 for, is reported as [`Dtype::Bf16`].
+///
+/// # Errors
+///
+/// Missing file, not a npy file, or elements of a type that no dataset has.
+pub fn npy_dtype(path: &Path) -> Result<Dtype> {
+    let invalid = |what: String, cure: &str| Error::invalid(path, Position::Byte(0), what, cure);
+    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let cure = "the file was cut short or is something else: create it again";
+    let header = Header::read(&mut BufReader::new(file));
+    let descr = header.map_err(|e| invalid(format!("not a readable npy file ({e})"), cure))?.descr;
+    let cure = "convert it to one of f32, f16, u8, u32, u64, i32, i64, f64";
+    Dtype::of_npy(&descr).ok_or_else(|| invalid(format!("elements of the type {descr} are not read"), cure))
 }
 
 /// Reads `into.len()` bytes from `offset` on, in pieces that the threads of the current rayon pool share.

@@ -10,6 +10,8 @@ pub struct Topology {
     indptr: Array<u64>,
     indices: Array<u32>,
     weights: Option<Array<f32>>,
+    // Invariant: a permutation of the nodes. Checked by `with_draw_keys`.
+    draw_keys: Option<Array<u32>>,
 }
 
 impl Topology {
@@ -27,7 +29,7 @@ impl Topology {
         indices: impl Into<Array<u32>>,
         weights: Option<Array<f32>>,
     ) -> Result<Self, String> {
-        let topology = Self { indptr: indptr.into(), indices: indices.into(), weights };
+        let topology = Self::from_checked(indptr.into(), indices.into(), weights);
         crate::check::topology(&topology.indptr, &topology.indices, topology.weights.as_deref())
             .map_err(|fault| format!("{}, element {}: {}", fault.array, fault.element, fault.what))?;
         Ok(topology)
@@ -35,7 +37,30 @@ impl Topology {
 
     /// Builds a graph from checked arrays.
     pub(crate) fn from_checked(indptr: Array<u64>, indices: Array<u32>, weights: Option<Array<f32>>) -> Self {
-        Self { indptr, indices, weights }
+        Self { indptr, indices, weights, draw_keys: None }
+    }
+
+    /// The same graph with draw keys: `keys[v]` is the number that node `v` had before the graph was reordered, which
+    /// samplers use in place of `v` in the counters of their random numbers. So the mini-batches of a reordered graph are
+    /// those of the original one, but for the numbers of the nodes.
+    ///
+    /// # Errors
+    ///
+    /// A description of the first key that makes them no permutation of the nodes.
+    ///
+    /// # Complexity
+    ///
+    /// O(nodes) time, a bit a node of memory.
+    pub fn with_draw_keys(self, keys: impl Into<Array<u32>>) -> Result<Self, String> {
+        let keys = keys.into();
+        crate::check::permutation("draw_keys", &keys, self.num_nodes())
+            .map_err(|fault| format!("{}, element {}: {}", fault.array, fault.element, fault.what))?;
+        Ok(self.with_checked_draw_keys(Some(keys)))
+    }
+
+    /// Sets keys that were checked.
+    pub(crate) fn with_checked_draw_keys(self, draw_keys: Option<Array<u32>>) -> Self {
+        Self { draw_keys, ..self }
     }
 
     /// Number of nodes.
@@ -79,12 +104,26 @@ impl Topology {
         self.weights.as_ref()
     }
 
+    /// Draw keys of the nodes, where the graph was reordered: see [`Topology::with_draw_keys`].
+    pub fn draw_keys(&self) -> Option<&Array<u32>> {
+        self.draw_keys.as_ref()
+    }
+
+    /// The number that stands for `node` in the counters of random numbers: its draw key, or else itself.
+    #[inline]
+    pub fn draw_key(&self, node: u32) -> u32 {
+        self.draw_keys.as_ref().map_or(node, |keys| keys[node as usize])
+    }
+
     /// Advises the system how mapped arrays will be read.
     pub fn advise(&self, access: Access) {
         self.indptr.advise(access);
         self.indices.advise(access);
         if let Some(weights) = &self.weights {
             weights.advise(access);
+        }
+        if let Some(keys) = &self.draw_keys {
+            keys.advise(access);
         }
     }
 }

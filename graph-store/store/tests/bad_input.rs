@@ -116,6 +116,14 @@ fn impossible_structure() {
     let set = Set::new();
     set.replace("train", &[0u32, 1, 0], None);
     set.refused("train.npy", &["element 2", "node 0 is listed twice"]);
+    for (keys, words) in [(&[0u32, 1, 0][..], "node 0 is listed twice"), (&[0, 1, 3], "node 3 does not exist")] {
+        let set = Set::new();
+        set.replace("draw_keys", keys, None);
+        set.refused("draw_keys.npy", &["element 2", words, "import it again"]);
+    }
+    let set = Set::new();
+    set.replace("draw_keys", &[1u32, 0], None);
+    set.refused("draw_keys.npy", &["draw_keys has 2 rows, expected 3 for 3 nodes"]);
 }
 
 #[test]

@@ -200,6 +200,32 @@ fn topologies_are_checked() {
 }
 
 #[test]
+fn draw_keys_are_a_permutation_of_the_nodes() {
+    let path = || Topology::new(vec![0u64, 1, 3, 4], vec![1u32, 0, 2, 1], None).expect("a path");
+    assert_eq!((path().draw_keys(), path().draw_key(2)), (None, 2));
+    let error = |keys: Vec<u32>| path().with_draw_keys(keys).expect_err("no permutation");
+    assert_eq!(error(vec![0, 1]), "draw_keys, element 0: 2 elements for 3 nodes");
+    assert_eq!(error(vec![2, 3, 0]), "draw_keys, element 1: node 3 does not exist, there are 3");
+    assert_eq!(error(vec![2, 1, 1]), "draw_keys, element 2: node 1 is listed twice");
+    let keyed = path().with_draw_keys(vec![2, 0, 1]).expect("a permutation");
+    assert_eq!([0, 1, 2].map(|v| keyed.draw_key(v)), [2, 0, 1]);
+    assert_ne!(keyed, path());
+
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");
+    writer.array("indptr", keyed.indptr(), None).expect("space on the disk");
+    writer.array("indices", keyed.indices(), None).expect("space on the disk");
+    writer.array("draw_keys", &[2u32, 0, 1], None).expect("space on the disk");
+    let set = writer.finish("set", 0, Default::default()).expect("arrays that fit");
+    for load in [Load::Ram, Load::Mmap, Load::Disk] {
+        let dataset = Dataset::open(&set, OpenOptions { load, verify: true }).expect("sound");
+        assert_eq!(dataset.topology, keyed);
+        let keys = dataset.topology.draw_keys().expect("keys were written");
+        assert_eq!(keys.is_mapped(), load == Load::Mmap, "{load:?}");
+    }
+}
+
+#[test]
 fn the_arrays_of_a_dataset_are_at_their_located_offsets() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut writer = DatasetWriter::create(dir.path().join("set"), false).expect("a fresh path");

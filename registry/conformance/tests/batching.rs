@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 use std::panic::catch_unwind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use morphgl_conformance::batching::{Case, reference, run, run_neighbor};
+use morphgl_graph_store::{Dataset, Topology};
 use morphgl_registry::{
     At, BatchId, Batching, BatchingContext, BatchingWorker, Build, Description, Error, Handle, Hardware, HostBatch,
     Key, MiniBatch, Phase, Result,
@@ -77,7 +79,15 @@ impl<const FAULT: u8> BatchingWorker for Faulty<FAULT> {
         if share.start >= share.end.min(num_seeds) {
             return Err(Error::setting(id, "the share has no seed; give one with a seed"));
         }
-        let mut batch = reference::sample_share(&self.0, drawn, share);
+        let mut case = self.0.clone();
+        if FAULT == 11 {
+            // Draw keys are ignored.
+            let topology = &case.dataset.topology;
+            let (indptr, indices) = (topology.indptr().clone(), topology.indices().clone());
+            let topology = Topology::new(indptr, indices, topology.weights().cloned()).expect("the same graph");
+            case.dataset = Arc::new(Dataset { topology, ..(*case.dataset).clone() });
+        }
+        let mut batch = reference::sample_share(&case, drawn, share);
         batch.id = id;
         spoil(FAULT, &mut batch, recycled);
         Ok(Handle::ready(MiniBatch::Host(batch), Duration::ZERO))
@@ -121,4 +131,5 @@ fn every_fault_is_found() {
     refused::<8>(run, "more often than the graph has it");
     refused::<9>(run, "another epoch");
     refused::<10>(run, "seeds of the share");
+    refused::<11>(run, "of a reordered graph");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use morphgl_model_spec::ModelSpec;
+use morphgl_model_spec::{ModelKind, ModelSpec};
 use morphgl_registry::{
     Expansion, Fanouts, Key, NeighborSettings, Pick, SamplerKind, SamplerSettings, Sampling, ShadowSettings,
     WalkSettings,
@@ -84,6 +84,11 @@ impl BatchArgs {
         let unread = if self.sampler == SamplerKind::Walk { &of_hops[..] } else { &of_walks[..] };
         if let Some((option, _)) = unread.iter().find(|(_, given)| *given) {
             return Err(Usage::error(format!("{option}: --sampler {} does not read it; leave it out", self.sampler)));
+        }
+        if self.sampler == SamplerKind::Walk && matches!(model.kind, ModelKind::Gcn | ModelKind::Gin) {
+            let what =
+                format!("--sampler walk: {} does not read the importance of neighbours; use sage or gat", model.kind);
+            return Err(Usage::error(what));
         }
         let sampling = self.sampling(model);
         if sampling.num_layers() != model.layers {

@@ -90,7 +90,8 @@ pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {
                 if let Some(path) = &args.save {
                     hotness.save(path)?;
                 }
-                let seconds = if kind == PolicyKind::Hindsight { counted.seconds } else { begun.elapsed().as_secs_f64() };
+                let seconds =
+                    if kind == PolicyKind::Hindsight { counted.seconds } else { begun.elapsed().as_secs_f64() };
                 ranked.push(Ranked { kind, seconds, order: hottest(&hotness.features, usize::MAX) });
             }
             // A policy that was not asked for by name may not fit the kind of sampling.

@@ -21,6 +21,7 @@ mod plan_arg;
 mod planned;
 mod predict;
 mod profile;
+mod reorder;
 mod report;
 mod run_dir;
 mod screen;
@@ -72,6 +73,8 @@ enum Command {
     Import(import::Args),
     /// Describes a dataset
     Info(info::Args),
+    /// Copies a dataset with its hottest nodes first
+    Reorder(reorder::Args),
     /// Measures every phase on this machine
     Profile(profile::Args),
     /// Computes the plan with the minimum predicted epoch time
@@ -132,6 +135,7 @@ fn run(command: &Command, show: show::Show) -> anyhow::Result<Outcome> {
         Command::Generate(args) => generate::run(args, show),
         Command::Import(args) => import::run(args, show),
         Command::Info(args) => info::run(args),
+        Command::Reorder(args) => reorder::run(args, show),
         Command::Profile(args) => profile::run(args, show),
         Command::Plan(args) => plan::run(args, show),
         Command::Train(args) => train::run(args, show),

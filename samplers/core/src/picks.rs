@@ -41,10 +41,10 @@ impl<'a> Picks<'a> {
         self.weights.filter(|_| self.pick == Pick::Weighted)
     }
 
-    /// Everything that the random numbers of a node's row depend on.
+    /// Everything that the random numbers of a row depend on, for a node of this draw key (`Topology::draw_key`).
     #[inline]
-    pub fn row(&self, node: u32) -> Row {
-        Row { seed: self.seed, batch: self.batch, hop: self.hop, node }
+    pub fn row(&self, draw_key: u32) -> Row {
+        Row { seed: self.seed, batch: self.batch, hop: self.hop, node: draw_key }
     }
 
     /// Number of neighbours that are picked of a row.
@@ -57,16 +57,16 @@ impl<'a> Picks<'a> {
         }
     }
 
-    /// Fills `out`, of the length [`Picks::count`], with the positions in the row of the neighbours picked of `node`,
-    /// ascending.
+    /// Fills `out`, of the length [`Picks::count`], with the positions in the row of the neighbours picked of the node of this
+    /// draw key (`Topology::draw_key`), ascending.
     ///
     /// # Panics
     ///
     /// When `out` is longer.
-    pub fn pick(&self, node: u32, edges: Range<usize>, out: &mut [u32], scratch: &mut PickScratch) {
+    pub fn pick(&self, draw_key: u32, edges: Range<usize>, out: &mut [u32], scratch: &mut PickScratch) {
         match self.by_weight() {
-            Some(weights) => pick_weighted(&self.row(node), &weights[edges], out, scratch),
-            None => pick_uniform(&self.row(node), edges.len() as u32, out, scratch),
+            Some(weights) => pick_weighted(&self.row(draw_key), &weights[edges], out, scratch),
+            None => pick_uniform(&self.row(draw_key), edges.len() as u32, out, scratch),
         }
     }
 

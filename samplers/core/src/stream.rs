@@ -36,7 +36,7 @@ pub struct Row {
     pub batch: BatchId,
     /// Hop from the seeds: 0 expands the seeds.
     pub hop: u32,
-    /// The node.
+    /// The node, or its draw key in a reordered graph.
     pub node: u32,
 }
 

@@ -106,7 +106,7 @@ impl Walks {
         nodes.iter().for_each(|&node| prefetch(indptr, node as usize));
         words.resize(nodes.len() * steps_of_node, [0; 4]);
         for (&node, words) in nodes.iter().zip(words.chunks_mut(steps_of_node)) {
-            draw(level, &Row { node, ..*row }, words);
+            draw(level, &Row { node: topology.draw_key(node), ..*row }, words);
         }
         visited.clear();
         visited.resize(words.len(), NOT_TAKEN);
@@ -127,7 +127,7 @@ impl Walks {
                 }
                 let number = (walk % steps.walks * steps.length + step) as u32;
                 let retry = |r: u32| {
-                    let row = Row { node: nodes[walk / steps.walks], ..*row };
+                    let row = Row { node: topology.draw_key(nodes[walk / steps.walks]), ..*row };
                     row.block(Stream::WalkRetry, RETRY_BLOCKS * number + r / 4)[r as usize % 4]
                 };
                 *address = start + u64::from(bounded((stop - start) as u32, word, retry));

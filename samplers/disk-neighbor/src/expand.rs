@@ -11,6 +11,8 @@ use crate::stats::Hits;
 #[derive(Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) nodes: &'a [u32],
+    /// Draw keys of all nodes, where the graph was reordered.
+    pub(crate) keys: Option<&'a [u32]>,
     pub(crate) csr: &'a [CsrRow],
     /// Offsets of the rows, one more than rows, from 0.
     pub(crate) indptr: &'a [u32],
@@ -39,7 +41,7 @@ pub(crate) fn pick(picks: &Picks<'_>, rows: Rows<'_>, cache: Option<&RowCache>, 
             continue;
         }
         let out = &mut rows.picked[range.clone()];
-        picks.pick(node, csr.range(), out, &mut scratch.row);
+        picks.pick(rows.keys.map_or(node, |keys| keys[node as usize]), csr.range(), out, &mut scratch.row);
         if let Some(weights) = picks.weights {
             let weights = &weights[csr.range()];
             let to = rows.weights[range].iter_mut();

@@ -78,7 +78,8 @@ impl DiskNeighbor {
         })?;
         // Invalid settings are refused before any pass over a file.
         check_limits(num_nodes as usize, weights.is_some(), || 0, seeds, settings)?;
-        let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + weights.map_or(0, |_| 4 * u64::from(num_nodes));
+        let by_node = u64::from(weights.is_some()) + u64::from(dataset.topology.draw_keys().is_some());
+        let fixed = seeds.nodes().len() as u64 * BYTES_A_SEED + 4 * by_node * u64::from(num_nodes);
         let budget = options.memory_bytes.saturating_sub(fixed);
         let keep = 2 * Offsets::num_bytes_of(num_nodes as usize) <= budget;
         // A worker's reader is tried, since the kernel may allow only smaller rings.
@@ -118,12 +119,14 @@ impl DiskNeighbor {
         *self.0.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of offsets, orders, labels and caches: at most [`Options::memory_bytes`], or else the orders and labels alone.
+    /// Bytes of offsets, orders, labels, draw keys and caches: at most [`Options::memory_bytes`], or else all but offsets and
+    /// caches.
     pub fn num_bytes(&self) -> u64 {
         let shared = &*self.0;
         let seeds = shared.epochs.num_seeds() as u64;
         let sums = shared.weight_sums.as_ref().map_or(0, |s| 4 * s.len() as u64);
-        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * BYTES_A_SEED + sums
+        let keys = shared.dataset.topology.draw_keys().map_or(0, |keys| 4 * keys.len() as u64);
+        shared.offsets.num_bytes() + shared.caches.num_bytes() + seeds * BYTES_A_SEED + sums + keys
     }
 
     /// The I/O method: threads, too, once a worker was refused io_uring.

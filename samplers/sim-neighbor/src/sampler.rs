@@ -94,7 +94,7 @@ impl HopSampler for Hops<'_> {
             let node = relabel.nodes()[row];
             let edges = topology.edge_range(node);
             let picked = &mut block.indices[slots.clone()];
-            picks.pick(node, edges.clone(), picked, scratch);
+            picks.pick(topology.draw_key(node), edges.clone(), picked, scratch);
             if let (Some(all), Some(weights)) = (picks.weights, &mut block.weights) {
                 let weights = weights[slots].iter_mut();
                 weights.zip(&*picked).for_each(|(weight, &position)| *weight = all[edges.start + position as usize]);

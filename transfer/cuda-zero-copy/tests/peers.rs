@@ -11,6 +11,7 @@ use common::{check, operator, stream, with_rows};
 use morphgl_conformance::batching::{Case, reference};
 use morphgl_cuda::{Buffer, CudaBatch, Device, Stream, accelerators, emulation};
 use morphgl_registry::{BatchId, HostBatch, Machine, MiniBatch, Place, Result, Transferring, TransferringContext};
+use morphgl_tiering::{Division, TieredRows, Tiers};
 use morphgl_transferring_cuda_zero_copy::{KEY, ZeroCopy};
 use serde_json::json;
 
@@ -21,6 +22,7 @@ fn in_a_process_of_its_own() {
         Ok("gathers") => gathers(),
         Ok("apart") => apart(),
         Ok("budgets") => budgets(),
+        Ok("tiers") => tiers(),
         _ => return,
     }
     println!("the part is done");
@@ -55,6 +57,50 @@ fn inaccessible_devices_are_refused() {
 #[test]
 fn rows_are_charged_to_the_device_that_caches_them() {
     run("budgets", "devices=2,memory=1000000");
+}
+
+#[test]
+fn a_reordered_dataset_lies_where_its_tiers_say() {
+    for devices in 1..=3 {
+        run("tiers", &format!("devices={devices}"));
+    }
+}
+
+/// Rows in the order of their hotness are cached where `Tiers` places them, and the device's gather, the view of the same tiers
+/// on the host and the reference give the same bytes.
+fn tiers() {
+    let devices = accelerators(&Machine::probe()).len() as u32;
+    let stream = stream();
+    for row_bytes in [1usize, 36, 480] {
+        let case = Case::new(with_rows(130, row_bytes));
+        let hotness: Vec<f32> = (0..130).map(|v| (130 - v) as f32).collect();
+        let mut operator =
+            operator(&case, json!({"presample": 0, "peers": "all"})).expect("all devices are accessible");
+        for rows in [0, 1, 17, 43, 130] {
+            let rank = if devices > 1 { 4 * u64::from(devices) } else { 0 };
+            let budget = 3 * 16 + 8 * u64::from(devices) + rows * (row_bytes as u64 + rank);
+            let cached = operator.fill_cache(&hotness, budget).expect("enough memory") as u32;
+            let division = Division { devices, replicated: 0, interleaved: cached, host: 130 - cached };
+            let tiers = Tiers::new(130, division).expect("all rows");
+            let by_device: Vec<u32> = operator.cached_rows_by_device().iter().map(|(_, rows)| *rows as u32).collect();
+            let expected: Vec<u32> = (0..devices).map(|d| tiers.num_device_rows(d)).collect();
+            assert_eq!(by_device, if cached == 0 { vec![] } else { expected }, "{cached} rows of {row_bytes} bytes");
+            check(&mut operator, &stream, &case, 0);
+
+            let matrix = case.dataset.features.as_ref().expect("features");
+            let copy = |rows: &mut dyn Iterator<Item = u32>| -> Vec<u8> {
+                rows.flat_map(|v| matrix.rows(v as usize..v as usize + 1).as_bytes().to_vec()).collect()
+            };
+            let parts: Vec<Vec<u8>> = (0..devices).map(|d| copy(&mut tiers.device_rows(d))).collect();
+            let host = copy(&mut tiers.host_rows());
+            let view = TieredRows::new(tiers, row_bytes, parts.iter().map(Vec::as_slice).collect(), &host, &[]);
+            let batch = reference::sample(&case, BatchId { epoch: 0, index: 0 });
+            let mut out = vec![0; batch.input_nodes.len() * row_bytes];
+            let counts = view.expect("the rows of the tiers").gather(&batch.input_nodes, 0, &mut out);
+            assert_eq!(counts.requests(), batch.input_nodes.len() as u64);
+            assert_eq!(out, copy(&mut batch.input_nodes.iter().copied()));
+        }
+    }
 }
 
 /// Mini-batches equal the reference's for any cached rows and devices, and n devices cache n times as many.

@@ -38,6 +38,31 @@ pub fn bare(dataset: &Dataset) -> Dataset {
     Dataset { features: None, labels: None, num_classes: 0, ..dataset.clone() }
 }
 
+/// A copy with the nodes renumbered in a random order, and with draw keys; and the new number of each node.
+pub fn reordered(dataset: &Dataset) -> (Dataset, Vec<u32>) {
+    let topology = &dataset.topology;
+    let mut old_of_new: Vec<u32> = (0..dataset.num_nodes() as u32).collect();
+    old_of_new.sort_by_key(|&v| word(v as usize, 55));
+    let mut new_of_old = vec![0; old_of_new.len()];
+    (0u32..).zip(&old_of_new).for_each(|(new, &old)| new_of_old[old as usize] = new);
+    let (mut indptr, mut indices, mut weights) = (vec![0u64], Vec::new(), Vec::new());
+    for &old in &old_of_new {
+        indices.extend(topology.neighbors(old).iter().map(|&u| new_of_old[u as usize]));
+        weights.extend(topology.weights().iter().flat_map(|w| w[topology.edge_range(old)].to_vec()));
+        indptr.push(indices.len() as u64);
+    }
+    let keys: Vec<u32> = old_of_new.iter().map(|&old| topology.draw_key(old)).collect();
+    let topology = Topology::new(indptr, indices, topology.weights().map(|_| weights.into()));
+    let topology = topology.and_then(|t| t.with_draw_keys(keys)).expect("the same graph");
+    let features = dataset.features.as_ref().map(|matrix| {
+        let FeatureMatrix::F16 { data, dim } = matrix else { panic!("the graphs of the suite have features of f16") };
+        let rows = old_of_new.iter().flat_map(|&old| data[old as usize * dim..][..*dim].to_vec());
+        FeatureMatrix::F16 { data: rows.collect::<Vec<_>>().into(), dim: *dim }
+    });
+    let labels = dataset.labels.as_ref().map(|l| old_of_new.iter().map(|&old| l[old as usize]).collect::<Vec<_>>());
+    (Dataset { topology, features, labels: labels.map(Array::from), ..dataset.clone() }, new_of_old)
+}
+
 /// A graph given by the in-neighbours of each node.
 pub fn dataset(rows: &[Vec<u32>], weights: Option<Vec<f32>>) -> Dataset {
     let mut indptr = vec![0u64];

@@ -162,6 +162,24 @@ fn memory_of_another_case_does_not_leak(subject: &Subject<'_>, case: &Case, ids:
     }
 }
 
+/// Mini-batches of a reordered graph with draw keys are those of the original one, but for the numbers of the nodes; an
+/// operator that does not read the keys refuses the graph.
+pub(super) fn reordering_renames_the_nodes(subject: &Subject<'_>, case: &Case) {
+    let (dataset, new_of_old) = graphs::reordered(&case.dataset);
+    let rename = |nodes: &[u32]| nodes.iter().map(|&v| new_of_old[v as usize]).collect::<Vec<_>>();
+    let reordered = Case { dataset: Arc::new(dataset), ..case.clone() }.of(&rename(case.seeds.nodes()));
+    if let Err(error) = subject.build(&reordered) {
+        let message = error.to_string();
+        assert!(message.contains("draw keys"), "a refusal says why: {message}");
+        return one_line("a reordered graph", &message);
+    }
+    for (batch, original) in subject.epoch(&reordered, 3).into_iter().zip(subject.epoch(case, 3)) {
+        let expected = HostBatch { input_nodes: rename(&original.input_nodes), ..original };
+        assert_eq!(batch.input_nodes, expected.input_nodes, "input nodes of {} of a reordered graph", batch.id);
+        assert_eq!(batch, expected, "mini-batch of a reordered graph");
+    }
+}
+
 /// Another random seed or epoch gives other mini-batches of the same nodes.
 pub(super) fn seed_and_epoch_change_the_draws(subject: &Subject<'_>, case: &Case) {
     let fixed = case.with(|s| s.shuffle = false);

@@ -117,20 +117,20 @@ fn walk(case: &Case, id: BatchId, seeds: &[u32], settings: &WalkSettings) -> (Ve
 
 /// The nodes that the walks from `node` visit most often, and how often.
 fn visits(case: &Case, id: BatchId, (hop, node): (u32, u32), settings: &WalkSettings) -> Vec<(u32, Option<f32>)> {
-    let topology = &case.dataset.topology;
+    let (topology, key) = (&case.dataset.topology, draw_key(case, node));
     let mut visits: Vec<(u32, f32)> = Vec::new();
     for walk in 0..settings.walks {
         let mut at = node;
         for step in 0..settings.length {
             let number = walk * settings.length + step;
             let ends =
-                u64::from(word(case, 4, hop, number, node, id, 1)) < (settings.restart * 2f64.powi(32)).round() as u64;
+                u64::from(word(case, 4, hop, number, key, id, 1)) < (settings.restart * 2f64.powi(32)).round() as u64;
             let range = topology.edge_range(at);
             if range.is_empty() || (step > 0 && ends) {
                 break;
             }
-            let first = word(case, 4, hop, number, node, id, 0);
-            let retries = (0..256).map(|r| word(case, 5, hop, 64 * number + r / 4, node, id, r % 4));
+            let first = word(case, 4, hop, number, key, id, 0);
+            let retries = (0..256).map(|r| word(case, 5, hop, 64 * number + r / 4, key, id, r % 4));
             let position = below(range.len() as u64, std::iter::once(first).chain(retries));
             at = topology.indices()[range.start + position as usize];
             match visits.iter_mut().find(|(visited, _)| *visited == at) {
@@ -192,6 +192,11 @@ pub fn order(case: &Case, epoch: u32) -> Vec<u32> {
     order
 }
 
+/// The node's number in its random draws: a reordered graph draws by the numbers that its nodes had before.
+fn draw_key(case: &Case, node: u32) -> u32 {
+    case.dataset.topology.draw_keys().map_or(node, |keys| keys[node as usize])
+}
+
 /// The sampled edges of a node, ascending.
 fn pick(case: &Case, id: BatchId, hop: u32, node: u32, (pick, fanout): (Pick, Fanout)) -> Vec<usize> {
     let range = case.dataset.topology.edge_range(node);
@@ -204,13 +209,14 @@ fn pick(case: &Case, id: BatchId, hop: u32, node: u32, (pick, fanout): (Pick, Fa
         Fanout::AtMost(k) if (k.get() as usize) < candidates.len() => k.get(),
         _ => return candidates,
     };
+    let key = draw_key(case, node);
     let positions: BTreeSet<u32> = match pick {
-        Pick::Uniform => floyd(case, id, hop, node, range.len() as u32, k),
+        Pick::Uniform => floyd(case, id, hop, key, range.len() as u32, k),
         Pick::Weighted => {
             let weights = case.dataset.topology.weights().expect("a weighted pick needs weights");
             let time = |edge: usize| {
                 let p = (edge - range.start) as u32;
-                let lane = |lane| u64::from(word(case, 0, hop, p / 2, node, id, 2 * (p % 2) + lane));
+                let lane = |lane| u64::from(word(case, 0, hop, p / 2, key, id, 2 * (p % 2) + lane));
                 let bits = (lane(0) + (lane(1) << 32)) / (1 << 12);
                 (-ln((bits as f64 + 0.5) / (1u64 << 52) as f64) / f64::from(weights[edge]), p)
             };

@@ -15,7 +15,8 @@ const LINE: usize = 16;
 pub(crate) struct CsrRow {
     pub(crate) start: u64,
     pub(crate) degree: u32,
-    pub(crate) node: u32,
+    /// The node's draw key.
+    pub(crate) key: u32,
 }
 
 impl CsrRow {
@@ -118,7 +119,7 @@ impl RowPicker<'_> {
                 self.take_all(row, &mut addresses[edges]);
                 continue;
             }
-            lanes.nodes[filled] = row.node;
+            lanes.nodes[filled] = row.key;
             lanes.degrees[filled] = row.degree;
             targets[filled] = (row.start, edges.start);
             filled += 1;
@@ -153,7 +154,7 @@ impl RowPicker<'_> {
                 continue;
             }
             scratch.positions.resize(out.len(), 0);
-            self.picks.pick(row.node, row.range(), &mut scratch.positions, &mut scratch.row);
+            self.picks.pick(row.key, row.range(), &mut scratch.positions, &mut scratch.row);
             for (address, &position) in out.iter_mut().zip(&scratch.positions) {
                 *address = row.start + u64::from(position);
                 self.prefetch(*address);

@@ -12,7 +12,7 @@ use crate::{Relabel, make_room};
 
 /// Nodes per task of a parallel lookup of rows.
 const TASK: usize = 1 << 12;
-/// Prefetch distance of that lookup, in nodes.
+/// Prefetch distance of lookups, in nodes.
 const AHEAD: usize = 16;
 
 /// The nodes of a mini-batch so far, by local id, and the CSR rows of those that are expanded.
@@ -96,7 +96,7 @@ impl Frontier {
     pub(crate) fn relabel(&mut self, count: usize, nodes: &mut [u32], topology: &Topology, wanted: bool) {
         let known = self.len();
         self.relabel.locals_of_first(count, nodes, &mut self.offsets);
-        self.convert_offsets(wanted);
+        self.convert_offsets(topology, wanted);
         if wanted && !self.knows_rows() {
             let indptr: &[u64] = topology.indptr();
             self.relabel.nodes()[known..].iter().for_each(|&node| prefetch_early(indptr, node as usize));
@@ -112,6 +112,7 @@ impl Frontier {
     fn locate_until(&mut self, topology: &Topology, until: usize) {
         let located = self.rows.len();
         self.rows.extend(self.relabel.nodes()[located..until].iter().map(|&node| csr_row(topology.indptr(), node)));
+        set_draw_keys(&mut self.rows[located..], topology);
     }
 
     /// Borrows the local ids, the offsets of new nodes, and the rows separately: threads read the rows while another one
@@ -123,7 +124,7 @@ impl Frontier {
     /// Adds the new nodes to the frontier, from the offsets that relabelling loaded. If rows are `wanted`, looks up the CSR
     /// rows that are not known yet, on the threads of the current pool.
     pub(crate) fn par_locate(&mut self, topology: &Topology, wanted: bool) {
-        self.convert_offsets(wanted);
+        self.convert_offsets(topology, wanted);
         if !wanted || self.knows_rows() {
             return;
         }
@@ -138,17 +139,23 @@ impl Frontier {
                 }
                 *out = csr_row(indptr, nodes[i]);
             }
+            set_draw_keys(rows, topology);
         });
     }
 
     /// Converts the offsets of new nodes to degrees and, if `wanted`, to rows.
-    fn convert_offsets(&mut self, wanted: bool) {
+    fn convert_offsets(&mut self, topology: &Topology, wanted: bool) {
         self.degrees.extend(self.offsets.iter().map(|[start, end]| end.wrapping_sub(*start) as f32));
         if wanted && self.knows_rows() {
             let nodes = &self.relabel.nodes()[self.rows.len()..];
-            let row =
-                |(&node, &[start, end]): (&u32, &[u32; 2])| CsrRow { start: start.into(), degree: end - start, node };
+            let row = |(&node, &[start, end]): (&u32, &[u32; 2])| CsrRow {
+                start: start.into(),
+                degree: end - start,
+                key: node,
+            };
+            let located = self.rows.len();
             self.rows.extend(nodes.iter().zip(&self.offsets).map(row));
+            set_draw_keys(&mut self.rows[located..], topology);
         }
         self.offsets.clear();
     }
@@ -175,10 +182,23 @@ impl Frontier {
     }
 }
 
+/// Replaces the nodes of new rows by their draw keys, in a graph that has any.
+fn set_draw_keys(rows: &mut [CsrRow], topology: &Topology) {
+    let Some(keys) = topology.draw_keys() else { return };
+    let keys: &[u32] = keys;
+    for i in 0..rows.len() {
+        if let Some(later) = rows.get(i + AHEAD) {
+            prefetch(keys, later.key as usize);
+        }
+        rows[i].key = keys[rows[i].key as usize];
+    }
+}
+
+/// The row of `node`, whose key is not looked up yet.
 #[inline(always)]
 fn csr_row(indptr: &[u64], node: u32) -> CsrRow {
     let (start, end) = (indptr[node as usize], indptr[node as usize + 1]);
-    CsrRow { start, degree: (end - start) as u32, node }
+    CsrRow { start, degree: (end - start) as u32, key: node }
 }
 
 #[cfg(test)]

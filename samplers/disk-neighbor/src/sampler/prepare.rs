@@ -139,6 +139,7 @@ impl HopSampler for Sampler<'_> {
         picks.begin(block, num_dst, csr[first..].iter().map(|row| row.range()))?;
         let rows = Rows {
             nodes: &relabel.nodes()[first..],
+            keys: shared.dataset.topology.draw_keys().map(|keys| &**keys),
             csr: &csr[first..],
             indptr: &block.indptr[first..],
             picked: &mut block.indices,

@@ -26,6 +26,9 @@ pub(crate) fn write(dataset: &Dataset, dir: &Path) {
     if let Some(labels) = &dataset.labels {
         writer.array("labels", labels, None).expect("space on the disk");
     }
+    if let Some(keys) = topology.draw_keys() {
+        writer.array("draw_keys", keys, None).expect("space on the disk");
+    }
     writer.array("train", &dataset.splits.train, None).expect("space on the disk");
     writer.finish("set", dataset.num_classes, Default::default()).expect("arrays that fit");
 }

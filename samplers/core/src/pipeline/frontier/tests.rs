@@ -12,7 +12,7 @@ fn rows_and_degrees_do_not_depend_on_the_table_of_local_ids() {
         let (relabel, offsets, _) = frontier.parts();
         relabel.locals_of_first(2, &mut [1, 3], offsets);
         frontier.par_locate(&topology, true);
-        let rows = frontier.rows().iter().map(|row| (row.start, row.degree, row.node)).collect::<Vec<_>>();
+        let rows = frontier.rows().iter().map(|row| (row.start, row.degree, row.key)).collect::<Vec<_>>();
         (rows, frontier.finish())
     });
     assert_eq!(fit.0, [(5, 1, 3), (0, 2, 0), (2, 3, 2), (2, 0, 1)]);
@@ -32,6 +32,6 @@ fn a_mini_batch_after_a_panic_is_as_any_other() {
     assert!(outcome.is_err(), "the graph has no node 4");
     frontier.start(Vec::new(), Vec::new(), &[2, 1], &topology);
     frontier.relabel(2, &mut [3, 2], &topology, true);
-    assert_eq!(frontier.rows().iter().map(|row| row.node).collect::<Vec<_>>(), [2, 1, 3]);
+    assert_eq!(frontier.rows().iter().map(|row| row.key).collect::<Vec<_>>(), [2, 1, 3]);
     assert_eq!(frontier.finish(), (vec![2, 1, 3], vec![3.0, 0.0, 1.0]));
 }

@@ -1,0 +1,114 @@
+//! Data of the nodes: features, columns of one element a node, splits.
+
+use half::{bf16, f16};
+use morphgl_graph_store::{Dataset, DatasetWriter, Element, FeatureMatrix};
+use morphgl_platform::{PagePool, Pages};
+
+use super::Progress;
+use crate::pipeline::pipeline;
+use crate::{Order, Result};
+
+/// Bytes of a block of features, if no single row is longer.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Nodes of a block of a column.
+const BLOCK: usize = 1 << 17;
+
+/// Writes the features, where there are any.
+pub(super) fn features(
+    dataset: &Dataset,
+    order: &Order,
+    writer: &mut DatasetWriter,
+    progress: Progress<'_>,
+) -> Result<()> {
+    let matrix = match &dataset.features {
+        Some(matrix) if matrix.row_bytes() > 0 => matrix,
+        // Rows without an element have nothing to be copied.
+        _ => return Ok(()),
+    };
+    match matrix {
+        FeatureMatrix::F32 { .. } => rows::<f32>(matrix, order, writer, progress),
+        FeatureMatrix::F16 { .. } => rows::<f16>(matrix, order, writer, progress),
+        FeatureMatrix::Bf16 { .. } => rows::<bf16>(matrix, order, writer, progress),
+        FeatureMatrix::U8 { .. } => rows::<u8>(matrix, order, writer, progress),
+    }
+}
+
+/// Writes the rows of `matrix`, whose elements are of type `T`.
+fn rows<T: Element>(
+    matrix: &FeatureMatrix,
+    order: &Order,
+    writer: &mut DatasetWriter,
+    progress: Progress<'_>,
+) -> Result<()> {
+    let nodes = order.old_of_new();
+    let (row_bytes, dim) = (matrix.row_bytes(), matrix.dim());
+    let block_rows = (BLOCK_BYTES / row_bytes).max(1);
+    let mut stream = writer.stream::<T>("features")?;
+    let pool = PagePool::new();
+    let make = |block: usize| {
+        let nodes = &nodes[block * block_rows..nodes.len().min((block + 1) * block_rows)];
+        let mut pages = pool.take();
+        matrix.gather_rows(nodes, pages.resize(nodes.len() * row_bytes));
+        pages
+    };
+    let write = |pages: Pages| {
+        stream.write(bytemuck::cast_slice(&pages))?;
+        progress("features", stream.len() / dim as u64, nodes.len() as u64);
+        Ok(())
+    };
+    pipeline(nodes.len().div_ceil(block_rows), make, write)?;
+    writer.add("features", stream.finish(Some(dim))?);
+    Ok(())
+}
+
+/// Writer of columns, which have one element a node.
+#[derive(Clone, Copy)]
+pub(super) struct Nodes<'a> {
+    pub(super) order: &'a Order,
+    pub(super) progress: Progress<'a>,
+}
+
+impl Nodes<'_> {
+    /// Writes the column `name`, which has the element `of_old(v)` for the node whose old number is `v`.
+    pub(super) fn write<T: Element>(
+        self,
+        name: &str,
+        writer: &mut DatasetWriter,
+        of_old: impl Fn(u32) -> T + Sync,
+    ) -> Result<()> {
+        let nodes = self.order.old_of_new();
+        let mut stream = writer.stream::<T>(name)?;
+        let pool = PagePool::new();
+        let make = |block: usize| {
+            let nodes = &nodes[block * BLOCK..nodes.len().min((block + 1) * BLOCK)];
+            let mut pages = pool.take();
+            let values: &mut [T] = bytemuck::cast_slice_mut(pages.resize(nodes.len() * size_of::<T>()));
+            values.iter_mut().zip(nodes).for_each(|(value, &old)| *value = of_old(old));
+            pages
+        };
+        let write = |pages: Pages| {
+            stream.write(bytemuck::cast_slice(&pages))?;
+            (self.progress)(name, stream.len(), nodes.len() as u64);
+            Ok(())
+        };
+        pipeline(nodes.len().div_ceil(BLOCK), make, write)?;
+        writer.add(name, stream.finish(None)?);
+        Ok(())
+    }
+}
+
+/// Writes a split with the new numbers of its nodes, in its order; none if it is empty.
+pub(super) fn split(name: &str, split: &[u32], order: &Order, writer: &mut DatasetWriter) -> Result<()> {
+    if split.is_empty() {
+        return Ok(());
+    }
+    let mut stream = writer.stream::<u32>(name)?;
+    let mut block = Vec::with_capacity(BLOCK.min(split.len()));
+    for nodes in split.chunks(BLOCK) {
+        block.clear();
+        block.extend(nodes.iter().map(|&old| order.new_of_old()[old as usize]));
+        stream.write(&block)?;
+    }
+    writer.add(name, stream.finish(None)?);
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! A reordered dataset is the original one, but for the numbers of its nodes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use morphgl_batching_cpu_neighbor::CpuNeighbor;
+use morphgl_conformance::batching::graphs;
+use morphgl_generate::{SbmConfig, sbm};
+use morphgl_graph_store::{Dataset, DatasetWriter, Load, Meta, NodeNames, NpyWriter, OpenOptions, Splits};
+use morphgl_registry::{
+    BatchId, Batching, BatchingContext, Fanouts, HostBatch, NeighborSettings, Pick, Place, SamplerSettings, SeedSet,
+};
+use morphgl_tiering::{Order, ReorderOptions, reorder};
+use proptest::prelude::*;
+
+fn options() -> ReorderOptions {
+    ReorderOptions { by: "a test".into(), replace: false }
+}
+
+/// Reorders into `dir/name`, and opens what was written.
+fn reordered(dataset: &Dataset, order: &Order, dir: &Path, name: &str) -> Dataset {
+    let path = reorder(dataset, order, &dir.join(name), &options(), &|_, _, _| {}).expect("room");
+    Dataset::open(path, OpenOptions { load: Load::Mmap, verify: true }).expect("what was written is sound")
+}
+
+/// A random order of nodes.
+fn shuffled(num_nodes: usize, seed: u32) -> Order {
+    let mut nodes: Vec<u32> = (0..num_nodes as u32).collect();
+    nodes.sort_by_key(|v| (v ^ seed).wrapping_mul(0x9E37_79B1).rotate_left(seed % 31) ^ v.wrapping_mul(seed));
+    Order::new(nodes).expect("each node once")
+}
+
+/// A random graph with splits.
+fn graph(num_nodes: usize, degree: usize, weights: bool) -> Dataset {
+    let nodes: Vec<u32> = (0..num_nodes as u32).rev().collect();
+    let part = |from: usize| nodes.iter().copied().skip(from).step_by(3).collect::<Vec<u32>>().into();
+    let splits = Splits { train: part(0), valid: part(1), test: Vec::new().into() };
+    Dataset { splits, ..graphs::random(num_nodes, degree, weights) }
+}
+
+#[track_caller]
+fn check(dataset: &Dataset, order: &Order, new: &Dataset) {
+    assert_eq!((new.name.as_str(), new.num_classes), (dataset.name.as_str(), dataset.num_classes));
+    let (topology, of_new) = (&dataset.topology, order.new_of_old());
+    let rename = |nodes: &[u32]| nodes.iter().map(|&v| of_new[v as usize]).collect::<Vec<u32>>();
+    for old in 0..dataset.num_nodes() as u32 {
+        let v = of_new[old as usize];
+        assert_eq!(new.topology.neighbors(v), rename(topology.neighbors(old)), "neighbours of {old}, now {v}");
+        let weights = topology.weights().map(|w| &w[topology.edge_range(old)]);
+        assert_eq!(new.topology.weights().map(|w| &w[new.topology.edge_range(v)]), weights);
+        let row = |dataset: &Dataset, v: u32| {
+            dataset.features.as_ref().map(|f| f.rows(v as usize..v as usize + 1).as_bytes().to_vec())
+        };
+        assert_eq!(row(new, v), row(dataset, old), "features of {old}");
+        let label = |dataset: &Dataset, v: u32| dataset.labels.as_ref().map(|l| l[v as usize]);
+        assert_eq!(label(new, v), label(dataset, old), "label of {old}");
+        assert_eq!(new.topology.draw_key(v), topology.draw_key(old), "draw key of {old}");
+        let id = dataset.node_ids.as_ref().map_or(u64::from(old), |ids| ids[old as usize]);
+        assert_eq!(new.node_ids.as_ref().expect("ids are written")[v as usize], id);
+    }
+    let all = |d: &Dataset| [d.splits.train.to_vec(), d.splits.valid.to_vec(), d.splits.test.to_vec()];
+    assert_eq!(all(new), all(dataset).map(|split| rename(&split)), "splits keep their order");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn everything_is_renumbered_together(num_nodes in 1usize..300, degree in 0usize..12, weights: bool, seed: u32) {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (dataset, order) = (graph(num_nodes, degree, weights), shuffled(num_nodes, seed));
+        let once = reordered(&dataset, &order, dir.path(), "once");
+        check(&dataset, &order, &once);
+        // Again, from files: draw keys and ids are still those of the original dataset.
+        let again = shuffled(num_nodes, seed.wrapping_add(1));
+        let twice = reordered(&once, &again, dir.path(), "twice");
+        check(&once, &again, &twice);
+        let ids = twice.node_ids.as_ref().expect("ids");
+        prop_assert!((0..num_nodes as u32).all(|v| u64::from(twice.topology.draw_key(v)) == ids[v as usize]));
+        // The inverse order gives the original arrays back.
+        let back = Order::new(order.new_of_old().to_vec()).expect("a permutation");
+        let back = reordered(&once, &back, dir.path(), "back");
+        prop_assert_eq!(back.topology.indptr(), dataset.topology.indptr());
+        prop_assert_eq!(back.topology.indices(), dataset.topology.indices());
+        prop_assert_eq!(&back.features, &dataset.features);
+    }
+}
+
+/// Hubs whose rows are cut by blocks, many blocks of features, and a single thread.
+#[test]
+fn large_rows_and_many_blocks_on_any_number_of_threads() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let n = 400_000u32;
+    let row = |v: u32| match v {
+        0 | 2 => n,
+        1 => 0,
+        _ => v % 2,
+    };
+    let rows: Vec<Vec<u32>> = (0..n).map(|v| (0..row(v)).map(|i| (v + i) % n).collect()).collect();
+    let dataset = graphs::dataset(&rows, None);
+    let order = shuffled(n as usize, 77);
+    for threads in [1, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads start");
+        let name = threads.to_string();
+        let new = pool.install(|| reordered(&dataset, &order, dir.path(), &name));
+        check(&dataset, &order, &new);
+    }
+    let bytes = |name: &str, array: &str| std::fs::read(dir.path().join(name).join(array)).expect("written");
+    for array in ["indptr.npy", "indices.npy", "features.npy", "labels.npy", "draw_keys.npy", "node_ids.npy"] {
+        assert!(bytes("1", array) == bytes("3", array), "{array}");
+    }
+}
+
+fn epoch(dataset: &Dataset, settings: &SamplerSettings, threads: usize) -> Vec<HostBatch> {
+    let operator = CpuNeighbor::new(&BatchingContext {
+        seeds: SeedSet::new("train", &dataset.splits.train, dataset.num_nodes()).expect("each node once"),
+        dataset: Arc::new(dataset.clone()),
+        settings: settings.clone(),
+        gather: true,
+        place: Place::Host,
+        options: Default::default(),
+    });
+    let operator = operator.expect("valid settings");
+    let mut worker = operator.worker(threads).expect("a worker");
+    let batch = |index| {
+        let batch = worker.prepare(BatchId { epoch: 2, index }, None).and_then(|handle| handle.wait());
+        batch.expect("a mini-batch").0.into_host().expect("in host memory")
+    };
+    (0..operator.num_batches() as u32).map(batch).collect()
+}
+
+/// Mini-batches of a graph larger than the suite's, with lists beyond every task and prefetch distance.
+#[test]
+fn mini_batches_are_the_same_but_for_the_numbers() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let made = sbm(&SbmConfig { nodes: 20_000, degree: 12.0, dim: 4, ..SbmConfig::default() }).expect("a graph");
+    let degrees: Vec<f32> = (0..20_000).map(|v| made.topology.degree(v) as f32).collect();
+    let order = Order::by_hotness(&degrees).expect("numbers");
+    let new = reordered(&made, &order, dir.path(), "new");
+    assert!(new.topology.indptr().windows(3).all(|w| w[1] - w[0] >= w[2] - w[1]), "degrees descend");
+    let hops: NeighborSettings = "7,70,3".parse::<Fanouts>().expect("fanouts").into();
+    for pick in [Pick::Uniform, Pick::Weighted] {
+        let weighted = |dataset: &Dataset, of: &dyn Fn(u32, u32) -> f32| {
+            let topology = &dataset.topology;
+            let edges = (0..20_000).flat_map(|v| topology.neighbors(v).iter().map(move |&u| of(u, v)));
+            let weights: Vec<f32> = edges.collect();
+            let keys = topology.draw_keys().cloned();
+            let (indptr, indices) = (topology.indptr().clone(), topology.indices().clone());
+            let mut topology =
+                morphgl_graph_store::Topology::new(indptr, indices, Some(weights.into())).expect("sound");
+            if let Some(keys) = keys {
+                topology = topology.with_draw_keys(keys).expect("a permutation");
+            }
+            Dataset { topology, ..dataset.clone() }
+        };
+        let weight = |u: u32, v: u32| ((u ^ v) % 7) as f32;
+        let (old, new) = match pick {
+            Pick::Uniform => (made.clone(), new.clone()),
+            Pick::Weighted => {
+                let old = order.old_of_new();
+                (weighted(&made, &weight), weighted(&new, &|u, v| weight(old[u as usize], old[v as usize])))
+            }
+        };
+        let settings = NeighborSettings { pick, ..hops.clone() }.into();
+        for threads in [1, 2] {
+            let (new, old) = (epoch(&new, &settings, threads), epoch(&old, &settings, threads));
+            for (new, old) in new.into_iter().zip(old) {
+                let named = old.input_nodes.iter().map(|&v| order.new_of_old()[v as usize]).collect();
+                assert!(new == HostBatch { input_nodes: named, ..old }, "{}, {pick:?}, {threads} threads", new.id);
+            }
+        }
+    }
+}
+
+/// A path with names, as an import writes it.
+fn named(dir: &Path) -> Dataset {
+    let mut writer = DatasetWriter::create(dir.join("named"), false).expect("a fresh path");
+    writer.array("indptr", &[0u64, 1, 3, 4], None).expect("room");
+    writer.array("indices", &[1u32, 0, 2, 1], None).expect("room");
+    writer.array("node_names", b"annbobcy", None).expect("room");
+    writer.array("node_name_ends", &[3u64, 6, 8], None).expect("room");
+    let provenance = [("format".to_string(), "edges".into())].into();
+    let path = writer.finish("named", 0, provenance).expect("arrays that fit");
+    Dataset::open(path, OpenOptions::default()).expect("sound")
+}
+
+#[test]
+fn names_and_provenance_stay() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut dataset = named(dir.path());
+    let mut expected = [b"ann".as_slice(), b"bob", b"cy"].to_vec();
+    for (name, order) in [("first", [2u32, 0, 1]), ("second", [1, 0, 2])] {
+        let order = Order::new(order.to_vec()).expect("a permutation");
+        dataset = reordered(&dataset, &order, dir.path(), name);
+        expected = order.old_of_new().iter().map(|&old| expected[old as usize]).collect();
+        assert!(dataset.node_ids.is_none() && dataset.features.is_none());
+        let names = NodeNames::read(&dataset.path).expect("sound").expect("names");
+        for (v, &name) in (0u32..).zip(&expected) {
+            assert_eq!((names.get(v), names.find(name)), (name, Some(v)));
+        }
+        assert_eq!(names.find(b"dan"), None);
+    }
+    let provenance = Meta::read(&dataset.path).expect("there").provenance;
+    assert_eq!(provenance["format"], "edges");
+    let steps = provenance["reordered"].as_array().expect("a list");
+    assert_eq!(steps.len(), 2);
+    assert_eq!(steps[1]["by"], "a test");
+}
+
+#[test]
+fn refusals_leave_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dataset = graph(30, 3, false);
+    let target = dir.path().join("new");
+    let run = |order: &Order| reorder(&dataset, order, &target, &options(), &|_, _, _| {});
+    let error = run(&shuffled(29, 1)).expect_err("a node is missing").to_string();
+    assert_eq!(error, "order: it has 29 nodes, and test has 30; give an order of all nodes of the dataset");
+    assert!(!target.exists());
+    run(&shuffled(30, 1)).expect("room");
+    let error = run(&shuffled(30, 2)).expect_err("it exists").to_string();
+    assert!(error.contains("the output exists; choose another output or pass --force"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 1, "no partial dataset");
+}
+
+#[test]
+fn orders_are_read_from_integers_of_numpy() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("order.npy");
+    macro_rules! write {
+        ($Type:ty, $values:expr) => {{
+            let mut writer = NpyWriter::<$Type>::create(&path).expect("room");
+            writer.write(&$values).expect("room");
+            writer.finish(None).expect("room");
+        }};
+    }
+    let refused = |words: &str| {
+        let error = Order::read(&path).expect_err("no order").to_string();
+        assert!(error.contains("order.npy") && error.contains(words) && error.contains("; "), "{error}");
+    };
+    write!(i64, [2i64, 0, 1]);
+    assert_eq!(Order::read(&path).expect("an order").new_of_old(), [1, 2, 0]);
+    write!(u32, [1u32, 0]);
+    assert_eq!(Order::read(&path).expect("an order").old_of_new(), [1, 0]);
+    write!(i64, [0i64, -1]);
+    refused("element 1: -1 is no node");
+    write!(u64, [0u64, 1 << 32]);
+    refused("element 1: 4294967296 is no node");
+    write!(i32, [0i32, 0]);
+    refused("position 1 has node 0 for the second time");
+    write!(f32, [0f32]);
+    refused("an order of nodes cannot be f32");
+}
