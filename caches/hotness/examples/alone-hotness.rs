@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use morphgl_generate::{SbmConfig, sbm};
-use morphgl_hotness::{Cut, Degree, Inclusion, Kind, Policy};
+use morphgl_hotness::{Degree, Inclusion, Policy};
 use morphgl_registry::SamplerSettings;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,11 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let degree = Degree.score(graph, seeds, &settings)?;
     let all: f32 = inclusion.features.iter().sum();
     for (name, hotness) in [("inclusion probability", &inclusion), ("in-degree", &degree)] {
-        // A tenth of the rows, of 256 bytes each.
-        let kind = Kind { saving: &|v| hotness.features[v as usize], bytes: &|_| 256 };
-        let num_nodes = graph.num_nodes() as u32;
-        let mut cut = Cut::new(num_nodes, std::slice::from_ref(&kind), u64::from(num_nodes) / 10 * 256);
-        let held: f32 = (0..num_nodes).filter(|&v| cut.holds(&kind, v)).map(|v| inclusion.features[v as usize]).sum();
+        let mut hottest: Vec<usize> = (0..graph.num_nodes()).collect();
+        hottest.sort_by(|&a, &b| hotness.features[b].total_cmp(&hotness.features[a]));
+        let held: f32 = hottest[..graph.num_nodes() / 10].iter().map(|&v| inclusion.features[v]).sum();
         println!("a tenth of the nodes by {name}: {:.1}% of the expected accesses", 100.0 * held / all);
     }
     Ok(())

@@ -1,12 +1,10 @@
 #![doc = include_str!("../README.md")]
 
-mod cut;
 mod graph;
 mod inclusion;
 mod policy;
 mod presample;
 
-pub use cut::{Cut, Kind};
 pub use graph::Graph;
 pub use inclusion::Inclusion;
 pub use policy::{Degree, Hotness, Policy};

@@ -3,9 +3,11 @@
 mod caches;
 mod expand;
 mod files;
+mod graph;
 mod offsets;
 mod options;
 mod sampler;
+mod slopes;
 mod stats;
 
 pub use options::{HotnessPolicy, Options};
