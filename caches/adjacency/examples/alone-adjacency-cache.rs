@@ -16,6 +16,10 @@ fn main() {
         Ok::<_, Infallible>(())
     });
     let Ok(cache) = cache;
-    println!("{cache:?}, {} bytes; the last neighbour of node 9: {:?}", cache.num_bytes(), cache.get(9).map(|l| l.last()));
+    println!(
+        "{cache:?}, {} bytes; the last neighbour of node 9: {:?}",
+        cache.num_bytes(),
+        cache.get(9).map(|l| l.last())
+    );
     println!("node 500, which has {} neighbours: {:?}", degree(500), cache.get(500));
 }

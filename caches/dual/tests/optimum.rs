@@ -37,7 +37,8 @@ impl Instance {
         let row_bytes = UNIT * draws.between(1, 12);
         let degrees: Vec<u64> = (0..num_nodes).map(|_| (1.0 / (draws.next() + 0.07)) as u64).collect();
         let list_bytes: Vec<u64> = degrees.iter().map(|d| UNIT * (d + 1)).collect();
-        let slopes = Slopes { row: draws.next() + 0.01, list: Curve::new([(1.0, draws.next()), (14.0, 2.0 * draws.next())]) };
+        let slopes =
+            Slopes { row: draws.next() + 0.01, list: Curve::new([(1.0, draws.next()), (14.0, 2.0 * draws.next())]) };
         let mut accesses = || (1.0 / (draws.next() + 0.01)) - 0.9;
         let row_saving: Vec<f32> = (0..num_nodes).map(|_| (accesses() * slopes.row) as f32).collect();
         let saving = |d: &u64| (accesses() * slopes.list.at(*d as f64)) as f32;
@@ -50,7 +51,8 @@ impl Instance {
     }
 
     fn allocate(&self) -> [Option<Share>; 2] {
-        let rows = Kind { saving: &|v| self.row_saving[v as usize], bytes: &|_| self.row_bytes, tables: self.tables[0] };
+        let rows =
+            Kind { saving: &|v| self.row_saving[v as usize], bytes: &|_| self.row_bytes, tables: self.tables[0] };
         let list_bytes = |v: u32| self.list_bytes[v as usize];
         let lists = Kind { saving: &|v| self.list_saving[v as usize], bytes: &list_bytes, tables: self.tables[1] };
         allocate(self.row_saving.len() as u32, [rows, lists], self.budget)

@@ -91,14 +91,22 @@ fn zipf(num_rows: usize, skew: f64, len: usize, seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// Look-ups a second of each round after the first, and the share of hits.
-fn measure(cache: &dyn Cache, traces: &[Vec<u32>], rows: &[u8], row_bytes: usize, rounds: usize) -> (Vec<f64>, f64) {
-    let mut hits = 0;
-    let all = (0..=rounds).map(|_| {
+/// Look-ups a second of each round after the first, and the share of hits; each round has `lookups` nodes of `trace` for its
+/// own, divided among the threads.
+fn measure(
+    cache: &dyn Cache,
+    trace: &[u32],
+    lookups: usize,
+    threads: usize,
+    rows: &[u8],
+    row_bytes: usize,
+) -> (Vec<f64>, f64) {
+    let (mut found, mut all) = (0, Vec::new());
+    for (round, trace) in trace.chunks_exact(lookups).enumerate() {
         let counted = AtomicU64::new(0);
         let start = Instant::now();
         std::thread::scope(|scope| {
-            for trace in traces {
+            for trace in trace.chunks(lookups.div_ceil(threads)) {
                 let counted = &counted;
                 scope.spawn(move || {
                     let mut out = vec![0; row_bytes];
@@ -111,12 +119,14 @@ fn measure(cache: &dyn Cache, traces: &[Vec<u32>], rows: &[u8], row_bytes: usize
                 });
             }
         });
-        let seconds = start.elapsed().as_secs_f64();
-        hits = counted.into_inner();
-        (traces.len() * traces[0].len()) as f64 / seconds
-    });
-    let all: Vec<f64> = all.collect::<Vec<_>>().split_off(1);
-    (all, hits as f64 / (traces.len() * traces[0].len()) as f64)
+        // The first round fills the cache.
+        if round > 0 {
+            all.push(lookups as f64 / start.elapsed().as_secs_f64());
+            found += counted.into_inner();
+        }
+    }
+    let hits = found as f64 / (all.len() * lookups) as f64;
+    (all, hits)
 }
 
 fn main() {
@@ -132,12 +142,11 @@ fn main() {
     let threads: String = argument("--threads", "1,2,8");
     let rows: Vec<u8> = (0..num_rows * row_bytes).map(|i| (i / row_bytes) as u8).collect();
     let capacity = (num_rows as f64 * share) as usize;
+    let trace = zipf(num_rows, skew, lookups * (rounds + 1), 1);
     if !json {
         println!("{num_rows} rows of {row_bytes} bytes, {capacity} cached, rank^-{skew}: million look-ups a second");
     }
     for threads in threads.split(',').map(|t| t.parse::<usize>().expect("threads are numbers")) {
-        let traces: Vec<Vec<u32>> =
-            (0..threads).map(|t| zipf(num_rows, skew, lookups / threads, 7 * t as u64 + 1)).collect();
         // As many rows as the other crates hold: their budgets are rows, ours bytes.
         let bytes_a_row = DynamicCache::new(Eviction::Sieve, row_bytes, 1 << 30, 1);
         let budget = capacity as u64 * bytes_a_row.num_bytes() / bytes_a_row.max_rows() as u64;
@@ -150,7 +159,7 @@ fn main() {
         ];
         let mut first = None;
         for (name, cache) in &caches {
-            let (mut all, hits) = measure(cache.as_ref(), &traces, &rows, row_bytes, rounds);
+            let (mut all, hits) = measure(cache.as_ref(), &trace, lookups, threads, &rows, row_bytes);
             all.sort_by(f64::total_cmp);
             let median = all[all.len() / 2];
             let ratio = *first.get_or_insert(median) / median;

@@ -1,7 +1,7 @@
 //! Caches of adjacency lists and feature rows, which share one budget by the seconds that each byte saves.
 
 use morphgl_adjacency_cache::AdjacencyCache;
-use morphgl_dual_cache::{Kind, Share, Slopes, allocate};
+use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
 use morphgl_hotness::{Degree, Graph, Hotness, Inclusion, Policy};
 use morphgl_platform::direct::{Fetch, Reader};
@@ -10,10 +10,16 @@ use morphgl_registry::{Expansion, Result, SamplerSettings};
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
 use crate::options::{HotnessPolicy, Options};
+use crate::replay::Replay;
 use crate::slopes;
 
 /// Feature rows per read when the cache is filled.
 const FILL: usize = 1 << 13;
+
+/// Times that reads are replayed; the least counts.
+const ROUNDS: usize = 5;
+/// Neighbours of a block of 4096 bytes.
+const BLOCK_NEIGHBORS: f64 = 1024.0;
 
 /// The caches, and what their entries were selected by.
 #[derive(Debug, Default)]
@@ -56,28 +62,33 @@ impl Caches {
         // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
         let policies = [options.hotness, HotnessPolicy::Degree];
         let affordable = policies.into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
-        let (hotness, policy): (Hotness, _) = match affordable {
-            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability"),
-            Some(HotnessPolicy::Degree) => (Degree.score(graph, seeds, settings)?, "in-degree"),
+        let (hotness, policy, replayed): (Hotness, _, _) = match affordable {
+            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability", true),
+            // In-degrees are not accesses, and cannot be replayed.
+            Some(HotnessPolicy::Degree) => (Degree.score(graph, seeds, settings)?, "in-degree", false),
             _ => return Ok(Self::empty()),
         };
-        let slopes = slopes::measure(graph, files, settings, &mut files.reader(options)?)?;
+        let mut reader = files.reader(options)?;
+        let slopes = slopes::measure(graph, files, settings, &mut reader)?;
         // Only a graph of more neighbours than a cache may hold needs the limit.
         let most = if files.indices.len > AdjacencyCache::MAX_NEIGHBORS {
             AdjacencyCache::MAX_NEIGHBORS * AdjacencyCache::BYTES_A_NEIGHBOR
         } else {
             u64::MAX
         };
-        let [features, lists] = divide(graph, files, &hotness, &slopes, budget.min(most));
-        drop(hotness);
+        let budget = budget.min(most);
+        let candidates = [slopes.clone(), by_blocks(&slopes)].map(|s| (divide(graph, files, &hotness, &s, budget), s));
+        let batches = seeds.len().div_ceil(settings.batch_size.max(1));
+        let replay = Replay { graph, files, hotness: &hotness, settings, batches };
+        let ([features, lists], slopes) = faster(candidates, &replay, replayed, &mut reader)?;
+        drop((hotness, reader));
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
             let mut reader = graph.reader.borrow_mut();
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches =
-            Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes: Some(slopes) };
+        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes: Some(slopes) };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -88,14 +99,38 @@ impl Caches {
     }
 }
 
+/// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what lists save where accesses are so dense
+/// that reads cover most of the file, and only long gaps spare any.
+fn by_blocks(measured: &Slopes) -> Slopes {
+    let read = measured.list.points().iter().map(|&(_, seconds)| seconds).fold(f64::INFINITY, f64::min);
+    let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
+    Slopes { row: if measured.row > 0.0 { read } else { 0.0 }, list: Curve::new([blocks(1.0), blocks(8.0)]) }
+}
+
+type Candidate = ([Option<Share>; 2], Slopes);
+
+/// The division whose misses are read in less time; the first one if they differ in nothing, or are not to be `replayed`.
+fn faster(
+    [first, second]: [Candidate; 2],
+    replay: &Replay<'_>,
+    replayed: bool,
+    reader: &mut Reader,
+) -> Result<Candidate> {
+    let maps = |candidate: &Candidate| candidate.0.each_ref().map(|share| share.as_ref().map(|s| s.map.clone()));
+    if !replayed || maps(&first) == maps(&second) {
+        return Ok(first);
+    }
+    let mut least = [f64::INFINITY; 2];
+    for _ in 0..ROUNDS {
+        for ((shares, _), least) in [&first, &second].into_iter().zip(&mut least) {
+            *least = least.min(replay.seconds(shares.each_ref().map(Option::as_ref), reader)?);
+        }
+    }
+    Ok(if least[1] < least[0] { second } else { first })
+}
+
 /// Divides `budget` bytes between feature rows and adjacency lists.
-fn divide(
-    graph: &DiskGraph<'_>,
-    files: &Files,
-    hotness: &Hotness,
-    slopes: &Slopes,
-    budget: u64,
-) -> [Option<Share>; 2] {
+fn divide(graph: &DiskGraph<'_>, files: &Files, hotness: &Hotness, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
     let map_bytes = NodeMap::num_bytes_of(graph.num_nodes as usize);
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
     let degree = |v: u32| u64::from(graph.row(v).degree);

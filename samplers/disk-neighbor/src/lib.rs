@@ -6,6 +6,7 @@ mod files;
 mod graph;
 mod offsets;
 mod options;
+mod replay;
 mod sampler;
 mod slopes;
 mod stats;

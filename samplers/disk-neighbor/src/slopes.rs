@@ -15,9 +15,9 @@ use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
 
 /// Rows or lists that are read at a time.
-const READS: usize = 256;
+const READS: usize = 128;
 /// Times that each is measured, with other nodes. The least counts, since other programs only add time.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 8;
 /// Time after which no further round begins: of a slow disk one round tells enough.
 const ENOUGH: Duration = Duration::from_millis(300);
 /// Least number of lists of similar length that are measured apart: fewer do not keep the disk busy.
