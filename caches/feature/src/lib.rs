@@ -1,7 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod dynamic;
 mod map;
+mod sync;
 
 pub use cache::FeatureCache;
+pub use dynamic::{DynamicCache, Eviction};
 pub use map::NodeMap;

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod counts;
-mod cut;
 mod degree;
 mod file;
 mod graph;
@@ -14,7 +13,6 @@ mod presample;
 mod random;
 mod scatter;
 
-pub use cut::{Cut, Kind};
 pub use degree::{InDegree, OutDegree};
 pub use graph::Graph;
 pub use inclusion::Inclusion;

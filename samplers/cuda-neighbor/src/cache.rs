@@ -1,7 +1,7 @@
 //! Adjacency cache: a static selection of CSR rows for device memory by hotness, within a budget.
 
+use morphgl_dual_cache::{Kind, allocate};
 use morphgl_graph_store::Topology;
-use morphgl_hotness::{Cut, Kind};
 use morphgl_registry::NeighborSettings;
 
 /// Bytes per node of the lookup tables: start and length of its row.
@@ -45,7 +45,7 @@ impl SelectedRows {
 ///
 /// # Complexity
 ///
-/// Three passes over the nodes; 12 bytes per node.
+/// Five passes over the nodes; 12 bytes per node.
 pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings, budget: u64) -> Option<SelectedRows> {
     let num_nodes = topology.num_nodes();
     assert_eq!(hotness.len(), num_nodes, "hotness and nodes");
@@ -56,14 +56,14 @@ pub fn select_rows(topology: &Topology, hotness: &[f32], hops: &NeighborSettings
     let reads = |degree: u64| fanouts.iter().map(|f| f.take(degree) as f32).sum::<f32>() / fanouts.len() as f32;
     let saving = |v: u32| hotness[v as usize] * reads(topology.degree(v));
     let bytes = |v: u32| edge * topology.degree(v);
-    let kind = Kind { saving: &saving, bytes: &bytes };
-    let mut cut = Cut::new(num_nodes as u32, std::slice::from_ref(&kind), rows_budget);
+    let [share] = allocate(num_nodes as u32, [Kind { saving: &saving, bytes: &bytes, tables: 0 }], rows_budget);
+    let selected = |v: u32| share.as_ref().is_some_and(|share| share.map.get(v).is_some());
     let (mut rows, mut edges) = (0, 0);
     let (mut starts, mut lens) = (Vec::with_capacity(num_nodes), Vec::with_capacity(num_nodes));
     for v in 0..num_nodes as u32 {
         let degree = topology.degree(v);
         lens.push(degree as u32);
-        if cut.holds(&kind, v) {
+        if selected(v) {
             starts.push(CACHED | edges);
             rows += 1;
             edges += degree;

@@ -1,128 +1,35 @@
-//! Caches of CSR rows and feature rows: a knapsack by saved reads per byte.
+//! Caches of adjacency lists and feature rows, which share one budget by the seconds that each byte saves.
 
-use std::cell::RefCell;
-use std::fmt;
-
+use morphgl_adjacency_cache::AdjacencyCache;
+use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
-use morphgl_hotness::{Cut, Graph, Hotness, InDegree, Inclusion, Kind, Policy};
+use morphgl_hotness::{Graph, Hotness, InDegree, Inclusion, Policy};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Expansion, Result, SamplerSettings};
 
 use crate::files::{Files, OnDisk};
-use crate::offsets::{CsrRow, Offsets};
-use crate::options::HotnessPolicy;
+use crate::graph::DiskGraph;
+use crate::options::{HotnessPolicy, Options};
+use crate::replay::Replay;
+use crate::slopes;
 
-/// Neighbours per read of a pass over the array.
-const PASS: usize = 1 << 21;
 /// Feature rows per read when the cache is filled.
 const FILL: usize = 1 << 13;
-/// Bytes of a CSR row that cost about one read; longer rows cost several.
-const READ: u64 = 4096;
 
-/// The caches, and the policy that selected their rows.
+/// Times that reads are replayed; the least counts.
+const ROUNDS: usize = 5;
+/// Neighbours of a block of 4096 bytes.
+const BLOCK_NEIGHBORS: f64 = 1024.0;
+
+/// The caches, and what their entries were selected by.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
     pub(crate) features: Option<FeatureCache>,
-    pub(crate) rows: Option<RowCache>,
+    pub(crate) lists: Option<AdjacencyCache>,
     /// Name of the hotness policy.
     pub(crate) policy: &'static str,
-}
-
-/// Cached CSR rows.
-pub(crate) struct RowCache {
-    map: NodeMap,
-    // Invariant: one more than cached nodes, ascending, and the last is the number of `ids`.
-    starts: Vec<u32>,
-    ids: Vec<u32>,
-}
-
-impl fmt::Debug for RowCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RowCache({} rows, {} neighbours)", self.map.len(), self.ids.len())
-    }
-}
-
-impl RowCache {
-    /// All in-neighbours of `node`, if its row is cached.
-    #[inline]
-    pub(crate) fn get(&self, node: u32) -> Option<&[u32]> {
-        let slot = self.map.get(node)?;
-        Some(&self.ids[self.starts[slot] as usize..self.starts[slot + 1] as usize])
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.map.len()
-    }
-
-    pub(crate) fn num_bytes(&self) -> u64 {
-        self.map.num_bytes() + 4 * (self.starts.len() + self.ids.len()) as u64
-    }
-}
-
-/// The graph in its file, its offsets in memory.
-pub(crate) struct DiskGraph<'a> {
-    pub(crate) indices: &'a OnDisk,
-    pub(crate) offsets: &'a Offsets,
-    pub(crate) num_nodes: u32,
-    pub(crate) reader: RefCell<Reader>,
-}
-
-impl DiskGraph<'_> {
-    fn row(&self, node: u32) -> CsrRow {
-        self.offsets.get(node).expect("caches are filled only if offsets are in memory")
-    }
-}
-
-impl Graph for DiskGraph<'_> {
-    fn num_nodes(&self) -> usize {
-        self.num_nodes as usize
-    }
-
-    fn degree(&self, node: u32) -> Result<u64> {
-        Ok(u64::from(self.row(node).degree))
-    }
-
-    fn scan(&self, row: &mut dyn FnMut(u32, &[u32])) -> Result<()> {
-        let (len, mut node) = (self.indices.len, 0);
-        let mut buffer = vec![0u32; PASS.min(len as usize)];
-        for first in (0..len).step_by(PASS) {
-            let part = &mut buffer[..PASS.min((len - first) as usize)];
-            self.indices.pass(&mut self.reader.borrow_mut(), first, bytemuck::cast_slice_mut(part))?;
-            check_nodes(self.indices, part, self.num_nodes, |i| first + i as u64)?;
-            let end = first + part.len() as u64;
-            while node < self.num_nodes {
-                let CsrRow { start, degree } = self.row(node);
-                let stop = start + u64::from(degree);
-                if start >= end {
-                    break;
-                }
-                let piece = start.max(first)..stop.min(end);
-                if piece.start < piece.end {
-                    row(node, &part[(piece.start - first) as usize..(piece.end - first) as usize]);
-                }
-                if stop > end {
-                    break;
-                }
-                node += 1;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Refuses in-neighbours that do not exist; `element` returns the index in the file.
-pub(crate) fn check_nodes(
-    indices: &OnDisk,
-    nodes: &[u32],
-    num_nodes: u32,
-    element: impl Fn(usize) -> u64,
-) -> Result<()> {
-    if nodes.iter().copied().max().is_none_or(|largest| largest < num_nodes) {
-        return Ok(());
-    }
-    let at = nodes.iter().position(|&v| v >= num_nodes).expect("the maximum exists");
-    let what = format!("an edge comes from node {}, but there are {num_nodes} nodes", nodes[at]);
-    Err(indices.wrong(element(at), what))
+    /// Seconds that a hit saves, measured; `None` if nothing is to be cached.
+    pub(crate) slopes: Option<Slopes>,
 }
 
 /// Bytes per node to compute the hotness.
@@ -147,51 +54,102 @@ impl Caches {
         graph: &DiskGraph<'_>,
         files: &Files,
         (seeds, settings): (&[u32], &SamplerSettings),
-        policy: HotnessPolicy,
+        options: &Options,
         budget: u64,
     ) -> Result<Self> {
         let num_nodes = graph.num_nodes;
-        let maps = 2 * NodeMap::num_bytes_of(num_nodes as usize);
-        let fits = |policy| maps + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
+        let map_bytes = NodeMap::num_bytes_of(num_nodes as usize);
+        let fits = |policy| 2 * map_bytes + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
         // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
-        let affordable = [policy, HotnessPolicy::Degree].into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
-        let (hotness, policy): (Hotness, _) = match affordable {
-            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability"),
-            Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree"),
+        let policies = [options.hotness, HotnessPolicy::Degree];
+        let affordable = policies.into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
+        let (hotness, policy, replayed): (Hotness, _, _) = match affordable {
+            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability", true),
+            // In-degrees are not accesses, and cannot be replayed.
+            Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree", false),
             _ => return Ok(Self::empty()),
         };
-        let feature_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
-        let features = Kind {
-            saving: &|v| if feature_bytes > 0 { hotness.features[v as usize] } else { 0.0 },
-            bytes: &|_| feature_bytes,
+        let mut reader = files.reader(options)?;
+        let slopes = slopes::measure(graph, files, settings, &mut reader)?;
+        // Only a graph of more neighbours than a cache may hold needs the limit.
+        let most = if files.indices.len > AdjacencyCache::MAX_NEIGHBORS {
+            AdjacencyCache::MAX_NEIGHBORS * AdjacencyCache::BYTES_A_NEIGHBOR
+        } else {
+            u64::MAX
         };
-        let row_bytes = |v: u32| 4 * u64::from(graph.row(v).degree);
-        let rows = Kind {
-            saving: &|v| match row_bytes(v) {
-                0 => 0.0,
-                bytes => hotness.rows[v as usize] * bytes.div_ceil(READ).min(8) as f32,
-            },
-            bytes: &|v| row_bytes(v) + 4,
-        };
-        // Positions in the row cache have 32 bits.
-        let budget = (budget - maps).saturating_sub(8).min(u64::from(u32::MAX) * 4 - 8);
-        let kinds = [features, rows];
-        let mut cut = Cut::new(num_nodes, &kinds, budget);
-        let feature_map = NodeMap::new(num_nodes as usize, |v| cut.holds(&kinds[0], v));
-        let row_map = NodeMap::new(num_nodes as usize, |v| cut.holds(&kinds[1], v));
-        drop(hotness);
-        let features = files.features.as_ref().filter(|f| f.unit > 0);
-        let features = features.map(|on_disk| {
+        let budget = budget.min(most);
+        let candidates = [slopes.clone(), by_blocks(&slopes)].map(|s| (divide(graph, files, &hotness, &s, budget), s));
+        let batches = seeds.len().div_ceil(settings.batch_size.max(1));
+        let replay = Replay { graph, files, hotness: &hotness, settings, batches };
+        let ([features, lists], slopes) = faster(candidates, &replay, replayed, &mut reader)?;
+        drop((hotness, reader));
+        let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
+        let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
             let mut reader = graph.reader.borrow_mut();
-            FeatureCache::new(feature_map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
+            FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
-        Ok(Self { features: features.transpose()?, rows: Some(row_cache(graph, row_map)?), policy })
+        let lists = lists.map(|share| adjacency_cache(graph, share.map));
+        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes: Some(slopes) };
+        assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
+        Ok(caches)
     }
 
     pub(crate) fn num_bytes(&self) -> u64 {
         let features = self.features.as_ref().map_or(0, FeatureCache::num_bytes);
-        features + self.rows.as_ref().map_or(0, RowCache::num_bytes)
+        features + self.lists.as_ref().map_or(0, AdjacencyCache::num_bytes)
     }
+}
+
+/// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what lists save where accesses are so dense
+/// that reads cover most of the file, and only long gaps spare any.
+fn by_blocks(measured: &Slopes) -> Slopes {
+    let read = measured.list.points().iter().map(|&(_, seconds)| seconds).fold(f64::INFINITY, f64::min);
+    let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
+    Slopes { row: if measured.row > 0.0 { read } else { 0.0 }, list: Curve::new([blocks(1.0), blocks(8.0)]) }
+}
+
+type Candidate = ([Option<Share>; 2], Slopes);
+
+/// The division whose misses are read in less time; the first one if they differ in nothing, or are not to be `replayed`.
+fn faster(
+    [first, second]: [Candidate; 2],
+    replay: &Replay<'_>,
+    replayed: bool,
+    reader: &mut Reader,
+) -> Result<Candidate> {
+    let maps = |candidate: &Candidate| candidate.0.each_ref().map(|share| share.as_ref().map(|s| s.map.clone()));
+    if !replayed || maps(&first) == maps(&second) {
+        return Ok(first);
+    }
+    let mut least = [f64::INFINITY; 2];
+    for _ in 0..ROUNDS {
+        for ((shares, _), least) in [&first, &second].into_iter().zip(&mut least) {
+            *least = least.min(replay.seconds(shares.each_ref().map(Option::as_ref), reader)?);
+        }
+    }
+    Ok(if least[1] < least[0] { second } else { first })
+}
+
+/// Divides `budget` bytes between feature rows and adjacency lists.
+fn divide(graph: &DiskGraph<'_>, files: &Files, hotness: &Hotness, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+    let map_bytes = NodeMap::num_bytes_of(graph.num_nodes as usize);
+    let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
+    let degree = |v: u32| u64::from(graph.row(v).degree);
+    let rows = Kind {
+        // Without features nothing was measured, and nothing is saved.
+        saving: &|v| (f64::from(hotness.features[v as usize]) * slopes.row) as f32,
+        bytes: &|_| row_bytes,
+        tables: map_bytes,
+    };
+    let lists = Kind {
+        saving: &|v| match degree(v) {
+            0 => 0.0,
+            degree => (f64::from(hotness.rows[v as usize]) * slopes.list.at(degree as f64)) as f32,
+        },
+        bytes: &|v| AdjacencyCache::BYTES_A_LIST + AdjacencyCache::BYTES_A_NEIGHBOR * degree(v),
+        tables: map_bytes + AdjacencyCache::BYTES,
+    };
+    allocate(graph.num_nodes, [rows, lists], budget)
 }
 
 /// Reads the feature rows of `map`.
@@ -208,21 +166,18 @@ fn fill(on_disk: &OnDisk, reader: &mut Reader, map: &NodeMap, rows: &mut [u8]) -
 }
 
 /// Reads the in-neighbours of `map`'s nodes, in one pass over all of them.
-fn row_cache(graph: &DiskGraph<'_>, map: NodeMap) -> Result<RowCache> {
-    let mut starts = Vec::with_capacity(map.len() + 1);
-    starts.push(0u32);
-    let mut end = 0u64;
-    starts.extend(map.nodes().map(|node| {
-        end += u64::from(graph.row(node).degree);
-        u32::try_from(end).expect("the budget limits the cache to 2^32 neighbours")
-    }));
-    let mut ids = Vec::with_capacity(end as usize);
-    if !map.is_empty() {
-        graph.scan(&mut |node, neighbors| {
-            if map.get(node).is_some() {
-                ids.extend_from_slice(neighbors);
-            }
-        })?;
-    }
-    Ok(RowCache { map, starts, ids })
+fn adjacency_cache(graph: &DiskGraph<'_>, map: NodeMap) -> Result<AdjacencyCache> {
+    AdjacencyCache::new(
+        map,
+        |node| u64::from(graph.row(node).degree),
+        |map, lists| {
+            let mut end = 0;
+            graph.scan(&mut |node, neighbors| {
+                if map.get(node).is_some() {
+                    lists[end..end + neighbors.len()].copy_from_slice(neighbors);
+                    end += neighbors.len();
+                }
+            })
+        },
+    )
 }

@@ -1,9 +1,9 @@
 //! One hop: picks neighbours, and lists those to be read.
 
+use morphgl_adjacency_cache::AdjacencyCache;
 use morphgl_platform::direct::Fetch;
 use morphgl_sampler_core::{PickScratch, Picks};
 
-use crate::caches::RowCache;
 use crate::offsets::CsrRow;
 use crate::stats::Hits;
 
@@ -32,7 +32,7 @@ pub(crate) struct Scratch {
 
 /// Picks the neighbours of all rows: those of cached rows are copied, the others are listed in `scratch.fetches`. Returns
 /// the cache hits and misses.
-pub(crate) fn pick(picks: &Picks<'_>, rows: Rows<'_>, cache: Option<&RowCache>, scratch: &mut Scratch) -> Hits {
+pub(crate) fn pick(picks: &Picks<'_>, rows: Rows<'_>, cache: Option<&AdjacencyCache>, scratch: &mut Scratch) -> Hits {
     let mut hits = Hits::default();
     scratch.fetches.clear();
     for (row, (&node, &csr)) in rows.nodes.iter().zip(rows.csr).enumerate() {

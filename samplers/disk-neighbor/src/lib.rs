@@ -3,9 +3,12 @@
 mod caches;
 mod expand;
 mod files;
+mod graph;
 mod offsets;
 mod options;
+mod replay;
 mod sampler;
+mod slopes;
 mod stats;
 
 pub use options::{HotnessPolicy, Options};

@@ -9,8 +9,9 @@ use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, NeighborSettings, Result, SeedSet};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
-use crate::caches::{Caches, DiskGraph};
+use crate::caches::Caches;
 use crate::files::Files;
+use crate::graph::DiskGraph;
 use crate::offsets::{self, Offsets};
 use crate::options::Options;
 use crate::stats::Counts;
@@ -47,7 +48,8 @@ pub(crate) struct Shared {
 }
 
 impl DiskNeighbor {
-    /// Builds the operator: opens the files, loads the offsets if they fit, computes the hotness, and fills the caches.
+    /// Builds the operator: opens the files, loads the offsets if they fit, computes the hotness, measures what a hit saves by
+    /// some hundred reads, and fills the caches.
     ///
     /// # Errors
     ///
@@ -93,7 +95,7 @@ impl DiskNeighbor {
             let graph =
                 DiskGraph { indices: &files.indices, offsets: &offsets, num_nodes, reader: RefCell::new(reader) };
             let left = budget - offsets.num_bytes();
-            Caches::new(&graph, &files, (seeds.nodes(), settings), options.hotness, left)?
+            Caches::new(&graph, &files, (seeds.nodes(), settings), &options, left)?
         } else {
             Caches::empty()
         };
@@ -153,10 +155,14 @@ impl fmt::Debug for DiskNeighbor {
             Offsets::Disk { .. } => f.write_str("; offsets on disk")?,
         }
         let share = |cached: usize| 100.0 * cached as f64 / f64::from((*num_nodes).max(1));
-        let rows = share(caches.rows.as_ref().map_or(0, |c| c.len()));
+        let rows = share(caches.lists.as_ref().map_or(0, |c| c.map().len()));
         let features = share(caches.features.as_ref().map_or(0, |c| c.map().len()));
         let (policy, size) = (caches.policy, mib(caches.num_bytes()));
-        write!(f, "; cached by {policy}: rows of {rows:.1}% and features of {features:.1}% of the nodes, {size}")
+        write!(f, "; cached by {policy}: rows of {rows:.1}% and features of {features:.1}% of the nodes, {size}")?;
+        match &caches.slopes {
+            Some(slopes) => write!(f, "; a hit saves {slopes}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Feature cache in the memory of one or several devices, filled by counted accesses.
 
 use morphgl_cuda::{Buffer, Device, Kernel, Pinned, Shape, ShardedBuffer, Stream};
+use morphgl_dual_cache::{Kind, Share, allocate};
 use morphgl_feature_cache::NodeMap;
 use morphgl_graph_store::FeatureMatrix;
-use morphgl_hotness::{Cut, Kind};
 use morphgl_registry::{Error, Result};
 
 use crate::KERNELS;
@@ -50,12 +50,9 @@ impl Cache {
     pub(crate) fn fill(devices: &[(&Stream, u64)], matrix: &FeatureMatrix, hotness: &[f32]) -> Result<Option<Self>> {
         let (num_nodes, row_bytes) = (matrix.num_rows(), matrix.row_bytes());
         let Some(max) = max_rows(devices, num_nodes, row_bytes as u64) else { return Ok(None) };
-        let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1 };
-        let mut cut = Cut::new(num_nodes as u32, std::slice::from_ref(&kind), max);
-        let map = NodeMap::new(num_nodes, |node| cut.holds(&kind, node));
-        if map.is_empty() {
-            return Ok(None);
-        }
+        // Rows are counted, which all take the same bytes; the tables were charged above.
+        let kind = Kind { saving: &|node| hotness[node as usize], bytes: &|_| 1, tables: 0 };
+        let [Some(Share { map, .. })] = allocate(num_nodes as u32, [kind], max) else { return Ok(None) };
         let mut nodes: Vec<u32> = map.nodes().collect();
         let all: f64 = hotness.iter().map(|&heat| f64::from(heat)).sum();
         let cached: f64 = nodes.iter().map(|&node| f64::from(hotness[node as usize])).sum();

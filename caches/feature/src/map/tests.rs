@@ -17,4 +17,16 @@ proptest! {
         }
         prop_assert_eq!(map.num_bytes(), NodeMap::num_bytes_of(num_nodes));
     }
+
+    #[test]
+    fn a_prefix_equals_the_bitmap_of_its_nodes(num_nodes in 1u32..500, len in 0u32..500) {
+        let len = len.min(num_nodes);
+        let (prefix, bitmap) = (NodeMap::prefix(len), NodeMap::new(num_nodes as usize, |v| v < len));
+        prop_assert_eq!((prefix.len(), prefix.is_empty()), (bitmap.len(), bitmap.is_empty()));
+        prop_assert!(prefix.nodes().eq(bitmap.nodes()));
+        for v in 0..600 {
+            prop_assert_eq!(prefix.get(v), bitmap.get(v));
+        }
+        prop_assert_eq!((prefix.num_bytes(), prefix.is_prefix(), bitmap.is_prefix()), (0, true, false));
+    }
 }

@@ -12,8 +12,8 @@ use morphgl_registry::{
 use morphgl_sampler_core::{Hop, HopSampler, Order, Relabel, check_threads, host_batch, sample_hops};
 
 use super::Shared;
-use crate::caches::check_nodes;
 use crate::expand::{Rows, Scratch, pick};
+use crate::graph::check_nodes;
 use crate::offsets::{self, CsrRow};
 use crate::stats::Hits;
 
@@ -145,7 +145,7 @@ impl HopSampler for Sampler<'_> {
             picked: &mut block.indices,
             weights: block.weights.as_deref_mut().unwrap_or_default(),
         };
-        let Hits { hits, misses } = pick(&picks, rows, shared.caches.rows.as_ref(), scratch);
+        let Hits { hits, misses } = pick(&picks, rows, shared.caches.lists.as_ref(), scratch);
         shared.count(|counts| {
             counts.row_hits.hits += hits;
             counts.row_hits.misses += misses;

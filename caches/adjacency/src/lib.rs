@@ -1,0 +1,5 @@
+#![doc = include_str!("../README.md")]
+
+mod cache;
+
+pub use cache::AdjacencyCache;

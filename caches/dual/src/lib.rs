@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+mod allocate;
+mod histogram;
+mod kind;
+mod prefixes;
+mod slopes;
+
+pub use allocate::allocate;
+pub use kind::{Kind, Share};
+pub use prefixes::allocate_prefixes;
+pub use slopes::{Curve, Slopes};
