@@ -132,18 +132,7 @@ fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::resul
     // A line has nine bytes or more in any file where this matters.
     let mut pairs = Pairs::<u32>::with_capacity(text.len() / 9);
     let nodes = if counts.graphs.len() == 1 { counts.num_nodes } else { 0 };
-    while !scan.is_at_end() {
-        let (u, v) = match scan.plain_pair(|b| b == b',') {
-            Some(pair) => pair,
-            None => {
-                let mut pair = [0; 2];
-                csv_gz::line_text(scan.line())
-                    .and_then(|line| csv_gz::fields(line, &mut pair, csv_gz::id))
-                    .map_err(|what| line_error(scan.lines(), what))?;
-                scan.next_line();
-                (pair[0], pair[1])
-            }
-        };
+    let mut add = |u: u64, v: u64| {
         if raw.sources.is_empty() && u.max(v) < nodes {
             pairs.push(u as u32, v as u32);
         } else {
@@ -151,6 +140,19 @@ fn edges_of(text: &[u8], counts: &Counts, blocks: &EdgeBlockMaker) -> std::resul
             raw.targets.extend(pairs.targets.drain(..).map(u64::from));
             raw.push(u, v);
         }
+        true
+    };
+    while !scan.is_at_end() {
+        scan.plain_pairs(|b| b == b',', &mut add);
+        if scan.is_at_end() {
+            break;
+        }
+        let mut pair = [0; 2];
+        csv_gz::line_text(scan.line())
+            .and_then(|line| csv_gz::fields(line, &mut pair, csv_gz::id))
+            .map_err(|what| line_error(scan.lines(), what))?;
+        scan.next_line();
+        add(pair[0], pair[1]);
     }
     Ok(if raw.sources.is_empty() { Piece::Block(blocks.block(pairs.edges(false), false)) } else { Piece::Raw(raw) })
 }

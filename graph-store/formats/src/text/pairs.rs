@@ -66,16 +66,19 @@ impl<I: Id> Pairs<I> {
         let plain_layout = format.layout.is_plain();
         while !scan.is_at_end() {
             // Fast path: nearly every line of nearly every file is two numbers; the rest of the loop reads any line.
-            if plain_layout
-                && !format.weighted
-                && let Some((source, target)) = scan.plain_pair(|b| matches!(b, b',' | b' ' | b'\t' | b';'))
-            {
+            if plain_layout && !format.weighted {
                 let id = |read: u64| read.checked_sub(format.first_id).filter(|&id| id < limit).and_then(I::from_u64);
-                if let (Some(source), Some(target)) = (id(source), id(target)) {
-                    pairs.push(source, target);
-                    continue;
+                let take = |source, target| match (id(source), id(target)) {
+                    (Some(source), Some(target)) => {
+                        pairs.push(source, target);
+                        true
+                    }
+                    _ => false,
+                };
+                scan.plain_pairs(|b| matches!(b, b',' | b' ' | b'\t' | b';'), take);
+                if scan.is_at_end() {
+                    break;
                 }
-                scan.line_before();
             }
             scan.blanks();
             if matches!(scan.peek(), None | Some(b'#' | b'%' | b'\n')) {

@@ -93,44 +93,23 @@ impl<'t> Scan<'t> {
         self.text.get(self.at..self.at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes were taken")))
     }
 
-    /// Reads a line of two whole numbers of at most 16 digits with one byte between them that `separates`: the plain form of
-    /// an edge. Any other line stays unread.
+    /// Reads lines of the plain form of an edge: two whole numbers of at most 16 digits, and one byte between them that
+    /// `separates`. Stops at the first line of another form, the first that `take` refuses, and before the last bytes of the
+    /// text; that line stays unread.
     #[inline]
-    pub(crate) fn plain_pair(&mut self, separates: impl Fn(u8) -> bool) -> Option<(u64, u64)> {
-        let start = self.at;
-        let pair = self.plain(separates).and_then(|source| Some((source, self.plain(|end| end == b'\n')?)));
-        match pair {
-            Some(_) => self.line += 1,
-            None => self.at = start,
+    pub(crate) fn plain_pairs(&mut self, separates: impl Fn(u8) -> bool, mut take: impl FnMut(u64, u64) -> bool) {
+        let (mut at, mut lines) = (self.at, 0);
+        while let Some(text) = self.text.get(at..).and_then(<[u8]>::first_chunk) {
+            let Some((source, separator)) = plain(text, 0) else { break };
+            let Some((target, end)) = plain(text, separator + 1) else { break };
+            if !separates(text[separator]) || text[end] != b'\n' || !take(source, target) {
+                break;
+            }
+            at += end + 1;
+            lines += 1;
         }
-        pair
-    }
-
-    /// Returns to the beginning of the previous line.
-    #[cold]
-    pub(crate) fn line_before(&mut self) {
-        self.at = self.text[..self.at.saturating_sub(1)].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-        self.line -= 1;
-    }
-
-    /// A number of at most 16 digits and one byte behind it that `ends` it.
-    #[inline]
-    fn plain(&mut self, ends: impl Fn(u8) -> bool) -> Option<u64> {
-        let word = self.word()?;
-        let count = digits(word);
-        let mut value = eight_digits(word, count);
-        self.at += count as usize;
-        if count == 8 {
-            let word = self.word()?;
-            let count = digits(word);
-            value = value * POWERS[count as usize] + eight_digits(word, count);
-            self.at += count as usize;
-        } else if count == 0 {
-            return None;
-        }
-        let end = self.peek()?;
-        self.at += 1;
-        ends(end).then_some(value)
+        self.at = at;
+        self.line += lines;
     }
 
     /// Reads a field up to its separator.
@@ -159,6 +138,28 @@ impl<'t> Scan<'t> {
         let before = self.text[..self.at].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
         let line = self.text[before..].split(|&b| b == b'\n').next().unwrap_or_default();
         LineError { line: self.line, what: what(&excerpt(line)), cure }
+    }
+}
+
+/// Bytes of the longest plain line: two numbers of 16 digits, and two bytes behind them.
+const PLAIN: usize = 34;
+
+/// A number of at most 16 digits at `from`, and the index of the byte behind it; `None` without a digit.
+#[inline(always)]
+fn plain(text: &[u8; PLAIN], from: usize) -> Option<(u64, usize)> {
+    let word =
+        |at: usize| text.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes were taken")));
+    let low = word(from)?;
+    let count = digits(low);
+    let value = eight_digits(low, count);
+    match count {
+        0 => None,
+        8 => {
+            let high = word(from + 8)?;
+            let more = digits(high);
+            Some((value * POWERS[more as usize] + eight_digits(high, more), from + 8 + more as usize))
+        }
+        _ => Some((value, from + count as usize)),
     }
 }
 

@@ -29,18 +29,23 @@ proptest! {
     }
 
     #[test]
-    fn a_plain_pair_is_read_or_left(text in "[0-9]{1,18}[, \\t;x][0-9]{0,18}[\\n\\r ][0-9\\n]{0,9}") {
-        let mut scan = Scan::new(text.as_bytes());
-        match scan.plain_pair(|b| b", \t;".contains(&b)) {
-            None => prop_assert_eq!((scan.at, scan.line), (0, 0)),
-            Some((source, target)) => {
-                let line = &text[..scan.at];
-                let mut fields = line.strip_suffix('\n').expect("a whole line").split([',', ' ', '\t', ';']);
-                prop_assert_eq!(fields.next().map(str::parse), Some(Ok(source)));
-                prop_assert_eq!(fields.next().map(str::parse), Some(Ok(target)));
-                prop_assert_eq!((fields.next(), scan.line), (None, 1));
-            }
-        }
+    fn plain_pairs_are_read_or_left(lines in prop::collection::vec("[0-9]{0,18}[, \\t;x][0-9]{0,18}\r?", 0..6), refused in 0u64..10) {
+        let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>() + &" ".repeat(PLAIN);
+        // The pairs of the lines up to the first that is not plain or whose target is refused.
+        let pair = |line: &String| {
+            let (source, target) = line.split_once([',', ' ', '\t', ';'])?;
+            let number = |field: &str| field.parse::<u64>().ok().filter(|_| field.len() <= 16);
+            number(source).zip(number(target)).filter(|(_, target)| *target != refused)
+        };
+        let expected: Vec<_> = lines.iter().map_while(pair).collect();
+        let (mut scan, mut pairs) = (Scan::new(text.as_bytes()), Vec::new());
+        scan.plain_pairs(|b| b", \t;".contains(&b), |source, target| {
+            let taken = target != refused;
+            pairs.extend(taken.then_some((source, target)));
+            taken
+        });
+        let read: usize = lines[..expected.len()].iter().map(|line| line.len() + 1).sum();
+        prop_assert_eq!((&pairs, scan.at, scan.line), (&expected, read, expected.len() as u64));
     }
 
     #[test]
