@@ -1,0 +1,88 @@
+//! `--sampler`: every command that samples takes every kind, and refuses options of another; `morphgl cache` judges them.
+#![cfg(feature = "cpu")]
+
+mod support;
+
+use serde_json::Value;
+use support::Bench;
+
+const SMALL: [&str; 4] = ["--batch-size", "32", "--threads", "2"];
+
+#[test]
+fn models_learn_from_subgraphs_and_walks() {
+    let bench = Bench::new();
+    bench.small();
+    for (sampler, extra) in [
+        ("shadow", &["--fanouts", "5,4", "--layers", "4"][..]),
+        ("shadow", &["--model", "gcn", "--expansion", "new"]),
+        ("walk", &["--walks", "5", "--walk-length", "2", "--restart", "0.3", "--neighbors", "4"]),
+        ("walk", &["--model", "gat", "--hidden", "32"]),
+    ] {
+        let train = ["train", "small", "--sampler", sampler, "--epochs", "12", "--lr", "0.01"];
+        let json = bench.json(&[&train[..], &SMALL, extra].concat());
+        let losses: Vec<f64> =
+            json["epochs"].as_array().expect("epochs").iter().filter_map(|e| e["loss"].as_f64()).collect();
+        assert!(losses[11] < 0.7 * losses[0], "{sampler} {extra:?}: {losses:?}");
+        assert!(json["test_accuracy"].as_f64() > Some(0.5), "{sampler} {extra:?}: {:#}", json["test_accuracy"]);
+    }
+}
+
+/// Both trainers see the same mini-batches, whose importance weighs GraphSAGE's mean.
+#[test]
+fn the_trainers_agree_on_importance() {
+    let bench = Bench::new();
+    bench.small();
+    let run = |training: &str| {
+        let train = ["train", "small", "--sampler", "walk", "--epochs", "2", "--dropout", "0", "--training", training];
+        bench.json(&[&train[..], &SMALL].concat())["epochs"][1]["loss"].as_f64().expect("a loss")
+    };
+    let (native, burn) = (run("Training_CPU_Native"), run("Training_CPU_Burn"));
+    assert!((native - burn).abs() < 1e-4 * burn, "{native} and {burn}");
+}
+
+#[test]
+fn options_of_another_kind_are_refused() {
+    let bench = Bench::new();
+    bench.small();
+    let refused = |args: &[&str], words: &[&str]| bench.misused(&[&["train", "small"][..], args].concat(), words);
+    refused(&["--walks", "3"], &["--walks", "--sampler neighbor", "leave it out"]);
+    refused(&["--sampler", "shadow", "--restart", "0.1"], &["--restart", "--sampler shadow"]);
+    refused(&["--sampler", "walk", "--fanouts", "5,5,5"], &["--fanouts", "--sampler walk"]);
+    refused(&["--sampler", "walk", "--weighted"], &["--weighted", "--sampler walk"]);
+    refused(&["--sampler", "walk", "--model", "gcn"], &["gcn", "importance", "use sage or gat"]);
+    let other = ["--sampler", "walk", "--batching", "Batching_CPU_Neighbor"];
+    refused(&other, &["Batching_CPU_Neighbor does not sample by walk", "--sampler neighbor"]);
+}
+
+fn hit_rates(policy: &Value) -> Vec<f64> {
+    policy["sizes"].as_array().expect("sizes").iter().filter_map(|size| size["hit_rate"].as_f64()).collect()
+}
+
+#[test]
+fn no_static_cache_has_more_hits_than_the_optimum() {
+    let bench = Bench::new();
+    bench.small();
+    for (sampler, policies) in [("neighbor", 8), ("shadow", 8), ("walk", 7)] {
+        let args =
+            ["cache", "small", "--sampler", sampler, "--shares", "0,10,50,100", "--plot", "hits.svg", "--epochs", "2"];
+        let json = bench.json(&[&args[..], &SMALL].concat());
+        let all = json["policies"].as_array().expect("policies");
+        // Walks have no fanouts for the analytic policy to read.
+        assert_eq!(all.len(), policies, "{sampler}: {json:#}");
+        let best = hit_rates(all.iter().find(|p| p["policy"] == "hindsight").expect("the optimum"));
+        assert_eq!((best[0], best[3]), (0.0, 1.0), "nothing and everything is cached");
+        for policy in all {
+            let rates = hit_rates(policy);
+            assert!(rates.iter().zip(&best).all(|(rate, best)| *rate <= best + 1e-9), "{sampler}: {policy:#}");
+            let row_bytes = json["row_bytes"].as_f64().expect("bytes");
+            let missed = policy["sizes"][0]["missed_bytes"].as_f64().expect("bytes");
+            assert!((missed - json["accesses"].as_f64().expect("accesses") * row_bytes).abs() <= 1.0, "{policy:#}");
+        }
+        let picture = std::fs::read_to_string(bench.path().join("hits.svg")).expect("a picture");
+        assert!(picture.starts_with("<svg") && picture.contains("hindsight") && !picture.contains("NaN"), "{picture}");
+    }
+    bench.misused(&["cache", "small", "--save", "hot.npy"], &["--save", "--policies"]);
+    bench.misused(&["cache", "small", "--policies", "hot"], &["hot", "in-degree", "hindsight"]);
+    bench.text(&["cache", "small", "--policies", "inclusion", "--save", "hot.npy"]);
+    assert!(bench.path().join("hot.npy").exists(), "the scores are kept");
+}
