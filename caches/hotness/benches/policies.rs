@@ -4,8 +4,9 @@
 //!
 //! Graphs are generated: a block model (edges go both ways) and R-MAT (they do not). Seeds are spread over the graph, or those of
 //! one class, which is clustered in the block model. Hits are those of the first `--epochs` epochs; costs are
-//! medians of `--rounds` rounds on as many threads as an epoch's sampling without features. The second table compares the scans of
-//! the policies that read edges with one sequential scan.
+//! medians of `--rounds` rounds, in each of which an epoch is sampled on as many threads without features. The second table
+//! compares the policies that read edges with the same by sequential scans, which is what they do up to some hundred thousand
+//! nodes.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::str::FromStr;
@@ -53,17 +54,27 @@ fn options() -> Options {
     options
 }
 
-/// The median of the seconds that `work` takes.
-fn median_seconds(rounds: usize, mut work: impl FnMut()) -> f64 {
-    let mut all: Vec<f64> = (0..rounds.max(1))
-        .map(|_| {
-            let start = Instant::now();
-            work();
-            start.elapsed().as_secs_f64()
-        })
-        .collect();
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
+}
+
+/// Median seconds of `ours` and of `theirs`, and of their ratios in each round, in which one follows the other.
+fn compare_seconds(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> [f64; 3] {
+    let (mut all, mut others, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds.max(1) {
+        let (other, one) = (seconds(&mut theirs), seconds(&mut ours));
+        all.push(one);
+        others.push(other);
+        ratios.push(one / other);
+    }
+    [all, others, ratios].map(median)
 }
 
 /// Samples an epoch and counts nothing.
@@ -122,13 +133,11 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
     })
     .expect("a sampler");
     let threads = options.threads;
-    let epoch = median_seconds(options.rounds, || sample_epoch(&sampler, threads));
     println!(
-        "\n{what}: {num_nodes} nodes, {} edges, {} seeds, {} mini-batches, an epoch of sampling {:.1} ms",
+        "\n{what}: {num_nodes} nodes, {} edges, {} seeds, {} mini-batches",
         graph.num_edges(),
         seeds.nodes().len(),
-        sampler.num_batches(),
-        1e3 * epoch
+        sampler.num_batches()
     );
     let score = |policy: &dyn Policy| -> Hotness { policy.score(graph, seeds.nodes(), &settings).expect("scores") };
     let optimum = Hindsight { batching: &sampler, epochs: 0..options.epochs, threads };
@@ -137,6 +146,7 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
     let hits = |scores: &[f32]| coverage(&trained, &hottest(scores, rows[3]), &rows);
     let best = hits(&trained)[2];
     println!("{:26} {:>6} {:>6} {:>6} {:>6}  of optimum at 10%  epochs of sampling", "hits %", 1, 5, 10, 25);
+    let mut epochs = Vec::new();
     let two = PolicyKind::PreSample { epochs: 2.try_into().expect("positive") };
     for kind in PolicyKind::ALL.into_iter().chain([two]) {
         let policy: Box<dyn Policy> = match kind {
@@ -147,18 +157,21 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
             other => other.policy(0).expect("it needs no sampler"),
         };
         let mut hotness = None;
-        let seconds = median_seconds(options.rounds, || hotness = Some(score(&*policy)));
+        let scored = || hotness = Some(score(&*policy));
+        let [_, epoch, cost] = compare_seconds(options.rounds, scored, || sample_epoch(&sampler, threads));
+        epochs.push(epoch);
         let rates = hits(&hotness.expect("a round").features);
         let shown: Vec<String> = rates.iter().map(|rate| format!("{:6.1}", 100.0 * rate)).collect();
-        println!("{:26} {}  {:17.3}  {:18.2}", kind.to_string(), shown.join(" "), rates[2] / best, seconds / epoch);
+        println!("{:26} {}  {:17.3}  {:18.2}", kind.to_string(), shown.join(" "), rates[2] / best, cost);
     }
+    println!("an epoch of sampling on {threads} threads: {:.1} ms", 1e3 * median(epochs));
     println!("{:26} sequential ms  {threads} threads ms  ratio", "scan of edges");
     for name in ["out-degree", "weighted-reverse-pagerank", "inclusion"] {
         let policy = name.parse::<PolicyKind>().expect("a policy").policy(0).expect("it needs no sampler");
         let scanned = || drop(policy.score(&Scanned(graph), seeds.nodes(), &settings).expect("scores"));
-        let sequential = median_seconds(options.rounds, scanned);
-        let parallel = median_seconds(options.rounds, || drop(score(&*policy)));
-        println!("{name:26} {:13.1}  {:12.1}  {:5.2}", 1e3 * sequential, 1e3 * parallel, sequential / parallel);
+        let parallel = || drop(score(&*policy));
+        let [parallel, sequential, ratio] = compare_seconds(options.rounds, parallel, scanned);
+        println!("{name:26} {:13.1}  {:12.1}  {:5.2}", 1e3 * sequential, 1e3 * parallel, 1.0 / ratio);
     }
 }
 

@@ -50,8 +50,10 @@ impl Policy for Inclusion {
                 previous.copy_from_slice(&included);
             }
             included.par_iter_mut().zip(&missed).for_each(|(p, &log)| {
-                // 1 - (1 - p) · exp(-log), accurate for small values.
-                *p += (1.0 - *p) * -(-log).exp_m1();
+                // 1 - (1 - p) · exp(-log), accurate for small values. Most nodes are far from few seeds.
+                if log > 0.0 {
+                    *p += (1.0 - *p) * -(-log).exp_m1();
+                }
             });
         }
         drop(missed);

@@ -8,21 +8,24 @@ use rayon::prelude::*;
 
 use crate::Graph;
 
-/// Edges of a part: one thread's share of a round. 2^17 edges make 1 MiB of buffered terms.
-const PART: u64 = 1 << 17;
+/// Edges of a part: one thread's share of a round. 2^16 edges make 512 KiB of buffered terms.
+const PART: u64 = 1 << 16;
 /// Parts of a round for each thread, so that a slow one delays the others little.
 const PARTS_A_THREAD: usize = 4;
 /// Number of bins is below twice this: enough to balance hubs, few enough that the ends of all bins stay in cache.
 const BINS: usize = 256;
+/// Bytes of sums that stay in a core's cache: up to them one scan is faster than two threads with blocking. Beyond, blocking takes
+/// 0.55 to 0.95 of its CPU time on one to four threads (`docs/performance/hotness.md`).
+const CACHED_BYTES: usize = 4 << 20;
 
 /// Adds `term(v, in-degree of v)` to `sums[u]` for every edge from `u` to `v`: each node `u` sums over its out-neighbours.
 ///
 /// Terms of a node are added in the order of rows, whatever the graph and the number of threads, so results are the same bits.
 /// Rows whose term is 0 are skipped.
 ///
-/// A graph in memory is read by all threads of the current rayon pool, by propagation blocking (Beamer, Asanović and Patterson,
-/// "Reducing PageRank communication via propagation blocking", IPDPS 2017): in each round threads sort the terms of their
-/// parts of the edges into bins by ranges of `u`, then each bin is added up by one thread, part after part.
+/// A large graph in memory is read by all threads of the current rayon pool, by propagation blocking (Beamer, Asanović and
+/// Patterson, "Reducing PageRank communication via propagation blocking", IPDPS 2017): in each round threads sort the terms of
+/// their parts of the edges into bins by ranges of `u`, then each bin is added up by one thread, part after part.
 ///
 /// # Errors
 ///
@@ -30,10 +33,10 @@ const BINS: usize = 256;
 ///
 /// # Complexity
 ///
-/// O(edges) time; several threads buffer some 4 to 8 MiB each.
+/// O(edges) time; blocking buffers 2 to 4 MiB a thread.
 pub(crate) fn scatter<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32 + Sync) -> Result<()> {
     match graph.topology() {
-        Some(topology) if rayon::current_num_threads() > 1 => {
+        Some(topology) if size_of_val(sums) > CACHED_BYTES => {
             blocked(topology, sums, PART, &term);
             Ok(())
         }
