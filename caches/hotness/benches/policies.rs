@@ -77,6 +77,15 @@ fn compare_seconds(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut
     [all, others, ratios].map(median)
 }
 
+/// CPU seconds of all threads so far, in steps of 0.01; `None` where the system does not tell.
+fn cpu_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // User and system time, in ticks of 1/100 s, are fields 14 and 15; the second one ends with the last bracket.
+    let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / 100.0)
+}
+
 /// Samples an epoch and counts nothing.
 fn sample_epoch(sampler: &CpuNeighbor, threads: usize) {
     let next = AtomicU32::new(0);
@@ -165,13 +174,30 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
         println!("{:26} {}  {:17.3}  {:18.2}", kind.to_string(), shown.join(" "), rates[2] / best, cost);
     }
     println!("an epoch of sampling on {threads} threads: {:.1} ms", 1e3 * median(epochs));
-    println!("{:26} sequential ms  {threads} threads ms  ratio", "scan of edges");
+    println!("{:26} sequential ms  {threads} threads ms  ratio  ratio of CPU time", "scan of edges");
     for name in ["out-degree", "weighted-reverse-pagerank", "inclusion"] {
         let policy = name.parse::<PolicyKind>().expect("a policy").policy(0).expect("it needs no sampler");
-        let scanned = || drop(policy.score(&Scanned(graph), seeds.nodes(), &settings).expect("scores"));
-        let parallel = || drop(score(&*policy));
-        let [parallel, sequential, ratio] = compare_seconds(options.rounds, parallel, scanned);
-        println!("{name:26} {:13.1}  {:12.1}  {:5.2}", 1e3 * sequential, 1e3 * parallel, 1.0 / ratio);
+        let mut cpu = [Some(0.0), Some(0.0)];
+        let mut timed = |which: usize, graph: &dyn Graph| {
+            let before = cpu_seconds();
+            drop(policy.score(graph, seeds.nodes(), &settings).expect("scores"));
+            cpu[which] = cpu[which].zip(before).zip(cpu_seconds()).map(|((sum, before), after)| sum + after - before);
+        };
+        let (mut all, rounds) = ([Vec::new(), Vec::new()], options.rounds.max(1));
+        for _ in 0..rounds {
+            all[0].push(seconds(|| timed(0, &Scanned(graph))));
+            all[1].push(seconds(|| timed(1, graph)));
+        }
+        let [sequential, parallel] = all.map(median);
+        // Of less than half a second, the steps of the clock are too much.
+        let cpu = cpu[0].zip(cpu[1]).filter(|(a, b)| a.min(*b) >= 0.5).map(|(a, b)| format!("{:5.2}", a / b));
+        println!(
+            "{name:26} {:13.1}  {:12.1}  {:5.2}  {:>17}",
+            1e3 * sequential,
+            1e3 * parallel,
+            sequential / parallel,
+            cpu.unwrap_or("-".into())
+        );
     }
 }
 
