@@ -1,6 +1,6 @@
 //! Sums along out-edges of a graph that is stored by in-neighbours.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::Result;
@@ -12,10 +12,12 @@ use crate::Graph;
 const PART: u64 = 1 << 16;
 /// Parts of a round for each thread, so that a slow one delays the others little.
 const PARTS_A_THREAD: usize = 4;
-/// Number of bins is below twice this: enough to balance hubs, few enough that the ends of all bins stay in cache.
-const BINS: usize = 256;
-/// Bytes of sums that stay in a core's cache: up to them one scan is faster than two threads with blocking. Beyond, blocking takes
-/// 0.55 to 0.95 of its CPU time on one to four threads (`docs/performance/hotness.md`).
+/// Nodes of a bin: 2^16 sums stay in a core's cache while they are added to.
+const BIN_NODES: usize = 1 << 16;
+/// Fewest and most bins: enough to balance hubs over threads, few enough that the ends of all bins stay in cache.
+const BINS: Range<usize> = 64..1024;
+/// Bytes of sums that stay in a core's cache: up to them one scan is as fast as two threads with blocking. Beyond, blocking takes
+/// less CPU time than a scan on one thread already (`docs/performance/hotness.md`).
 const CACHED_BYTES: usize = 4 << 20;
 
 /// Adds `term(v, in-degree of v)` to `sums[u]` for every edge from `u` to `v`: each node `u` sums over its out-neighbours.
@@ -77,7 +79,8 @@ type Bins = Vec<Vec<(u32, f32)>>;
 
 /// [`scatter`] by the threads of the current pool, in parts of `part` edges.
 fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, term: &(impl Fn(u32, u64) -> f32 + Sync)) {
-    let bin_nodes = (topology.num_nodes() / BINS).max(1).next_power_of_two();
+    let [least, most] = [BINS.end, BINS.start].map(|bins| topology.num_nodes().div_ceil(bins).next_power_of_two());
+    let bin_nodes = BIN_NODES.clamp(least, most);
     let shift = bin_nodes.trailing_zeros();
     let num_bins = topology.num_nodes().div_ceil(bin_nodes);
     let num_parts = PARTS_A_THREAD * rayon::current_num_threads();
