@@ -1,6 +1,6 @@
 //! Hits of every policy beside the optimum in hindsight, and its cost in epochs of sampling:
-//! `cargo bench -p morphgl-hotness -- [--nodes 200000] [--threads N] [--fanouts 10,5] [--batch-size 256] [--epochs 3]
-//! [--rounds 5]`.
+//! `cargo bench -p morphgl-hotness --bench policies -- [--nodes 200000] [--threads N] [--fanouts 10,5] [--batch-size 256]
+//! [--epochs 3] [--rounds 5]`.
 //!
 //! Graphs are generated: a block model (edges go both ways) and R-MAT (they do not). Seeds are spread over the graph, or those of
 //! one class, which is clustered in the block model. Hits are those of the first `--epochs` epochs; costs are

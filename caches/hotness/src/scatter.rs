@@ -16,8 +16,8 @@ const PARTS_A_THREAD: usize = 4;
 const BIN_NODES: usize = 1 << 16;
 /// Fewest and most bins: enough to balance hubs over threads, few enough that the ends of all bins stay in cache.
 const BINS: Range<usize> = 64..1024;
-/// Bytes of sums that stay in a core's cache: up to them one scan is as fast as two threads with blocking. Beyond, blocking takes
-/// less CPU time than a scan on one thread already (`docs/performance/hotness.md`).
+/// Bytes of sums that stay in a core's cache: up to them blocking takes about twice the CPU time of a scan, and beyond about the
+/// same (`docs/performance/hotness.md`).
 const CACHED_BYTES: usize = 4 << 20;
 
 /// Adds `term(v, in-degree of v)` to `sums[u]` for every edge from `u` to `v`: each node `u` sums over its out-neighbours.
