@@ -1,11 +1,12 @@
 //! Hits of every policy beside the optimum in hindsight, and its cost in epochs of sampling:
-//! `cargo bench -p morphgl-hotness -- [--nodes 200000] [--threads N] [--fanouts 10,5] [--batch-size 256] [--epochs 3]
-//! [--rounds 5]`.
+//! `cargo bench -p morphgl-hotness --bench policies -- [--nodes 200000] [--threads N] [--fanouts 10,5] [--batch-size 256]
+//! [--epochs 3] [--rounds 5]`.
 //!
 //! Graphs are generated: a block model (edges go both ways) and R-MAT (they do not). Seeds are spread over the graph, or those of
 //! one class, which is clustered in the block model. Hits are those of the first `--epochs` epochs; costs are
-//! medians of `--rounds` rounds on as many threads as an epoch's sampling without features. The second table compares the scans of
-//! the policies that read edges with one sequential scan.
+//! medians of `--rounds` rounds, in each of which an epoch is sampled on as many threads without features. The second table
+//! compares the policies that read edges with the same by sequential scans, which is what they do up to some hundred thousand
+//! nodes.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
 use std::str::FromStr;
@@ -53,17 +54,36 @@ fn options() -> Options {
     options
 }
 
-/// The median of the seconds that `work` takes.
-fn median_seconds(rounds: usize, mut work: impl FnMut()) -> f64 {
-    let mut all: Vec<f64> = (0..rounds.max(1))
-        .map(|_| {
-            let start = Instant::now();
-            work();
-            start.elapsed().as_secs_f64()
-        })
-        .collect();
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
+}
+
+/// Median seconds of `ours` and of `theirs`, and of their ratios in each round, in which one follows the other.
+fn compare_seconds(rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) -> [f64; 3] {
+    let (mut all, mut others, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds.max(1) {
+        let (other, one) = (seconds(&mut theirs), seconds(&mut ours));
+        all.push(one);
+        others.push(other);
+        ratios.push(one / other);
+    }
+    [all, others, ratios].map(median)
+}
+
+/// CPU seconds of all threads so far, in steps of 0.01; `None` where the system does not tell.
+fn cpu_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // User and system time, in ticks of 1/100 s, are fields 14 and 15; the second one ends with the last bracket.
+    let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / 100.0)
 }
 
 /// Samples an epoch and counts nothing.
@@ -119,13 +139,11 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
     })
     .expect("a sampler");
     let threads = options.threads;
-    let epoch = median_seconds(options.rounds, || sample_epoch(&sampler, threads));
     println!(
-        "\n{what}: {num_nodes} nodes, {} edges, {} seeds, {} mini-batches, an epoch of sampling {:.1} ms",
+        "\n{what}: {num_nodes} nodes, {} edges, {} seeds, {} mini-batches",
         graph.num_edges(),
         seeds.nodes().len(),
-        sampler.num_batches(),
-        1e3 * epoch
+        sampler.num_batches()
     );
     let score = |policy: &dyn Policy| -> Hotness { policy.score(graph, seeds.nodes(), &settings).expect("scores") };
     let optimum = Hindsight { batching: &sampler, epochs: 0..options.epochs, threads };
@@ -134,6 +152,7 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
     let hits = |scores: &[f32]| coverage(&trained, &hottest(scores, rows[3]), &rows);
     let best = hits(&trained)[2];
     println!("{:26} {:>6} {:>6} {:>6} {:>6}  of optimum at 10%  epochs of sampling", "hits %", 1, 5, 10, 25);
+    let mut epochs = Vec::new();
     let two = PolicyKind::PreSample { epochs: 2.try_into().expect("positive") };
     for kind in PolicyKind::ALL.into_iter().chain([two]) {
         let policy: Box<dyn Policy> = match kind {
@@ -144,18 +163,38 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
             other => other.policy(0).expect("it needs no sampler"),
         };
         let mut hotness = None;
-        let seconds = median_seconds(options.rounds, || hotness = Some(score(&*policy)));
+        let scored = || hotness = Some(score(&*policy));
+        let [_, epoch, cost] = compare_seconds(options.rounds, scored, || sample_epoch(&sampler, threads));
+        epochs.push(epoch);
         let rates = hits(&hotness.expect("a round").features);
         let shown: Vec<String> = rates.iter().map(|rate| format!("{:6.1}", 100.0 * rate)).collect();
-        println!("{:26} {}  {:17.3}  {:18.2}", kind.to_string(), shown.join(" "), rates[2] / best, seconds / epoch);
+        println!("{:26} {}  {:17.3}  {:18.2}", kind.to_string(), shown.join(" "), rates[2] / best, cost);
     }
-    println!("{:26} sequential ms  {threads} threads ms  ratio", "scan of edges");
+    println!("an epoch of sampling on {threads} threads: {:.1} ms", 1e3 * median(epochs));
+    println!("{:26} sequential ms  {threads} threads ms  ratio  ratio of CPU time", "scan of edges");
     for name in ["out-degree", "weighted-reverse-pagerank", "inclusion"] {
         let policy = name.parse::<PolicyKind>().expect("a policy").policy(0).expect("it needs no sampler");
-        let scanned = || drop(policy.score(&Scanned(graph), seeds.nodes(), &settings).expect("scores"));
-        let sequential = median_seconds(options.rounds, scanned);
-        let parallel = median_seconds(options.rounds, || drop(score(&*policy)));
-        println!("{name:26} {:13.1}  {:12.1}  {:5.2}", 1e3 * sequential, 1e3 * parallel, sequential / parallel);
+        let mut cpu = [Some(0.0), Some(0.0)];
+        let mut timed = |which: usize, graph: &dyn Graph| {
+            let before = cpu_seconds();
+            drop(policy.score(graph, seeds.nodes(), &settings).expect("scores"));
+            cpu[which] = cpu[which].zip(before).zip(cpu_seconds()).map(|((sum, before), after)| sum + after - before);
+        };
+        let (mut all, rounds) = ([Vec::new(), Vec::new()], options.rounds.max(1));
+        for _ in 0..rounds {
+            all[0].push(seconds(|| timed(0, &Scanned(graph))));
+            all[1].push(seconds(|| timed(1, graph)));
+        }
+        let [sequential, parallel] = all.map(median);
+        // Of less than half a second, the steps of the clock are too much.
+        let cpu = cpu[0].zip(cpu[1]).filter(|(a, b)| a.min(*b) >= 0.5).map(|(a, b)| format!("{:5.2}", a / b));
+        println!(
+            "{name:26} {:13.1}  {:12.1}  {:5.2}  {:>17}",
+            1e3 * sequential,
+            1e3 * parallel,
+            sequential / parallel,
+            cpu.unwrap_or("-".into())
+        );
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{Graph, Hotness, Policy};
 ///
 /// # Complexity
 ///
-/// One scan of the edges a hop; 12 bytes a node, 16 with expansion `New`. A graph in memory is scanned by all threads of the
-/// current rayon pool, with the same bits as a result.
+/// One scan of the edges a hop; 12 bytes a node, 16 with expansion `New`. A large graph in memory is scanned by all threads
+/// of the current rayon pool, with the same bits as a result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Inclusion;
 
@@ -54,8 +54,10 @@ impl Policy for Inclusion {
                 previous.copy_from_slice(&included);
             }
             included.par_iter_mut().zip(&missed).for_each(|(p, &log)| {
-                // 1 - (1 - p) · exp(-log), accurate for small values.
-                *p += (1.0 - *p) * -(-log).exp_m1();
+                // 1 - (1 - p) · exp(-log), accurate for small values. Most nodes are far from few seeds.
+                if log > 0.0 {
+                    *p += (1.0 - *p) * -(-log).exp_m1();
+                }
             });
         }
         drop(missed);

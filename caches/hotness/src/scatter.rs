@@ -1,6 +1,6 @@
 //! Sums along out-edges of a graph that is stored by in-neighbours.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use morphgl_graph_store::Topology;
 use morphgl_registry::Result;
@@ -8,21 +8,26 @@ use rayon::prelude::*;
 
 use crate::Graph;
 
-/// Edges of a part: one thread's share of a round. 2^17 edges make 1 MiB of buffered terms.
-const PART: u64 = 1 << 17;
+/// Edges of a part: one thread's share of a round. 2^16 edges make 512 KiB of buffered terms.
+const PART: u64 = 1 << 16;
 /// Parts of a round for each thread, so that a slow one delays the others little.
 const PARTS_A_THREAD: usize = 4;
-/// Number of bins is below twice this: enough to balance hubs, few enough that the ends of all bins stay in cache.
-const BINS: usize = 256;
+/// Nodes of a bin: 2^16 sums stay in a core's cache while they are added to.
+const BIN_NODES: usize = 1 << 16;
+/// Fewest and most bins: enough to balance hubs over threads, few enough that the ends of all bins stay in cache.
+const BINS: Range<usize> = 64..1024;
+/// Bytes of sums that stay in a core's cache: up to them blocking takes about twice the CPU time of a scan, and beyond about the
+/// same (`docs/performance/hotness.md`).
+const CACHED_BYTES: usize = 4 << 20;
 
 /// Adds `term(v, in-degree of v)` to `sums[u]` for every edge from `u` to `v`: each node `u` sums over its out-neighbours.
 ///
 /// Terms of a node are added in the order of rows, whatever the graph and the number of threads, so results are the same bits.
 /// Rows whose term is 0 are skipped.
 ///
-/// A graph in memory is read by all threads of the current rayon pool, by propagation blocking (Beamer, Asanović and Patterson,
-/// "Reducing PageRank communication via propagation blocking", IPDPS 2017): in each round threads sort the terms of their
-/// parts of the edges into bins by ranges of `u`, then each bin is added up by one thread, part after part.
+/// A large graph in memory is read by all threads of the current rayon pool, by propagation blocking (Beamer, Asanović and
+/// Patterson, "Reducing PageRank communication via propagation blocking", IPDPS 2017): in each round threads sort the terms of
+/// their parts of the edges into bins by ranges of `u`, then each bin is added up by one thread, part after part.
 ///
 /// # Errors
 ///
@@ -30,10 +35,10 @@ const BINS: usize = 256;
 ///
 /// # Complexity
 ///
-/// O(edges) time; several threads buffer some 4 to 8 MiB each.
+/// O(edges) time; blocking buffers 2 to 4 MiB a thread.
 pub(crate) fn scatter<S: Sum>(graph: &dyn Graph, sums: &mut [S], term: impl Fn(u32, u64) -> f32 + Sync) -> Result<()> {
     match graph.topology() {
-        Some(topology) if rayon::current_num_threads() > 1 => {
+        Some(topology) if size_of_val(sums) > CACHED_BYTES => {
             blocked(topology, sums, PART, &term);
             Ok(())
         }
@@ -74,7 +79,8 @@ type Bins = Vec<Vec<(u32, f32)>>;
 
 /// [`scatter`] by the threads of the current pool, in parts of `part` edges.
 fn blocked<S: Sum>(topology: &Topology, sums: &mut [S], part: u64, term: &(impl Fn(u32, u64) -> f32 + Sync)) {
-    let bin_nodes = (topology.num_nodes() / BINS).max(1).next_power_of_two();
+    let [least, most] = [BINS.end, BINS.start].map(|bins| topology.num_nodes().div_ceil(bins).next_power_of_two());
+    let bin_nodes = BIN_NODES.clamp(least, most);
     let shift = bin_nodes.trailing_zeros();
     let num_bins = topology.num_nodes().div_ceil(bin_nodes);
     let num_parts = PARTS_A_THREAD * rayon::current_num_threads();

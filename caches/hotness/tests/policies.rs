@@ -7,6 +7,7 @@ use morphgl_generate::{SbmConfig, sbm};
 use morphgl_graph_store::Topology;
 use morphgl_hotness::{Graph, Hindsight, Hotness, InDegree, Inclusion, OutDegree, Policy, PreSample, Random};
 use morphgl_hotness::{PolicyKind, coverage, hottest};
+use morphgl_platform::splitmix64;
 use morphgl_registry::{Expansion, Result, SamplerSettings};
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
@@ -91,10 +92,10 @@ impl Graph for Scanned<'_> {
 
 #[test]
 fn scores_are_the_same_bits_on_any_number_of_threads_and_from_a_scan() {
-    // More edges than one round of two threads reads.
-    let config = SbmConfig { nodes: 60_000, degree: 20.0, dim: 1, ..SbmConfig::default() };
-    let graph = sbm(&config).expect("a graph").topology;
-    assert!(graph.num_edges() > 1 << 20);
+    // Larger than what is scanned sequentially, and with more edges than one round of three threads reads.
+    let num_nodes = 1_100_000u64;
+    let indices: Vec<u32> = (0..2 * num_nodes).map(|i| (splitmix64(i) % num_nodes) as u32).collect();
+    let graph = Topology::new((0..=num_nodes).map(|v| 2 * v).collect::<Vec<_>>(), indices, None).expect("a graph");
     let seeds: Vec<u32> = (0..600).collect();
     let check = |policy: &dyn Policy, settings: &SamplerSettings| {
         let expected = policy.score(&Scanned(&graph), &seeds, settings).expect("scores");
