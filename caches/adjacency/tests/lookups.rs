@@ -18,7 +18,7 @@ fn graph() -> impl Strategy<Value = (Vec<u64>, Vec<u32>)> {
     })
 }
 
-fn list<'a>((indptr, indices): &'a (Vec<u64>, Vec<u32>), node: u32) -> &'a [u32] {
+fn list((indptr, indices): &(Vec<u64>, Vec<u32>), node: u32) -> &[u32] {
     &indices[indptr[node as usize] as usize..indptr[node as usize + 1] as usize]
 }
 

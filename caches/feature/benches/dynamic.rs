@@ -205,7 +205,7 @@ fn run_stress(eviction: Eviction, operations: u64) {
                 for _ in 0..operations {
                     state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
                     // The square of a draw: low nodes are hot.
-                    let draw = (state >> 32) * nodes >> 32;
+                    let draw = ((state >> 32) * nodes) >> 32;
                     let node = (draw * draw / nodes) as u32;
                     let version = (state >> 20) as u32 % 3;
                     if state >> 29 & 7 == 0 || !cache.get_into(node, &mut out) {

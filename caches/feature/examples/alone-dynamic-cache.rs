@@ -10,7 +10,7 @@ fn main() {
         let accesses = 1_000_000u32;
         for i in 0..accesses {
             // A window of 30,000 nodes that moves by one node every 20 accesses; low nodes in it are hotter.
-            let draw = u64::from(i.wrapping_mul(2_654_435_761)) * 30_000 >> 32;
+            let draw = (u64::from(i.wrapping_mul(2_654_435_761)) * 30_000) >> 32;
             let node = i / 20 + (draw * draw / 30_000) as u32;
             match cache.get_into(node, &mut row) {
                 true => hits += 1,

@@ -28,7 +28,7 @@ pub(crate) struct Caches {
     pub(crate) lists: Option<AdjacencyCache>,
     /// Name of the hotness policy.
     pub(crate) policy: &'static str,
-    /// Seconds that a hit saves, measured; `None` if nothing is to be cached.
+    /// Seconds that a hit saves, by which the budget was divided; `None` if nothing was to be weighed.
     pub(crate) slopes: Option<Slopes>,
 }
 
@@ -69,27 +69,17 @@ impl Caches {
             Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree", false),
             _ => return Ok(Self::empty()),
         };
-        let mut reader = files.reader(options)?;
-        let slopes = slopes::measure(graph, files, settings, &mut reader)?;
-        // Only a graph of more neighbours than a cache may hold needs the limit.
-        let most = if files.indices.len > AdjacencyCache::MAX_NEIGHBORS {
-            AdjacencyCache::MAX_NEIGHBORS * AdjacencyCache::BYTES_A_NEIGHBOR
-        } else {
-            u64::MAX
-        };
-        let budget = budget.min(most);
-        let candidates = [slopes.clone(), by_blocks(&slopes)].map(|s| (divide(graph, files, &hotness, &s, budget), s));
         let batches = seeds.len().div_ceil(settings.batch_size.max(1));
         let replay = Replay { graph, files, hotness: &hotness, settings, batches };
-        let ([features, lists], slopes) = faster(candidates, &replay, replayed, &mut reader)?;
-        drop((hotness, reader));
+        let ([features, lists], slopes) = select(&replay, replayed, || files.reader(options), budget)?;
+        drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
             let mut reader = graph.reader.borrow_mut();
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes: Some(slopes) };
+        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -100,25 +90,48 @@ impl Caches {
     }
 }
 
-/// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what lists save where accesses are so dense
-/// that reads cover most of the file, and only long gaps spare any.
-fn by_blocks(measured: &Slopes) -> Slopes {
-    let read = measured.list.points().iter().map(|&(_, seconds)| seconds).fold(f64::INFINITY, f64::min);
-    let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
-    Slopes { row: if measured.row > 0.0 { read } else { 0.0 }, list: Curve::new([blocks(1.0), blocks(8.0)]) }
-}
+/// What each kind gets of a budget, and the slopes by which it was divided.
+type Division = ([Option<Share>; 2], Option<Slopes>);
 
-type Candidate = ([Option<Share>; 2], Slopes);
-
-/// The division whose misses are read in less time; the first one if they differ in nothing, or are not to be `replayed`.
-fn faster(
-    [first, second]: [Candidate; 2],
+/// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time. Where
+/// all entries fit, nothing is measured.
+fn select(
     replay: &Replay<'_>,
     replayed: bool,
-    reader: &mut Reader,
-) -> Result<Candidate> {
-    let maps = |candidate: &Candidate| candidate.0.each_ref().map(|share| share.as_ref().map(|s| s.map.clone()));
-    if !replayed || maps(&first) == maps(&second) {
+    reader: impl FnOnce() -> Result<Reader>,
+    budget: u64,
+) -> Result<Division> {
+    let Replay { graph, files, settings, .. } = *replay;
+    let (num_nodes, num_edges) = (u64::from(graph.num_nodes), files.indices.len);
+    // Only a graph of more neighbours than a cache may hold needs the limit.
+    let neighbors = AdjacencyCache::BYTES_A_NEIGHBOR * num_edges.min(AdjacencyCache::MAX_NEIGHBORS);
+    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(neighbors) } else { budget };
+    let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
+    let tables = 2 * NodeMap::num_bytes_of(graph.num_nodes as usize) + AdjacencyCache::BYTES;
+    if tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors <= budget {
+        let same = Slopes { row: 1.0, list: Curve::new([(1.0, 1.0)]) };
+        return Ok((divide(replay, &same, budget), None));
+    }
+    let mut reader = reader()?;
+    let slopes = slopes::measure(graph, files, settings, &mut reader)?;
+    let candidates = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), Some(s)));
+    let [blocks, measured] = candidates;
+    if replayed { faster([measured, blocks], replay, &mut reader) } else { Ok(measured) }
+}
+
+/// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what they save where
+/// accesses are so dense that reads cover most of the file, and only long gaps spare any.
+fn by_blocks(measured: &Slopes) -> Slopes {
+    let read = measured.list.points().iter().map(|&(_, seconds)| seconds).fold(f64::INFINITY, f64::min);
+    let read = if read.is_finite() { read } else { measured.row };
+    let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
+    Slopes { row: read, list: Curve::new([blocks(1.0), blocks(8.0)]) }
+}
+
+/// The division whose misses are read in less time; the first one if they differ in nothing.
+fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<Division> {
+    let maps = |division: &Division| division.0.each_ref().map(|share| share.as_ref().map(|s| s.map.clone()));
+    if maps(&first) == maps(&second) {
         return Ok(first);
     }
     let mut least = [f64::INFINITY; 2];
@@ -131,13 +144,14 @@ fn faster(
 }
 
 /// Divides `budget` bytes between feature rows and adjacency lists.
-fn divide(graph: &DiskGraph<'_>, files: &Files, hotness: &Hotness, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+    let Replay { graph, files, hotness, .. } = *replay;
     let map_bytes = NodeMap::num_bytes_of(graph.num_nodes as usize);
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
+    let row_saving = if files.features.is_some() { slopes.row } else { 0.0 };
     let degree = |v: u32| u64::from(graph.row(v).degree);
     let rows = Kind {
-        // Without features nothing was measured, and nothing is saved.
-        saving: &|v| (f64::from(hotness.features[v as usize]) * slopes.row) as f32,
+        saving: &|v| (f64::from(hotness.features[v as usize]) * row_saving) as f32,
         bytes: &|_| row_bytes,
         tables: map_bytes,
     };

@@ -92,5 +92,5 @@ fn hash(stream: u64, node: u32) -> u64 {
 }
 
 fn below(draw: u64, limit: u64) -> u64 {
-    (u128::from(draw) * u128::from(limit) >> 64) as u64
+    ((u128::from(draw) * u128::from(limit)) >> 64) as u64
 }

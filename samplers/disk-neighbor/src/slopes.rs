@@ -69,7 +69,7 @@ struct Draws(u64);
 impl Draws {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(SPLITMIX_STEP);
-        (u128::from(splitmix64(self.0)) * u128::from(limit) >> 64) as u64
+        ((u128::from(splitmix64(self.0)) * u128::from(limit)) >> 64) as u64
     }
 }
 

@@ -31,7 +31,7 @@ impl Index {
 
     /// Where probing for `node` begins, by the lower half of its hash; shards are selected by the upper half.
     fn home(&self, node: u32) -> usize {
-        ((hash(node) & 0xFFFF_FFFF) * self.entries.len() as u64 >> 32) as usize
+        (((hash(node) & 0xFFFF_FFFF) * self.entries.len() as u64) >> 32) as usize
     }
 
     fn next(&self, at: usize) -> usize {

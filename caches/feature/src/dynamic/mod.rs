@@ -17,10 +17,11 @@ const ROWS_A_SHARD: usize = 64;
 pub enum Eviction {
     /// SIEVE (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024, algorithm 1): rows stand in the order of insertion, a hand
     /// goes from the oldest to the newest and evicts the first row that was not hit since it passed. A hit sets a mark, and
-    /// takes no lock.
+    /// takes no lock. For skewed access that stays: where the hot set moves as a whole, it keeps what was hit before.
     #[default]
     Sieve,
-    /// The least recently used row (Unified CPU-GPU protocol, §4.3). A hit takes a lock after the copy, to move the row.
+    /// The least recently used row (Unified CPU-GPU protocol, §4.3), for hot sets that move. A hit takes a lock after the copy,
+    /// to move the row.
     Lru,
 }
 
@@ -78,7 +79,7 @@ impl DynamicCache {
 
     #[inline]
     fn shard(&self, node: u32) -> Option<&Shard> {
-        self.shards.get(((index::hash(node) >> 32) * self.shards.len() as u64 >> 32) as usize)
+        self.shards.get((((index::hash(node) >> 32) * self.shards.len() as u64) >> 32) as usize)
     }
 
     /// Copies the row of `node` to `out`, and returns whether it is cached; if not, `out` has any bytes.
