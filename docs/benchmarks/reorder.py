@@ -6,7 +6,9 @@
 PYTHON has numpy, scipy and, where DGL is to be measured, dgl. All systems run on the same cores (taskset; one core by
 default) and apply the same order: by in-degree, the hottest first. They move topology and features; MorphGL's seconds are
 those of `morphgl reorder --order`, which moves labels, splits and ids too, computes checksums, writes the copy and syncs it
-to disk. The peers' are of calls in memory, without writing:
+to disk. The peers' are of calls in memory, and, as `saved`, with writing the moved arrays by `numpy.save` and syncing them:
+
+On a machine with other programs CPU seconds, of the same calls, spread less than seconds do.
 
 - scipy: `matrix[order][:, order]` of a CSR matrix, and `features[order]`.
 - DGL: `dgl.reorder_graph(node_permute_algo="custom")` of a graph with its features, edges ordered by destination.
@@ -18,7 +20,6 @@ import argparse
 import json
 import os
 import pathlib
-import resource
 import shutil
 import statistics
 import subprocess
@@ -50,6 +51,23 @@ def arrays(features=True):
     return indptr, load("indices"), x, np.argsort(-np.diff(indptr.astype(np.int64)), kind="stable")
 
 
+def clocks(since=(0, 0)):
+    """Seconds of the clock and of the processor."""
+    return time.perf_counter() - since[0], time.process_time() - since[1]
+
+
+def saved(start, *arrays):
+    """Writes the arrays, and returns the seconds since `start`."""
+    with tempfile.TemporaryDirectory(dir=args.dataset.parent) as directory:
+        for number, array in enumerate(arrays):
+            if array is not None:
+                with open(f"{directory}/{number}.npy", "wb") as out:
+                    np.save(out, array)
+                    out.flush()
+                    os.fsync(out.fileno())
+        return clocks(start)
+
+
 def scipy_run():
     import scipy.sparse
 
@@ -58,12 +76,10 @@ def scipy_run():
     wide = np.int64 if len(indices) >= 2**31 else np.int32
     n = len(indptr) - 1
     matrix = scipy.sparse.csr_matrix((np.ones(len(indices), np.int8), indices.astype(wide), indptr.astype(wide)), (n, n))
-    start = time.perf_counter()
+    start = clocks()
     moved = matrix[order][:, order]
     rows = None if x is None else x[order]
-    seconds = time.perf_counter() - start
-    assert moved.nnz == len(indices) and (rows is None or len(rows) == n)
-    return seconds
+    return clocks(start), saved(start, moved.indptr, moved.indices, rows)
 
 
 def dgl_run():
@@ -78,32 +94,30 @@ def dgl_run():
         graph.ndata["x"] = torch.from_numpy(x)
     config = {"nodes_perm": torch.from_numpy(order)}
     graph.create_formats_()
-    start = time.perf_counter()
+    start = clocks()
     moved = dgl.reorder_graph(
         graph, node_permute_algo="custom", edge_permute_algo="dst", store_ids=False, permute_config=config
     )
     moved = moved.formats(["csc"])
     moved.create_formats_()
-    seconds = time.perf_counter() - start
-    assert moved.num_edges() == len(indices)
-    return seconds
+    called = clocks(start)
+    indptr, indices, _ = moved.adj_tensors("csc")
+    return called, saved(start, indptr.numpy(), indices.numpy(), moved.ndata["x"].numpy() if x is not None else None)
 
 
 if args.peer:
-    print(json.dumps({"seconds": {"scipy": scipy_run, "dgl": dgl_run}[args.peer]()}))
+    print(json.dumps({"scipy": scipy_run, "dgl": dgl_run}[args.peer]()))
     sys.exit()
 
 
 def run(command):
-    """The JSON of a command on the cores, and its CPU seconds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """The JSON that a command prints, run on the cores."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    process = subprocess.run(["taskset", "-c", args.cores, *map(str, command)], capture_output=True, text=True, env=environment)
+    command = ["taskset", "-c", args.cores, *map(str, command)]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment)
     if process.returncode:
         raise SystemExit(f"{command}: {process.stderr[-2000:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return json.loads(process.stdout.strip().splitlines()[-1] if "--peer" in command else process.stdout), cpu
+    return json.loads(process.stdout.strip().splitlines()[-1] if "--peer" in command else process.stdout)
 
 
 num_edges = int(np.load(args.dataset / "indices.npy", mmap_mode="r").shape[0])
@@ -115,19 +129,24 @@ systems = {"morphgl": ours + ["--threads", threads]}
 for peer in filter(None, args.peers.split(",")):
     systems[peer] = [sys.executable, __file__, "--peer", peer, "--binary", args.binary, "--dataset", args.dataset,
                      "--out", args.out, "--cores", args.cores]
-lines, seconds = [], {name: [] for name in systems}
+lines, seconds, cpus = [], {}, {}
 try:
     for number in range(args.rounds):
         for name in list(systems) if number % 2 == 0 else reversed(systems):
-            result, cpu = run(systems[name])
-            took = result["reorder"]["seconds"] if name == "morphgl" else result["seconds"]
-            seconds[name].append(took)
-            lines.append({"what": "reorder", "system": name, "round": number, "cores": args.cores, "seconds": took,
-                          "process_cpu_seconds": cpu, "edges": num_edges, "edges_per_s": num_edges / took})
+            result = run(systems[name])
+            if name == "morphgl":
+                timed = {name: [result["reorder"]["seconds"], result["reorder"]["cpu_seconds"]]}
+            else:
+                timed = dict(zip((name, f"{name}, saved"), result))
+            for system, (took, cpu) in timed.items():
+                seconds.setdefault(system, []).append(took)
+                cpus.setdefault(system, []).append(cpu)
+                lines.append({"what": "reorder", "system": system, "round": number, "cores": args.cores, "seconds": took,
+                              "cpu_seconds": cpu, "edges": num_edges, "edges_per_s": num_edges / took})
     for number in range(args.bench):
         for what in "sample", "gather":
             for name, path in ("original", args.dataset), ("reordered", copy):
-                result, _ = run([args.binary, "bench", what, path, "--threads", threads, "--json"])
+                result = run([args.binary, "bench", what, path, "--threads", threads, "--json"])
                 lines.append({"what": what, "system": name, "round": number, "cores": args.cores,
                               "median": result["median"], "unit": result["unit"]})
 finally:
@@ -139,7 +158,9 @@ print(f"{args.dataset.name}: {num_edges} edges, cores {args.cores}, median of {a
 for name, took in seconds.items():
     rates = sorted(num_edges / t / 1e6 for t in took)
     ratio = statistics.median(took) / statistics.median(seconds["morphgl"])
-    print(f"  {name:8} {statistics.median(rates):8.1f} M edges/s ({rates[0]:.1f}-{rates[-1]:.1f})  {ratio:.2f} times MorphGL's seconds")
+    cpu = statistics.median(cpus[name])
+    print(f"  {name:12} {statistics.median(rates):8.1f} M edges/s ({rates[0]:.1f}-{rates[-1]:.1f}), {ratio:.2f} times MorphGL's seconds; "
+          f"{num_edges / cpu / 1e6:.1f} M edges a CPU second, {cpu / statistics.median(cpus['morphgl']):.2f} times MorphGL's")
 for what in ("sample", "gather") if args.bench else ():
     of = {n: [l["median"] for l in lines if (l["what"], l["system"]) == (what, n)] for n in ("original", "reordered")}
     unit = next(l["unit"] for l in lines if l["what"] == what)

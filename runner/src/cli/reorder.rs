@@ -13,6 +13,7 @@ use morphgl_registry::{Fanouts, SamplerSettings};
 use morphgl_tiering::{Order, ReorderOptions, reorder};
 use serde_json::json;
 
+use super::bench::cpu_seconds;
 use super::show::{Show, Stages};
 use super::usage::Usage;
 use super::{Outcome, info, interrupt, values};
@@ -76,11 +77,12 @@ fn in_pool(args: &Args, threads: usize, show: Show) -> anyhow::Result<Outcome> {
     let order_seconds = start.elapsed().as_secs_f64();
     let by = args.order.as_ref().map_or_else(|| args.by.to_string(), |file| file.display().to_string());
 
-    let (stages, start) = (Stages::new(show), Instant::now());
+    let (stages, start, cpu) = (Stages::new(show), Instant::now(), cpu_seconds());
     let progress = |stage: &str, done: u64, total: u64| stages.set(stage, done, total);
     let options = ReorderOptions { by: by.clone(), replace: args.force };
     let path = reorder(&dataset, &order, &args.output, &options, &progress)?;
     let seconds = start.elapsed().as_secs_f64();
+    let cpu_seconds = cpu.zip(cpu_seconds()).map(|(before, after)| after - before);
     stages.finish();
 
     let edges_per_s = dataset.topology.num_edges() as f64 / seconds;
@@ -92,7 +94,8 @@ fn in_pool(args: &Args, threads: usize, show: Show) -> anyhow::Result<Outcome> {
         HumanCount(edges_per_s as u64)
     );
     outcome.json["reorder"] = json!({
-        "by": by, "order_seconds": order_seconds, "seconds": seconds, "edges_per_s": edges_per_s, "threads": threads,
+        "by": by, "order_seconds": order_seconds, "seconds": seconds, "cpu_seconds": cpu_seconds,
+        "edges_per_s": edges_per_s, "threads": threads,
     });
     Ok(outcome)
 }

@@ -39,7 +39,7 @@ impl Load {
 }
 
 /// Core-seconds of this process.
-pub(super) fn cpu_seconds() -> Option<f64> {
+pub(crate) fn cpu_seconds() -> Option<f64> {
     process_seconds(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 

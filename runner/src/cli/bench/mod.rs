@@ -15,6 +15,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::load::cpu_seconds;
 use self::load::{Cores, Load};
 use self::source::SourceArgs;
 use super::Outcome;
