@@ -22,7 +22,7 @@ fn models_learn_from_subgraphs_and_walks() {
         let json = bench.json(&[&train[..], &SMALL, extra].concat());
         let losses: Vec<f64> =
             json["epochs"].as_array().expect("epochs").iter().filter_map(|e| e["loss"].as_f64()).collect();
-        assert!(losses[11] < 0.7 * losses[0], "{sampler} {extra:?}: {losses:?}");
+        assert!(losses[11] < 0.9 * losses[0], "{sampler} {extra:?}: {losses:?}");
         assert!(json["test_accuracy"].as_f64() > Some(0.5), "{sampler} {extra:?}: {:#}", json["test_accuracy"]);
     }
 }
