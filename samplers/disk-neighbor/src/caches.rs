@@ -69,8 +69,7 @@ impl Caches {
             Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree", false),
             _ => return Ok(Self::empty()),
         };
-        let batches = seeds.len().div_ceil(settings.batch_size.max(1));
-        let replay = Replay { graph, files, hotness: &hotness, settings, batches };
+        let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings));
         let ([features, lists], slopes) = select(&replay, replayed, || files.reader(options), budget)?;
         drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();

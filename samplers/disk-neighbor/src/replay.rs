@@ -26,10 +26,24 @@ pub(crate) struct Replay<'a> {
     pub(crate) hotness: &'a Hotness,
     pub(crate) settings: &'a SamplerSettings,
     /// Mini-batches of an epoch.
-    pub(crate) batches: usize,
+    batches: f64,
+    /// Share of the nodes that is replayed.
+    part: f64,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    /// Mini-batches of an epoch of `num_seeds` seeds.
+    pub(crate) fn new(
+        graph: &'a DiskGraph<'a>,
+        files: &'a Files,
+        hotness: &'a Hotness,
+        (num_seeds, settings): (usize, &'a SamplerSettings),
+    ) -> Self {
+        let batches = num_seeds.div_ceil(settings.batch_size.max(1)).max(1) as f64;
+        let all: f64 = hotness.features.iter().chain(&*hotness.rows).map(|&accesses| f64::from(accesses)).sum();
+        Self { graph, files, hotness, settings, batches, part: (ACCESSES * batches / all).min(1.0) }
+    }
+
     /// Seconds of the reads of a part of a mini-batch whose hits in the caches of `shares` are not read. The accesses are the
     /// same for any caches.
     ///
@@ -71,13 +85,7 @@ impl Replay<'_> {
     /// Nodes of the ranges that a mini-batch accesses, ascending: each with a `share` of its accesses as probability.
     fn accessed<'s>(&'s self, stream: u64, accesses: &'s [f32], share: f64) -> impl Iterator<Item = u32> + 's {
         let num_nodes = u64::from(self.graph.num_nodes);
-        let scale = share / self.batches.max(1) as f64;
-        let all: f64 = [&self.hotness.features, &self.hotness.rows]
-            .into_iter()
-            .flat_map(|h| h.iter())
-            .map(|&h| f64::from(h))
-            .sum();
-        let part = (ACCESSES * self.batches.max(1) as f64 / all).min(1.0);
+        let (scale, part) = (share / self.batches, self.part);
         let nodes = (0..RANGES).flat_map(move |range| {
             let [start, next] = [range, range + 1].map(|r| r * num_nodes / RANGES);
             start..start + ((next - start) as f64 * part).ceil() as u64
