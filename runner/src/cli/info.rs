@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{ArrayMeta, Dataset, Load, Meta, OpenOptions};
+use morphgl_graph_store::{ArrayMeta, Dataset, IsolatedNodes, Load, Meta, OpenOptions};
 use serde_json::json;
 
 use super::{Outcome, show};
@@ -45,30 +45,25 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
     let (n, num_edges) = (meta.num_nodes, meta.num_edges);
     let mut degrees = Degrees::default();
     let mut previous = None;
-    // Bitmap of nodes with an edge.
-    let mut connected = vec![0u64; n.div_ceil(64) as usize];
+    let mut isolated = IsolatedNodes::new(n as usize);
     let mut node = 0;
     for_each(path, &meta.arrays["indptr"], |offset| {
         let offset = u64::from_le_bytes(offset);
         if let Some(previous) = previous.replace(offset) {
             let degree = offset.saturating_sub(previous);
             degrees.add(degree);
-            connected[node / 64] |= u64::from(degree > 0) << (node % 64);
+            if degree == 0 {
+                isolated.add(node);
+            }
             node += 1;
         }
     })?;
     let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.small[0]);
-    // Nodes without in-edges become nodes without any edge as the sources of all edges are subtracted.
-    let mut isolated = no_in_edges;
     for_each_chunk(path, &meta.arrays["indices"], |sources| {
-        for source in sources.chunks_exact(4) {
-            let source = u32::from_le_bytes(source.try_into().expect("four bytes")) as usize;
-            let (word, bit) = (&mut connected[source / 64], 1 << (source % 64));
-            isolated -= u64::from(*word & bit == 0);
-            *word |= bit;
-        }
-        isolated > 0
+        isolated.remove(sources);
+        isolated.count() > 0
     })?;
+    let isolated = isolated.count();
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
     if let Some(labels) = meta.arrays.get("labels") {
