@@ -21,6 +21,14 @@ pub(crate) struct Sampling<'a> {
     pub(crate) stop: Stop<'a>,
 }
 
+impl Sampling<'_> {
+    /// Whether warm-up and samples of `seconds` each end before the deadline.
+    pub(crate) fn has_time_for(&self, seconds: f64) -> bool {
+        let all = Duration::try_from_secs_f64(seconds * (self.warm_up + self.batches) as f64);
+        all.is_ok_and(|all| all <= self.deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
 /// # Errors
 ///
 /// A stop was requested.

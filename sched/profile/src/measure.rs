@@ -38,7 +38,7 @@ const KEPT: usize = 2;
 /// threads. Other points that exceed the budget, and pools that exceed `watch.memory`, are listed in [`Profile::skipped`]; one
 /// worker, and a step, are measured in any case. An operator at a place that two routes share is measured once.
 /// `selections` are earlier outcomes of [`select`](crate::select()): their time is a part of the budget, and their samples of the
-/// chosen operators are used.
+/// chosen operators are used where there is no time for others.
 /// Parameters and optimizer state of training are restored; `set_threads` is not.
 ///
 /// # Errors
@@ -296,10 +296,12 @@ impl Measurement<'_> {
         Ok(samples)
     }
 
-    /// Training with the needed count of threads: the samples of its selection, and one step more, to measure its memory.
+    /// Training with the needed count of threads, measured as with the others. Where there is no time for that, the samples of
+    /// its selection, and one step more, to measure its memory: between these steps mini-batches were prepared, so that they
+    /// found less in the caches than steps one after another do, and a smaller count of threads could seem the faster one.
     fn first_training(&mut self, i: usize, threads: usize, sampling: Sampling<'_>) -> Result<TrainingSample> {
         let known = known_training(self.selections, &self.operators.routes[i].route, threads);
-        if known.is_empty() {
+        if known.is_empty() || sampling.has_time_for(Statistics::of(known.clone()).median) {
             return self.training(i, threads, sampling);
         }
         let more = self.training(i, threads, Sampling { warm_up: 0, batches: 1, ..sampling })?;

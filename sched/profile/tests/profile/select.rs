@@ -116,18 +116,23 @@ fn the_time_for_profiling_holds_with_two_trainers() {
 }
 
 #[test]
-fn samples_of_the_chosen_operator_are_used_again() {
+fn samples_of_the_chosen_operator_are_used_again_where_there_is_no_time_for_others() {
     let settings = Settings { splits: 0, ..unlimited(1) };
-    let mut fakes = two(4, 4);
-    let s = fakes.select(&settings, &Watch::NONE).expect("nothing fails");
-    let known = s.chosen_profile().and_then(|c| c.training_seconds.clone()).expect("it was timed").samples;
-    let chosen = fakes.trainers.iter().position(|t| t.0 == s.chosen).expect("one of them");
-    let before = fakes.training(chosen).total_steps;
-    let profile = fakes.profile(&settings).expect("nothing fails");
-    let samples = &profile.routes[0].training[0].seconds.samples;
-    assert_eq!(samples[..known.len()], known);
-    // One step more measures its memory.
-    assert_eq!((samples.len(), fakes.training(chosen).total_steps), (known.len() + 1, before + 1));
+    let no_time = Settings { budget: Duration::ZERO, epochs: None, ..settings.clone() };
+    for (settings_of_profile, uses_known) in [(no_time, true), (settings.clone(), false)] {
+        let mut fakes = two(4, 4);
+        let s = fakes.select(&settings, &Watch::NONE).expect("nothing fails");
+        let known = s.chosen_profile().and_then(|c| c.training_seconds.clone()).expect("it was timed").samples;
+        let chosen = fakes.trainers.iter().position(|t| t.0 == s.chosen).expect("one of them");
+        let before = fakes.training(chosen).total_steps;
+        let profile = fakes.profile(&settings_of_profile).expect("nothing fails");
+        let samples = &profile.routes[0].training[0].seconds.samples;
+        assert_eq!(samples.starts_with(&known), uses_known, "{samples:?} after {known:?}");
+        if uses_known {
+            // One step more measures its memory.
+            assert_eq!((samples.len(), fakes.training(chosen).total_steps), (known.len() + 1, before + 1));
+        }
+    }
 }
 
 #[test]
