@@ -127,7 +127,7 @@ impl HopSampler for Hops<'_> {
             let node = relabel.nodes()[row];
             let edges = topology.edge_range(node);
             let positions = &mut block.indices[picked.clone()];
-            picks.pick(node, edges.clone(), positions, scratch);
+            picks.pick(topology.draw_key(node), edges.clone(), positions, scratch);
             if let (Some(all), Some(weights)) = (picks.weights, &mut block.weights) {
                 for (weight, &position) in weights[picked].iter_mut().zip(&*positions) {
                     *weight = all[edges.start + position as usize];
