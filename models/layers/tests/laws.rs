@@ -56,7 +56,7 @@ proptest! {
 
     /// Sparse rows give what dense rows give, in every stored type, with and without dropout.
     #[test]
-    fn sparse_equals_dense(rows in 1usize..80, dim in 64usize..150, every in 9usize..40, dropped: bool, kind in 0usize..3) {
+    fn sparse_equals_dense(rows in 1usize..80, dim in 64usize..150, every in 10usize..40, dropped: bool, kind in 0usize..3) {
         let words: Vec<f32> =
             (0..rows * dim).map(|i| if i % every == 0 { (i % 7 + 1) as f32 } else { 0.0 }).collect();
         let halves: Vec<f16> = words.iter().map(|&w| f16::from_f32(w)).collect();
