@@ -89,11 +89,17 @@ fn run(trainer: &mut dyn Training, batch: HostBatch) -> Outcome {
     Outcome { scores: [evaluated, trained], gradients, parameters: trainer.parameters().expect("parameters"), logits }
 }
 
-fn assert_close(what: &str, actual: &[f32], expected: &[f32], tolerance: f32) {
-    let largest = expected.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+/// The largest magnitude among `values`, at least `least`.
+fn largest<'a>(values: impl IntoIterator<Item = &'a f32>, least: f32) -> f32 {
+    values.into_iter().fold(least, |m, x| m.max(x.abs()))
+}
+
+/// Differences of at most 1e-4 of the largest value, or of `least` where all are smaller.
+fn assert_close(what: &str, actual: &[f32], expected: &[f32], least: f32) {
+    let tolerance = 1e-4 * largest(expected, least);
     assert_eq!(actual.len(), expected.len(), "{what}");
     for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
-        assert!((a - e).abs() <= tolerance * largest, "{what}: element {i} is {a}, burn's {e}");
+        assert!((a - e).abs() <= tolerance, "{what}: element {i} is {a}, burn's {e}");
     }
 }
 
@@ -129,9 +135,12 @@ proptest! {
             prop_assert_eq!(a.count, e.count);
             prop_assert!((a.loss_sum - e.loss_sum).abs() <= 1e-5 * e.loss_sum.abs(), "loss {a:?}, burn's {e:?}");
         }
-        for (a, e) in native.gradients.tensors.iter().zip(&expected.gradients.tensors) {
-            assert_close(&format!("{model}, gradient of {}", e.name), &a.values, &e.values, 1e-4);
+        // Terms of a gradient may cancel, as those of an attention vector do, and leave their rounding errors.
+        let gradients = &expected.gradients.tensors;
+        let least = 0.01 * largest(gradients.iter().flat_map(|t| &t.values), 0.1);
+        for (a, e) in native.gradients.tensors.iter().zip(gradients) {
+            assert_close(&format!("{model}, gradient of {}", e.name), &a.values, &e.values, least);
         }
-        assert_close(&format!("{model}, logits"), &native.logits, &expected.logits, 1e-4);
+        assert_close(&format!("{model}, logits"), &native.logits, &expected.logits, 1e-3);
     }
 }
