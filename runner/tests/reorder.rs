@@ -86,7 +86,7 @@ fn losses_and_predictions_are_those_of_the_original() {
             assert_eq!(original.len(), 3000);
             assert!(original == reordered, "predictions of {model} on {data} {extra:?}");
         }
-        // Nodes are asked for by the ids that they had.
+        // `--nodes` takes the ids of the original dataset.
         fs::write(bench.path().join("ids.txt"), "7\n2999\n0\n").expect("room");
         let ask =
             |dataset: &str| bench.json(&["predict", &format!("{data}-gcn.safetensors"), dataset, "--nodes", "ids.txt"]);

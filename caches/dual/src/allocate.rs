@@ -90,7 +90,7 @@ struct Selected<'a> {
 }
 
 impl Selected<'_> {
-    /// Entries of at most `most` bytes that are not selected yet, with their nodes.
+    /// The nodes not selected yet whose entry takes at most `most` bytes, with saving and bytes of the entry.
     fn candidates(&self, num_nodes: u32, most: u64) -> impl Iterator<Item = (u32, (f32, u64))> + '_ {
         let left = (0..num_nodes).filter(move |&node| !self.nodes.contains(node));
         left.filter_map(move |node| Some((node, self.kind.entry(node)?))).filter(move |&(_, (_, bytes))| bytes <= most)

@@ -23,7 +23,7 @@ impl fmt::Debug for Kind<'_> {
 }
 
 impl Kind<'_> {
-    /// Saving and bytes of the entry of `node`; `None` if it is not worth a byte.
+    /// Saving and bytes of the entry of `node`; `None` if caching it saves nothing.
     pub(crate) fn entry(&self, node: u32) -> Option<(f32, u64)> {
         let saving = (self.saving)(node);
         (saving > 0.0 && saving.is_finite()).then(|| (saving, (self.bytes)(node)))

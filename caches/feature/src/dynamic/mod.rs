@@ -51,7 +51,7 @@ impl DynamicCache {
     /// shard evicts exactly as the policy says; more of them let more threads insert at once.
     pub fn new(eviction: Eviction, row_bytes: usize, budget: u64, shards: usize) -> Self {
         let bytes = |capacity: usize| Shard::num_bytes_of(eviction, capacity, row_bytes);
-        // The largest capacity that fits, up to the 32 bits of a slot.
+        // The largest number of rows whose bytes fit the budget; slot numbers have 32 bits.
         let fits = |budget: u64| {
             let (mut low, mut high) = (0, u32::MAX as usize - 1);
             while low < high {
