@@ -123,8 +123,11 @@ fn keep(ingest: &mut Ingest<'_>, source: &Path, chunks: &mut Chunks<'_>, lines: 
     let block = |text: &[u8]| {
         let pairs = Pairs::<u32>::parse(text, lines)?;
         rounded.fetch_add(pairs.rounded, Ordering::Relaxed);
-        let min = pairs.sources.iter().chain(&pairs.targets).fold(u32::MAX, |min, &id| min.min(id));
-        lowest.fetch_min(min, Ordering::Relaxed);
+        // Nothing is lower than node 0, which most files name early.
+        if lowest.load(Ordering::Relaxed) > 0 {
+            let min = pairs.sources.iter().chain(&pairs.targets).fold(u32::MAX, |min, &id| min.min(id));
+            lowest.fetch_min(min, Ordering::Relaxed);
+        }
         Ok(blocks.block(pairs.edges(lines.weighted), false))
     };
     while let Some(parsed) = parse_next(chunks, block)? {

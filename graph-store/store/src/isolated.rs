@@ -11,7 +11,7 @@ const GROUP: usize = 16;
 /// let mut isolated = morphgl_graph_store::IsolatedNodes::new(4);
 /// // Nodes 1, 2 and 3 have no in-neighbours; node 0 has 2 and 2.
 /// [1, 2, 3].into_iter().for_each(|node| isolated.add(node));
-/// isolated.remove(&[2u32, 2].map(u32::to_le_bytes).concat());
+/// isolated.remove(&[2, 2]);
 /// assert_eq!(isolated.count(), 2);
 /// ```
 #[derive(Debug)]
@@ -39,20 +39,19 @@ impl IsolatedNodes {
         self.count += 1;
     }
 
-    /// Removes the sources of edges, little-endian u32.
+    /// Removes the sources of edges.
     ///
     /// # Panics
     ///
     /// When a source is beyond the graph.
-    pub fn remove(&mut self, sources: &[u8]) {
-        let (sources, []) = sources.as_chunks::<4>() else { panic!("whole elements of four bytes") };
+    pub fn remove(&mut self, sources: &[u32]) {
         for group in sources.chunks(GROUP) {
-            let bit = |source: &[u8; 4]| {
-                let node = u32::from_le_bytes(*source) as usize;
+            let bit = |&source: &u32| {
+                let node = source as usize;
                 self.filter[node % FILTER_BITS / 64] >> (node % 64)
             };
             if group.iter().fold(0, |bits, source| bits | bit(source)) & 1 == 1 {
-                group.iter().for_each(|&source| self.remove_node(u32::from_le_bytes(source) as usize));
+                group.iter().for_each(|&source| self.remove_node(source as usize));
             }
         }
     }

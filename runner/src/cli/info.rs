@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
-use morphgl_graph_store::{ArrayMeta, Dataset, IsolatedNodes, Load, Meta, OpenOptions};
+use morphgl_graph_store::{ArrayMeta, Dataset, IsolatedNodes, Load, Meta, OpenOptions, read_npy};
 use serde_json::json;
 
 use super::{Outcome, show};
@@ -28,6 +28,10 @@ pub(crate) struct Args {
 
 /// Maximum number of lines of notes: with the seven others, a summary has ten.
 const NOTE_LINES: usize = 3;
+/// Bytes read at a time.
+const BUFFER: usize = 256 << 10;
+/// Sources after which the search for isolated nodes may end.
+const SOURCES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Dataset::open(&args.dataset, OpenOptions { load: Load::Mmap, verify: args.check })?;
@@ -59,10 +63,16 @@ pub(crate) fn describe(path: &Path) -> anyhow::Result<Outcome> {
         }
     })?;
     let (quantile, no_in_edges) = (|q: f64| degrees.at((n.saturating_sub(1) as f64 * q) as u64), degrees.small[0]);
-    for_each_chunk(path, &meta.arrays["indices"], |sources| {
-        isolated.remove(sources);
-        isolated.count() > 0
-    })?;
+    if isolated.count() > 0 {
+        // Mapped: a copy out of the page cache would take several times as long as the look-ups.
+        let (sources, _) = read_npy::<u32>(&path.join(&meta.arrays["indices"].file), Load::Mmap)?;
+        for sources in sources.chunks(SOURCES) {
+            isolated.remove(sources);
+            if isolated.count() == 0 {
+                break;
+            }
+        }
+    }
     let isolated = isolated.count();
     let mean = num_edges as f64 / n.max(1) as f64;
     let mut labelled = 0u64;
@@ -124,25 +134,18 @@ pub(crate) fn num_bytes(array: &ArrayMeta) -> u64 {
 
 /// Calls `f` with the bytes of each element of an array.
 fn for_each<const N: usize>(path: &Path, array: &ArrayMeta, mut f: impl FnMut([u8; N])) -> anyhow::Result<()> {
-    for_each_chunk(path, array, |bytes| {
-        bytes.chunks_exact(N).for_each(|element| f(element.try_into().expect("as many bytes")));
-        true
-    })
-}
-
-/// Calls `f` with the bytes of successive elements of an array, until it returns false.
-fn for_each_chunk(path: &Path, array: &ArrayMeta, mut f: impl FnMut(&[u8]) -> bool) -> anyhow::Result<()> {
     let path = path.join(&array.file);
     let mut left = num_bytes(array);
     let mut read = || -> std::io::Result<()> {
         let mut file = File::open(&path)?;
         // The header comes first, so the elements are found from the end.
         file.seek(SeekFrom::End(-(left as i64)))?;
-        let mut buffer = vec![0; 256 << 10];
+        let mut buffer = vec![0; BUFFER];
         while left > 0 {
-            let chunk = &mut buffer[..left.min(256 << 10) as usize];
+            let chunk = &mut buffer[..left.min(BUFFER as u64) as usize];
             file.read_exact(chunk)?;
-            left = if f(chunk) { left - chunk.len() as u64 } else { 0 };
+            chunk.chunks_exact(N).for_each(|element| f(element.try_into().expect("as many bytes")));
+            left -= chunk.len() as u64;
         }
         Ok(())
     };

@@ -15,8 +15,7 @@ proptest! {
         let sources: Vec<u32> = sources.into_iter().chain(near).collect();
         let mut isolated = IsolatedNodes::new(400_000);
         nodes.iter().for_each(|&node| isolated.add(node));
-        let bytes: Vec<u8> = sources.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let (first, rest) = bytes.split_at(bytes.len() / 8 * 4);
+        let (first, rest) = sources.split_at(sources.len() / 2);
         isolated.remove(first);
         isolated.remove(rest);
         let sources: BTreeSet<usize> = sources.into_iter().map(|v| v as usize).collect();
