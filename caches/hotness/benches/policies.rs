@@ -155,13 +155,7 @@ fn compare(what: &str, dataset: &Arc<Dataset>, seeds: &[u32], options: &Options)
     let mut epochs = Vec::new();
     let two = PolicyKind::PreSample { epochs: 2.try_into().expect("positive") };
     for kind in PolicyKind::ALL.into_iter().chain([two]) {
-        let policy: Box<dyn Policy> = match kind {
-            PolicyKind::Hindsight => Box::new(optimum.clone()),
-            PolicyKind::PreSample { epochs } => {
-                Box::new(PreSample { batching: &sampler, epochs: epochs.get(), batches: None, threads })
-            }
-            other => other.policy(0).expect("it needs no sampler"),
-        };
+        let policy = kind.policy_of(0, &sampler, threads).unwrap_or_else(|| Box::new(optimum.clone()));
         let mut hotness = None;
         let scored = || hotness = Some(score(&*policy));
         let [_, epoch, cost] = compare_seconds(options.rounds, scored, || sample_epoch(&sampler, threads));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{SbmConfig, sbm};
-use morphgl_hotness::{Hindsight, Policy, PolicyKind, PreSample, coverage, hottest};
+use morphgl_hotness::{Hindsight, Policy, PolicyKind, coverage, hottest};
 use morphgl_registry::{BatchingContext, Fanouts, Place, SamplerSettings, SeedSet};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,13 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows = [1, 5, 10, 25].map(|percent| num_nodes * percent / 100);
     println!("hit rates with 1, 5, 10 and 25% of the rows of {num_nodes} nodes");
     for kind in PolicyKind::ALL {
-        let policy: Box<dyn Policy> = match kind {
-            PolicyKind::Hindsight => Box::new(optimum.clone()),
-            PolicyKind::PreSample { epochs } => {
-                Box::new(PreSample { batching: &sampler, epochs: epochs.get(), batches: None, threads: 2 })
-            }
-            other => other.policy(0).expect("it needs no sampler"),
-        };
+        let policy = kind.policy_of(0, &sampler, 2).unwrap_or_else(|| Box::new(optimum.clone()));
         let hotness = policy.score(graph, seeds.nodes(), &settings)?;
         let order = hottest(&hotness.features, rows[3]);
         let rates = coverage(&trained.features, &order, &rows).into_iter().map(|rate| format!("{:5.1}%", 100.0 * rate));

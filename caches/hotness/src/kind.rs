@@ -4,12 +4,15 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use morphgl_registry::{Error, ErrorKind, Result};
+use morphgl_registry::{Batching, Error, ErrorKind, Result};
 
-use crate::{InDegree, Inclusion, OutDegree, Policy, Random, ReversePageRank, WeightedReversePageRank};
+use crate::{
+    InDegree, Inclusion, OutDegree, Policy, PreSample, Random, ReversePageRank, Smoothed, WeightedReversePageRank,
+};
 
-/// A policy by its name: `in-degree`, `out-degree`, `presample` or `presample:K` (K epochs, 1 unless given),
-/// `reverse-pagerank`, `weighted-reverse-pagerank`, `inclusion`, `random`, `hindsight`. `Display` and `FromStr` are inverses.
+/// A policy by its name: `in-degree`, `out-degree`, `presample` or `presample:K` (K epochs, 1 unless given), `smoothed` or
+/// `smoothed:K` (2 unless given), `reverse-pagerank`, `weighted-reverse-pagerank`, `inclusion`, `random`, `hindsight`.
+/// `Display` and `FromStr` are inverses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// [`InDegree`].
@@ -18,6 +21,11 @@ pub enum PolicyKind {
     OutDegree,
     /// [`PreSample`](crate::PreSample) of whole epochs.
     PreSample {
+        /// Number of epochs, K.
+        epochs: NonZeroU32,
+    },
+    /// [`Smoothed`](crate::Smoothed) pre-sampling of whole epochs.
+    Smoothed {
         /// Number of epochs, K.
         epochs: NonZeroU32,
     },
@@ -34,11 +42,12 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// Every policy, pre-sampling with one epoch.
-    pub const ALL: [Self; 8] = [
+    /// Every policy, each with its default number of epochs.
+    pub const ALL: [Self; 9] = [
         Self::InDegree,
         Self::OutDegree,
         Self::PreSample { epochs: NonZeroU32::MIN },
+        Self::Smoothed { epochs: NonZeroU32::MIN.saturating_add(1) },
         Self::ReversePageRank,
         Self::WeightedReversePageRank,
         Self::Inclusion,
@@ -52,6 +61,7 @@ impl PolicyKind {
             Self::InDegree => "in-degree",
             Self::OutDegree => "out-degree",
             Self::PreSample { .. } => "presample",
+            Self::Smoothed { .. } => "smoothed",
             Self::ReversePageRank => "reverse-pagerank",
             Self::WeightedReversePageRank => "weighted-reverse-pagerank",
             Self::Inclusion => "inclusion",
@@ -61,7 +71,8 @@ impl PolicyKind {
     }
 
     /// The policy with its default settings; `None` for those that count mini-batches, which need a sampler:
-    /// [`PreSample`](crate::PreSample) and [`Hindsight`](crate::Hindsight). `seed` is that of [`Random`].
+    /// [`PreSample`](crate::PreSample), [`Smoothed`](crate::Smoothed) and [`Hindsight`](crate::Hindsight). `seed` is that of
+    /// [`Random`].
     pub fn policy(self, seed: u64) -> Option<Box<dyn Policy>> {
         Some(match self {
             Self::InDegree => Box::new(InDegree),
@@ -70,15 +81,26 @@ impl PolicyKind {
             Self::WeightedReversePageRank => Box::new(WeightedReversePageRank::default()),
             Self::Inclusion => Box::new(Inclusion),
             Self::Random => Box::new(Random { seed }),
-            Self::PreSample { .. } | Self::Hindsight => return None,
+            Self::PreSample { .. } | Self::Smoothed { .. } | Self::Hindsight => return None,
         })
+    }
+
+    /// The policy, those that count on `threads` threads the mini-batches of a sampler, which should gather no features;
+    /// `None` for [`Hindsight`](crate::Hindsight) alone, which needs the epochs that are trained.
+    pub fn policy_of<'a>(self, seed: u64, batching: &'a dyn Batching, threads: usize) -> Option<Box<dyn Policy + 'a>> {
+        let counting = |epochs: NonZeroU32| PreSample { batching, epochs: epochs.get(), batches: None, threads };
+        match self {
+            Self::PreSample { epochs } => Some(Box::new(counting(epochs))),
+            Self::Smoothed { epochs } => Some(Box::new(Smoothed(counting(epochs)))),
+            other => other.policy(seed).map(|policy| policy as Box<dyn Policy + 'a>),
+        }
     }
 }
 
 impl fmt::Display for PolicyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PreSample { epochs } => write!(f, "presample:{epochs}"),
+            Self::PreSample { epochs } | Self::Smoothed { epochs } => write!(f, "{}:{epochs}", self.name()),
             other => f.write_str(other.name()),
         }
     }
@@ -95,15 +117,15 @@ impl FromStr for PolicyKind {
         };
         let kind = Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            wrong(format!("no hotness policy; give one of {names}, or presample:K for K epochs"))
+            wrong(format!("no hotness policy; give one of {names}, or presample:K or smoothed:K for K epochs"))
         })?;
         match (kind, parameter) {
             (kind, None) => Ok(kind),
-            (Self::PreSample { .. }, Some(epochs)) => {
+            (Self::PreSample { .. } | Self::Smoothed { .. }, Some(epochs)) => {
                 let epochs = epochs.parse().map_err(|_| {
-                    wrong(format!("{epochs:?} is no number of epochs; give presample:K with K of at least 1"))
+                    wrong(format!("{epochs:?} is no number of epochs; give {name}:K with K of at least 1"))
                 })?;
-                Ok(Self::PreSample { epochs })
+                Ok(if name == "presample" { Self::PreSample { epochs } } else { Self::Smoothed { epochs } })
             }
             (kind, Some(_)) => Err(wrong(format!("the policy has no parameter; give {}", kind.name()))),
         }

@@ -12,6 +12,7 @@ mod policy;
 mod presample;
 mod random;
 mod scatter;
+mod smoothed;
 
 pub use degree::{InDegree, OutDegree};
 pub use graph::Graph;
@@ -22,3 +23,4 @@ pub use page_rank::{ReversePageRank, WeightedReversePageRank};
 pub use policy::{Hotness, Policy};
 pub use presample::{Hindsight, PreSample};
 pub use random::Random;
+pub use smoothed::Smoothed;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{any_graph, graph, sampler, settings};
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_graph_store::Topology;
-use morphgl_hotness::{Hindsight, Hotness, Policy, PreSample};
+use morphgl_hotness::{Hindsight, Hotness, Inclusion, Policy, PreSample, Smoothed};
 use morphgl_registry::{BatchId, Batching, BatchingWorker, Error, Handle, MiniBatch, Result, SamplerSettings};
 use proptest::prelude::*;
 
@@ -38,6 +38,27 @@ fn a_star_by_hand() {
     let of_node_0 = Hotness { features: [2.0; 5].into(), rows: [4.0, 2.0, 0.0, 0.0, 0.0].into() };
     let of_node_2 = Hotness { features: [0.0, 0.0, 2.0, 0.0, 0.0].into(), rows: [0.0; 5].into() };
     assert!(first == of_node_0 || first == of_node_2, "{first:?}");
+}
+
+#[test]
+fn smoothed_counts_are_a_weighted_mean_with_the_inclusion_probability() {
+    let star = graph(6, &[(1, 0), (2, 0), (3, 0), (4, 0), (0, 1), (5, 2), (3, 2)]);
+    let (seeds, settings) = ([0, 2], settings("2,1", 1));
+    let sampler = sampler(&star, &seeds, &settings);
+    let inclusion = Inclusion.score(&star, &seeds, &settings).expect("scores");
+    for (epochs, batches, counted_epochs) in [(1, None, 1.0), (4, None, 4.0), (3, Some(1), 1.5)] {
+        let counting = PreSample { batching: &sampler, epochs, batches, threads: 2 };
+        let counted = counting.score(&star, &seeds, &settings).expect("counts");
+        let smoothed = Smoothed(counting).score(&star, &seeds, &settings).expect("scores");
+        let check = |smoothed: &[f32], counted: &[f32], prior: &[f32]| {
+            for ((smoothed, counted), prior) in smoothed.iter().zip(counted).zip(prior) {
+                let mean = (counted_epochs * counted + 0.1 * prior) / (counted_epochs + 0.1);
+                assert!((smoothed - mean).abs() < 1e-6, "{smoothed} for {mean}, {epochs} epochs");
+            }
+        };
+        check(&smoothed.features, &counted.features, &inclusion.features);
+        check(&smoothed.rows, &counted.rows, &inclusion.rows);
+    }
 }
 
 /// Counts the mini-batches one by one.

@@ -11,15 +11,17 @@ use morphgl_hotness::{ReversePageRank, WeightedReversePageRank};
 #[test]
 fn names_are_parsed_as_they_are_displayed() {
     let presample = |epochs| PolicyKind::PreSample { epochs: NonZeroU32::new(epochs).expect("positive") };
-    for kind in PolicyKind::ALL.into_iter().chain([presample(2), presample(u32::MAX)]) {
+    let smoothed = |epochs| PolicyKind::Smoothed { epochs: NonZeroU32::new(epochs).expect("positive") };
+    for kind in PolicyKind::ALL.into_iter().chain([presample(2), presample(u32::MAX), smoothed(1), smoothed(7)]) {
         assert_eq!(kind.to_string().parse::<PolicyKind>().expect("a policy"), kind);
         assert_eq!(kind.name().parse::<PolicyKind>().expect("a policy").name(), kind.name());
     }
     assert_eq!("presample".parse::<PolicyKind>().expect("a policy"), presample(1));
-    assert_eq!(presample(3).to_string(), "presample:3");
+    assert_eq!("smoothed".parse::<PolicyKind>().expect("a policy"), smoothed(2));
+    assert_eq!((presample(3).to_string(), smoothed(3).to_string()), ("presample:3".into(), "smoothed:3".into()));
     let names = PolicyKind::ALL.map(PolicyKind::name);
-    assert_eq!(names[..4], ["in-degree", "out-degree", "presample", "reverse-pagerank"]);
-    assert_eq!(names[4..], ["weighted-reverse-pagerank", "inclusion", "random", "hindsight"]);
+    assert_eq!(names[..5], ["in-degree", "out-degree", "presample", "smoothed", "reverse-pagerank"]);
+    assert_eq!(names[5..], ["weighted-reverse-pagerank", "inclusion", "random", "hindsight"]);
 }
 
 #[test]
@@ -28,12 +30,13 @@ fn other_names_are_refused_with_a_list() {
         let error = text.parse::<PolicyKind>().expect_err("refused").to_string();
         assert!(error.starts_with(&format!("{text:?}: ")) && error.contains(expected), "{error}");
     };
-    let all = "in-degree, out-degree, presample, reverse-pagerank, weighted-reverse-pagerank, inclusion, random, \
-               hindsight, or presample:K";
+    let all = "in-degree, out-degree, presample, smoothed, reverse-pagerank, weighted-reverse-pagerank, inclusion, \
+               random, hindsight, or presample:K or smoothed:K";
     refused("degree", all);
     refused("", all);
     refused("In-Degree", all);
     refused("presample:0", "\"0\" is no number of epochs; give presample:K");
+    refused("smoothed:0", "\"0\" is no number of epochs; give smoothed:K");
     refused("presample:", "\"\" is no number of epochs");
     refused("presample:two", "\"two\" is no number of epochs");
     refused("inclusion:2", "the policy has no parameter; give inclusion");

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::Dataset;
-use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, PreSample, coverage, hottest};
+use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
 use morphgl_model_spec::{ModelKind, ModelSpec};
 use morphgl_plan::Time;
 use morphgl_registry::{Batching, SamplerSettings};
@@ -148,16 +148,8 @@ impl Sampled {
     }
 
     fn score(&self, kind: PolicyKind) -> Result<Hotness> {
-        let policy: Box<dyn Policy + '_> = match (kind.policy(self.settings.seed), kind) {
-            (Some(policy), _) => policy,
-            (None, PolicyKind::PreSample { epochs }) => Box::new(PreSample {
-                batching: self.batching.as_ref(),
-                epochs: epochs.get(),
-                batches: None,
-                threads: self.threads,
-            }),
-            (None, _) => anyhow::bail!("it counts the epochs of a training; name another policy"),
-        };
+        let policy = kind.policy_of(self.settings.seed, self.batching.as_ref(), self.threads);
+        let policy = policy.context("it counts the epochs of a training; name another policy")?;
         Ok(policy.score(&self.dataset.topology, &self.dataset.splits.train, &self.settings)?)
     }
 
