@@ -17,7 +17,7 @@ use std::time::Instant;
 use morphgl_batching_cpu_neighbor::CpuNeighbor;
 use morphgl_generate::{RmatConfig, SbmConfig, rmat, sbm};
 use morphgl_graph_store::{Dataset, Topology};
-use morphgl_hotness::{Graph, Hindsight, Hotness, Policy, PolicyKind, PreSample, coverage, hottest};
+use morphgl_hotness::{Graph, Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
 use morphgl_registry::{BatchId, Batching, BatchingContext, Fanouts, Place, Result, SamplerSettings, SeedSet};
 
 struct Options {
