@@ -1,9 +1,9 @@
 //! Hotness in files.
 
-use std::fs;
 use std::path::Path;
 
 use morphgl_graph_store::{Error, Load, NpyWriter, Position, Result, read_npy};
+use morphgl_platform::Replacement;
 
 use crate::Hotness;
 
@@ -20,29 +20,17 @@ impl Hotness {
     /// When there are not as many scores of features as of rows.
     pub fn save(&self, path: &Path) -> Result<()> {
         assert_eq!(self.features.len(), self.rows.len(), "scores of features and of rows");
-        let Some(name) = path.file_name() else {
-            let what = "the path names no file";
-            return Err(Error::invalid(path, Position::File, what, "give a path such as hotness.npy"));
-        };
         if self.features.is_empty() {
             let cure = "score a graph that has nodes";
             return Err(Error::invalid(path, Position::File, "there are no scores to save", cure));
         }
-        // Ignored by git and recognised as incomplete, like those of datasets.
-        let mut partial = name.to_os_string();
-        partial.push(format!(".partial-{}", std::process::id()));
-        let partial = path.with_file_name(partial);
-        let write = || {
-            let mut writer = NpyWriter::<f32>::create(&partial)?;
-            writer.write(&self.features)?;
-            writer.write(&self.rows)?;
-            writer.finish(Some(self.features.len()))?;
-            fs::rename(&partial, path).map_err(|e| Error::io(path, e))
-        };
-        write().inspect_err(|_| {
-            // Best effort: the error that is reported is the one of writing.
-            let _ = fs::remove_file(&partial);
-        })
+        let io = |e| Error::io(path, e);
+        let replacement = Replacement::new(path).map_err(io)?;
+        let mut writer = NpyWriter::<f32>::create(replacement.path())?;
+        writer.write(&self.features)?;
+        writer.write(&self.rows)?;
+        writer.finish(Some(self.features.len()))?;
+        replacement.finish().map_err(io)
     }
 
     /// Loads the scores of a graph of `num_nodes` nodes, as [`Hotness::save`] or numpy saved them.

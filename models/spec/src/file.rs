@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use half::{bf16, f16};
+use morphgl_platform::replace_file;
 use morphgl_registry::{Error, NamedTensor, Result};
 use safetensors::tensor::{Metadata, TensorView};
 use safetensors::{Dtype, SafeTensorError, SafeTensors, View};
@@ -45,15 +46,8 @@ pub fn save_model(path: &Path, spec: &ModelSpec, parameters: &[NamedTensor]) -> 
     let json = serde_json::to_string(spec).expect("a spec of numbers and words is JSON");
     let metadata = BTreeMap::from([(SPEC, json.as_str()), ("format", "pt")]);
     let bytes = serialize(&parameters, metadata).map_err(|e| Error::failed(path.display(), e))?;
-    let partial = partial_path(path);
-    let written = File::create(&partial)
-        .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&partial, path));
-    written.map_err(|e| {
-        // The first error is reported; a failure to remove the temporary file adds nothing to it.
-        let _ = fs::remove_file(&partial);
-        Error::failed(path.display(), format!("{e}; check that the directory exists and has room"))
-    })
+    replace_file(path, |out| out.write_all(&bytes))
+        .map_err(|e| Error::failed(path.display(), format!("{e}; check that the directory exists and has room")))
 }
 
 /// The header of a safetensors file, with sorted metadata: `safetensors` writes them in the random order of a `HashMap`.
@@ -78,13 +72,6 @@ fn serialize(
     let prefix = (header.len() as u64).to_le_bytes();
     bytes.splice(..prefix.len() + length, prefix.into_iter().chain(header));
     Ok(bytes)
-}
-
-/// The temporary file of [`save_model`] in this process.
-pub fn partial_path(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    path.with_file_name(name)
 }
 
 /// Reads a model that [`save_model`] wrote.

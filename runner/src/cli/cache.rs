@@ -1,5 +1,6 @@
 //! `morphgl cache`: how many accesses caches of each size and policy would serve.
 
+use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use morphgl_graph_store::Dataset;
 use morphgl_hotness::{Hindsight, Hotness, Policy, PolicyKind, coverage, hottest};
 use morphgl_model_spec::{ModelKind, ModelSpec};
 use morphgl_plan::Time;
+use morphgl_platform::replace_file;
 use morphgl_registry::{Batching, SamplerSettings};
 use morphgl_report::{LineChart, Scale, Series, line_chart_svg};
 use serde_json::{Value, json};
@@ -257,5 +259,6 @@ fn plot(path: &Path, sampled: &Sampled, counted: &Counted, ranked: &[Ranked]) ->
         series: series.collect(),
         events: Vec::new(),
     };
-    std::fs::write(path, line_chart_svg(&chart)).with_context(|| format!("{}: cannot be written", path.display()))
+    replace_file(path, |out| out.write_all(line_chart_svg(&chart).as_bytes()))
+        .with_context(|| format!("{}: cannot be written; choose another file", path.display()))
 }

@@ -1,11 +1,13 @@
 //! `morphgl plan`: the plan with the minimum predicted epoch time, its rivals, and plans for faster machines.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args as _, Id, Parser};
 use indicatif::HumanCount;
 use morphgl_plan::WhatIf;
+use morphgl_platform::replace_file;
 use morphgl_report::{SvgOptions, svg};
 use serde_json::json;
 
@@ -60,7 +62,8 @@ fn measured() -> Vec<Id> {
 }
 
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("{}: cannot be written; choose another file", path.display()))
+    replace_file(path, |out| out.write_all(text.as_bytes()))
+        .with_context(|| format!("{}: cannot be written; choose another file", path.display()))
 }
 
 pub(crate) fn run(args: &Args, show: Show) -> Result<Outcome> {

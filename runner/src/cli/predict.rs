@@ -1,14 +1,15 @@
 //! `morphgl predict`: classes of nodes, by a trained model.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_graph_store::{Dataset, NodeNames, NpyWriter};
+use morphgl_platform::{Replacement, replace_file};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -62,12 +63,13 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     };
     let failed = || format!("{}: cannot be written; check directory and disk space", path.display());
     if path.extension().is_some_and(|e| e == "npy") {
-        let mut writer = NpyWriter::<i32>::create(path)?;
+        let replacement = Replacement::new(path).with_context(failed)?;
+        let mut writer = NpyWriter::<i32>::create(replacement.path())?;
         writer.write(&classes)?;
         writer.finish(None)?;
+        replacement.finish().with_context(failed)?;
     } else {
-        let mut out = BufWriter::new(File::create(path).with_context(failed)?);
-        write_csv(&mut out, &ids, &predictions).and_then(|()| out.flush()).with_context(failed)?;
+        replace_file(path, |out| write_csv(out, &ids, &predictions)).with_context(failed)?;
     }
     let text = format!("{} nodes predicted, written to {}\n", HumanCount(nodes.len() as u64), path.display());
     Ok(Outcome::new(text, json!({ "nodes": nodes.len(), "output": path })))

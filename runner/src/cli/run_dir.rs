@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use morphgl_platform::{Replacement, replace_file};
 use morphgl_report::Report;
 use serde::Serialize;
 
@@ -17,9 +18,9 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<()> {
         let what = if path.is_dir() { "a directory" } else { "no regular file" };
         anyhow::bail!("--save {}: this is {what}; name a file", path.display());
     }
-    let beside = morphgl_model_spec::partial_path(path);
-    File::create(&beside)
-        .and_then(|_| fs::remove_file(&beside))
+    // Dropped, the temporary file is removed.
+    Replacement::new(path)
+        .and_then(|beside| File::create(beside.path()).map(drop))
         .with_context(|| format!("--save {}: cannot be written; choose another file", path.display()))
 }
 
@@ -65,7 +66,7 @@ impl RunDir {
         Self::refuse_existing(path)?;
         fs::create_dir_all(path).with_context(unwritable)?;
         let config = toml::to_string(&Config { dataset, init, training, job })?;
-        fs::write(path.join("config.toml"), config).with_context(unwritable)?;
+        replace_file(&path.join("config.toml"), |out| out.write_all(config.as_bytes())).with_context(unwritable)?;
         let metrics = File::create(path.join("metrics.jsonl")).with_context(unwritable)?;
         Ok(Self { path: path.to_path_buf(), metrics, written: 0, pending: String::new() })
     }
@@ -73,7 +74,8 @@ impl RunDir {
     /// Writes `plan.json`.
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
         let path = self.path.join("plan.json");
-        fs::write(&path, format!("{:#}\n", serde_json::to_value(plan)?)).with_context(|| disk_full(&path))
+        let plan = serde_json::to_value(plan)?;
+        replace_file(&path, |out| writeln!(out, "{plan:#}")).with_context(|| disk_full(&path))
     }
 
     /// Appends an epoch to `metrics.jsonl`, after earlier ones that could not be written.
@@ -96,19 +98,18 @@ impl RunDir {
         Ok(())
     }
 
-    /// Writes `trace.json` and `report.html`; one that cannot be written whole is removed.
+    /// Writes `trace.json` and `report.html`, each whole or not at all.
     pub(crate) fn write_report(&self, report: &Report) -> Result<()> {
         let timelines = [("measured", &report.measured), ("predicted", &report.predicted)];
         let timelines: Vec<_> = timelines.into_iter().filter_map(|(name, t)| Some((name, t.as_ref()?))).collect();
-        let trace = self.write("trace.json", |file| morphgl_report::write_trace(file, &timelines)?.flush());
-        let page = self.write("report.html", |mut file| file.write_all(morphgl_report::html(report).as_bytes()));
+        let trace = self.write("trace.json", |file| morphgl_report::write_trace(file, &timelines).map(drop));
+        let page = self.write("report.html", |file| file.write_all(morphgl_report::html(report).as_bytes()));
         trace.and(page)
     }
 
-    fn write(&self, name: &str, write: impl FnOnce(BufWriter<&File>) -> io::Result<()>) -> Result<()> {
+    fn write(&self, name: &str, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let path = self.path.join(name);
-        let written = File::create(&path).and_then(|file| write(BufWriter::new(&file)));
-        written.inspect_err(|_| drop(fs::remove_file(&path))).with_context(|| disk_full(&path))
+        replace_file(&path, write).with_context(|| disk_full(&path))
     }
 
     /// Path of the model file.

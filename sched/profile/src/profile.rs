@@ -1,9 +1,11 @@
 //! The profile of a machine's routes, in memory and as a file.
 
+use std::io::Write;
 use std::path::Path;
 use std::{fs, io};
 
 use morphgl_plan::RouteKeys;
+use morphgl_platform::replace_file;
 use morphgl_registry::{Machine, Resource, Route};
 use serde::{Deserialize, Serialize};
 
@@ -130,15 +132,7 @@ impl Profile {
     /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(format_error(path))?;
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let written = fs::write(&temporary, text + "\n").and_then(|()| fs::rename(&temporary, path));
-        written.map_err(|e| {
-            // The temporary file may not exist, which is no second error.
-            fs::remove_file(&temporary).ok();
-            io_error(path)(e)
-        })
+        replace_file(path, |out| writeln!(out, "{text}")).map_err(io_error(path))
     }
 
     /// Reads a profile.
