@@ -41,27 +41,27 @@ pub struct PreSample<'a> {
 
 impl PreSample<'_> {
     /// Number of mini-batches of an epoch that are counted.
-    fn num_counted(&self) -> usize {
+    fn batches_an_epoch(&self) -> usize {
         let all = self.batching.num_batches();
         self.batches.map_or(all, |batches| batches.min(all))
     }
 
-    /// Number of epochs that are counted, in fractions where not all mini-batches are.
-    pub(crate) fn counted_epochs(&self) -> f64 {
-        f64::from(self.epochs) * self.num_counted() as f64 / self.batching.num_batches() as f64
+    /// Number of mini-batches that are counted.
+    pub(crate) fn num_counted(&self) -> f64 {
+        f64::from(self.epochs) * self.batches_an_epoch() as f64
     }
 }
 
 impl Policy for PreSample<'_> {
     fn score(&self, graph: &dyn Graph, _: &[u32], _: &SamplerSettings) -> Result<Hotness> {
-        let batches = self.num_counted();
+        let batches = self.batches_an_epoch();
         if batches == 0 || self.epochs == 0 {
             let what = format!("{batches} mini-batches of {} epochs have no accesses; give at least 1", self.epochs);
             return Err(Error::setting("pre-sampling", what));
         }
         let ids = batch_ids((0..self.epochs).map(|epoch| u32::MAX - epoch), batches)?;
         let counts = Counts::of(self.batching, &ids, graph.num_nodes(), self.threads)?;
-        Ok(counts.scaled(1.0 / self.counted_epochs()))
+        Ok(counts.scaled(self.batching.num_batches() as f64 / self.num_counted()))
     }
 }
 

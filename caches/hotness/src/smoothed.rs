@@ -6,12 +6,13 @@ use morphgl_registry::{Result, SamplerSettings};
 
 use crate::{Graph, Hotness, Inclusion, Policy, PreSample};
 
-/// Epochs that the inclusion probability counts as.
-const PRIOR_EPOCHS: f32 = 0.1;
+/// Mini-batches that the inclusion probability counts as: more, and it outweighs counts where it errs; fewer, and nodes that
+/// were counted by chance outrank others (`docs/performance/hotness.md`).
+const PRIOR_BATCHES: f32 = 4.0;
 
-/// The accesses that [`PreSample`] counts, with [`Inclusion`] as a prior that counts as a tenth of an epoch.
+/// The accesses that [`PreSample`] counts, with [`Inclusion`] as a prior that counts as four mini-batches.
 ///
-/// Counts of few epochs cannot tell nodes apart that are rarely accessed: most have 0 or 1. The inclusion probability orders
+/// Counts of few mini-batches cannot tell nodes apart that are rarely accessed: most have 0 or 1. The inclusion probability orders
 /// those, and where it errs (it takes picks to be independent, which they are not in graphs with many triangles) counts
 /// outweigh it. Random walks have no inclusion probability, and there the counts are all.
 ///
@@ -32,7 +33,7 @@ impl Policy for Smoothed<'_> {
             return Ok(counted);
         }
         let prior = Inclusion.score(graph, seeds, settings)?;
-        let weight = PRIOR_EPOCHS / (PRIOR_EPOCHS + self.0.counted_epochs() as f32);
+        let weight = PRIOR_BATCHES / (PRIOR_BATCHES + self.0.num_counted() as f32);
         let mix = |counted: Arc<[f32]>, prior: &[f32]| {
             counted.iter().zip(prior).map(|(&counted, &prior)| counted + weight * (prior - counted)).collect()
         };

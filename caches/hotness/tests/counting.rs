@@ -46,13 +46,13 @@ fn smoothed_counts_are_a_weighted_mean_with_the_inclusion_probability() {
     let (seeds, settings) = ([0, 2], settings("2,1", 1));
     let sampler = sampler(&star, &seeds, &settings);
     let inclusion = Inclusion.score(&star, &seeds, &settings).expect("scores");
-    for (epochs, batches, counted_epochs) in [(1, None, 1.0), (4, None, 4.0), (3, Some(1), 1.5)] {
+    for (epochs, batches, num_counted) in [(1, None, 2.0), (4, None, 8.0), (3, Some(1), 3.0)] {
         let counting = PreSample { batching: &sampler, epochs, batches, threads: 2 };
         let counted = counting.score(&star, &seeds, &settings).expect("counts");
         let smoothed = Smoothed(counting).score(&star, &seeds, &settings).expect("scores");
         let check = |smoothed: &[f32], counted: &[f32], prior: &[f32]| {
             for ((smoothed, counted), prior) in smoothed.iter().zip(counted).zip(prior) {
-                let mean = (counted_epochs * counted + 0.1 * prior) / (counted_epochs + 0.1);
+                let mean = (num_counted * counted + 4.0 * prior) / (num_counted + 4.0);
                 assert!((smoothed - mean).abs() < 1e-6, "{smoothed} for {mean}, {epochs} epochs");
             }
         };
