@@ -60,7 +60,7 @@ fn main() -> Result<(), Failure> {
             let context = TransferringContext { dataset: Arc::clone(&dataset), from: at, to, gather: true, options };
             let mut operator = ZeroCopy::new(&context)?;
             if cached {
-                operator.fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
+                operator.gather().fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
             }
             let (mut gathers, mut copies) = (Vec::new(), Vec::new());
             for round in 0..=ROUNDS {

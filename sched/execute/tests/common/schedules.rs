@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use morphgl_execute::{Executor, Settings};
 use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
-use morphgl_registry::{Key, Operators, Place, Route, RouteOperators, TrainingOperator};
+use morphgl_registry::{Key, Operators, Phase, Place, Route, RouteOperators, TrainingOperator};
 
 use super::{FakeBatching, FakeMachine, FakeTraining, FakeTransferring};
 
@@ -101,6 +101,7 @@ pub(crate) fn operators(machine: &Arc<FakeMachine>, schedule: &Schedule) -> Oper
                 read_at: Place::Host,
                 batched_at: place(i == 1),
                 trained_at: place(i < 2),
+                gathering: Phase::Batching,
             },
             batching: Arc::new(fake_batching),
             transferring: Box::new(fake_transferring),
