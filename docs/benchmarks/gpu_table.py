@@ -49,6 +49,25 @@ def epochs(runs, graph, what):
              *(f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES)])
 
 
+def transfers(documents):
+    if not documents:
+        return
+    print("\n## Epochs by transfer, s: products-like\n")
+    row(["model", "threads", "plan", "options", "s", "predicted", "GB over the link", "cache hits",
+         *(f"busy: {name}" for name in RESOURCES)])
+    print("|---" * (8 + len(RESOURCES)) + "|")
+    for document in documents:
+        epoch = last(document)
+        options = document["options"].removeprefix("--transferring ")
+        counted = epoch["report"]["counters"].get(options.split()[0], {})
+        used = {r["resource"]: r["share"] for r in epoch["report"]["resources"]}
+        hits = f"{counted['cache_hits'] / counted['cache_requests']:.0%}" if counted.get("cache_requests") else "–"
+        link = f"{counted['link_bytes'] / 1e9:.2f}" if "link_bytes" in counted else "–"
+        row([document["model"], document["threads"], document["plan"], f"`{options}`", f"{epoch['seconds']:.2f}",
+             f"{document['run']['predicted_epoch_seconds']:.2f}", link, hits,
+             *(f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES)])
+
+
 def beside_pyg(runs, by_its_rule):
     peers = lines("pyg.jsonl")
     if not peers:
@@ -77,13 +96,16 @@ def main():
         print(f"\n## {bench.stem}\n")
         for line in bench.read_text().splitlines():
             print(f"- `{line}`")
-    runs, by_its_rule = {}, {}
+    runs, by_its_rule, by_transfer = {}, {}, []
     for document in lines("epochs.jsonl"):
         if "--expansion" in document["options"]:
             by_its_rule[document["model"]] = document
+        elif "--transferring" in document["options"]:
+            by_transfer.append(document)
         else:
             key = (document["graph"], document["model"], int(document["threads"]))
             runs.setdefault(key, {})[document["plan"]] = document
+    transfers(by_transfer)
     for graph, what in GRAPHS:
         epochs(runs, graph, what)
     beside_pyg(runs, by_its_rule)

@@ -12,6 +12,7 @@ use morphgl_registry::{
     BatchId, CACHE_HITS, CACHE_REQUESTS, HostBatch, LINK_BYTES, MiniBatch, Place, Transferring, TransferringContext,
 };
 use morphgl_transferring_cuda_zero_copy::{DMA_GATHER, DmaGather};
+use morphgl_transferring_pcie_dma::PcieDma;
 use serde_json::{Value, json};
 
 fn context(case: &Case, options: Value) -> TransferringContext {
@@ -48,6 +49,33 @@ fn conforms() {
         return;
     }
     transferring::run(&DMA_GATHER);
+}
+
+#[test]
+fn mini_batches_are_those_of_the_copy() {
+    if !available(&DMA_GATHER) {
+        return;
+    }
+    let case = Case::new(with_rows(300, 52));
+    let mut copies = PcieDma::new(&context(&case, Value::Null)).expect("the device is available");
+    // All rows cached, some of them, none; the host waits for every mini-batch, or has two more in flight.
+    for options in [json!({}), json!({"presample": 1, "cache_bytes": 3000}), json!({"presample": 0, "depth": 1})] {
+        let mut gathers = dma_gather(&case, options);
+        let mut send = |index| {
+            let whole = reference::sample(&case, BatchId { epoch: 3, index });
+            let lacking = HostBatch { features: None, ..whole.clone() };
+            let copied = copies.transfer(MiniBatch::Host(whole)).expect("a transfer");
+            [copied, gathers.transfer(MiniBatch::Host(lacking)).expect("a transfer")]
+        };
+        let sent: Vec<_> = (0..3).map(&mut send).collect();
+        for both in sent {
+            let [copied, gathered] = both.map(|handle| {
+                let (batch, _) = handle.wait().expect("no failure");
+                batch.to_host().expect("a copy").into_owned()
+            });
+            assert_eq!(gathered, copied);
+        }
+    }
 }
 
 #[test]
@@ -144,5 +172,38 @@ fn invalid_settings_are_refused_with_cures() {
     ] {
         let error = DmaGather::new(&context).expect_err("refused").to_string();
         assert!(error.contains(expected) && error.starts_with("Transferring_CUDA+PCIe_DmaGather: "), "{error}");
+    }
+}
+
+/// Fills a cache after the first of two mini-batches; calls of the device fail from number `fail` on. Returns their number.
+#[cfg(feature = "emulate")]
+fn run(case: &Case, place: &Place, fail: u64) -> morphgl_registry::Result<u64> {
+    use morphgl_cuda::{Device, emulation};
+
+    let device = Device::open(place, &morphgl_transferring_cuda_zero_copy::DMA_GATHER_KEY)?;
+    emulation::fail_from(&device, fail);
+    let options = json!({"presample": 1, "cache_bytes": 2 * 16 + 8 + 10 * 12, "depth": 1});
+    let mut operator = DmaGather::new(&TransferringContext { to: place.clone(), ..context(case, options) })?;
+    for index in 0..2 {
+        let whole = reference::sample(case, BatchId { epoch: 0, index });
+        let lacking = HostBatch { features: None, ..whole.clone() };
+        let (batch, _) = operator.transfer(MiniBatch::Host(lacking))?.wait()?;
+        assert_eq!(*batch.to_host()?, whole);
+    }
+    drop(operator);
+    device.free_bytes()?;
+    Ok(emulation::calls(&device))
+}
+
+#[cfg(feature = "emulate")]
+#[test]
+fn a_lost_device_is_an_error_of_the_next_call() {
+    let case = Case::new(with_rows(80, 12));
+    let place = |i: u64| format!("cuda:{i}").parse::<Place>().expect("a place");
+    let calls = run(&case, &place(1000), u64::MAX).expect("nothing fails");
+    for call in 1..=calls {
+        let error = run(&case, &place(1000 + call), call).expect_err("a call fails").to_string();
+        let named = error.starts_with("Transferring_CUDA+PCIe_DmaGather") && error.contains(": cu");
+        assert!(named && error.ends_with("is made to fail"), "call {call}: {error}");
     }
 }
