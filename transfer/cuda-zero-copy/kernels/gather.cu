@@ -77,9 +77,8 @@ __device__ __forceinline__ void gather(
                 const uint32_t at = step + offset;
                 for (int r = 0; r < ROWS; r++) {
                     const bool loads = from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes;
-                    const uint8_t* address = loads ? from[r] + (at - skip[r]) : nullptr;
-                    WARP_LOAD(address, sizeof(Unit));
-                    if (loads) moved[r] = *reinterpret_cast<const Unit*>(address);
+                    WARP_LOAD(loads ? from[r] + (at - skip[r]) : nullptr, sizeof(Unit));
+                    if (loads) moved[r] = *reinterpret_cast<const Unit*>(from[r] + (at - skip[r]));
                 }
                 for (int r = 0; r < ROWS; r++) {
                     if (from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes) {
