@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use morphgl_execute::{Executor, Settings};
 use morphgl_plan::{Hardware, Phase, Policy, Resource, RouteKeys, Schedule, Seconds, Share, simulate};
-use morphgl_registry::{Key, Operators, Phase, Place, Route, RouteOperators, TrainingOperator};
+use morphgl_registry::{Key, Operators, Place, Route, RouteOperators, TrainingOperator};
 
 use super::{FakeBatching, FakeMachine, FakeTraining, FakeTransferring};
 
