@@ -178,7 +178,7 @@ step() { bench step; }
 
 smoke() {
   local plan
-  for program in "$HERE"/tests/*-conformance; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
+  for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
   for plan in pipeline device auto; do
     part "train default $plan" 60 "$HERE/morphgl" train --plan "$plan" --epochs 2 --evaluation none
   done
@@ -192,7 +192,7 @@ suites() {
 sanitize() {
   local program name
   command -v compute-sanitizer >/dev/null || { note sanitize "skipped: compute-sanitizer is not on the path"; return; }
-  for program in "$HERE"/tests/*-conformance; do
+  for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do
     name=$(basename "$program")
     part "memcheck $name" 200 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
     part "racecheck $name" 200 compute-sanitizer --tool racecheck --error-exitcode 9 "$program" --test-threads 1

@@ -28,6 +28,12 @@ def last(document):
     return document["run"]["epochs"][-1]
 
 
+def busy(epoch):
+    # One device: its number is left out.
+    used = {r["resource"].split(":")[0]: r["share"] for r in epoch["report"]["resources"]}
+    return [f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES]
+
+
 def epochs(runs, graph, what):
     found = {(model, threads): plans for (of, model, threads), plans in runs.items() if of == graph}
     if not found:
@@ -42,11 +48,10 @@ def epochs(runs, graph, what):
         others = [seconds[name] for name in PLANS[1:] if name in seconds]
         auto = plans.get("auto")
         predicted = auto and auto["run"]["predicted_epoch_seconds"]
-        used = {r["resource"]: r["share"] for r in last(auto)["report"]["resources"]} if auto else {}
         row([model, str(threads), shown.get("auto", "–"), f"{predicted:.2f}" if auto else "–",
              f"{seconds['auto'] / predicted:.2f}" if auto else "–", *(shown.get(name, "–") for name in PLANS[1:]),
              f"{seconds['auto'] / min(others):.3f}" if auto and others else "–",
-             *(f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES)])
+             *(busy(last(auto)) if auto else ["–"] * len(RESOURCES))])
 
 
 def transfers(documents):
@@ -60,12 +65,11 @@ def transfers(documents):
         epoch = last(document)
         options = document["options"].removeprefix("--transferring ")
         counted = epoch["report"]["counters"].get(options.split()[0], {})
-        used = {r["resource"]: r["share"] for r in epoch["report"]["resources"]}
         hits = f"{counted['cache_hits'] / counted['cache_requests']:.0%}" if counted.get("cache_requests") else "–"
         link = f"{counted['link_bytes'] / 1e9:.2f}" if "link_bytes" in counted else "–"
         row([document["model"], document["threads"], document["plan"], f"`{options}`", f"{epoch['seconds']:.2f}",
              f"{document['run']['predicted_epoch_seconds']:.2f}", link, hits,
-             *(f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES)])
+             *busy(epoch)])
 
 
 def beside_pyg(runs, by_its_rule):

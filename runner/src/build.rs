@@ -104,15 +104,18 @@ pub struct OperatorBuilder<'a> {
 }
 
 impl OperatorBuilder<'_> {
-    /// The first route whose training operator can be built, which is all that inference needs; for a dataset on disk, the
-    /// first that reads from there.
+    /// The first route whose training operator can be built, which is all that inference needs, one whose batching gathers
+    /// features if there is any; for a dataset on disk, the first that reads from there.
     ///
     /// # Errors
     ///
     /// As [`routes`] and [`OperatorBuilder::training`], and where no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
         let (mut first, mut left_out) = (None, String::new());
-        for route in routes(self.registry, &self.config.operators, self.config.sampler.sampling.kind())? {
+        let mut routes = routes(self.registry, &self.config.operators, self.config.sampler.sampling.kind())?;
+        // A device's gather pins all features and fills a cache, which one pass does not pay for.
+        routes.sort_by_key(|route| (self.registry.is_reference(route), route.gathering));
+        for route in routes {
             if let Some(why) = left_on_disk(&route).filter(|_| self.config.disk_bytes.is_some()) {
                 left_out = why;
                 continue;

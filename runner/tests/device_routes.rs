@@ -98,6 +98,20 @@ fn losses_are_the_same_by_every_route() {
 }
 
 #[test]
+fn sampled_evaluation_is_the_same_by_every_route() {
+    let Some(bench) = bench() else { return };
+    bench.text(&[&TRAIN[..], &["--save", "model.safetensors"]].concat());
+    let sampled = ["evaluate", "model.safetensors", "small", "--evaluation", "sampled", "--batch-size", "64"];
+    let sampled = [&sampled[..], &["--fanouts", "4,3", "--training", "Training_CUDA_Native"]].concat();
+    let by = |extra: &[&str]| bench.json(&[&sampled[..], extra].concat());
+    let expected = by(&["--transferring", DMA]);
+    assert!(expected["test"]["accuracy"].as_f64().is_some(), "{expected:#}");
+    assert_eq!(by(&["--transferring", DMA_GATHER]), expected);
+    assert_eq!(by(&["--transferring", ZERO_COPY]), expected);
+    assert_eq!(by(&[]), expected);
+}
+
+#[test]
 fn every_route_is_planned() {
     let Some(bench) = bench() else { return };
     let json = bench.json(&TRAIN);
