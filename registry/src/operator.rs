@@ -37,6 +37,8 @@ pub struct TransferringContext {
     pub to: Place,
     /// Whether the features a mini-batch lacks are filled in.
     pub gather: bool,
+    /// Seeds and sampler settings of the mini-batches, by which caches rank rows; `None` where they are not known.
+    pub sampled: Option<(SeedSet, SamplerSettings)>,
     /// Options of this operator alone, `null` without any.
     pub options: serde_json::Value,
 }

@@ -186,6 +186,7 @@ impl OperatorBuilder<'_> {
             from: route.batched_at.clone(),
             to: route.trained_at.clone(),
             gather,
+            sampled: None,
             options: budget::options(self.config, self.registry, &route.transferring, Purpose::Training)?,
         };
         Ok(self.registry.transferring(&route.transferring, &context)?)

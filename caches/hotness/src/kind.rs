@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use morphgl_registry::{Error, ErrorKind, Result};
+use morphgl_registry::{Error, ErrorKind, Expansion, Result, SamplerSettings};
 
 use crate::{InDegree, Inclusion, OutDegree, Policy, Random, ReversePageRank, WeightedReversePageRank};
 
@@ -72,6 +72,25 @@ impl PolicyKind {
             Self::Random => Box::new(Random { seed }),
             Self::PreSample { .. } | Self::Hindsight => return None,
         })
+    }
+
+    /// Peak bytes a node to compute the scores, which are among them; of the policies that count, without the sampler.
+    pub fn bytes_a_node(self, settings: &SamplerSettings) -> u64 {
+        let expansion = settings.sampling.hops().map_or(Expansion::All, |hops| hops.expansion);
+        match self {
+            Self::InDegree | Self::Random => 4,
+            Self::OutDegree | Self::PreSample { .. } | Self::Hindsight => 12,
+            Self::ReversePageRank | Self::WeightedReversePageRank => 16,
+            Self::Inclusion => match expansion {
+                Expansion::All => 12,
+                Expansion::New => 16,
+            },
+        }
+    }
+
+    /// Whether the scores are accesses an epoch; those of the other policies order nodes alone.
+    pub fn is_in_accesses(self) -> bool {
+        matches!(self, Self::PreSample { .. } | Self::Inclusion | Self::Hindsight)
     }
 }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod cache_policy;
 mod counts;
 mod degree;
 mod file;
@@ -13,6 +14,7 @@ mod presample;
 mod random;
 mod scatter;
 
+pub use cache_policy::CachePolicy;
 pub use degree::{InDegree, OutDegree};
 pub use graph::Graph;
 pub use inclusion::Inclusion;

@@ -3,15 +3,16 @@
 use morphgl_adjacency_cache::AdjacencyCache;
 use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
-use morphgl_hotness::{Graph, Hotness, InDegree, Inclusion, Policy};
+use morphgl_hotness::{CachePolicy, Graph, Hotness, PolicyKind};
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::{Expansion, Result, SamplerSettings};
+use morphgl_registry::{Error, Result, SamplerSettings};
 
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
-use crate::options::{HotnessPolicy, Options};
+use crate::offsets::Offsets;
+use crate::options::Options;
 use crate::replay::Replay;
-use crate::slopes;
+use crate::{DESCRIPTION, slopes};
 
 /// Feature rows per read when the cache is filled.
 const FILL: usize = 1 << 13;
@@ -32,15 +33,36 @@ pub(crate) struct Caches {
     pub(crate) slopes: Option<Slopes>,
 }
 
-/// Bytes per node to compute the hotness.
-fn bytes_a_node(policy: HotnessPolicy, settings: &SamplerSettings) -> u64 {
-    let expansion = settings.sampling.hops().map_or(Expansion::All, |hops| hops.expansion);
-    match (policy, expansion) {
-        (HotnessPolicy::None, _) => 0,
-        (HotnessPolicy::Degree, _) => 4,
-        (HotnessPolicy::Inclusion, Expansion::All) => 12,
-        (HotnessPolicy::Inclusion, Expansion::New) => 16,
+/// Bytes to fill caches by `kind`: their maps, and computing its scores.
+fn bytes_to_fill(kind: PolicyKind, num_nodes: u32, settings: &SamplerSettings) -> u64 {
+    2 * NodeMap::num_bytes_of(num_nodes as usize) + u64::from(num_nodes) * kind.bytes_a_node(settings)
+}
+
+/// Refuses a policy or a size of the caches that the user gives and `memory_bytes` have no room for, beside `fixed` bytes.
+pub(crate) fn check_memory(options: &Options, settings: &SamplerSettings, num_nodes: u32, fixed: u64) -> Result<()> {
+    let Options { memory_bytes, cache, cache_bytes, .. } = *options;
+    let kind = match (cache, cache_bytes) {
+        (CachePolicy::None, _) | (CachePolicy::Auto, None) => return Ok(()),
+        (CachePolicy::By(kind), _) => kind,
+        // The policy of least memory that may be chosen.
+        (CachePolicy::Auto, Some(_)) => PolicyKind::InDegree,
+    };
+    let refuse = |what: String| Err(Error::setting(&DESCRIPTION.key, what));
+    let (offsets, map) = (Offsets::num_bytes_of(num_nodes as usize), NodeMap::num_bytes_of(num_nodes as usize));
+    if let Some(bytes) = cache_bytes.filter(|&bytes| bytes <= map) {
+        return refuse(format!("cache_bytes={bytes} has no room for a row beside the map of {map} bytes; give more"));
     }
+    let bytes = bytes_to_fill(kind, num_nodes, settings).max(cache_bytes.unwrap_or(0));
+    // Caches are filled only where offsets are kept, which is where these take at most half of the memory.
+    let needed = fixed.saturating_add(offsets).saturating_add(bytes.max(offsets));
+    if needed <= memory_bytes {
+        return Ok(());
+    }
+    let size = cache_bytes.map_or_else(String::new, |bytes| format!(" with cache_bytes={bytes}"));
+    refuse(format!(
+        "cache={cache}{size} needs memory_bytes of at least {needed}, and there are {memory_bytes}; allow more memory, or \
+         give cache=auto without a size"
+    ))
 }
 
 impl Caches {
@@ -49,28 +71,32 @@ impl Caches {
         Self { policy: "nothing", ..Self::default() }
     }
 
-    /// Fills caches of at most `budget` bytes, which also limits the memory to compute the hotness.
+    /// Fills caches of at most `budget` bytes, which also limits the memory to compute the hotness; by `counted`, where the
+    /// policy counts accesses.
     pub(crate) fn new(
         graph: &DiskGraph<'_>,
         files: &Files,
         (seeds, settings): (&[u32], &SamplerSettings),
         options: &Options,
         budget: u64,
+        counted: Option<Hotness>,
     ) -> Result<Self> {
-        let num_nodes = graph.num_nodes;
-        let map_bytes = NodeMap::num_bytes_of(num_nodes as usize);
-        let fits = |policy| 2 * map_bytes + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
-        // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
-        let policies = [options.hotness, HotnessPolicy::Degree];
-        let affordable = policies.into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
-        let (hotness, policy, replayed): (Hotness, _, _) = match affordable {
-            Some(HotnessPolicy::Inclusion) => (Inclusion.score(graph, seeds, settings)?, "inclusion probability", true),
-            // In-degrees are not accesses, and cannot be replayed.
-            Some(HotnessPolicy::Degree) => (InDegree.score(graph, seeds, settings)?, "in-degree", false),
-            _ => return Ok(Self::empty()),
+        let fits = |kind: &PolicyKind| bytes_to_fill(*kind, graph.num_nodes, settings) <= budget;
+        let kind = match options.cache {
+            CachePolicy::None => None,
+            // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
+            CachePolicy::Auto => [PolicyKind::Inclusion, PolicyKind::InDegree].into_iter().find(fits),
+            CachePolicy::By(kind) => Some(kind),
         };
+        let Some(kind) = kind else { return Ok(Self::empty()) };
+        let hotness = match (counted, kind.policy(settings.seed)) {
+            (Some(hotness), _) => hotness,
+            (None, Some(policy)) => policy.score(graph, seeds, settings)?,
+            (None, None) => unreachable!("{kind} is counted before caches are filled"),
+        };
+        let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
         let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings));
-        let ([features, lists], slopes) = select(&replay, replayed, || files.reader(options), budget)?;
+        let ([features, lists], slopes) = select(&replay, kind.is_in_accesses(), || files.reader(options), budget)?;
         drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
@@ -78,7 +104,7 @@ impl Caches {
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes };
+        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy: kind.name(), slopes };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -92,8 +118,8 @@ impl Caches {
 /// What each kind gets of a budget, and the slopes by which it was divided.
 type Division = ([Option<Share>; 2], Option<Slopes>);
 
-/// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time. Where
-/// all entries fit, nothing is measured.
+/// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time; these are
+/// `replayed` if the scores are accesses. Where all entries fit, nothing is measured.
 fn select(
     replay: &Replay<'_>,
     replayed: bool,

@@ -11,7 +11,7 @@ mod sampler;
 mod slopes;
 mod stats;
 
-pub use options::{HotnessPolicy, Options};
+pub use options::Options;
 pub use sampler::DiskNeighbor;
 pub use stats::{Counts, Hits};
 

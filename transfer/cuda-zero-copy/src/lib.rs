@@ -2,6 +2,7 @@
 
 mod cache;
 mod options;
+mod ranking;
 mod rows;
 mod zero_copy;
 

@@ -1,11 +1,13 @@
 //! The operator.
 
 use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream, pending};
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Error, Handle, MiniBatch, Place, Result, Transferring, TransferringContext};
 
 use crate::KEY;
 use crate::cache::{AccessCounts, Cache};
 use crate::options::Options;
+use crate::ranking::{Ranking, rank};
 use crate::rows::Rows;
 
 /// Phase Transferring on a CUDA device, `Transferring_CUDA+PCIe_ZeroCopy`.
@@ -31,15 +33,16 @@ enum CacheState {
 }
 
 impl ZeroCopy {
-    /// Builds the operator. Options `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in the
-    /// crate's documentation. If all rows fit `cache_bytes` (default half of the unallocated memory), they are cached now.
+    /// Builds the operator. Options `cache`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
+    /// the crate's documentation. If all rows fit `cache_bytes` (default half of the unallocated memory), they are cached now;
+    /// else by a policy that is named, if it needs no counts.
     ///
     /// # Errors
     ///
     /// Places other than one CUDA device of this machine, a peer whose memory it cannot access, features that cannot be
-    /// pinned, or an invalid option.
+    /// pinned, an invalid option, or a policy named for a cache that has no room for a row.
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, options } = context;
+        let TransferringContext { dataset, from, to, gather, options, .. } = context;
         if from != to {
             let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(KEY, message));
@@ -52,24 +55,42 @@ impl ZeroCopy {
         let gathers = *gather && dataset.features.is_some();
         let rows = gathers.then(|| Rows::new(&device, dataset, options.share)).transpose()?;
         let mut operator = Self { device, stream, peers, rows, cache: CacheState::Off, options };
-        operator.start_cache()?;
+        operator.start_cache(context)?;
         Ok(operator)
     }
 
-    /// Caches all rows if they fit, else begins to count accesses.
-    fn start_cache(&mut self) -> Result<()> {
+    /// Caches all rows if they fit, else the hottest by a policy that is named; else begins to count accesses.
+    fn start_cache(&mut self, context: &TransferringContext) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
-        if self.options.presample == 0 || self.options.cache_bytes == Some(0) {
+        let Options { cache, cache_bytes, presample, .. } = self.options;
+        let off = cache == CachePolicy::None || cache == CachePolicy::Auto && presample == 0;
+        if off || cache_bytes == Some(0) {
             return Ok(());
         }
         // Half: mini-batches have not allocated their memory yet.
         let budgets = self.budgets([1, 2])?;
-        let num_rows = rows.matrix().num_rows();
-        if Cache::fits_all(&self.with_budgets(&budgets), rows.matrix()) {
-            self.fill(&vec![1.0; num_rows], &budgets)?;
-        } else {
-            self.cache = CacheState::Counting(AccessCounts::new(&self.stream, num_rows, self.options.presample)?);
+        let (devices, num_rows) = (self.with_budgets(&budgets), rows.matrix().num_rows());
+        if Cache::fits_all(&devices, rows.matrix()) {
+            return self.fill(&vec![1.0; num_rows], &budgets);
         }
+        let count = match cache {
+            CachePolicy::By(kind) => {
+                if let Some(least) = Cache::needed_for_a_row(&devices, rows.matrix()) {
+                    let message = format!(
+                        "options: cache {kind}: {} bytes have no room for a row and its tables; give cache_bytes of at \
+                         least {least} on each device, or cache none",
+                        budgets[0]
+                    );
+                    return Err(Error::setting(KEY, message));
+                }
+                match rank(kind, context)? {
+                    Ranking::Scores(scores) => return self.fill(&scores, &budgets),
+                    Ranking::Count(batches) => batches,
+                }
+            }
+            _ => presample,
+        };
+        self.cache = CacheState::Counting(AccessCounts::new(&self.stream, num_rows, count)?);
         Ok(())
     }
 

@@ -66,9 +66,9 @@ impl BatchingWorker for Worker {
         outcome.map_err(|e| Error { context: id.to_string(), ..e })?;
         self.shared.count(|counts| counts.batches += 1);
         let read = self.reader.stats() - before;
-        let [rows, missed] = match &batch.features {
-            Some(_) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
-            None => [0, 0],
+        let [rows, missed] = match (&batch.features, &self.shared.caches.features) {
+            (Some(_), Some(_)) => [batch.input_nodes.len() as u64, self.buffers.fetches.len() as u64],
+            _ => [0, 0],
         };
         let counted = Counters::NONE
             .with(&DISK_READS, read.reads)
