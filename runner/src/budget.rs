@@ -1,6 +1,7 @@
-//! Memory budgets: divides host memory among operators before any of them is built.
+//! What operators are told before they are built: their parts of the host's memory, and what they cache.
 
 use anyhow::Result;
+use morphgl_hotness::CachePolicy;
 use morphgl_registry::{Key, OptionRole, OptionSpec, Registry};
 use serde_json::{Map, Value};
 
@@ -31,8 +32,8 @@ impl Purpose {
     }
 }
 
-/// The options an operator is built with: the user's; else its part of the memory budget, and for evaluation the value that
-/// suits mini-batches made once.
+/// The options an operator is built with: the user's; else its part of the memory budget, what the run caches, and for
+/// evaluation the value that suits mini-batches made once.
 pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpose: Purpose) -> Result<Value> {
     let defaults = registry.get(key)?.options.iter();
     let defaults = defaults.filter_map(|spec| Some((spec.name.to_string(), default(config, spec, purpose)?)));
@@ -41,11 +42,23 @@ pub(crate) fn options(config: &JobConfig, registry: &Registry, key: &Key, purpos
     Ok(if options.is_empty() { Value::Null } else { Value::Object(options) })
 }
 
+/// Whether the operator takes the run's cache policy.
+pub(crate) fn caches(registry: &Registry, key: &Key) -> bool {
+    let takes = |spec: &OptionSpec| spec.role == OptionRole::CachePolicy;
+    registry.get(key).is_ok_and(|operator| operator.options.iter().any(takes))
+}
+
 fn default(config: &JobConfig, spec: &OptionSpec, purpose: Purpose) -> Option<Value> {
     match spec.role {
         OptionRole::HostBudget => config.disk_bytes.map(|bytes| purpose.part(bytes).into()),
         // No device budget is given: operators divide free device memory themselves.
         OptionRole::DeviceBudget => None,
-        OptionRole::Setting => spec.single_pass.filter(|_| purpose != Purpose::Training).map(Value::from),
+        OptionRole::CachePolicy if purpose == Purpose::Training => {
+            Some(config.cache).filter(|&policy| policy != CachePolicy::Auto).map(|policy| policy.to_string().into())
+        }
+        OptionRole::CacheBytes => config.cache_bytes.filter(|_| purpose == Purpose::Training).map(Value::from),
+        OptionRole::Setting | OptionRole::CachePolicy => {
+            spec.single_pass.filter(|_| purpose != Purpose::Training).map(Value::from)
+        }
     }
 }

@@ -151,9 +151,12 @@ impl OperatorBuilder<'_> {
     ///
     /// A dataset without training nodes, or the operator's own.
     pub fn batching(self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
+        self.batching_of(route, self.seeds()?, self.config.sampler.clone(), gather, Purpose::Training)
+    }
+
+    fn seeds(self) -> Result<SeedSet> {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
-        let seeds = seeds.with_context(|| label(self.dataset))?;
-        self.batching_of(route, seeds, self.config.sampler.clone(), gather, Purpose::Training)
+        seeds.with_context(|| label(self.dataset))
     }
 
     pub(crate) fn batching_of(
@@ -179,14 +182,14 @@ impl OperatorBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// The operator's own.
+    /// A dataset without training nodes, or the operator's own.
     pub fn transferring(self, route: &Route, gather: bool) -> Result<Box<dyn Transferring>> {
         let context = TransferringContext {
             dataset: Arc::clone(self.dataset),
             from: route.batched_at.clone(),
             to: route.trained_at.clone(),
             gather,
-            sampled: None,
+            sampled: Some((self.seeds()?, self.config.sampler.clone())),
             options: budget::options(self.config, self.registry, &route.transferring, Purpose::Training)?,
         };
         Ok(self.registry.transferring(&route.transferring, &context)?)

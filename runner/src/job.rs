@@ -12,6 +12,7 @@ use morphgl_registry::{
 };
 
 use crate::JobConfig;
+use crate::budget;
 use crate::build::{LEFT_ON_DISK, OperatorBuilder, label, layers_mismatch, registry, routes};
 
 /// A training job: a dataset and a configuration, with the operators of every possible route.
@@ -63,8 +64,8 @@ impl Job {
             }
             let features = several || job.builder().carries_features(&route);
             if let Err(e) = job.add(&route, features, &mut shared) {
-                // An operator whose options are set is required.
-                if job.sets_options_of(&route) {
+                // An operator whose options are set is required, and so is one that can cache where that is asked for.
+                if job.sets_options_of(&route) || job.caches_by(&route) && job.operators.trainer(&route).is_some() {
                     return Err(e);
                 }
                 job.leave_out(format!("{} → {} → {}: {e:#}", route.batching, route.transferring, route.training));
@@ -77,6 +78,11 @@ impl Job {
         };
         if let Some(key) = job.config.options.keys().find(|key| !of_a_route(key)) {
             bail!("{key}: no plan here uses it, so its options would not be read; leave them out");
+        }
+        let built = &job.operators.routes;
+        if job.config.caches() && !built.is_empty() && !built.iter().any(|r| job.caches_by(&r.route)) {
+            let why = "a dataset in memory that the CPU trains on is read where it lies";
+            bail!("--cache {}: no operator of any route has a cache ({why}); leave it out", job.config.cache);
         }
         match first {
             Some(e) if job.operators.routes.is_empty() => Err(e),
@@ -94,6 +100,12 @@ impl Job {
     fn sets_options_of(&self, route: &Route) -> bool {
         let keys = [&route.batching, &route.transferring, &route.training];
         keys.into_iter().any(|key| self.config.options.contains_key(key))
+    }
+
+    /// Whether the configuration asks for caches, and an operator of `route` has one.
+    fn caches_by(&self, route: &Route) -> bool {
+        self.config.caches()
+            && [&route.batching, &route.transferring].into_iter().any(|key| budget::caches(&self.registry, key))
     }
 
     fn leave_out(&mut self, why: String) {

@@ -33,6 +33,11 @@ pub(crate) struct PlannedArgs {
     /// that, choosing among training operators comes on top]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     profile_seconds: Option<Duration>,
+    /// What operators cache, of a dataset on disk or for a device: auto, none, or the rows that a policy of `morphgl cache` ranks
+    /// first; and in at most how much memory, for example inclusion:2GiB. It is an error where nothing has a cache, or where
+    /// the policy does not fit. --set KEY.cache=POLICY wins for one operator [default: auto]
+    #[arg(help_heading = "Limits", long, value_name = "POLICY[:SIZE]", value_parser = values::cache)]
+    cache: Option<values::Cache>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -55,7 +60,8 @@ impl PlannedArgs {
         self.batch.limit_threads()?;
         let (dataset, disk_bytes) = self.data.open_within(self.limits.memory, &self.batch, show)?;
         let config = config(&dataset, &self.model, &self.batch)?;
-        Ok((dataset, JobConfig { disk_bytes, ..config }))
+        let (cache, cache_bytes) = self.cache.map_or_else(Default::default, |cache| (cache.policy, cache.bytes));
+        Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
     /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation.
@@ -130,11 +136,10 @@ fn refuse_larger_than_memory(spec: &ModelSpec, free: u64) -> anyhow::Result<()> 
 pub(crate) fn with_spec(spec: TrainingSpec, batch: &BatchArgs) -> anyhow::Result<JobConfig> {
     Ok(JobConfig {
         sampler: batch.sampler(&spec.model),
-        spec,
         seed: batch.seed,
         threads: batch.threads,
         operators: batch.operators(),
         options: batch.options()?,
-        disk_bytes: None,
+        ..JobConfig::new(spec)
     })
 }

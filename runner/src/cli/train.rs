@@ -9,8 +9,8 @@ use clap::Parser;
 use indicatif::HumanCount;
 use morphgl_execute::CountersByOperator;
 use morphgl_model_spec::ModelSpec;
-use morphgl_plan::Time;
-use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, NamedTensor};
+use morphgl_plan::{RouteKeys, Time};
+use morphgl_registry::{CACHE_HITS, CACHE_REQUESTS, Key, NamedTensor, Registry};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -22,6 +22,7 @@ use super::screen::Screen;
 use super::show::{self, Show};
 use super::usage::Usage;
 use super::{interrupt, report, values};
+use crate::budget;
 use crate::{
     Evaluation, Event, Executor, ExecutorSettings, JobConfig, Plan, Recorder, Simulated, StopReason, TrainOptions,
     TrainReport, Trainer,
@@ -34,6 +35,7 @@ use crate::{
   morphgl train --model mlp                                 the features alone, for comparison
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
+  morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, what is cached ranked by inclusion probability
   morphgl train --json | jq .test_accuracy")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -187,6 +189,9 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
+    if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
+        show.say(format_args!("--cache {}: the plan uses no operator with a cache", config.cache));
+    }
     let simulated = Simulated::of(&job.registry);
     let learns = !simulated.trains(&plan.schedule);
     if !learns {
@@ -272,6 +277,12 @@ fn write(
         note(dir.write_report(&report::of_run(run, recorder)));
     }
     unwritten
+}
+
+/// Whether an operator of the plan's route has a cache.
+fn caches(registry: &Registry, keys: &RouteKeys) -> bool {
+    let operator = |key: &String| key.parse::<Key>().is_ok_and(|key| budget::caches(registry, &key));
+    operator(&keys.batching) || operator(&keys.transferring)
 }
 
 /// The configuration as a flat list of names and values.
