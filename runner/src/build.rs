@@ -182,14 +182,16 @@ impl OperatorBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// A dataset without training nodes, or the operator's own.
+    /// The operator's own.
     pub fn transferring(self, route: &Route, gather: bool) -> Result<Box<dyn Transferring>> {
+        // Checking seeds takes a byte a node. A dataset without training nodes is evaluated on, without caches.
+        let sampled = budget::caches(self.registry, &route.transferring).then(|| self.seeds().ok()).flatten();
         let context = TransferringContext {
             dataset: Arc::clone(self.dataset),
             from: route.batched_at.clone(),
             to: route.trained_at.clone(),
             gather,
-            sampled: Some((self.seeds()?, self.config.sampler.clone())),
+            sampled: sampled.map(|seeds| (seeds, self.config.sampler.clone())),
             options: budget::options(self.config, self.registry, &route.transferring, Purpose::Training)?,
         };
         Ok(self.registry.transferring(&route.transferring, &context)?)
