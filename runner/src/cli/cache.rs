@@ -32,7 +32,7 @@ const CURVE: [f64; 15] = [0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 25.0, 
   morphgl cache products --sampler walk --plot products.svg  hit rate against cache size, as a picture
   morphgl cache products --policies presample:1,inclusion --shares 1,5,10 --json
   morphgl cache products --policies inclusion --save hotness.npy
-  morphgl cache --run runs/products                          of a training: adds the plot to its report.html
+  morphgl cache --run runs/products                          adds the plot to a training's report
 
 A static cache holds the feature rows of the nodes that its policy ranks first. Hits are counted in the epochs that training
 would run; hindsight ranks by these counts themselves, so no static cache has more hits.")]

@@ -35,7 +35,7 @@ use crate::{
   morphgl train --model mlp                                 the features alone, for comparison
   morphgl train cora --model gcn --fanouts=-1,-1 --hidden 16 --lr 0.01 --weight-decay 5e-4 --epochs 200
   morphgl train products --fanouts 15,10,5 --run runs/products --patience 5
-  morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, what is cached ranked by inclusion probability
+  morphgl train papers --memory 64GiB --cache inclusion:24GiB   from disk, hot rows cached
   morphgl train --json | jq .test_accuracy")]
 pub(crate) struct Args {
     #[command(flatten)]
