@@ -8,9 +8,10 @@
 #
 # Stages, in the order of their worth:
 #   smoke      what the machine has; a mini-batch of every operator; an epoch by every plan
-#   gather     the zero-copy gather beside block copies
+#   gather     the zero-copy gather beside block copies, by whole lines and naively
 #   sample     the sampler beside the limit of random reads
 #   step       training steps, by phase
+#   transfers  epochs by every transfer to the device: copied by DMA, gathered by the device with and without its cache, naively
 #   epochs     GraphSAGE, GCN and GAT on a graph like ogbn-products, by every plan; PyG's beside them
 #   sweep      the same with other counts of CPU threads; a graph larger than the device memory allowed
 #   suites     the tests of the CUDA crates
@@ -21,12 +22,13 @@
 # wheels; PyG and compute-sanitizer are used where they are. Without a device every stage says so and ends.
 set -uo pipefail
 
-STAGES="smoke gather sample step epochs sweep suites sanitize"
+STAGES="smoke gather sample step transfers epochs sweep suites sanitize"
 CRATES=(morphgl-cuda morphgl-batching-cuda-neighbor morphgl-transferring-pcie-dma
         morphgl-transferring-cuda-zero-copy morphgl-training-cuda-native)
 BENCHES=(morphgl-batching-cuda-neighbor:sample morphgl-transferring-cuda-zero-copy:gather
          morphgl-training-cuda-native:step)
 MOST_BYTES=30000000
+DMA_GATHER=Transferring_CUDA+PCIe_DmaGather
 
 # ---------------------------------------------------------------- packing
 pack() {
@@ -176,10 +178,11 @@ step() { bench step; }
 
 smoke() {
   local plan
-  for program in "$HERE"/tests/*-conformance; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
+  for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do part "suite $(basename "$program")" 120 "$program" --test-threads 4; done
   for plan in pipeline device auto; do
     part "train default $plan" 60 "$HERE/morphgl" train --plan "$plan" --epochs 2 --evaluation none
   done
+  part "train default $DMA_GATHER" 60 "$HERE/morphgl" train --transferring "$DMA_GATHER" --epochs 2 --evaluation none
 }
 
 suites() {
@@ -189,7 +192,7 @@ suites() {
 sanitize() {
   local program name
   command -v compute-sanitizer >/dev/null || { note sanitize "skipped: compute-sanitizer is not on the path"; return; }
-  for program in "$HERE"/tests/*-conformance; do
+  for program in "$HERE"/tests/*-conformance "$HERE"/tests/*-dma_gather; do
     name=$(basename "$program")
     part "memcheck $name" 200 compute-sanitizer --error-exitcode 9 "$program" --test-threads 1
     part "racecheck $name" 200 compute-sanitizer --tool racecheck --error-exitcode 9 "$program" --test-threads 1
@@ -197,6 +200,18 @@ sanitize() {
 }
 
 threads() { local cores; cores=$(nproc); echo $((cores < 16 ? cores : 16)); }
+
+transfers() {
+  local most options
+  most=$(threads)
+  dataset products --nodes 2400000 --degree 51 --dim 100 --classes 47 --split 0.08,0.01,0.01 || return
+  for options in Transferring_PCIe_Dma "$DMA_GATHER" "$DMA_GATHER --set $DMA_GATHER.cache_bytes=0" \
+    "$DMA_GATHER --set $DMA_GATHER.cache_bytes=0 --set $DMA_GATHER.access=naive"; do
+    # shellcheck disable=SC2086  # the options are words
+    epoch products sage "$most" pipeline --transferring $options
+  done
+  epoch products sage "$most" device --transferring Transferring_CUDA+PCIe_ZeroCopy
+}
 
 epochs() {
   local model plan most

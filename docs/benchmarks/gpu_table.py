@@ -28,6 +28,12 @@ def last(document):
     return document["run"]["epochs"][-1]
 
 
+def busy(epoch):
+    # One device: its number is left out.
+    used = {r["resource"].split(":")[0]: r["share"] for r in epoch["report"]["resources"]}
+    return [f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES]
+
+
 def epochs(runs, graph, what):
     found = {(model, threads): plans for (of, model, threads), plans in runs.items() if of == graph}
     if not found:
@@ -42,11 +48,28 @@ def epochs(runs, graph, what):
         others = [seconds[name] for name in PLANS[1:] if name in seconds]
         auto = plans.get("auto")
         predicted = auto and auto["run"]["predicted_epoch_seconds"]
-        used = {r["resource"]: r["share"] for r in last(auto)["report"]["resources"]} if auto else {}
         row([model, str(threads), shown.get("auto", "–"), f"{predicted:.2f}" if auto else "–",
              f"{seconds['auto'] / predicted:.2f}" if auto else "–", *(shown.get(name, "–") for name in PLANS[1:]),
              f"{seconds['auto'] / min(others):.3f}" if auto and others else "–",
-             *(f"{used[name]:.0%}" if name in used else "–" for name in RESOURCES)])
+             *(busy(last(auto)) if auto else ["–"] * len(RESOURCES))])
+
+
+def transfers(documents):
+    if not documents:
+        return
+    print("\n## Epochs by transfer, s: products-like\n")
+    row(["model", "threads", "plan", "options", "s", "predicted", "GB over the link", "cache hits",
+         *(f"busy: {name}" for name in RESOURCES)])
+    print("|---" * (8 + len(RESOURCES)) + "|")
+    for document in documents:
+        epoch = last(document)
+        options = document["options"].removeprefix("--transferring ")
+        counted = epoch["report"]["counters"].get(options.split()[0], {})
+        hits = f"{counted['cache_hits'] / counted['cache_requests']:.0%}" if counted.get("cache_requests") else "–"
+        link = f"{counted['link_bytes'] / 1e9:.2f}" if "link_bytes" in counted else "–"
+        row([document["model"], document["threads"], document["plan"], f"`{options}`", f"{epoch['seconds']:.2f}",
+             f"{document['run']['predicted_epoch_seconds']:.2f}", link, hits,
+             *busy(epoch)])
 
 
 def beside_pyg(runs, by_its_rule):
@@ -77,13 +100,16 @@ def main():
         print(f"\n## {bench.stem}\n")
         for line in bench.read_text().splitlines():
             print(f"- `{line}`")
-    runs, by_its_rule = {}, {}
+    runs, by_its_rule, by_transfer = {}, {}, []
     for document in lines("epochs.jsonl"):
         if "--expansion" in document["options"]:
             by_its_rule[document["model"]] = document
+        elif "--transferring" in document["options"]:
+            by_transfer.append(document)
         else:
             key = (document["graph"], document["model"], int(document["threads"]))
             runs.setdefault(key, {})[document["plan"]] = document
+    transfers(by_transfer)
     for graph, what in GRAPHS:
         epochs(runs, graph, what)
     beside_pyg(runs, by_its_rule)

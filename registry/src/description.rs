@@ -81,6 +81,8 @@ pub struct Description {
     pub reads_store: bool,
     /// When batching or transferring fills in features.
     pub features: FeatureFill,
+    /// Whether it is a transferring operator that gathers features where it writes mini-batches: batching then leaves them out.
+    pub gathers_features: bool,
     /// The kinds of sampling of a batching operator.
     pub samplers: &'static [SamplerKind],
     /// Its own options.
@@ -109,6 +111,7 @@ impl Description {
             simulated: false,
             reads_store: false,
             features: FeatureFill::OnRequest,
+            gathers_features: false,
             samplers: &[SamplerKind::Neighbor],
             options: &[],
             counters: &[],
@@ -136,6 +139,20 @@ impl Description {
     /// The same operator, which fills in features as `features` says.
     pub const fn filling(mut self, features: FeatureFill) -> Self {
         self.features = features;
+        self
+    }
+
+    /// The same operator, which gathers features where it writes mini-batches, so that batching leaves them out.
+    ///
+    /// # Panics
+    ///
+    /// When it is not of phase Transferring; in a constant, at compile time.
+    pub const fn gathering_features(mut self) -> Self {
+        assert!(
+            matches!(self.build, Build::Transferring(_)),
+            "an operator that gathers in place of batching transfers"
+        );
+        self.gathers_features = true;
         self
     }
 

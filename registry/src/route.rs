@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{At, Description, Key, Machine, Phase, Place};
+use crate::{At, Description, FeatureFill, Key, Machine, Phase, Place};
 
 /// One viable chain batching → transferring → training.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +19,15 @@ pub struct Route {
     pub batched_at: Place,
     /// Where they lie after transferring, and are trained on.
     pub trained_at: Place,
+    /// The phase that gathers features, where mini-batches carry any: [`Phase::Batching`], or [`Phase::Transferring`] where
+    /// batching never does or transferring gathers by itself.
+    #[serde(default = "gathered_by_batching")]
+    pub gathering: Phase,
+}
+
+/// The gathering phase in a file that does not name it.
+fn gathered_by_batching() -> Phase {
+    Phase::Batching
 }
 
 fn same_backend(a: &Place, b: &Place) -> bool {
@@ -39,6 +48,10 @@ pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> 
         let read_at = if batching.reads == At::Disk { Place::Disk } else { Place::Host };
         for batched_at in places(batching.writes) {
             for transferring in of(Phase::Transferring).filter(|d| d.reads.matches(&batched_at)) {
+                let gathering = match batching.features == FeatureFill::Never || transferring.gathers_features {
+                    true => Phase::Transferring,
+                    false => Phase::Batching,
+                };
                 for trained_at in places(transferring.writes) {
                     if same_backend(&batched_at, &trained_at) && batched_at != trained_at {
                         continue;
@@ -51,6 +64,7 @@ pub(crate) fn find(operators: &[&Description], machine: &Machine) -> Vec<Route> 
                             read_at: read_at.clone(),
                             batched_at: batched_at.clone(),
                             trained_at: trained_at.clone(),
+                            gathering,
                         });
                     }
                 }

@@ -1,6 +1,8 @@
 //! Lookup: sorted, without duplicates, with errors that list what exists.
 
-use morphgl_registry::{At, Build, Description, Error, Hardware, Key, Machine, Phase, Registry, Resource, Unavailable};
+use morphgl_registry::{
+    At, Build, Description, Error, FeatureFill, Hardware, Key, Machine, Phase, Registry, Resource, Route, Unavailable,
+};
 
 fn machine() -> Machine {
     Machine { cpu: "test".into(), cores: 2, memory_bytes: 1 << 30, available_bytes: 1 << 29, accelerators: Vec::new() }
@@ -60,6 +62,34 @@ fn the_probed_machine_is_plausible() {
     assert!(machine.available_bytes <= machine.memory_bytes, "{machine:?}");
     let json = serde_json::to_string(&machine).expect("a machine is plain data");
     assert_eq!(serde_json::from_str::<Machine>(&json).expect("what was written"), machine);
+}
+
+#[test]
+fn features_are_gathered_by_one_phase_of_a_route() {
+    let never = || Build::Transferring(|_| Err(Error::setting("test", "is never built")));
+    let key = |phase, name| Key::new(phase, Hardware::CPU, name);
+    let moves = |name| Description::new(key(Phase::Transferring, name), "moves", At::Host, At::Host, never());
+    let (copies, gathers) = (moves("Copy"), moves("Gather").gathering_features());
+    let leaves_out = Description { key: key(Phase::Batching, "Bare"), ..CPU }.filling(FeatureFill::Never);
+    let build = Build::Training(|_| Err(Error::setting("test", "is never built")));
+    let trains = Description::new(key(Phase::Training, "Burn"), "trains", At::Host, At::Host, build);
+    let registry = Registry::new(vec![CPU, leaves_out, copies, gathers, trains], machine()).expect("no key twice");
+    let routes = registry.routes();
+    let named: Vec<_> =
+        routes.iter().map(|r| (r.batching.operator(), r.transferring.operator(), r.gathering)).collect();
+    assert_eq!(
+        named,
+        [
+            ("Bare", "Copy", Phase::Transferring),
+            ("Bare", "Gather", Phase::Transferring),
+            ("Neighbor", "Copy", Phase::Batching),
+            ("Neighbor", "Gather", Phase::Transferring),
+        ]
+    );
+    // Files of earlier versions do not name the phase.
+    let mut json = serde_json::to_value(&routes[2]).expect("plain data");
+    json.as_object_mut().expect("an object").remove("gathering").expect("it is written");
+    assert_eq!(serde_json::from_value::<Route>(json).expect("a route"), routes[2]);
 }
 
 #[test]

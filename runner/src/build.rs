@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use morphgl_generate::SbmConfig;
 use morphgl_graph_store::{Dataset, FeatureMatrix};
 use morphgl_registry::{
-    Batching, BatchingContext, FeatureFill, NeighborSettings, Place, Registry, Route, SamplerKind, SamplerSettings,
-    Sampling, SeedSet, Training, TrainingContext, Transferring, TransferringContext,
+    Batching, BatchingContext, NeighborSettings, Phase, Place, Registry, Route, SamplerKind, SamplerSettings, Sampling,
+    SeedSet, Training, TrainingContext, Transferring, TransferringContext,
 };
 
 use crate::budget::{self, Purpose};
@@ -58,9 +58,15 @@ pub fn routes(registry: &Registry, wanted: &OperatorChoice, kind: SamplerKind) -
     Ok(routes)
 }
 
-/// Why a route is left out whose sampler reads only datasets in memory.
-pub(crate) const LEFT_ON_DISK: &str =
-    "the dataset does not fit in memory and is left on disk, where this operator does not read";
+/// Why a route cannot train on a dataset left on disk, with the operator that cannot; `None` where it can.
+pub(crate) fn left_on_disk(route: &Route) -> Option<String> {
+    let (key, what) = match (&route.read_at, route.gathering) {
+        (Place::Disk, Phase::Batching) => return None,
+        (Place::Disk, _) => (&route.transferring, "gathers no features"),
+        _ => (&route.batching, "does not read"),
+    };
+    Some(format!("{key}: the dataset does not fit in memory and is left on disk, where this operator {what}"))
+}
 
 /// The dataset in error messages: its directory, or its name without one.
 pub(crate) fn label(dataset: &Dataset) -> String {
@@ -98,24 +104,28 @@ pub struct OperatorBuilder<'a> {
 }
 
 impl OperatorBuilder<'_> {
-    /// The first route whose training operator can be built, which is all that inference needs; for a dataset on disk, the
-    /// first that reads from there.
+    /// The first route whose training operator can be built, which is all that inference needs, one whose batching gathers
+    /// features if there is any; for a dataset on disk, the first that reads from there.
     ///
     /// # Errors
     ///
     /// As [`routes`] and [`OperatorBuilder::training`], and where no route reads a dataset on disk.
     pub fn first_route(self) -> Result<(Route, Box<dyn Training>)> {
-        let mut first = None;
-        let fits = |r: &Route| self.config.disk_bytes.is_none() || r.read_at == Place::Disk;
-        for route in
-            routes(self.registry, &self.config.operators, self.config.sampler.sampling.kind())?.into_iter().filter(fits)
-        {
+        let (mut first, mut left_out) = (None, String::new());
+        let mut routes = routes(self.registry, &self.config.operators, self.config.sampler.sampling.kind())?;
+        // A device's gather pins all features and fills a cache, which one pass does not pay for.
+        routes.sort_by_key(|route| (self.registry.is_reference(route), route.gathering));
+        for route in routes {
+            if let Some(why) = left_on_disk(&route).filter(|_| self.config.disk_bytes.is_some()) {
+                left_out = why;
+                continue;
+            }
             match self.training(&route) {
                 Ok(training) => return Ok((route, training)),
                 Err(e) => first = first.or(Some(e)),
             }
         }
-        Err(first.unwrap_or_else(|| anyhow::anyhow!("{LEFT_ON_DISK}; allow more memory, or name no other")))
+        Err(first.unwrap_or_else(|| anyhow::anyhow!("{left_out}; allow more memory, or name no other")))
     }
 
     pub(crate) fn check_model(self) -> Result<()> {
@@ -138,11 +148,6 @@ impl OperatorBuilder<'_> {
     /// Whether mini-batches of `route` carry features: they do unless the training operator reads the dataset in memory.
     pub fn carries_features(self, route: &Route) -> bool {
         self.config.disk_bytes.is_some() || !self.registry.reads_store(route)
-    }
-
-    /// Whether the batching operator of `route` gathers features that are `wanted`: otherwise transferring does.
-    pub(crate) fn gathers(self, route: &Route, wanted: bool) -> Result<bool> {
-        Ok(wanted && self.registry.get(&route.batching)?.features != FeatureFill::Never)
     }
 
     /// Builds the batching operator of `route` for the training nodes; `gather` says whether it gathers features.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use morphgl_execute::{Pool, PoolSettings, Stop, prepare};
 use morphgl_graph_store::Dataset;
-use morphgl_registry::{Error, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
+use morphgl_registry::{Error, Phase, Route, SamplerSettings, Score, SeedSet, Training, Transferring};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Purpose;
@@ -76,7 +76,7 @@ impl Sampled<'_> {
         let (builder, route) = (self.builder, self.route);
         let seeds = SeedSet::new("nodes to evaluate", set, builder.dataset.num_nodes())?;
         let settings = SamplerSettings { shuffle: false, ..builder.config.sampler.clone() };
-        let gather = builder.gathers(route, builder.carries_features(route))?;
+        let gather = builder.carries_features(route) && route.gathering == Phase::Batching;
         let batching = builder.batching_of(route, seeds, settings, gather, self.purpose)?;
         let settings = PoolSettings { threads_per_worker: self.threads, ..PoolSettings::ahead(self.workers) };
         let mut pool = Pool::new(&self.route.batching, batching.as_ref(), settings)?;

@@ -8,12 +8,12 @@ use anyhow::{Result, bail};
 use morphgl_graph_store::Dataset;
 use morphgl_profile::Selection;
 use morphgl_registry::{
-    Batching, Key, NamedTensor, Operators, Place, Registry, Route, RouteOperators, TrainingOperator,
+    Batching, Key, NamedTensor, Operators, Phase, Place, Registry, Route, RouteOperators, TrainingOperator,
 };
 
 use crate::JobConfig;
 use crate::budget;
-use crate::build::{LEFT_ON_DISK, OperatorBuilder, label, layers_mismatch, registry, routes};
+use crate::build::{OperatorBuilder, label, layers_mismatch, left_on_disk, registry, routes};
 
 /// A training job: a dataset and a configuration, with the operators of every possible route.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl Job {
         let several = routes.windows(2).any(|pair| pair[0].trained_at != pair[1].trained_at);
         let mut shared = BatchingOperators::new();
         for route in routes {
-            if on_disk && route.read_at != Place::Disk {
-                job.leave_out(format!("{}: {LEFT_ON_DISK}", route.batching));
+            if let Some(why) = left_on_disk(&route).filter(|_| on_disk) {
+                job.leave_out(why);
                 continue;
             }
             let features = several || job.builder().carries_features(&route);
@@ -144,7 +144,7 @@ impl Job {
                 }
             }
         }
-        let gather = self.builder().gathers(route, features)?;
+        let gather = features && route.gathering == Phase::Batching;
         let batching = match shared.entry((route.batching.clone(), route.batched_at.clone(), gather)) {
             Entry::Occupied(entry) => Arc::clone(entry.get()),
             Entry::Vacant(entry) => Arc::clone(entry.insert(self.builder().batching(route, gather)?.into())),

@@ -19,8 +19,8 @@ fn the_registered_keys_are_these() {
         wanted.extend(["Transferring_PCIe+SIM_SimGather", "Transferring_PCIe_SimDma", "Training_SIM_Ledger"]);
     }
     if cfg!(feature = "cuda") {
-        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Transferring_CUDA+PCIe_ZeroCopy", "Transferring_PCIe_Dma"]);
-        wanted.push("Training_CUDA_Native");
+        wanted.extend(["Batching_CUDA+PCIe_Neighbor", "Training_CUDA_Native", "Transferring_PCIe_Dma"]);
+        wanted.extend(["Transferring_CUDA+PCIe_DmaGather", "Transferring_CUDA+PCIe_ZeroCopy"]);
     }
     wanted.sort_unstable();
     keys.sort_unstable();

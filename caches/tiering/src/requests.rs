@@ -46,12 +46,17 @@ impl WarpPattern {
         Self { access, lanes: 32, unit: 4 }
     }
 
-    /// The pattern of `Transferring_CUDA+PCIe_ZeroCopy` for rows of this length, in a table that begins with a line.
+    /// The pattern of `Transferring_CUDA+PCIe_ZeroCopy` with `access` naive, for rows of this length in a table that begins with
+    /// a line: [`WarpPattern::of_values`] of [`WarpAccess::Naive`], by smaller values where four bytes do not divide a row.
+    pub const fn of_naive(row_bytes: u64) -> Self {
+        let unit = largest_unit(row_bytes, 4);
+        Self { access: WarpAccess::Naive, lanes: 32, unit }
+    }
+
+    /// The pattern of `Transferring_CUDA+PCIe_ZeroCopy` for rows of this length, in a table that begins with a line. A load of
+    /// half a warp is of two rows: they make a request less where they share the line that both read at once.
     pub const fn of_zero_copy(row_bytes: u64) -> Self {
-        let mut unit = 16;
-        while !row_bytes.is_multiple_of(unit) {
-            unit /= 2;
-        }
+        let unit = largest_unit(row_bytes, 16);
         // Half a warp copies short rows.
         let lanes = if unit >= 8 && row_bytes <= 256 { 16 } else { 32 };
         Self { access: WarpAccess::WholeLines, lanes, unit }
@@ -100,6 +105,15 @@ impl WarpPattern {
         let (requests, sectors) = rows.fold((0, 0), |(r, s), reads| (r + reads.requests, s + reads.sectors));
         (requests as f64 / LINE as f64, sectors as f64 / LINE as f64)
     }
+}
+
+/// The largest power of two, from `most` down, that divides the length of a row.
+const fn largest_unit(row_bytes: u64, most: u64) -> u64 {
+    let mut unit = most;
+    while !row_bytes.is_multiple_of(unit) {
+        unit /= 2;
+    }
+    unit
 }
 
 /// Number of pieces of `begin..end` that is cut at multiples of `granule`, and where a load ends: at addresses that are

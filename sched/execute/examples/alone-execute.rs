@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use morphgl_execute::{Control, Executor, Settings, Stop};
 use morphgl_plan::{Hardware, Policy, Resource, RouteKeys, Schedule, Seconds, Share};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Operators, Place, Result,
-    Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, MiniBatch, NamedTensor, Operators, Phase, Place,
+    Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
 };
 
 /// An operator of all three phases: sleeps, and delivers a mini-batch of one node.
@@ -148,6 +148,7 @@ fn epoch(operator: Sleepy, schedule: &Schedule) -> std::result::Result<f64, Box<
         read_at: Place::Host,
         batched_at: Place::Host,
         trained_at: Place::Host,
+        gathering: Phase::Batching,
     };
     let (key, place) = (route.training.clone(), route.trained_at.clone());
     let trainers = vec![TrainingOperator { key, place, operator: Box::new(operator) }];

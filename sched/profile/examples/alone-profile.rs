@@ -9,8 +9,8 @@ use std::time::Duration;
 use morphgl_plan::{Limits, plan};
 use morphgl_profile::{Settings, Watch, profile};
 use morphgl_registry::{
-    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Operators, Place,
-    Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
+    BatchId, Batching, BatchingWorker, Gradients, Handle, HostBatch, Machine, MiniBatch, NamedTensor, Operators, Phase,
+    Place, Result, Route, RouteOperators, Score, Training, TrainingOperator, Transferring,
 };
 
 /// An operator of all three phases, which sleeps for 3 ms, no time and 5 ms.
@@ -90,6 +90,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         read_at: Place::Host,
         batched_at: Place::Host,
         trained_at: Place::Host,
+        gathering: Phase::Batching,
     };
     let machine = Machine::probe();
     let (key, place) = (route.training.clone(), route.trained_at.clone());

@@ -120,8 +120,9 @@ pub(crate) fn known_training(selections: &[Selection], route: &Route, threads: u
     samples.unwrap_or_default()
 }
 
+/// Whether batching does the same work on both routes: also, whether it gathers features on both or neither.
 pub(crate) fn same_batching(a: &Route, b: &Route) -> bool {
-    a.batching == b.batching && a.batched_at == b.batched_at
+    a.batching == b.batching && a.batched_at == b.batched_at && a.gathering == b.gathering
 }
 
 pub(crate) fn same_transferring(a: &Route, b: &Route) -> bool {

@@ -1,5 +1,5 @@
 //! GB/s of the gather from host memory and from device memory, alternating with block copies; with accessible peers also from
-//! the memory of all devices.
+//! the memory of all devices; and of the naive gather from host memory, the baseline.
 //!
 //! Three byte counts of the same gather: the rows themselves; the 32-byte sectors that they touch, the minimum that memory and
 //! bus move; and the 128-byte lines. An unaligned row touches one line more than its length: one of 200 bytes 2.5 on average.
@@ -40,21 +40,22 @@ fn main() -> Result<(), Failure> {
     let peers = accessible(&device)?;
     if !json {
         println!(
-            "{device:?}, peers {peers:?}\nrow bytes  from      GB/s (min-max)         sectors   lines   block copy   share"
+            "{device:?}, peers {peers:?}\nrow bytes  from      access   GB/s (min-max)         sectors   lines   block copy   share"
         );
     }
     for row_bytes in [200, 400, 512, 1024, 1044] {
         let num_nodes = TABLE / row_bytes;
         let dataset = Arc::new(table(num_nodes, row_bytes)?);
         let nodes = scattered(num_nodes, BATCH / row_bytes);
-        for from in [From::Host, From::Device, From::Peers] {
+        let cases = [From::Host, From::Device, From::Peers].map(|from| (from, "aligned"));
+        for (from, access) in [(From::Host, "naive")].into_iter().chain(cases) {
             let peers = match from {
                 From::Peers if peers.is_empty() => continue,
                 From::Peers => &peers[..],
                 _ => &[],
             };
             let cached = from != From::Host;
-            let options = json!({"presample": 0, "peers": peers});
+            let options = json!({"presample": 0, "peers": peers, "access": access});
             let name = format!("{from:?}").to_lowercase();
             let (at, to) = (place.clone(), place.clone());
             let context = TransferringContext {
@@ -67,7 +68,7 @@ fn main() -> Result<(), Failure> {
             };
             let mut operator = ZeroCopy::new(&context)?;
             if cached {
-                operator.fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
+                operator.gather().fill_cache(&vec![1.0; num_nodes], u64::MAX)?;
             }
             let (mut gathers, mut copies) = (Vec::new(), Vec::new());
             for round in 0..=ROUNDS {
@@ -83,12 +84,12 @@ fn main() -> Result<(), Failure> {
             // Cached rows are packed like those of the host, so both touch about as many units.
             let [sectors, lines] = [SECTOR, LINE].map(|unit| gather * touched(&nodes, row_bytes, unit));
             if json {
-                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "peers": peers,
+                let line = json!({"what": "gather", "unit": "GB/s", "row_bytes": row_bytes, "from": name, "access": access, "peers": peers,
                     "median": gather, "all": gathers, "sectors": sectors, "lines": lines, "block_copy": copies, "device": format!("{device:?}")});
                 println!("{line}");
             } else {
                 println!(
-                    "{row_bytes:<10} {name:<9} {gather:6.1} ({min:.1}-{max:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
+                    "{row_bytes:<10} {name:<9} {access:<8} {gather:6.1} ({min:.1}-{max:.1})   {sectors:7.1} {lines:7.1} {copy:12.1} {:7.2}",
                     lines / copy
                 );
             }

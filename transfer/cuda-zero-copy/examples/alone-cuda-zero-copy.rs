@@ -36,13 +36,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     // A given hotness replaces pre-sampling: the last node is the hottest.
     let options = json!({"presample": 0, "peers": peers});
-    let mut gather = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
-    gather.fill_cache(&[0.0, 1.0, 2.0], 1 << 10)?;
-    gather.cached_rows_by_device().iter().for_each(|(place, rows)| println!("{place} caches {rows} of 3 rows"));
+    let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
+    operator.gather().fill_cache(&[0.0, 1.0, 2.0], 1 << 10)?;
+    let cached = operator.gather().cached_rows_by_device();
+    cached.iter().for_each(|(place, rows)| println!("{place} caches {rows} of 3 rows"));
 
     let batch = HostBatch { num_seeds: 1, input_nodes: vec![2, 0], ..Default::default() };
     let batch = CudaBatch::upload(&stream, &batch)?.into_batch();
-    let (batch, took) = gather.transfer(batch)?.wait()?;
+    let (batch, took) = operator.transfer(batch)?.wait()?;
     let MiniBatch::Device(batch) = batch else { unreachable!("the mini-batch is on the device") };
     println!("after {took:?}: {:?}", batch.to_host()?.features);
     Ok(())

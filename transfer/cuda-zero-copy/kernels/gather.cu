@@ -38,11 +38,20 @@ struct Table {
     }
 };
 
+// Which bytes of a row a group of lanes loads at a time.
+enum class Access {
+    // Whole lines, beginning with the row's first line, so that no line is read twice: lanes before the row's first byte are
+    // idle.
+    Aligned,
+    // From the row's first byte on: a load lies on one line more where the row does not begin with a line. The baseline
+    // (PyTorch-Direct without its circular shift).
+    Naive
+};
+
 // A warp handles 32 rows: each lane looks one of them up, so that the dependent loads of all lookups overlap. Then groups of
-// `Lanes` lanes copy four rows each at a time. A group reads whole lines, beginning with the row's first line, so that no line
-// is read twice: lanes before the row's first byte, and after its last, are idle. `Unit` is the type that one lane moves; its
-// size divides the address and the length of every row.
-template <typename Unit, uint32_t Lanes>
+// `Lanes` lanes copy four rows each at a time; lanes after a row's last byte are idle. `Unit` is the type that one lane moves;
+// its size divides the address and the length of every row.
+template <typename Unit, uint32_t Lanes, Access access>
 __device__ __forceinline__ void gather(
     const uint32_t* __restrict__ nodes, uint32_t num_rows, const Table table, uint8_t* __restrict__ out
 ) {
@@ -60,16 +69,16 @@ __device__ __forceinline__ void gather(
                 // Every lane takes part in the shuffle; a missing row has address 0 and no bytes.
                 const uint64_t address = __shfl_sync(ALL_LANES, own, start + r * groups + group);
                 from[r] = reinterpret_cast<const uint8_t*>(address);
-                skip[r] = (uint32_t)(address % LINE);
+                skip[r] = access == Access::Aligned ? (uint32_t)(address % LINE) : 0;
                 most = max(most, skip[r]);
             }
             for (uint32_t step = 0; step < row_bytes + most; step += Lanes * (uint32_t)sizeof(Unit)) {
                 Unit moved[ROWS];
                 const uint32_t at = step + offset;
                 for (int r = 0; r < ROWS; r++) {
-                    if (from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes) {
-                        moved[r] = *reinterpret_cast<const Unit*>(from[r] + (at - skip[r]));
-                    }
+                    const bool loads = from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes;
+                    WARP_LOAD(loads ? from[r] + (at - skip[r]) : nullptr, sizeof(Unit));
+                    if (loads) moved[r] = *reinterpret_cast<const Unit*>(from[r] + (at - skip[r]));
                 }
                 for (int r = 0; r < ROWS; r++) {
                     if (from[r] != nullptr && at >= skip[r] && at - skip[r] < row_bytes) {
@@ -82,23 +91,28 @@ __device__ __forceinline__ void gather(
     }
 }
 
-#define GATHER(name, Unit, Lanes)                                                                                     \
+#define GATHER(name, Unit, Lanes, access)                                                                             \
     extern "C" __global__ void name(                                                                                  \
         const uint32_t* nodes, uint32_t num_rows, uint32_t row_bytes, const uint8_t* host, const uint64_t* bitmap,    \
         const uint32_t* prefix, const uint32_t* ranks, const uint8_t* const* parts, uint32_t num_parts, uint8_t* out  \
     ) {                                                                                                               \
-        gather<Unit, Lanes>(nodes, num_rows, Table{host, bitmap, prefix, ranks, parts, num_parts, row_bytes}, out);   \
+        const Table table{host, bitmap, prefix, ranks, parts, num_parts, row_bytes};                                  \
+        gather<Unit, Lanes, Access::access>(nodes, num_rows, table, out);                                             \
     }                                                                                                                 \
     MORPHGL_KERNEL(name)
 
-GATHER(gather_rows_1, uint8_t, 32)
-GATHER(gather_rows_2, uint16_t, 32)
-GATHER(gather_rows_4, uint32_t, 32)
-GATHER(gather_rows_8, uint64_t, 32)
-GATHER(gather_rows_16, Unit16, 32)
+GATHER(gather_rows_1, uint8_t, 32, Aligned)
+GATHER(gather_rows_2, uint16_t, 32, Aligned)
+GATHER(gather_rows_4, uint32_t, 32, Aligned)
+GATHER(gather_rows_8, uint64_t, 32, Aligned)
+GATHER(gather_rows_16, Unit16, 32, Aligned)
 // Rows of at most 256 bytes: a warp copies twice as many.
-GATHER(gather_short_rows_8, uint64_t, 16)
-GATHER(gather_short_rows_16, Unit16, 16)
+GATHER(gather_short_rows_8, uint64_t, 16, Aligned)
+GATHER(gather_short_rows_16, Unit16, 16, Aligned)
+// A lane loads a value of at most four bytes, as PyTorch-Direct's does.
+GATHER(gather_naive_rows_1, uint8_t, 32, Naive)
+GATHER(gather_naive_rows_2, uint16_t, 32, Naive)
+GATHER(gather_naive_rows_4, uint32_t, 32, Naive)
 
 // Counts the accesses of each node.
 extern "C" __global__ void gather_count(const uint32_t* nodes, uint32_t num_nodes, uint32_t* accesses) {

@@ -25,8 +25,8 @@ pub(crate) struct Cache {
     /// The rows, one part per device: in node order on a single device, else rank `r` is row `r / devices` of device
     /// `r % devices`.
     pub(crate) rows: ShardedBuffer<u8>,
-    /// Number of cached rows.
-    pub(crate) num_rows: usize,
+    /// The cached nodes, for counting on the host.
+    pub(crate) map: NodeMap,
     /// Expected miss rate: share of accesses to rows that are not cached, by the hotness they were chosen by.
     pub(crate) host_share: f64,
 }
@@ -49,7 +49,7 @@ impl Cache {
     /// Number of cached rows by device.
     pub(crate) fn rows_by_device(&self) -> impl Iterator<Item = (&Device, usize)> {
         let num_devices = self.rows.parts().len();
-        let rows = move |i| (self.num_rows + num_devices - 1 - i) / num_devices;
+        let rows = move |i| (self.map.len() + num_devices - 1 - i) / num_devices;
         self.rows.parts().iter().enumerate().map(move |(i, part)| (part.device(), rows(i)))
     }
 
@@ -82,7 +82,14 @@ impl Cache {
             );
         }
         let rows = ShardedBuffer::new(gathering, parts)?;
-        Ok(Some(Self { bitmap, prefix_counts, ranks, rows, num_rows: map.len(), host_share }))
+        Ok(Some(Self { bitmap, prefix_counts, ranks, rows, map, host_share }))
+    }
+
+    /// Number of `nodes` whose rows are cached, on any device.
+    ///
+    /// O(nodes), on the host.
+    pub(crate) fn hits(&self, nodes: &[u32]) -> usize {
+        nodes.iter().filter(|&&node| self.map.get(node).is_some()).count()
     }
 }
 

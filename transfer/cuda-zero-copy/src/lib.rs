@@ -1,20 +1,31 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod dma_gather;
+mod gather;
 mod options;
 mod ranking;
 mod rows;
+mod shared;
 mod zero_copy;
 
+pub use dma_gather::DmaGather;
+pub use gather::Gather;
 pub use zero_copy::ZeroCopy;
 
 use morphgl_cuda::{BACKEND, CUDA, accelerators, probe};
-use morphgl_registry::{At, Build, Description, Hardware, Key, Phase, Resource};
+use morphgl_registry::{
+    At, Build, CACHE_HITS, CACHE_REQUESTS, Description, Hardware, Key, LINK_BYTES, Phase, Resource,
+};
 
-/// The operator's name, `Transferring_CUDA+PCIe_ZeroCopy`.
-pub const KEY: Key = Key::new(Phase::Transferring, Hardware::new(&[CUDA, Resource::PCIE]), "ZeroCopy");
+const HARDWARE: Hardware = Hardware::new(&[CUDA, Resource::PCIE]);
 
-/// What this crate registers.
+/// Name of the gather for mini-batches of the device: `Transferring_CUDA+PCIe_ZeroCopy`.
+pub const KEY: Key = Key::new(Phase::Transferring, HARDWARE, "ZeroCopy");
+/// Name of the copy and gather for mini-batches of the host: `Transferring_CUDA+PCIe_DmaGather`.
+pub const DMA_GATHER_KEY: Key = Key::new(Phase::Transferring, HARDWARE, "DmaGather");
+
+/// The gather for mini-batches of the device.
 pub const DESCRIPTION: Description = Description::new(
     KEY,
     "gathers features by a CUDA device, hot rows from its memory or its peers', the others directly from the host's",
@@ -26,12 +37,28 @@ pub const DESCRIPTION: Description = Description::new(
 .with_accelerators(accelerators)
 .with_options(&options::SPECS);
 
+/// The copy and gather for mini-batches of the host.
+pub const DMA_GATHER: Description = Description::new(
+    DMA_GATHER_KEY,
+    "copies mini-batches without features to a CUDA device, which gathers their features as ZeroCopy does",
+    At::Host,
+    At::Device(BACKEND),
+    Build::Transferring(|context| Ok(Box::new(DmaGather::new(context)?))),
+)
+.with_probe(probe)
+.with_accelerators(accelerators)
+.gathering_features()
+.with_options(&options::STAGED_SPECS)
+.with_counters(&[LINK_BYTES, CACHE_REQUESTS, CACHE_HITS]);
+
 morphgl_registry::submit! { DESCRIPTION }
+morphgl_registry::submit! { DMA_GATHER }
 
 morphgl_cuda::module! {
     /// Gathers rows, and counts accesses.
     static KERNELS = "kernels/gather.cu" {
         gather_rows_1, gather_rows_2, gather_rows_4, gather_rows_8, gather_rows_16,
-        gather_short_rows_8, gather_short_rows_16, gather_count
+        gather_short_rows_8, gather_short_rows_16,
+        gather_naive_rows_1, gather_naive_rows_2, gather_naive_rows_4, gather_count
     }
 }

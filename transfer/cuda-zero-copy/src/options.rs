@@ -1,15 +1,24 @@
 //! Options of the operator.
 
-use morphgl_cuda::{BACKEND, Device, accelerators};
+use morphgl_cuda::{BACKEND, Device, Staging, accelerators};
 use morphgl_hotness::CachePolicy;
-use morphgl_registry::{Error, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
+use morphgl_registry::{Error, Key, Machine, OptionRole, OptionSpec, OptionType, Place, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::KEY;
+/// Which bytes of a row a warp loads at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Access {
+    /// Whole lines, from the row's first line on.
+    #[default]
+    Aligned,
+    /// From the row's first byte on, four bytes a lane: PyTorch-Direct's gather without its circular shift.
+    Naive,
+}
 
-/// Options of the operator; see the README.
-#[derive(Debug, Clone, Deserialize)]
+/// Options of the gather; see the README.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
     /// What hot rows are found by.
@@ -21,11 +30,13 @@ pub(crate) struct Options {
     pub(crate) presample: u32,
     /// Share of the multiprocessors that gather rows from the host.
     pub(crate) share: f64,
+    /// Which bytes of a row a warp loads at a time.
+    pub(crate) access: Access,
     /// Other devices that hot rows are spread over: `"none"`, `"all"`, or a list of places.
     peers: Value,
 }
 
-pub(crate) const SPECS: [OptionSpec; 5] = [
+pub(crate) const SPECS: [OptionSpec; 6] = [
     OptionSpec::new("cache", OptionType::Text, "auto", "what ranks the rows: auto, none or a hotness policy")
         .of_cache_policy(),
     OptionSpec::new(
@@ -48,30 +59,54 @@ pub(crate) const SPECS: [OptionSpec; 5] = [
         "0.2",
         "share of the multiprocessors that read host memory, above 0, at most 1",
     ),
+    OptionSpec::new(
+        "access",
+        OptionType::Choice(&["aligned", "naive"]),
+        "aligned",
+        "whole 128-byte lines, or from a row's first byte on, the baseline",
+    ),
     OptionSpec::new("peers", OptionType::Places, "none", "other devices that cache rows: none, all, or places"),
 ];
 
+/// [`SPECS`], and that of the staging.
+pub(crate) const STAGED_SPECS: [OptionSpec; SPECS.len() + 1] = {
+    let mut specs = [Staging::DEPTH; SPECS.len() + 1];
+    let mut i = 0;
+    while i < SPECS.len() {
+        specs[i] = SPECS[i];
+        i += 1;
+    }
+    specs
+};
+
 impl Default for Options {
     fn default() -> Self {
-        Self { cache: CachePolicy::Auto, cache_bytes: None, presample: 64, share: 0.2, peers: Value::Null }
+        Self {
+            cache: CachePolicy::Auto,
+            cache_bytes: None,
+            presample: 64,
+            share: 0.2,
+            access: Access::Aligned,
+            peers: Value::Null,
+        }
     }
 }
 
 impl Options {
-    pub(crate) fn of(value: &Value) -> Result<Self> {
+    pub(crate) fn of(operator: &Key, value: &Value) -> Result<Self> {
         let options = Option::<Self>::deserialize(value);
-        let options = options.map_err(|e| Error::setting(KEY, format!("options: {e}")))?.unwrap_or_default();
+        let options = options.map_err(|e| Error::setting(operator, format!("options: {e}")))?.unwrap_or_default();
         if !(options.share > 0.0 && options.share <= 1.0) {
             let message =
                 format!("{} of the multiprocessors cannot gather; give a share above 0, at most 1", options.share);
-            return Err(Error::setting(KEY, message));
+            return Err(Error::setting(operator, message));
         }
         Ok(options)
     }
 
     /// Opens the peers, all of which `device` must have access to.
-    pub(crate) fn peers(&self, device: &Device) -> Result<Vec<Device>> {
-        let wrong = |message: String| Error::setting(KEY, format!("options: peers: {message}"));
+    pub(crate) fn peers(&self, operator: &Key, device: &Device) -> Result<Vec<Device>> {
+        let wrong = |message: String| Error::setting(operator, format!("options: peers: {message}"));
         let parse = |place: &Value| {
             let parsed = place.as_str().and_then(|text| text.parse().ok());
             parsed.ok_or_else(|| wrong(format!("{place} is no place; give such as \"{BACKEND}:1\"")))
@@ -101,7 +136,7 @@ impl Options {
         }
         let (mut accessible, mut apart) = (Vec::new(), Vec::new());
         for place in &places {
-            let peer = Device::open(place, &KEY)?;
+            let peer = Device::open(place, operator)?;
             match device.reaches(&peer)? {
                 true => accessible.push(peer),
                 false => apart.push(place.to_string()),

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use morphgl_hotness::PolicyKind;
-use morphgl_registry::{Error, Result, TransferringContext};
-
-use crate::KEY;
+use morphgl_registry::{Error, Key, Result, TransferringContext};
 
 /// How rows are ranked.
 pub(crate) enum Ranking {
@@ -21,8 +19,8 @@ pub(crate) enum Ranking {
 /// # Errors
 ///
 /// The context does not say what mini-batches are sampled from, or the policy's own.
-pub(crate) fn rank(kind: PolicyKind, context: &TransferringContext) -> Result<Ranking> {
-    let wrong = |what: &str| Error::setting(KEY, format!("options: cache {kind}: {what}"));
+pub(crate) fn rank(operator: &Key, kind: PolicyKind, context: &TransferringContext) -> Result<Ranking> {
+    let wrong = |what: &str| Error::setting(operator, format!("options: cache {kind}: {what}"));
     let Some((seeds, settings)) = &context.sampled else {
         return Err(wrong("the seeds and sampler settings of the mini-batches are not known; give auto or none"));
     };

@@ -8,11 +8,14 @@ use morphgl_registry::Result;
 
 use crate::KERNELS;
 use crate::cache::Cache;
+use crate::options::{Access, Options};
 
 /// Threads of a block; each looks up a row.
 const THREADS: u32 = 512;
 /// Maximum bytes of a row copied by half a warp: two lines, three if unaligned.
 const SHORT: usize = 256;
+/// Maximum bytes that a lane of the naive gather loads: a value of PyTorch-Direct's.
+const VALUE: usize = 4;
 
 /// The dataset's feature rows, mapped for the device.
 #[derive(Debug)]
@@ -41,8 +44,8 @@ impl Blocks {
 }
 
 impl Rows {
-    /// Maps the features of `dataset`; rows of the host are gathered by `share` of the multiprocessors.
-    pub(crate) fn new(device: &Device, dataset: &Arc<Dataset>, share: f64) -> Result<Self> {
+    /// Maps the features of `dataset`; rows of the host are gathered by the options' share of the multiprocessors.
+    pub(crate) fn new(device: &Device, dataset: &Arc<Dataset>, options: &Options) -> Result<Self> {
         let matrix = dataset.features.as_ref().expect("the caller has checked");
         let bytes = matrix.view().as_bytes();
         // SAFETY: a dataset is immutable, and its arrays do not move while it lives.
@@ -51,11 +54,15 @@ impl Rows {
         let aligned =
             |unit: usize| (bytes.as_ptr() as usize).is_multiple_of(unit) && matrix.row_bytes().is_multiple_of(unit);
         let unit = [16, 8, 4, 2].into_iter().find(|&unit| aligned(unit)).unwrap_or(1);
-        let short = if unit >= 8 && matrix.row_bytes() <= SHORT { "short_" } else { "" };
-        let kernel = KERNELS.kernel(device, &format!("gather_{short}rows_{unit}"))?;
+        let kernel = match options.access {
+            Access::Naive => format!("gather_naive_rows_{}", unit.min(VALUE)),
+            Access::Aligned if unit >= 8 && matrix.row_bytes() <= SHORT => format!("gather_short_rows_{unit}"),
+            Access::Aligned => format!("gather_rows_{unit}"),
+        };
+        let kernel = KERNELS.kernel(device, &kernel)?;
         let multiprocessors = device.properties()?.multiprocessors as usize;
         let each = kernel.occupancy(THREADS, 0)?.max(1) as usize;
-        let sharing = ((multiprocessors as f64 * share) as usize).max(1);
+        let sharing = ((multiprocessors as f64 * options.share) as usize).max(1);
         let blocks = Blocks { sharing: sharing * each, all: multiprocessors * each };
         Ok(Self { dataset: Arc::clone(dataset), table, kernel, blocks })
     }

@@ -1,193 +1,49 @@
-//! The operator.
+//! The operator on mini-batches of the device.
 
-use morphgl_cuda::{Buffer, CudaBatch, CudaFeatures, Device, Stream, pending};
-use morphgl_hotness::CachePolicy;
-use morphgl_registry::{Error, Handle, MiniBatch, Place, Result, Transferring, TransferringContext};
+use std::sync::{Arc, MutexGuard};
 
-use crate::KEY;
-use crate::cache::{AccessCounts, Cache};
-use crate::options::Options;
-use crate::ranking::{Ranking, rank};
-use crate::rows::Rows;
+use morphgl_cuda::{CudaBatch, pending};
+use morphgl_registry::{Error, Handle, MiniBatch, Result, Transferring, TransferringContext};
+
+use crate::shared::SharedGather;
+use crate::{Gather, KEY};
 
 /// Phase Transferring on a CUDA device, `Transferring_CUDA+PCIe_ZeroCopy`.
 #[derive(Debug)]
 pub struct ZeroCopy {
-    device: Device,
-    stream: Stream,
-    /// Streams of other devices that cache rows.
-    peers: Vec<Stream>,
-    /// Rows to gather; `None` if the dataset has no features or `gather` is off.
-    rows: Option<Rows>,
-    cache: CacheState,
-    options: Options,
-}
-
-#[derive(Debug)]
-enum CacheState {
-    /// Accesses are being counted.
-    Counting(AccessCounts),
-    Filled(Box<Cache>),
-    /// No rows are cached.
-    Off,
+    gather: Arc<SharedGather>,
 }
 
 impl ZeroCopy {
-    /// Builds the operator. Options `cache`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
-    /// the crate's documentation. If all rows fit `cache_bytes` (default half of the unallocated memory), they are cached now;
-    /// else by a policy that is named, if it needs no counts.
+    /// Builds the operator. Options `access`, `cache`, `cache_bytes`, `peers`, `presample` (0 for no cache) and `share` are described in
+    /// the crate's documentation.
     ///
     /// # Errors
     ///
     /// Places other than one CUDA device of this machine, a peer whose memory it cannot access, features that cannot be
     /// pinned, an invalid option, or a policy named for a cache that has no room for a row.
     pub fn new(context: &TransferringContext) -> Result<Self> {
-        let TransferringContext { dataset, from, to, gather, options, .. } = context;
+        let TransferringContext { from, to, options, .. } = context;
         if from != to {
             let message = format!("it fills in mini-batches in place, and cannot go from {from} to {to}");
             return Err(Error::setting(KEY, message));
         }
-        let options = Options::of(options)?;
-        let device = Device::open(to, &KEY)?;
-        let stream = Stream::new(&device, true)?;
-        let peers = options.peers(&device)?;
-        let peers = peers.iter().map(|peer| Stream::new(peer, false)).collect::<Result<_>>()?;
-        let gathers = *gather && dataset.features.is_some();
-        let rows = gathers.then(|| Rows::new(&device, dataset, options.share)).transpose()?;
-        let mut operator = Self { device, stream, peers, rows, cache: CacheState::Off, options };
-        operator.start_cache(context)?;
-        Ok(operator)
+        Ok(Self { gather: SharedGather::open(&KEY, context, options)? })
     }
 
-    /// Caches all rows if they fit, else the hottest by a policy that is named; else begins to count accesses.
-    fn start_cache(&mut self, context: &TransferringContext) -> Result<()> {
-        let Some(rows) = &self.rows else { return Ok(()) };
-        let Options { cache, cache_bytes, presample, .. } = self.options;
-        let off = cache == CachePolicy::None || cache == CachePolicy::Auto && presample == 0;
-        if off || cache_bytes == Some(0) {
-            return Ok(());
-        }
-        // Half: mini-batches have not allocated their memory yet.
-        let budgets = self.budgets([1, 2])?;
-        let (devices, num_rows) = (self.with_budgets(&budgets), rows.matrix().num_rows());
-        if Cache::fits_all(&devices, rows.matrix()) {
-            return self.fill(&vec![1.0; num_rows], &budgets);
-        }
-        let count = match cache {
-            CachePolicy::By(kind) => {
-                if let Some(least) = Cache::needed_for_a_row(&devices, rows.matrix()) {
-                    let message = format!(
-                        "options: cache {kind}: {} bytes have no room for a row and its tables; give cache_bytes of at \
-                         least {least} on each device, or cache none",
-                        budgets[0]
-                    );
-                    return Err(Error::setting(KEY, message));
-                }
-                match rank(kind, context)? {
-                    Ranking::Scores(scores) => return self.fill(&scores, &budgets),
-                    Ranking::Count(batches) => batches,
-                }
-            }
-            _ => presample,
-        };
-        self.cache = CacheState::Counting(AccessCounts::new(&self.stream, num_rows, count)?);
-        Ok(())
-    }
-
-    /// Streams of all caching devices, the gathering one first.
-    fn streams(&self) -> impl Iterator<Item = &Stream> {
-        std::iter::once(&self.stream).chain(&self.peers)
-    }
-
-    /// Budget of each device: option `cache_bytes`, or the given fraction of its unallocated memory. Idle blocks of the pool
-    /// are left to mini-batches.
-    fn budgets(&self, [part, of]: [u64; 2]) -> Result<Vec<u64>> {
-        let budget = |stream: &Stream| match self.options.cache_bytes {
-            Some(bytes) => Ok(bytes),
-            None => Ok(stream.device().unallocated_bytes()? / of * part),
-        };
-        self.streams().map(budget).collect()
-    }
-
-    fn with_budgets(&self, budgets: &[u64]) -> Vec<(&Stream, u64)> {
-        self.streams().zip(budgets.iter().copied()).collect()
-    }
-
-    /// Caches the hottest rows from now on and ends counting. `hotness` is the number of accesses of each node, `budget` the
-    /// bytes for rows on each device, on the gathering one including the lookup tables. Returns the number of cached rows.
-    ///
-    /// Rows are assigned to devices round-robin by rank, beginning with the gathering one; all cache equally many, as the
-    /// smallest budget allows.
-    ///
-    /// # Errors
-    ///
-    /// A device's memory is full, or the driver fails.
-    ///
-    /// # Panics
-    ///
-    /// When `hotness` does not have one value per node.
-    pub fn fill_cache(&mut self, hotness: &[f32], budget: u64) -> Result<usize> {
-        let budgets = vec![budget; 1 + self.peers.len()];
-        self.fill(hotness, &budgets)?;
-        Ok(self.num_cached_rows())
-    }
-
-    /// As [`ZeroCopy::fill_cache`], with a budget for each device.
-    fn fill(&mut self, hotness: &[f32], budgets: &[u64]) -> Result<()> {
-        // The previous cache releases its memory first.
-        self.cache = CacheState::Off;
-        let Some(rows) = &self.rows else { return Ok(()) };
-        assert_eq!(hotness.len(), rows.matrix().num_rows(), "hotness has one value per node");
-        if let Some(cache) = Cache::fill(&self.with_budgets(budgets), rows.matrix(), hotness)? {
-            self.cache = CacheState::Filled(Box::new(cache));
-        }
-        Ok(())
-    }
-
-    fn cache(&self) -> Option<&Cache> {
-        match &self.cache {
-            CacheState::Filled(cache) => Some(cache),
-            _ => None,
-        }
-    }
-
-    /// Number of cached rows.
-    pub fn num_cached_rows(&self) -> usize {
-        self.cache().map_or(0, |cache| cache.num_rows)
-    }
-
-    /// Number of cached rows by device, the gathering one first; empty without a cache.
-    pub fn cached_rows_by_device(&self) -> Vec<(Place, usize)> {
-        let rows = self.cache().into_iter().flat_map(Cache::rows_by_device);
-        rows.map(|(device, rows)| (device.place().clone(), rows)).collect()
-    }
-
-    /// Counts the accesses of a mini-batch, and fills the cache after the last one that is counted.
-    fn count(&mut self, batch: &CudaBatch) -> Result<()> {
-        let CacheState::Counting(counts) = &mut self.cache else { return Ok(()) };
-        if counts.add(&self.stream, &batch.input_nodes, batch.input_nodes.len())? {
-            let hotness = counts.hotness(&self.stream)?;
-            let budgets = self.budgets([3, 4])?;
-            self.fill(&hotness, &budgets)?;
-        }
-        Ok(())
+    /// The gather and its cache, which operators of the same device, dataset and options share.
+    pub fn gather(&self) -> MutexGuard<'_, Gather> {
+        self.gather.lock()
     }
 }
 
 impl Transferring for ZeroCopy {
     fn transfer(&mut self, batch: MiniBatch) -> Result<Handle<MiniBatch>> {
-        let mut batch = CudaBatch::into_on(&self.device, batch)?;
-        self.stream.wait(&batch.ready)?;
-        let start = self.stream.record(true)?;
-        if batch.features.is_none() && self.rows.is_some() {
-            self.count(&batch)?;
-            let rows = self.rows.as_ref().expect("checked above");
-            let (matrix, num_rows) = (rows.matrix(), batch.input_nodes.len());
-            let mut bytes = Buffer::new(&self.stream, num_rows * matrix.row_bytes())?;
-            rows.gather(&self.stream, (&batch.input_nodes, num_rows), self.cache(), &mut bytes)?;
-            batch.features = Some(CudaFeatures { dim: matrix.dim(), dtype: matrix.dtype(), bytes });
-            batch.ready = self.stream.record(false)?;
-        }
-        Ok(pending(start, self.stream.record(true)?, move || Ok(MiniBatch::Device(batch))))
+        let mut batch = CudaBatch::into_on(self.gather.device(), batch)?;
+        let mut gather = self.gather.lock();
+        gather.stream().wait(&batch.ready)?;
+        let start = gather.stream().record(true)?;
+        gather.fill_in(&mut batch)?;
+        Ok(pending(start, gather.stream().record(true)?, move || Ok(MiniBatch::Device(batch))))
     }
 }

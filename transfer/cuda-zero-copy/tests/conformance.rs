@@ -26,18 +26,23 @@ fn conforms() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn every_row_length_gathers_from_cache_and_host(row_bytes in 1usize..1100, rows in 0u64..100) {
+    fn every_row_length_gathers_from_cache_and_host(
+        row_bytes in 1usize..1100,
+        rows in 0u64..100,
+        access in prop::sample::select(vec!["aligned", "naive"]),
+    ) {
         if !available(&DESCRIPTION) {
             return Ok(());
         }
         let case = Case::new(with_rows(100, row_bytes));
         let stream = stream();
-        let mut operator = operator(&case, json!({"presample": 0})).expect("the device is available");
+        let mut operator =
+            operator(&case, json!({"presample": 0, "access": access})).expect("the device is available");
         check(&mut operator, &stream, &case, 0);
         let hotness: Vec<f32> = (0..100).map(|v| (v * 37 % 100) as f32).collect();
         // Two words of the bitmap, and an address.
         let budget = 2 * 16 + 8 + rows * row_bytes as u64;
-        let cached = operator.fill_cache(&hotness, budget).expect("enough memory") as u64;
+        let cached = operator.gather().fill_cache(&hotness, budget).expect("enough memory") as u64;
         // A node that was never accessed is not cached.
         prop_assert_eq!(cached, rows.min(99));
         check(&mut operator, &stream, &case, 0);
@@ -55,9 +60,9 @@ fn the_cache_is_filled_after_presampling() {
     let mut operator =
         operator(&case, json!({"presample": 2, "cache_bytes": 40 + 10 * 36})).expect("the device is available");
     check(&mut operator, &stream, &case, 0);
-    assert_eq!(operator.num_cached_rows(), 0);
+    assert_eq!(operator.gather().num_cached_rows(), 0);
     check(&mut operator, &stream, &case, 1);
-    assert_eq!(operator.num_cached_rows(), 10);
+    assert_eq!(operator.gather().num_cached_rows(), 10);
     check(&mut operator, &stream, &case, 2);
 }
 
@@ -80,7 +85,7 @@ fn all_rows_are_cached_at_construction_if_they_fit() {
         (json!({"cache": "in-degree", "presample": 0}), 120),
     ] {
         let mut operator = operator(&case, options.clone()).expect("the device is available");
-        assert_eq!(operator.num_cached_rows(), cached, "{options}");
+        assert_eq!(operator.gather().num_cached_rows(), cached, "{options}");
         check(&mut operator, &stream, &case, 0);
     }
 }
@@ -100,10 +105,10 @@ fn a_policy_by_name_fills_the_cache_at_construction() {
         // Pre-sampling counts an epoch: 40 seeds in three mini-batches of 16.
         let counted = kind.name() == "presample";
         for index in 0..3 {
-            assert_eq!(operator.num_cached_rows(), if counted { 0 } else { 10 }, "{kind}, mini-batch {index}");
+            assert_eq!(operator.gather().num_cached_rows(), if counted { 0 } else { 10 }, "{kind}, mini-batch {index}");
             check(&mut operator, &stream, &case, index);
         }
-        assert_eq!(operator.num_cached_rows(), 10, "{kind}");
+        assert_eq!(operator.gather().num_cached_rows(), 10, "{kind}");
         check(&mut operator, &stream, &case, 0);
     }
     let dataset = Arc::clone(&case.dataset);

@@ -79,10 +79,11 @@ fn tiers() {
         for rows in [0, 1, 17, 43, 130] {
             let rank = if devices > 1 { 4 * u64::from(devices) } else { 0 };
             let budget = 3 * 16 + 8 * u64::from(devices) + rows * (row_bytes as u64 + rank);
-            let cached = operator.fill_cache(&hotness, budget).expect("enough memory") as u32;
+            let cached = operator.gather().fill_cache(&hotness, budget).expect("enough memory") as u32;
             let division = Division { devices, replicated: 0, interleaved: cached, host: 130 - cached };
             let tiers = Tiers::new(130, division).expect("all rows");
-            let by_device: Vec<u32> = operator.cached_rows_by_device().iter().map(|(_, rows)| *rows as u32).collect();
+            let by_device: Vec<u32> =
+                operator.gather().cached_rows_by_device().iter().map(|(_, rows)| *rows as u32).collect();
             let expected: Vec<u32> = (0..devices).map(|d| tiers.num_device_rows(d)).collect();
             assert_eq!(by_device, if cached == 0 { vec![] } else { expected }, "{cached} rows of {row_bytes} bytes");
             check(&mut operator, &stream, &case, 0);
@@ -123,16 +124,17 @@ fn gathers() {
             for rows in [40, 0, 1, 130] {
                 let rank = if devices > 1 { 4 * devices as u64 } else { 0 };
                 let budget = 3 * 16 + 8 * devices as u64 + rows * (row_bytes + rank);
-                let cached = operator.fill_cache(&hotness, budget).expect("enough memory");
+                let cached = operator.gather().fill_cache(&hotness, budget).expect("enough memory");
                 // A node that was never accessed is not cached.
                 assert_eq!(cached, (rows as usize * devices).min(129), "{peers}, capacity of {rows} rows on each");
-                let by: Vec<usize> = operator.cached_rows_by_device().iter().map(|(_, rows)| *rows).collect();
+                let by: Vec<usize> = operator.gather().cached_rows_by_device().iter().map(|(_, rows)| *rows).collect();
                 let round = |i: usize| (0..cached).skip(i).step_by(devices).count();
                 let expected: Vec<usize> = if cached == 0 { vec![] } else { (0..devices).map(round).collect() };
                 assert_eq!(by, expected);
                 (0..2).for_each(|index| check(&mut operator, &stream, &case, index));
             }
-            let order: Vec<Place> = operator.cached_rows_by_device().into_iter().map(|(place, _)| place).collect();
+            let order: Vec<Place> =
+                operator.gather().cached_rows_by_device().into_iter().map(|(place, _)| place).collect();
             assert_eq!((order.len(), &order[0]), (devices, &places[0]));
             if peers == json!(reversed) {
                 assert_eq!(json!(order[1..].iter().map(Place::to_string).collect::<Vec<_>>()), peers);
@@ -154,7 +156,7 @@ fn apart() {
         assert!(error.starts_with(expected) && error.ends_with(cure), "{error}");
     }
     let mut operator = operator(&case, json!({"presample": 0, "peers": ["cuda:1"]})).expect("the peer is accessible");
-    assert_eq!(operator.fill_cache(&[1.0; 60], u64::MAX).expect("enough memory"), 60);
+    assert_eq!(operator.gather().fill_cache(&[1.0; 60], u64::MAX).expect("enough memory"), 60);
     check(&mut operator, &stream(), &case, 0);
 }
 
@@ -171,17 +173,17 @@ fn budgets() {
     let rows = (free / 4 * 3 / 1000) as usize;
     let expected =
         [("cuda:0", rows + 1), ("cuda:1", rows)].map(|(place, rows)| (place.parse().expect("a place"), rows));
-    assert_eq!(gather.cached_rows_by_device(), expected, "{free} bytes are free on the peer");
+    assert_eq!(gather.gather().cached_rows_by_device(), expected, "{free} bytes are free on the peer");
     assert!(device.free_bytes().expect("a number") <= free - 1000 * rows as u64);
     drop(gather);
     assert_eq!(device.free_bytes().expect("a number"), free, "the peer's memory is released");
 
     let mut gather = operator(&case, json!({"presample": 0, "peers": "all"})).expect("the peer is accessible");
-    let error = gather.fill_cache(&[1.0; 300], 200_000).expect_err("the peer's memory is full").to_string();
+    let error = gather.gather().fill_cache(&[1.0; 300], 200_000).expect_err("the peer's memory is full").to_string();
     assert!(error.starts_with("Transferring_CUDA+PCIe_ZeroCopy, rows on cuda:1: cuMemAlloc_v2: "), "{error}");
     check(&mut gather, &stream, &case, 0);
     drop(taken);
-    assert_eq!(gather.fill_cache(&[1.0; 300], 200_000).expect("memory is free again"), 300);
+    assert_eq!(gather.gather().fill_cache(&[1.0; 300], 200_000).expect("memory is free again"), 300);
     check(&mut gather, &stream, &case, 1);
 }
 
@@ -193,7 +195,7 @@ fn part(case: &Case, place: &Place, peer: &Place, fail: [u64; 2]) -> Result<[u64
     let (dataset, from, to) = (Arc::clone(&case.dataset), place.clone(), place.clone());
     let options = json!({"presample": 0, "peers": [peer.to_string()]});
     let mut operator = ZeroCopy::new(&TransferringContext { dataset, from, to, gather: true, sampled: None, options })?;
-    operator.fill_cache(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
+    operator.gather().fill_cache(&vec![1.0; case.dataset.num_nodes()], u64::MAX)?;
     let whole = reference::sample(case, BatchId { epoch: 0, index: 0 });
     let stream = Stream::new(&devices[0], false)?;
     let batch = CudaBatch::upload(&stream, &HostBatch { features: None, ..whole.clone() })?.into_batch();

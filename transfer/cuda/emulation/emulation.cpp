@@ -5,9 +5,11 @@
 #include <ucontext.h>
 #endif
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <vector>
 
 #ifdef MORPHGL_SANITIZE_THREAD
@@ -61,6 +63,7 @@ morphgl_emulation_switch:
 namespace emulation {
 
 thread_local Position position;
+thread_local bool counting_loads = false;
 
 namespace {
 
@@ -89,6 +92,9 @@ struct Fiber {
     State state = State::Idle;
     unsigned thread = 0;
     unsigned mask = 0;
+    // Number of its warp's exchanges and barriers so far, and of its loads since the last one: they name the load that the
+    // warp's lanes execute at once.
+    unsigned meetings = 0, loads = 0;
 #ifdef MORPHGL_SANITIZE_THREAD
     void* tsan = nullptr;
 #endif
@@ -130,7 +136,25 @@ struct Scheduler {
 
 thread_local Scheduler scheduler;
 
+// Distinct granules of a range of memory that each load of a warp touches.
+struct LoadCount {
+    uintptr_t begin = 0, end = 0;
+    size_t granule = 1;
+    uint64_t touched = 0;
+    // Warp, its meetings, its loads since, and granule, of the loads of the running block.
+    std::set<std::array<uint64_t, 4>> of_block;
+};
+
+thread_local LoadCount load_count;
+
 void run_threads();
+
+// Gives a thread of the block to a fiber.
+void assign(Fiber& fiber, unsigned thread) {
+    fiber.thread = thread;
+    fiber.meetings = fiber.loads = 0;
+    scheduler.by_thread[thread] = &fiber;
+}
 
 #ifdef __x86_64__
 void change(Context& from, Context& to) { morphgl_emulation_switch(&from, to); }
@@ -214,8 +238,7 @@ void run_threads() {
         s.live--;
 #ifndef MORPHGL_SANITIZE_THREAD
         if (s.next < s.threads) {
-            fiber.thread = s.next++;
-            s.by_thread[fiber.thread] = &fiber;
+            assign(fiber, s.next++);
             place(fiber.thread);
             continue;
         }
@@ -316,8 +339,7 @@ bool run_block() {
     while (s.live > 0) {
         if (s.next < s.threads) {
             Fiber& fiber = fresh_fiber(s.next);
-            fiber.thread = s.next++;
-            s.by_thread[fiber.thread] = &fiber;
+            assign(fiber, s.next++);
             fiber.state = State::Runnable;
             release(&s.begin);
             resume(fiber);
@@ -334,6 +356,8 @@ bool run_block() {
         if (!ran && s.live > 0 && !release_waiting()) return false;
     }
     acquire(&s.end);
+    load_count.touched += load_count.of_block.size();
+    load_count.of_block.clear();
     return true;
 }
 
@@ -369,6 +393,8 @@ static void meet(unsigned mask) {
     }
     s.warps[fiber.thread / 32].arrived |= 1u << fiber.thread % 32;
     fiber.mask = mask;
+    fiber.meetings++;
+    fiber.loads = 0;
     fiber.state = State::AtWarpBarrier;
     suspend(fiber);
 }
@@ -391,6 +417,17 @@ const uint64_t* exchange(unsigned mask, uint64_t word) {
 
 void exchanged(unsigned mask) { meet(mask); }
 
+void count_load(const void* address, size_t bytes) {
+    Fiber& fiber = *scheduler.running;
+    const unsigned load = fiber.loads++;
+    LoadCount& count = load_count;
+    const uintptr_t first = reinterpret_cast<uintptr_t>(address);
+    if (address == nullptr || first < count.begin || first >= count.end) return;
+    for (uintptr_t granule = first / count.granule; granule <= (first + bytes - 1) / count.granule; granule++) {
+        count.of_block.insert({fiber.thread / 32, fiber.meetings, load, granule});
+    }
+}
+
 void* dynamic_shared() { return scheduler.shared.data(); }
 
 float half_value(uint16_t bits) {
@@ -406,6 +443,19 @@ extern "C" void morphgl_emulation_bound(void* address, size_t bytes, size_t capa
     emulation::acquire(&emulation::launches);
     emulation::release(&emulation::launches);
     emulation::bound(address, bytes, capacity);
+}
+
+// Begins to count the granules of a range of memory that loads touch, in kernels that this host thread runs.
+extern "C" void morphgl_emulation_count_loads(const void* begin, size_t bytes, size_t granule) {
+    const uintptr_t first = reinterpret_cast<uintptr_t>(begin);
+    emulation::load_count = {first, first + bytes, granule, 0, {}};
+    emulation::counting_loads = true;
+}
+
+// Ends counting; returns the sum over all loads.
+extern "C" uint64_t morphgl_emulation_counted_loads() {
+    emulation::counting_loads = false;
+    return emulation::load_count.touched;
 }
 
 // Runs a kernel. Returns 0, or 1 if threads wait for ever at different barriers, 2 for an invalid launch.

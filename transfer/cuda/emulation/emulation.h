@@ -60,6 +60,10 @@ void exchanged(unsigned mask);
 unsigned lane();
 void* dynamic_shared();
 float half_value(uint16_t bits);
+// Whether the launching thread counts loads.
+extern thread_local bool counting_loads;
+// A lane's part of a load by its warp; null in an idle lane.
+void count_load(const void* address, size_t bytes);
 
 template <typename T>
 inline uint64_t to_word(T value) {
@@ -99,6 +103,10 @@ inline void call(void (*kernel)(Args...), void** args) {
 
 #define MORPHGL_KERNEL(name) \
     extern "C" void morphgl_emulated_##name(void** args) { emulation::call(name, args); }
+#define WARP_LOAD(address, bytes)                                                  \
+    do {                                                                           \
+        if (emulation::counting_loads) emulation::count_load((address), (bytes)); \
+    } while (0)
 #define DYNAMIC_SHARED(type, name) type* name = static_cast<type*>(emulation::dynamic_shared())
 
 #define threadIdx (emulation::position.thread)

@@ -17,6 +17,9 @@ typedef long long int64_t;
 #define DYNAMIC_SHARED(type, name)                                   \
     extern __shared__ __align__(16) unsigned char morphgl_shared[];  \
     type* name = reinterpret_cast<type*>(morphgl_shared)
+// Declares the address of a load that the whole warp executes at once, null in an idle lane; the emulation counts what such
+// loads touch.
+#define WARP_LOAD(address, bytes)
 #endif
 
 #define WARP 32u

@@ -1,10 +1,16 @@
-//! Test controls of the emulated device: counted driver calls and injected failures.
+//! Test controls of the emulated device: counted driver calls and loads, injected failures.
 
 use std::any::Any;
+use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 use crate::device::Device;
 use crate::emulated::EmulatedDevice;
+
+unsafe extern "C" {
+    fn morphgl_emulation_count_loads(begin: *const c_void, bytes: usize, granule: usize);
+    fn morphgl_emulation_counted_loads() -> u64;
+}
 
 pub(crate) fn of(device: &Device) -> &EmulatedDevice {
     let driver: &dyn Any = device.driver();
@@ -20,4 +26,22 @@ pub fn calls(device: &Device) -> u64 {
 /// something still succeed. `u64::MAX` makes none fail.
 pub fn fail_from(device: &Device, call: u64) {
     of(device).failing.store(call, Ordering::Relaxed);
+}
+
+/// Distinct granules of `memory`, pieces of the address space of `granule` bytes, that each load of a warp touches, summed over
+/// the loads that kernels declare by `WARP_LOAD` during `work`. With lines of 128 bytes of host memory, that is the number of
+/// read requests over the bus.
+///
+/// It counts the kernels that the calling thread runs: those it launches or, in late mode, waits for.
+///
+/// # Panics
+///
+/// When `granule` is 0.
+pub fn count_loads<T>(memory: &[u8], granule: usize, work: impl FnOnce() -> T) -> (T, u64) {
+    assert!(granule > 0, "a granule has bytes");
+    // SAFETY: the range is compared with addresses, and never read.
+    unsafe { morphgl_emulation_count_loads(memory.as_ptr().cast(), memory.len(), granule) };
+    let value = work();
+    // SAFETY: it reads a number of this thread.
+    (value, unsafe { morphgl_emulation_counted_loads() })
 }

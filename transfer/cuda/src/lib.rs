@@ -25,6 +25,7 @@ mod probe;
 #[cfg(not(feature = "emulate"))]
 mod real;
 mod sharded;
+mod staging;
 mod stream;
 #[cfg(all(test, feature = "emulate"))]
 #[path = "../tests/common/mod.rs"]
@@ -49,6 +50,7 @@ pub use module::EmulatedKernel;
 pub use module::Module;
 pub use probe::{accelerators, probe};
 pub use sharded::ShardedBuffer;
+pub use staging::Staging;
 pub use stream::Stream;
 pub use upload::Upload;
 

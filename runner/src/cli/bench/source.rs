@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use morphgl_graph_store::Dataset;
 use morphgl_model_spec::{ModelKind, ModelSpec};
-use morphgl_registry::{BatchId, Batching, MiniBatch, Route, SamplerSettings};
+use morphgl_registry::{BatchId, Batching, MiniBatch, Phase, Route, SamplerSettings};
 use serde_json::{Value, json};
 
 use super::measurement::Measurement;
@@ -51,7 +51,7 @@ impl Source {
         let routes = routes(&registry, &config.operators, config.sampler.sampling.kind())?;
         let route = routes.into_iter().min_by_key(|r| r.batching.hardware.resources().len()).context("no route")?;
         let builder = OperatorBuilder { dataset: &dataset, config: &config, registry: &registry };
-        let batching = builder.batching(&route, builder.gathers(&route, gather)?)?;
+        let batching = builder.batching(&route, gather && route.gathering == Phase::Batching)?;
         let threads = config.num_threads(&registry);
         Ok(Self { dataset, config, route, batching, threads })
     }

@@ -101,6 +101,7 @@ pub(crate) fn operators(machine: &Arc<FakeMachine>, schedule: &Schedule) -> Oper
                 read_at: Place::Host,
                 batched_at: place(i == 1),
                 trained_at: place(i < 2),
+                gathering: Phase::Batching,
             },
             batching: Arc::new(fake_batching),
             transferring: Box::new(fake_transferring),

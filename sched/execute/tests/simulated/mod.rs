@@ -8,8 +8,8 @@ use morphgl_execute::{EpochReport, Executor, Result, Settings, Stop};
 use morphgl_graph_store::{Dataset, FeatureMatrix, Splits, Topology};
 use morphgl_plan::{Bytes, Candidate, Durations, Hardware, Limits, Problem, Resource, RouteKeys, Schedule};
 use morphgl_registry::{
-    BatchId, Batching, BatchingContext, Fanouts, Operators, Place, Route, RouteOperators, SamplerSettings, SeedSet,
-    TrainingContext, TrainingOperator, TransferringContext,
+    BatchId, Batching, BatchingContext, Fanouts, Operators, Phase, Place, Route, RouteOperators, SamplerSettings,
+    SeedSet, TrainingContext, TrainingOperator, TransferringContext,
 };
 use morphgl_sim::{Config, Device};
 use morphgl_training_sim_ledger::{KEY as LEDGER_KEY, Ledger, SimLedger};
@@ -155,6 +155,7 @@ fn routes() -> [Route; 2] {
         read_at: Place::Host,
         batched_at,
         trained_at: place(),
+        gathering: Phase::Batching,
     };
     [route(&CPU_KEY, &DMA_KEY, Place::Host), route(&DEVICE_KEY, &GATHER_KEY, place())]
 }

@@ -12,7 +12,7 @@ use crate::memory::{STEP, WORKER};
 use morphgl_profile::{Profile, Progress, Selection, Settings, Watch, profile, select};
 use morphgl_registry::{
     BatchId, Batching, BatchingWorker, Block, DeviceBatch, Error, Gradients, Handle, HostBatch, Key, Machine,
-    MiniBatch, NamedTensor, Operators, Place, Result, Route, RouteOperators, Score, Training, TrainingOperator,
+    MiniBatch, NamedTensor, Operators, Phase, Place, Result, Route, RouteOperators, Score, Training, TrainingOperator,
     Transferring,
 };
 
@@ -353,6 +353,7 @@ impl Fakes {
             read_at: Place::Host,
             batched_at: place(before[0]),
             trained_at: place(training),
+            gathering: Phase::Batching,
         };
         let (at, to, record) = (route.batched_at.clone(), route.trained_at.clone(), &self.record);
         let batching = FakeBatching { num_batches, times, fault: None, slowed: 1.0, at, record: Arc::clone(record) };

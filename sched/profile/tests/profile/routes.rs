@@ -6,6 +6,7 @@ use crate::common::{Fakes, Fault, QUICK, Times, unlimited};
 use crate::in_one_of_thirty;
 use morphgl_plan::{Contention, Limits, Policy, Resource};
 use morphgl_profile::Settings;
+use morphgl_registry::Phase;
 
 #[test]
 fn the_problem_has_the_routes_hardware() {
@@ -51,6 +52,24 @@ fn shared_operators_are_measured_once() {
     assert_eq!(fakes.training(1).total_steps, 4);
     // The device's memory has the mini-batch in training and the next one, at most.
     assert_eq!(fakes.record.most_on_device.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_sampler_that_gathers_is_measured_apart_from_one_that_does_not() {
+    let mut fakes = Fakes::with_device(60, QUICK);
+    fakes.routes.remove(0);
+    // The same sampler, whose features the next operator gathers.
+    let before = ["Batching_CPU_Fake", "Transferring_NPU+PCIe_Fake"];
+    fakes.add_route(60, Times { batching: 1, ..QUICK }, before, "Training_NPU_Fake");
+    fakes.routes[2].0.gathering = Phase::Transferring;
+    let p = fakes.profile(&Settings { splits: 0, ..unlimited(2) }).expect("nothing fails");
+    let [gathers, _, leaves_out] = &p.routes[..] else { panic!("three routes") };
+    assert_eq!(gathers.batching.len(), leaves_out.batching.len(), "the same pools");
+    assert_ne!(gathers.batching, leaves_out.batching, "samples of its own");
+    assert_eq!(gathers.training, leaves_out.training);
+    let problem = p.problem(2, Limits::default());
+    let used = &problem.routes()[2].hardware;
+    assert_eq!((used.batching.join("+"), used.transferring.join("+")), ("CPU".into(), "NPU:0+PCIe:0".into()));
 }
 
 #[test]

@@ -1,0 +1,142 @@
+//! Every route to a CUDA device, or to the emulated one, trains the same model: batched by the host with features or without,
+//! or by the device.
+#![cfg(all(feature = "cpu", feature = "cuda"))]
+
+mod support;
+
+use serde_json::Value;
+use support::Bench;
+
+const DMA: &str = "Transferring_PCIe_Dma";
+const DMA_GATHER: &str = "Transferring_CUDA+PCIe_DmaGather";
+const ZERO_COPY: &str = "Transferring_CUDA+PCIe_ZeroCopy";
+const ON_HOST: &str = "Batching_CPU_Neighbor";
+const ON_DISK: &str = "Batching_CPU+Disk_Neighbor";
+const ON_DEVICE: &str = "Batching_CUDA+PCIe_Neighbor";
+const TRAIN: [&str; 15] = [
+    "train",
+    "small",
+    "--training",
+    "Training_CUDA_Native",
+    "--fanouts",
+    "4,3",
+    "--hidden",
+    "8",
+    "--batch-size",
+    "64",
+    "--epochs",
+    "2",
+    "--profile-seconds",
+    "0.1",
+    "--threads=2",
+];
+
+/// The bench with a dataset, where there is a device.
+#[allow(clippy::print_stderr, reason = "reports what was not tested")]
+fn bench() -> Option<Bench> {
+    let bench = Bench::new();
+    let ops = bench.json(&["ops"]);
+    let trains = |o: &Value| o["key"] == "Training_CUDA_Native" && o["available"] == true;
+    if !ops["operators"].as_array().expect("a list").iter().any(trains) {
+        eprintln!("no CUDA device, and not built for the emulated one: its routes are not tested");
+        return None;
+    }
+    bench.small();
+    Some(bench)
+}
+
+/// Trains by one route, and returns its epochs.
+fn epochs(bench: &Bench, batching: &str, transferring: &str, extra: &[&str]) -> Vec<Value> {
+    let route = ["--batching", batching, "--transferring", transferring];
+    let json = bench.json(&[&TRAIN[..], &route, extra].concat());
+    let keys = &json["plan"]["schedule"]["shares"][0]["keys"];
+    assert_eq!((&keys["batching"], &keys["transferring"]), (&batching.into(), &transferring.into()));
+    json["epochs"].as_array().expect("a list").clone()
+}
+
+fn losses(epochs: &[Value]) -> Vec<f64> {
+    epochs.iter().map(|e| e["loss"].as_f64().expect("a number")).collect()
+}
+
+fn counter(epoch: &Value, operator: &str, name: &str) -> u64 {
+    let counters = &epoch["report"]["counters"];
+    counters[operator][name].as_u64().unwrap_or_else(|| panic!("no {name} of {operator}: {counters:#}"))
+}
+
+#[test]
+fn losses_are_the_same_by_every_route() {
+    let Some(bench) = bench() else { return };
+    let copied = epochs(&bench, ON_HOST, DMA, &[]);
+    assert_eq!(copied.len(), 2);
+    let expected = losses(&copied);
+    assert!(expected.iter().all(|loss| loss.is_finite() && *loss > 0.0), "{expected:?}");
+    assert_eq!(losses(&epochs(&bench, ON_DEVICE, ZERO_COPY, &[])), expected);
+    // Rows of 32 bytes; five words of the bitmap, and an address.
+    let options = |cache: u64, access: &str| {
+        let set = |option: String| ["--set".to_string(), format!("{DMA_GATHER}.{option}")];
+        let cache_bytes = if cache == 0 { 0 } else { 5 * 16 + 8 + 32 * cache };
+        let options = [format!("cache_bytes={cache_bytes}"), format!("access={access}"), "presample=2".into()];
+        options.map(set).concat()
+    };
+    let mut link_bytes = Vec::new();
+    for (cached, access) in [(0, "aligned"), (0, "naive"), (50, "aligned"), (50, "naive"), (300, "aligned")] {
+        let options = options(cached, access);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let gathered = epochs(&bench, ON_HOST, DMA_GATHER, &options);
+        assert_eq!(losses(&gathered), expected, "{cached} rows cached, {access}");
+        let last = &gathered[1];
+        if cached > 0 {
+            let [requests, hits] = ["cache_requests", "cache_hits"].map(|name| counter(last, DMA_GATHER, name));
+            assert!(0 < hits && (hits < requests) == (cached < 300), "{hits} of {requests}");
+        }
+        link_bytes.push(counter(last, DMA_GATHER, "link_bytes"));
+    }
+    // Without a cache as many bytes cross the link as by the copy.
+    assert_eq!(link_bytes[..2], [counter(&copied[1], DMA, "link_bytes"); 2]);
+    assert!(link_bytes[0] > link_bytes[2] && link_bytes[2] > link_bytes[4], "{link_bytes:?}");
+    assert_eq!(link_bytes[2], link_bytes[3]);
+}
+
+#[test]
+fn sampled_evaluation_is_the_same_by_every_route() {
+    let Some(bench) = bench() else { return };
+    bench.text(&[&TRAIN[..], &["--save", "model.safetensors"]].concat());
+    let sampled = ["evaluate", "model.safetensors", "small", "--evaluation", "sampled", "--batch-size", "64"];
+    let sampled = [&sampled[..], &["--fanouts", "4,3", "--training", "Training_CUDA_Native"]].concat();
+    let by = |extra: &[&str]| bench.json(&[&sampled[..], extra].concat());
+    let expected = by(&["--transferring", DMA]);
+    assert!(expected["test"]["accuracy"].as_f64().is_some(), "{expected:#}");
+    assert_eq!(by(&["--transferring", DMA_GATHER]), expected);
+    assert_eq!(by(&["--transferring", ZERO_COPY]), expected);
+    assert_eq!(by(&[]), expected);
+}
+
+#[test]
+fn every_route_is_planned() {
+    let Some(bench) = bench() else { return };
+    let json = bench.json(&TRAIN);
+    let routes = json["profile"]["routes"].as_array().expect("a list");
+    let route = |r: &Value| {
+        let text = |name: &str| r["route"][name].as_str().expect("text").to_string();
+        [text("batching"), text("transferring"), text("gathering")]
+    };
+    let found: Vec<_> = routes.iter().map(route).collect();
+    let expected =
+        [[ON_HOST, DMA_GATHER, "Transferring"], [ON_HOST, DMA, "Batching"], [ON_DEVICE, ZERO_COPY, "Transferring"]];
+    assert_eq!(found, expected);
+    // A mini-batch that carries no features is smaller where it was batched, and as large where it is trained.
+    let bytes = |i: usize, name: &str| routes[i]["largest"][name].as_u64().expect("a number");
+    assert!(bytes(0, "batched_bytes") < bytes(1, "batched_bytes"), "{routes:?}");
+    assert_eq!(bytes(0, "ready_bytes"), bytes(1, "ready_bytes"));
+}
+
+#[test]
+fn a_dataset_left_on_disk_is_copied_not_gathered() {
+    let Some(bench) = bench() else { return };
+    let copied = epochs(&bench, ON_HOST, DMA, &[]);
+    assert_eq!(losses(&epochs(&bench, ON_DISK, DMA, &[])), losses(&copied));
+    let json = bench.json(&[&TRAIN[..], &["--batching", ON_DISK]].concat());
+    assert_eq!(json["plan"]["schedule"]["shares"][0]["keys"]["transferring"], DMA, "the only route");
+    let gather = [&TRAIN[..], &["--batching", ON_DISK, "--transferring", DMA_GATHER]].concat();
+    bench.refused(&gather, &[DMA_GATHER, "left on disk, where this operator gathers no features", "allow more memory"]);
+}
