@@ -5,8 +5,9 @@ use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
 use morphgl_hotness::{Graph, Hotness, InDegree, Inclusion, Policy};
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::{Expansion, Result, SamplerSettings};
+use morphgl_registry::{CachePoint, Expansion, Result, SamplerSettings};
 
+use crate::curve;
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
 use crate::options::{HotnessPolicy, Options};
@@ -30,6 +31,8 @@ pub(crate) struct Caches {
     pub(crate) policy: &'static str,
     /// Seconds that a hit saves, by which the budget was divided; `None` if nothing was to be weighed.
     pub(crate) slopes: Option<Slopes>,
+    /// What caches of other sizes would save; empty where accesses are not known or nothing was to be weighed.
+    pub(crate) points: Vec<CachePoint>,
 }
 
 /// Bytes per node to compute the hotness.
@@ -59,7 +62,8 @@ impl Caches {
     ) -> Result<Self> {
         let num_nodes = graph.num_nodes;
         let map_bytes = NodeMap::num_bytes_of(num_nodes as usize);
-        let fits = |policy| 2 * map_bytes + u64::from(num_nodes) * bytes_a_node(policy, settings) <= budget;
+        let needed = |policy| 2 * map_bytes + u64::from(num_nodes) * bytes_a_node(policy, settings);
+        let fits = |policy| needed(policy) <= budget;
         // A policy that does not fit is replaced by a simpler one: so small a cache loses little.
         let policies = [options.hotness, HotnessPolicy::Degree];
         let affordable = policies.into_iter().find(|&p| p == HotnessPolicy::None || fits(p));
@@ -70,7 +74,10 @@ impl Caches {
             _ => return Ok(Self::empty()),
         };
         let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings));
-        let ([features, lists], slopes) = select(&replay, replayed, || files.reader(options), budget)?;
+        // With less memory the operator would be another one: offsets on disk, or entries ranked by another policy.
+        let least = needed(options.hotness).max(graph.offsets.num_bytes());
+        let reader = || files.reader(options);
+        let Selected { shares: [features, lists], slopes, points } = select(&replay, replayed, reader, least, budget)?;
         drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
@@ -78,7 +85,7 @@ impl Caches {
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes };
+        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes, points };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -89,33 +96,46 @@ impl Caches {
     }
 }
 
-/// What each kind gets of a budget, and the slopes by which it was divided.
-type Division = ([Option<Share>; 2], Option<Slopes>);
+/// What each kind gets of a budget, the slopes by which it was divided, and what other budgets would save.
+struct Selected {
+    shares: [Option<Share>; 2],
+    slopes: Option<Slopes>,
+    points: Vec<CachePoint>,
+}
 
 /// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time. Where
-/// all entries fit, nothing is measured.
+/// all entries fit, nothing is measured. `least` is the smallest budget that could be given instead.
 fn select(
     replay: &Replay<'_>,
     replayed: bool,
     reader: impl FnOnce() -> Result<Reader>,
+    least: u64,
     budget: u64,
-) -> Result<Division> {
+) -> Result<Selected> {
     let Replay { graph, files, settings, .. } = *replay;
     let (num_nodes, num_edges) = (u64::from(graph.num_nodes), files.indices.len);
-    // Only a graph of more neighbours than a cache may hold needs the limit.
     let neighbors = AdjacencyCache::BYTES_A_NEIGHBOR * num_edges.min(AdjacencyCache::MAX_NEIGHBORS);
-    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(neighbors) } else { budget };
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
     let tables = 2 * NodeMap::num_bytes_of(graph.num_nodes as usize) + AdjacencyCache::BYTES;
-    if tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors <= budget {
+    let all = tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors;
+    // Only a graph of more neighbours than a cache may hold needs the limit.
+    let most = if num_edges > AdjacencyCache::MAX_NEIGHBORS { neighbors } else { all };
+    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(most) } else { budget };
+    if all <= budget {
         let same = Slopes { row: 1.0, list: Curve::new([(1.0, 1.0)]) };
-        return Ok((divide(replay, &same, budget), None));
+        return Ok(Selected { shares: divide(replay, &same, budget), slopes: None, points: Vec::new() });
     }
     let mut reader = reader()?;
     let slopes = slopes::measure(graph, files, settings, &mut reader)?;
-    let candidates = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), Some(s)));
-    let [blocks, measured] = candidates;
-    if replayed { faster([measured, blocks], replay, &mut reader) } else { Ok(measured) }
+    let [blocks, measured] = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), s));
+    if !replayed {
+        let (shares, slopes) = measured;
+        return Ok(Selected { shares, slopes: Some(slopes), points: Vec::new() });
+    }
+    let ((shares, slopes), seconds) = faster([measured, blocks], replay, &mut reader)?;
+    let points =
+        with_kinds(replay, &slopes, |kinds| curve::points(graph.num_nodes, kinds, (least, budget, most), seconds));
+    Ok(Selected { shares, slopes: Some(slopes), points })
 }
 
 /// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what they save where
@@ -127,23 +147,34 @@ fn by_blocks(measured: &Slopes) -> Slopes {
     Slopes { row: read, list: Curve::new([blocks(1.0), blocks(8.0)]) }
 }
 
-/// The division whose misses are read in less time; the first one if they differ in nothing.
-fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<Division> {
+/// What each kind gets of a budget, and the slopes by which it was divided.
+type Division = ([Option<Share>; 2], Slopes);
+
+/// The division whose misses are read in less time, the first one if they differ in nothing; and the seconds in which they
+/// are read, a mini-batch.
+fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<(Division, f64)> {
     let maps = |division: &Division| division.0.each_ref().map(|share| share.as_ref().map(|s| s.map.clone()));
-    if maps(&first) == maps(&second) {
-        return Ok(first);
+    let mut divisions = vec![first];
+    if maps(&divisions[0]) != maps(&second) {
+        divisions.push(second);
     }
-    let mut least = [f64::INFINITY; 2];
+    let mut least = vec![f64::INFINITY; divisions.len()];
     for _ in 0..ROUNDS {
-        for ((shares, _), least) in [&first, &second].into_iter().zip(&mut least) {
+        for ((shares, _), least) in divisions.iter().zip(&mut least) {
             *least = least.min(replay.seconds(shares.each_ref().map(Option::as_ref), reader)?);
         }
     }
-    Ok(if least[1] < least[0] { second } else { first })
+    let timed = divisions.into_iter().zip(least);
+    Ok(timed.reduce(|a, b| if b.1 < a.1 { b } else { a }).expect("there is a division"))
 }
 
 /// Divides `budget` bytes between feature rows and adjacency lists.
 fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+    with_kinds(replay, slopes, |kinds| allocate(replay.graph.num_nodes, kinds, budget))
+}
+
+/// Does `work` with the feature rows and the adjacency lists as the allocator sees them.
+fn with_kinds<R>(replay: &Replay<'_>, slopes: &Slopes, work: impl FnOnce([Kind<'_>; 2]) -> R) -> R {
     let Replay { graph, files, hotness, .. } = *replay;
     let map_bytes = NodeMap::num_bytes_of(graph.num_nodes as usize);
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
@@ -162,7 +193,7 @@ fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 
         bytes: &|v| AdjacencyCache::BYTES_A_LIST + AdjacencyCache::BYTES_A_NEIGHBOR * degree(v),
         tables: map_bytes + AdjacencyCache::BYTES,
     };
-    allocate(graph.num_nodes, [rows, lists], budget)
+    work([rows, lists])
 }
 
 /// Reads the feature rows of `map`.

@@ -3,10 +3,13 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use morphgl_graph_store::Dataset;
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, NeighborSettings, Result, SeedSet};
+use morphgl_registry::{
+    Batching, BatchingContext, BatchingWorker, CacheCurve, CachePoint, Error, NeighborSettings, Result, SeedSet,
+};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
 use crate::caches::Caches;
@@ -36,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) offsets: Offsets,
     pub(crate) caches: Caches,
+    /// Seconds that building the operator took.
+    build_seconds: f64,
     counts: Mutex<Counts>,
     /// Why a reader fell back to threads; empty while all use io_uring.
     refused: OnceLock<String>,
@@ -60,6 +65,7 @@ impl DiskNeighbor {
     ///
     /// One pass over the offsets, and over the neighbours one a hop and one more (by inclusion probability), or one (by degree).
     pub fn new(context: &BatchingContext) -> Result<Self> {
+        let start = Instant::now();
         let BatchingContext { dataset, seeds, settings, gather, place, options } = context;
         check_host(place)?;
         let hops = settings.neighbor()?.clone();
@@ -107,6 +113,7 @@ impl DiskNeighbor {
             files,
             offsets,
             caches,
+            build_seconds: start.elapsed().as_secs_f64(),
             counts: Mutex::default(),
             refused,
             weight_sums,
@@ -242,5 +249,13 @@ impl Batching for DiskNeighbor {
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         Ok(Box::new(Worker::new(Arc::clone(&self.0), threads)?))
+    }
+
+    fn cache(&self) -> Option<CacheCurve> {
+        let Shared { caches, build_seconds, .. } = &*self.0;
+        let bytes = self.num_bytes();
+        let fixed = bytes - caches.num_bytes();
+        let point = |p: &CachePoint| CachePoint { bytes: fixed + p.bytes, ..*p };
+        Some(CacheCurve { bytes, build_seconds: *build_seconds, points: caches.points.iter().map(point).collect() })
     }
 }
