@@ -151,9 +151,13 @@ impl OperatorBuilder<'_> {
     ///
     /// A dataset without training nodes, or the operator's own.
     pub fn batching(self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
+        self.batching_for(route, gather, Purpose::Training)
+    }
+
+    pub(crate) fn batching_for(self, route: &Route, gather: bool, purpose: Purpose) -> Result<Box<dyn Batching>> {
         let seeds = SeedSet::new("train split", &self.dataset.splits.train, self.dataset.num_nodes());
         let seeds = seeds.with_context(|| label(self.dataset))?;
-        self.batching_of(route, seeds, self.config.sampler.clone(), gather, Purpose::Training)
+        self.batching_of(route, seeds, self.config.sampler.clone(), gather, purpose)
     }
 
     pub(crate) fn batching_of(
