@@ -10,6 +10,9 @@ pub struct CacheCurve {
     pub bytes: u64,
     /// Seconds that building the operator took.
     pub build_seconds: f64,
+    /// Mean seconds in which a worker made a mini-batch with this size, of the mini-batches that tell what sizes save; 0 before
+    /// the first.
+    pub batch_seconds: f64,
     /// What sizes save, by ascending bytes; between two points linearly. Empty where the size cannot be chosen.
     pub points: Vec<CachePoint>,
 }

@@ -68,7 +68,8 @@ pub trait Batching: fmt::Debug + Send + Sync {
     /// Makes a worker with its own buffers, which spreads each mini-batch over `threads` threads.
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>>;
 
-    /// The operator's cache in host memory, whose size the planner then chooses; `None` without one.
+    /// The operator's cache in host memory, whose size the planner then chooses; `None` without one. It is asked after workers
+    /// have made some mini-batches, which may tell what sizes save.
     fn cache(&self) -> Option<CacheCurve> {
         None
     }

@@ -5,9 +5,9 @@ use morphgl_dual_cache::{Curve, Kind, Share, Slopes, allocate};
 use morphgl_feature_cache::{FeatureCache, NodeMap};
 use morphgl_hotness::{Graph, Hotness, InDegree, Inclusion, Policy};
 use morphgl_platform::direct::{Fetch, Reader};
-use morphgl_registry::{CachePoint, Expansion, Result, SamplerSettings};
+use morphgl_registry::{Expansion, Result, SamplerSettings};
 
-use crate::curve;
+use crate::curve::Shape;
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
 use crate::options::{HotnessPolicy, Options};
@@ -31,8 +31,8 @@ pub(crate) struct Caches {
     pub(crate) policy: &'static str,
     /// Seconds that a hit saves, by which the budget was divided; `None` if nothing was to be weighed.
     pub(crate) slopes: Option<Slopes>,
-    /// What caches of other sizes would save; empty where accesses are not known or nothing was to be weighed.
-    pub(crate) points: Vec<CachePoint>,
+    /// What caches of other sizes would save; `None` where accesses are not known or nothing was to be weighed.
+    pub(crate) shape: Option<Shape>,
 }
 
 /// Bytes per node to compute the hotness.
@@ -77,7 +77,7 @@ impl Caches {
         // With less memory the operator would be another one: offsets on disk, or entries ranked by another policy.
         let least = needed(options.hotness).max(graph.offsets.num_bytes());
         let reader = || files.reader(options);
-        let Selected { shares: [features, lists], slopes, points } = select(&replay, replayed, reader, least, budget)?;
+        let Selected { shares: [features, lists], slopes, shape } = select(&replay, replayed, reader, least, budget)?;
         drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
@@ -85,7 +85,7 @@ impl Caches {
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes, points };
+        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy, slopes, shape };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -100,7 +100,7 @@ impl Caches {
 struct Selected {
     shares: [Option<Share>; 2],
     slopes: Option<Slopes>,
-    points: Vec<CachePoint>,
+    shape: Option<Shape>,
 }
 
 /// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time. Where
@@ -123,19 +123,18 @@ fn select(
     let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(most) } else { budget };
     if all <= budget {
         let same = Slopes { row: 1.0, list: Curve::new([(1.0, 1.0)]) };
-        return Ok(Selected { shares: divide(replay, &same, budget), slopes: None, points: Vec::new() });
+        return Ok(Selected { shares: divide(replay, &same, budget), slopes: None, shape: None });
     }
     let mut reader = reader()?;
     let slopes = slopes::measure(graph, files, settings, &mut reader)?;
     let [blocks, measured] = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), s));
     if !replayed {
         let (shares, slopes) = measured;
-        return Ok(Selected { shares, slopes: Some(slopes), points: Vec::new() });
+        return Ok(Selected { shares, slopes: Some(slopes), shape: None });
     }
-    let ((shares, slopes), seconds) = faster([measured, blocks], replay, &mut reader)?;
-    let points =
-        with_kinds(replay, &slopes, |kinds| curve::points(graph.num_nodes, kinds, (least, budget, most), seconds));
-    Ok(Selected { shares, slopes: Some(slopes), points })
+    let (shares, slopes) = faster([measured, blocks], replay, &mut reader)?;
+    let shape = with_kinds(replay, &slopes, |kinds| Shape::new(graph.num_nodes, kinds, (least, budget, most)));
+    Ok(Selected { shares, slopes: Some(slopes), shape })
 }
 
 /// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what they save where
@@ -150,22 +149,19 @@ fn by_blocks(measured: &Slopes) -> Slopes {
 /// What each kind gets of a budget, and the slopes by which it was divided.
 type Division = ([Option<Share>; 2], Slopes);
 
-/// The division whose misses are read in less time, the first one if they differ in nothing; and the seconds in which they
-/// are read, a mini-batch.
-fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<(Division, f64)> {
+/// The division whose misses are read in less time; the first one if they differ in nothing.
+fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<Division> {
     let maps = |division: &Division| division.0.each_ref().map(|share| share.as_ref().map(|s| s.map.clone()));
-    let mut divisions = vec![first];
-    if maps(&divisions[0]) != maps(&second) {
-        divisions.push(second);
+    if maps(&first) == maps(&second) {
+        return Ok(first);
     }
-    let mut least = vec![f64::INFINITY; divisions.len()];
+    let mut least = [f64::INFINITY; 2];
     for _ in 0..ROUNDS {
-        for ((shares, _), least) in divisions.iter().zip(&mut least) {
+        for ((shares, _), least) in [&first, &second].into_iter().zip(&mut least) {
             *least = least.min(replay.seconds(shares.each_ref().map(Option::as_ref), reader)?);
         }
     }
-    let timed = divisions.into_iter().zip(least);
-    Ok(timed.reduce(|a, b| if b.1 < a.1 { b } else { a }).expect("there is a division"))
+    Ok(if least[1] < least[0] { second } else { first })
 }
 
 /// Divides `budget` bytes between feature rows and adjacency lists.

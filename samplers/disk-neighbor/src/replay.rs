@@ -44,8 +44,8 @@ impl<'a> Replay<'a> {
         Self { graph, files, hotness, settings, batches, part: (ACCESSES * batches / all).min(1.0) }
     }
 
-    /// Seconds of the reads of a mini-batch whose hits in the caches of `shares` are not read, by those of a part of it. The
-    /// accesses are the same for any caches.
+    /// Seconds of the reads of a part of a mini-batch whose hits in the caches of `shares` are not read. The accesses are the
+    /// same for any caches.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl<'a> Replay<'a> {
             self.files.indices.read(reader, &fetches, &mut out)?;
             seconds += start.elapsed().as_secs_f64();
         }
-        Ok(seconds / self.part)
+        Ok(seconds)
     }
 
     /// Nodes of the ranges that a mini-batch accesses, ascending: each with a `share` of its accesses as probability.

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use morphgl_graph_store::Dataset;
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
 use morphgl_registry::{
-    Batching, BatchingContext, BatchingWorker, CacheCurve, CachePoint, Error, NeighborSettings, Result, SeedSet,
+    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, NeighborSettings, Result, SeedSet,
 };
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
@@ -222,16 +222,20 @@ impl Shared {
         update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Runs `read`, and adds its reads to the statistics in `field`.
+    /// Runs `read`, and adds its reads to the statistics in `field`, and their time.
     pub(crate) fn counted(
         &self,
         reader: &mut Reader,
         field: fn(&mut Counts) -> &mut Stats,
         read: impl FnOnce(&mut Reader) -> Result<()>,
     ) -> Result<()> {
-        let before = reader.stats();
+        let (before, start) = (reader.stats(), Instant::now());
         read(reader)?;
-        self.count(|counts| *field(counts) = *field(counts) + (reader.stats() - before));
+        let (read, took) = (reader.stats() - before, start.elapsed());
+        self.count(|counts| {
+            *field(counts) = *field(counts) + read;
+            counts.reading += if read.reads > 0 { took } else { Duration::ZERO };
+        });
         Ok(())
     }
 
@@ -251,11 +255,18 @@ impl Batching for DiskNeighbor {
         Ok(Box::new(Worker::new(Arc::clone(&self.0), threads)?))
     }
 
+    /// Other sizes are told by the mini-batches made so far: none before the first.
     fn cache(&self) -> Option<CacheCurve> {
         let Shared { caches, build_seconds, .. } = &*self.0;
-        let bytes = self.num_bytes();
-        let fixed = bytes - caches.num_bytes();
-        let point = |p: &CachePoint| CachePoint { bytes: fixed + p.bytes, ..*p };
-        Some(CacheCurve { bytes, build_seconds: *build_seconds, points: caches.points.iter().map(point).collect() })
+        let (bytes, counts) = (self.num_bytes(), self.counts());
+        let mean = |time: Duration| time.as_secs_f64() / counts.batches.max(1) as f64;
+        let shape = caches.shape.as_ref().filter(|_| counts.batches > 0);
+        let points = shape.map(|shape| shape.points(mean(counts.reading), bytes - caches.num_bytes()));
+        Some(CacheCurve {
+            bytes,
+            build_seconds: *build_seconds,
+            batch_seconds: mean(counts.preparing),
+            points: points.unwrap_or_default(),
+        })
     }
 }

@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 use morphgl_batching_disk_neighbor::{DiskNeighbor, HotnessPolicy, Options};
 use morphgl_conformance::batching::graphs;
-use morphgl_registry::{Batching, BatchingContext, CacheCurve, Place, SamplerSettings, SeedSet};
+use morphgl_registry::{BatchId, Batching, BatchingContext, CacheCurve, Place, SamplerSettings, SeedSet};
 
 fn build(context: &BatchingContext, memory_bytes: u64, hotness: HotnessPolicy) -> (DiskNeighbor, CacheCurve) {
     let options = serde_json::to_value(Options { memory_bytes, hotness, ..Options::default() }).expect("plain data");
     let operator = support::build(&BatchingContext { options, ..context.clone() }).expect("a sampler on disk");
+    assert!(operator.cache().expect("it has a cache").points.is_empty(), "no mini-batch was made");
+    let mut worker = operator.worker(1).expect("a worker");
+    for index in 0..3 {
+        worker.prepare(BatchId { epoch: 0, index }, None).and_then(|h| h.wait()).expect("a mini-batch");
+    }
     let curve = operator.cache().expect("it has a cache");
     assert_eq!(curve.bytes, operator.num_bytes());
     assert!(curve.bytes <= memory_bytes && curve.build_seconds > 0.0, "{curve:?}");
@@ -33,7 +38,7 @@ fn context() -> BatchingContext {
 #[test]
 fn the_curve_is_of_sizes_that_can_be_built() {
     let context = context();
-    let (_, curve) = build(&context, 900_000, HotnessPolicy::Inclusion);
+    let (operator, curve) = build(&context, 900_000, HotnessPolicy::Inclusion);
     let points = &curve.points;
     assert!(points.len() > 10, "{curve:?}");
     for pair in points.windows(2) {
@@ -42,6 +47,13 @@ fn the_curve_is_of_sizes_that_can_be_built() {
     let [first, .., last] = &points[..] else { panic!("{curve:?}") };
     assert!(first.bytes <= curve.bytes && curve.bytes < last.bytes, "{curve:?}");
     assert!(last.saved_seconds.is_finite() && first.saved_seconds < last.saved_seconds, "{curve:?}");
+    // What is left to save is the time of the reads.
+    let counts = operator.counts();
+    let reading = counts.reading.as_secs_f64() / counts.batches as f64;
+    let built = points.iter().find(|p| p.bytes >= curve.bytes).expect("the largest is larger");
+    let left = last.saved_seconds - built.saved_seconds;
+    assert!(reading > 0.0 && reading <= curve.batch_seconds, "{reading} s of reads, {curve:?}");
+    assert!((left - reading).abs() <= 1e-6 * reading, "{left} s left to save, {reading} s of reads");
     // Every size is used, with offsets in memory and entries by the same policy; the largest holds everything.
     for point in [first, &points[points.len() / 2]] {
         let (operator, other) = build(&context, point.bytes, HotnessPolicy::Inclusion);
@@ -51,9 +63,6 @@ fn the_curve_is_of_sizes_that_can_be_built() {
         assert!(!other.points.is_empty() && other.points[0].bytes == first.bytes, "{other:?}");
     }
     let (operator, _) = build(&context, last.bytes, HotnessPolicy::Inclusion);
-    let mut worker = operator.worker(1).expect("a worker");
-    let id = morphgl_registry::BatchId { epoch: 0, index: 0 };
-    worker.prepare(id, None).and_then(|h| h.wait()).expect("a mini-batch");
     assert_eq!(operator.counts().reads().reads, 0, "{operator:?}");
 }
 

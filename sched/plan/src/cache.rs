@@ -31,7 +31,9 @@ impl Cache {
         let error = |what: &str| Err(Invalid(format!("{}: the curve of its cache: {what}", self.batching)));
         let is_amount = |x: f64| x.is_finite() && x >= 0.0;
         let points = &self.curve.points;
-        if !is_amount(self.curve.build_seconds) || !points.iter().all(|p| is_amount(p.saved_seconds)) {
+        let CacheCurve { build_seconds, batch_seconds, .. } = self.curve;
+        if !is_amount(build_seconds) || !is_amount(batch_seconds) || !points.iter().all(|p| is_amount(p.saved_seconds))
+        {
             return error("seconds are finite and not negative");
         }
         let rises =
@@ -61,12 +63,12 @@ impl Cache {
         }
     }
 
-    /// Seconds of batching with a cache of `bytes` over those as profiled, where a worker alone takes `seconds` then.
+    /// Seconds of batching with a cache of `bytes` over those as profiled.
     ///
-    /// What the curve says of the larger sizes cannot be more than the worker's whole time: then the curve is scaled down.
-    pub(crate) fn factor(&self, seconds: f64, bytes: u64) -> f64 {
+    /// What the curve says of larger sizes cannot be more than a mini-batch took: then the curve is scaled down.
+    pub(crate) fn factor(&self, bytes: u64) -> f64 {
         let profiled = self.saved(self.curve.bytes);
-        let whole = seconds.max(self.saved(u64::MAX) - profiled);
+        let whole = self.curve.batch_seconds.max(self.saved(u64::MAX) - profiled);
         if whole > 0.0 { (1.0 - (self.saved(bytes) - profiled) / whole).clamp(0.0, SLOWEST) } else { 1.0 }
     }
 

@@ -237,8 +237,8 @@ impl Problem {
     pub(crate) fn resized(&self, batching: &str, bytes: u64) -> Self {
         let mut resized = self.clone();
         let Some(cache) = resized.caches.iter_mut().find(|c| c.batching == batching) else { return resized };
+        let factor = cache.factor(bytes);
         for route in resized.routes.iter_mut().filter(|r| r.keys.batching == batching) {
-            let factor = cache.factor(route.durations.batching(1, 1).mean, bytes);
             route.durations = route.durations.scaled(factor, 1.0, 1.0);
         }
         cache.curve.bytes = bytes;
@@ -250,12 +250,6 @@ impl Problem {
     pub(crate) fn with_largest_caches(&self) -> Self {
         let largest = |p: Self, c: &Cache| p.resized(&c.batching, c.largest(self.limits.host_bytes));
         self.caches.iter().fold(self.clone(), largest)
-    }
-
-    /// Seconds of one worker of a batching operator alone, a mini-batch.
-    pub(crate) fn seconds_alone(&self, batching: &str) -> f64 {
-        let route = self.routes.iter().find(|r| r.keys.batching == batching);
-        route.map_or(0.0, |r| r.durations.batching(1, 1).mean)
     }
 
     /// The same problem for another number of mini-batches.

@@ -74,15 +74,12 @@ pub(crate) fn of_schedule(problem: &Problem, resized: &Problem, schedule: &Sched
     let is_used = |c: &Cache| schedule.shares.iter().any(|s| s.keys.batching == c.batching);
     let used = || problem.caches.iter().zip(&resized.caches).filter(|(cache, _)| is_used(cache));
     let all = used().fold(0u64, |sum, (_, planned)| sum.saturating_add(planned.curve.bytes));
-    let size = |(profiled, planned): (&Cache, &Cache)| {
-        let seconds = problem.seconds_alone(&profiled.batching);
-        CacheSize {
-            batching: profiled.batching.clone(),
-            profiled_bytes: profiled.curve.bytes,
-            bytes: planned.curve.bytes,
-            saved_seconds: (1.0 - profiled.factor(seconds, planned.curve.bytes)) * seconds,
-            left_bytes: problem.limits.host_bytes.map(|limit| limit.saturating_sub(all)),
-        }
+    let size = |(profiled, planned): (&Cache, &Cache)| CacheSize {
+        batching: profiled.batching.clone(),
+        profiled_bytes: profiled.curve.bytes,
+        bytes: planned.curve.bytes,
+        saved_seconds: (1.0 - profiled.factor(planned.curve.bytes)) * profiled.curve.batch_seconds,
+        left_bytes: problem.limits.host_bytes.map(|limit| limit.saturating_sub(all)),
     };
     used().map(size).collect()
 }
