@@ -28,7 +28,7 @@ pub use array::{Dtype, Element};
 pub use blocks::write_blocks;
 pub use check::MAX_NODES;
 pub use dataset::{Dataset, OpenOptions, Splits};
-pub use error::{Error, ErrorKind, Position, Result};
+pub use error::{Error, ErrorKind, MakeError, Position, Result};
 pub use features::{FeatureMatrix, FeatureView};
 pub use isolated::IsolatedNodes;
 pub use locate::ArrayFile;
