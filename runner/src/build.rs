@@ -156,7 +156,11 @@ impl OperatorBuilder<'_> {
     ///
     /// A dataset without training nodes, or the operator's own.
     pub fn batching(self, route: &Route, gather: bool) -> Result<Box<dyn Batching>> {
-        self.batching_of(route, self.seeds()?, self.config.sampler.clone(), gather, Purpose::Training)
+        self.batching_for(route, gather, Purpose::Training)
+    }
+
+    pub(crate) fn batching_for(self, route: &Route, gather: bool, purpose: Purpose) -> Result<Box<dyn Batching>> {
+        self.batching_of(route, self.seeds()?, self.config.sampler.clone(), gather, purpose)
     }
 
     fn seeds(self) -> Result<SeedSet> {

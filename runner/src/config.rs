@@ -27,7 +27,8 @@ pub struct JobConfig {
     /// Options of operators, by the operator's key and the option's name; each operator's README lists its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<Key, Map<String, Value>>,
-    /// For a dataset on disk, the budget of host memory in which operators cache it, in bytes; `None` for one in memory.
+    /// For a dataset on disk, the budget of host memory in which operators cache it until a plan chooses another size, in bytes;
+    /// `None` for one in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
     /// What operators fill their caches by; anything but `auto` requires an operator with a cache.

@@ -17,8 +17,9 @@ use super::limits::LimitArgs;
 use super::model::ModelArgs;
 use super::show::{self, Show};
 use super::values;
+use crate::budget::Purpose;
 use crate::memory;
-use crate::{Job, JobConfig, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec};
+use crate::{Job, JobConfig, Limits, Partitioner, Plans, Problem, Profile, Profiler, Scheduler, TrainingSpec};
 
 /// The options of every command that profiles and plans.
 #[derive(Debug, clap::Args)]
@@ -48,8 +49,8 @@ pub(crate) struct Measured {
     pub(crate) profile: Profile,
     pub(crate) problem: Problem,
     pub(crate) plans: Plans,
-    /// Peak memory besides the plan's buffers and workers: dataset (unless it is mapped), model, a step's own memory and its
-    /// mini-batches; and an evaluation worker.
+    /// Peak memory besides the plan's caches, buffers and workers: dataset (unless it is mapped or on disk), model, a step's own
+    /// memory and its mini-batches; and evaluation's own cache and a worker.
     pub(crate) held_bytes: u64,
 }
 
@@ -64,12 +65,14 @@ impl PlannedArgs {
         Ok((dataset, JobConfig { disk_bytes, cache, cache_bytes, ..config }))
     }
 
-    /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation.
+    /// Builds the job, profiles its routes, and plans; `evaluates` leaves memory for evaluation. A cache of another size has to
+    /// pay within `epochs`, where they are known.
     pub(crate) fn measure(
         &self,
         dataset: &Arc<Dataset>,
         config: JobConfig,
         evaluates: bool,
+        epochs: Option<u32>,
         show: Show,
     ) -> anyhow::Result<Measured> {
         let mut job = Job::new(Arc::clone(dataset), config)?;
@@ -96,9 +99,16 @@ impl PlannedArgs {
         bar.finish_and_clear();
         // The workers of a plan keep their memory while an evaluation worker batches.
         let worker = |r: &RouteProfile| r.largest.worker_bytes + r.largest.batched_bytes;
-        let evaluation = profile.routes.iter().map(worker).max().filter(|_| evaluates).unwrap_or(0);
-        let held_bytes = profile.held_bytes + evaluation;
-        let problem = Partitioner::partition(&profile, threads, self.limits.this_machine(held_bytes)?);
+        let evaluation = profile
+            .routes
+            .iter()
+            .map(worker)
+            .max()
+            .filter(|_| evaluates)
+            .map_or(0, |worker| worker + Purpose::EvaluationBesideTraining.host_bytes(&job.config).unwrap_or(0));
+        let held_bytes = profile.held_bytes.saturating_sub(profile.cache_bytes()) + evaluation;
+        let limits = Limits { epochs, ..self.limits.this_machine(held_bytes)? };
+        let problem = Partitioner::partition(&profile, threads, limits);
         let plans =
             Scheduler::schedule(&problem).with_context(|| format!("all else takes {}", show::bytes(held_bytes)))?;
         Ok(Measured { job, profile, problem, plans, held_bytes })

@@ -164,14 +164,17 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     if let Some(option) = unread.filter(|_| !validated) {
         return Err(nothing_validated(option));
     }
-    let measured = args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, show)?;
+    let steps = dataset.splits.train.len().div_ceil(config.sampler.batch_size.max(1));
+    let epochs = args.options(steps, evaluation, validated).least_epochs();
+    let measured =
+        args.planned.measure(&dataset, config.clone(), evaluation != Evaluation::None, Some(epochs), show)?;
     let Measured { mut job, profile, problem, plans, held_bytes } = measured;
     if let (Some(path), Some(parameters)) = (&args.init, init) {
         let set = job.set_parameters(&parameters);
         set.with_context(|| format!("{}: not the parameters of this model; give its options again", path.display()))?;
     }
-    let plan = args.plan.choose(plan_of_file, &plans)?;
-    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.host);
+    let plan = args.plan.choose(plan_of_file, &plans, problem.limits.host_bytes)?;
+    let available = problem.limits.host_bytes.unwrap_or(u64::MAX).saturating_sub(plan.memory.all_host());
     if evaluation == Evaluation::Full {
         let needed = plan.schedule.shares.first().and_then(|share| job.infer_bytes(&share.keys.training));
         evaluation = Inference::InMemory { needed, available }.choose(requested, show)?;
@@ -189,6 +192,7 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
     plan.schedule.shares.iter().for_each(|share| show.line(&share.keys));
     profile.selections.iter().for_each(|selection| show.line(selection));
     show.line(format_args!("plan: {plan}"));
+    plan.caches.iter().for_each(|cache| show.line(format_args!("cache: {cache}")));
     if job.config.caches() && !plan.schedule.shares.iter().any(|share| caches(&job.registry, &share.keys)) {
         show.say(format_args!("--cache {}: the plan uses no operator with a cache", config.cache));
     }
@@ -198,7 +202,11 @@ pub(crate) fn run(args: &Args, show: Show) -> anyhow::Result<Outcome> {
         show.say("this plan trains on the simulated accelerator: nothing is learned, and no model is saved");
     }
     let (host, held) = (show::bytes(plan.memory.host), show::bytes(held_bytes));
-    show.line(format_args!("memory: buffers and workers at most {host}, all else about {held}"));
+    let caches = match plan.memory.caches {
+        0 => String::new(),
+        bytes => format!("caches {}, ", show::bytes(bytes)),
+    };
+    show.line(format_args!("memory: {caches}buffers and workers at most {host}, all else about {held}"));
     show.line(match args.epochs {
         Some(_) => String::new(),
         None => format!("{}\n", length(&options, plan.num_batches())),

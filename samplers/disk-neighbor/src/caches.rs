@@ -7,6 +7,7 @@ use morphgl_hotness::{CachePolicy, Graph, Hotness, PolicyKind};
 use morphgl_platform::direct::{Fetch, Reader};
 use morphgl_registry::{Error, Result, SamplerSettings};
 
+use crate::curve::Shape;
 use crate::files::{Files, OnDisk};
 use crate::graph::DiskGraph;
 use crate::offsets::Offsets;
@@ -31,6 +32,8 @@ pub(crate) struct Caches {
     pub(crate) policy: &'static str,
     /// Seconds that a hit saves, by which the budget was divided; `None` if nothing was to be weighed.
     pub(crate) slopes: Option<Slopes>,
+    /// What caches of other sizes would save; `None` where accesses are not known or nothing was to be weighed.
+    pub(crate) shape: Option<Shape>,
 }
 
 /// Bytes to fill caches by `kind`: their maps, and computing its scores.
@@ -96,7 +99,12 @@ impl Caches {
         };
         let budget = options.cache_bytes.map_or(budget, |bytes| bytes.min(budget));
         let replay = Replay::new(graph, files, &hotness, (seeds.len(), settings));
-        let ([features, lists], slopes) = select(&replay, kind.is_in_accesses(), || files.reader(options), budget)?;
+        // With less memory the operator would be another one: offsets on disk, or entries ranked by another policy.
+        let least = bytes_to_fill(kind, graph.num_nodes, settings).max(graph.offsets.num_bytes());
+        let (replayed, reader) = (kind.is_in_accesses(), || files.reader(options));
+        let Selected { shares: [features, lists], slopes, shape } = select(&replay, replayed, reader, least, budget)?;
+        // A size that the user gives is not to be chosen.
+        let shape = shape.filter(|_| options.cache_bytes.is_none());
         drop(hotness);
         let bytes: u64 = [&features, &lists].into_iter().flatten().map(|share| share.bytes).sum();
         let features = features.zip(files.features.as_ref()).map(|(share, on_disk)| {
@@ -104,7 +112,8 @@ impl Caches {
             FeatureCache::new(share.map, on_disk.unit, |map, rows| fill(on_disk, &mut reader, map, rows))
         });
         let lists = lists.map(|share| adjacency_cache(graph, share.map));
-        let caches = Self { features: features.transpose()?, lists: lists.transpose()?, policy: kind.name(), slopes };
+        let caches =
+            Self { features: features.transpose()?, lists: lists.transpose()?, policy: kind.name(), slopes, shape };
         assert_eq!(caches.num_bytes(), bytes, "bytes of the caches, and of their division of {budget} bytes");
         Ok(caches)
     }
@@ -115,33 +124,46 @@ impl Caches {
     }
 }
 
-/// What each kind gets of a budget, and the slopes by which it was divided.
-type Division = ([Option<Share>; 2], Option<Slopes>);
+/// What each kind gets of a budget, the slopes by which it was divided, and what other budgets would save.
+struct Selected {
+    shares: [Option<Share>; 2],
+    slopes: Option<Slopes>,
+    shape: Option<Shape>,
+}
 
 /// Divides `budget` bytes by measured slopes, or by blocks if then the misses of a mini-batch are read in less time; these are
-/// `replayed` if the scores are accesses. Where all entries fit, nothing is measured.
+/// `replayed` if the scores are accesses. Where all entries fit, nothing is measured. `least` is the smallest
+/// budget that could be given instead.
 fn select(
     replay: &Replay<'_>,
     replayed: bool,
     reader: impl FnOnce() -> Result<Reader>,
+    least: u64,
     budget: u64,
-) -> Result<Division> {
+) -> Result<Selected> {
     let Replay { graph, files, settings, .. } = *replay;
     let (num_nodes, num_edges) = (u64::from(graph.num_nodes), files.indices.len);
-    // Only a graph of more neighbours than a cache may hold needs the limit.
     let neighbors = AdjacencyCache::BYTES_A_NEIGHBOR * num_edges.min(AdjacencyCache::MAX_NEIGHBORS);
-    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(neighbors) } else { budget };
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
     let tables = 2 * NodeMap::num_bytes_of(graph.num_nodes as usize) + AdjacencyCache::BYTES;
-    if tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors <= budget {
+    let all = tables + num_nodes * (row_bytes + AdjacencyCache::BYTES_A_LIST) + neighbors;
+    // Only a graph of more neighbours than a cache may hold needs the limit.
+    let most = if num_edges > AdjacencyCache::MAX_NEIGHBORS { neighbors } else { all };
+    let budget = if num_edges > AdjacencyCache::MAX_NEIGHBORS { budget.min(most) } else { budget };
+    if all <= budget {
         let same = Slopes { row: 1.0, list: Curve::new([(1.0, 1.0)]) };
-        return Ok((divide(replay, &same, budget), None));
+        return Ok(Selected { shares: divide(replay, &same, budget), slopes: None, shape: None });
     }
     let mut reader = reader()?;
     let slopes = slopes::measure(graph, files, settings, &mut reader)?;
-    let candidates = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), Some(s)));
-    let [blocks, measured] = candidates;
-    if replayed { faster([measured, blocks], replay, &mut reader) } else { Ok(measured) }
+    let [blocks, measured] = [by_blocks(&slopes), slopes].map(|s| (divide(replay, &s, budget), s));
+    if !replayed {
+        let (shares, slopes) = measured;
+        return Ok(Selected { shares, slopes: Some(slopes), shape: None });
+    }
+    let (shares, slopes) = faster([measured, blocks], replay, &mut reader)?;
+    let shape = with_kinds(replay, &slopes, |kinds| Shape::new(graph.num_nodes, kinds, (least, budget, most)));
+    Ok(Selected { shares, slopes: Some(slopes), shape })
 }
 
 /// Slopes by which a feature row saves a read, and a list as many as it has blocks, eight at most: what they save where
@@ -152,6 +174,9 @@ fn by_blocks(measured: &Slopes) -> Slopes {
     let blocks = |blocks: f64| (blocks * BLOCK_NEIGHBORS, blocks * read);
     Slopes { row: read, list: Curve::new([blocks(1.0), blocks(8.0)]) }
 }
+
+/// What each kind gets of a budget, and the slopes by which it was divided.
+type Division = ([Option<Share>; 2], Slopes);
 
 /// The division whose misses are read in less time; the first one if they differ in nothing.
 fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Reader) -> Result<Division> {
@@ -170,6 +195,11 @@ fn faster([first, second]: [Division; 2], replay: &Replay<'_>, reader: &mut Read
 
 /// Divides `budget` bytes between feature rows and adjacency lists.
 fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 2] {
+    with_kinds(replay, slopes, |kinds| allocate(replay.graph.num_nodes, kinds, budget))
+}
+
+/// Does `work` with the feature rows and the adjacency lists as the allocator sees them.
+fn with_kinds<R>(replay: &Replay<'_>, slopes: &Slopes, work: impl FnOnce([Kind<'_>; 2]) -> R) -> R {
     let Replay { graph, files, hotness, .. } = *replay;
     let map_bytes = NodeMap::num_bytes_of(graph.num_nodes as usize);
     let row_bytes = files.features.as_ref().map_or(0, |f| f.unit as u64);
@@ -188,7 +218,7 @@ fn divide(replay: &Replay<'_>, slopes: &Slopes, budget: u64) -> [Option<Share>; 
         bytes: &|v| AdjacencyCache::BYTES_A_LIST + AdjacencyCache::BYTES_A_NEIGHBOR * degree(v),
         tables: map_bytes + AdjacencyCache::BYTES,
     };
-    allocate(graph.num_nodes, [rows, lists], budget)
+    work([rows, lists])
 }
 
 /// Reads the feature rows of `map`.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod caches;
+mod curve;
 mod expand;
 mod files;
 mod graph;

@@ -3,11 +3,14 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use morphgl_graph_store::Dataset;
 use morphgl_hotness::{CachePolicy, Hotness, Policy, PolicyKind, PreSample};
 use morphgl_platform::direct::{Fetch, Method, Reader, Stats};
-use morphgl_registry::{Batching, BatchingContext, BatchingWorker, Error, NeighborSettings, Result, SeedSet};
+use morphgl_registry::{
+    Batching, BatchingContext, BatchingWorker, CacheCurve, Error, NeighborSettings, Result, SeedSet,
+};
 use morphgl_sampler_core::{Epochs, check_host, check_limits, weight_sum};
 
 use crate::DESCRIPTION;
@@ -38,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) offsets: Offsets,
     pub(crate) caches: Caches,
+    /// Seconds that building the operator took.
+    build_seconds: f64,
     counts: Mutex<Counts>,
     /// Why a reader fell back to threads; empty while all use io_uring.
     refused: OnceLock<String>,
@@ -68,6 +73,7 @@ impl DiskNeighbor {
     }
 
     fn build(context: &BatchingContext, options: Options) -> Result<Self> {
+        let start = Instant::now();
         let BatchingContext { dataset, seeds, settings, gather, place, .. } = context;
         check_host(place)?;
         let hops = settings.neighbor()?.clone();
@@ -126,6 +132,7 @@ impl DiskNeighbor {
             files,
             offsets,
             caches,
+            build_seconds: start.elapsed().as_secs_f64(),
             counts: Mutex::default(),
             refused,
             weight_sums,
@@ -244,16 +251,20 @@ impl Shared {
         update(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Runs `read`, and adds its reads to the statistics in `field`.
+    /// Runs `read`, and adds its reads to the statistics in `field`, and their time.
     pub(crate) fn counted(
         &self,
         reader: &mut Reader,
         field: fn(&mut Counts) -> &mut Stats,
         read: impl FnOnce(&mut Reader) -> Result<()>,
     ) -> Result<()> {
-        let before = reader.stats();
+        let (before, start) = (reader.stats(), Instant::now());
         read(reader)?;
-        self.count(|counts| *field(counts) = *field(counts) + (reader.stats() - before));
+        let (read, took) = (reader.stats() - before, start.elapsed());
+        self.count(|counts| {
+            *field(counts) = *field(counts) + read;
+            counts.reading += if read.reads > 0 { took } else { Duration::ZERO };
+        });
         Ok(())
     }
 
@@ -271,5 +282,20 @@ impl Batching for DiskNeighbor {
 
     fn worker(&self, threads: usize) -> Result<Box<dyn BatchingWorker>> {
         Ok(Box::new(Worker::new(Arc::clone(&self.0), threads)?))
+    }
+
+    /// Other sizes are told by the mini-batches made so far: none before the first.
+    fn cache(&self) -> Option<CacheCurve> {
+        let Shared { caches, build_seconds, .. } = &*self.0;
+        let (bytes, counts) = (self.num_bytes(), self.counts());
+        let mean = |time: Duration| time.as_secs_f64() / counts.batches.max(1) as f64;
+        let shape = caches.shape.as_ref().filter(|_| counts.batches > 0);
+        let points = shape.map(|shape| shape.points(mean(counts.reading), bytes - caches.num_bytes()));
+        Some(CacheCurve {
+            bytes,
+            build_seconds: *build_seconds,
+            batch_seconds: mean(counts.preparing),
+            points: points.unwrap_or_default(),
+        })
     }
 }

@@ -68,7 +68,7 @@ fn its_sampler_reads_from_disk_is_planned_and_counts() {
     let key = "Batching_CPU+Disk_Mapped";
     let ops = json(&["ops", "--json"]);
     let row = ops["operators"].as_array().expect("a list").iter().find(|o| o["key"] == key).expect("it is listed");
-    assert_eq!((&row["reads"], &row["counters"][0]["name"]), (&"disk".into(), &"csr_rows".into()));
+    assert_eq!((&row["reads"], &row["counters"][0]["name"]), (&"disk".into(), &"sampled_edges".into()));
 
     let dir = tempfile::tempdir().expect("a folder");
     let dataset = dir.path().join("graph").display().to_string();
@@ -80,6 +80,6 @@ fn its_sampler_reads_from_disk_is_planned_and_counts() {
     let train = |key: &str| json(&[&small[..], &quick, &[key], &one].concat());
     let (mapped, memory) = (train(key), train("Batching_CPU_Neighbor"));
     assert_eq!(mapped["plan"]["schedule"]["shares"][0]["keys"]["batching"], key);
-    assert!(mapped["counters"][key]["csr_rows"].as_u64().expect("a count") > 0);
+    assert!(mapped["counters"][key]["sampled_edges"].as_u64().expect("a count") > 0);
     assert_eq!(mapped["epochs"][0]["loss"], memory["epochs"][0]["loss"]);
 }
