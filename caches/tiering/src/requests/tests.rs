@@ -90,5 +90,8 @@ fn the_zero_copy_operator_loads_the_largest_unit() {
     {
         let expected = WarpPattern { access: WarpAccess::WholeLines, lanes, unit };
         assert_eq!(WarpPattern::of_zero_copy(row_bytes), expected, "{row_bytes} bytes");
+        // The naive gather loads the values of PyTorch-Direct, of four bytes at most.
+        let expected = WarpPattern { access: WarpAccess::Naive, lanes: 32, unit: unit.min(4) };
+        assert_eq!(WarpPattern::of_naive(row_bytes), expected, "{row_bytes} bytes");
     }
 }
